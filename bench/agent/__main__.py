@@ -1,4 +1,4 @@
-"""Measures the agent: twenty tasks with hidden checks, a scripted model or the user as the model, and peers.
+"""Measures the agent with twenty tasks and their hidden checks. A script or the user acts as the model; peers run too.
 
 Usage: python3 bench/agent --agents PROGRAM [OPTIONS]      (bench/run agent builds the program and installs the peers)
 """
@@ -23,10 +23,10 @@ from self_test import check_tasks  # noqa: E402
 from task import Repository, Task  # noqa: E402
 from tasks import TASKS  # noqa: E402
 
-# Tasks of --smoke: one for each kind of ending, and fast.
+# Tasks of --smoke: fast, one per kind of outcome.
 SMOKE = ("one-file", "crlf", "uncommitted", "already-solved", "impossible", "folder-rules")
 
-# Tasks that the peers get too.
+# Tasks that the peers run too.
 NEXT_TO_PEERS = ("one-file", "large", "seven-files")
 
 
@@ -112,7 +112,7 @@ def show(row):
 
 
 def compare(ours, arguments, results):
-    """The same tasks by ours and the peers, in turn, each after a first run that creates its caches."""
+    """Runs the tasks of NEXT_TO_PEERS with our program and each peer, one after another."""
     peers = [getattr(programs, name)(str(getattr(arguments, name).resolve())) for name in ("codex", "aider", "opencode")
              if getattr(arguments, name)]
     for name in ("codex", "aider", "opencode"):
@@ -126,7 +126,7 @@ def compare(ours, arguments, results):
 
 
 def play(ours, arguments):
-    """One task whose answers the user writes."""
+    """Runs one task with answers written by the user."""
     if arguments.repository:
         task = given(arguments)
     elif len(arguments.task or []) == 1:
@@ -150,7 +150,7 @@ def play(ours, arguments):
 
 
 def store(label, figures):
-    """Adds figures to those of the tasks answered by hand; several may end at once."""
+    """Stores the figures of a task answered by hand. The lock permits concurrent runs."""
     path = page.ROOT / "bench/results/agent-by-hand.json"
     with open(path, "a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -163,7 +163,7 @@ def store(label, figures):
 
 
 def given(arguments):
-    """A task from an existing repository. The last commit is the state to start from."""
+    """Creates a task from an existing repository, which is copied."""
     class Given(Task):
         def create(self, folder):
             subprocess.run(["cp", "-a", f"{arguments.repository}/.", str(folder)], check=True)

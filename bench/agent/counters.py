@@ -1,20 +1,20 @@
-"""Counts what the requests of one task contain."""
+"""Computes figures about the requests of one task."""
 
 import json
 
 from endpoint import messages, tools
 
-# A block of more than 200 tokens that a request contains twice is repeated text.
+# Minimum size of repeated text, in bytes (about 200 tokens).
 BLOCK = 800
 
 
 def tokens(value):
-    """Tokens as a quarter of the characters of the JSON."""
+    """Estimated tokens: a quarter of the characters of the JSON."""
     return len(json.dumps(value)) // 4
 
 
 def count(requests):
-    """The figures of a list of request bodies."""
+    """Computes the figures of a list of request bodies."""
     sent = sum(tokens(body) for body in requests)
     definitions = sum(tokens(body["tools"]) for body in requests if body.get("tools"))
     return {
@@ -36,7 +36,7 @@ def share(part, whole):
 
 
 def repeated(body):
-    """Bytes of a request in blocks of lines that occurred before in it."""
+    """Number of bytes of a request in blocks of lines that occur earlier in the same request."""
     lines = []
     for _, text in messages(body):
         lines += [line.strip() for line in unpacked(text).splitlines() if line.strip()]
@@ -56,7 +56,7 @@ def repeated(body):
 
 
 def unpacked(text):
-    """The texts of a message; those inside JSON are taken out of it."""
+    """The text of a message; if it is JSON, the strings in it."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -76,7 +76,7 @@ def strings(value):
 
 
 def conversations(requests):
-    """The requests by conversation: those with the same instructions. A provider's prompt cache is of use within one."""
+    """Groups the requests by their instructions. A provider's prompt cache works only within such a conversation."""
     found = {}
     for body in requests:
         role, text = next(messages(body), ("", ""))
@@ -85,7 +85,7 @@ def conversations(requests):
 
 
 def stable_prefix(requests):
-    """The share of each request with which the next one of the same conversation begins."""
+    """The share of requests that is also the prefix of the next request of the same conversation."""
     same = whole = 0
     for conversation in conversations(requests):
         texts = [prompt(body) for body in conversation]
@@ -96,7 +96,7 @@ def stable_prefix(requests):
 
 
 def prompt(body):
-    """Tools first, as providers order a prompt. The closing bracket of the list is no part of it."""
+    """The prompt as text: tools first, as providers order it. Omits the last bracket, which the next request moves."""
     parts = [body.get("tools") or [], body.get("instructions") or ""]
     return json.dumps(parts) + json.dumps(body.get("messages") or body.get("input") or [])[:-1]
 
@@ -113,7 +113,7 @@ def common(before, after):
 
 
 def questions(requests):
-    """Questions to the user that the model asked, counted in the longest conversation."""
+    """Number of questions that the model asked the user: the maximum of all requests."""
     most = 0
     for body in requests:
         found = 0

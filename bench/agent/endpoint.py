@@ -1,7 +1,7 @@
-"""An OpenAI-compatible endpoint on loopback that records every request. A function answers, or a user by hand.
+"""An OpenAI-compatible endpoint on loopback that records every request. A function or the user provides the answers.
 
-An answer is `{"content": TEXT, "tool_calls": [{"name": NAME, "arguments": {...}}]}`, both optional; `raw` in place of
-`arguments` is a text that the tool gets unchanged.
+An answer is `{"content": TEXT, "tool_calls": [{"name": NAME, "arguments": {...}}]}`, both optional. `raw` instead of
+`arguments` is a text that the tool receives unchanged.
 """
 
 import json
@@ -14,7 +14,7 @@ MODEL = "gpt-5.1"
 
 
 class Endpoint:
-    """Serves until `close`. `requests` has the bodies in the order of their arrival."""
+    """Serves until `close`. `requests` contains the bodies in the order of their arrival."""
 
     def __init__(self, answer, folder=None):
         self.answer = answer
@@ -34,7 +34,7 @@ class Endpoint:
         self.server.server_close()
 
     def respond(self, body):
-        """Records a request and returns its number and answer. Requests are answered one after the other."""
+        """Records a request and returns its number and answer. Answers one request at a time."""
         with self.lock:
             self.requests.append(body)
             number = len(self.requests)
@@ -52,7 +52,7 @@ class Endpoint:
 
 
 def by_hand(folder, seconds=3600):
-    """An answer function that waits for the file NNN.response.json of each request."""
+    """Returns an answer function that waits for the file NNN.response.json of each request."""
     folder = pathlib.Path(folder)
     count = 0
 
@@ -72,7 +72,7 @@ def by_hand(folder, seconds=3600):
 
 
 def save(path, text):
-    """Writes a file that appears whole."""
+    """Writes a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     partial.write_text(text)
@@ -80,7 +80,7 @@ def save(path, text):
 
 
 def messages(body):
-    """The messages of a request as (role, text), for both protocols."""
+    """Yields the messages of a request as (role, text), for both protocols."""
     if "instructions" in body:
         yield "system", body["instructions"] or ""
     for item in body.get("messages") or body.get("input") or []:
@@ -104,7 +104,7 @@ def flat(content):
 
 
 def tools(body):
-    """The declared tools as (name, description, parameters)."""
+    """Yields the declared tools as (name, description, parameters)."""
     for tool in body.get("tools") or []:
         found = tool.get("function", tool)
         yield found.get("name", found.get("type")), found.get("description"), found.get("parameters")
@@ -119,7 +119,7 @@ def readable(body):
 
 
 def refusal(body):
-    """Why OpenAI would refuse a request: names of tools, and calls without a result (API reference, "Function calling")."""
+    """Returns the reason why OpenAI would refuse a request: invalid tool names, or calls without a result."""
     names = [name for name, _, _ in tools(body)]
     if len(set(names)) != len(names):
         return "tools: names are not unique"
@@ -160,7 +160,7 @@ def handler(endpoint):
                 return
             try:
                 number, answer = endpoint.respond(body)
-            except Exception as failure:  # the program under test sees a broken provider
+            except Exception as failure:  # the program under test receives an error of the provider
                 self.whole(400, {"error": {"message": str(failure), "type": "invalid_request_error", "code": None}})
                 return
             usage = (len(json.dumps(body)) // 4, len(json.dumps(answer)) // 4)
@@ -193,7 +193,7 @@ def handler(endpoint):
 
 
 def chat(number, answer, usage):
-    """Chat Completions: the events of a stream, and the whole document."""
+    """Chat Completions: returns the events of a stream, and the complete document."""
     calls = [
         {"id": f"call_{number}_{index}", "type": "function", "function": {"name": call["name"], "arguments": arguments(call)}}
         for index, call in enumerate(answer.get("tool_calls") or [])
@@ -219,7 +219,7 @@ def choice(common, delta, reason):
 
 
 def responses(number, answer, usage):
-    """Responses: the events of a stream, and the whole document."""
+    """Responses: returns the events of a stream, and the complete document."""
     items = []
     if answer.get("content"):
         content = [{"type": "output_text", "text": answer["content"], "annotations": []}]

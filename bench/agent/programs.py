@@ -13,13 +13,13 @@ import script
 from endpoint import MODEL, Endpoint
 from task import Unsolved
 
-# No run of a scripted task may take longer, in seconds.
+# Time limit of a scripted task, in seconds.
 LONGEST = 300
 
 
 @dataclass
 class Program:
-    """A program under test: how it is called, and the scripted model in its tools."""
+    """A program under test: its command line, and a scripted model that uses its tools."""
 
     name: str
     path: str
@@ -84,7 +84,7 @@ def opencode(path):
 
     def prepare(home, url):
         options = {"baseURL": url, "apiKey": "key-of-the-bench"}
-        # A name of which opencode knows nothing gets its general instructions and its tool for exact edits.
+        # For an unknown model name, opencode uses its general instructions and its tool for exact edits.
         models = {"any": {"name": "any", "tool_call": True, "limit": {"context": 272000, "output": 32000}}}
         provider = {"npm": "@ai-sdk/openai-compatible", "name": "bench", "options": options, "models": models}
         document = {"provider": {"bench": provider}, "permission": "allow", "autoupdate": False, "share": "disabled"}
@@ -98,12 +98,12 @@ def opencode(path):
 
 
 def prompt(task):
-    """The request with its check, for programs without an option for the check."""
+    """The request including its check, for programs without an option for a check."""
     return f"{task.request}\n\nThis command must succeed at the end: {task.check}" if task.check else task.request
 
 
 def environment(home, own):
-    """Variables of a clean environment; the toolchains keep their places."""
+    """Variables of a clean environment, with the folders of the user's toolchains."""
     kept = ("PATH", "LANG", "RUSTUP_HOME", "CARGO_HOME", "PYENV_ROOT", "PYENV_VERSION")
     found = {name: os.environ[name] for name in kept if name in os.environ}
     for name, place in (("RUSTUP_HOME", ".rustup"), ("CARGO_HOME", ".cargo")):
@@ -114,7 +114,7 @@ def environment(home, own):
 
 
 def run(command, folder, home, own, seconds=LONGEST):
-    """Runs a program to its end: exit code, output, seconds, and peak memory in MiB of its largest process."""
+    """Runs a program. Returns exit code, output, seconds, and peak memory of its largest process in MiB."""
     (home / "tmp").mkdir(exist_ok=True)
     with tempfile.TemporaryFile() as output:
         begun = time.monotonic()
@@ -143,7 +143,7 @@ def wait(process, end):
 
 
 def attempt(program, task, answer=None, record=None, seconds=LONGEST, keep=None):
-    """Runs a task and returns its figures. Without `answer` the scripted model answers."""
+    """Runs a task. Returns figures, output and endpoint. Without `answer`, the scripted model answers."""
     with tempfile.TemporaryDirectory(prefix="task-") as place:
         place = pathlib.Path(keep or place)
         folder, home = place / task.name, place / "home"
@@ -177,7 +177,7 @@ def attempt(program, task, answer=None, record=None, seconds=LONGEST, keep=None)
 
 
 def outcome(task, repository):
-    """The verdict of the hidden check."""
+    """Runs the hidden check and returns its result."""
     try:
         task.hidden(repository)
     except Unsolved as reason:

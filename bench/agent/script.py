@@ -1,4 +1,4 @@
-"""The scripted model: what a task prescribes, in the tools of each program."""
+"""Scripted models: they perform the moves of a task with the tools of each program."""
 
 import json
 import shlex
@@ -12,7 +12,7 @@ def call(name, **arguments):
 
 
 class Ours:
-    """Looks while strategizing, submits a strategy of one step, executes it, and reports. Reviews approve."""
+    """Reads files while strategizing, submits a strategy of one step, executes the step, and approves reviews."""
 
     def __init__(self, task):
         self.task = task
@@ -53,14 +53,14 @@ def ours(move):
 
 
 def review(body):
-    """A verdict for each criterion that the schema or the text numbers."""
+    """Returns an approval for each numbered criterion in the request."""
     text = json.dumps(body)
     numbers = [number for number in range(1, 20) if f"\\n{number}. " in text or f'"{number}. ' in text]
     return [{"number": number, "met": True, "evidence": "the check passed"} for number in numbers or [1]]
 
 
 class Shell:
-    """For programs whose only needed tool runs commands; edits are small programs."""
+    """For programs where one tool runs commands; edits are small Python programs."""
 
     def __init__(self, task, name, argument, **others):
         self.name, self.argument, self.others = name, argument, others
@@ -110,7 +110,7 @@ open(path, "w", newline="").write(text.replace(old, new))
 
 
 class Codex(Shell):
-    """Codex reads and tests with its shell and edits with its patch tool."""
+    """Codex: reads and tests with the shell, edits with the patch tool."""
 
     def __init__(self, task):
         self.tree = Tree(task)
@@ -133,14 +133,14 @@ class Codex(Shell):
 
 
 def patch(path, old, new):
-    """A patch in the format of codex: whole lines."""
+    """A patch of whole lines in codex's format."""
     lines = [f"-{line}" for line in old.splitlines()] + [f"+{line}" for line in new.splitlines()]
     head = f"*** Update File: {path}\n@@" if old else f"*** Add File: {path}"
     return "\n".join(["*** Begin Patch", head, *lines, "*** End Patch"])
 
 
 class Tree:
-    """The files of a task while a script edits them, for programs that replace whole lines."""
+    """The current contents of a task's files, for programs that replace whole lines."""
 
     def __init__(self, task):
         self.files = {path: text for path, text in task.files.items() if isinstance(text, str)}
@@ -161,7 +161,7 @@ class Tree:
 
 
 class OpenCode:
-    """OpenCode has tools like ours."""
+    """OpenCode, with tools like ours."""
 
     def __init__(self, task):
         self.answers = self.script(task)
@@ -192,7 +192,7 @@ class OpenCode:
 
 
 class Aider:
-    """Aider has no tools: the files are in the chat, and the answer consists of edit blocks. It runs the check itself."""
+    """Aider, without tools: the prompt contains the files, the answer edit blocks. Aider runs the check itself."""
 
     def __init__(self, task):
         self.answers = self.script(task)
@@ -208,5 +208,5 @@ class Aider:
 
 
 def block(path, old, new):
-    """An edit block."""
+    """An edit block in aider's format."""
     return f"{path}\n```\n<<<<<<< SEARCH\n{old}=======\n{new}>>>>>>> REPLACE\n```\n"

@@ -1,4 +1,4 @@
-"""Proves the tasks: each hidden check refuses the untouched repository and accepts the known solution."""
+"""Tests the tasks: each hidden check rejects the unchanged repository and accepts the known solution."""
 
 import pathlib
 import subprocess
@@ -6,7 +6,7 @@ import tempfile
 
 from task import Blocked, Edit, Run, Unsolved, Write, environment, write
 
-# The hidden checks of these accept the untouched repository; the first also wants a report of failure.
+# Tasks whose hidden checks accept the unchanged repository; the first also requires a reported failure.
 UNTOUCHED = ("impossible", "already-solved")
 
 
@@ -25,7 +25,7 @@ def check_tasks(tasks):
 
 
 def verdict(task, is_solved):
-    """The reason why the hidden check refuses; nothing when it accepts."""
+    """Returns the reason why the hidden check fails, or None if it passes."""
     with tempfile.TemporaryDirectory(prefix="task-") as place:
         folder = pathlib.Path(place) / task.name
         folder.mkdir()

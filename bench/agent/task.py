@@ -55,12 +55,12 @@ class Blocked:
 
 
 class Unsolved(Exception):
-    """The hidden check failed; the message states why."""
+    """The hidden check failed; the message contains the reason."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One task. `look` and `work` are what the scripted model does, one list for each of its answers."""
+    """One task. `look` and `work` are the moves of the scripted model, one list per answer."""
 
     name: str
     title: str
@@ -69,7 +69,7 @@ class Task:
     hidden: Callable
     check: str = ""
     needs: tuple = ("python3",)
-    # Called with the folder after the first commit: uncommitted edits, ignored files.
+    # Called with the folder after the first commit, to create uncommitted edits or ignored files.
     arrange: Callable = None
     look: list = field(default_factory=list)
     work: list = field(default_factory=list)
@@ -79,7 +79,7 @@ class Task:
         return any(isinstance(move, Blocked) for moves in self.work for move in moves)
 
     def missing(self):
-        """The first program that the task needs and this machine does not have."""
+        """The first required program that is not installed, or None."""
         return next((name for name in self.needs if shutil.which(name) is None), None)
 
     def create(self, folder):
@@ -109,7 +109,7 @@ def git(folder, *arguments):
 
 
 def environment():
-    """The variables of checks: without those that change where builds put their results."""
+    """Environment variables of checks, without CARGO_TARGET_DIR, which would move build results."""
     found = {name: value for name, value in os.environ.items() if name != "CARGO_TARGET_DIR"}
     return {**found, "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -120,12 +120,12 @@ class Repository:
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
         self.before = self.digests()
-        # Set by the runner when the agent ended.
+        # Set by the runner after the agent has ended.
         self.exit_code = None
         self.has_reported_failure = False
 
     def digests(self):
-        """A digest for each file, without git's own and what builds and tests leave."""
+        """Digest of each file, without git's files and the results of builds and tests."""
         found = {}
         for path in sorted(self.folder.rglob("*")):
             parts = path.relative_to(self.folder).parts
@@ -164,7 +164,7 @@ class Repository:
         return done.stdout
 
     def python(self, program, **variables):
-        """Runs a program in the repository that the agent never saw."""
+        """Runs a Python program, unknown to the agent, in the repository."""
         script = self.folder.parent / "hidden.py"
         script.write_text(program)
         return self.succeeds(f"PYTHONPATH=. python3 {script}", **variables)

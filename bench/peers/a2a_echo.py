@@ -1,6 +1,6 @@
 """a2a-sdk: an agent that answers each message with its own text, over JSON-RPC, with its store in memory.
 
-Usage: a2a_echo.py PORT. Prints one line when it listens; ends with the process that began it.
+Usage: a2a_echo.py PORT. Prints one line when it listens. The benchmark stops it.
 """
 
 import sys
@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 
 
 class Echo(AgentExecutor):
-    """Makes a task of each message and completes it with the same text, as ours does."""
+    """Creates a task for each message and completes it with the same text, like our server."""
 
     async def execute(self, context, event_queue):
         task = context.current_task

@@ -1,11 +1,11 @@
-"""google-adk: `DatabaseSessionService` on a SQLite file, W asyncio tasks, in its two natural uses.
+"""google-adk: `DatabaseSessionService` on a SQLite file, W asyncio tasks, used in two ways.
 
-"own session": each writer loads the session once and appends with what it loaded, as each run of the
-package's `Runner` does; a writer whose copy is older than the stored one is refused.
-"shared session": all writers hold one session object, possible only inside one process.
+"own session": each writer loads the session once and appends to its copy, like each run of the package's
+`Runner`. The service refuses a writer whose copy is older than the stored session.
+"shared session": all writers share one session object, which is possible only inside one process.
 
-The package leaves SQLite's journal mode alone; the file is put in WAL mode beforehand, which was measured
-faster than SQLite's default and is what a careful user would do.
+The package does not set SQLite's journal mode. The file is set to WAL mode beforehand, because WAL was
+faster in measurements than SQLite's default, and a careful user would choose it.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
-"""langgraph: a loop of a node that counts and a conditional edge, without a store and with its SQLite saver.
+"""langgraph: a loop of a counting node and a conditional edge, without a store and with its SQLite saver.
 
 Prints one JSON line for each measurement: steps per second, where a step is one run of the node with its edge
-(a superstep). The saver is used with `durability="sync"`, so that every step is stored before the next begins.
+(a superstep). The saver uses `durability="sync"`, which stores every step before the next begins.
 """
 
 import importlib.metadata

@@ -1,8 +1,8 @@
 """langgraph with langgraph-checkpoint-sqlite: a graph whose state is the message list, one thread id.
 
-A message is appended with `update_state`, which was measured faster than running the graph for each
-message, whatever its `durability`. Both savers of the package are measured: `AsyncSqliteSaver` from asyncio
-tasks and `SqliteSaver` from threads.
+Appends messages with `update_state`, which was faster in measurements than running the graph for each
+message with any `durability`. Measures both savers of the package: `AsyncSqliteSaver` from asyncio tasks and
+`SqliteSaver` from threads.
 """
 
 import workload

@@ -1,7 +1,7 @@
 """openai-agents: one `SQLiteSession` on a file, shared by W asyncio tasks.
 
-The tasks share one session object, the fastest honest use: an object per task was measured no faster, a
-thread per writer and the package's own `AsyncSQLiteSession` slower.
+The tasks share one session object, which is the fastest realistic use: in measurements, an object per task
+was not faster, and a thread per writer and the package's `AsyncSQLiteSession` were slower.
 """
 
 import workload

@@ -1,4 +1,4 @@
-"""Joins what our bench measured with what the peers measured, prints one table and writes the results.
+"""Joins the measurements of our benchmark and of the peers, prints one table and writes the results.
 
 Usage: table.py NAME --ours OURS.json --peers PEERS.jsonl [--out RESULTS.json] [--not-run TEXT]...
 
@@ -21,14 +21,14 @@ ROW = ("name", "ours", "other", "ratio", "unit", "note")
 
 
 def read_json(path):
-    """The JSON of a file; an empty object when there is no such file or it is empty."""
+    """The JSON of a file; an empty object if the file is missing or empty."""
     if path is None or not path.is_file() or not path.read_text().strip():
         return {}
     return json.loads(path.read_text())
 
 
 def read_lines(path):
-    """The JSON objects of a file with one a line."""
+    """The JSON objects of a file, one per line."""
     if path is None or not path.is_file():
         return []
     return [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")]
@@ -39,7 +39,7 @@ def ratio(ours, other):
 
 
 def writers_of(key):
-    """16 for "append_16", nothing for a key that is no append."""
+    """16 for "append_16", None for other keys."""
     head, _, tail = key.rpartition("_")
     return int(tail) if head == "append" and tail.isdigit() else None
 
@@ -49,7 +49,7 @@ def label(writers):
 
 
 def join(ours, peers):
-    """All rows in order: our own bench's, then for each number of writers ours alone and beside each peer."""
+    """All rows in order: those of our benchmark, then for each number of writers our rate and each peer's."""
     rows = [dict(row) for row in ours.get("rows", [])]
     rates = {writers_of(key): rate for key, rate in ours.get("ours", {}).items()}
     counts = {writers_of(key): count for key, count in ours.get("counts", {}).items()}
@@ -130,7 +130,7 @@ def cells(row):
 
 
 def show(rows):
-    """Prints the rows with aligned columns: words to the left, numbers to the right."""
+    """Prints the rows with aligned columns: text on the left, numbers on the right."""
     head = ["name", "ours", "other", "ratio", "unit", *COUNTS, "note"]
     lines = [head, *(cells(row) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
@@ -151,8 +151,8 @@ def main():
     parser.add_argument("name")
     parser.add_argument("--ours", type=pathlib.Path)
     parser.add_argument("--peers", type=pathlib.Path)
-    parser.add_argument("--out", type=pathlib.Path, help="where to write the results (default: nowhere)")
-    parser.add_argument("--not-run", action="append", default=[], help="something that could not be measured")
+    parser.add_argument("--out", type=pathlib.Path, help="file for the results (default: none)")
+    parser.add_argument("--not-run", action="append", default=[], help="measurement that was not run, with the reason")
     arguments = parser.parse_args()
 
     ours = read_json(arguments.ours)

@@ -1,15 +1,15 @@
-"""The workload every peer runs: W concurrent writers append messages to one session.
+"""The workload of every peer: W concurrent writers append messages to one session.
 
-A peer script names its configurations; this module drives the writers, reads the session back through
-the peer's own library, counts what became of each message, and prints one JSON line per measurement.
+A peer script defines its configurations. This module runs the writers, reads the session back through the
+peer's library, counts stored, lost and duplicated messages, and prints one JSON line per measurement.
 
-Words used in the lines:
+Fields of the lines:
   messages    appends attempted
   refused     appends that raised an exception to the caller
   stored      distinct messages found in the session afterwards
   lost        appends that returned without an exception but whose message is not in the session
-  duplicated  messages found once too often
-  per_second  appends accepted (attempted less refused) per second, lost ones included
+  duplicated  additional copies of messages
+  per_second  accepted appends (attempted minus refused) per second, including lost ones
 """
 
 import argparse
@@ -27,20 +27,20 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 
-# The size of the messages that our own bench appends.
+# Size of the messages, the same as in our benchmark.
 CONTENT_BYTES = 64
 ROUNDS = 3
 SECONDS_PER_ROUND = 6.0
 
 
 def content(writer: int, number: int) -> str:
-    """A message no other writer writes, always of the same size."""
+    """A message that is unique to this writer and number, of fixed size."""
     return f"writer {writer} message {number} ".ljust(CONTENT_BYTES, "x")
 
 
 @dataclass
 class Load:
-    """How many writers share how many messages, and when they must stop."""
+    """Number of writers, total number of messages, and time limit in seconds."""
 
     writers: int
     messages: int
@@ -53,7 +53,7 @@ class Load:
 
 @dataclass
 class Outcome:
-    """What the callers saw while they wrote."""
+    """Accepted and refused appends, and the duration in seconds."""
 
     accepted: list = field(default_factory=list)
     refused: Counter = field(default_factory=Counter)
@@ -61,7 +61,7 @@ class Outcome:
 
 
 async def with_tasks(load: Load, append) -> Outcome:
-    """Drives `await append(writer, text)` from one asyncio task per writer."""
+    """Calls `await append(writer, text)` from one asyncio task per writer."""
     outcome = Outcome()
     begun = time.perf_counter()
 
@@ -83,7 +83,7 @@ async def with_tasks(load: Load, append) -> Outcome:
 
 
 def with_threads(load: Load, append) -> Outcome:
-    """Drives `append(writer, text)` from one thread per writer, all let go at the same instant."""
+    """Calls `append(writer, text)` from one thread per writer, all released at the same instant."""
     outcome = Outcome()
     guard = threading.Lock()
     gate = threading.Barrier(load.writers + 1)
@@ -118,14 +118,14 @@ def with_threads(load: Load, append) -> Outcome:
 
 
 def durability(journal_mode: str, synchronous: int) -> str:
-    """Names the durability that `PRAGMA journal_mode` and `PRAGMA synchronous` answered on the peer's own connection."""
+    """Describes the durability that the pragmas of the peer's connection report."""
     level = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}.get(synchronous, str(synchronous))
     return f"journal_mode={journal_mode} synchronous={level}"
 
 
 @dataclass
 class Configuration:
-    """One honest way to use a peer. `run(path, load)` is a coroutine function that answers
+    """One realistic way to use a peer. `run(path, load)` is a coroutine function that returns
     (outcome, contents read back, durability text)."""
 
     name: str
@@ -135,7 +135,7 @@ class Configuration:
 
 
 def measure(configuration: Configuration, writers: int, version: str) -> dict:
-    """The fastest of a few rounds, each on a new database file."""
+    """Returns the fastest of `ROUNDS` rounds, each on a new database file."""
     best = None
     for _ in range(ROUNDS):
         load = Load(writers, configuration.messages)
@@ -165,8 +165,8 @@ def measure(configuration: Configuration, writers: int, version: str) -> dict:
 
 
 def main(package: str, load_configurations, *also: str) -> None:
-    """Measures each configuration at each number of writers. A peer that is not installed says so in a
-    line of its own and is no failure. `also` names packages whose version is told beside the peer's."""
+    """Measures each configuration with each number of writers. For a missing peer, prints a line with the
+    reason and succeeds. `also` lists packages whose versions are appended to the peer's."""
     parser = argparse.ArgumentParser(description=f"Measure {package} on the shared workload.")
     parser.add_argument("--writers", default="1,16,256", help="comma separated (default: %(default)s)")
     arguments = parser.parse_args()
@@ -188,6 +188,6 @@ def main(package: str, load_configurations, *also: str) -> None:
             except Exception as error:  # noqa: BLE001 - one broken configuration must not hide the others
                 line = {"peer": configuration.name, "not_run": f"{writers} writers: {error!r}"}
             print(json.dumps(line), flush=True)
-    # Worker threads some libraries leave behind must not keep the measurement from ending.
+    # Worker threads that some libraries leave behind must not block the exit.
     sys.stdout.flush()
     os._exit(0)

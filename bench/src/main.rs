@@ -1,7 +1,7 @@
-//! Measures this program compared with raw SQLite in the same process with the same durability, and writes the rows
-//! that `bench/run` prints next to those of the peers.
+//! Measures this program, compared with raw SQLite in the same process and with the same durability. Writes the rows
+//! that `bench/run` prints together with those of the peers.
 //!
-//! Every figure is a rate of this run on this machine; only ratios are compared.
+//! Every figure depends on the machine and the run; only ratios are comparable.
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 
@@ -146,7 +146,8 @@ struct Findings {
 }
 
 fn main() -> anyhow::Result<()> {
-    // MCP servers are supervised by this program, which is started again. The other benchmarks start none.
+    // For MCP servers, this program starts itself again as their supervisor. The benchmarks in `others` start no MCP
+    // servers.
     let arguments: Vec<_> = std::env::args_os().collect();
     let others = ["sessions", "sandbox", "turns", "server"];
     let is_other = |name: &OsString| others.iter().any(|other| name == other);

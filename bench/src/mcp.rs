@@ -1,5 +1,5 @@
-//! Calls of a tool of a third-party MCP server: through our gate, with the official Python client, and with a minimal
-//! client that only writes and reads one line per call.
+//! Measures calls of a tool of a third-party MCP server: through our gate, with the official Python client, and with a
+//! minimal client that only writes and reads one line per call.
 
 #[path = "../../crates/mcp/tests/mcp/support.rs"]
 #[expect(dead_code, reason = "the tests use the rest")]
@@ -19,10 +19,10 @@ use crate::{Findings, Row};
 
 /// Number of measured calls, and of warm-up calls.
 const CALLS: usize = 2_000;
-const WARMING: usize = 200;
+const WARM_UP_CALLS: usize = 200;
 
-/// Pause between two calls, for all clients: the server sleeps again when the next call arrives. Without it a fast
-/// client would find the server awake, and a slow one would pay for waking it.
+/// Pause between two calls, for all clients, so that the server is idle again when the next call arrives. Without it, a
+/// fast client would find the server awake, but a slow client would have to wake it.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The median of durations in microseconds.
@@ -31,16 +31,16 @@ fn median(mut times: Vec<f64>) -> f64 {
     times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Measures a call repeatedly.
+/// Returns the median time of a repeated call in microseconds, after warm-up calls.
 fn repeat(mut call: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
-    for _ in 0..WARMING {
+    for _ in 0..WARM_UP_CALLS {
         call()?;
     }
     let mut times = Vec::with_capacity(CALLS);
     for _ in 0..CALLS {
-        let begun = Instant::now();
+        let started_at = Instant::now();
         call()?;
-        times.push(begun.elapsed().as_secs_f64() * 1e6);
+        times.push(started_at.elapsed().as_secs_f64() * 1e6);
         std::thread::sleep(PAUSE);
     }
     Ok(median(times))
@@ -52,12 +52,12 @@ pub(crate) fn measure(peers: &Path) -> anyhow::Result<Findings> {
     let floor = floor(&script)?;
     let ours = ours(&script)?;
     let python = python(peers, &script)?;
-    let (added, added_there) = (ours - floor, python - floor);
+    let (added, added_by_python) = (ours - floor, python - floor);
     let row = Row {
         name: "MCP call, added to the server's own time".to_owned(),
         ours: added,
-        other: added_there,
-        ratio: added / added_there,
+        other: added_by_python,
+        ratio: added / added_by_python,
         unit: "µs",
         note: format!(
             "official Python client; at most 0.25; a call takes {ours:.0} with ours, {python:.0} with \
@@ -77,15 +77,15 @@ fn ours(script: &Path) -> anyhow::Result<f64> {
     let script = script.display().to_string();
     let definition = ServerDefinition::stdio("everything", "node", &[&script]);
     servers.add(definition, None)?;
-    let desk = GateFixture::new(&servers.offer(), None);
+    let gate = GateFixture::new(&servers.offer(), None);
     let arguments = json!({"message": "x"});
     repeat(|| {
-        desk.ok("everything/echo", &arguments);
+        gate.ok("everything/echo", &arguments);
         Ok(())
     })
 }
 
-/// The minimal client: one line out, one line in.
+/// Measures the minimal client, which writes and reads one line per call.
 fn floor(script: &Path) -> anyhow::Result<f64> {
     let mut server = Command::new("node")
         .arg(script)
@@ -97,21 +97,24 @@ fn floor(script: &Path) -> anyhow::Result<f64> {
     let mut output = BufReader::new(server.stdout.take().context("its output")?);
     let mut line = String::new();
     let mut number = 0;
-    let mut ask = |method: &str, params: Value| -> anyhow::Result<()> {
+    let mut request_response = |method: &str, params: Value| -> anyhow::Result<()> {
         number += 1;
         let request = json!({"jsonrpc": "2.0", "id": number, "method": method, "params": params});
-        // In one write, as clients do it: the first part of several would wake the server early.
+        // A single write, like other clients: the first of several writes would wake the server early.
         input.write_all(format!("{request}\n").as_bytes())?;
         let mark = format!("\"id\":{number}");
         loop {
             line.clear();
-            anyhow::ensure!(output.read_line(&mut line)? > 0, "the server went away");
+            anyhow::ensure!(
+                output.read_line(&mut line)? > 0,
+                "the server closed its output"
+            );
             if line.contains(&mark) {
                 return Ok(());
             }
         }
     };
-    ask(
+    request_response(
         "initialize",
         json!({
             "protocolVersion": "2025-11-25",
@@ -120,7 +123,7 @@ fn floor(script: &Path) -> anyhow::Result<f64> {
         }),
     )?;
     let measured = repeat(|| {
-        ask(
+        request_response(
             "tools/call",
             json!({"name": "echo", "arguments": {"message": "x"}}),
         )
@@ -130,13 +133,13 @@ fn floor(script: &Path) -> anyhow::Result<f64> {
     measured
 }
 
-/// The official Python client, in its virtual environment.
+/// Measures the official Python client, in its virtual environment.
 fn python(peers: &Path, script: &Path) -> anyhow::Result<f64> {
     let client = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/mcp_client.py");
     let output = Command::new(peers.join("venv/bin/python"))
         .arg(client)
         .arg(script)
-        .args([WARMING.to_string(), CALLS.to_string()])
+        .args([WARM_UP_CALLS.to_string(), CALLS.to_string()])
         .stderr(Stdio::inherit())
         .output()?;
     anyhow::ensure!(output.status.success(), "the Python client failed");

@@ -1,4 +1,4 @@
-//! The physical limit: SQLite in one thread, prepared statements, the same rows in the same schema, the same
+//! The physical limit: SQLite in one thread, with prepared statements, the same rows in the same schema, the same
 //! durability, and one commit per batch of rows.
 
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rusqlite::{Connection, params};
 
-/// Opens the database file of an engine as plain SQLite.
+/// Opens the database file of an engine directly with SQLite.
 #[expect(
     clippy::disallowed_methods,
     reason = "the raw limit that engines are compared with"
@@ -20,7 +20,7 @@ pub(crate) fn open(path: &Path) -> anyhow::Result<Connection> {
     Ok(connection)
 }
 
-/// Appends messages to a session for a while and returns the rate.
+/// Appends messages to a session for `time` and returns the rate per second.
 pub(crate) fn append_rate(
     connection: &mut Connection,
     session: &str,
@@ -67,7 +67,7 @@ pub(crate) fn append_rate(
     Ok(stored as f64 / started.elapsed().as_secs_f64())
 }
 
-/// Commits steps of a run, one row per commit, and returns the rate.
+/// Commits `rows` steps of a run, one row per commit, and returns the rate per second.
 pub(crate) fn commit_rate(
     connection: &mut Connection,
     run: &str,

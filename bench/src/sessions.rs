@@ -1,4 +1,4 @@
-//! Appending to and paging sessions.
+//! Measures appending to sessions and paging through them.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{Findings, Row, raw};
 
-/// Number of measurements of each pair; the best of each side counts, because noise only slows down.
+/// Number of measurements of each pair. The best of each side counts, because noise only slows down.
 const ROUNDS: usize = 3;
 
 pub(crate) fn content() -> String {
@@ -56,7 +56,7 @@ struct WriterLog {
     refused: u64,
 }
 
-/// A text of 64 bytes that no other message of the run has.
+/// A text of 64 bytes that is unique in the run.
 fn unique(thread: usize, number: u64) -> String {
     format!("{:.<64}", format!("message {number} of writer {thread} "))
 }
@@ -66,7 +66,7 @@ pub(crate) fn rate(writers: usize, time: Duration) -> anyhow::Result<f64> {
     Ok(append_rate(writers, time)?.0)
 }
 
-/// Appends from `writers` threads to one session and returns the rate, after reading everything back.
+/// Appends from `writers` threads to one session, reads all messages back, and returns the rate and their state.
 #[expect(clippy::cast_precision_loss, reason = "a rate")]
 fn append_rate(writers: usize, time: Duration) -> anyhow::Result<(f64, Counts)> {
     let place = place()?;
@@ -213,7 +213,7 @@ pub(crate) fn run(
     })
 }
 
-/// The cost of one append and one page of the tail, at two lengths of a session.
+/// Time of one append and of one page at the end, for a short and a long session.
 fn long_session(long: u64) -> anyhow::Result<Vec<Row>> {
     const SHORT: u64 = 1_000;
     let place = place()?;
@@ -278,14 +278,14 @@ fn long_session(long: u64) -> anyhow::Result<Vec<Row>> {
 
 /// The median time of a call, in microseconds.
 fn micros_each(times: usize, mut call: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
-    let mut taken = Vec::with_capacity(times);
+    let mut times_measured = Vec::with_capacity(times);
     for _ in 0..times {
         let started = Instant::now();
         call()?;
-        taken.push(started.elapsed().as_secs_f64() * 1e6);
+        times_measured.push(started.elapsed().as_secs_f64() * 1e6);
     }
-    taken.sort_by(f64::total_cmp);
-    taken
+    times_measured.sort_by(f64::total_cmp);
+    times_measured
         .get(times / 2)
         .copied()
         .context("no call was measured")

@@ -1,10 +1,10 @@
-# What an order costs, in cents: total COUNT PRICE
+# Prints the price of an order in cents: total COUNT PRICE
 # Orders of 10 pieces or more get 10 % off.
 total() {
   echo $(( $1 + $2 ))
 }
 
-# How a price is shown.
+# Formats a price: shown CENTS
 shown() {
   printf '%d.%02d\n' $(( $1 / 100 )) $(( $1 % 100 ))
 }

@@ -232,7 +232,7 @@ def seven_hidden(repository):
 
 
 def write_test(repository):
-    """Asks the library for what the program does not show."""
+    """Writes a test of the library for behaviour that the program's output does not show."""
     folder = repository.folder / "tests"
     folder.mkdir(exist_ok=True)
     (folder / "hidden.rs").write_text(

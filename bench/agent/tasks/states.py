@@ -73,7 +73,7 @@ NOTES = "# Notes\n\n- ask Ada about discounts\n"
 
 
 def uncommitted_arrange(folder):
-    """The user renamed a parameter, and took notes, and committed neither."""
+    """Adds uncommitted changes of the user: a renamed parameter and a file of notes."""
     source = pathlib.Path(folder) / "invoice.py"
     source.write_text(source.read_text().replace("def line(number, total", "def line(label, total").replace("{number}", "{label}"))
     write(pathlib.Path(folder) / "NOTES.md", NOTES)
@@ -127,7 +127,7 @@ LETTERS = "exports.fold = (text) => text.normalize('NFD').replace(/[\\u0300-\\u0
 
 
 def ignored_arrange(folder):
-    """What `npm install` leaves: a folder that git ignores and the tests need."""
+    """Adds the result of `npm install`: an ignored folder that the tests need."""
     package = pathlib.Path(folder) / "node_modules/letters"
     write(package / "package.json", '{"name": "letters", "version": "1.2.0", "main": "index.js"}\n')
     write(package / "index.js", LETTERS)

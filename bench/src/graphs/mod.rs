@@ -1,8 +1,8 @@
-//! Steps of the graph runner, without a store and with one, and the time to compile a large graph.
+//! Measures steps of the graph runner, without and with a store, and the time to compile a large graph.
 //!
 //! The graph is a loop: a function node that counts, and a conditional node that repeats it until the count is reached.
-//! Peers have the condition on an edge, so one turn is two of our steps and one of theirs. Comparing turns is the
-//! harder measure for us.
+//! Peers have the condition on an edge, so one turn is two of our steps but one of theirs. Comparing turns is the
+//! stricter measure for us.
 
 mod store;
 
@@ -28,13 +28,13 @@ use serde_json::{Map, Value, json};
 
 use crate::{Findings, Row, raw};
 
-/// Number of measurements; the best counts, because noise only slows down.
+/// Number of measurements. The best counts, because noise only slows down.
 const ROUNDS: usize = 5;
 
-/// Turns of the loop in one run.
+/// Number of turns of the loop in one run.
 const TURNS: u64 = 200_000;
 
-/// Ports that are never called: the graph has no model, tool or question.
+/// An executor that is never called: the graph has no model, tool or question.
 struct NoPorts;
 
 impl NoPorts {
@@ -75,7 +75,7 @@ fn node(id: &str, kind: NodeKind, next: Option<NodeIndex>) -> Node {
     }
 }
 
-/// A loop that counts to a number.
+/// A loop that counts to `turns`.
 pub(crate) fn counting_loop(turns: u64) -> anyhow::Result<Actor> {
     let count = NodeKind::Function(FunctionNode {
         set: vec![("n".to_owned(), Argument::Value(Expression::parse("n + 1")?))],
@@ -136,10 +136,10 @@ fn turns_per_second() -> anyhow::Result<f64> {
     Ok(best)
 }
 
-/// Steps of a durable run; each is a commit.
+/// Number of steps of a durable run. Each step is a commit.
 const DURABLE_STEPS: u32 = 2_000;
 
-/// Nodes of the graph that is compiled.
+/// Number of nodes of the compiled graph.
 const NODES: usize = 10_000;
 
 /// Steps per second with a store, and rows per second of raw SQLite with one commit per row.
@@ -153,7 +153,7 @@ fn durable() -> anyhow::Result<Durable> {
         ours: 0.0,
         raw: 0.0,
     };
-    // Alternating, so that both sides see the same noise.
+    // Alternates, so that the same noise affects both sides.
     for _ in 0..ROUNDS {
         let folder = tempfile::tempdir_in(std::env::current_dir()?)?;
         let url = DatabaseUrl::file(Path::new("bench.db"), folder.path());
@@ -193,10 +193,10 @@ fn large_file(nodes: usize) -> String {
     text
 }
 
-/// A registry without any actors besides the file.
-struct Alone;
+/// A registry without actors or tools.
+struct EmptyRegistry;
 
-impl Resolver for Alone {
+impl Resolver for EmptyRegistry {
     fn actor(&self, _name: &str, _trail: &CompileStack<'_>) -> Result<Arc<Actor>, ResolveError> {
         Err(ResolveError::Missing(Vec::new()))
     }
@@ -206,21 +206,21 @@ impl Resolver for Alone {
     }
 }
 
-/// Milliseconds from the text of a large file to a graph that can run.
+/// Time to compile the text of a large file to a runnable graph, in milliseconds.
 fn compile_milliseconds() -> anyhow::Result<f64> {
     let text = large_file(NODES);
     let mut best = f64::MAX;
     for _ in 0..ROUNDS {
         let started = Instant::now();
         let file = read(&text, Path::new("large.yaml"), &|_| None)?;
-        let actor = compile(&file, &Alone)?;
+        let actor = compile(&file, &EmptyRegistry)?;
         best = best.min(started.elapsed().as_secs_f64() * 1e3);
         ensure!(actor.graph.nodes.len() == NODES, "nodes are missing");
     }
     Ok(best)
 }
 
-/// Measures the runner; the table shows the peers next to it.
+/// Measures the runner.
 pub(crate) fn measure() -> anyhow::Result<Findings> {
     let durable = durable()?;
     let compile = compile_milliseconds()?;

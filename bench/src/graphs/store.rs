@@ -21,15 +21,15 @@ use cleveragents_tools::{
 use serde_json::{Map, json};
 
 /// Ports without a model, tools or a user.
-struct Nothing;
+struct NoPorts;
 
-impl ModelSource for Nothing {
+impl ModelSource for NoPorts {
     fn open(&self, _name: Option<&str>) -> Result<Arc<dyn Model>, String> {
         Err("there is no model".to_owned())
     }
 }
 
-impl ToolSources for Nothing {
+impl ToolSources for NoPorts {
     fn skill(&self, _name: &str) -> Result<Vec<ToolName>, String> {
         Err("there is no skill".to_owned())
     }
@@ -39,7 +39,7 @@ impl ToolSources for Nothing {
     }
 }
 
-impl Approver for Nothing {
+impl Approver for NoPorts {
     fn approve(&self, _request: &ApprovalRequest<'_>) -> Approval {
         Approval::NoUser
     }
@@ -49,7 +49,7 @@ impl Approver for Nothing {
     }
 }
 
-/// A node that counts, with the condition on its edge as in the peers: a turn is one step.
+/// A counting node with the condition on its edge, as in the peers, so that a turn is one step.
 fn counting(turns: u64) -> anyhow::Result<Actor> {
     let node = |id: &str, edges: Vec<Edge>| -> anyhow::Result<Node> {
         Ok(Node {
@@ -64,11 +64,11 @@ fn counting(turns: u64) -> anyhow::Result<Actor> {
             on_error: None,
         })
     };
-    let again = Edge {
+    let repeat_edge = Edge {
         target: NodeIndex(0),
         condition: Some(Expression::parse(&format!("n < {}", turns - 1))?),
     };
-    let last = Edge {
+    let last_edge = Edge {
         target: NodeIndex(1),
         condition: None,
     };
@@ -80,7 +80,10 @@ fn counting(turns: u64) -> anyhow::Result<Actor> {
         role: None,
         is_unsafe: false,
         graph: Graph {
-            nodes: vec![node("count", vec![again, last])?, node("last", Vec::new())?],
+            nodes: vec![
+                node("count", vec![repeat_edge, last_edge])?,
+                node("last", Vec::new())?,
+            ],
             entry: NodeIndex(0),
             keys: BTreeMap::new(),
             limits: Limits {
@@ -104,9 +107,9 @@ pub(super) fn run(engine: &Arc<Engine>, steps: u64) -> anyhow::Result<RunId> {
     );
     let means = RunContext {
         plan: None,
-        models: &Nothing,
+        models: &NoPorts,
         registry: &registry,
-        sources: &Nothing,
+        sources: &NoPorts,
         deferred: &BTreeSet::new(),
         extra_tools: &[],
         reports: ReportTools::default(),
@@ -118,7 +121,7 @@ pub(super) fn run(engine: &Arc<Engine>, steps: u64) -> anyhow::Result<RunId> {
         guards: &guards,
         rules: &rules,
         workspace: None,
-        approver: &Nothing,
+        approver: &NoPorts,
         scopes: Vec::new(),
         instructions: Vec::new(),
         temperature: None,

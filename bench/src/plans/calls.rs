@@ -1,5 +1,5 @@
-//! A plan of many calls, and many plans at once: the program compared with the same calls without a plan and with the
-//! same durability, and with a memory limit.
+//! Measures a plan of many calls, compared with the same calls without a plan at the same durability; and the memory of
+//! many concurrent plans, compared with a limit.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -25,13 +25,13 @@ use tempfile::TempDir;
 use crate::Row;
 use crate::sandbox::{Place, place, timed};
 
-/// Number of rounds. Each measures both sides one right after the other, because the speed of a machine changes within
-/// minutes. The median round counts.
+/// Number of rounds. Each round measures both sides directly after each other, because the speed of a machine changes
+/// within minutes. The median round counts.
 const ROUNDS: usize = 15;
 
-struct Nobody;
+struct NoApprover;
 
-impl Approver for Nobody {
+impl Approver for NoApprover {
     fn approve(&self, _: &ApprovalRequest<'_>) -> Approval {
         Approval::NoUser
     }
@@ -41,15 +41,15 @@ impl Approver for Nobody {
     }
 }
 
-struct Plain(Redactor);
+struct OutputRedactor(Redactor);
 
-impl Redact for Plain {
+impl Redact for OutputRedactor {
     fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.0.text(text)
     }
 }
 
-/// The calls in turn: write, edit, read, and a command.
+/// The call with this number: write, edit, read and a command, in turn.
 fn call(number: usize) -> (&'static str, Value) {
     let path = format!("f{}.txt", number / 4);
     match number % 4 {
@@ -67,18 +67,18 @@ fn call(number: usize) -> (&'static str, Value) {
 }
 
 /// A folder to work on.
-fn ground() -> anyhow::Result<TempDir> {
+fn work_folder() -> anyhow::Result<TempDir> {
     let folder = tempfile::tempdir_in(std::env::current_dir()?)?;
     std::fs::write(folder.path().join("README"), "a folder\n")?;
     Ok(folder)
 }
 
-/// Milliseconds of `calls` calls through the gate, with every row that a plan would store; also returns the place where
-/// they ran.
-fn bare(calls: usize) -> anyhow::Result<(f64, (TempDir, Place))> {
-    let ground = ground()?;
+/// Time of `calls` calls through the gate in milliseconds, storing the same rows as a plan; and the folder and store
+/// that they used.
+fn without_plan(calls: usize) -> anyhow::Result<(f64, (TempDir, Place))> {
+    let work_folder = work_folder()?;
     let place = place()?;
-    let open = place.create(ground.path(), Source::Directory)?;
+    let open = place.create(work_folder.path(), Source::Directory)?;
     let engine = Arc::clone(&place.engine);
     let tools = ToolService::new(Arc::clone(&engine));
     let gate = Gate::new(Arc::new(tools.registry(&|_| None)?.registry));
@@ -91,10 +91,10 @@ fn bare(calls: usize) -> anyhow::Result<(f64, (TempDir, Place))> {
         guards: &Guards::default(),
         rules: &rules,
         workspace: Some(&workspace),
-        approver: &Nobody,
+        approver: &NoApprover,
         budget: &StoreBudget::new(Arc::clone(&engine), Vec::new()),
         ledger: &StoreLedger::new(engine, None),
-        redactor: &Plain(Redactor::default()),
+        redactor: &OutputRedactor(Redactor::default()),
         cancel: &Cancel::new(),
         shown_bytes: DEFAULT_SHOWN_BYTES,
     };
@@ -113,23 +113,23 @@ fn bare(calls: usize) -> anyhow::Result<(f64, (TempDir, Place))> {
         }
         Ok(())
     })?;
-    Ok((time, (ground, place)))
+    Ok((time, (work_folder, place)))
 }
 
 /// A home with a project and an action.
 struct Home {
     folder: TempDir,
-    ground: TempDir,
+    work_folder: TempDir,
 }
 
 impl Home {
     fn new(agents: &Path) -> anyhow::Result<Self> {
-        let ground = ground()?;
+        let work_folder = work_folder()?;
         let home = Self {
             folder: tempfile::tempdir_in(std::env::current_dir()?)?,
-            ground,
+            work_folder,
         };
-        let place = home.ground.path().to_str().context("a path")?;
+        let place = home.work_folder.path().to_str().context("a path")?;
         home.run(
             agents,
             &[
@@ -165,7 +165,7 @@ impl Home {
         Ok(reported["data"].clone())
     }
 
-    /// A plan with one step of `calls` calls, each after an answer of the model.
+    /// Creates a plan with one step of `calls` calls, each after a response of the model.
     fn plan(&self, agents: &Path, calls: usize) -> anyhow::Result<String> {
         let mut script = "at_end: fail\nanswers:\n".to_owned();
         for number in 0..calls {
@@ -194,8 +194,8 @@ impl Home {
             });
             std::fs::write(&file, text.to_string())?;
             let path = file.to_str().context("a path")?;
-            // The second plan of a size finds its actors registered.
-            let _there_already = self.run(agents, &["actor", "add", "--config", path]);
+            // Fails for the second plan of a size, whose actors are registered already.
+            let _exists_already = self.run(agents, &["actor", "add", "--config", path]);
         }
         let action = self.path(&format!("action{calls}.yaml"));
         let text = json!({
@@ -206,23 +206,26 @@ impl Home {
         let path = action.to_str().context("a path")?;
         self.run(agents, &["action", "create", "--config", path, "--update"])?;
         let action = format!("local/calls{calls}");
-        let made = self.run(agents, &["plan", "use", &action, "local/p"])?;
-        Ok(made["plan_id"].as_str().context("an id")?.to_owned())
+        let created_plan = self.run(agents, &["plan", "use", &action, "local/p"])?;
+        Ok(created_plan["plan_id"]
+            .as_str()
+            .context("an id")?
+            .to_owned())
     }
 }
 
-/// A plan of `calls` calls compared with the same calls without a plan; the start of the program does not count.
+/// Compares a plan of `calls` calls with the same calls without a plan. The start of the program does not count.
 pub(super) fn overhead(agents: &Path, calls: usize) -> anyhow::Result<Row> {
     let mut rounds: Vec<(f64, f64)> = Vec::new();
-    // Removed only at the end: on ext4 without a journal, creating files is slower for minutes after others were
-    // removed, by up to a tenth on either side.
+    // Removed only at the end: on ext4 without a journal, creating files is up to 10% slower for minutes after
+    // removals.
     let (mut homes, mut places) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let home = Home::new(agents)?;
         let (small, large) = (home.plan(agents, 4)?, home.plan(agents, calls)?);
         let (time_small, _) = timed(|| home.run(agents, &["plan", "execute", &small]))?;
         let (time_large, _) = timed(|| home.run(agents, &["plan", "execute", &large]))?;
-        let (time, place) = bare(calls - 4)?;
+        let (time, place) = without_plan(calls - 4)?;
         rounds.push((time_large - time_small, time));
         homes.push(home);
         places.push(place);
@@ -240,7 +243,7 @@ pub(super) fn overhead(agents: &Path, calls: usize) -> anyhow::Result<Row> {
     })
 }
 
-/// Peak memory of a worker that runs `plans` plans at once.
+/// Peak memory of a worker that runs `plans` plans concurrently.
 pub(super) fn memory(agents: &Path, plans: usize) -> anyhow::Result<Row> {
     let home = Home::new(agents)?;
     let mut worker = Command::new(agents)
@@ -263,16 +266,17 @@ pub(super) fn memory(agents: &Path, plans: usize) -> anyhow::Result<Row> {
     for id in &ids {
         home.run(agents, &["plan", "execute", id, "--background"])?;
     }
-    let mut most = 0.0_f64;
+    let mut peak = 0.0_f64;
     loop {
         let status = std::fs::read_to_string(format!("/proc/{}/status", worker.id()))?;
         let line = status.lines().find(|line| line.starts_with("VmHWM:"));
         let kilobytes = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok());
-        most = most.max(kilobytes.unwrap_or_default() / 1024.0);
+        peak = peak.max(kilobytes.unwrap_or_default() / 1024.0);
         let listed = home.run(agents, &["plan", "list"])?;
-        let is_over = |plan: &Value| plan["phase"] == "execute" && plan["state"] != "processing";
+        let is_finished =
+            |plan: &Value| plan["phase"] == "execute" && plan["state"] != "processing";
         let found = listed["plans"].as_array().context("plans")?;
-        if found.iter().all(is_over) {
+        if found.iter().all(is_finished) {
             ensure!(
                 found.iter().all(|plan| plan["state"] != "errored"),
                 "a plan failed: {listed}"
@@ -285,9 +289,9 @@ pub(super) fn memory(agents: &Path, plans: usize) -> anyhow::Result<Row> {
     worker.wait()?;
     Ok(Row {
         name: format!("{plans} plans at once"),
-        ours: most,
+        ours: peak,
         other: 300.0,
-        ratio: most / 300.0,
+        ratio: peak / 300.0,
         unit: "MiB",
         note: "the most memory of one worker; the other is the limit".to_owned(),
     })

@@ -1,4 +1,4 @@
-//! Listing and drawing plans: the duration of whole commands compared with their limits; and the overhead of running
+//! Measures listing and drawing plans, as durations of whole commands compared with limits, and the overhead of running
 //! plans.
 
 mod calls;
@@ -16,13 +16,13 @@ use serde_json::json;
 use crate::sandbox::timed;
 use crate::{Findings, Row};
 
-/// Number of measurements; the best counts, because noise only slows down.
+/// Number of measurements. The best counts, because noise only slows down.
 const ROUNDS: usize = 5;
 
 /// Number of calls of the measured plan.
 const CALLS: usize = 200;
 
-/// Number of plans that run at once.
+/// Number of plans that run concurrently.
 const AT_ONCE: usize = 16;
 
 /// Number of children of each decision in the wide tree.

@@ -1,4 +1,4 @@
-//! Applying many new files to a repository and to a plain directory, next to copying them by hand.
+//! Measures applying many new files to a repository and to a plain directory, compared with copying them by hand.
 
 use std::path::{Path, PathBuf};
 
@@ -6,13 +6,13 @@ use cleveragents_application::ApplyRequest;
 use cleveragents_domain::CheckpointReason;
 use cleveragents_sandbox::Source;
 
-use super::{Place, paired, repository, rest, row, run, timed};
+use super::{Place, paired, repository, row, run, sync_disk, timed};
 use crate::Row;
 
-/// New files in each folder of the generated tree.
+/// Number of new files in each folder of the generated tree.
 const PER_FOLDER: usize = 100;
 
-/// Files of the repository or directory to which the new ones are added.
+/// Number of files of the repository or directory to which the new files are added.
 const EXISTING: usize = 500;
 
 /// Generates new files of 1 KiB each.
@@ -31,8 +31,8 @@ fn generate_new(folder: &Path, files: usize) -> anyhow::Result<()> {
 }
 
 /// A repository or a directory with a few files.
-fn existing(ground: &Path, name: &str, source: Source) -> anyhow::Result<PathBuf> {
-    let folder = ground.join(name);
+fn existing(base_folder: &Path, name: &str, source: Source) -> anyhow::Result<PathBuf> {
+    let folder = base_folder.join(name);
     if source == Source::Git {
         repository(&folder, EXISTING)?;
     } else {
@@ -46,21 +46,21 @@ fn copy_into(new: &Path, folder: &Path) -> anyhow::Result<()> {
     run("cp", folder, &["-a", &from.to_string_lossy(), &to])
 }
 
-/// Milliseconds of applying a sandbox that added the new files to a repository or directory.
-fn applied(place: &Place, location: &Path, new: &Path, source: Source) -> anyhow::Result<f64> {
+/// Time of applying a sandbox that added the new files to a repository or directory, in milliseconds.
+fn apply_time(place: &Place, location: &Path, new: &Path, source: Source) -> anyhow::Result<f64> {
     let mut open = place.create(location, source)?;
     copy_into(new, &open.view.members[0].root)?;
     place
         .service
         .checkpoint(&mut open, CheckpointReason::Manual, None)?;
-    rest()?;
+    sync_disk()?;
     let (time, _) = timed(|| Ok(place.service.apply(open, &ApplyRequest::default())?))?;
     Ok(time)
 }
 
-/// Milliseconds of doing the same by hand, until the disk holds the result.
-fn copied(location: &Path, new: &Path, source: Source) -> anyhow::Result<f64> {
-    rest()?;
+/// Time of copying the new files by hand, including the sync to disk, in milliseconds.
+fn copy_time(location: &Path, new: &Path, source: Source) -> anyhow::Result<f64> {
+    sync_disk()?;
     let (time, ()) = timed(|| {
         copy_into(new, location)?;
         if source == Source::Git {
@@ -72,35 +72,40 @@ fn copied(location: &Path, new: &Path, source: Source) -> anyhow::Result<f64> {
     Ok(time)
 }
 
-fn compare(place: &Place, ground: &Path, new: &Path, source: Source) -> anyhow::Result<(f64, f64)> {
+fn compare(
+    place: &Place,
+    base_folder: &Path,
+    new: &Path,
+    source: Source,
+) -> anyhow::Result<(f64, f64)> {
     let (mut ours, mut others) = (0, 0);
     paired(
         || {
             ours += 1;
-            let location = existing(ground, &format!("ours-{source:?}-{ours}"), source)?;
-            applied(place, &location, new, source)
+            let location = existing(base_folder, &format!("ours-{source:?}-{ours}"), source)?;
+            apply_time(place, &location, new, source)
         },
         || {
             others += 1;
-            let location = existing(ground, &format!("other-{source:?}-{others}"), source)?;
-            copied(&location, new, source)
+            let location = existing(base_folder, &format!("other-{source:?}-{others}"), source)?;
+            copy_time(&location, new, source)
         },
     )
 }
 
-/// Both rows.
-pub(super) fn rows(place: &Place, ground: &Path, files: usize) -> anyhow::Result<Vec<Row>> {
-    let new = ground.join("new");
+/// The rows for a repository and for a directory.
+pub(super) fn rows(place: &Place, base_folder: &Path, files: usize) -> anyhow::Result<Vec<Row>> {
+    let new = base_folder.join("new");
     generate_new(&new, files)?;
     Ok(vec![
         row(
             &format!("apply {files} new files, git"),
-            compare(place, ground, &new, Source::Git)?,
+            compare(place, base_folder, &new, Source::Git)?,
             "cp -a, git add, git commit and sync; at most 1.5",
         ),
         row(
             &format!("apply {files} new files, directory"),
-            compare(place, ground, &new, Source::Directory)?,
+            compare(place, base_folder, &new, Source::Directory)?,
             "cp -a and sync; at most 2",
         ),
     ])

@@ -1,4 +1,4 @@
-//! Sandboxes of a large repository and a large directory, compared with git and cp.
+//! Measures sandboxes of a large repository and a large directory, compared with git and cp.
 
 mod apply;
 
@@ -17,16 +17,16 @@ use serde_json::json;
 
 use crate::{Findings, Row};
 
-/// Number of measurements of a single side; the best counts, because noise only slows down.
+/// Number of measurements of one side. The best counts, because noise only slows down.
 const ROUNDS: usize = 3;
 
-/// Number of paired measurements, one side right after the other; the median pair counts.
+/// Number of paired measurements, one side directly after the other. The median pair counts.
 const PAIRS: usize = 5;
 
-/// Files in a folder of the generated trees.
+/// Number of files in each folder of the generated trees.
 const PER_FOLDER: usize = 50;
 
-/// Milliseconds of some work.
+/// Runs `work`; returns its duration in milliseconds and its result.
 pub(crate) fn timed<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(f64, T)> {
     let started = Instant::now();
     let result = work()?;
@@ -125,15 +125,15 @@ impl Place {
     }
 }
 
-/// Measures two sides, one right after the other, and returns the pair with the median ratio: the speed of a machine
-/// changes within minutes.
+/// Measures two sides directly after each other, because the speed of a machine changes within minutes. Returns the
+/// pair with the median ratio.
 fn paired(
     mut ours: impl FnMut() -> anyhow::Result<f64>,
     mut other: impl FnMut() -> anyhow::Result<f64>,
 ) -> anyhow::Result<(f64, f64)> {
     let mut pairs = Vec::with_capacity(PAIRS);
     for round in 0..PAIRS {
-        // Alternating, so that neither side always follows the other.
+        // Alternates, so that neither side is always second.
         let pair = if round % 2 == 0 {
             let first = ours()?;
             (first, other()?)
@@ -148,7 +148,7 @@ fn paired(
 }
 
 /// Flushes the disk, so that earlier writes do not slow down the next measurement.
-fn rest() -> anyhow::Result<()> {
+fn sync_disk() -> anyhow::Result<()> {
     run("sync", Path::new("/"), &[])
 }
 
@@ -164,60 +164,60 @@ fn row(name: &str, (ours, other): (f64, f64), note: &str) -> Row {
 }
 
 fn creation(place: &Place, repository: &Path) -> anyhow::Result<Row> {
-    let (mut made, mut beside) = (Vec::new(), Vec::new());
-    // All are removed at the end: right after a removal, a file system may create files slowly.
+    let (mut created, mut compared) = (Vec::new(), Vec::new());
+    // All are removed at the end, because a file system may create files slowly after a removal.
     let times = paired(
         || {
-            rest()?;
+            sync_disk()?;
             let (time, open) = timed(|| place.create(repository, Source::Git))?;
-            made.push(open);
+            created.push(open);
             Ok(time)
         },
         || {
             let folder = place
                 .folder
                 .path()
-                .join(format!("worktree-{}", beside.len()));
+                .join(format!("worktree-{}", compared.len()));
             let path = folder.to_string_lossy().into_owned();
-            rest()?;
+            sync_disk()?;
             let add = ["worktree", "add", "--quiet", "--detach", &path];
             let (time, ()) = timed(|| run("git", repository, &add))?;
-            beside.push(path);
+            compared.push(path);
             Ok(time)
         },
     )?;
-    for open in made {
+    for open in created {
         place.discard(open)?;
     }
-    for path in beside {
+    for path in compared {
         run("git", repository, &["worktree", "remove", "--force", &path])?;
     }
     Ok(row("create, git", times, "git worktree add; at most 1.15"))
 }
 
 fn copying(place: &Place, directory: &Path) -> anyhow::Result<Row> {
-    let (mut made, mut beside) = (Vec::new(), Vec::new());
+    let (mut created, mut compared) = (Vec::new(), Vec::new());
     let times = paired(
         || {
-            rest()?;
+            sync_disk()?;
             let (time, open) = timed(|| place.create(directory, Source::Directory))?;
-            made.push(open);
+            created.push(open);
             Ok(time)
         },
         || {
-            let to = place.folder.path().join(format!("copy-{}", beside.len()));
+            let to = place.folder.path().join(format!("copy-{}", compared.len()));
             let (from, path) = (directory.to_string_lossy(), to.to_string_lossy());
-            rest()?;
+            sync_disk()?;
             let copy = ["-a", "--reflink=auto", &from, &path];
             let (time, ()) = timed(|| run("cp", directory, &copy))?;
-            beside.push(to);
+            compared.push(to);
             Ok(time)
         },
     )?;
-    for open in made {
+    for open in created {
         place.discard(open)?;
     }
-    for folder in beside {
+    for folder in compared {
         std::fs::remove_dir_all(folder)?;
     }
     Ok(row(
@@ -227,7 +227,7 @@ fn copying(place: &Place, directory: &Path) -> anyhow::Result<Row> {
     ))
 }
 
-/// One edit by a file tool and its checkpoint.
+/// Time of the checkpoint after one edit by a file tool, in milliseconds.
 fn tool_edit(place: &Place, open: &mut OpenSandbox, number: usize) -> anyhow::Result<f64> {
     let path = file(number);
     let inside = TreePath::from_bytes(path.to_string_lossy().as_bytes())?;
@@ -252,33 +252,33 @@ fn checkpoints(
 ) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     let mut small_open = place.create(small, Source::Git)?;
-    let mut in_small = f64::MAX;
+    let mut best_small = f64::MAX;
     for number in 0..ROUNDS * 3 {
-        in_small = in_small.min(tool_edit(place, &mut small_open, number)?);
+        best_small = best_small.min(tool_edit(place, &mut small_open, number)?);
     }
     place.discard(small_open)?;
     let mut open = place.create(large, Source::Git)?;
-    let mut in_large = f64::MAX;
+    let mut best_large = f64::MAX;
     for number in 0..ROUNDS * 3 {
-        in_large = in_large.min(tool_edit(place, &mut open, number)?);
+        best_large = best_large.min(tool_edit(place, &mut open, number)?);
     }
     rows.push(row(
         "checkpoint after a file-tool edit",
-        (in_large, in_small),
+        (best_large, best_small),
         "the same in a hundredth of the files; under 30 ms, not growing",
     ));
     place
         .service
         .checkpoint(&mut open, CheckpointReason::Manual, None)?;
-    // A shell edits one file; the peers use a separate repository next to the tree.
+    // A shell edits one file. The peers use a separate repository next to the tree.
     let root = open.view.members[0].root.clone();
     let shadow = place.folder.path().join("shadow.git");
     let (git_dir, work_tree) = (
         shadow.to_string_lossy().into_owned(),
         root.to_string_lossy().into_owned(),
     );
-    let beside = ["--git-dir", &git_dir, "--work-tree", &work_tree];
-    let shadow_add = [&beside[..], &["add", "-A"]].concat();
+    let git_options = ["--git-dir", &git_dir, "--work-tree", &work_tree];
+    let shadow_add = [&git_options[..], &["add", "-A"]].concat();
     run("git", &root, &["init", "--quiet", "--bare", &git_dir])?;
     std::fs::write(shadow.join("info/exclude"), ".git\n")?;
     run("git", &root, &shadow_add)?;
@@ -305,20 +305,20 @@ fn checkpoints(
         "git add -A into a shadow repository; at most 0.5",
     ));
     edit()?;
-    let (mut back, mut again) = (f64::MAX, f64::MAX);
+    let (mut rollback_time, mut redo_time) = (f64::MAX, f64::MAX);
     for _ in 0..ROUNDS {
         let (time, _) = timed(|| {
             Ok(place
                 .service
                 .rollback(&mut open, &RollbackTarget::Previous)?)
         })?;
-        back = back.min(time);
+        rollback_time = rollback_time.min(time);
         let (time, _) = timed(|| Ok(place.service.redo(&mut open)?))?;
-        again = again.min(time);
+        redo_time = redo_time.min(time);
     }
     rows.push(row(
         "rollback of one file",
-        (back, again),
+        (rollback_time, redo_time),
         "redo of the same; under 50 ms",
     ));
     place.discard(open)?;
@@ -347,31 +347,31 @@ pub(crate) enum Part {
 }
 
 pub(crate) fn measure(files: usize, new: usize, only: &[Part]) -> anyhow::Result<Findings> {
-    let is_wanted = |part| only.is_empty() || only.contains(&part);
-    let ground = tempfile::tempdir_in(std::env::current_dir()?)?;
+    let is_selected = |part| only.is_empty() || only.contains(&part);
+    let base_folder = tempfile::tempdir_in(std::env::current_dir()?)?;
     let (large, small, directory) = (
-        ground.path().join("large"),
-        ground.path().join("small"),
-        ground.path().join("directory"),
+        base_folder.path().join("large"),
+        base_folder.path().join("small"),
+        base_folder.path().join("directory"),
     );
     let place = place()?;
     let mut rows = Vec::new();
-    if is_wanted(Part::Git) || is_wanted(Part::Checkpoints) {
+    if is_selected(Part::Git) || is_selected(Part::Checkpoints) {
         repository(&large, files)?;
     }
-    if is_wanted(Part::Git) {
+    if is_selected(Part::Git) {
         rows.push(creation(&place, &large)?);
     }
-    if is_wanted(Part::Directory) {
+    if is_selected(Part::Directory) {
         generate(&directory, files)?;
         rows.push(copying(&place, &directory)?);
     }
-    if is_wanted(Part::Checkpoints) {
+    if is_selected(Part::Checkpoints) {
         repository(&small, files / 100)?;
         rows.extend(checkpoints(&place, &large, &small, files)?);
     }
-    if is_wanted(Part::Apply) {
-        rows.extend(apply::rows(&place, ground.path(), new)?);
+    if is_selected(Part::Apply) {
+        rows.extend(apply::rows(&place, base_folder.path(), new)?);
     }
     let memory = peak_memory();
     rows.push(Row {

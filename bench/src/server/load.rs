@@ -1,5 +1,5 @@
-//! Load: many connections of one thread that send the same request repeatedly, as cheaply as possible, because they
-//! share the machine with the measured server.
+//! Load generator: many connections of one thread send the same request repeatedly. It uses few resources, because it
+//! shares the machine with the measured server.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream as Blocking};
@@ -11,7 +11,7 @@ use mio::{Events, Interest, Poll, Token};
 use serde_json::Value;
 
 /// Timeout of a response.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The request that is sent.
 pub(super) struct Target {
@@ -56,7 +56,7 @@ impl Load {
         }
     }
 
-    /// The duration that this share of the responses did not exceed.
+    /// The percentile `part` (0 to 1) of the response times, in milliseconds.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -69,7 +69,7 @@ impl Load {
     }
 }
 
-/// One client: it waits for the response to its request.
+/// One client connection, which waits for the response to its request.
 struct Caller {
     stream: TcpStream,
     sent: Instant,
@@ -81,13 +81,13 @@ impl Caller {
     fn send(&mut self, request: &[u8]) -> anyhow::Result<()> {
         self.sent = Instant::now();
         self.answer.clear();
-        // A request is small, and the previous one was answered: the socket accepts all of it.
+        // The socket accepts a whole request, because it is small and the previous one was answered.
         let written = self.stream.write(request)?;
         ensure!(written == request.len(), "a request was sent in part");
         Ok(())
     }
 
-    /// Reads the available bytes; returns whether the response is complete.
+    /// Reads the available bytes. Returns whether the response is complete.
     fn receive(&mut self, expected: &str) -> anyhow::Result<bool> {
         let mut part = [0; 4096];
         loop {
@@ -97,7 +97,7 @@ impl Caller {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error.into()),
             }
-            if let Some(end) = whole(&self.answer)? {
+            if let Some(end) = response_end(&self.answer)? {
                 let text = std::str::from_utf8(&self.answer[..end])?;
                 ensure!(text.contains(expected), "{text}");
                 return Ok(true);
@@ -106,12 +106,12 @@ impl Caller {
     }
 }
 
-/// Sends from `callers` connections for some time, each again as soon as it has its response. Every response must
-/// succeed.
+/// Sends requests from `callers` connections for `time`. Each connection sends the next request when it has its
+/// response. Every response must be successful.
 pub(super) fn run(target: &Target, callers: usize, time: Duration) -> anyhow::Result<Load> {
     let request = target.request();
     let mut poll = Poll::new()?;
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let mut all = Vec::with_capacity(callers);
     for number in 0..callers {
         let stream = Blocking::connect(target.address)?;
@@ -119,7 +119,7 @@ pub(super) fn run(target: &Target, callers: usize, time: Duration) -> anyhow::Re
         stream.set_nonblocking(true)?;
         let mut caller = Caller {
             stream: TcpStream::from_std(stream),
-            sent: begun,
+            sent: started_at,
             answer: Vec::new(),
         };
         poll.registry()
@@ -130,22 +130,25 @@ pub(super) fn run(target: &Target, callers: usize, time: Duration) -> anyhow::Re
     let (mut events, mut times) = (Events::with_capacity(callers), Vec::new());
     let mut waiting = callers;
     while waiting > 0 {
-        poll.poll(&mut events, Some(PATIENCE))?;
-        ensure!(!events.is_empty(), "no answer came for {PATIENCE:?}");
+        poll.poll(&mut events, Some(RESPONSE_TIMEOUT))?;
+        ensure!(
+            !events.is_empty(),
+            "no answer came for {RESPONSE_TIMEOUT:?}"
+        );
         for event in &events {
             let caller = all.get_mut(event.token().0).context("a caller")?;
             if !caller.receive(target.expected)? {
                 continue;
             }
             times.push(caller.sent.elapsed().as_secs_f64() * 1000.0);
-            if begun.elapsed() < time {
+            if started_at.elapsed() < time {
                 caller.send(&request)?;
             } else {
                 waiting -= 1;
             }
         }
     }
-    let seconds = begun.elapsed().as_secs_f64();
+    let seconds = started_at.elapsed().as_secs_f64();
     times.sort_unstable_by(f64::total_cmp);
     Ok(Load {
         answered: times.len() as u64,
@@ -154,8 +157,8 @@ pub(super) fn run(target: &Target, callers: usize, time: Duration) -> anyhow::Re
     })
 }
 
-/// The end of a response, once it is complete.
-fn whole(buffer: &[u8]) -> anyhow::Result<Option<usize>> {
+/// The length of the first response in the buffer; `None` if it is incomplete.
+fn response_end(buffer: &[u8]) -> anyhow::Result<Option<usize>> {
     let Some(head) = buffer.windows(4).position(|part| part == b"\r\n\r\n") else {
         return Ok(None);
     };
@@ -180,7 +183,7 @@ fn exchange(address: SocketAddr, request: &[u8]) -> anyhow::Result<Value> {
         let count = stream.read(&mut part)?;
         ensure!(count > 0, "the server closed");
         buffer.extend_from_slice(&part[..count]);
-        if let Some(end) = whole(&buffer)? {
+        if let Some(end) = response_end(&buffer)? {
             let head = buffer.windows(4).position(|part| part == b"\r\n\r\n");
             let head = head.context("a head")?;
             return Ok(serde_json::from_slice(&buffer[head + 4..end])?);
@@ -202,7 +205,7 @@ pub(super) fn get(address: SocketAddr, path: &str) -> anyhow::Result<Value> {
 /// Listeners to events.
 pub(super) struct Listeners(Vec<Blocking>);
 
-/// Starts to listen from `count` connections.
+/// Subscribes to events on `count` connections.
 pub(super) fn listen(address: SocketAddr, count: usize) -> anyhow::Result<Listeners> {
     let request = format!("GET /api/v1/events HTTP/1.1\r\nhost: {address}\r\n\r\n");
     let mut streams = Vec::with_capacity(count);
@@ -213,9 +216,9 @@ pub(super) fn listen(address: SocketAddr, count: usize) -> anyhow::Result<Listen
         let mut head = Vec::new();
         while !head.windows(4).any(|part| part == b"\r\n\r\n") {
             let mut part = [0; 512];
-            let got = stream.read(&mut part)?;
-            ensure!(got > 0, "the server closed");
-            head.extend_from_slice(&part[..got]);
+            let received = stream.read(&mut part)?;
+            ensure!(received > 0, "the server closed");
+            head.extend_from_slice(&part[..received]);
         }
         ensure!(
             head.starts_with(b"HTTP/1.1 200"),
@@ -237,9 +240,9 @@ impl Listeners {
                 .any(|part| part == b"session.created")
             {
                 let mut part = [0; 512];
-                let got = stream.read(&mut part)?;
-                ensure!(got > 0, "the server closed");
-                received_events.extend_from_slice(&part[..got]);
+                let received = stream.read(&mut part)?;
+                ensure!(received > 0, "the server closed");
+                received_events.extend_from_slice(&part[..received]);
             }
         }
         Ok(())

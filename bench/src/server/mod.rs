@@ -1,5 +1,5 @@
-//! Server mode: messages to an agent compared with the official Python SDK, appends compared with the store itself, and
-//! memory and processor time when idle and with many listeners.
+//! Measures server mode: messages to an agent, compared with the official Python SDK; appends, compared with the store
+//! itself; memory and processor time when idle and with many listeners.
 
 mod load;
 
@@ -18,11 +18,11 @@ use load::{Load, Target};
 /// Duration of each load.
 const TIME: Duration = Duration::from_secs(3);
 
-/// Number of measurements of messages on both sides; the best of each counts, because noise only slows down.
+/// Number of measurements of messages on both sides. The best of each side counts, because noise only slows down.
 const ROUNDS: usize = 3;
 
-/// Number of measurements of appends on both sides, one right after the other, because the speed of a disk changes
-/// within minutes. The median round counts.
+/// Number of measurements of appends on both sides, directly after each other, because the speed of a disk changes
+/// within minutes. The median pair counts.
 const PAIRS: usize = 7;
 
 /// Number of appending clients, and of clients that send messages.
@@ -33,20 +33,20 @@ const SENDERS: usize = 32;
 const LISTENERS: usize = 1_000;
 
 /// A server process, killed on drop.
-struct Running {
+struct ServerProcess {
     child: Child,
     address: SocketAddr,
     _home: tempfile::TempDir,
 }
 
-impl Drop for Running {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _killed = self.child.kill();
         let _ended = self.child.wait();
     }
 }
 
-impl Running {
+impl ServerProcess {
     /// Our server in its own home, without rate limits.
     fn ours(agents: &Path, options: &[&str]) -> anyhow::Result<Self> {
         let home = tempfile::tempdir_in(std::env::current_dir()?)?;
@@ -71,7 +71,7 @@ impl Running {
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("its output")?).read_line(&mut line)?;
         let reported: Value =
-            serde_json::from_str(&line).with_context(|| format!("told: {line}"))?;
+            serde_json::from_str(&line).with_context(|| format!("output: {line}"))?;
         let url = reported["url"].as_str().context("an address")?;
         let address = url.trim_start_matches("http://").parse()?;
         Ok(Self {
@@ -97,7 +97,7 @@ impl Running {
             .spawn()?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("its output")?).read_line(&mut line)?;
-        ensure!(line.trim() == "listening", "the peer said: {line}");
+        ensure!(line.trim() == "listening", "the peer printed: {line}");
         Ok(Self {
             child,
             address: (Ipv4Addr::LOCALHOST, port).into(),
@@ -143,13 +143,13 @@ fn sending(address: SocketAddr) -> anyhow::Result<Load> {
 }
 
 fn appending(address: SocketAddr) -> anyhow::Result<Load> {
-    let made = load::once(&Target {
+    let created = load::once(&Target {
         address,
         path: "/api/v1/sessions".to_owned(),
         body: json!({}).to_string(),
         expected: "\"id\"",
     })?;
-    let session = made["id"].as_str().context("an id")?.to_owned();
+    let session = created["id"].as_str().context("an id")?.to_owned();
     let target = Target {
         address,
         path: format!("/api/v1/sessions/{session}/messages"),
@@ -167,13 +167,13 @@ fn appending(address: SocketAddr) -> anyhow::Result<Load> {
     Ok(load)
 }
 
-/// Runs all measurements. Without a peer the messages are left out.
+/// Runs all measurements. Skips the messages without a peer.
 pub(crate) fn measure(agents: &Path, peer: Option<(&Path, &Path)>) -> anyhow::Result<Findings> {
     let mut rows = vec![appends(agents)?];
     if let Some((python, script)) = peer {
         rows.extend(messages(agents, python, script)?);
     }
-    rows.extend(at_rest(agents)?);
+    rows.extend(measure_idle(agents)?);
     Ok(Findings {
         rows,
         ours: serde_json::Map::new(),
@@ -185,7 +185,7 @@ fn appends(agents: &Path) -> anyhow::Result<Row> {
     let mut pairs: Vec<(f64, f64)> = Vec::new();
     for _ in 0..PAIRS {
         let store = sessions::rate(WRITERS, TIME)?;
-        let server = Running::ours(agents, &[])?;
+        let server = ServerProcess::ours(agents, &[])?;
         pairs.push((appending(server.address)?.rate(), store));
     }
     pairs.sort_by(|left, right| (left.0 / left.1).total_cmp(&(right.0 / right.1)));
@@ -203,13 +203,13 @@ fn appends(agents: &Path) -> anyhow::Result<Row> {
 fn messages(agents: &Path, python: &Path, script: &Path) -> anyhow::Result<Vec<Row>> {
     let (mut ours, mut other) = (Load::default(), Load::default());
     for _ in 0..ROUNDS {
-        let server = Running::ours(agents, &["--actor", "builtin/echo"])?;
+        let server = ServerProcess::ours(agents, &["--actor", "builtin/echo"])?;
         let load = sending(server.address)?;
         if load.rate() > ours.rate() {
             ours = load;
         }
         drop(server);
-        let load = sending(Running::peer(python, script)?.address)?;
+        let load = sending(ServerProcess::peer(python, script)?.address)?;
         if load.rate() > other.rate() {
             other = load;
         }
@@ -236,15 +236,15 @@ fn messages(agents: &Path, python: &Path, script: &Path) -> anyhow::Result<Vec<R
     ])
 }
 
-fn at_rest(agents: &Path) -> anyhow::Result<Vec<Row>> {
-    let server = Running::ours(agents, &[])?;
+fn measure_idle(agents: &Path) -> anyhow::Result<Vec<Row>> {
+    let server = ServerProcess::ours(agents, &[])?;
     std::thread::sleep(Duration::from_secs(1));
     let (ticks, begun) = (server.ticks()?, Instant::now());
     std::thread::sleep(Duration::from_secs(5));
     let used = (server.ticks()? - ticks) / begun.elapsed().as_secs_f64();
     let idle = server.memory()? / 1024.0;
     let listeners = load::listen(server.address, LISTENERS)?;
-    appending_a_little(server.address)?;
+    create_sessions(server.address)?;
     listeners.wait_for_session()?;
     let busy = server.memory()? / 1024.0;
     let row = |name: &str, ours: f64, limit: f64, unit: &'static str| Row {
@@ -262,7 +262,7 @@ fn at_rest(agents: &Path) -> anyhow::Result<Vec<Row>> {
     ])
 }
 
-fn appending_a_little(address: SocketAddr) -> anyhow::Result<()> {
+fn create_sessions(address: SocketAddr) -> anyhow::Result<()> {
     let target = Target {
         address,
         path: "/api/v1/sessions".to_owned(),

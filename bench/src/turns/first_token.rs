@@ -1,4 +1,5 @@
-//! Delay between the first token of the endpoint and its appearance on standard output, compared with a minimal client.
+//! Measures the delay between the first token of the endpoint and its appearance on standard output, compared with a
+//! minimal client.
 
 use std::io::{Read, Write as _};
 use std::net::TcpStream;
@@ -17,9 +18,9 @@ use crate::Row;
 const ROUNDS: usize = 60;
 
 /// Delay of the endpoint before its first token.
-const THINKING: Duration = Duration::from_millis(40);
+const RESPONSE_DELAY: Duration = Duration::from_millis(40);
 
-/// Delay after the first token, so that only this token can have caused the output.
+/// Delay of the endpoint after its first token, so that only this token can have caused the output.
 const PAUSE: Duration = Duration::from_millis(20);
 
 const FIRST: &str = "Aurora";
@@ -31,7 +32,7 @@ fn endpoint() -> (ModelServer, Receiver<Instant>) {
         let mut response = openai::text(&[FIRST, " borealis", "."]);
         let rest = response.steps.split_off(1);
         let first = std::mem::take(&mut response.steps);
-        let before = [Step::Pause(THINKING), Step::Note(sender.clone())];
+        let before = [Step::Pause(RESPONSE_DELAY), Step::Note(sender.clone())];
         response.steps = before.into_iter().chain(first).collect();
         response.steps.push(Step::Pause(PAUSE));
         response.steps.extend(rest);
@@ -40,8 +41,8 @@ fn endpoint() -> (ModelServer, Receiver<Instant>) {
     (server, receiver)
 }
 
-/// Reads until the first token, returns the time, and reads to the end.
-fn see(mut from: impl Read) -> anyhow::Result<Instant> {
+/// Reads to the end; returns the time at which the first token arrived.
+fn time_of_first_token(mut from: impl Read) -> anyhow::Result<Instant> {
     let mut seen = Vec::new();
     let mut buffer = [0; 4096];
     loop {
@@ -56,7 +57,7 @@ fn see(mut from: impl Read) -> anyhow::Result<Instant> {
     }
 }
 
-fn bare(server: &ModelServer) -> anyhow::Result<Instant> {
+fn minimal_client(server: &ModelServer) -> anyhow::Result<Instant> {
     let address = server.url().replace("http://", "");
     let mut stream = TcpStream::connect(&address)?;
     stream.set_nodelay(true)?;
@@ -103,12 +104,12 @@ pub(super) fn measure(agents: &Path) -> anyhow::Result<Vec<Row>> {
     for _ in 0..ROUNDS {
         let started = Instant::now();
         let mut child = home.command(agents, &tell).spawn()?;
-        let seen = see(child.stdout.take().context("a pipe")?)?;
+        let seen = time_of_first_token(child.stdout.take().context("a pipe")?)?;
         ensure!(child.wait()?.success(), "session tell fails");
         let token = sent.recv()?;
         ours.push(milliseconds(token, seen));
-        before.push(milliseconds(started, token) - THINKING.as_secs_f64() * 1000.0);
-        let seen = bare(&server)?;
+        before.push(milliseconds(started, token) - RESPONSE_DELAY.as_secs_f64() * 1000.0);
+        let seen = minimal_client(&server)?;
         others.push(milliseconds(sent.recv()?, seen));
     }
     let (ours, other) = (median(ours), median(others));

@@ -1,4 +1,4 @@
-//! Turns of the program itself against an endpoint on loopback, and its text search.
+//! Measures turns of the program with an endpoint on loopback, and its text search.
 
 mod first_token;
 mod programs;
@@ -11,7 +11,7 @@ use serde_json::{Map, json};
 
 use crate::{Findings, Row};
 
-/// A comparison of durations or sizes; `ours` and `other` are selected from several rounds.
+/// A comparison of durations or sizes, each selected from several rounds.
 fn row(name: &str, (ours, other): (f64, f64), unit: &'static str, note: String) -> Row {
     Row {
         name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! Runs programs for a measurement: clean environment, timeout, and peak memory.
+//! Runs programs for measurements, in a clean environment: their duration and peak memory.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 
-/// Poll interval for the memory of a program. The kernel reports the peak, so only growth in its last instants can be
-/// missed.
-const GLANCE: Duration = Duration::from_millis(1);
+/// Poll interval for the memory of a program. The kernel reports the peak, so polling can miss only growth after the
+/// last poll.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// A folder for all files of a program, and its environment variables.
+/// A folder for all files of a program, and additional environment variables.
 pub(super) struct Home {
     pub(super) folder: tempfile::TempDir,
     variables: Vec<(String, String)>,
@@ -21,7 +21,7 @@ pub(super) struct Home {
 impl Home {
     pub(super) fn new(variables: &[(&str, &str)]) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir_in(std::env::current_dir()?)?;
-        // Codex does not install its helpers in the system's temporary folder.
+        // A private temporary folder: codex does not install its helpers in that of the system.
         std::fs::create_dir(folder.path().join("tmp"))?;
         let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         Ok(Self {
@@ -53,7 +53,7 @@ impl Home {
         command
     }
 
-    /// The `data` of the response of one of our commands.
+    /// Runs one of our commands and returns the `data` of its response.
     pub(super) fn data(&self, agents: &Path, arguments: &[&str]) -> anyhow::Result<Value> {
         let all = [&["--format", "json"], arguments].concat();
         let output = self.command(agents, &all).output()?;
@@ -64,7 +64,7 @@ impl Home {
     }
 }
 
-/// Runs a program to its end; returns its standard output and the duration in milliseconds.
+/// Runs a program until it exits; returns its standard output and the duration in milliseconds.
 pub(super) fn timed(mut command: Command) -> anyhow::Result<(String, f64)> {
     let started = Instant::now();
     let output = command.output()?;
@@ -78,24 +78,24 @@ pub(super) fn timed(mut command: Command) -> anyhow::Result<(String, f64)> {
     Ok((String::from_utf8_lossy(&output.stdout).into_owned(), time))
 }
 
-/// Runs a program to its end; returns its peak memory in MiB.
+/// Runs a program until it exits; returns its peak memory in MiB.
 pub(super) fn peak(mut command: Command) -> anyhow::Result<f64> {
     let mut child = command
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
-    let mut most = 0.0_f64;
+    let mut max_memory = 0.0_f64;
     loop {
-        most = most.max(high_water(&child).unwrap_or(0.0));
+        max_memory = max_memory.max(peak_memory(&child).unwrap_or(0.0));
         if let Some(status) = child.try_wait()? {
             ensure!(status.success(), "{command:?} fails");
-            return Ok(most);
+            return Ok(max_memory);
         }
-        std::thread::sleep(GLANCE);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
-fn high_water(child: &Child) -> Option<f64> {
+fn peak_memory(child: &Child) -> Option<f64> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
     let line = status
         .lines()

@@ -1,4 +1,4 @@
-//! Text search through the gate, in one process, next to rg.
+//! Measures text search through the gate, in one process, compared with rg.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -24,7 +24,7 @@ use super::row;
 use crate::Row;
 use crate::sandbox::{generate, place, timed as time_of};
 
-/// Number of searches per pattern and program; the best counts, because noise only slows down.
+/// Number of searches per pattern and program. The best counts, because noise only slows down.
 const ROUNDS: usize = 9;
 
 /// Name and pattern of each search.
@@ -35,7 +35,7 @@ const PATTERNS: [(&str, &str); 4] = [
     ("regular expression", r"fn \w+_\d*77\(\) -> \w+"),
 ];
 
-/// An approver that is never asked.
+/// An approver without a user; it is never called.
 struct NoApprover;
 
 impl Approver for NoApprover {
@@ -48,15 +48,15 @@ impl Approver for NoApprover {
     }
 }
 
-struct Secrets(Redactor);
+struct OutputRedactor(Redactor);
 
-impl Redact for Secrets {
+impl Redact for OutputRedactor {
     fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.0.text(text)
     }
 }
 
-/// Milliseconds of rg, and the number of lines that it finds.
+/// Runs rg; returns its duration in milliseconds and the number of matching lines.
 fn rg(program: &Path, folder: &Path, pattern: &str) -> anyhow::Result<(f64, usize)> {
     let (time, output) = time_of(|| {
         Ok(Command::new(program)
@@ -73,7 +73,7 @@ fn rg(program: &Path, folder: &Path, pattern: &str) -> anyhow::Result<(f64, usiz
     ))
 }
 
-/// The number of lines that an answer reports.
+/// The number of matching lines according to the note of a call.
 fn lines_found(outcome: &CallOutcome) -> anyhow::Result<usize> {
     let CallOutcome::Succeeded(done) = outcome else {
         bail!("the search was not done: {}", outcome.for_model());
@@ -104,7 +104,7 @@ pub(super) fn measure(agents: &Path, program: &Path, files: usize) -> anyhow::Re
         approver: &NoApprover,
         budget: &StoreBudget::new(Arc::clone(&engine), Vec::new()),
         ledger: &StoreLedger::new(engine, None),
-        redactor: &Secrets(Redactor::default()),
+        redactor: &OutputRedactor(Redactor::default()),
         cancel: &Cancel::new(),
         shown_bytes: DEFAULT_SHOWN_BYTES,
     };
@@ -119,9 +119,12 @@ pub(super) fn measure(agents: &Path, program: &Path, files: usize) -> anyhow::Re
         let mut found = 0;
         for _ in 0..ROUNDS {
             let (time, outcome) = time_of(|| Ok(gate.call(&request, &context)?))?;
-            let (time_other, by_rg) = rg(program, &folder, pattern)?;
+            let (time_other, found_by_rg) = rg(program, &folder, pattern)?;
             found = lines_found(&outcome)?;
-            ensure!(found == by_rg, "`{pattern}`: {found} lines, by rg {by_rg}");
+            ensure!(
+                found == found_by_rg,
+                "`{pattern}`: {found} lines, by rg {found_by_rg}"
+            );
             (best, best_other) = (best.min(time), best_other.min(time_other));
         }
         rows.push(row(
@@ -131,16 +134,16 @@ pub(super) fn measure(agents: &Path, program: &Path, files: usize) -> anyhow::Re
             format!("rg; {found} lines; at most 1.3"),
         ));
     }
-    rows.push(whole(agents, program, ground.path(), files)?);
+    rows.push(command_search(agents, program, ground.path(), files)?);
     Ok(rows)
 }
 
-/// The same search as a separate command, which scans the sandbox for changes first.
-fn whole(agents: &Path, program: &Path, tree: &Path, files: usize) -> anyhow::Result<Row> {
+/// Measures a search as a separate command, which first scans the sandbox for changes.
+fn command_search(agents: &Path, program: &Path, tree: &Path, files: usize) -> anyhow::Result<Row> {
     let home = Home::new(&[])?;
     let path = tree.to_str().context("a path")?;
-    let made = home.data(agents, &["sandbox", "create", "box", "--path", path])?;
-    let copy = made["sandbox"]["parts"][0]["folder"].as_str();
+    let created = home.data(agents, &["sandbox", "create", "box", "--path", path])?;
+    let copy = created["sandbox"]["parts"][0]["folder"].as_str();
     let copy = Path::new(copy.context("a folder")?).to_owned();
     let (_, pattern) = PATTERNS[1];
     let argument = format!("pattern={pattern}");

@@ -1,7 +1,7 @@
-//! A turn of twenty calls that read, edit and run something, compared with codex at the same task and endpoint.
+//! Measures a turn of twenty calls that read, edit and run commands, compared with codex on the same task and endpoint.
 //!
-//! Codex has no tool that reads a file, so it reads with `cat` as its models do. It runs in its fastest configuration:
-//! without its sandbox, login shells and network access. Ours runs with everything that a user gets.
+//! Codex has no tool to read a file, so it reads with `cat`, like its models. It runs in its fastest configuration:
+//! without its sandbox, login shells and network access. Our program runs in its default configuration.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +17,7 @@ use crate::Row;
 /// Number of calls of a turn.
 pub(super) const CALLS: usize = 20;
 
-/// Number of turns of each program, alternating.
+/// Number of turns of each program. The programs alternate.
 const ROUNDS: usize = 7;
 
 /// Number of files in the folder.
@@ -32,7 +32,7 @@ enum Call {
     Run(String),
 }
 
-/// The call of a step.
+/// The call with this number.
 fn call(step: usize) -> Call {
     let path = format!("part_{}.txt", step % FILES);
     match step % 3 {
@@ -72,7 +72,7 @@ fn expected() -> Vec<(String, String)> {
     files
 }
 
-fn make(folder: &Path) -> anyhow::Result<()> {
+fn create_files(folder: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder)?;
     for number in 0..FILES {
         std::fs::write(folder.join(format!("part_{number}.txt")), content())?;
@@ -83,7 +83,7 @@ fn make(folder: &Path) -> anyhow::Result<()> {
 fn check(folder: &Path) -> anyhow::Result<()> {
     for (name, text) in expected() {
         let found = std::fs::read_to_string(folder.join(&name))?;
-        ensure!(found == text, "{name} is not as it must be after the turn");
+        ensure!(found == text, "{name} has the wrong content after the turn");
     }
     Ok(())
 }
@@ -105,7 +105,7 @@ fn ours(step: usize) -> Value {
 }
 
 /// A call in the format of codex's tools.
-fn theirs(step: usize) -> Value {
+fn codex_call(step: usize) -> Value {
     let run = |command: String| {
         let arguments = json!({"cmd": command, "login": false});
         function(step, "exec_command", &arguments)
@@ -132,7 +132,7 @@ fn function(step: usize, name: &str, arguments: &Value) -> Value {
     })
 }
 
-/// Responds with the next call of the requesting program, and with a text after the last.
+/// Responds with the next call for the requesting program, and with a text after the last call.
 fn answer(request: &ReceivedRequest) -> Response {
     if !request.path.ends_with("/responses") {
         return Response::json(404, "{}");
@@ -151,7 +151,7 @@ fn answer(request: &ReceivedRequest) -> Response {
             "type": "message", "id": "item_last", "role": "assistant", "status": "completed",
             "content": [{"type": "output_text", "text": "All done."}],
         }),
-        step if is_codex => theirs(step),
+        step if is_codex => codex_call(step),
         step => ours(step),
     };
     let usage = json!({
@@ -195,7 +195,7 @@ impl<'a> Ours<'a> {
     fn new(agents: &'a Path, url: &str) -> anyhow::Result<Self> {
         let home = Home::new(&[("OPENAI_BASE_URL", url), ("OPENAI_API_KEY", "bench-key-0")])?;
         let code = home.path("code");
-        make(&code)?;
+        create_files(&code)?;
         let code = code.to_str().context("a path")?;
         home.data(
             agents,
@@ -222,8 +222,8 @@ impl<'a> Ours<'a> {
     }
 
     fn session(&self) -> anyhow::Result<String> {
-        let made = self.home.data(self.agents, &["session", "create"])?;
-        let id = made["session"]["id"].as_str().context("an id")?;
+        let session_data = self.home.data(self.agents, &["session", "create"])?;
+        let id = session_data["session"]["id"].as_str().context("an id")?;
         Ok(id.to_owned())
     }
 
@@ -248,11 +248,14 @@ impl<'a> Ours<'a> {
     fn folder(&self, out: &str) -> anyhow::Result<PathBuf> {
         let document: Value = serde_json::from_str(out)?;
         let calls = document["data"]["tool_calls"].as_array();
-        let good = calls.map_or(0, |calls| {
-            let is_good = |call: &&Value| call["outcome"] == "succeeded";
-            calls.iter().filter(is_good).count()
+        let success_count = calls.map_or(0, |calls| {
+            let has_succeeded = |call: &&Value| call["outcome"] == "succeeded";
+            calls.iter().filter(has_succeeded).count()
         });
-        ensure!(good == CALLS, "only {good} of our calls succeeded: {out}");
+        ensure!(
+            success_count == CALLS,
+            "only {success_count} of our calls succeeded: {out}"
+        );
         let name = document["data"]["sandbox"].as_str().context("a sandbox")?;
         let shown = self.home.data(self.agents, &["sandbox", "show", name])?;
         let folder = shown["sandbox"]["parts"][0]["folder"].as_str();
@@ -260,7 +263,7 @@ impl<'a> Ours<'a> {
     }
 }
 
-/// Codex, in its own folder for each turn.
+/// Codex: each turn in its own folder.
 struct Codex<'a> {
     program: &'a Path,
     home: Home,
@@ -283,7 +286,7 @@ impl<'a> Codex<'a> {
     }
 
     fn exec(&self, folder: &Path) -> anyhow::Result<Command> {
-        make(folder)?;
+        create_files(folder)?;
         let arguments = [
             "exec",
             "--skip-git-repo-check",

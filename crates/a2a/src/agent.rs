@@ -1,4 +1,4 @@
-//! Parses what other agents send, in either version, requiring only what is needed.
+//! Parses the responses of other agents, in either version. Fields that the client does not need may be missing.
 
 use cleveragents_domain::TaskState;
 use serde_json::Value;
@@ -180,7 +180,7 @@ fn text_of(value: &Value, names: &[&str]) -> Option<String> {
     names.find_map(|name| value[*name].as_str().map(str::to_owned))
 }
 
-/// Parts as text for a model or a user: files are named, data is written as JSON.
+/// Converts parts to text for a model or a user: a file is shown by its name and type, data as JSON.
 pub fn readable_text(parts: &[Part]) -> String {
     let mut all = String::new();
     let mut was_text = true;
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn unusable_responses_are_refused() {
-        for (value, why) in [
+        for (value, error) in [
             (json!(null), ReadError::UnknownKind),
             (json!({"kind": "nonsense"}), ReadError::UnknownKind),
             (
@@ -242,7 +242,7 @@ mod tests {
                 ReadError::MissingArtifact,
             ),
         ] {
-            assert_eq!(read_response(&value), Err(why), "{value}");
+            assert_eq!(read_response(&value), Err(error), "{value}");
         }
     }
 
@@ -271,9 +271,9 @@ mod tests {
             Just(PartContent::Raw("YQ==".to_owned())),
             any::<u16>().prop_map(|number| PartContent::Data(json!({"n": number}))),
         ];
-        let part = (content, any::<bool>()).prop_map(|(content, has_facts)| {
+        let part = (content, any::<bool>()).prop_map(|(content, has_name)| {
             let is_file = matches!(content, PartContent::Raw(_) | PartContent::Url(_));
-            let named = |name: &str| (is_file && has_facts).then(|| name.to_owned());
+            let named = |name: &str| (is_file && has_name).then(|| name.to_owned());
             Part {
                 content,
                 filename: named("f.txt"),

@@ -1,4 +1,4 @@
-//! [`AgentCard`]: description of an agent: where and how it is called, and what it can do.
+//! [`AgentCard`]: the description of an agent: its endpoints, authentication and capabilities.
 //!
 //! Serialized as 1.0 ([`crate::v0_3::card`] converts to 0.3); parsed from cards of both versions, requiring only what a
 //! client needs.
@@ -135,8 +135,8 @@ impl SecurityScheme {
     /// Parses a scheme of either version; `None` for an unknown kind.
     fn read(scheme: &Value) -> Option<Self> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
-        let of_http = text(&scheme["httpAuthSecurityScheme"]["scheme"]);
-        if let Some(scheme) = of_http.or_else(|| text(&scheme["scheme"])) {
+        let http_scheme = text(&scheme["httpAuthSecurityScheme"]["scheme"]);
+        if let Some(scheme) = http_scheme.or_else(|| text(&scheme["scheme"])) {
             return Some(Self::HttpAuth { scheme });
         }
         if scheme.get("oauth2SecurityScheme").is_some() {
@@ -145,9 +145,9 @@ impl SecurityScheme {
         if scheme.get("openIdConnectSecurityScheme").is_some() {
             return Some(Self::OpenIdConnect {});
         }
-        let of_v1 = &scheme["apiKeySecurityScheme"];
-        let (key, location) = match of_v1 {
-            Value::Object(_) => (of_v1, &of_v1["location"]),
+        let key_v1 = &scheme["apiKeySecurityScheme"];
+        let (key, location) = match key_v1 {
+            Value::Object(_) => (key_v1, &key_v1["location"]),
             _ => (scheme, &scheme["in"]),
         };
         Some(Self::ApiKey {
@@ -211,7 +211,8 @@ pub struct AgentCard {
 }
 
 impl AgentCard {
-    /// Parses what a client needs of a card of either version: name, interfaces, capabilities and security schemes.
+    /// Parses the parts of a card, of either version, that a client needs: name, interfaces, capabilities and security
+    /// schemes.
     /// Unknown entries are skipped. `None` when the card is not an object.
     pub fn read(card: &Value) -> Option<Self> {
         if !card.is_object() {
@@ -269,27 +270,27 @@ impl AgentCard {
 
 /// The known interfaces of a card of either version, in the order of the card.
 fn interfaces(card: &Value) -> Vec<AgentInterface> {
-    let mut found = Vec::new();
-    for listed in card["supportedInterfaces"].as_array().into_iter().flatten() {
-        found.extend(interface(
-            &listed["url"],
-            &listed["protocolBinding"],
-            &listed["protocolVersion"],
-            &listed["tenant"],
+    let mut known = Vec::new();
+    for entry in card["supportedInterfaces"].as_array().into_iter().flatten() {
+        known.extend(interface(
+            &entry["url"],
+            &entry["protocolBinding"],
+            &entry["protocolVersion"],
+            &entry["tenant"],
         ));
     }
     let version = &card["protocolVersion"];
     let transport = &card["preferredTransport"];
-    found.extend(interface(&card["url"], transport, version, &Value::Null));
-    for listed in card["additionalInterfaces"]
+    known.extend(interface(&card["url"], transport, version, &Value::Null));
+    for entry in card["additionalInterfaces"]
         .as_array()
         .into_iter()
         .flatten()
     {
-        let (url, transport) = (&listed["url"], &listed["transport"]);
-        found.extend(interface(url, transport, version, &Value::Null));
+        let (url, transport) = (&entry["url"], &entry["transport"]);
+        known.extend(interface(url, transport, version, &Value::Null));
     }
-    found
+    known
 }
 
 fn interface(
@@ -367,7 +368,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_card_is_written_as_the_protocol_has_it() {
+    fn a_card_serializes_as_the_protocol_defines() {
         assert_eq!(
             json!(card()),
             json!({
@@ -386,8 +387,8 @@ pub(crate) mod tests {
                 "securityRequirements": [{"schemes": {"bearer": {"list": []}}}],
             })
         );
-        let nothing = json!(AgentCapabilities::default());
-        assert_eq!(nothing, json!({}));
+        let no_capabilities = json!(AgentCapabilities::default());
+        assert_eq!(no_capabilities, json!({}));
     }
 
     #[test]
@@ -408,16 +409,17 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn keys_go_into_a_header_only_where_no_bearer_token_is_taken() {
-        let of = |schemes| AgentCard::read(&json!({"securitySchemes": schemes})).expect("a card");
+    fn a_key_header_is_used_only_without_bearer_authentication() {
+        let read_card =
+            |schemes| AgentCard::read(&json!({"securitySchemes": schemes})).expect("a card");
         let old = json!({"type": "apiKey", "in": "header", "name": "X-Key"});
         let current = json!({"apiKeySecurityScheme": {"location": "header", "name": "X-Key"}});
         for key in [old, current] {
-            assert_eq!(of(json!({"k": key})).api_key_header(), Some("X-Key"));
-            let both = of(json!({"k": key, "o": {"oauth2SecurityScheme": {}}}));
+            assert_eq!(read_card(json!({"k": key})).api_key_header(), Some("X-Key"));
+            let both = read_card(json!({"k": key, "o": {"oauth2SecurityScheme": {}}}));
             assert_eq!(both.api_key_header(), None);
         }
         let cookie = json!({"k": {"type": "apiKey", "in": "cookie", "name": "c"}});
-        assert_eq!(of(cookie).api_key_header(), None);
+        assert_eq!(read_card(cookie).api_key_header(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! [`Error`]: why a request failed, and how each binding reports it. Contains the complete table of error codes.
+//! [`Error`]: the failure of a request, in the format of each binding. Contains the complete table of error codes.
 
 use serde_json::{Value, json};
 
@@ -228,7 +228,7 @@ impl Error {
     pub fn fact(&self, name: &str) -> Option<&str> {
         let mut facts = self.metadata.iter();
         facts
-            .find(|(known, _)| known == name)
+            .find(|(fact_name, _)| fact_name == name)
             .map(|(_, value)| value.as_str())
     }
 

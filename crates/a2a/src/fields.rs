@@ -53,18 +53,18 @@ impl<'a> Fields<'a> {
 
     /// An id chosen by the client.
     pub fn id(self, name: &str) -> Result<Option<&'a str>, Error> {
-        let found = self.text(name)?;
-        match found {
+        let value = self.text(name)?;
+        match value {
             Some(text) if text.len() > MAX_ID_BYTES || text.chars().any(char::is_control) => {
                 Err(Error::invalid_field(name, "an id of at most 512 bytes"))
             }
-            found => Ok(found),
+            value => Ok(value),
         }
     }
 
-    /// An integer, also as a string or as `2.0`.
+    /// An integer; a string or a float such as `2.0` is accepted too.
     pub fn integer(self, name: &str) -> Result<Option<i64>, Error> {
-        let found = match self.get(name) {
+        let parsed = match self.get(name) {
             None => return Ok(None),
             Some(Value::Number(number)) => number.as_i64().or_else(|| {
                 let number = number.as_f64()?;
@@ -74,12 +74,12 @@ impl<'a> Fields<'a> {
             Some(Value::String(text)) => text.parse().ok(),
             Some(_) => None,
         };
-        found
+        parsed
             .map(Some)
             .ok_or_else(|| Error::invalid_field(name, "a whole number"))
     }
 
-    /// A boolean, also as a string; `false` when it is absent.
+    /// A boolean; a string is accepted too. `false` when it is absent.
     pub fn flag(self, name: &str) -> Result<bool, Error> {
         match self.get(name) {
             None => Ok(false),
@@ -125,7 +125,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn members_are_read_in_every_spelling() {
+    fn fields_are_read_in_every_spelling() {
         assert_eq!(snake_case("statusTimestampAfter"), "status_timestamp_after");
         let object = json!({
             "task_id": "t", "contextId": null, "pageSize": "7", "limit": 2.0, "half": 0.5,

@@ -18,8 +18,8 @@ pub enum Verb {
     Delete,
 }
 
-/// The verb of a method, and its path below the URL of the interface and the tenant. `config` is the id of a push
-/// configuration.
+/// Returns the HTTP method of a protocol method, and the segments of its path below the URL of the interface and the
+/// tenant. `config` is the id of a push configuration.
 pub fn path(method: Method, task: &str, config: &str) -> (Verb, Vec<String>) {
     let tasks = |last: &str| vec!["tasks".to_owned(), last.to_owned()];
     let configs = || {
@@ -27,7 +27,7 @@ pub fn path(method: Method, task: &str, config: &str) -> (Verb, Vec<String>) {
         path.push("pushNotificationConfigs".to_owned());
         path
     };
-    let one_config = || {
+    let single_config = || {
         let mut path = configs();
         path.push(config.to_owned());
         path
@@ -41,13 +41,13 @@ pub fn path(method: Method, task: &str, config: &str) -> (Verb, Vec<String>) {
         Method::SubscribeToTask => (Verb::Post, tasks(&format!("{task}:subscribe"))),
         Method::CreatePushConfig => (Verb::Post, configs()),
         Method::ListPushConfigs => (Verb::Get, configs()),
-        Method::GetPushConfig => (Verb::Get, one_config()),
-        Method::DeletePushConfig => (Verb::Delete, one_config()),
+        Method::GetPushConfig => (Verb::Get, single_config()),
+        Method::DeletePushConfig => (Verb::Delete, single_config()),
         Method::GetExtendedAgentCard => (Verb::Get, vec!["extendedAgentCard".to_owned()]),
     }
 }
 
-/// A request as matched by the router of a server. Path segments that it does not have are empty.
+/// A request as matched by the router of a server. Missing path segments are empty.
 #[derive(Debug, Clone, Copy)]
 pub struct MatchedRequest<'a> {
     /// HTTP method.
@@ -62,7 +62,7 @@ pub struct MatchedRequest<'a> {
     pub config: &'a str,
 }
 
-/// The method of a request, and the parameters in its path.
+/// Returns the protocol method of a request, and the parameters in its path.
 pub fn method(matched: MatchedRequest<'_>) -> Result<(Method, Map<String, Value>), Error> {
     let MatchedRequest {
         verb,
@@ -118,7 +118,8 @@ pub fn method(matched: MatchedRequest<'_>) -> Result<(Method, Map<String, Value>
     Ok((method, params))
 }
 
-/// Removes from the parameters of a body or a query those that only the path may set, and adds the path's.
+/// Adds the parameters of the path to those of a body or a query. Parameters that only the path may set are removed
+/// first.
 pub fn merge(method: Method, params: &mut Map<String, Value>, from_path: Map<String, Value>) {
     for name in ["task_id", "tenant", "taskId"] {
         params.remove(name);
@@ -152,7 +153,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn matched(verb: Verb, segments: &[String]) -> (Method, Value) {
-        let whole = format!("/a2a/v1/{}", segments.join("/"));
+        let path = format!("/a2a/v1/{}", segments.join("/"));
         let is_tasks = segments.first().is_some_and(|first| first == "tasks");
         let part = |number: usize| {
             let part = segments.get(number).filter(|_| is_tasks);
@@ -160,22 +161,22 @@ mod tests {
         };
         let request = MatchedRequest {
             verb,
-            path: &whole,
+            path: &path,
             tenant: "",
             task: part(1),
             config: part(3),
         };
-        let (found, params) = method(request).expect("a method");
-        (found, Value::Object(params))
+        let (matched_method, params) = method(request).expect("a method");
+        (matched_method, Value::Object(params))
     }
 
     #[test]
     fn the_server_reads_the_paths_that_the_client_builds() {
-        for wanted in Method::ALL {
-            let (verb, segments) = path(wanted, "t", "c");
-            let (found, params) = matched(verb, &segments);
-            assert_eq!(found, wanted, "{segments:?}");
-            let expected = match wanted {
+        for expected_method in Method::ALL {
+            let (verb, segments) = path(expected_method, "t", "c");
+            let (actual_method, params) = matched(verb, &segments);
+            assert_eq!(actual_method, expected_method, "{segments:?}");
+            let expected = match expected_method {
                 Method::GetTask | Method::CancelTask | Method::SubscribeToTask => {
                     json!({"id": "t"})
                 }
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_goes_before_the_body() {
+    fn path_parameters_replace_those_of_the_body() {
         let body =
             json!({"taskId": "other", "task_id": "other", "id": "other", "tenant": "x", "n": 1});
         let mut params = body.as_object().expect("an object").clone();
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn only_bodies_without_parameters_may_be_empty() {
+    fn only_methods_without_required_parameters_accept_an_empty_body() {
         assert!(read_body(Method::CancelTask, b" \n").is_ok());
         assert!(read_body(Method::SendMessage, b"").is_err());
         assert!(read_body(Method::SendMessage, b"[]").is_err());

@@ -12,7 +12,7 @@ const JSON_RPC: &str = "2.0";
 pub struct Request {
     /// Id that the response repeats; `null` when the request has none.
     pub id: Value,
-    /// Method and parameters. Parsed separately from the id, so that an error can be sent with the
+    /// Method and parameters. An error here is separate from the id, so that the response to an invalid call has the
     /// id.
     pub call: Result<Call, Error>,
 }
@@ -26,11 +26,11 @@ pub struct Call {
 }
 
 impl Request {
-    /// Parses a request. An error here has no id to be sent with.
+    /// Parses a request. Fails when not even the id can be read; the response then has no id.
     pub fn parse(body: &[u8]) -> Result<Self, Error> {
         let value: Value = serde_json::from_slice(body)
             .map_err(|_| Error::new(ErrorReason::Parse, "the body is not JSON"))?;
-        let invalid = |why: &str| Error::new(ErrorReason::InvalidRequest, why);
+        let invalid = |reason: &str| Error::new(ErrorReason::InvalidRequest, reason);
         let Value::Object(mut fields) = value else {
             return Err(invalid(
                 "a request is one object; batches are not supported",

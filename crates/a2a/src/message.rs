@@ -92,7 +92,7 @@ impl Part {
         Self::new(PartContent::Data(data))
     }
 
-    /// The text of a part that has nothing but text, to append to.
+    /// The text of a part without file name, media type and metadata, to append to; `None` for other parts.
     pub fn plain_text_mut(&mut self) -> Option<&mut String> {
         let is_plain =
             self.filename.is_none() && self.media_type.is_none() && self.metadata.is_none();
@@ -181,7 +181,7 @@ impl Serialize for Part {
     }
 }
 
-/// Parses the stored form, which is what [`Part`] serializes to. [`Part::read`] parses what clients send.
+/// Parses the stored form, to which [`Part`] serializes. [`Part::read`] parses parts from clients.
 impl<'de> Deserialize<'de> for Part {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct PartVisitor;
@@ -330,8 +330,8 @@ mod tests {
 
     #[test]
     fn invalid_messages_are_refused() {
-        let good = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": ""}]});
-        assert!(read(&good).is_ok());
+        let valid = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": ""}]});
+        assert!(read(&valid).is_ok());
         let changes: [(&str, Value); 10] = [
             ("messageId", json!("")),
             ("messageId", json!("a\u{0}b")),
@@ -345,7 +345,7 @@ mod tests {
             ("extensions", json!([1])),
         ];
         for (name, value) in changes {
-            let mut message = good.clone();
+            let mut message = valid.clone();
             message[name] = value;
             assert!(read(&message).is_err(), "{message}");
         }
@@ -353,12 +353,16 @@ mod tests {
 
     #[test]
     fn base64_is_read_in_every_form_and_written_in_one() {
-        for written in ["w6Q", "w6Q=", "_-8", "/+8="] {
-            let part = Part::read(&json!({"raw": written})).expect("a part");
+        for encoded in ["w6Q", "w6Q=", "_-8", "/+8="] {
+            let part = Part::read(&json!({"raw": encoded})).expect("a part");
             let bytes = part.raw_bytes().expect("bytes");
-            assert_eq!(bytes.len(), 2, "{written}");
-            let again = json!(part);
-            assert_eq!(again["raw"].as_str().map(str::len), Some(4), "{again}");
+            assert_eq!(bytes.len(), 2, "{encoded}");
+            let serialized = json!(part);
+            assert_eq!(
+                serialized["raw"].as_str().map(str::len),
+                Some(4),
+                "{serialized}"
+            );
         }
     }
 

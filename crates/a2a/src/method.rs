@@ -83,7 +83,7 @@ impl Method {
         }
     }
 
-    /// The method with a name, and the version that uses the name.
+    /// Returns the method with a name, and the version that uses the name.
     pub fn from_name(name: &str) -> Option<(Self, ProtocolVersion)> {
         Self::ALL.into_iter().find_map(|method| {
             if method.name() == name {
@@ -122,8 +122,8 @@ impl ProtocolVersion {
 
     /// Parses the `Major.Minor` version of a request. A request without version uses 0.3, by the specification. `None`
     /// for an unsupported version.
-    pub fn of_request(named: Option<&str>) -> Option<Self> {
-        let text = named.unwrap_or_default().trim();
+    pub fn of_request(version: Option<&str>) -> Option<Self> {
+        let text = version.unwrap_or_default().trim();
         if text.is_empty() {
             return Some(Self::V0_3);
         }
@@ -139,8 +139,8 @@ impl ProtocolVersion {
 
     /// Parses the version of an interface on an agent card: any minor version is accepted. A card without version uses
     /// 0.3.
-    pub fn of_card(named: Option<&str>) -> Option<Self> {
-        match named.unwrap_or("0.3").split('.').next() {
+    pub fn of_card(version: Option<&str>) -> Option<Self> {
+        match version.unwrap_or("0.3").split('.').next() {
             Some("1") => Some(Self::V1_0),
             Some("0") => Some(Self::V0_3),
             _ => None,

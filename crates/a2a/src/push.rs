@@ -1,4 +1,4 @@
-//! [`PushNotificationConfig`]: where the updates of a task are pushed to.
+//! [`PushNotificationConfig`]: the URL to which the updates of a task are pushed, and its authentication.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ pub struct PushNotificationConfig {
     /// Authentication of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authentication: Option<Authentication>,
-    /// Whether the creator uses 0.3, and so gets updates of 0.3. Stored, never sent.
+    /// Whether updates are pushed in the format of 0.3, which the creator used. Stored, never sent.
     #[serde(rename = "_old", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_v0_3: bool,
     /// Task of the configuration. Sent, not stored: the row contains it.

@@ -67,7 +67,7 @@ pub fn params_to_v1(
     Ok(converted)
 }
 
-/// Converts `historyLength`, of which 0 means all messages in 0.3.
+/// Converts `historyLength`. In 0.3, 0 means all messages.
 fn history_length_to_v1(
     fields: Fields<'_>,
     converted: &mut Map<String, Value>,
@@ -137,20 +137,20 @@ fn message_to_v1(given: Fields<'_>) -> Result<Value, Error> {
 }
 
 fn part_to_v1(part: &Value) -> Result<Value, Error> {
-    let wrong = || Error::invalid_params("a part must be of kind text, file or data");
-    let fields = Fields(part.as_object().ok_or_else(wrong)?);
+    let invalid = || Error::invalid_params("a part must be of kind text, file or data");
+    let fields = Fields(part.as_object().ok_or_else(invalid)?);
     let mut converted = Map::new();
     match fields.get("kind").and_then(Value::as_str) {
         Some("text") => {
-            let text = fields.get("text").ok_or_else(wrong)?;
+            let text = fields.get("text").ok_or_else(invalid)?;
             converted.insert("text".to_owned(), text.clone());
         }
         Some("data") => {
-            let data = fields.get("data").ok_or_else(wrong)?;
+            let data = fields.get("data").ok_or_else(invalid)?;
             converted.insert("data".to_owned(), data.clone());
         }
         Some("file") => {
-            let file = fields.object("file")?.ok_or_else(wrong)?;
+            let file = fields.object("file")?.ok_or_else(invalid)?;
             for (old, new) in [
                 ("bytes", "raw"),
                 ("uri", "url"),
@@ -162,7 +162,7 @@ fn part_to_v1(part: &Value) -> Result<Value, Error> {
                 }
             }
         }
-        _ => return Err(wrong()),
+        _ => return Err(invalid()),
     }
     if let Some(metadata) = fields.get("metadata") {
         converted.insert("metadata".to_owned(), metadata.clone());
@@ -194,15 +194,15 @@ pub fn result_from_v1(method: Method, value: &Value) -> Value {
 
 /// Converts a task, a message or an update: without the wrapper of 1.0, with a `kind`.
 fn update_from_v1(value: &Value) -> Value {
-    if let Some(found) = value.get("task") {
-        return task_from_v1(found);
+    if let Some(task) = value.get("task") {
+        return task_from_v1(task);
     }
-    if let Some(found) = value.get("message") {
-        return message_from_v1(found);
+    if let Some(message) = value.get("message") {
+        return message_from_v1(message);
     }
     let mut converted = Map::new();
-    if let Some(found) = value.get("statusUpdate").and_then(Value::as_object) {
-        converted.clone_from(found);
+    if let Some(update) = value.get("statusUpdate").and_then(Value::as_object) {
+        converted.clone_from(update);
         let state = status_from_v1(&mut converted);
         let is_final = matches!(
             state,
@@ -210,8 +210,8 @@ fn update_from_v1(value: &Value) -> Value {
         );
         converted.insert("final".to_owned(), is_final.into());
         converted.insert("kind".to_owned(), "status-update".into());
-    } else if let Some(found) = value.get("artifactUpdate").and_then(Value::as_object) {
-        converted.clone_from(found);
+    } else if let Some(update) = value.get("artifactUpdate").and_then(Value::as_object) {
+        converted.clone_from(update);
         if let Some(artifact) = converted.get_mut("artifact") {
             parts_from_v1(artifact);
         }
@@ -231,8 +231,8 @@ fn status_from_v1(holder: &mut Map<String, Value>) -> &'static str {
         .find(|(new, _)| state == Some(new))
         .map_or("unknown", |(_, old)| old);
     status.insert("state".to_owned(), name.into());
-    if let Some(printed) = status.get_mut("message") {
-        *printed = message_from_v1(printed);
+    if let Some(message) = status.get_mut("message") {
+        *message = message_from_v1(message);
     }
     name
 }
@@ -243,13 +243,13 @@ pub fn task_from_v1(value: &Value) -> Value {
     if let Some(fields) = converted.as_object_mut() {
         status_from_v1(fields);
     }
-    if let Some(printed) = converted.get_mut("history").and_then(Value::as_array_mut) {
-        for one in printed {
-            *one = message_from_v1(one);
+    if let Some(messages) = converted.get_mut("history").and_then(Value::as_array_mut) {
+        for message in messages {
+            *message = message_from_v1(message);
         }
     }
-    if let Some(all) = converted.get_mut("artifacts").and_then(Value::as_array_mut) {
-        all.iter_mut().for_each(parts_from_v1);
+    if let Some(artifacts) = converted.get_mut("artifacts").and_then(Value::as_array_mut) {
+        artifacts.iter_mut().for_each(parts_from_v1);
     }
     converted["kind"] = "task".into();
     converted
@@ -318,7 +318,7 @@ fn push_config_from_v1(value: &Value) -> Value {
     json!({"taskId": task, "pushNotificationConfig": config})
 }
 
-/// Converts parameters of 1.0, as a client makes them, to 0.3.
+/// Converts parameters of 1.0, as a client builds them, to 0.3.
 pub fn params_from_v1(mut params: Value) -> Value {
     if let Some(message) = params.get_mut("message") {
         *message = message_from_v1(message);
@@ -331,7 +331,7 @@ pub fn params_from_v1(mut params: Value) -> Value {
     params
 }
 
-/// Converts a card to 0.3: its address is that of the JSON-RPC interface.
+/// Converts a card to 0.3. Its URL is that of the JSON-RPC interface.
 pub fn card(card: &AgentCard) -> Value {
     let mut interfaces = card.supported_interfaces.iter();
     let url = interfaces
@@ -374,7 +374,7 @@ pub fn card(card: &AgentCard) -> Value {
     converted
 }
 
-/// Converts a security scheme; `None` for those that need more than a card of 1.0 contains here.
+/// Converts a security scheme; `None` for schemes that need data that [`SecurityScheme`] does not contain.
 fn security_scheme(scheme: &SecurityScheme) -> Option<Value> {
     match scheme {
         SecurityScheme::HttpAuth { scheme } => {
@@ -392,9 +392,9 @@ mod tests {
     use super::{Method, card, params_from_v1, params_to_v1, result_from_v1};
     use serde_json::{Value, json};
 
-    fn to_v1(method: Method, given: &Value) -> Value {
-        let given = given.as_object().expect("an object");
-        Value::Object(params_to_v1(method, given).expect("readable"))
+    fn to_v1(method: Method, params: &Value) -> Value {
+        let params = params.as_object().expect("an object");
+        Value::Object(params_to_v1(method, params).expect("readable"))
     }
 
     #[test]
@@ -406,11 +406,11 @@ mod tests {
                 {"kind": "data", "data": {"k": 1}},
             ],
         });
-        let given = json!({"message": message, "configuration": {
+        let params = json!({"message": message, "configuration": {
             "blocking": false, "historyLength": 0,
             "pushNotificationConfig": {"url": "u", "authentication": {"schemes": ["Bearer"]}},
         }});
-        let converted = to_v1(Method::SendMessage, &given);
+        let converted = to_v1(Method::SendMessage, &params);
         assert_eq!(
             converted["message"]["parts"],
             json!([

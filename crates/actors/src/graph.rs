@@ -19,7 +19,7 @@ pub enum ActorKind {
     /// One or several tool calls in sequence.
     Tool,
     Graph,
-    /// An agent on another machine.
+    /// A remote agent.
     A2a,
 }
 
@@ -64,22 +64,22 @@ pub struct Actor {
     pub version: Option<String>,
     /// Role in plans.
     pub role: Option<Role>,
-    /// Whether its file requires what a cautious profile refuses.
+    /// Whether the actor requires permissions that a cautious profile refuses.
     pub is_unsafe: bool,
     /// Compiled graph.
     pub graph: Graph,
     /// Values that templates and expressions see as `context`.
     pub context: Map<String, Value>,
-    /// Warnings about the file, which is valid nevertheless.
+    /// Warnings about the file, which is valid.
     pub warnings: Vec<String>,
 }
 
 /// A model with instructions and tools.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Agent {
-    /// Name in the file; the name of the actor when it is the only one.
+    /// Name in the file, or the name of the actor when the actor is a single agent.
     pub name: String,
-    /// Model, `provider/model`; the default one when not given.
+    /// Model, as `provider/model`; `None` for the default model.
     pub model: Option<String>,
     pub system_prompt: Option<Template>,
     /// Sampling temperature.
@@ -88,17 +88,18 @@ pub struct Agent {
     pub max_output_tokens: Option<u32>,
     /// Reasoning effort, as a value that models accept.
     pub reasoning_effort: Option<String>,
-    /// Names or patterns of the tools it may call. Without `tools`, `skills` and `mcp_servers` it has none.
+    /// Names or patterns of the tools that the agent may call. If `tools`, `skills` and `mcp_servers` are all empty, it
+    /// has no tools.
     pub tools: Vec<String>,
-    /// Skills whose tools it may call too.
+    /// Skills whose tools the agent may also call.
     pub skills: Vec<String>,
-    /// Servers whose tools it may call too.
+    /// MCP servers whose tools the agent may also call.
     pub mcp_servers: Vec<String>,
-    /// JSON schema that its answer must match.
+    /// JSON schema that the answer must match.
     pub response_format: Option<ResponseFormat>,
-    /// Limits of the conversation that it receives.
+    /// Limits of the conversation that the agent receives.
     pub memory: Memory,
-    /// View of a project's context that it receives: `strategize`, `execute`, `apply` or `default`.
+    /// View of a project's context that the agent receives: `strategize`, `execute`, `apply` or `default`.
     pub context_view: Option<String>,
     /// Further model parameters of the file, such as `top_p`.
     pub options: Map<String, Value>,
@@ -113,14 +114,14 @@ pub struct ResponseFormat {
     pub name: String,
     /// The JSON schema.
     pub schema: Value,
-    /// Whether the provider must enforce it exactly.
+    /// Whether the provider must enforce the schema exactly.
     pub strict: bool,
 }
 
 /// Limits of the conversation that a model receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// Whether it receives earlier messages.
+    /// Whether the model receives earlier messages.
     pub enabled: bool,
     /// Maximum number of messages.
     pub max_messages: Option<usize>,
@@ -149,7 +150,7 @@ pub struct Graph {
     pub nodes: Vec<Node>,
     /// Entry node.
     pub entry: NodeIndex,
-    /// Keys of the state that the file declares. Other keys are replaced by updates.
+    /// Keys of the state that the file declares. For other keys, an update replaces the value.
     pub keys: BTreeMap<String, Key>,
     /// Limits of a run.
     pub limits: Limits,
@@ -158,16 +159,16 @@ pub struct Graph {
 /// A key of the state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Key {
-    /// Reducer that merges updates into it.
+    /// Reducer that merges updates into the value.
     pub reducer: Reducer,
     /// Value before the first update.
     pub initial: Option<Value>,
 }
 
-/// Limits of a run. Missing ones mean no limit, except steps and depth.
+/// Limits of a run. `None` means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
-    /// Maximum number of finished nodes, including those of subgraphs.
+    /// Maximum number of finished nodes, including nodes of subgraphs.
     pub max_steps: u64,
     /// Maximum nesting of subgraphs.
     pub max_depth: u32,
@@ -202,17 +203,17 @@ pub struct Node {
     pub id: Arc<str>,
     /// Work of the node.
     pub kind: NodeKind,
-    /// Outgoing edges: the first whose condition holds is taken. Conditional and router nodes choose on their own
-    /// first.
+    /// Outgoing edges; the run takes the first edge whose condition holds. Conditional and router nodes first evaluate
+    /// their own targets.
     pub edges: Vec<Edge>,
-    /// Whether the run, or the subgraph, ends after it.
+    /// Whether the run, or the subgraph, ends after this node.
     pub is_exit: bool,
     /// Timeout of one attempt.
     pub timeout: Option<Duration>,
     /// Maximum number of retries.
     pub retries: u32,
-    /// Node to continue with when the last attempt failed; the run fails when not given. The state then has the message
-    /// in `error`.
+    /// Node to continue with when the last attempt failed; the state key `error` then contains the error. `None`: the
+    /// run fails.
     pub on_error: Option<NodeIndex>,
 }
 
@@ -221,7 +222,7 @@ pub struct Node {
 pub struct Edge {
     /// Target of the edge.
     pub target: NodeIndex,
-    /// Condition of the edge; unconditional when not given.
+    /// Condition of the edge; `None` for an unconditional edge.
     pub condition: Option<Expression>,
 }
 
@@ -251,7 +252,7 @@ pub enum NodeKind {
 pub struct AgentNode {
     /// Agent to call.
     pub agent: Arc<Agent>,
-    /// Prompt; `input` when not given.
+    /// Prompt; `None` for the value of the state key `input`.
     pub prompt: Option<Template>,
     /// State key for the answer, which is parsed when the agent has a response format.
     pub output: String,
@@ -299,15 +300,15 @@ pub struct ConditionalNode {
     pub otherwise: Option<NodeIndex>,
 }
 
-/// Runs another actor. It starts with `input` and ends with its own state, of which `output` is taken.
+/// Runs another actor with `input` as its initial state, and takes `output` from its final state.
 #[derive(Debug)]
 pub struct SubgraphNode {
     /// Actor to run.
     pub actor: Arc<Actor>,
-    /// Initial state, key by key; the whole state when not given.
+    /// Initial state, key by key; `None` for the whole outer state.
     pub input: Option<Vec<(String, Argument)>>,
-    /// Outputs taken from its final state: pairs of an outer key and an inner value. When not given, every key that the
-    /// subgraph changed is taken under its own name.
+    /// Outputs: pairs of an outer key and a value computed from the final inner state. `None`: every key that the
+    /// subgraph changed keeps its name.
     pub output: Option<Vec<(String, Argument)>>,
 }
 
@@ -315,7 +316,7 @@ pub struct SubgraphNode {
 /// of the node.
 #[derive(Debug)]
 pub struct RouterNode {
-    /// Text to match; the last message when not given.
+    /// Text to match; `None` for the last message.
     pub message: Option<Expression>,
     /// Rules, in order.
     pub rules: Vec<RouterRule>,
@@ -329,8 +330,8 @@ pub struct RouterRule {
     pub fits: TextMatch,
     /// Target of the rule.
     pub target: NodeIndex,
-    /// Whether a matching prefix or suffix is removed from the text. The state key `routed_message` gets the text
-    /// either way.
+    /// Whether a matching prefix or suffix is removed from the text before it is written to the state key
+    /// `routed_message`.
     pub strip: bool,
 }
 
@@ -351,7 +352,8 @@ pub enum TextMatch {
     Always,
 }
 
-/// Computes values from the state: each pair is a key and its update, all computed from the state before the node.
+/// Computes values from the state. Each pair is a key and its update; every update is computed from the state before
+/// the node.
 #[derive(Debug)]
 pub struct FunctionNode {
     /// Updates of the state.
@@ -363,9 +365,9 @@ pub struct FunctionNode {
 pub struct MapNode {
     /// Expression for the list.
     pub over: Expression,
-    /// Name under which an item is visible.
+    /// Name of the current item in expressions and templates.
     pub item: String,
-    /// Work per item: an agent, a tool, a function or a subgraph. Its own `output` selects the result from its update.
+    /// Work per item: an agent, a tool, a function or a subgraph. The `output` of a subgraph selects its result.
     pub each: Box<NodeKind>,
     /// Maximum number of concurrent items.
     pub concurrency: usize,
@@ -376,13 +378,13 @@ pub struct MapNode {
 }
 
 /// Runs several branches concurrently. Every branch starts with the state before the node and runs independently until
-/// `join`; the updates are merged in the order of the branches, each in the order in which the branch made them, and
-/// the run continues with `join`.
+/// `join`. The updates are merged in the order of the branches, and within a branch in the order of its steps; then the
+/// run continues with `join`.
 #[derive(Debug)]
 pub struct ParallelNode {
     /// First node of each branch.
     pub branches: Vec<NodeIndex>,
-    /// Node where the branches meet.
+    /// Node where the branches join.
     pub join: NodeIndex,
     /// Maximum number of concurrent branches.
     pub concurrency: usize,

@@ -1,13 +1,14 @@
 //! Actors: their files, the graphs compiled from them, and the runner of graphs.
 //!
-//! An actor is a model with its instructions and tools (`llm`), a tool (`tool`), or a graph of them
-//! (`graph`); all three compile to a [`Graph`], the first two to one of a single node. The runner
-//! traverses a graph: it calls an [`Executor`] for models and tools, merges the results into the state
-//! with the reducer of each key, and writes every finished node to a [`StepLog`] before it
-//! continues. A run that is started again with the same log reuses the finished steps instead of
-//! repeating them.
+//! An actor is a model with its instructions and tools (`llm`), a tool (`tool`), a remote agent
+//! (`a2a`), or a graph of them (`graph`). Every actor compiles to a [`Graph`]; the first three kinds
+//! compile to a graph with a single node. The runner traverses a graph: it calls an [`Executor`] for
+//! models and tools, merges the results into the state with the reducer of each key, and writes every
+//! finished node to a [`StepLog`] before it continues. A run that is started again with the same log
+//! reuses the finished steps instead of repeating them.
 //!
-//! The crate is synchronous and knows no database, model or tool: those are behind [`ports`].
+//! The crate is synchronous and does not depend on a database, a model provider or a tool
+//! implementation: the application provides them through [`ports`].
 
 mod compile;
 pub mod draw;

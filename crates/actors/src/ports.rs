@@ -10,16 +10,16 @@ use serde_json::{Map, Value};
 use crate::graph::{Actor, Agent};
 
 /// Position of a step in a run, such as `review#0/parts#2[17]`: the node with the number of the visit, inside the
-/// subgraph it belongs to; items of maps in brackets, branches after a colon as in `parallel#0:1/check#0`, repeated
-/// subgraphs after a tilde as in `part#0~1/check#0`. The same step has the same path in every attempt at a run,
-/// whatever ran concurrently.
+/// subgraph it belongs to; items of maps in brackets, branches after a colon as in `parallel#0:1/check#0`, retried
+/// subgraphs after a tilde as in `part#0~1/check#0`. A step has the same path in every attempt at a run, independent of
+/// concurrency.
 pub type StepPath = str;
 
-/// A call of a model.
+/// A call of an agent.
 pub struct AgentCall<'a> {
     /// Path of the step.
     pub path: &'a StepPath,
-    /// Actor it belongs to.
+    /// Actor that contains the step.
     pub actor: &'a Actor,
     /// Agent to call.
     pub agent: &'a Agent,
@@ -29,9 +29,9 @@ pub struct AgentCall<'a> {
     pub messages: &'a [Value],
     /// Rendered prompt.
     pub prompt: String,
-    /// Whether the answer is shown to the user, so that it is streamed.
+    /// Whether the answer is streamed, because the user sees it.
     pub is_streamed: bool,
-    /// Time at which the attempt, or the run, has to end.
+    /// Deadline of the attempt or of the run, whichever comes first.
     pub deadline: Option<Instant>,
     /// Number of the attempt, from 0.
     pub attempt: u32,
@@ -41,13 +41,13 @@ pub struct AgentCall<'a> {
     pub cancel: &'a Cancel,
 }
 
-/// The remaining limits of a run for a node that calls a model, which may need many model and tool calls. The executor
-/// claims each of them before it is made, because concurrent nodes share the limits.
+/// The remaining limits of a run, for a node that calls an agent. The agent may need many model and tool calls. The
+/// executor claims each call before it makes the call, because concurrent nodes share the limits.
 pub trait Allowance: Sync {
-    /// Adds what earlier attempts at the run used for this node.
+    /// Adds the usage of this node in earlier attempts at the run.
     fn count(&self, usage: StepUsage);
 
-    /// Claims a model call. When refused, the node has to end with a failure.
+    /// Claims a model call. Returns false when a limit is reached; the node then has to fail.
     fn ask(&self) -> bool;
 
     /// Claims tool calls in the same way: all of them or none.
@@ -60,13 +60,13 @@ pub struct ToolStep<'a> {
     pub path: &'a StepPath,
     /// Number of the call in the step, from 0.
     pub number: usize,
-    /// Actor it belongs to.
+    /// Actor that contains the step.
     pub actor: &'a Actor,
     /// Name of the tool.
     pub tool: &'a str,
     /// Rendered arguments.
     pub arguments: Value,
-    /// Time at which the attempt, or the run, has to end.
+    /// Deadline of the attempt or of the run, whichever comes first.
     pub deadline: Option<Instant>,
     /// Number of the attempt, from 0.
     pub attempt: u32,
@@ -127,11 +127,11 @@ pub enum FailureKind {
     InvalidFormat,
     /// A retry fails again: refused, wrong arguments, unknown tool.
     Refused,
-    /// It timed out, or the model or tool was temporarily unavailable.
+    /// The call timed out, or the model or tool was temporarily unavailable.
     Timeout,
-    /// It was cancelled on request: the run is cancelled.
+    /// The call was cancelled on request: the run is cancelled.
     Cancelled,
-    /// The user is needed: the run waits.
+    /// The user has to act first: the run waits.
     HumanNeeded,
     /// The store or the system failed: the run stops and can be resumed.
     Broken,
@@ -140,9 +140,9 @@ pub enum FailureKind {
 /// Executes the work of nodes.
 ///
 /// Calls may come from several threads concurrently. A call whose path was started in an earlier attempt at the run
-/// continues from what that attempt left behind.
+/// resumes where that attempt stopped.
 pub trait Executor: Sync {
-    /// Calls a model.
+    /// Calls an agent.
     fn agent(&self, call: &AgentCall<'_>) -> Result<Answer, Failure>;
 
     /// Calls a tool.
@@ -156,16 +156,16 @@ pub struct Step {
     pub path: String,
     /// Kind of its node, as in files.
     pub kind: String,
-    /// Updates by key, to be merged by the reducer of the key.
+    /// Updates by key; the reducer of each key merges them into the state.
     pub update: Map<String, Value>,
     /// Next node; `None` at an exit, and for items of maps.
     pub next: Option<String>,
     /// Error message of a failed step, when the run continued with `on_error`.
     pub error: Option<String>,
-    /// Its own usage: the sum over all steps is the usage of the run.
+    /// Usage of the step without nested steps. The sum over all steps is the usage of the run.
     #[serde(rename = "taken")]
     pub usage: StepUsage,
-    /// Work inside it, for subgraphs, maps and parallel nodes.
+    /// Totals of the nested steps, for subgraphs, maps and parallel nodes.
     #[serde(default, rename = "inside")]
     pub inside: NestedSteps,
     /// Time of the start, in milliseconds since 1970.
@@ -174,12 +174,13 @@ pub struct Step {
     pub ended_ms: u64,
 }
 
-/// Steps inside a step: of a subgraph, map or parallel node. A run that reuses the step counts these without reading them.
+/// Totals of the steps inside a subgraph, map or parallel node. A run that reuses such a step counts the nested steps
+/// without reading them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NestedSteps {
     /// Number of finished nodes.
     pub steps: u64,
-    /// Usage of them and of items of maps.
+    /// Usage of these nodes and of the items of maps.
     #[serde(rename = "taken")]
     pub usage: StepUsage,
 }
@@ -191,7 +192,7 @@ pub struct LogError(pub String);
 
 /// Stores finished steps.
 pub trait StepLog: Sync {
-    /// Returns a step that an earlier attempt at the run finished.
+    /// Returns the step with this path if an earlier attempt at the run finished it.
     fn recall(&self, path: &StepPath) -> Option<Step>;
 
     /// Stores a finished step durably before it returns.
@@ -203,7 +204,7 @@ pub trait StepLog: Sync {
     }
 }
 
-/// Stores nothing, for runs that need not survive.
+/// Stores nothing, for runs that are never resumed.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoLog;
 
@@ -225,7 +226,7 @@ impl StepLog for NoLog {
 pub trait RunObserver: Sync {
     /// A node starts.
     fn started(&self, _path: &StepPath, _kind: &str) {}
-    /// A node finished, now or, when `is_recalled`, in an earlier attempt.
+    /// A node finished in this attempt or, when `is_recalled`, in an earlier attempt.
     fn finished(&self, _step: &Step, _is_recalled: bool) {}
     /// Whether steps are observed. If not, the runner need not build them.
     fn watches(&self) -> bool {

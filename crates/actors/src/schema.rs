@@ -20,7 +20,7 @@ pub fn schema() -> Value {
 
 type Definitions = BTreeMap<String, Value>;
 
-/// A reference to the schema of a section, which is added if missing.
+/// Returns a reference to the schema of a section. Adds the schema if it is missing.
 fn reference(section: &'static Section, definitions: &mut Definitions) -> Value {
     let key: String = section
         .title
@@ -40,12 +40,12 @@ fn reference(section: &'static Section, definitions: &mut Definitions) -> Value 
                 properties.insert((*name).to_owned(), property.clone());
             }
         }
-        let made = json!({
+        let definition = json!({
             "type": "object",
             "properties": properties,
             "additionalProperties": false,
         });
-        definitions.insert(key.clone(), made);
+        definitions.insert(key.clone(), definition);
     }
     json!({"$ref": format!("#/$defs/{key}")})
 }
@@ -55,20 +55,20 @@ fn property(field: &Field, definitions: &mut Definitions) -> Option<Value> {
     if matches!(field.usage, FieldUse::Refused(..)) {
         return None;
     }
-    let mut made = form(&field.form, definitions);
-    // A missing value after the colon equals a missing field.
+    let mut schema = form(&field.form, definitions);
+    // A field without a value after the colon counts as missing.
     if !matches!(field.form, Form::Any) {
-        made = json!({"anyOf": [made, {"type": "null"}]});
+        schema = json!({"anyOf": [schema, {"type": "null"}]});
     }
-    made["description"] = field.about.into();
-    Some(made)
+    schema["description"] = field.about.into();
+    Some(schema)
 }
 
 fn form(form: &Form, definitions: &mut Definitions) -> Value {
     let mut any = |forms: &[Form]| {
         let all: Vec<Value> = forms
             .iter()
-            .map(|one| self::form(one, definitions))
+            .map(|alternative| self::form(alternative, definitions))
             .collect();
         json!({"anyOf": all})
     };
@@ -97,7 +97,7 @@ fn form(form: &Form, definitions: &mut Definitions) -> Value {
     }
 }
 
-/// Every value may be a variable, or a placeholder of a template.
-fn or_variable(made: &Value) -> Value {
-    json!({"anyOf": [made, {"type": "string", "pattern": r"^(\$\{.*\}|\{\{.*\}\})$"}]})
+/// Accepts a variable or a placeholder of a template in place of the value.
+fn or_variable(schema: &Value) -> Value {
+    json!({"anyOf": [schema, {"type": "string", "pattern": r"^(\$\{.*\}|\{\{.*\}\})$"}]})
 }

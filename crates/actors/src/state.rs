@@ -1,4 +1,4 @@
-//! [`State`]: the values of a run, key by key, and [`Reducer`]: how an update is merged into a value.
+//! [`State`]: the values of a run, key by key. [`Reducer`]: the rule that merges an update into a value.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(crate) mod key {
     pub(crate) const ERROR: &str = "error";
     /// Text that a router passed on.
     pub(crate) const ROUTED_MESSAGE: &str = "routed_message";
-    /// The context of the actor and of the run: a name in expressions, never a key.
+    /// Context of the actor and of the run. Only a name in expressions: no update may write this key.
     pub(crate) const CONTEXT: &str = "context";
 }
 
@@ -50,7 +50,8 @@ pub(crate) struct Mismatch {
 }
 
 impl Reducer {
-    /// The reducer of a key: as declared; `messages` appends unless declared otherwise.
+    /// Returns the declared reducer of a key. Default: [`Append`](Self::Append) for `messages`, otherwise
+    /// [`Replace`](Self::Replace).
     pub(crate) fn for_key(key: &str, keys: &BTreeMap<String, Key>) -> Self {
         match keys.get(key) {
             Some(declared) => declared.reducer,
@@ -59,8 +60,8 @@ impl Reducer {
         }
     }
 
-    /// Checks whether an update can be merged into a value. A missing or null value accepts everything that fits the
-    /// reducer.
+    /// Checks whether an update can be merged into a value. A missing or null value accepts every update that the
+    /// reducer supports.
     fn check(self, value: Option<&Value>, update: &Value) -> Result<(), String> {
         let value = value.filter(|value| !value.is_null());
         match (self, value, update) {
@@ -109,7 +110,7 @@ impl Reducer {
         }
     }
 
-    /// The first value of a key.
+    /// Converts the first update of a key to its value.
     fn first(self, update: Value) -> Value {
         match (self, update) {
             (Self::Append, items @ Value::Array(_)) => items,
@@ -146,7 +147,7 @@ fn merge(fields: &mut Map<String, Value>, more: Map<String, Value>) {
 /// Adds numbers. Integers stay integers and never wrap around.
 fn sum(first: &Number, second: &Number) -> Result<Number, String> {
     let too_large = || format!("{first} + {second} is too large");
-    if let (Some(first), Some(second)) = (whole(first), whole(second)) {
+    if let (Some(first), Some(second)) = (integer(first), integer(second)) {
         let sum = first + second;
         return i64::try_from(sum)
             .map(Number::from)
@@ -157,7 +158,7 @@ fn sum(first: &Number, second: &Number) -> Result<Number, String> {
     Number::from_f64(sum).ok_or_else(too_large)
 }
 
-fn whole(number: &Number) -> Option<i128> {
+fn integer(number: &Number) -> Option<i128> {
     number
         .as_i64()
         .map(i128::from)
@@ -192,17 +193,17 @@ impl State {
         self.values.get(key)
     }
 
-    /// Checks whether a run of this actor can start with these values. Otherwise a key of the wrong type would fail the
-    /// run only after work was done for it.
+    /// Checks whether a run of this actor can start with these values. Without this check, a value of the wrong type
+    /// would fail the run only at the first update of its key.
     pub fn check_begin(&self, actor: &Actor) -> Result<(), String> {
         for (name, value) in &self.values {
-            let nothing = match Reducer::for_key(name, &actor.graph.keys) {
+            let neutral = match Reducer::for_key(name, &actor.graph.keys) {
                 Reducer::Replace => Value::Null,
                 Reducer::Append => Value::Array(Vec::new()),
                 Reducer::Merge => Value::Object(Map::new()),
                 Reducer::Sum => Value::from(0),
             };
-            self.check_key(name, &nothing, &actor.graph.keys)
+            self.check_key(name, &neutral, &actor.graph.keys)
                 .map_err(|why| format!("{why} (the value is {})", kind_of(value)))?;
         }
         Ok(())
@@ -256,7 +257,8 @@ impl State {
             })
     }
 
-    /// Merges an update, key by key. A value that does not fit stays unchanged, and the error is returned.
+    /// Merges an update, key by key. Stops with an error at the first key that cannot be merged; its value stays
+    /// unchanged.
     pub(crate) fn join(
         &mut self,
         update: Map<String, Value>,

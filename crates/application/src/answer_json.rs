@@ -1,12 +1,12 @@
-//! JSON in the answers of models: the whole text, a fenced block, or a value between sentences.
+//! JSON in the answers of models: the whole text, a fenced block, or a value within prose.
 
 use serde_json::Value;
 
-/// Maximum number of positions that are tried: a text with more braces is not JSON.
-const MOST_TRIES: usize = 2_000;
+/// Maximum number of positions at which parsing is tried. Bounds the work for texts with many braces.
+const MAX_ATTEMPTS: usize = 2_000;
 
-/// All JSON values of an answer, the likeliest first: the whole text, the content of fenced blocks,
-/// then objects and lists between sentences.
+/// All JSON values of an answer, the likeliest first: the whole text, the content of fenced blocks, then objects and
+/// lists within prose.
 pub(crate) fn json_values(text: &str) -> Vec<Value> {
     let text = text.trim();
     if let Ok(value) = serde_json::from_str(text) {
@@ -16,7 +16,7 @@ pub(crate) fn json_values(text: &str) -> Vec<Value> {
         .filter_map(|inside| serde_json::from_str(inside).ok())
         .collect();
     let mut at = 0;
-    for _ in 0..MOST_TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         let Some(next) = text[at..].find(['{', '[']) else {
             break;
         };
@@ -50,7 +50,7 @@ fn fenced_blocks(text: &str) -> impl Iterator<Item = &str> {
         .step_by(2)
         .map(|block| match block.split_once('\n') {
             // The first line names the language.
-            Some((first, rest)) if !first.trim_start().starts_with(['{', '[']) => rest.trim(),
+            Some((first, body)) if !first.trim_start().starts_with(['{', '[']) => body.trim(),
             _ => block.trim(),
         })
 }
@@ -62,17 +62,17 @@ mod tests {
     use super::{json_values, object_with};
 
     #[test]
-    fn a_value_is_found_wherever_a_model_puts_it() {
-        let wanted = json!({"steps": [{"title": "a } b"}]});
+    fn json_is_found_at_any_position_of_an_answer() {
+        let expected = json!({"steps": [{"title": "a } b"}]});
         for text in [
             r#"{"steps": [{"title": "a } b"}]}"#,
             "```json\n{\"steps\": [{\"title\": \"a } b\"}]}\n```",
             "Here it is [as asked]:\n```\n{\"steps\": [{\"title\": \"a } b\"}]}\n```\nGood luck {you}!",
             r#"I looked at {braces}. {"steps": [{"title": "a } b"}]} That is all."#,
         ] {
-            assert!(json_values(text).contains(&wanted), "{text}");
+            assert!(json_values(text).contains(&expected), "{text}");
             let found = object_with(&Value::String(text.to_owned()), "steps");
-            assert_eq!(found.as_ref(), Some(&wanted), "{text}");
+            assert_eq!(found.as_ref(), Some(&expected), "{text}");
         }
         assert_eq!(json_values("no braces"), Vec::<Value>::new());
         assert_eq!(json_values(r#"{"steps": [{"#), Vec::<Value>::new());

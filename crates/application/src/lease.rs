@@ -1,9 +1,11 @@
 //! [`LeaseService`]: leases with one owner at a time, renewed by a heartbeat, fenced by a token.
 //!
-//! A held lease is renewed by its own thread until it is released, dropped or lost. An owner that is known to
-//! be dead is displaced at once, one that is known to be alive never, whatever the clock shows; if this cannot
-//! be known, as on another machine, the owner is displaced when its lease has expired. The displaced owner finds
-//! out when it renews: its work under the lease is cancelled, and its writes are refused by the token.
+//! Each held lease has a thread that renews it until it is released, dropped or lost. Displacement of an owner depends
+//! on
+//! its liveness: a dead owner is displaced immediately, a live owner never, even if its lease has expired. If the
+//! liveness is unknown, as on another machine, the owner is displaced once its lease has expired. A displaced owner
+//! notices the loss at its next renewal: its work under the lease is cancelled. Its token makes the store refuse its
+//! writes.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +23,7 @@ use serde_json::{Value, json};
 
 use crate::process::{Liveness, OwnerLocks, current_owner, liveness, time_since_boot};
 
-/// Failure to take or use a lease.
+/// Failure to acquire or use a lease.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LeaseError {
     /// Another owner has the lease.
@@ -68,20 +70,21 @@ impl Diagnose for LeaseError {
     }
 }
 
-/// Leases that their holders could not release, as on a full disk. The store shows them as held although they
-/// are free and their owner is alive.
-type LeftBehind = Arc<Mutex<HashSet<(LeaseSubject, LeaseToken)>>>;
+/// Leases that this service failed to release, for example because the disk was full. The store still lists them as
+/// held
+/// by a live owner, although they are free.
+type UnreleasedLeases = Arc<Mutex<HashSet<(LeaseSubject, LeaseToken)>>>;
 
 /// Subject and token that a write under a lease presents to the store.
 pub type Fence = (LeaseSubject, LeaseToken);
 
-/// Takes leases for this process. All clones are one service.
+/// Acquires leases for this process. Clones share their state.
 #[derive(Clone)]
 pub struct LeaseService {
     engine: Arc<Engine>,
     owner: Owner,
-    left: LeftBehind,
-    /// Lock files by which owners that share the database file show that they are alive.
+    unreleased: UnreleasedLeases,
+    /// Lock files that prove the liveness of owners that share the database file.
     locks: Option<OwnerLocks>,
 }
 
@@ -97,11 +100,13 @@ impl LeaseService {
             locks: engine.url().path().map(OwnerLocks::beside),
             engine,
             owner,
-            left: LeftBehind::default(),
+            unreleased: UnreleasedLeases::default(),
         }
     }
 
-    /// Takes the lease of a subject, or returns its owner. The lease is renewed until released.
+    /// Acquires the lease of a subject and renews it until it is released. If another owner holds it, the error
+    /// contains
+    /// that owner.
     pub fn acquire(&self, subject: LeaseSubject, ttl: Ttl) -> Result<HeldLease, LeaseError> {
         if let Some(locks) = &self.locks {
             locks.hold(&self.owner);
@@ -109,7 +114,7 @@ impl LeaseService {
         let mut displaceable = DisplaceableHolder::Nobody;
         loop {
             if let Some(lease) = self.try_acquire(&subject, ttl, displaceable)? {
-                self.forget_left(&subject);
+                self.forget_unreleased(&subject);
                 match displaceable {
                     DisplaceableHolder::Nobody => {
                         tracing::debug!(lease = %lease.subject, token = lease.token.0, "lease acquired");
@@ -120,12 +125,12 @@ impl LeaseService {
                 }
                 return Ok(HeldLease::keep_alive(self, lease, ttl));
             }
-            // Released since the attempt: the next attempt finds it free.
+            // The lease was released since the attempt, so the next attempt finds it free.
             let Some(holder) = self.holder(&subject)? else {
                 continue;
             };
-            let tried = std::mem::replace(&mut displaceable, self.displaceable(&holder));
-            if displaceable == DisplaceableHolder::Nobody || displaceable == tried {
+            let previous = std::mem::replace(&mut displaceable, self.displaceable(&holder));
+            if displaceable == DisplaceableHolder::Nobody || displaceable == previous {
                 return Err(LeaseError::Held {
                     subject,
                     owner: holder.owner,
@@ -135,9 +140,9 @@ impl LeaseService {
         }
     }
 
-    /// Whether the holder of a lease may be displaced, and on which condition.
+    /// The condition on which the holder of a lease may be displaced.
     fn displaceable(&self, holder: &Lease) -> DisplaceableHolder {
-        if self.was_left(holder) {
+        if self.is_unreleased(holder) {
             return DisplaceableHolder::Dead(holder.token);
         }
         match self.liveness(&holder.owner) {
@@ -147,7 +152,7 @@ impl LeaseService {
         }
     }
 
-    /// Whether an owner is alive, by its process number or else by its lock file.
+    /// Determines the liveness of an owner from its process id or else from its lock file.
     fn liveness(&self, owner: &Owner) -> Liveness {
         match (liveness(owner), &self.locks) {
             (Liveness::Unknown, Some(locks)) => locks.liveness(owner),
@@ -155,16 +160,16 @@ impl LeaseService {
         }
     }
 
-    /// Whether a lease of this service is held in the store although no one uses it any more.
-    fn was_left(&self, lease: &Lease) -> bool {
-        let left = lock(&self.left);
-        left.contains(&(lease.subject.clone(), lease.token))
+    /// Whether this service failed to release the lease.
+    fn is_unreleased(&self, lease: &Lease) -> bool {
+        let unreleased = lock(&self.unreleased);
+        unreleased.contains(&(lease.subject.clone(), lease.token))
     }
 
-    /// Removes the leftover leases of a subject: once it is taken over, their tokens are never used again.
-    fn forget_left(&self, subject: &LeaseSubject) {
-        let mut left = lock(&self.left);
-        left.retain(|(known, _)| known != subject);
+    /// Forgets the unreleased leases of a subject. After a takeover, their tokens are never used again.
+    fn forget_unreleased(&self, subject: &LeaseSubject) {
+        let mut unreleased = lock(&self.unreleased);
+        unreleased.retain(|(known, _)| known != subject);
     }
 
     fn try_acquire(
@@ -206,7 +211,7 @@ impl LeaseService {
             .collect())
     }
 
-    /// Releases the leases of dead owners and returns them. A lease that is renewed meanwhile stays.
+    /// Releases the stale leases and returns them. A lease that its owner renews meanwhile is not released.
     pub fn release_stale(&self) -> Result<Vec<Lease>, LeaseError> {
         let mut released = Vec::new();
         for lease in self.stale()? {
@@ -230,14 +235,14 @@ impl LeaseService {
     }
 }
 
-/// A held lease. Dropping it releases it.
+/// A held lease. Dropping this value releases the lease.
 pub struct HeldLease {
     engine: Arc<Engine>,
     lease: Lease,
     heartbeat: Arc<Heartbeat>,
     thread: Option<JoinHandle<()>>,
-    is_given_back: bool,
-    left: LeftBehind,
+    is_released: bool,
+    unreleased: UnreleasedLeases,
 }
 
 #[derive(Default)]
@@ -271,23 +276,23 @@ impl HeldLease {
     fn keep_alive(service: &LeaseService, lease: Lease, ttl: Ttl) -> Self {
         let engine = Arc::clone(&service.engine);
         let heartbeat = Arc::new(Heartbeat::default());
-        let beat = {
+        let renewals = {
             let (engine, lease, heartbeat) =
                 (Arc::clone(&engine), lease.clone(), Arc::clone(&heartbeat));
             move || heartbeat.run(&engine, &lease, ttl)
         };
-        // Without a thread the lease is still valid for its whole duration; it is only not renewed.
+        // Without the thread, the lease is still valid for its whole duration, but it is not renewed.
         let thread = std::thread::Builder::new()
             .name("lease-heartbeat".to_owned())
-            .spawn(beat)
+            .spawn(renewals)
             .ok();
         Self {
             engine,
             lease,
             heartbeat,
             thread,
-            is_given_back: false,
-            left: Arc::clone(&service.left),
+            is_released: false,
+            unreleased: Arc::clone(&service.unreleased),
         }
     }
 
@@ -306,13 +311,13 @@ impl HeldLease {
         (self.lease.subject.clone(), self.lease.token)
     }
 
-    /// Whether another owner has taken over, or may have: the lease could not be renewed for its whole
-    /// duration. The token makes the store refuse writes in any case.
+    /// Whether another owner has taken over the lease, or may have because no renewal succeeded for the duration of the
+    /// lease. In both cases the store refuses writes with the old token.
     pub fn is_lost(&self) -> bool {
         self.heartbeat.lost.load(Ordering::Acquire)
     }
 
-    /// Fails once the lease is known to be lost.
+    /// Returns an error if the lease is known to be lost.
     pub fn check(&self) -> Result<(), LeaseError> {
         if !self.is_lost() {
             return Ok(());
@@ -332,7 +337,8 @@ impl HeldLease {
         let number = work.0;
         work.1.push((number, cancel.clone()));
         drop(work);
-        // The heartbeat sets the flag before it looks for work to cancel, so one of the two sees the other.
+        // The heartbeat sets the flag before it reads the list. So either it cancels this work, or the flag is set
+        // here.
         if self.is_lost() {
             cancel.cancel();
         }
@@ -344,11 +350,11 @@ impl HeldLease {
 
     /// Releases the lease and returns whether it was still held.
     pub fn release(mut self) -> Result<bool, LeaseError> {
-        self.release_slot()
+        self.release_once()
     }
 
-    fn release_slot(&mut self) -> Result<bool, LeaseError> {
-        if std::mem::replace(&mut self.is_given_back, true) {
+    fn release_once(&mut self) -> Result<bool, LeaseError> {
+        if std::mem::replace(&mut self.is_released, true) {
             return Ok(false);
         }
         *self
@@ -358,7 +364,7 @@ impl HeldLease {
             .unwrap_or_else(PoisonError::into_inner) = true;
         self.heartbeat.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // A heartbeat that panicked has nothing left to do; the lease is released below.
+            // The result does not matter: even if the heartbeat panicked, the lease is released below.
             let _ended = thread.join();
         }
         let (subject, token) = (self.lease.subject.clone(), self.lease.token);
@@ -367,8 +373,8 @@ impl HeldLease {
             .write(move |unit| leases::release(unit, &subject, token));
         if let Err(error) = &released {
             tracing::warn!(lease = %self.lease.subject, %error, "lease not released");
-            let mut left = lock(&self.left);
-            left.insert((self.lease.subject.clone(), self.lease.token));
+            let mut unreleased = lock(&self.unreleased);
+            unreleased.insert((self.lease.subject.clone(), self.lease.token));
         }
         Ok(released?)
     }
@@ -376,44 +382,44 @@ impl HeldLease {
 
 impl Drop for HeldLease {
     fn drop(&mut self) {
-        // If the store cannot be reached the lease expires by itself, and this service can take it at once.
-        let _released = self.release_slot();
+        // If the store cannot be reached, the lease expires later. This service can acquire it again immediately.
+        let _released = self.release_once();
     }
 }
 
-/// Maximum time between two checks of the clock. A wait does not count the time in which the machine was
-/// suspended or the process stopped, so a long wait would end too late by that time.
-const LOOK: Duration = Duration::from_millis(500);
+/// Maximum time between two checks of the clock. A timed wait does not count the time in which the machine is suspended
+/// or the process is stopped, so a single long wait would end too late.
+const MAX_CLOCK_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Heartbeat {
     /// Renews three times per duration until stopped or until the lease is lost.
     fn run(&self, engine: &Engine, lease: &Lease, ttl: Ttl) {
         let duration = Duration::from_secs(u64::from(ttl.as_seconds()));
         let pause = duration / 3;
-        let (mut renewed, mut tried) = (time_since_boot(), time_since_boot());
+        let (mut last_renewal, mut last_attempt) = (time_since_boot(), time_since_boot());
         let mut stop = lock(&self.stop);
         while !*stop {
             let (guard, _) = self
                 .changed
-                .wait_timeout(stop, pause.min(LOOK))
+                .wait_timeout(stop, pause.min(MAX_CLOCK_CHECK_INTERVAL))
                 .unwrap_or_else(PoisonError::into_inner);
             stop = guard;
             let now = time_since_boot();
-            if *stop || now.saturating_sub(tried) < pause {
+            if *stop || now.saturating_sub(last_attempt) < pause {
                 continue;
             }
             drop(stop);
-            tried = now;
+            last_attempt = now;
             let (subject, token) = (lease.subject.clone(), lease.token);
             let outcome = engine.write(move |unit| leases::renew(unit, &subject, token, ttl));
             match outcome {
-                Ok(_) => renewed = now,
+                Ok(_) => last_renewal = now,
                 Err(error @ cleveragents_store::Error::LeaseLost { .. }) => {
                     tracing::warn!(lease = %lease.subject, %error, "lease lost");
                     return self.lose();
                 }
                 // The store cannot be reached: another owner may have the lease by now.
-                Err(error) if now.saturating_sub(renewed) >= duration => {
+                Err(error) if now.saturating_sub(last_renewal) >= duration => {
                     tracing::warn!(lease = %lease.subject, %error, "lease expired without renewal");
                     self.lose();
                 }
@@ -425,7 +431,7 @@ impl Heartbeat {
         }
     }
 
-    /// Cancels the work under the lease.
+    /// Marks the lease as lost and cancels the work under it.
     fn lose(&self) {
         self.lost.store(true, Ordering::Release);
         let work: Vec<Cancel> = {

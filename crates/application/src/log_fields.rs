@@ -3,6 +3,6 @@
 use std::time::Instant;
 
 /// The field `duration_ms`: milliseconds since an instant.
-pub(crate) fn milliseconds(begun: Instant) -> u64 {
-    u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+pub(crate) fn milliseconds(started: Instant) -> u64 {
+    u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX)
 }

@@ -48,7 +48,7 @@ pub struct ModelInfo {
 pub struct PriceInfo {
     #[serde(flatten)]
     pub usual: RateInfo,
-    /// For calls with long input; missing when the price is the same.
+    /// Rates of calls with long input; missing if they do not differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub long_input: Option<LongInputRates>,
 }
@@ -68,7 +68,7 @@ pub struct RateInfo {
 pub struct LongInputRates {
     #[serde(flatten)]
     pub rates: RateInfo,
-    /// The number of input tokens above which they apply.
+    /// Number of input tokens above which these rates apply.
     pub above: u64,
 }
 
@@ -137,9 +137,9 @@ pub struct ModelList {
 /// Totals of listed models.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ModelListSummary {
-    /// The models of the provider, or all.
+    /// Number of models of the requested provider, or of all providers.
     pub total: u64,
-    /// Those of them that are available.
+    /// Number of these models that are available.
     pub available: u64,
     pub shown: u64,
 }

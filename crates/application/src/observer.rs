@@ -30,7 +30,7 @@ use crate::turn::InterruptedTurnSummary;
 pub enum AgentEvent {
     /// Another turn of the session runs; this one waits.
     WaitingForSession,
-    /// A model is asked.
+    /// A request to a model starts.
     ModelCall {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         path: Option<String>,
@@ -49,13 +49,13 @@ pub enum AgentEvent {
         path: Option<String>,
         text: String,
     },
-    /// A request to a model failed, and the same or another model is asked again.
+    /// A request to a model failed and is retried, with the same or another model.
     Retry {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         path: Option<String>,
         /// The model whose attempt failed.
         failed: String,
-        /// The model that is asked next; another one after a fallback.
+        /// The model of the next attempt; after a fallback, a different model.
         next: String,
         reason: String,
         /// Failed attempts so far, over all models.
@@ -105,7 +105,7 @@ pub enum AgentEvent {
         path: Option<String>,
         model: String,
         input_tokens: u64,
-        /// Those of the input tokens that the provider read from its cache.
+        /// The part of the input tokens that the provider read from its cache.
         cached_input_tokens: u64,
         output_tokens: u64,
         /// Millionths of a US dollar; none when the price is unknown.
@@ -127,7 +127,7 @@ pub enum AgentEvent {
         tokens_before: u64,
         tokens_after: u64,
     },
-    /// A reason not to rely on an answer, such as a cut.
+    /// A reason not to rely on an answer, such as truncation.
     Caveat {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         path: Option<String>,
@@ -145,7 +145,7 @@ pub enum AgentEvent {
         /// Error message, if the run continues despite the failure.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
-        /// Whether an earlier attempt of the run finished it.
+        /// Whether an earlier attempt of the run finished the node.
         recalled: bool,
     },
     /// The stage of a plan changed.
@@ -195,7 +195,7 @@ pub enum AgentEvent {
         output_tokens: Tokens,
         /// Millionths of a US dollar.
         cost_micro_usd: u64,
-        /// Whether there were answers whose cost is unknown.
+        /// Whether the cost of some answers is unknown.
         cost_is_partial: bool,
     },
 }
@@ -223,7 +223,7 @@ impl From<&CallOutcome> for ToolCallStatus {
 }
 
 impl AgentEvent {
-    /// A failed attempt to get an answer. `was_shown` is set when text of it was reported.
+    /// A failed attempt to get an answer. `was_shown` is whether text of the failed answer was reported.
     pub fn retry(retry: &Retry, was_shown: bool) -> Self {
         Self::Retry {
             path: None,
@@ -270,7 +270,7 @@ impl AgentEvent {
         }
     }
 
-    /// Whether text that was reported before is void: the model is asked again.
+    /// Whether text that was reported before is void, because the request is repeated.
     pub const fn restarts_answer(&self) -> bool {
         matches!(
             self,
@@ -282,7 +282,7 @@ impl AgentEvent {
         )
     }
 
-    /// The same event, in a step of a run.
+    /// This event with the path of a step of a run.
     #[must_use]
     pub fn in_step(mut self, step: &StepPath) -> Self {
         if let Self::ModelCall { path, .. }
@@ -308,13 +308,13 @@ pub trait Observer: Send + Sync {
     /// Receives an event. Must not block, because the agent waits for the return.
     fn event(&self, event: &AgentEvent);
 
-    /// Whether events are shown at all. If not, the nodes of graphs are not reported.
+    /// Whether events are shown. If not, the nodes of graphs are not reported.
     fn is_watching(&self) -> bool {
         true
     }
 }
 
-/// Shows nothing.
+/// An observer that ignores all events.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoObserver;
 
@@ -403,7 +403,8 @@ impl dyn Observer + '_ {
     }
 }
 
-/// Reports the turn of a step of a run. Answers that are not streamed are part of a later result.
+/// Reports the events of a step's turn, with the path of the step. Drops the text of answers that are not streamed,
+/// because a later result contains it.
 pub(crate) struct StepObserver<'a> {
     pub(crate) path: &'a StepPath,
     pub(crate) observer: &'a dyn Observer,
@@ -427,7 +428,7 @@ impl Observer for StepObserver<'_> {
             AgentEvent::Text { .. }
             | AgentEvent::ToolCallStarted { .. }
             | AgentEvent::ToolCallFinished { .. } => event.clone(),
-            // The conversation of a step belongs to the run, so its questions are not reported.
+            // The conversation of a step is internal to the run, so its other events are not reported.
             _ => return,
         };
         self.observer.event(&event.in_step(self.path));
@@ -484,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn events_survive_the_wire() {
+    fn events_survive_serialization() {
         let event = text("Hello").in_step("review#0");
         let wire = serde_json::to_value(&event).expect("JSON");
         assert_eq!(

@@ -1,7 +1,7 @@
-//! Identifies this process, and checks whether another one is alive.
+//! Identifies this process, and checks whether another process is alive.
 //!
-//! A process number is valid only on its machine, boot and process namespace, and only together
-//! with the start time of the process, because numbers are reused.
+//! A process id (pid) is valid only for its machine, boot and process namespace, and only together with the start time
+//! of the process, because pids are reused.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -18,10 +18,10 @@ use rustix::process::{Pid, test_kill_process};
 /// The liveness of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Liveness {
-    /// It runs.
+    /// The process runs.
     Alive,
     Dead,
-    /// It runs elsewhere, or the system does not report it.
+    /// The process belongs to another machine or process namespace, or the system does not report it.
     Unknown,
 }
 
@@ -41,15 +41,14 @@ pub fn current_owner() -> Owner {
         .clone()
 }
 
-/// The liveness of an owner, as far as its process number shows it.
+/// Determines the liveness of an owner from its pid.
 pub fn liveness(owner: &Owner) -> Liveness {
     if !is_same_space(&owner.host, &host()) || owner.pid_started == 0 {
         return Liveness::Unknown;
     }
     match start_of(owner.pid) {
         Some(started) if started == owner.pid_started => Liveness::Alive,
-        // Where `/proc` hides the processes of other users, a live process looks as if it were
-        // dead.
+        // If `/proc` hides the processes of other users, a live process looks dead.
         None if is_hidden(owner.pid) => Liveness::Unknown,
         _ => Liveness::Dead,
     }
@@ -77,16 +76,16 @@ fn host() -> String {
     format!("{name}/{}/{space}", boot.trim())
 }
 
-/// Whether process numbers of two hosts are comparable. A machine may change its name while it
-/// runs, so boot and process namespace decide; where the system provides none, the names have to be
-/// equal too.
-fn is_same_space(one: &str, other: &str) -> bool {
+/// Whether the pids of two hosts are comparable: their boot and process namespace are equal. The name of the machine is
+/// ignored, because it may change while the machine runs. If the system provides no boot or process namespace, the
+/// hosts must be equal in all parts.
+fn is_same_space(left: &str, right: &str) -> bool {
     let space = |host: &str| {
-        let (rest, space) = host.rsplit_once('/')?;
-        let (_, boot) = rest.rsplit_once('/')?;
+        let (prefix, space) = host.rsplit_once('/')?;
+        let (_, boot) = prefix.rsplit_once('/')?;
         (!boot.is_empty() && !space.is_empty()).then(|| (boot.to_owned(), space.to_owned()))
     };
-    one == other || space(one).is_some_and(|known| space(other) == Some(known))
+    left == right || space(left).is_some_and(|known| space(right) == Some(known))
 }
 
 /// The time since the machine started, including suspensions. It is monotonic.
@@ -101,15 +100,15 @@ pub(crate) fn time_since_boot() -> Duration {
     uptime().unwrap_or_else(|| FALLBACK.get_or_init(Instant::now).elapsed())
 }
 
-/// A folder in which every process that holds leases of one database file keeps a locked file. The
-/// lock proves that a process is alive where its number is meaningless, as in another container on
-/// the same machine. The kernel releases it when the process dies.
+/// A folder with one locked file for each process that holds leases in a database file. The lock proves that the
+/// process is alive even where its pid is meaningless, as in another container on the same machine. The kernel releases
+/// the lock when the process dies.
 #[derive(Debug, Clone)]
 pub(crate) struct OwnerLocks {
     folder: PathBuf,
 }
 
-/// The lock files of this process. None is ever closed: closing any descriptor of such a file releases its lock.
+/// The lock files of this process. They are never closed, because closing any descriptor of a file releases its lock.
 static HELD: Mutex<Option<HashMap<PathBuf, Option<File>>>> = Mutex::new(None);
 
 impl OwnerLocks {
@@ -122,39 +121,39 @@ impl OwnerLocks {
         }
     }
 
-    fn place(&self, owner: &Owner) -> PathBuf {
+    fn lock_file(&self, owner: &Owner) -> PathBuf {
         self.folder.join(owner.process.to_string())
     }
 
-    /// Locks the file of this process, if the owner is this process. If that fails, as on a full
-    /// disk, its leases still expire for processes that cannot see it.
+    /// Locks the file of this process, if the owner is this process. If that fails, for example because the disk is
+    /// full,
+    /// processes that cannot see the pid of this process have to wait until its leases expire.
     pub(crate) fn hold(&self, owner: &Owner) {
         if owner.process != current_owner().process {
             return;
         }
-        let place = self.place(owner);
+        let path = self.lock_file(owner);
         let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
         let held = held.get_or_insert_default();
-        if !held.contains_key(&place) {
+        if !held.contains_key(&path) {
             self.sweep(held);
-            let file = self.create(&place);
-            held.insert(place, file);
+            let file = self.create(&path);
+            held.insert(path, file);
         }
     }
 
-    fn create(&self, place: &Path) -> Option<File> {
+    fn create(&self, path: &Path) -> Option<File> {
         std::fs::create_dir_all(&self.folder).ok()?;
-        // Other processes check the file before it is locked: they hold it for a moment or remove
-        // it.
+        // Until the file is locked, another process that probes it may lock it briefly or remove it.
         for _ in 0..100 {
             let file = OpenOptions::new()
                 .write(true)
                 .create(true)
                 .truncate(false)
-                .open(place)
+                .open(path)
                 .ok()?;
             match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) if is_file_at(&file, place) => return Some(file),
+                Ok(()) if is_file_at(&file, path) => return Some(file),
                 Ok(()) | Err(Errno::AGAIN | Errno::ACCESS) => std::thread::yield_now(),
                 Err(_) => return None,
             }
@@ -167,42 +166,44 @@ impl OwnerLocks {
         let Ok(entries) = std::fs::read_dir(&self.folder) else {
             return;
         };
-        for place in entries.flatten().map(|entry| entry.path()) {
-            if held.contains_key(&place) {
+        for path in entries.flatten().map(|entry| entry.path()) {
+            if held.contains_key(&path) {
                 continue;
             }
-            if let (Liveness::Dead, _locked) = probe(&place) {
-                // Locked meanwhile, so that its owner cannot reuse it. Another process may have
-                // removed it already.
-                let _gone = std::fs::remove_file(&place);
+            if let (Liveness::Dead, _locked) = probe(&path) {
+                // The lock is still held here, so the owner cannot reuse the file. Another process may have removed the
+                // file already.
+                let _removed = std::fs::remove_file(&path);
             }
         }
     }
 
     /// The liveness of an owner, from its lock file.
     pub(crate) fn liveness(&self, owner: &Owner) -> Liveness {
-        let place = self.place(owner);
+        let path = self.lock_file(owner);
         let held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.as_ref().is_some_and(|held| held.contains_key(&place)) {
+        if held.as_ref().is_some_and(|held| held.contains_key(&path)) {
             return Liveness::Alive;
         }
-        probe(&place).0
+        probe(&path).0
     }
 }
 
-fn is_file_at(file: &File, place: &Path) -> bool {
+fn is_file_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
-    let identity = |found: std::io::Result<std::fs::Metadata>| {
-        found.map(|found| (found.dev(), found.ino())).ok()
+    let identity = |metadata: std::io::Result<std::fs::Metadata>| {
+        metadata
+            .map(|metadata| (metadata.dev(), metadata.ino()))
+            .ok()
     };
     let known = identity(file.metadata());
-    known.is_some() && known == identity(std::fs::metadata(place))
+    known.is_some() && known == identity(std::fs::metadata(path))
 }
 
-/// Whether the process that created a lock file is alive; returns the lock when it is dead. Not for
-/// the files of this process.
-fn probe(place: &Path) -> (Liveness, Option<File>) {
-    let Ok(file) = OpenOptions::new().read(true).write(true).open(place) else {
+/// The liveness of the process that created a lock file, and the lock if that process is dead. Must not be called for
+/// the files of this process, because closing them would release their locks.
+fn probe(path: &Path) -> (Liveness, Option<File>) {
+    let Ok(file) = OpenOptions::new().read(true).write(true).open(path) else {
         return (Liveness::Unknown, None);
     };
     match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -212,7 +213,7 @@ fn probe(place: &Path) -> (Liveness, Option<File>) {
     }
 }
 
-/// The start time of a process, in ticks since boot. `None` when it is dead or a zombie.
+/// The start time of a process, in ticks since boot. `None` if the process is dead or a zombie.
 fn start_of(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The second field is the program's name in parentheses and may contain any character.
@@ -231,7 +232,7 @@ mod tests {
     use super::{Liveness, Owner, current_owner, liveness};
 
     #[test]
-    fn this_process_lives_and_a_reaped_child_does_not() {
+    fn this_process_is_alive_and_a_reaped_child_is_dead() {
         let owner = current_owner();
         assert_eq!(liveness(&owner), Liveness::Alive);
         let mut child = std::process::Command::new("sleep")
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_changed_its_name_is_the_same_and_another_boot_is_not() {
+    fn liveness_is_known_after_a_rename_of_the_host_but_not_after_a_reboot() {
         let owner = current_owner();
         let (rest, space) = owner.host.rsplit_once('/').expect("a space");
         let (_, boot) = rest.rsplit_once('/').expect("a boot");
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reused_number_is_another_process_and_another_host_is_unknown() {
+    fn a_reused_pid_is_dead_and_a_pid_of_another_host_is_unknown() {
         let mut owner = current_owner();
         owner.pid_started += 1;
         assert_eq!(liveness(&owner), Liveness::Dead);

@@ -7,15 +7,14 @@ use cleveragents_store::Reader;
 pub(crate) const CANDIDATES: u64 = 20;
 
 /// The length of a complete id.
-const WHOLE: usize = 26;
+const ID_LENGTH: usize = 26;
 
 /// Finds the object of a reference. A complete id matches only as an id; a name takes precedence
 /// over a prefix of an id.
 ///
-/// `named` looks up names; it is [`unnamed`] for objects without names. `with_prefix` receives a
+/// `named` looks up names; callers pass [`unnamed`] for objects without names. `with_prefix` receives a
 /// valid prefix in the stored spelling, which may be a complete id, and the limit of results.
-/// `unresolved` makes the error: from no candidates when nothing matches, otherwise from all
-/// matches.
+/// `unresolved` creates the error from all matches; they are empty if nothing matches.
 pub(crate) fn find_referenced<T, E>(
     reader: &mut dyn Reader,
     reference: &str,
@@ -24,8 +23,14 @@ pub(crate) fn find_referenced<T, E>(
     unresolved: impl FnOnce(Vec<T>) -> E,
 ) -> Result<T, E> {
     let prefix = check_prefix(reference).ok();
-    let is_whole = prefix.as_ref().is_some_and(|prefix| prefix.len() == WHOLE);
-    let mut found = if is_whole { Vec::new() } else { named(reader)? };
+    let is_complete_id = prefix
+        .as_ref()
+        .is_some_and(|prefix| prefix.len() == ID_LENGTH);
+    let mut found = if is_complete_id {
+        Vec::new()
+    } else {
+        named(reader)?
+    };
     if found.is_empty()
         && let Some(prefix) = prefix
     {
@@ -40,7 +45,7 @@ pub(crate) fn find_referenced<T, E>(
 /// The lookup of names for objects without names.
 #[expect(
     clippy::unnecessary_wraps,
-    reason = "it replaces lookups that can fail"
+    reason = "callers pass it in place of lookups that can fail"
 )]
 pub(crate) fn unnamed<T, E>(_: &mut dyn Reader) -> Result<Vec<T>, E> {
     Ok(Vec::new())
@@ -104,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_comes_before_a_prefix_and_a_whole_id_before_a_name() {
+    fn a_name_takes_precedence_over_a_prefix_and_a_complete_id_over_a_name() {
         let find = |reference: &str| {
             find_referenced(
                 &mut NoDatabase,

@@ -25,7 +25,7 @@ impl Services {
         Self { engine }
     }
 
-    /// The same services with another identity.
+    /// These services with another identity.
     #[must_use]
     pub fn acting_as(&self, identity: &str) -> Self {
         Self::new(self.engine.acting_as(identity))
@@ -41,7 +41,7 @@ impl Services {
         SessionService::new(self.engine(), max_content_bytes)
     }
 
-    /// Appends to many conversations at once.
+    /// Appends messages to conversations in batches.
     pub fn appender(&self, responder: AppendResponder) -> BatchAppender {
         BatchAppender::new(self.engine(), responder)
     }

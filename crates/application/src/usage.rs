@@ -12,7 +12,7 @@ pub struct CostReport {
     /// `false` when a model without a known price was called; missing otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_known: Option<bool>,
-    /// The cost of the calls whose price is known; missing when it is known for all of them.
+    /// Cost of the calls with a known price; missing if all prices are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_known_part: Option<f64>,
 }
@@ -27,7 +27,7 @@ impl CostReport {
         }
     }
 
-    /// The known cost, and whether it is complete.
+    /// The known cost, and `true` if it is the cost of all calls.
     pub fn known(&self) -> (MicroUsd, bool) {
         let is_known = self.estimated_cost.is_some();
         let usd = self.estimated_cost.or(self.cost_known_part);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use cleveragents_process::Cancel;
 
 /// Poll interval.
-const EVERY: Duration = Duration::from_millis(300);
+const POLL_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Polls until it is dropped.
 pub(crate) struct Watch {
@@ -16,31 +16,31 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Cancels when the check returns true.
-    pub(crate) fn over(asked: impl Fn() -> bool + Send + 'static, cancel: Cancel) -> Self {
+    /// Cancels the work when `should_stop` returns true.
+    pub(crate) fn over(should_stop: impl Fn() -> bool + Send + 'static, cancel: Cancel) -> Self {
         let stop: Arc<(Mutex<bool>, Condvar)> = Arc::default();
         let shared = Arc::clone(&stop);
-        let look = move || {
+        let poll = move || {
             let (lock, changed) = &*shared;
             let mut stopped = lock.lock().unwrap_or_else(PoisonError::into_inner);
             while !*stopped {
                 stopped = changed
-                    .wait_timeout(stopped, EVERY)
+                    .wait_timeout(stopped, POLL_INTERVAL)
                     .unwrap_or_else(PoisonError::into_inner)
                     .0;
                 if *stopped {
                     break;
                 }
-                if asked() {
+                if should_stop() {
                     cancel.cancel();
                     break;
                 }
             }
         };
-        // Without a thread the work continues to its normal end.
+        // Without the thread, the work runs to completion.
         let thread = std::thread::Builder::new()
             .name("watch".to_owned())
-            .spawn(look)
+            .spawn(poll)
             .ok();
         Self { stop, thread }
     }
@@ -52,7 +52,7 @@ impl Drop for Watch {
         *lock.lock().unwrap_or_else(PoisonError::into_inner) = true;
         changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            let _it_only_looked = thread.join();
+            let _joined = thread.join();
         }
     }
 }

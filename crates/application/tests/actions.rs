@@ -21,7 +21,7 @@ fn unset(_: &str) -> Option<String> {
     None
 }
 
-fn each(test: impl Fn(&ActionService, &InvariantService, &ProjectService)) {
+fn on_each_database(test: impl Fn(&ActionService, &InvariantService, &ProjectService)) {
     for database in TestDatabase::each() {
         let engine = || database.open();
         test(
@@ -69,7 +69,7 @@ fn shop(projects: &ProjectService, invariants: &[&str]) {
 
 #[test]
 fn concurrent_registrations_of_one_name_have_one_winner() {
-    each(|actions, _, _| {
+    on_each_database(|actions, _, _| {
         let made = at_once(8, |_| create(actions, LINT, Register::New));
         assert_eq!(made.iter().filter(|made| made.is_ok()).count(), 1);
         for error in made.into_iter().filter_map(Result::err) {
@@ -82,8 +82,8 @@ fn concurrent_registrations_of_one_name_have_one_winner() {
 }
 
 #[test]
-fn a_wrong_file_stores_nothing() {
-    each(|actions, _, _| {
+fn an_invalid_file_stores_nothing() {
+    on_each_database(|actions, _, _| {
         for text in [
             "name: a\ndescription: ''\ndefinition_of_done: d\n",
             "name: a\n",
@@ -101,8 +101,8 @@ fn a_wrong_file_stores_nothing() {
 }
 
 #[test]
-fn an_archived_action_makes_no_plans_until_it_is_registered_again() {
-    each(|actions, _, _| {
+fn an_archived_action_is_unavailable_until_it_is_registered_again() {
+    on_each_database(|actions, _, _| {
         create(actions, LINT, Register::New).expect("made");
         let archived = at_once(8, |_| actions.archive("lint"));
         assert_eq!(archived.iter().filter(|done| done.is_ok()).count(), 1);
@@ -119,8 +119,8 @@ fn an_archived_action_makes_no_plans_until_it_is_registered_again() {
 }
 
 #[test]
-fn lists_are_narrowed_and_hold_what_cannot_be_read_any_more() {
-    each(|actions, _, _| {
+fn lists_are_filtered_and_include_invalid_actions() {
+    on_each_database(|actions, _, _| {
         create(actions, LINT, Register::New).expect("made");
         create(actions, &LINT.replace("lint", "team/fix"), Register::New).expect("made");
         actions.archive("team/fix").expect("archived");
@@ -163,8 +163,8 @@ fn lists_are_narrowed_and_hold_what_cannot_be_read_any_more() {
 }
 
 #[test]
-fn an_invariant_needs_existing_targets_and_is_set_on_all_or_none() {
-    each(|actions, invariants, projects| {
+fn an_invariant_is_added_to_all_existing_targets_or_to_none() {
+    on_each_database(|actions, invariants, projects| {
         create(actions, LINT, Register::New).expect("made");
         shop(projects, &[]);
         for (target, code) in [
@@ -216,7 +216,7 @@ fn an_invariant_needs_existing_targets_and_is_set_on_all_or_none() {
 
 #[test]
 fn effective_invariants_come_from_all_sources() {
-    each(|actions, invariants, projects| {
+    on_each_database(|actions, invariants, projects| {
         create(actions, LINT, Register::New).expect("made");
         shop(projects, &["Never keep src", "shop only"]);
         add(invariants, "Keep the tests.", InvariantTarget::Global).expect("set");
@@ -272,8 +272,8 @@ fn effective_invariants_come_from_all_sources() {
 }
 
 #[test]
-fn the_invariants_of_a_deleted_project_go_with_it() {
-    each(|_, invariants, projects| {
+fn deleting_a_project_deletes_its_invariants() {
+    on_each_database(|_, invariants, projects| {
         shop(projects, &[]);
         let project = || InvariantTarget::Project("shop".to_owned());
         add(invariants, "keep it", project()).expect("set");
@@ -288,7 +288,7 @@ fn the_invariants_of_a_deleted_project_go_with_it() {
 
 #[test]
 fn defect_11066_invariants_added_listed_and_removed_at_once_are_neither_lost_nor_doubled() {
-    each(|_, invariants, _| {
+    on_each_database(|_, invariants, _| {
         at_once(8, |thread| {
             for number in 0..6 {
                 let text = format!("rule {thread} {number}");
@@ -308,13 +308,13 @@ fn defect_11066_invariants_added_listed_and_removed_at_once_are_neither_lost_nor
                 }
             }
         });
-        let left = invariants.list(&InvariantQuery::default()).expect("read");
-        assert_eq!(left.len(), 8 * 3);
+        let remaining = invariants.list(&InvariantQuery::default()).expect("read");
+        assert_eq!(remaining.len(), 8 * 3);
     });
 }
 
 #[test]
-fn a_plan_is_bound_by_its_action_as_it_was_with_its_own_values() {
+fn a_plan_keeps_the_invariants_of_its_action_with_its_own_values() {
     for database in TestDatabase::each() {
         let actions = ActionService::new(database.open());
         let invariants = InvariantService::new(database.open());
@@ -341,7 +341,7 @@ fn a_plan_is_bound_by_its_action_as_it_was_with_its_own_values() {
         let texts: Vec<&str> = found
             .effective
             .iter()
-            .map(|one| one.text.as_str())
+            .map(|invariant| invariant.text.as_str())
             .collect();
         assert_eq!(texts, ["of the plan", "always keep docs", "keep the tests"]);
         let registered = actions.get("lint", &set).expect("there");

@@ -1,5 +1,4 @@
-//! Changes land in the changeset that their caller opened, from threads and processes, and stay
-//! there.
+//! Each change is recorded in the changeset that its caller opened, across threads and processes.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -132,7 +131,7 @@ fn defect_7163_a_closed_changeset_is_no_longer_active() {
         let recorded = context.record_change(&change("b")).expect("recorded");
         assert_eq!(recorded.0, outer.id());
 
-        // Another holder of the same changeset is refused.
+        // Another process closes the changeset.
         database.meddle(&format!(
             "UPDATE changesets SET closed_at = 1 WHERE changeset_id = '{}'",
             outer.id()
@@ -155,13 +154,13 @@ fn defect_7163_a_closed_changeset_is_no_longer_active() {
         assert_eq!(
             all_entries(&context, outer_id).len(),
             1,
-            "nothing was added by the refused"
+            "the refused calls added nothing"
         );
     }
 }
 
 /// A child process: opens the database, reads a changeset and prints it.
-fn look_at_changeset(input: &str) {
+fn print_changeset(input: &str) {
     let mut parts = input.split(' ');
     let mut next = || parts.next().expect("three parts");
     let url = DatabaseUrl::parse(next(), Path::new("/")).expect("a URL");
@@ -185,32 +184,37 @@ fn look_at_changeset(input: &str) {
 #[test]
 fn defect_7731_another_process_finds_a_changeset_and_its_entries_an_empty_one_too() {
     if let Some(input) = child_input() {
-        return look_at_changeset(&input);
+        return print_changeset(&input);
     }
     for database in TestDatabase::each() {
         let context = context(&database.open());
         let changeset = context.start_changeset().expect("opened");
         let input = format!("{} {} {}", database.url, context.plan(), changeset.id());
-        let look = || {
+        let read_in_child = || {
             Child::start(
                 "defect_7731_another_process_finds_a_changeset_and_its_entries_an_empty_one_too",
                 &input,
             )
             .finish()
         };
-        assert_eq!(look(), ["Open 0"], "an empty one on {}", database.kind);
+        assert_eq!(
+            read_in_child(),
+            ["Open 0"],
+            "an empty one on {}",
+            database.kind
+        );
         changeset.record(&change("a")).expect("recorded");
         changeset.record(&change("b")).expect("recorded");
-        assert_eq!(look(), ["Open 2", "0 a", "1 b"]);
+        assert_eq!(read_in_child(), ["Open 2", "0 a", "1 b"]);
         changeset.close().expect("closed");
-        assert_eq!(look(), ["Closed 2", "0 a", "1 b"]);
+        assert_eq!(read_in_child(), ["Closed 2", "0 a", "1 b"]);
     }
 }
 
-/// Callers without a handle, while others open and close: every change is in the reported
-/// changeset, and none is in one that was closed before it was recorded.
+/// Callers record changes without a handle while others open and close changesets. Every change is in the reported
+/// changeset, and no closed changeset receives a change.
 #[test]
-fn a_change_without_a_handle_lands_in_a_changeset_that_was_open() {
+fn a_change_without_a_handle_is_recorded_in_an_open_changeset() {
     let each = proof_size(50, 1000);
     for database in TestDatabase::each() {
         let context = context(&database.open());
@@ -222,7 +226,7 @@ fn a_change_without_a_handle_lands_in_a_changeset_that_was_open() {
                     let id = passing.id();
                     let count = passing.close().expect("closed").entry_count;
                     let entries = all_entries(&context, id).len() as u64;
-                    assert_eq!(entries, count, "closed is closed");
+                    assert_eq!(entries, count, "a closed changeset does not grow");
                 }
                 return Vec::new();
             }
@@ -237,17 +241,17 @@ fn a_change_without_a_handle_lands_in_a_changeset_that_was_open() {
                 .collect()
         });
         let outcomes = outcomes.concat();
-        let mut places = BTreeSet::new();
+        let mut positions = BTreeSet::new();
         for (id, number, path) in &outcomes {
             let found = context.entries(*id, *number, 1).expect("read");
-            assert_eq!(found[0].change.path(), path, "where it was said to be");
-            assert!(places.insert((*id, *number)), "a place of its own");
+            assert_eq!(found[0].change.path(), path, "the reported position");
+            assert!(positions.insert((*id, *number)), "a unique position");
         }
         let rows = database.count("SELECT COUNT(*) FROM change_entries");
         assert_eq!(
             rows,
             outcomes.len() as u64,
-            "none lost, none doubled on {}",
+            "none lost, none duplicated on {}",
             database.kind
         );
         assert_eq!(context.active_changesets(), [lasting.id()]);
@@ -262,7 +266,7 @@ fn a_change_without_a_handle_lands_in_a_changeset_that_was_open() {
 }
 
 #[test]
-fn clones_of_a_context_are_one_and_other_contexts_are_apart() {
+fn clones_of_a_context_share_open_changesets_and_other_contexts_do_not() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let context = context(&engine);
@@ -277,12 +281,12 @@ fn clones_of_a_context_are_one_and_other_contexts_are_apart() {
         assert_eq!(
             another_run.record_change(&change("b")),
             Err(ContextError::NoActiveChangeset),
-            "another run did not open it"
+            "another run did not open the changeset"
         );
         assert_eq!(
             another_run.changesets(),
             context.changesets(),
-            "but it sees it"
+            "but another run can read it"
         );
     }
 }

@@ -1,8 +1,7 @@
-//! An owner of a sandbox that was displaced, as one on another machine can be: its command is
-//! stopped, and none of its changes reach the real files or the records.
+//! The owner of a sandbox is displaced by an owner on another machine: its command is stopped, and none of its changes
+//! reach the real files or the database.
 //!
-//! The tests have a `main` of their own, because the stages of a confined command are this very
-//! program started again.
+//! The tests have their own `main`, because the stages of a confined command start this program again.
 
 #![expect(clippy::print_stdout, reason = "a test runner reports the results")]
 
@@ -68,7 +67,7 @@ impl Scene {
         (self.service.open("s").expect("opened"), root)
     }
 
-    /// Another machine takes the lease after it expired.
+    /// Simulates another machine that takes the lease after its expiry.
     fn displace(&self) {
         self.database.meddle(&format!(
             "UPDATE leases SET token = token + 1, owner_process = '{}', owner_host = 'elsewhere' \

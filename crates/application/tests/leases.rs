@@ -1,5 +1,4 @@
-//! One owner at a time: threads and processes race for a lease, owners die, suspended owners resume
-//! late.
+//! A lease has one owner at a time: threads and processes race for it, owners die, and suspended owners resume late.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ fn subject() -> LeaseSubject {
 }
 
 /// An owner on another machine, whose liveness is unknown here.
-fn stranger(name: &str) -> Owner {
+fn remote_owner(name: &str) -> Owner {
     Owner {
         process: ProcessId::generate(),
         host: name.to_owned(),
@@ -36,8 +35,8 @@ fn service(engine: &Arc<Engine>, owner: Owner) -> LeaseService {
     LeaseService::acting_for(Arc::clone(engine), owner)
 }
 
-/// Takes a lease without a heartbeat, like an owner whose machine then fails.
-fn take(engine: &Engine, owner: &Owner) -> Lease {
+/// Acquires a lease without a heartbeat, like an owner whose machine then fails.
+fn acquire_without_heartbeat(engine: &Engine, owner: &Owner) -> Lease {
     let owner = owner.clone();
     engine
         .write(move |unit| {
@@ -58,7 +57,7 @@ fn expire(database: &TestDatabase) {
     database.meddle(&format!("UPDATE leases SET expires_at = {moment}"));
 }
 
-/// A full disk is one possible reason.
+/// A release can fail, for example because the disk is full.
 #[test]
 fn an_unreleased_lease_is_free_only_for_its_former_owner() {
     let database = TestDatabase::sqlite();
@@ -69,7 +68,7 @@ fn an_unreleased_lease_is_free_only_for_its_former_owner() {
     database.meddle(
         "CREATE TRIGGER broken BEFORE UPDATE ON leases BEGIN SELECT RAISE(ABORT, 'no room'); END",
     );
-    assert!(held.release().is_err(), "it cannot be given back");
+    assert!(held.release().is_err(), "the release cannot be stored");
     let refused = mine.acquire(subject(), Ttl::default());
     assert!(
         !matches!(refused, Err(LeaseError::Held { .. })),
@@ -80,7 +79,7 @@ fn an_unreleased_lease_is_free_only_for_its_former_owner() {
     let refused = others.acquire(subject(), Ttl::default());
     assert!(
         matches!(refused, Err(LeaseError::Held { .. })),
-        "they cannot know"
+        "another service does not know that the lease is free"
     );
     let again = mine.acquire(subject(), Ttl::default()).expect("free");
     assert!(again.token() > token);
@@ -89,10 +88,10 @@ fn an_unreleased_lease_is_free_only_for_its_former_owner() {
     assert!(matches!(refused, Err(LeaseError::Held { .. })));
 }
 
-/// One of several racing threads wins, and every other receives its owner.
-fn one_wins(database: &TestDatabase, engines: &[Arc<Engine>]) -> HeldLease {
+/// One of several racing threads acquires the lease; the others receive its owner in their error.
+fn race_for_lease(database: &TestDatabase, engines: &[Arc<Engine>]) -> HeldLease {
     let mut outcomes = at_once(16, |thread| {
-        let owner = stranger(&format!("machine {thread}"));
+        let owner = remote_owner(&format!("machine {thread}"));
         let service = service(&engines[thread % engines.len()], owner.clone());
         (owner, service.acquire(subject(), Ttl::default()))
     });
@@ -125,9 +124,12 @@ fn defect_7406_of_many_threads_racing_for_a_free_lease_one_wins() {
     for database in TestDatabase::each() {
         let engines = [database.open(), database.open()];
         for round in 1..=proof_size(10, 200) as u64 {
-            let lease = one_wins(&database, &engines);
+            let lease = race_for_lease(&database, &engines);
             assert_eq!(lease.token(), LeaseToken(round), "tokens only grow");
-            assert!(lease.release().expect("answered"), "still ours");
+            assert!(
+                lease.release().expect("answered"),
+                "the lease was still held"
+            );
         }
     }
 }
@@ -136,20 +138,21 @@ fn defect_7406_of_many_threads_racing_for_a_free_lease_one_wins() {
 fn defect_7406_of_many_threads_racing_for_an_expired_lease_one_wins() {
     for database in TestDatabase::each() {
         let engines = [database.open(), database.open()];
-        let sleeper = take(&engines[0], &stranger("a machine that vanished"));
+        let expired =
+            acquire_without_heartbeat(&engines[0], &remote_owner("a machine that vanished"));
         for round in 1..=proof_size(10, 200) as u64 {
             expire(&database);
-            let lease = one_wins(&database, &engines);
-            assert_eq!(lease.token(), LeaseToken(sleeper.token.0 + round));
-            // Its owner fails as well: no release, and its heartbeat is not due for long.
+            let lease = race_for_lease(&database, &engines);
+            assert_eq!(lease.token(), LeaseToken(expired.token.0 + round));
+            // This owner fails as well: it does not release the lease, and its next heartbeat is far away.
             std::mem::forget(lease);
         }
     }
 }
 
-/// A child process that tries to take the lease, prints the result, and holds the lease until its
-/// parent closes its input.
-fn compete(url: &str) {
+/// A child process that tries to acquire the lease, prints the result, and holds the lease until its parent closes its
+/// input.
+fn compete_in_child(url: &str) {
     let url = DatabaseUrl::parse(url, Path::new("/")).expect("a URL");
     let engine = EngineCache::new(Options::default())
         .open(&url)
@@ -169,7 +172,7 @@ fn compete(url: &str) {
     let mut end = String::new();
     std::io::stdin()
         .read_line(&mut end)
-        .expect("the parent ends it");
+        .expect("the parent closes the input");
     drop(held);
 }
 
@@ -182,28 +185,28 @@ fn one_process_wins(database: &TestDatabase, test: &str) -> u64 {
     for child in &mut children {
         child.release();
     }
-    let message: Vec<String> = children
+    let messages: Vec<String> = children
         .iter_mut()
         .map(|child| child.read_line().expect("an answer"))
         .collect();
-    let winners: Vec<&String> = message
+    let winners: Vec<&String> = messages
         .iter()
         .filter(|line| line.starts_with("won "))
         .collect();
     assert_eq!(
         winners.len(),
         1,
-        "exactly one wins on {}: {message:?}",
+        "exactly one wins on {}: {messages:?}",
         database.kind
     );
     let mut words = winners[0].split(' ').skip(1);
     let token = words.next().expect("a token").parse().expect("a number");
     let owner = words.next().expect("an owner");
-    let losers = message
+    let losers = messages
         .iter()
         .filter(|line| **line == format!("held {owner}"))
         .count();
-    assert_eq!(losers, 7, "each loser names the winner: {message:?}");
+    assert_eq!(losers, 7, "each loser names the winner: {messages:?}");
     for child in children {
         child.finish();
     }
@@ -213,7 +216,7 @@ fn one_process_wins(database: &TestDatabase, test: &str) -> u64 {
 #[test]
 fn defect_9638_of_eight_processes_racing_for_a_lease_one_wins_and_the_others_name_it() {
     if let Some(url) = child_input() {
-        return compete(&url);
+        return compete_in_child(&url);
     }
     let test = "defect_9638_of_eight_processes_racing_for_a_lease_one_wins_and_the_others_name_it";
     for database in TestDatabase::each() {
@@ -221,12 +224,12 @@ fn defect_9638_of_eight_processes_racing_for_a_lease_one_wins_and_the_others_nam
         let token = one_process_wins(&database, test);
         assert_eq!(token, 1, "a lease without an owner");
         let token = one_process_wins(&database, test);
-        assert_eq!(token, 2, "a lease that was given back");
-        let sleeper = take(&engine, &stranger("a machine that vanished"));
+        assert_eq!(token, 2, "a released lease");
+        let expired = acquire_without_heartbeat(&engine, &remote_owner("a machine that vanished"));
         expire(&database);
         let token = one_process_wins(&database, test);
-        assert_eq!(token, sleeper.token.0 + 1, "an expired lease");
-        let late = engine.write(move |unit| leases::require(unit, &subject(), sleeper.token));
+        assert_eq!(token, expired.token.0 + 1, "an expired lease");
+        let late = engine.write(move |unit| leases::require(unit, &subject(), expired.token));
         assert!(matches!(late, Err(Error::LeaseLost { .. })), "{late:?}");
     }
 }
@@ -245,12 +248,12 @@ fn is_lost<T>(outcome: &Result<T, ContextError>) -> bool {
 }
 
 #[test]
-fn an_owner_that_wakes_up_late_can_write_nothing_any_more() {
+fn a_displaced_owner_that_resumes_late_cannot_write() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let plan = PlanExecutionContext::create_plan(&engine).expect("stored");
         let acquire = |name: &str| {
-            let lease = service(&engine, stranger(name)).acquire(subject(), Ttl::default());
+            let lease = service(&engine, remote_owner(name)).acquire(subject(), Ttl::default());
             lease.expect("free or expired")
         };
         let old = acquire("the old machine");
@@ -279,7 +282,7 @@ fn an_owner_that_wakes_up_late_can_write_nothing_any_more() {
         assert!(is_lost(&old_context.record_change(&change("too late"))));
         assert!(is_lost(&old_context.start_changeset()));
         assert!(is_lost(&second.close()));
-        assert!(!old.release().expect("answered"), "not its own any more");
+        assert!(!old.release().expect("answered"), "another owner has it");
         let after = [
             database.ask("SELECT * FROM changesets ORDER BY changeset_id"),
             database.ask("SELECT * FROM change_entries ORDER BY changeset_id, number"),
@@ -302,14 +305,14 @@ fn an_owner_that_wakes_up_late_can_write_nothing_any_more() {
     }
 }
 
-/// The take-over and the old owner's writes race: earlier writes stay, and later ones are refused.
+/// The takeover races with writes of the old owner: earlier writes remain, and later writes are refused.
 #[test]
 fn a_write_is_either_before_the_take_over_or_refused() {
     for database in TestDatabase::each() {
         let engines = [database.open(), database.open()];
         let plan = PlanExecutionContext::create_plan(&engines[0]).expect("stored");
         for round in 0..proof_size(5, 100) {
-            let old = service(&engines[0], stranger("old")).acquire(subject(), Ttl::default());
+            let old = service(&engines[0], remote_owner("old")).acquire(subject(), Ttl::default());
             let old = old.expect("free");
             let token = old.token();
             let context = PlanExecutionContext::under_lease(Arc::clone(&engines[0]), plan, &old);
@@ -320,7 +323,7 @@ fn a_write_is_either_before_the_take_over_or_refused() {
                     // Counts in the unit of work that takes over: nothing may be added afterwards.
                     let id = changeset.id();
                     let seen = engines[1].write(move |unit| {
-                        let owner = stranger("new");
+                        let owner = remote_owner("new");
                         let lease = leases::acquire(
                             unit,
                             &subject(),
@@ -353,7 +356,7 @@ fn a_write_is_either_before_the_take_over_or_refused() {
 }
 
 /// A child process that takes the lease and never releases it.
-fn hold_for_ever(url: &str) {
+fn hold_until_killed(url: &str) {
     hold_as(url, current_owner());
 }
 
@@ -369,32 +372,32 @@ fn hold_as(url: &str, owner: Owner) {
     let mut end = String::new();
     std::io::stdin()
         .read_line(&mut end)
-        .expect("killed before this ends");
+        .expect("the process is killed before this returns");
 }
 
 #[test]
-fn an_owner_killed_on_this_machine_is_succeeded_at_once() {
+fn the_lease_of_a_killed_owner_is_taken_over_immediately() {
     if let Some(url) = child_input() {
-        return hold_for_ever(&url);
+        return hold_until_killed(&url);
     }
     for database in TestDatabase::each() {
         let engine = database.open();
         let service = LeaseService::new(Arc::clone(&engine));
         let mut child = Child::start(
-            "an_owner_killed_on_this_machine_is_succeeded_at_once",
+            "the_lease_of_a_killed_owner_is_taken_over_immediately",
             &database.url,
         );
         let token = LeaseToken(
             child
                 .read_line()
-                .expect("it has it")
+                .expect("the child has the lease")
                 .parse()
                 .expect("a token"),
         );
         match service.acquire(subject(), Ttl::default()) {
             Err(LeaseError::Held { owner, .. }) => assert_eq!(owner.pid, child.pid()),
             other => panic!(
-                "it is held by the living child: {:?}",
+                "the live child holds it: {:?}",
                 other.map(|lease| lease.token())
             ),
         }
@@ -421,8 +424,8 @@ fn an_owner_killed_on_this_machine_is_succeeded_at_once() {
     }
 }
 
-/// Takes the lease in a child process that is then stopped, and lets the lease expire, like a clock
-/// that is set ahead or a suspended machine. The parent may take it only after the child is dead.
+/// Acquires the lease in a child process, suspends the child and lets the lease expire, as after a suspension of the
+/// machine or a change of its clock. The parent can acquire the lease only after the child is dead.
 fn live_owner_keeps_its_expired_lease(database: &TestDatabase, test: &str) {
     let engine = database.open();
     let service = LeaseService::new(Arc::clone(&engine));
@@ -430,7 +433,7 @@ fn live_owner_keeps_its_expired_lease(database: &TestDatabase, test: &str) {
     let token = LeaseToken(
         child
             .read_line()
-            .expect("it has it")
+            .expect("the child has the lease")
             .parse()
             .expect("a token"),
     );
@@ -447,13 +450,13 @@ fn live_owner_keeps_its_expired_lease(database: &TestDatabase, test: &str) {
     assert_eq!(
         service.release_stale(),
         Ok(Vec::new()),
-        "nor is its lease freed"
+        "its lease is not released either"
     );
     let worker = service.worker(&subject()).expect("read");
     assert_eq!(
         worker.map(|lease| lease.token),
         Some(token),
-        "and it is shown as running"
+        "the owner is reported as running"
     );
     engine
         .write(move |unit| leases::require(unit, &subject(), token))
@@ -474,20 +477,19 @@ fn signal(pid: u32, name: &str) {
 }
 
 #[test]
-fn a_stopped_owner_on_this_machine_keeps_its_lease_when_its_time_is_over() {
+fn a_suspended_owner_on_this_machine_keeps_its_expired_lease() {
     if let Some(url) = child_input() {
-        return hold_for_ever(&url);
+        return hold_until_killed(&url);
     }
-    let test = "a_stopped_owner_on_this_machine_keeps_its_lease_when_its_time_is_over";
+    let test = "a_suspended_owner_on_this_machine_keeps_its_expired_lease";
     for database in TestDatabase::each() {
         live_owner_keeps_its_expired_lease(&database, test);
     }
 }
 
-/// In another container the process number is meaningless; the locked file next to the database
-/// decides.
+/// The pid of a process in another container is meaningless, so the lock file next to the database decides.
 #[test]
-fn an_owner_in_another_container_keeps_its_lease_while_it_lives() {
+fn an_owner_in_another_container_keeps_its_lease_while_it_is_alive() {
     if let Some(url) = child_input() {
         return hold_as(
             &url,
@@ -497,7 +499,7 @@ fn an_owner_in_another_container_keeps_its_lease_while_it_lives() {
             },
         );
     }
-    let test = "an_owner_in_another_container_keeps_its_lease_while_it_lives";
+    let test = "an_owner_in_another_container_keeps_its_lease_while_it_is_alive";
     live_owner_keeps_its_expired_lease(&TestDatabase::sqlite(), test);
 }
 
@@ -506,14 +508,14 @@ fn work_under_a_lease_is_cancelled_when_another_owner_has_it() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let ttl = Ttl::seconds(Ttl::MINIMUM).expect("in range");
-        let old = service(&engine, stranger("the old machine"))
+        let old = service(&engine, remote_owner("the old machine"))
             .acquire(subject(), ttl)
             .expect("free");
         let (work, done, unrelated) = (Cancel::new(), Cancel::new(), Cancel::new());
         let _guard = old.guard(&work);
         drop(old.guard(&done));
-        let others = service(&engine, stranger("the new machine"));
-        // Its heartbeat may renew it in between.
+        let others = service(&engine, remote_owner("the new machine"));
+        // The heartbeat of the old owner may renew the lease in between.
         let new = loop {
             expire(&database);
             if let Ok(lease) = others.acquire(subject(), Ttl::default()) {
@@ -524,11 +526,14 @@ fn work_under_a_lease_is_cancelled_when_another_owner_has_it() {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         assert!(old.is_lost());
-        assert!(!done.is_cancelled(), "that work was over");
+        assert!(!done.is_cancelled(), "that work was finished");
         assert!(!unrelated.is_cancelled());
         let late = Cancel::new();
         let _guard = old.guard(&late);
-        assert!(late.is_cancelled(), "nothing begins under a lost lease");
+        assert!(
+            late.is_cancelled(),
+            "new work under a lost lease is cancelled"
+        );
         assert_eq!(
             old.check()
                 .map_err(|error| error.code().as_str().to_owned()),
@@ -543,7 +548,7 @@ fn work_under_a_lease_is_cancelled_when_it_cannot_be_renewed_for_its_duration() 
     let database = TestDatabase::sqlite();
     let engine = database.open();
     let ttl = Ttl::seconds(Ttl::MINIMUM).expect("in range");
-    let lease = service(&engine, stranger("a machine"))
+    let lease = service(&engine, remote_owner("a machine"))
         .acquire(subject(), ttl)
         .expect("free");
     database.meddle(
@@ -557,18 +562,21 @@ fn work_under_a_lease_is_cancelled_when_it_cannot_be_renewed_for_its_duration() 
     assert!(lease.is_lost());
 }
 
-/// Many processes find the owner dead at the same moment.
+/// Many threads detect the dead owner at the same time.
 #[test]
-fn a_dead_owner_is_succeeded_by_one() {
+fn one_of_many_threads_takes_over_from_a_dead_owner() {
     if let Some(url) = child_input() {
-        return hold_for_ever(&url);
+        return hold_until_killed(&url);
     }
     for database in TestDatabase::each() {
         let engine = database.open();
-        let mut child = Child::start("a_dead_owner_is_succeeded_by_one", &database.url);
-        child.read_line().expect("it has it");
+        let mut child = Child::start(
+            "one_of_many_threads_takes_over_from_a_dead_owner",
+            &database.url,
+        );
+        child.read_line().expect("the child has the lease");
         child.kill();
-        let lease = one_wins(&database, &[engine]);
+        let lease = race_for_lease(&database, &[engine]);
         assert_eq!(lease.token(), LeaseToken(2));
     }
 }
@@ -607,7 +615,7 @@ fn a_released_lease_is_free_and_tokens_only_grow() {
             .collect();
         let expected = [EventKind::LeaseAcquired, EventKind::LeaseReleased].repeat(10);
         assert_eq!(kinds, expected);
-        // Different subjects do not disturb each other.
+        // Leases of different subjects are independent.
         let other = LeaseSubject::new("project", subject().id);
         let first = service.acquire(subject(), Ttl::default()).expect("free");
         let second = service
@@ -620,9 +628,8 @@ fn a_released_lease_is_free_and_tokens_only_grow() {
     }
 }
 
-/// One process may not take its own lease twice either.
 #[test]
-fn a_lease_is_held_against_its_own_process_too() {
+fn a_process_cannot_acquire_its_own_lease_twice() {
     for database in TestDatabase::each() {
         let service = LeaseService::new(database.open());
         let lease = service.acquire(subject(), Ttl::default()).expect("free");
@@ -633,10 +640,10 @@ fn a_lease_is_held_against_its_own_process_too() {
 }
 
 #[test]
-fn a_renewal_moves_the_expiry_and_only_for_the_holder() {
+fn only_the_holder_of_a_lease_can_renew_it() {
     for database in TestDatabase::each() {
         let engine = database.open();
-        let lease = take(&engine, &stranger("a machine"));
+        let lease = acquire_without_heartbeat(&engine, &remote_owner("a machine"));
         let renew = |token| {
             let ttl = Ttl::seconds(3600).expect("in range");
             engine.write(move |unit| leases::renew(unit, &subject(), token, ttl))
@@ -657,7 +664,7 @@ fn a_renewal_moves_the_expiry_and_only_for_the_holder() {
         // An expired lease that no other owner took can still be renewed by its holder.
         expire(&database);
         renew(lease.token).expect("no other owner has it");
-        let others = service(&engine, stranger("another"))
+        let others = service(&engine, remote_owner("another"))
             .acquire(subject(), Ttl::default())
             .err();
         assert!(
@@ -684,14 +691,15 @@ fn defect_3951_expiry_compares_instants() {
         let engine = database.open();
         for (shift, is_free) in [(-1, true), (1, false), (-24 * 365, true), (24 * 365, false)] {
             database.meddle("DELETE FROM leases");
-            take(&engine, &stranger("a machine"));
+            acquire_without_heartbeat(&engine, &remote_owner("a machine"));
             let (instant, micros) = hour(shift);
             database.meddle(&format!("UPDATE leases SET expires_at = {micros}"));
             let holder = engine
                 .read(|reader| leases::holder(reader, &subject()))
                 .expect("read");
             assert_eq!(holder.map(|lease| lease.expires_at), Some(instant));
-            let outcome = service(&engine, stranger("another")).acquire(subject(), Ttl::default());
+            let outcome =
+                service(&engine, remote_owner("another")).acquire(subject(), Ttl::default());
             assert_eq!(
                 outcome.is_ok(),
                 is_free,
@@ -703,18 +711,18 @@ fn defect_3951_expiry_compares_instants() {
 }
 
 #[test]
-fn stale_leases_are_released_and_living_ones_are_not() {
+fn stale_leases_are_released_and_live_ones_are_not() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let mine = LeaseService::new(Arc::clone(&engine));
         let living = mine
             .acquire(LeaseSubject::new("plan", "living"), Ttl::default())
             .expect("free");
-        let remote = service(&engine, stranger("another machine"));
+        let remote = service(&engine, remote_owner("another machine"));
         let remote_lease = remote
             .acquire(LeaseSubject::new("plan", "remote"), Ttl::default())
             .expect("free");
-        take(&engine, &stranger("a machine that vanished"));
+        acquire_without_heartbeat(&engine, &remote_owner("a machine that vanished"));
         assert!(
             mine.release_stale().expect("answered").is_empty(),
             "none is stale"
@@ -737,12 +745,12 @@ fn stale_leases_are_released_and_living_ones_are_not() {
     }
 }
 
-/// A process searches for stale leases while a late owner renews its own.
+/// A process searches for stale leases while a late owner renews its lease.
 #[test]
 fn a_lease_that_was_renewed_meanwhile_is_not_released_as_stale() {
     for database in TestDatabase::each() {
         let engine = database.open();
-        let lease = take(&engine, &stranger("a slow machine"));
+        let lease = acquire_without_heartbeat(&engine, &remote_owner("a slow machine"));
         expire(&database);
         let seen = LeaseService::new(Arc::clone(&engine))
             .stale()
@@ -760,19 +768,19 @@ fn a_lease_that_was_renewed_meanwhile_is_not_released_as_stale() {
     }
 }
 
-/// Takes longer than the lease lasts.
+/// Runs longer than the duration of the lease, so it runs only with full proofs.
 #[test]
-fn a_heartbeat_keeps_a_lease_alive_past_its_time_and_notices_its_loss() {
+fn a_heartbeat_renews_a_lease_and_detects_its_loss() {
     if proof_size(0, 1) == 0 {
         return;
     }
     let database = TestDatabase::sqlite();
     let engine = database.open();
     let ttl = Ttl::seconds(Ttl::MINIMUM).expect("in range");
-    let lease = service(&engine, stranger("a machine"))
+    let lease = service(&engine, remote_owner("a machine"))
         .acquire(subject(), ttl)
         .expect("free");
-    let others = service(&engine, stranger("another"));
+    let others = service(&engine, remote_owner("another"));
     let first = others
         .holder(&subject())
         .expect("read")
@@ -789,7 +797,7 @@ fn a_heartbeat_keeps_a_lease_alive_past_its_time_and_notices_its_loss() {
     assert!(!lease.is_lost());
     expire(&database);
     let taken = others.acquire(subject(), Ttl::default());
-    // The heartbeat may have renewed it in between; then the lease is not lost.
+    // The heartbeat may have renewed the lease in between; then the lease is not lost.
     if taken.is_ok() {
         while !lease.is_lost() {
             std::thread::yield_now();

@@ -30,17 +30,17 @@ fn explore(model: impl Fn() + Send + Sync + Clone + 'static) {
 type Change = (&'static str, usize);
 
 #[derive(Debug, Default)]
-struct Sheet {
+struct MemoryChangeset {
     entries: Vec<Change>,
     closed: bool,
 }
 
-/// Changesets in memory. Each call is one step, as a unit of work is in the store.
+/// Changesets in memory. Each call is one atomic step, like a unit of work in the store.
 #[derive(Clone, Default)]
-struct Sheets(Arc<Mutex<Vec<Sheet>>>);
+struct MemoryLedger(Arc<Mutex<Vec<MemoryChangeset>>>);
 
-impl Sheets {
-    /// Whether this call closed it.
+impl MemoryLedger {
+    /// Closes a changeset; returns whether it was open.
     fn close(&self, id: usize) -> bool {
         let mut sheets = self.0.lock().expect("not poisoned");
         !std::mem::replace(&mut sheets[id].closed, true)
@@ -60,7 +60,7 @@ impl Sheets {
     }
 }
 
-impl Ledger for Sheets {
+impl Ledger for MemoryLedger {
     type Id = usize;
     type Change = Change;
     type Number = usize;
@@ -68,7 +68,7 @@ impl Ledger for Sheets {
 
     fn open(&self) -> Result<usize, Self::Error> {
         let mut sheets = self.0.lock().expect("not poisoned");
-        sheets.push(Sheet::default());
+        sheets.push(MemoryChangeset::default());
         Ok(sheets.len() - 1)
     }
 
@@ -83,30 +83,37 @@ impl Ledger for Sheets {
     }
 }
 
-fn registry() -> (Arc<Registry<Sheets>>, Sheets) {
-    let sheets = Sheets::default();
+fn registry() -> (Arc<Registry<MemoryLedger>>, MemoryLedger) {
+    let sheets = MemoryLedger::default();
     (Arc::new(Registry::new(sheets.clone())), sheets)
 }
 
-/// Through the handle, as an open changeset does with its own id.
-fn record_through_handle(registry: &Registry<Sheets>, id: usize, change: Change) -> Option<usize> {
+/// Records a change through the handle of an open changeset.
+fn record_through_handle(
+    registry: &Registry<MemoryLedger>,
+    id: usize,
+    change: Change,
+) -> Option<usize> {
     registry
         .ledger()
         .record(id, &change)
         .unwrap_or_else(|never| match never {})
 }
 
-fn record_without_handle(registry: &Registry<Sheets>, change: Change) -> Option<(usize, usize)> {
+fn record_without_handle(
+    registry: &Registry<MemoryLedger>,
+    change: Change,
+) -> Option<(usize, usize)> {
     registry
         .record_in_most_recent(&change)
         .unwrap_or_else(|never| match never {})
 }
 
-fn start(registry: &Registry<Sheets>) -> usize {
+fn start(registry: &Registry<MemoryLedger>) -> usize {
     registry.start().unwrap_or_else(|never| match never {})
 }
 
-fn close(registry: &Registry<Sheets>, id: usize) -> bool {
+fn close(registry: &Registry<MemoryLedger>, id: usize) -> bool {
     let closed = registry.ledger().close(id);
     registry.forget(id);
     closed
@@ -139,7 +146,7 @@ fn defect_7120_each_opener_finds_its_own_changes_and_no_others() {
     });
 }
 
-/// Callers without a handle race with one that opens and closes: one changeset stays open
+/// Callers without a handle race with a caller that opens and closes a changeset. Another changeset stays open
 /// throughout, so no change may be lost.
 #[test]
 fn a_change_without_a_handle_is_never_lost_and_never_lands_in_a_closed_changeset() {
@@ -161,7 +168,7 @@ fn a_change_without_a_handle_is_never_lost_and_never_lands_in_a_closed_changeset
                 let registry = Arc::clone(&registry);
                 thread::spawn(move || {
                     let place = record_without_handle(&registry, ("caller", caller));
-                    (caller, place.expect("a changeset is open all the time"))
+                    (caller, place.expect("a changeset is always open"))
                 })
             })
             .into_iter()
@@ -173,10 +180,10 @@ fn a_change_without_a_handle_is_never_lost_and_never_lands_in_a_closed_changeset
             assert_eq!(
                 sheets.entries(id)[number],
                 ("caller", caller),
-                "where it was said to be"
+                "the reported position"
             );
         }
-        assert_eq!(sheets.all_entries(), 3, "none lost, none doubled");
+        assert_eq!(sheets.all_entries(), 3, "none lost, none duplicated");
         assert_eq!(
             sheets.entries(passed),
             sealed,
@@ -186,7 +193,7 @@ fn a_change_without_a_handle_is_never_lost_and_never_lands_in_a_closed_changeset
     });
 }
 
-/// Without an open changeset a caller that is too early or too late gets an error.
+/// A caller that is too early or too late finds no open changeset and gets an error.
 #[test]
 fn a_change_without_a_handle_fails_only_when_nothing_is_open() {
     explore(|| {
@@ -207,7 +214,7 @@ fn a_change_without_a_handle_fails_only_when_nothing_is_open() {
         assert_eq!(
             sheets.all_entries(),
             usize::from(recorded.is_some()),
-            "the answer is true"
+            "a change is stored if and only if the call reports it"
         );
         assert_eq!(
             record_without_handle(&registry, ("late", 0)),
@@ -224,7 +231,7 @@ fn a_change_without_a_handle_fails_only_when_nothing_is_open() {
 
 /// Another process, or another clone of the handle, closed the changeset without updating the list.
 #[test]
-fn a_changeset_closed_elsewhere_is_passed_over() {
+fn a_changeset_closed_elsewhere_is_skipped() {
     explore(|| {
         let (registry, _) = registry();
         let lasting = start(&registry);
@@ -246,7 +253,7 @@ fn a_changeset_closed_elsewhere_is_passed_over() {
 /// changeset is two steps. Each operation on the list is safe by itself.
 #[derive(Default)]
 struct FoundingContext {
-    sheets: Sheets,
+    sheets: MemoryLedger,
     active: Mutex<Vec<usize>>,
 }
 
@@ -267,7 +274,7 @@ impl FoundingContext {
             .lock()
             .expect("not poisoned")
             .last()
-            .expect("just looked");
+            .expect("checked above");
         self.sheets
             .record(id, &change)
             .unwrap_or_else(|never| match never {});

@@ -54,13 +54,13 @@ fn call<O: Operation>(
     application.for_caller(caller.clone()).call(request)
 }
 
-/// Runs a request and returns its response as JSON. A connected CLI must read back all of it.
+/// Runs a request and returns its response as JSON. Checks that a connected CLI can parse the whole response.
 fn json_of<O: Operation>(application: &Application, caller: &Caller, request: O) -> Value {
     let response = call(application, caller, request).expect(O::NAME);
     let sent = serde_json::to_value(&response).expect("JSON");
     let received: O::Response = serde_json::from_value(sent.clone()).expect(O::NAME);
-    let again = serde_json::to_value(received).expect("JSON");
-    assert_eq!(sent, again, "{}", O::NAME);
+    let reserialized = serde_json::to_value(received).expect("JSON");
+    assert_eq!(sent, reserialized, "{}", O::NAME);
     sent
 }
 
@@ -103,15 +103,15 @@ fn callers_reach_projects_of_their_namespaces_only() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let application = application(&engine);
-        let (person, admin) = (Caller::local("ada"), caller(&["acme=admin"]));
+        let (local_caller, admin) = (Caller::local("ada"), caller(&["acme=admin"]));
         let created = json_of(&application, &admin, create("shop"));
         assert_eq!(created["project"]["name"], "acme/shop");
         assert_eq!(created["project"]["namespace"], "acme");
         assert_eq!(created["linked_resources"], json!([]));
         for name in ["other/shop", "shop"] {
-            call(&application, &person, create(name)).expect("created");
+            call(&application, &local_caller, create(name)).expect("created");
         }
-        // By id the name is looked up, so that its namespace is authorized.
+        // The resolver looks up the name that belongs to an id, so that its namespace is authorized.
         let id = created["project"]["id"].as_str().expect("an id");
         for reference in ["shop", "acme/shop", "ACME/Shop", id] {
             let shown = json_of(&application, &admin, show(reference));
@@ -155,13 +155,13 @@ fn callers_reach_projects_of_their_namespaces_only() {
             code(&application, &admin, show("shop")),
             Code::ProjectNotFound
         );
-        call(&application, &person, show("shop")).expect("local/shop remains");
+        call(&application, &local_caller, show("shop")).expect("local/shop remains");
     }
 }
 
-/// `LOCAL/shop` is `local/shop` once it is stored.
+/// `LOCAL/shop` is stored as `local/shop`.
 #[test]
-fn no_spelling_of_the_local_namespace_reaches_it_from_elsewhere() {
+fn remote_callers_cannot_reach_the_local_namespace_by_any_spelling() {
     let database = TestDatabase::sqlite();
     let engine = database.open();
     let application = application(&engine);
@@ -180,17 +180,17 @@ fn no_spelling_of_the_local_namespace_reaches_it_from_elsewhere() {
 
 /// Resources are also searched in `local/`: the name `shop/src` may mean `local/shop/src`.
 #[test]
-fn a_resource_of_the_machine_is_not_found_by_the_rest_of_its_name() {
+fn remote_callers_cannot_find_a_local_resource_without_its_namespace() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let application = application(&engine);
-        let (person, owner) = (Caller::local("ada"), caller(&["shop=owner"]));
+        let (local_caller, owner) = (Caller::local("ada"), caller(&["shop=owner"]));
         add_resource(&engine, "local/shop/src");
         add_resource(&engine, "shop/api");
         let shown = |reference: &str| ShowResource {
             reference: reference.to_owned(),
         };
-        let local = json_of(&application, &person, shown("shop/src"));
+        let local = json_of(&application, &local_caller, shown("shop/src"));
         assert_eq!(local["resource"]["name"], "local/shop/src");
         assert_eq!(local["resource"]["type"], "fs-directory");
         assert_eq!(
@@ -205,7 +205,7 @@ fn a_resource_of_the_machine_is_not_found_by_the_rest_of_its_name() {
         json_of(&application, &owner, shown("api"));
         let listed = json_of(&application, &owner, ListResources::default());
         assert_eq!(listed["resources"].as_array().map(Vec::len), Some(1));
-        // All trees are for local callers.
+        // Only local callers can request all trees.
         let tree = |reference: Option<&str>| ShowResourceTree {
             reference: reference.map(str::to_owned),
             type_name: None,
@@ -216,7 +216,7 @@ fn a_resource_of_the_machine_is_not_found_by_the_rest_of_its_name() {
         );
         let drawn = json_of(&application, &owner, tree(Some("api")));
         assert_eq!(drawn["tree"][0]["name"], "shop/api");
-        let all = json_of(&application, &person, tree(None));
+        let all = json_of(&application, &local_caller, tree(None));
         assert_eq!(all["tree"].as_array().map(Vec::len), Some(2));
         let name = "git-checkout".to_owned();
         let kind = json_of(&application, &owner, ShowResourceType { name });
@@ -280,18 +280,18 @@ fn create_action(text: &str) -> CreateAction {
 }
 
 #[test]
-fn actions_from_elsewhere_are_stored_in_the_namespace_of_the_caller() {
+fn remote_actions_are_stored_in_the_namespace_of_the_caller() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let application = application(&engine);
-        let (person, admin) = (Caller::local("ada"), caller(&["acme=admin"]));
+        let (local_caller, admin) = (Caller::local("ada"), caller(&["acme=admin"]));
         let created = json_of(&application, &admin, create_action(ACTION));
         assert_eq!(created["action"]["name"], "acme/lint");
         assert_eq!(created["action"]["config"], "sent by ci");
         assert_eq!(created["action"]["arguments"][0]["minimum"], 1);
         assert_eq!(created["action"]["strategy_actor"], Value::Null);
         assert_eq!(created["outcome"], "created");
-        let mine = json_of(&application, &person, create_action(ACTION));
+        let mine = json_of(&application, &local_caller, create_action(ACTION));
         assert_eq!(mine["action"]["config"], "/home/ada/lint.yaml");
         let elsewhere = ACTION.replace("lint\n", "other/lint\n");
         assert_eq!(
@@ -327,13 +327,12 @@ fn actions_from_elsewhere_are_stored_in_the_namespace_of_the_caller() {
     }
 }
 
-/// An action whose variable is unset cannot be parsed: it is listed with the reason, and can be
-/// archived.
+/// An action cannot be parsed while one of its variables is unset: it is listed with the reason, and can be archived.
 #[test]
-fn an_action_that_cannot_be_read_is_listed_and_archived() {
+fn an_invalid_action_can_be_listed_and_archived() {
     let database = TestDatabase::sqlite();
     let engine = database.open();
-    let person = Caller::local("ada");
+    let local_caller = Caller::local("ada");
     let with_variable = |value: Option<&'static str>| {
         let process = ProcessEnvironment {
             variables: Arc::new(move |_| value.map(str::to_owned)),
@@ -351,15 +350,15 @@ fn an_action_that_cannot_be_read_is_listed_and_archived() {
     };
     let text = ACTION.replace("Lint it", "${WHAT}");
     let (before, after) = (with_variable(Some("Lint it")), with_variable(None));
-    call(&before, &person, create_action(&text)).expect("created");
-    let listed = json_of(&after, &person, ListActions::default());
+    call(&before, &local_caller, create_action(&text)).expect("created");
+    let listed = json_of(&after, &local_caller, ListActions::default());
     assert_eq!(listed["summary"]["broken"], 1);
     let action = listed["actions"][0].as_object().expect("an action");
     assert!(action["problem"].is_string() && !action.contains_key("reusable"));
     let name = "lint".to_owned();
-    let shown = code(&after, &person, ShowAction { name: name.clone() });
+    let shown = code(&after, &local_caller, ShowAction { name: name.clone() });
     assert_ne!(shown, Code::ActionNotFound);
-    let archived = json_of(&after, &person, ArchiveAction { name, yes: true });
+    let archived = json_of(&after, &local_caller, ArchiveAction { name, yes: true });
     assert_eq!(archived["action"]["state"], "archived");
     assert!(archived["action"].get("definition_of_done").is_none());
 }
@@ -372,20 +371,20 @@ fn invariant(text: &str) -> AddInvariant {
 }
 
 #[test]
-fn invariants_of_others_and_of_the_machine_stay_hidden() {
+fn remote_callers_cannot_look_up_or_remove_foreign_and_global_invariants() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let application = application(&engine);
-        let (person, admin) = (Caller::local("ada"), caller(&["acme=admin"]));
+        let (local_caller, admin) = (Caller::local("ada"), caller(&["acme=admin"]));
         for name in ["acme/shop", "other/shop"] {
-            call(&application, &person, create(name)).expect("created");
+            call(&application, &local_caller, create(name)).expect("created");
             let project = vec![name.to_owned()];
             let text = "The API is stable";
             let request = AddInvariant {
                 project,
                 ..invariant(text)
             };
-            call(&application, &person, request).expect("added");
+            call(&application, &local_caller, request).expect("added");
         }
         let global = AddInvariant {
             global: true,
@@ -396,7 +395,7 @@ fn invariants_of_others_and_of_the_machine_stay_hidden() {
             Code::LocalOnly,
             "only for the user of the machine"
         );
-        let added = json_of(&application, &person, global);
+        let added = json_of(&application, &local_caller, global);
         assert_eq!(added["invariant"]["scope"], "global");
         let listed = json_of(&application, &admin, ListInvariants::default());
         assert_eq!(listed["summary"], json!({"total": 2}));
@@ -407,8 +406,8 @@ fn invariants_of_others_and_of_the_machine_stay_hidden() {
             ..ListInvariants::default()
         };
         assert_eq!(code(&application, &admin, of_other), Code::Forbidden);
-        // The global one and those of others cannot be removed, nor looked up.
-        let all = json_of(&application, &person, ListInvariants::default());
+        // The global invariant and foreign ones can be neither removed nor looked up.
+        let all = json_of(&application, &local_caller, ListInvariants::default());
         let invariants = all["invariants"].as_array().expect("a list");
         for known in invariants {
             let id = known["id"].as_str().expect("an id").to_owned();
@@ -428,8 +427,8 @@ fn invariants_of_others_and_of_the_machine_stay_hidden() {
                 assert_eq!(code(&application, &admin, remove), Code::InvariantNotFound);
             }
         }
-        let left = json_of(&application, &person, ListInvariants::default());
-        assert_eq!(left["summary"]["total"], 2);
+        let remaining = json_of(&application, &local_caller, ListInvariants::default());
+        assert_eq!(remaining["summary"]["total"], 2);
     }
 }
 
@@ -438,24 +437,24 @@ fn effective_invariants_are_for_local_callers() {
     let database = TestDatabase::sqlite();
     let engine = database.open();
     let application = application(&engine);
-    let person = Caller::local("ada");
+    let local_caller = Caller::local("ada");
     let project = CreateProject {
         invariants: vec!["Tests pass".to_owned()],
         ..create("acme/shop")
     };
-    call(&application, &person, project).expect("created");
+    call(&application, &local_caller, project).expect("created");
     let global = AddInvariant {
         global: true,
         ..invariant("Never push to main")
     };
-    call(&application, &person, global.clone()).expect("added");
+    call(&application, &local_caller, global.clone()).expect("added");
     let mut effective = ListInvariants {
         project: vec!["acme/shop".to_owned()],
         effective: true,
         short_ids: true,
         ..ListInvariants::default()
     };
-    let listed = json_of(&application, &person, effective.clone());
+    let listed = json_of(&application, &local_caller, effective.clone());
     assert_eq!(
         listed["summary"],
         json!({"total": 2, "plan": 0, "action": 0, "project": 1, "global": 1})
@@ -463,10 +462,14 @@ fn effective_invariants_are_for_local_callers() {
     assert_eq!(listed["plan_id"], Value::Null);
     assert_eq!(listed["scope"], json!(["project"]));
     let invariants = listed["invariants"].as_array().expect("a list");
-    assert!(invariants.iter().all(|one| one.get("created").is_none()));
+    assert!(
+        invariants
+            .iter()
+            .all(|listed| listed.get("created").is_none())
+    );
     let short: Vec<bool> = invariants
         .iter()
-        .map(|one| one.get("short_id").is_some() == one["id"].is_string())
+        .map(|listed| listed.get("short_id").is_some() == listed["id"].is_string())
         .collect();
     assert_eq!(short, [true, true]);
     let viewer = caller(&["acme=viewer"]);
@@ -474,7 +477,7 @@ fn effective_invariants_are_for_local_callers() {
         code(&application, &viewer, effective.clone()),
         Code::LocalOnly
     );
-    // They are refused before they are sent to a server, too.
+    // Such requests are also refused before they are sent to a server.
     for refused in [
         check_sendable(&mut effective),
         check_sendable(&mut global.clone()),
@@ -484,15 +487,15 @@ fn effective_invariants_are_for_local_callers() {
 }
 
 #[test]
-fn the_configured_profile_is_not_removed() {
+fn the_configured_profile_cannot_be_removed() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let application = application(&engine);
-        let (person, admin) = (Caller::local("ada"), caller(&["acme=admin"]));
+        let (local_caller, admin) = (Caller::local("ada"), caller(&["acme=admin"]));
         for (caller, name) in [
-            (&person, "local/careful"),
+            (&local_caller, "local/careful"),
             (&admin, "acme/careful"),
-            (&person, "other/careful"),
+            (&local_caller, "other/careful"),
         ] {
             let text = format!(
                 "name: {name}\nextends: trusted\nguards:\n  max_total_cost: 1.5\n  tool_denylist: [a/b]\n"
@@ -512,7 +515,7 @@ fn the_configured_profile_is_not_removed() {
             name: name.to_owned(),
             yes,
         };
-        let refused = call(&application, &person, remove("careful", true));
+        let refused = call(&application, &local_caller, remove("careful", true));
         let refused = refused.expect_err("configured");
         assert_eq!(refused.code(), Code::ProfileInUse);
         let hint = refused.hint().expect("a hint").neutral();
@@ -521,7 +524,7 @@ fn the_configured_profile_is_not_removed() {
             "{hint}"
         );
         assert_eq!(
-            code(&application, &person, remove("trusted", true)),
+            code(&application, &local_caller, remove("trusted", true)),
             Code::BuiltInProfile
         );
         assert_eq!(

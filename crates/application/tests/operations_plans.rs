@@ -1,4 +1,4 @@
-//! Operations on plans as protocols and front ends call them.
+//! The operations on plans, as protocols and front ends call them.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ fn project(engine: &Arc<Engine>, namespace: &str) {
     created.expect("a project");
 }
 
-/// Runs an operation that comes as JSON.
+/// Runs an operation with a JSON request.
 fn run(
     application: &Application,
     caller: &Caller,
@@ -70,7 +70,7 @@ fn run(
 }
 
 #[test]
-fn plans_are_read_and_changed_only_where_the_role_suffices() {
+fn plans_are_read_and_changed_only_with_a_sufficient_role() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let application = application(&engine);
@@ -123,7 +123,7 @@ fn plans_are_read_and_changed_only_where_the_role_suffices() {
 }
 
 #[test]
-fn only_local_callers_may_leave_the_plan_out() {
+fn only_local_callers_may_omit_the_plan() {
     let database = TestDatabase::sqlite();
     let engine = database.open();
     let application = application(&engine);
@@ -139,7 +139,7 @@ fn only_local_callers_may_leave_the_plan_out() {
     plan(&engine, "acme");
     let several = status(Caller::local("ada")).expect_err("two plans are unfinished");
     assert_eq!(several.code(), Code::AmbiguousPlan);
-    // Only the one that waits can be approved.
+    // Without a reference, the only waiting plan is approved.
     plans::strategized(&engine, own);
     let question = Waiting::Question {
         text: "which?".to_owned(),
@@ -182,15 +182,15 @@ fn prefixes_names_and_decisions_are_resolved() {
     };
     let of_plan = explain(viewer(), own.to_string()).expect("the root");
     assert_eq!(of_plan.parent_decision_id, None);
-    assert_eq!(of_plan.reasoning, Some(None), "asked for, not recorded");
+    assert_eq!(of_plan.reasoning, Some(None), "requested, but not recorded");
     let work = decisions.work.to_string();
     let explained = explain(viewer(), work.clone()).expect("explained");
     assert_eq!(explained.decision_id, decisions.work);
-    let stranger = application.for_caller(caller(&["other=owner"]));
-    let absent = explain(stranger, work).expect_err("another namespace");
+    let other_owner = application.for_caller(caller(&["other=owner"]));
+    let absent = explain(other_owner, work).expect_err("another namespace");
     assert_eq!(absent.code(), Code::DecisionNotFound);
-    let stranger = application.for_caller(caller(&["other=owner"]));
-    let absent = explain(stranger, own.to_string()).expect_err("another namespace");
+    let other_owner = application.for_caller(caller(&["other=owner"]));
+    let absent = explain(other_owner, own.to_string()).expect_err("another namespace");
     assert_eq!(absent.code(), Code::DecisionNotFound);
 }
 
@@ -201,10 +201,10 @@ fn responses_have_the_json_of_the_commands() {
     let application = application(&engine);
     let own = plan(&engine, "acme");
     plans::strategized(&engine, own);
-    let person = Caller::local("ada");
+    let local_caller = Caller::local("ada");
     let data = |name: &str, mut request: Value| {
         request["reference"] = json!(own);
-        run(&application, &person, name, request).expect("it runs")
+        run(&application, &local_caller, name, request).expect("it runs")
     };
     let keys = |value: &Value| {
         let map = value.as_object().expect("an object");
@@ -244,7 +244,7 @@ fn responses_have_the_json_of_the_commands() {
 }
 
 #[test]
-fn a_log_is_read_on_from_a_position() {
+fn a_plan_log_can_be_read_from_a_position() {
     let database = TestDatabase::sqlite();
     let engine = database.open();
     let application = application(&engine);
@@ -263,14 +263,14 @@ fn a_log_is_read_on_from_a_position() {
     let all = read(100, None);
     assert!(all.events.len() > 2 && !all.is_terminal);
     let first = all.events[0].position;
-    let rest = read(2, Some(first));
+    let page = read(2, Some(first));
     let positions = |log: &cleveragents_application::plan_operations::PlanLog| {
         log.events
             .iter()
             .map(|event| event.position)
             .collect::<Vec<_>>()
     };
-    assert_eq!(positions(&rest), positions(&all)[1..3]);
+    assert_eq!(positions(&page), positions(&all)[1..3]);
     let cancel = application
         .for_caller(Caller::local("ada"))
         .call(CancelPlan {

@@ -34,16 +34,16 @@ fn kind(schema: &Value, root: &Value) -> String {
         if let Some(choices) = schema[choice].as_array() {
             let mut kinds: Vec<String> = choices
                 .iter()
-                .map(|one| match one.get("const") {
+                .map(|variant| match variant.get("const") {
                     Some(value) => format!("`{value}`"),
-                    None => kind(one, root),
+                    None => kind(variant, root),
                 })
                 .collect();
             kinds.dedup();
             return kinds.join(" or ");
         }
     }
-    let of = |kind: &str| match kind {
+    let describe = |kind: &str| match kind {
         "array" => format!("list of {}", self::kind(&schema["items"], root)),
         "object" if schema["properties"].is_object() => {
             let names = schema["properties"].as_object().into_iter().flatten();
@@ -53,9 +53,13 @@ fn kind(schema: &Value, root: &Value) -> String {
         other => other.to_owned(),
     };
     match &schema["type"] {
-        Value::String(kind) => of(kind),
+        Value::String(kind) => describe(kind),
         Value::Array(kinds) => {
-            let kinds: Vec<String> = kinds.iter().filter_map(Value::as_str).map(of).collect();
+            let kinds: Vec<String> = kinds
+                .iter()
+                .filter_map(Value::as_str)
+                .map(describe)
+                .collect();
             kinds.join(" or ")
         }
         _ => "any".to_owned(),
@@ -131,12 +135,13 @@ fn the_reference_of_events_is_up_to_date() {
         let audited = kind
             .audited()
             .map_or_else(String::new, |name| format!("`{name}`"));
-        writeln!(text, "| `{kind}` | {meaning} | {audited} |").expect("a string grows");
+        writeln!(text, "| `{kind}` | {meaning} | {audited} |")
+            .expect("writing to a String succeeds");
     }
     check_page("events.md", &text);
 }
 
-/// Compares a page with what the code generates; writes it first when asked to.
+/// Compares a page with the generated text; first writes the page if `CLEVERAGENTS_WRITE_DOCS` is set.
 fn check_page(name: &str, text: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../docs/reference")

@@ -65,17 +65,20 @@ fn callers_read_and_change_sessions_of_their_namespaces_only() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let application = application(&engine);
-        let (person, editor) = (Caller::local("ada"), caller(&["acme=editor"]));
+        let (local_caller, editor) = (Caller::local("ada"), caller(&["acme=editor"]));
         let own = create(&application, &editor, "own", None);
-        let foreign = create(&application, &person, "foreign", Some("other"));
-        let local = create(&application, &person, "local", None);
+        let foreign = create(&application, &local_caller, "foreign", Some("other"));
+        let local = create(&application, &local_caller, "local", None);
         assert_eq!(show(&application, &editor, &own), Ok("acme".to_owned()));
         for reference in [&foreign, &local, "foreign", "local"] {
             let shown = show(&application, &editor, reference);
             assert_eq!(shown, Err(Code::SessionNotFound), "{reference}");
         }
-        assert_eq!(show(&application, &person, &local), Ok("local".to_owned()));
-        // An editor may not delete: that is refused and recorded. Foreign sessions do not exist for it.
+        assert_eq!(
+            show(&application, &local_caller, &local),
+            Ok("local".to_owned())
+        );
+        // An editor may not delete: the request is refused and recorded. Foreign sessions are reported as missing.
         let delete = |reference: &str| {
             let request = DeleteSession {
                 reference: reference.to_owned(),
@@ -132,34 +135,34 @@ fn a_deletion_that_is_not_confirmed_deletes_nothing() {
     let database = TestDatabase::sqlite();
     let engine = database.open();
     let application = application(&engine);
-    let person = Caller::local("ada");
-    let id = create(&application, &person, "kept", None);
+    let local_caller = Caller::local("ada");
+    let id = create(&application, &local_caller, "kept", None);
     let request = DeleteSession {
         reference: id.clone(),
         yes: false,
     };
-    let refused = application.for_caller(person.clone()).call(request);
+    let refused = application.for_caller(local_caller.clone()).call(request);
     assert_eq!(
         refused.expect_err("refused").code(),
         Code::ConfirmationNeeded
     );
-    assert!(show(&application, &person, &id).is_ok());
+    assert!(show(&application, &local_caller, &id).is_ok());
 }
 
 #[test]
-fn matches_of_a_search_are_marked_by_their_place() {
+fn search_results_contain_the_positions_of_matches() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let application = application(&engine);
-        let person = Caller::local("ada");
-        let id = create(&application, &person, "talk", None);
+        let local_caller = Caller::local("ada");
+        let id = create(&application, &local_caller, "talk", None);
         let append = AppendMessage {
             reference: id,
             role: "user".to_owned(),
             text: "Zürich has a race, and a race".to_owned(),
             metadata: MetadataParameter::Missing,
         };
-        let context = application.for_caller(person.clone());
+        let context = application.for_caller(local_caller.clone());
         context.call(append).expect("appended");
         let search = SearchMessages {
             query: SearchWords::Text("race".to_owned()),
@@ -168,20 +171,23 @@ fn matches_of_a_search_are_marked_by_their_place() {
             limit: 5,
             short_ids: true,
         };
-        let found = application.for_caller(person).call(search).expect("found");
+        let found = application
+            .for_caller(local_caller)
+            .call(search)
+            .expect("found");
         let found = &found.matches[0];
-        let places = found.highlights.iter().map(|(start, end)| {
-            let place = |at: &u64| usize::try_from(*at).expect("small");
-            &found.excerpt[place(start)..place(end)]
+        let matches = found.highlights.iter().map(|(start, end)| {
+            let index = |at: &u64| usize::try_from(*at).expect("small");
+            &found.excerpt[index(start)..index(end)]
         });
-        let marked: Vec<&str> = places.collect();
+        let marked: Vec<&str> = matches.collect();
         assert!(!marked.is_empty() && marked.iter().all(|word| *word == "race"));
         assert!(found.short_session_id.is_some());
     }
 }
 
 #[test]
-fn requests_are_read_strictly_and_responses_have_the_shape_of_the_command() {
+fn requests_are_parsed_strictly_and_responses_have_the_shape_of_the_command() {
     let database = TestDatabase::sqlite();
     let engine = database.open();
     let application = application(&engine);
@@ -222,7 +228,7 @@ fn requests_are_read_strictly_and_responses_have_the_shape_of_the_command() {
     assert!(shown["token_usage"].get("cost_known").is_none());
 }
 
-/// Every schema is one that clients can use: an object with a type for each property and no reference out of it.
+/// Each schema is a self-contained object schema that a validator can compile. Requests reject unknown properties.
 #[test]
 fn every_operation_has_schemas() {
     let mut names = std::collections::BTreeSet::new();
@@ -240,7 +246,7 @@ fn every_operation_has_schemas() {
 }
 
 #[test]
-fn a_request_for_a_server_names_nothing_of_this_machine() {
+fn a_request_for_a_server_cannot_name_local_objects() {
     let mut request = CreateSession {
         actor: Some("local/mine".to_owned()),
         ..CreateSession::default()

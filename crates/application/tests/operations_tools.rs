@@ -50,11 +50,11 @@ fn caller(grants: &[&str]) -> Caller {
     Caller::with_token("ci", grants.collect(), Scope::ALL.iter().copied().collect())
 }
 
-fn person() -> Caller {
+fn local_caller() -> Caller {
     Caller::local("ada")
 }
 
-/// Calls an operation as a caller; an error is its code.
+/// Calls an operation for a caller; returns only the code of an error.
 fn call<O: Operation>(
     application: &Application,
     caller: &Caller,
@@ -102,13 +102,13 @@ fn callers_read_and_change_tools_of_their_namespaces_only() {
         let engine = database.open();
         let application = application(&engine);
         let (admin, viewer) = (caller(&["acme=admin"]), caller(&["acme=viewer"]));
-        // A name without a namespace is in the caller's; its file is not one of this machine.
+        // A name without a namespace gets the namespace of the caller. The source of a remote definition is not a file.
         let added = call(&application, &admin, tool("count")).expect("added");
         assert_eq!(added.tool_registered.name, "acme/count");
         assert_eq!(added.tool_registered.config, "sent by ci");
-        let local = call(&application, &person(), tool("local/count")).expect("added");
+        let local = call(&application, &local_caller(), tool("local/count")).expect("added");
         assert_eq!(local.tool_registered.config, "/etc/tool.yaml");
-        call(&application, &person(), tool("other/count")).expect("added");
+        call(&application, &local_caller(), tool("other/count")).expect("added");
 
         let list = |caller: &Caller| {
             let request = ListTools {
@@ -121,7 +121,7 @@ fn callers_read_and_change_tools_of_their_namespaces_only() {
         };
         assert_eq!(list(&viewer), ["acme/count"]);
         assert_eq!(
-            list(&person()),
+            list(&local_caller()),
             ["acme/count", "local/count", "other/count"]
         );
 
@@ -142,21 +142,25 @@ fn callers_read_and_change_tools_of_their_namespaces_only() {
 }
 
 #[test]
-fn a_removal_that_is_not_confirmed_names_what_it_would_remove() {
+fn an_unconfirmed_removal_names_the_object() {
     let database = TestDatabase::sqlite();
     let engine = database.open();
     let application = application(&engine);
-    call(&application, &person(), tool("local/count")).expect("added");
-    let context = application.for_caller(person());
+    call(&application, &local_caller(), tool("local/count")).expect("added");
+    let context = application.for_caller(local_caller());
     let refused = context.call(removed("local/count", false));
     let refused = refused.expect_err("not confirmed");
     assert_eq!(refused.code(), Code::ConfirmationNeeded);
     assert_eq!(refused.details()["name"], "local/count");
-    assert!(call(&application, &person(), shown("local/count")).is_ok());
+    assert!(call(&application, &local_caller(), shown("local/count")).is_ok());
     // An impossible removal is reported before the confirmation.
-    let missing = call(&application, &person(), removed("local/none", false));
+    let missing = call(&application, &local_caller(), removed("local/none", false));
     assert_eq!(missing.expect_err("missing"), Code::ToolNotFound);
-    let built_in = call(&application, &person(), removed("builtin/file-read", false));
+    let built_in = call(
+        &application,
+        &local_caller(),
+        removed("builtin/file-read", false),
+    );
     assert_eq!(built_in.expect_err("built in"), Code::BuiltInTool);
 }
 
@@ -165,8 +169,10 @@ fn a_tool_that_exists_is_replaced_only_on_request() {
     let database = TestDatabase::sqlite();
     let engine = database.open();
     let application = application(&engine);
-    call(&application, &person(), tool("local/count")).expect("added");
-    let again = application.for_caller(person()).call(tool("local/count"));
+    call(&application, &local_caller(), tool("local/count")).expect("added");
+    let again = application
+        .for_caller(local_caller())
+        .call(tool("local/count"));
     let again = again.expect_err("it exists");
     assert_eq!(again.code(), Code::ToolExists);
     assert!(
@@ -178,7 +184,7 @@ fn a_tool_that_exists_is_replaced_only_on_request() {
         update: true,
         ..tool("local/count")
     };
-    let updated = call(&application, &person(), update).expect("updated");
+    let updated = call(&application, &local_caller(), update).expect("updated");
     assert_eq!(json!(updated.tool_registered.outcome), "updated");
     assert_eq!(updated.tool_registered.version, 2);
 }
@@ -232,12 +238,12 @@ fn validations_are_attached_to_resources_of_the_caller() {
         let attached = call(&application, &admin, attach("api", &["package=web"]));
         let attached = attached.expect("attached").attachment;
         assert_eq!(attached.attachment.resource, "acme/api");
-        // Another caller attaches it too: callers see attachments to their resources only.
+        // Another caller attaches the same validation. Callers see only attachments to their own resources.
         let foreign = AttachValidation {
             validation: "acme/tests".to_owned(),
             ..attach("other/api", &["package=api"])
         };
-        call(&application, &person(), foreign).expect("attached");
+        call(&application, &local_caller(), foreign).expect("attached");
         let show = ShowValidation {
             name: "tests".to_owned(),
         };
@@ -246,7 +252,7 @@ fn validations_are_attached_to_resources_of_the_caller() {
 
         let everything = call(&application, &admin, ListAttachments::default());
         assert_eq!(everything.expect_err("which?"), Code::MalformedRequest);
-        let everything = call(&application, &person(), ListAttachments::default());
+        let everything = call(&application, &local_caller(), ListAttachments::default());
         assert_eq!(everything.expect("listed").summary.total, 2);
 
         let remove = |yes| RemoveValidation {
@@ -287,7 +293,7 @@ fn actors_are_registered_shown_and_removed() {
         );
         call(&application, &admin, update).expect("updated");
         call(&application, &admin, actor("helper")).expect("added");
-        call(&application, &person(), actor("other/main")).expect("added");
+        call(&application, &local_caller(), actor("other/main")).expect("added");
 
         let custom = ListActors { custom: true };
         let listed = call(&application, &admin, custom.clone()).expect("listed");
@@ -329,7 +335,7 @@ fn actors_are_registered_shown_and_removed() {
 }
 
 #[test]
-fn a_definition_from_elsewhere_sends_no_token_of_the_server() {
+fn a_remote_definition_cannot_send_a_token_of_the_server() {
     let database = TestDatabase::sqlite();
     let engine = database.open();
     let application = application(&engine);
@@ -342,11 +348,11 @@ fn a_definition_from_elsewhere_sends_no_token_of_the_server() {
     };
     let refused = call(&application, &caller(&["acme=admin"]), request.clone());
     assert_eq!(refused.expect_err("a token"), Code::LocalOnly);
-    call(&application, &person(), request).expect("added");
+    call(&application, &local_caller(), request).expect("added");
 }
 
 #[test]
-fn skills_found_in_the_home_are_not_shown_to_callers_from_elsewhere() {
+fn unregistered_skills_are_hidden_from_remote_callers() {
     let database = TestDatabase::sqlite();
     let engine = database.open();
     let home = tempfile::tempdir().expect("a folder");
@@ -368,13 +374,13 @@ fn skills_found_in_the_home_are_not_shown_to_callers_from_elsewhere() {
             },
         },
     );
-    let listed = call(&application, &person(), ListSkills {}).expect("listed");
+    let listed = call(&application, &local_caller(), ListSkills {}).expect("listed");
     assert_eq!(listed.skills[0].name, "local/weekly");
     let show = |all_tools| ShowSkill {
         name: "local/weekly".to_owned(),
         all_tools,
     };
-    let shown = call(&application, &person(), show(true)).expect("shown");
+    let shown = call(&application, &local_caller(), show(true)).expect("shown");
     assert_eq!(shown.agent_skills[0].name, "weekly");
     assert!(shown.tools.is_some());
     let viewer = caller(&["acme=viewer"]);
@@ -440,7 +446,7 @@ fn callers_read_and_cancel_runs_of_their_namespaces_only() {
 }
 
 #[test]
-fn models_that_are_files_are_not_opened_for_callers_from_elsewhere() {
+fn remote_callers_cannot_open_models_that_are_files() {
     let database = TestDatabase::sqlite();
     let engine = database.open();
     let application = application(&engine);
@@ -452,7 +458,7 @@ fn models_that_are_files_are_not_opened_for_callers_from_elsewhere() {
     let viewer = caller(&["acme=viewer"]);
     let refused = call(&application, &viewer, show(name.clone()));
     assert_eq!(refused.expect_err("a file"), Code::LocalOnly);
-    assert!(call(&application, &person(), show(name)).is_ok());
+    assert!(call(&application, &local_caller(), show(name)).is_ok());
     let list = |provider: &str| ListModels {
         provider: Some(provider.to_owned()),
         available: false,
@@ -482,7 +488,7 @@ fn tool_calls_of_a_session_need_that_session() {
         session: None,
         ..request
     };
-    let listed = call(&application, &person(), all).expect("listed");
+    let listed = call(&application, &local_caller(), all).expect("listed");
     assert_eq!(listed.summary.matching, 0);
 }
 
@@ -495,14 +501,14 @@ fn only_validations_are_listed_on_request() {
         kind: Some(ListedToolKind::Validation),
         ..ListTools::default()
     };
-    let listed = call(&application, &person(), request).expect("listed");
+    let listed = call(&application, &local_caller(), request).expect("listed");
     assert_eq!(listed.summary.total, 0);
-    let everything = call(&application, &person(), ListTools::default()).expect("listed");
+    let everything = call(&application, &local_caller(), ListTools::default()).expect("listed");
     assert!(everything.summary.total > 10);
 }
 
 #[test]
-fn a_request_for_a_server_names_no_tool_of_this_machine() {
+fn a_request_for_a_server_cannot_name_a_local_tool() {
     let refused = check_sendable(&mut shown("local/count")).expect_err("local");
     assert_eq!(refused.code(), Code::LocalOnly);
     assert!(check_sendable(&mut shown("acme/count")).is_ok());

@@ -38,12 +38,12 @@ fn gate(opens: GateAction) -> Waiting {
     }
 }
 
-fn ids(found: &[cleveragents_domain::Plan]) -> Vec<String> {
+fn names(found: &[cleveragents_domain::Plan]) -> Vec<String> {
     found.iter().filter_map(|plan| plan.name.clone()).collect()
 }
 
 #[test]
-fn a_plan_is_found_by_its_id_the_beginning_of_it_and_its_name() {
+fn a_plan_is_found_by_id_prefix_or_name() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let (queries, _folder) = queries(&engine);
@@ -56,7 +56,7 @@ fn a_plan_is_found_by_its_id_the_beginning_of_it_and_its_name() {
             assert_eq!(queries.resolve(&reference).expect("found").id, first);
         }
         assert_eq!(queries.find(None).expect("the only one").id, first);
-        let error = queries.resolve("fix-tests-on").expect_err("not that name");
+        let error = queries.resolve("fix-tests-on").expect_err("another name");
         assert_eq!(error.code(), Code::PlanNotFound);
         assert!(
             error
@@ -72,7 +72,7 @@ fn a_plan_is_found_by_its_id_the_beginning_of_it_and_its_name() {
         );
         let error = queries
             .resolve(&empty.to_string())
-            .expect_err("none to see");
+            .expect_err("not visible");
         assert_eq!(error.code(), Code::PlanNotFound);
 
         let second = store(&engine, &new_plan("fix-tests-one"));
@@ -108,7 +108,7 @@ fn defect_4064_plans_are_filtered_by_the_store() {
         "local/review".clone_into(&mut other.action);
         other.made_with.projects.clear();
         store(&engine, &other);
-        let found = |query: PlanListQuery| ids(&queries.list(&query).expect("a list"));
+        let found = |query: PlanListQuery| names(&queries.list(&query).expect("a list"));
         let base = PlanListQuery::default;
         assert_eq!(
             found(base()),
@@ -136,7 +136,7 @@ fn defect_4064_plans_are_filtered_by_the_store() {
                 ..state(PlanState::Applied)
             })
             .is_empty(),
-            "no plan can be there"
+            "an impossible combination"
         );
         let project = PlanListQuery {
             project: Some("local/shop".to_owned()),
@@ -153,7 +153,7 @@ fn defect_4064_plans_are_filtered_by_the_store() {
             ..base()
         };
         assert_eq!(found(pattern("^(exe|oth)")), ["other", "executed"]);
-        let error = queries.list(&pattern("(")).expect_err("no expression");
+        let error = queries.list(&pattern("(")).expect_err("invalid");
         assert_eq!(error.code(), Code::Usage);
         // Pending input of a cancelled plan does not matter.
         advance(&engine, waiting, &[StageTransition::Cancel]);
@@ -162,7 +162,7 @@ fn defect_4064_plans_are_filtered_by_the_store() {
     }
 }
 
-/// Counts the statements that go through it.
+/// A reader that counts statements.
 struct CountingReader<'r> {
     inner: &'r mut dyn Reader,
     statements: usize,
@@ -256,7 +256,7 @@ fn the_status_reports_phases_steps_and_next_steps() {
         };
         let phases = || status().progress.map(|phase| phase.state);
         assert_eq!(phases(), [P::Queued; 3]);
-        assert_eq!(status().elapsed, None, "nothing began");
+        assert_eq!(status().elapsed, None, "not started");
         assert_eq!(status().next, [suggest::plan_execute(plan)]);
         strategized(&engine, plan);
         assert_eq!(phases(), [P::Done, P::Queued, P::Queued]);
@@ -292,7 +292,7 @@ fn the_status_reports_phases_steps_and_next_steps() {
 }
 
 #[test]
-fn decisions_are_drawn_explained_and_found() {
+fn decisions_are_listed_explained_and_resolved() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let (queries, _folder) = queries(&engine);
@@ -317,13 +317,15 @@ fn decisions_are_drawn_explained_and_found() {
             ]
         );
         assert_eq!((shown.summary.superseded, shown.summary.invariants), (1, 1));
-        let whole = tree(TreeOptions {
+        let full_tree = tree(TreeOptions {
             shows_superseded: true,
             depth: None,
         });
-        assert_eq!(whole.nodes.len(), 5);
+        assert_eq!(full_tree.nodes.len(), 5);
 
-        let reported = queries.explain(&made.invariant.to_string()).expect("told");
+        let reported = queries
+            .explain(&made.invariant.to_string())
+            .expect("explained");
         assert_eq!(reported.impact.downstream_decisions, 1, "by its share only");
         assert_eq!(reported.impact.artifacts_produced, 1);
         let reported = queries.explain("p").expect("the root of the plan");
@@ -331,11 +333,13 @@ fn decisions_are_drawn_explained_and_found() {
         assert_eq!(reported.count, 5);
         assert_eq!(reported.impact.downstream_decisions, 3);
         assert_eq!(reported.impact.correction_impact, CorrectionImpact::Medium);
-        let reported = queries.explain(&made.strategy.to_string()).expect("told");
+        let reported = queries
+            .explain(&made.strategy.to_string())
+            .expect("explained");
         let chosen: Vec<_> = reported
             .alternatives
             .iter()
-            .map(|one| (one.index, one.description.as_str(), one.chosen))
+            .map(|choice| (choice.index, choice.description.as_str(), choice.chosen))
             .collect();
         assert_eq!(
             chosen,
@@ -345,7 +349,7 @@ fn decisions_are_drawn_explained_and_found() {
                 (3, "Skip it", false),
             ]
         );
-        let work = queries.explain(&made.work.to_string()).expect("told");
+        let work = queries.explain(&made.work.to_string()).expect("explained");
         assert_eq!(work.decision.said.influenced_by, [made.invariant]);
         let error = queries.explain("01ZZZZZZ").expect_err("neither");
         assert_eq!(error.code(), Code::DecisionNotFound);
@@ -389,19 +393,19 @@ fn the_log_continues_without_gaps_and_is_readable() {
         assert_eq!(read, all);
         let newest = queries.newest_log(plan, 3).expect("a log");
         assert_eq!(newest, all[all.len() - 3..]);
-        let words: Vec<_> = all.iter().map(describe_event).collect();
-        assert_eq!(words[0], ("created", "from local/fix-tests: p".to_owned()));
-        let moved = words.last().expect("a move");
+        let lines: Vec<_> = all.iter().map(describe_event).collect();
+        assert_eq!(lines[0], ("created", "from local/fix-tests: p".to_owned()));
+        let transition = lines.last().expect("a transition");
         assert_eq!(
-            *moved,
+            *transition,
             (
                 "state",
                 "strategize/processing → strategize/complete".to_owned()
             )
         );
         for event in &all {
-            let (what, _) = describe_event(event);
-            assert_ne!(what, event.kind.as_str(), "an event without words");
+            let (label, _) = describe_event(event);
+            assert_ne!(label, event.kind.as_str(), "an event without a label");
         }
     }
 }
@@ -437,7 +441,7 @@ fn failures_are_listed_in_order() {
         let failures = queries
             .failures(queries.get(plan).expect("a plan"))
             .expect("the failures");
-        let kinds: Vec<_> = failures.history.iter().map(|one| one.kind).collect();
+        let kinds: Vec<_> = failures.history.iter().map(|entry| entry.kind).collect();
         assert_eq!(kinds, [PlanFailureKind::Step, PlanFailureKind::Recovery]);
         assert_eq!(failures.history[0].message, "no luck");
         assert_eq!(failures.error.expect("an error")["message"], "boom");
@@ -446,7 +450,7 @@ fn failures_are_listed_in_order() {
 }
 
 #[test]
-fn guards_are_those_of_the_profile_as_it_was_and_the_tighter_cost_counts() {
+fn guards_come_from_the_profile_snapshot_and_the_lower_cost_limit_applies() {
     let database = TestDatabase::sqlite();
     let engine = database.open();
     let (queries, _folder) = queries(&engine);
@@ -468,14 +472,14 @@ fn guards_are_those_of_the_profile_as_it_was_and_the_tighter_cost_counts() {
         .expect("guards");
     assert_eq!(guard.profile, Some(profile));
     assert_eq!(guard.guards.tool_denylist, ["builtin/shell"]);
-    assert_eq!(guard.max_cost.map(|most| most.0), Some(500_000));
+    assert_eq!(guard.max_cost.map(|limit| limit.0), Some(500_000));
     assert_eq!(guard.spent.cost.0, 12_500);
     assert_eq!(guard.spent.tool_calls_in_step, Some(0));
     let other = store(&engine, &new_plan("q"));
     let guard = queries
         .guard(queries.get(other).expect("a plan"))
         .expect("guards");
-    assert_eq!(guard.max_cost.map(|most| most.0), Some(2_000_000));
+    assert_eq!(guard.max_cost.map(|limit| limit.0), Some(2_000_000));
 }
 
 /// Creates a folder, and a resource and a project of this name for it.

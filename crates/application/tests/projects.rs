@@ -10,8 +10,8 @@ use cleveragents_application::{
 use cleveragents_domain::{Code, Diagnose as _, Project, ProjectRules};
 use cleveragents_testkit::{TestDatabase, at_once, plans};
 
-/// Both services on each kind of database, with resources `a` and `b`.
-fn each(test: impl Fn(&TestDatabase, &ProjectService, &ResourceService)) {
+/// Runs a test with both services on each kind of database, with the resources `a` and `b`.
+fn on_each_database(test: impl Fn(&TestDatabase, &ProjectService, &ResourceService)) {
     for database in TestDatabase::each() {
         let folder = tempfile::tempdir().expect("a folder");
         let resources = ResourceService::new(database.open());
@@ -71,7 +71,7 @@ fn aliases(project: &Project) -> Vec<&str> {
 /// Report 3628: an SQL update was built by string concatenation.
 #[test]
 fn defect_3628_texts_with_quotes_are_unchanged() {
-    each(|database, projects, _| {
+    on_each_database(|database, projects, _| {
         let new = shop(vec![]);
         let made = projects.create(new.clone()).expect("made");
         assert_eq!(made.rules, new.rules);
@@ -86,7 +86,7 @@ fn defect_3628_texts_with_quotes_are_unchanged() {
 /// Report 7776: the project and its links were stored in separate transactions.
 #[test]
 fn defect_7776_a_project_is_made_whole_or_not_at_all() {
-    each(|database, projects, _| {
+    on_each_database(|database, projects, _| {
         let rows = || {
             let count = |table: &str| database.count(&format!("SELECT COUNT(*) FROM {table}"));
             (count("projects"), count("project_links"))
@@ -103,7 +103,7 @@ fn defect_7776_a_project_is_made_whole_or_not_at_all() {
                 .create(shop(links.clone()))
                 .expect_err("it is refused");
             assert_eq!(rows(), (0, 0), "{links:?}");
-            assert_eq!(database.count(events), 0, "nothing is recorded about it");
+            assert_eq!(database.count(events), 0, "no event is recorded");
         }
         projects
             .create(shop(vec![link("a", None), link("b", Some("x"))]))
@@ -113,8 +113,8 @@ fn defect_7776_a_project_is_made_whole_or_not_at_all() {
 }
 
 #[test]
-fn wrong_parts_are_refused() {
-    each(|_, projects, _| {
+fn invalid_parts_are_refused() {
+    on_each_database(|_, projects, _| {
         let with = |change: &dyn Fn(&mut NewProject)| {
             let mut new = shop(vec![]);
             change(&mut new);
@@ -147,7 +147,7 @@ fn wrong_parts_are_refused() {
 
 #[test]
 fn aliases_are_unique_in_a_project() {
-    each(|database, projects, resources| {
+    on_each_database(|database, projects, resources| {
         let folder = tempfile::tempdir().expect("a folder");
         add(resources, "team/a", &folder.path().join("a"));
         let project = projects
@@ -191,8 +191,8 @@ fn aliases_are_unique_in_a_project() {
 }
 
 #[test]
-fn targets_carry_the_stricter_access() {
-    each(|_, projects, resources| {
+fn targets_are_read_only_if_the_resource_or_the_link_is_read_only() {
+    on_each_database(|_, projects, resources| {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("fixed");
         std::fs::create_dir(&path).expect("a folder");
@@ -250,12 +250,12 @@ fn targets_carry_the_stricter_access() {
 /// Reports 3609, 1801 and 6314: linked resources kept a project from being deleted.
 #[test]
 fn defect_3609_linked_resources_do_not_keep_a_project_and_stay_themselves() {
-    each(|database, projects, resources| {
+    on_each_database(|database, projects, resources| {
         projects
             .create(shop(vec![link("a", None), link("b", None)]))
             .expect("made");
-        let gone = projects.delete("shop").expect("deleted");
-        assert_eq!(gone.links.len(), 2);
+        let deleted = projects.delete("shop").expect("deleted");
+        assert_eq!(deleted.links.len(), 2);
         assert_eq!(database.count("SELECT COUNT(*) FROM project_links"), 0);
         assert_eq!(
             resources
@@ -270,7 +270,7 @@ fn defect_3609_linked_resources_do_not_keep_a_project_and_stay_themselves() {
 
 #[test]
 fn defect_3609_a_project_of_a_plan_that_is_not_over_is_neither_deleted_nor_emptied() {
-    each(|database, projects, resources| {
+    on_each_database(|database, projects, resources| {
         projects
             .create(shop(vec![link("a", None), link("b", None)]))
             .expect("made");
@@ -301,7 +301,7 @@ fn defect_3609_a_project_of_a_plan_that_is_not_over_is_neither_deleted_nor_empti
 }
 
 #[test]
-fn an_actor_of_a_plan_that_is_not_over_is_not_removed() {
+fn an_actor_of_an_unfinished_plan_cannot_be_removed() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let actors = ActorService::new(std::sync::Arc::clone(&engine));
@@ -336,7 +336,7 @@ fn an_actor_of_a_plan_that_is_not_over_is_not_removed() {
 
 #[test]
 fn a_resource_is_unlinked_by_name_or_alias() {
-    each(|_, projects, resources| {
+    on_each_database(|_, projects, resources| {
         projects
             .create(shop(vec![link("a", None), link("b", Some("data"))]))
             .expect("made");
@@ -359,7 +359,7 @@ fn a_resource_is_unlinked_by_name_or_alias() {
 
 #[test]
 fn concurrent_creations_of_one_project_have_one_winner() {
-    each(|database, _, _| {
+    on_each_database(|database, _, _| {
         let services: Vec<_> = (0..6)
             .map(|_| ProjectService::new(database.open()))
             .collect();
@@ -382,7 +382,7 @@ fn concurrent_creations_of_one_project_have_one_winner() {
 /// dangles.
 #[test]
 fn removing_and_linking_at_the_same_time_leaves_no_dangling_link() {
-    each(|database, projects, resources| {
+    on_each_database(|database, projects, resources| {
         projects.create(shop(vec![])).expect("made");
         let folder = tempfile::tempdir().expect("a folder");
         for round in 0..6 {
@@ -404,8 +404,6 @@ fn removing_and_linking_at_the_same_time_leaves_no_dangling_link() {
                 other => panic!("{}: {other:?}", database.kind),
             }
         }
-        projects
-            .targets("shop")
-            .expect("every link leads somewhere");
+        projects.targets("shop").expect("no dangling link");
     });
 }

@@ -112,12 +112,12 @@ fn cancel(engine: &Arc<Engine>, plan: PlanId) {
 }
 
 #[test]
-fn a_tool_of_a_plan_that_is_not_over_is_not_removed() {
+fn a_tool_of_an_unfinished_plan_cannot_be_removed() {
     for database in TestDatabase::each() {
         let engine = database.open();
         register(&engine);
         let service = ToolService::new(Arc::clone(&engine));
-        let is_there = || {
+        let is_registered = || {
             let stored = engine.read(|reader| definitions::list(reader, DefinitionKind::Tool));
             let stored = stored.expect("read");
             stored.iter().any(|tool| tool.name == "local/count")
@@ -137,22 +137,22 @@ fn a_tool_of_a_plan_that_is_not_over_is_not_removed() {
                     .hint()
                     .is_some_and(|hint| hint.neutral().contains(&plan.to_string()))
             );
-            assert!(is_there());
+            assert!(is_registered());
             cancel(&engine, plan);
         }
-        // These do not need it.
+        // Plans with these actors do not need the tool.
         for actor in ["plain", "server", "servertool", "openai/gpt-5.1"] {
             plans::store(&engine, &plan_of(actor));
         }
         service
             .remove("count", &|_| None)
             .expect("no plan needs it");
-        assert!(!is_there());
+        assert!(!is_registered());
     }
 }
 
 #[test]
-fn a_step_that_calls_a_tool_keeps_it() {
+fn a_tool_that_a_step_calls_cannot_be_removed() {
     let database = TestDatabase::each().remove(0);
     let engine = database.open();
     register(&engine);
@@ -179,7 +179,7 @@ fn a_step_that_calls_a_tool_keeps_it() {
 }
 
 #[test]
-fn a_server_of_a_plan_that_is_not_over_is_not_removed() {
+fn a_server_of_an_unfinished_plan_cannot_be_removed() {
     for database in TestDatabase::each() {
         let engine = database.open();
         register(&engine);
@@ -202,9 +202,8 @@ fn a_server_of_a_plan_that_is_not_over_is_not_removed() {
     }
 }
 
-/// The actor keeps the skill, and the plan the actor.
 #[test]
-fn a_skill_that_an_actor_names_is_not_removed() {
+fn a_skill_that_an_actor_names_cannot_be_removed() {
     let database = TestDatabase::each().remove(0);
     let engine = database.open();
     register(&engine);

@@ -12,8 +12,8 @@ use cleveragents_application::{
 use cleveragents_domain::{Code, Diagnose as _, MAXIMUM_CHAIN, ResourceId, SandboxStrategy};
 use cleveragents_testkit::{TestDatabase, at_once, proof_size};
 
-/// A service on each kind of database, with a folder for files.
-fn each(test: impl Fn(&TestDatabase, &ResourceService, &Path)) {
+/// Runs a test with a service on each kind of database and a folder for files.
+fn on_each_database(test: impl Fn(&TestDatabase, &ResourceService, &Path)) {
     for database in TestDatabase::each() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = std::fs::canonicalize(folder.path()).expect("it is there");
@@ -81,8 +81,8 @@ fn names(found: &[cleveragents_domain::Resource]) -> Vec<&str> {
 }
 
 #[test]
-fn a_checkout_brings_its_object_database_and_its_working_tree() {
-    each(|_, service, base| {
+fn registering_a_checkout_discovers_its_object_database_and_working_tree() {
+    on_each_database(|_, service, base| {
         let path = repository(base, "api");
         let made = add(service, "git-checkout", "api", &path);
         assert_eq!(made.outcome, Outcome::Created);
@@ -109,8 +109,8 @@ fn git_init_bare(path: &Path) {
 }
 
 #[test]
-fn registering_again_finds_the_same_children_and_follows_the_files() {
-    each(|_, service, base| {
+fn registering_again_updates_the_discovered_resources() {
+    on_each_database(|_, service, base| {
         let path = repository(base, "api");
         let first = add(service, "git-checkout", "api", &path);
         let again = service
@@ -155,7 +155,7 @@ fn registering_again_finds_the_same_children_and_follows_the_files() {
 
 #[test]
 fn a_missing_child_in_use_is_kept_with_a_warning() {
-    each(|database, service, base| {
+    on_each_database(|database, service, base| {
         let path = folder(base, "site");
         std::fs::write(path.join(".devcontainer.json"), "{}").expect("a file");
         add(service, "fs-directory", "site", &path);
@@ -186,7 +186,7 @@ fn link(resource: &str, alias: Option<&str>) -> LinkRequest {
 
 #[test]
 fn requirements_of_a_type_are_checked() {
-    each(|_, service, base| {
+    on_each_database(|_, service, base| {
         let path = repository(base, "api");
         let inside = folder(&path, "src");
         let plain = folder(base, "plain");
@@ -256,8 +256,8 @@ fn requirements_of_a_type_are_checked() {
 }
 
 #[test]
-fn a_name_is_taken_once_and_an_update_keeps_the_type() {
-    each(|_, service, base| {
+fn a_name_is_unique_and_an_update_keeps_the_type() {
+    on_each_database(|_, service, base| {
         let (one, two) = (folder(base, "one"), folder(base, "two"));
         let first = add(service, "fs-directory", "files", &one);
         assert_eq!(
@@ -278,7 +278,7 @@ fn a_name_is_taken_once_and_an_update_keeps_the_type() {
         assert_eq!(moved.resource.version.0, 2);
         assert!(moved.resource.read_only);
         assert_eq!(moved.resource.location.as_deref(), two.to_str());
-        // Users cannot change what discovery created.
+        // Users cannot change discovered resources.
         let path = repository(base, "api");
         add(service, "git-checkout", "api", &path);
         let hijack = new("fs-directory", "local/api/worktree", &one);
@@ -291,7 +291,7 @@ fn a_name_is_taken_once_and_an_update_keeps_the_type() {
 
 #[test]
 fn resources_are_found_by_id_prefix_and_name() {
-    each(|_, service, base| {
+    on_each_database(|_, service, base| {
         let made = add(
             service,
             "fs-directory",
@@ -343,7 +343,7 @@ fn resources_are_found_by_id_prefix_and_name() {
 /// Report 2051: links made by discovery could be removed by hand.
 #[test]
 fn defect_2051_a_discovered_link_cannot_be_removed_by_hand() {
-    each(|_, service, base| {
+    on_each_database(|_, service, base| {
         add(service, "git-checkout", "api", &repository(base, "api"));
         assert_eq!(
             code(service.unlink_child("api", "local/api/git")),
@@ -357,7 +357,7 @@ fn defect_2051_a_discovered_link_cannot_be_removed_by_hand() {
 /// Report 3406: a resource that a project links could be removed.
 #[test]
 fn defect_3406_a_resource_that_a_project_links_stays() {
-    each(|database, service, base| {
+    on_each_database(|database, service, base| {
         add(service, "git-checkout", "api", &repository(base, "api"));
         let projects = ProjectService::new(database.open());
         for linked in ["local/api", "local/api/worktree"] {
@@ -398,7 +398,7 @@ fn defect_3406_a_resource_that_a_project_links_stays() {
 /// Report 6886: a parent could be removed under its children.
 #[test]
 fn defect_6886_a_resource_with_children_stays() {
-    each(|database, service, base| {
+    on_each_database(|database, service, base| {
         let repo = repository(base, "test-repo");
         add(service, "git-checkout", "test-repo", &repo);
         add(
@@ -427,7 +427,7 @@ fn defect_6886_a_resource_with_children_stays() {
             code(service.remove("local/test-repo/src")),
             Code::ResourceInUse
         );
-        // The database itself refuses it, for every caller.
+        // A foreign key of the database also refuses the deletion.
         let id = tree[0].resource.id;
         database
             .try_meddle(
@@ -453,8 +453,8 @@ fn defect_6886_a_resource_with_children_stays() {
 }
 
 #[test]
-fn links_follow_the_types_and_never_close_a_circle() {
-    each(|_, service, base| {
+fn links_follow_the_types_and_never_create_a_cycle() {
+    on_each_database(|_, service, base| {
         for name in ["a", "b", "c"] {
             add(service, "fs-directory", name, &folder(base, name));
         }
@@ -471,21 +471,21 @@ fn links_follow_the_types_and_never_close_a_circle() {
         assert_eq!(code(service.unlink_child("a", "c")), Code::LinkNotFound);
         service
             .link_child("a", "c")
-            .expect("two ways to one resource are no circle");
+            .expect("two paths to a resource are not a cycle");
         let tree = service.tree(Some("a"), None).expect("a tree");
-        let drawn: Vec<_> = tree[0]
+        let children: Vec<_> = tree[0]
             .children
             .iter()
             .map(|node| node.resource.name.as_str())
             .collect();
-        assert_eq!(drawn, ["local/b", "local/c"]);
+        assert_eq!(children, ["local/b", "local/c"]);
     });
 }
 
 /// Two concurrent links cannot create a cycle together.
 #[test]
-fn racing_links_never_close_a_circle() {
-    each(|database, service, base| {
+fn racing_links_never_create_a_cycle() {
+    on_each_database(|database, service, base| {
         add(service, "fs-directory", "a", &folder(base, "a"));
         add(service, "fs-directory", "b", &folder(base, "b"));
         let services = [(); 2].map(|()| ResourceService::new(database.open()));
@@ -515,7 +515,7 @@ fn racing_links_never_close_a_circle() {
 /// Report 4797: the filter by type left out special cases.
 #[test]
 fn defect_4797_a_filter_by_type_takes_in_what_inherits_from_it() {
-    each(|_, service, base| {
+    on_each_database(|_, service, base| {
         let path = folder(base, "site");
         std::fs::write(path.join(".devcontainer.json"), "{}").expect("a file");
         add(service, "fs-directory", "site", &path);
@@ -550,7 +550,7 @@ fn defect_4797_a_filter_by_type_takes_in_what_inherits_from_it() {
 /// Report 9136: a subtype had neither the fields nor the handler of its ancestor.
 #[test]
 fn defect_9136_a_registered_subtype_works_as_its_ancestor_does() {
-    each(|_, service, base| {
+    on_each_database(|_, service, base| {
         add_type(
             service,
             "name: monorepo\ninherits: git-checkout\ncli_args: [{name: team}]\n",
@@ -578,7 +578,7 @@ fn defect_9136_a_registered_subtype_works_as_its_ancestor_does() {
         assert_eq!(
             made.discovered.len(),
             2,
-            "it discovers what a checkout does"
+            "the discovery of a checkout applies"
         );
         assert_eq!(
             service
@@ -591,8 +591,8 @@ fn defect_9136_a_registered_subtype_works_as_its_ancestor_does() {
 }
 
 #[test]
-fn types_keep_the_rules() {
-    each(|_, service, base| {
+fn invalid_types_are_refused() {
+    on_each_database(|_, service, base| {
         let refused = |yaml: &str| code(add_type(service, yaml));
         assert_eq!(refused("name: git-checkout\n"), Code::BuiltInResourceType);
         assert_eq!(
@@ -629,10 +629,9 @@ fn types_keep_the_rules() {
             refused("name: x\ncapabilities: {sandbox: true}\n"),
             Code::InvalidResourceType
         );
-        add_type(service, "name: hash\ninherits: file\n")
-            .expect("a virtual one takes the kind of its ancestor");
+        add_type(service, "name: hash\ninherits: file\n").expect("the kind is inherited");
 
-        // fs-directory is the first of the chain.
+        // fs-directory is the first type of the chain.
         let mut parent = "fs-directory".to_owned();
         for level in 2..=MAXIMUM_CHAIN {
             add_type(service, &format!("name: t{level}\ninherits: {parent}\n"))
@@ -643,7 +642,7 @@ fn types_keep_the_rules() {
             refused(&format!("name: t6\ninherits: {parent}\n")),
             Code::InvalidResourceType
         );
-        // Nor can a chain be extended in its middle.
+        // A chain cannot be extended in its middle either.
         add_type(service, "name: base\n").expect("registered");
         let longer = service.add_type("name: t2\ninherits: base\n", &|_| None, Register::Update);
         longer.expect("as long as before");
@@ -654,7 +653,7 @@ fn types_keep_the_rules() {
         );
         assert_eq!(code(longer), Code::InvalidResourceType);
 
-        // Nor can the ancestor of a subtype be removed.
+        // A change of a type must not make its subtypes invalid.
         add_type(service, "name: lower\nsandbox_strategy: overlay\n").expect("registered");
         add_type(
             service,
@@ -685,7 +684,7 @@ fn types_keep_the_rules() {
 
 #[test]
 fn a_custom_type_is_discovered_by_its_rules() {
-    each(|_, service, base| {
+    on_each_database(|_, service, base| {
         add_type(
             service,
             "name: package\nparent_types: [fs-directory]\nauto_discovery:\n  scan_depth: 2\n  \
@@ -714,8 +713,8 @@ fn a_custom_type_is_discovered_by_its_rules() {
 }
 
 #[test]
-fn values_fit_their_arguments() {
-    each(|_, service, _| {
+fn argument_values_are_validated() {
+    on_each_database(|_, service, _| {
         add_type(
             service,
             "name: service\ncli_args:\n  - {name: port, type: integer, required: true}\n  \
@@ -765,26 +764,26 @@ fn values_fit_their_arguments() {
         assert_eq!(
             made.location.as_deref(),
             Some("https://ada:***@host/x"),
-            "a place shows no password"
+            "a location contains no password"
         );
     });
 }
 
 #[test]
-fn the_boundary_is_the_nearest_that_can_be_isolated() {
-    each(|_, service, base| {
+fn the_boundary_is_the_nearest_resource_that_can_be_isolated() {
+    on_each_database(|_, service, base| {
         let checkout = add(service, "git-checkout", "api", &repository(base, "api"));
         let own = service.boundary(checkout.resource.id).expect("itself");
         assert_eq!(
             (own.resource.id, own.strategy),
             (checkout.resource.id, SandboxStrategy::GitWorktree)
         );
-        // Its parts share its sandbox: neither git nor the working tree has its own.
+        // The discovered parts of a checkout share its sandbox.
         for part in &checkout.discovered {
             let found = service.boundary(part.id).expect("the checkout");
             assert_eq!(found.resource.id, checkout.resource.id, "{}", part.name);
         }
-        // A resource that the user registered is its own boundary, also below another.
+        // A resource that the user registered is its own boundary, even below another resource.
         let src = add(service, "fs-directory", "src", &folder(base, "src")).resource;
         service.link_child("api", "src").expect("linked");
         assert_eq!(
@@ -828,7 +827,7 @@ fn the_boundary_is_the_nearest_that_can_be_isolated() {
 
 #[test]
 fn a_path_has_one_resource() {
-    each(|database, service, base| {
+    on_each_database(|database, service, base| {
         let repo = repository(base, "api");
         let bare = folder(base, "Bare Repo");
         git_init_bare(&bare);
@@ -869,7 +868,7 @@ fn a_path_has_one_resource() {
             code(service.ensure_path(&base.join("nowhere"))),
             Code::LocationNotFound
         );
-        // The resource that the user registered there is used, whatever its name.
+        // A resource that the user registered for the path is reused, whatever its name.
         let own = folder(base, "own");
         let made = add(service, "fs-mount", "mounted", &own).resource;
         assert_eq!(service.ensure_path(&own).expect("found").id, made.id);
@@ -882,7 +881,7 @@ fn a_path_has_one_resource() {
 
 #[test]
 fn racing_callers_get_one_resource_for_a_path() {
-    each(|database, _, base| {
+    on_each_database(|database, _, base| {
         let services: Vec<_> = (0..8)
             .map(|_| ResourceService::new(database.open()))
             .collect();
@@ -904,7 +903,7 @@ fn racing_callers_get_one_resource_for_a_path() {
 
 #[test]
 fn concurrent_registrations_have_one_winner() {
-    each(|database, _, base| {
+    on_each_database(|database, _, base| {
         let services: Vec<_> = (0..6)
             .map(|_| ResourceService::new(database.open()))
             .collect();
@@ -928,11 +927,11 @@ fn concurrent_registrations_have_one_winner() {
 
 #[test]
 fn inspection_reports_the_current_state() {
-    each(|_, service, base| {
+    on_each_database(|_, service, base| {
         let path = repository(base, "api");
         add(service, "git-checkout", "api", &path);
-        let seen = service.inspect("api").expect("inspected");
-        let git_state = seen.git.expect("a repository");
+        let inspection = service.inspect("api").expect("inspected");
+        let git_state = inspection.git.expect("a repository");
         assert_eq!(
             (git_state.branch.as_deref(), git_state.dirty),
             (Some("main"), Some(0))
@@ -940,19 +939,22 @@ fn inspection_reports_the_current_state() {
         assert_eq!(git_state.commit.map(|commit| commit.len()), Some(40));
         std::fs::write(path.join("README.md"), "changed\n").expect("a file");
         std::fs::write(path.join("new file"), "new\n").expect("a file");
-        let seen = service.inspect("api").expect("inspected");
-        assert_eq!(seen.git.expect("a repository").dirty, Some(2));
-        assert_eq!(seen.presence, Presence::Folder);
+        let inspection = service.inspect("api").expect("inspected");
+        assert_eq!(inspection.git.expect("a repository").dirty, Some(2));
+        assert_eq!(inspection.presence, Presence::Folder);
         std::fs::remove_dir_all(&path).expect("removed");
-        let seen = service.inspect("api").expect("inspected");
-        assert_eq!((seen.presence, seen.warnings.len()), (Presence::Missing, 1));
+        let inspection = service.inspect("api").expect("inspected");
+        assert_eq!(
+            (inspection.presence, inspection.warnings.len()),
+            (Presence::Missing, 1)
+        );
     });
 }
 
-/// A repository cannot make its reader run a program.
+/// The configuration of a repository cannot start a program when the repository is read.
 #[test]
-fn reading_a_repository_runs_nothing_of_it() {
-    each(|_, service, base| {
+fn reading_a_repository_runs_no_program_of_the_repository() {
+    on_each_database(|_, service, base| {
         let path = repository(base, "trap");
         let mark = base.join("mark");
         let script = base.join("trap.sh");
@@ -976,7 +978,7 @@ fn reading_a_repository_runs_nothing_of_it() {
 
 /// The documented examples work.
 #[test]
-fn the_type_in_the_documents_can_be_registered() {
+fn the_documented_example_type_can_be_registered() {
     let document = include_str!("../../../docs/reference/resources.md");
     let (_, rest) = document.split_once("```yaml\n").expect("an example");
     let (example, _) = rest.split_once("```").expect("its end");
@@ -1000,17 +1002,14 @@ fn the_type_in_the_documents_can_be_registered() {
         assert!(listed.find(name).is_some());
         let is_reported = document.contains(&format!("`{name}`"))
             || !listed.find(name).expect("there").user_addable;
-        assert!(
-            is_reported,
-            "{name} can be added and is not in the documents"
-        );
+        assert!(is_reported, "{name} can be added and is not documented");
     }
 }
 
 /// A pipe in place of a file is reported and does not block.
 #[test]
 fn a_pipe_is_never_opened() {
-    each(|_, service, base| {
+    on_each_database(|_, service, base| {
         let site = folder(base, "site");
         let pipe = site.join(".devcontainer.json");
         let made = Command::new("mkfifo")

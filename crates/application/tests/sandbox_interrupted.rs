@@ -32,7 +32,7 @@ fn call(tool: &str, arguments: Value) -> ToolInvocation {
 }
 
 #[test]
-fn files_of_a_file_tool_that_was_killed_are_not_taken_for_made_by_a_command() {
+fn files_of_a_killed_file_tool_are_not_attributed_to_a_command() {
     let database = TestDatabase::sqlite();
     let engine = database.open();
     let home = tempfile::tempdir().expect("a folder");
@@ -48,11 +48,11 @@ fn files_of_a_file_tool_that_was_killed_are_not_taken_for_made_by_a_command() {
     };
     let made = service.create("s", "a test", &[target]).expect("made");
     let root = &made.members[0].root;
-    // The state that a process leaves when it is killed after it wrote and before it recorded.
+    // The state after a process was killed between writing files and recording them.
     for name in ["notes/new.txt", "copied/a/b.txt", "by_shell.txt"] {
-        let place = root.join(name);
-        std::fs::create_dir_all(place.parent().expect("a folder")).expect("made");
-        std::fs::write(place, name).expect("written");
+        let path = root.join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        std::fs::write(path, name).expect("written");
     }
     let calls = [
         call(
@@ -107,7 +107,7 @@ fn an_interrupted_trial_is_rolled_back_and_not_recorded() {
     };
     let made = service.create("s", "a test", &[target]).expect("made");
     let root = made.members[0].root.clone();
-    let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let open = service.open("s").expect("free");
         let workspace =
             SandboxWorkspace::new(service.clone(), open, WhenMissing::Warn).expect("a workspace");
@@ -122,17 +122,17 @@ fn an_interrupted_trial_is_rolled_back_and_not_recorded() {
             let captured = workspace.capture_all(by).expect("captured");
             assert!(captured.changes.is_empty(), "nothing is recorded");
             std::fs::write(root.join("junk.txt"), "junk").expect("written");
-            panic!("as if it was killed here");
+            panic!("simulates a kill");
         });
     }));
-    assert!(died.is_err());
+    assert!(panicked.is_err());
     let mut open = service.open("s").expect("free again");
     assert_eq!(
         std::fs::read_to_string(root.join("kept.txt")).expect("there"),
         "kept"
     );
     assert!(!root.join("junk.txt").exists());
-    assert_eq!(open.view.position, 0, "the history is as it was");
+    assert_eq!(open.view.position, 0, "the history is unchanged");
     let diff = service.diff(&mut open).expect("a diff");
     assert!(diff.parts.iter().all(|part| part.changes.is_empty()));
 }

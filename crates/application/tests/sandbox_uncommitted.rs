@@ -1,4 +1,4 @@
-//! A sandbox of a git checkout starts with the user's uncommitted edits, and applying keeps them apart.
+//! A sandbox of a git checkout starts with the user's uncommitted edits, and an apply does not commit these edits.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 struct Shop {
     service: SandboxService,
-    place: PathBuf,
+    repository: PathBuf,
     _database: TestDatabase,
     _folder: TempDir,
 }
@@ -22,12 +22,12 @@ impl Shop {
     fn new() -> Self {
         let database = TestDatabase::sqlite();
         let folder = tempfile::tempdir().expect("a folder");
-        let place = folder.path().join("shop");
-        std::fs::create_dir(&place).expect("a folder");
+        let repository = folder.path().join("shop");
+        std::fs::create_dir(&repository).expect("a folder");
         let sandboxes = folder.path().join("sandboxes");
         let shop = Self {
             service: SandboxService::new(database.open(), sandboxes),
-            place,
+            repository,
             _database: database,
             _folder: folder,
         };
@@ -42,7 +42,7 @@ impl Shop {
     fn git(&self, arguments: &[&str]) -> String {
         let settings = ["-c", "user.name=Ada", "-c", "user.email=ada@example.com"];
         let output = Command::new("git")
-            .current_dir(&self.place)
+            .current_dir(&self.repository)
             .args(settings)
             .args(arguments)
             .output()
@@ -64,11 +64,11 @@ impl Shop {
     }
 
     fn write(&self, path: &str, text: &str) {
-        std::fs::write(self.place.join(path), text).expect("a file is written");
+        std::fs::write(self.repository.join(path), text).expect("a file is written");
     }
 
     fn read(&self, path: &str) -> Option<String> {
-        std::fs::read_to_string(self.place.join(path)).ok()
+        std::fs::read_to_string(self.repository.join(path)).ok()
     }
 
     fn target(&self) -> Target {
@@ -76,7 +76,7 @@ impl Shop {
             alias: "shop".to_owned(),
             resource: "shop".to_owned(),
             strategy: "git_worktree".to_owned(),
-            location: self.place.clone(),
+            location: self.repository.clone(),
             source: Source::Git,
             is_read_only: false,
         }
@@ -118,7 +118,7 @@ fn a_clean_checkout_needs_no_snapshot() {
 }
 
 #[test]
-fn the_copy_has_edits_staged_or_not_new_files_and_deletions() {
+fn the_copy_contains_staged_and_unstaged_edits_new_files_and_deletions() {
     let shop = Shop::new();
     shop.write("price.txt", "edited\n");
     shop.write("staged.txt", "staged\n");
@@ -126,8 +126,8 @@ fn the_copy_has_edits_staged_or_not_new_files_and_deletions() {
     shop.write("new.txt", "new\n");
     shop.write(".gitignore", "*.log\n");
     shop.write("noise.log", "noise\n");
-    std::fs::remove_file(shop.place.join("other.txt")).expect("removed");
-    std::fs::create_dir(shop.place.join("__pycache__")).expect("made");
+    std::fs::remove_file(shop.repository.join("other.txt")).expect("removed");
+    std::fs::create_dir(shop.repository.join("__pycache__")).expect("made");
     shop.write("__pycache__/a.pyc", "by-product");
     let (status, index) = (shop.git(&["status", "--porcelain"]), shop.index());
 
@@ -149,7 +149,7 @@ fn the_copy_has_edits_staged_or_not_new_files_and_deletions() {
         "staged.txt",
     ];
     assert_eq!(edits, expected);
-    // They are not changes of the sandbox, and nothing of the user's moved.
+    // The edits are not changes of the sandbox, and the status and index of the user are unchanged.
     let open = shop.service.open("fix").expect("it opens");
     let applied = shop.service.apply(open, &ApplyRequest::default());
     assert!(applied.is_err() || shop.git(&["rev-list", "--count", "HEAD"]).trim() == "1");
@@ -159,7 +159,7 @@ fn the_copy_has_edits_staged_or_not_new_files_and_deletions() {
 
 impl Shop {
     fn index(&self) -> Vec<u8> {
-        std::fs::read(self.place.join(".git/index")).expect("an index")
+        std::fs::read(self.repository.join(".git/index")).expect("an index")
     }
 }
 
@@ -214,7 +214,7 @@ fn a_staged_edit_stays_staged() {
 }
 
 #[test]
-fn a_change_at_the_place_of_an_edit_is_refused_until_the_edit_is_committed() {
+fn a_change_of_edited_lines_is_refused_until_the_edit_is_committed() {
     let shop = Shop::new();
     let edited = numbered(1..=20).replace("line 10\n", "line 10, mine\n");
     shop.write("price.txt", &edited);
@@ -234,7 +234,7 @@ fn a_change_at_the_place_of_an_edit_is_refused_until_the_edit_is_committed() {
 }
 
 #[test]
-fn an_edit_made_after_the_start_still_blocks() {
+fn an_edit_after_the_start_blocks_the_apply() {
     let shop = Shop::new();
     shop.write("price.txt", &numbered(1..=20).replace("line 2\n", "mine\n"));
     let view = shop.sandbox();
@@ -263,7 +263,7 @@ fn deleting_or_restoring_an_edited_file_changes_the_file_without_a_commit() {
 }
 
 #[test]
-fn rollback_returns_to_the_edits() {
+fn rollback_restores_the_edits_of_the_user() {
     let shop = Shop::new();
     shop.write("price.txt", "edited\n");
     let view = shop.sandbox();

@@ -9,19 +9,19 @@ use cleveragents_sandbox::Source;
 use cleveragents_store::sandboxes;
 use cleveragents_testkit::TestDatabase;
 
-fn target(place: &Path) -> Target {
+fn target(folder: &Path) -> Target {
     Target {
         alias: "part".to_owned(),
         resource: "part".to_owned(),
         strategy: "test".to_owned(),
-        location: place.to_owned(),
+        location: folder.to_owned(),
         source: Source::Directory,
         is_read_only: false,
     }
 }
 
 #[test]
-fn the_next_apply_ends_what_a_killed_one_left() {
+fn the_next_apply_recovers_an_apply_that_was_killed() {
     let database = TestDatabase::sqlite();
     let engine = database.open();
     let home = tempfile::tempdir().expect("a folder");
@@ -34,13 +34,13 @@ fn the_next_apply_ends_what_a_killed_one_left() {
             .expect("a sandbox is made")
     });
     std::fs::write(second.members[0].root.join("file"), "two").expect("written");
-    // The state that a process leaves when it is killed before it has written its journal.
+    // The state after a process was killed before it wrote its journal.
     let id = first.sandbox.id;
     engine
         .write(move |unit| {
             sandboxes::transition(unit, id, SandboxState::Active, SandboxState::Applying, None)
         })
-        .expect("noted");
+        .expect("stored");
     let open = service.open("second").expect("it can be opened");
     service
         .apply(open, &ApplyRequest::default())

@@ -1,4 +1,4 @@
-//! Tokens, and the audit log: changes behind the program's back are detected.
+//! Tokens, and the audit log, which detects changes by other programs.
 
 use cleveragents_application::{AuditError, AuditService, NewToken, TokenError, TokenService};
 use cleveragents_domain::{Code, Diagnose as _, Timestamp};
@@ -13,8 +13,8 @@ fn new_token(name: &str) -> NewToken {
     }
 }
 
-/// A database with five tokens, without the triggers that forbid changes of the audit log.
-fn unguarded(database: &TestDatabase) -> AuditService {
+/// Creates five tokens, and drops the triggers that prevent changes of the audit log.
+fn audit_without_triggers(database: &TestDatabase) -> AuditService {
     let engine = database.open().acting_as("ada");
     let tokens = TokenService::new(engine.clone());
     for number in 1..=5 {
@@ -32,10 +32,10 @@ fn unguarded(database: &TestDatabase) -> AuditService {
     AuditService::new(engine)
 }
 
-fn broken(audit: &AuditService) -> u64 {
+fn first_broken_entry(audit: &AuditService) -> u64 {
     match audit.verify(None) {
         Err(AuditError::Broken { number, .. }) => number,
-        other => panic!("not noticed: {other:?}"),
+        other => panic!("not detected: {other:?}"),
     }
 }
 
@@ -85,38 +85,38 @@ fn defect_5809_every_way_to_change_the_audit_is_found_out() {
         ),
     ];
     for database in TestDatabase::each() {
-        let audit = unguarded(&database);
-        assert_eq!(audit.verify(None).expect("whole").count, 5);
+        let audit = audit_without_triggers(&database);
+        assert_eq!(audit.verify(None).expect("intact").count, 5);
         drop(audit);
     }
     for (way, sql, first) in ways {
         for database in TestDatabase::each() {
-            let audit = unguarded(&database);
+            let audit = audit_without_triggers(&database);
             database.meddle(sql);
-            assert_eq!(broken(&audit), first, "{way}");
+            assert_eq!(first_broken_entry(&audit), first, "{way}");
         }
     }
 }
 
-/// Removing the end and adjusting the head leaves a valid chain; only a stored head reveals it.
+/// Removing the end and adjusting the head leaves a valid chain; only a stored head reveals the change.
 #[test]
-fn a_noted_head_detects_a_carefully_truncated_audit_log() {
+fn a_stored_head_detects_a_truncated_audit_log() {
     for database in TestDatabase::each() {
-        let audit = unguarded(&database);
-        let noted = audit.verify(None).expect("whole").head;
-        audit.verify(Some(&noted)).expect("the same");
+        let audit = audit_without_triggers(&database);
+        let stored_head = audit.verify(None).expect("intact").head;
+        audit.verify(Some(&stored_head)).expect("the same");
         database.meddle(
             "DELETE FROM audit_entries WHERE number = 5; \
              UPDATE audit_head SET number = 4, hash = (SELECT hash FROM audit_entries WHERE number = 4)",
         );
-        assert_eq!(audit.verify(None).expect("a chain that holds").count, 4);
-        let error = audit.verify(Some(&noted)).expect_err("not the same");
+        assert_eq!(audit.verify(None).expect("a valid chain").count, 4);
+        let error = audit.verify(Some(&stored_head)).expect_err("not the same");
         assert_eq!(error.code(), Code::AuditBroken);
     }
 }
 
 #[test]
-fn the_database_itself_refuses_to_change_the_audit() {
+fn the_database_refuses_to_change_the_audit_log() {
     for database in TestDatabase::each() {
         TokenService::new(database.open())
             .create(new_token("ci"))
@@ -131,7 +131,7 @@ fn the_database_itself_refuses_to_change_the_audit() {
 }
 
 #[test]
-fn tokens_are_made_once_revoked_for_ever_and_written_down() {
+fn token_names_are_unique_and_creation_and_revocation_are_audited() {
     for database in TestDatabase::each() {
         let engine = database.open().acting_as("ada");
         let tokens = TokenService::new(engine.clone());
@@ -153,15 +153,15 @@ fn tokens_are_made_once_revoked_for_ever_and_written_down() {
             })),
             Code::InvalidGrant
         );
-        let over = NewToken {
+        let expired = NewToken {
             expires_at: Some(Timestamp::now().plus_seconds(-1)),
             ..new_token("x")
         };
-        assert_eq!(code(tokens.create(over)), Code::InvalidGrant);
+        assert_eq!(code(tokens.create(expired)), Code::InvalidGrant);
 
         tokens.revoke("ci").expect("revoked");
         assert_eq!(
-            tokens.revoke("ci").expect_err("over").code(),
+            tokens.revoke("ci").expect_err("revoked").code(),
             Code::TokenNotFound
         );
         assert!(tokens.list(false).expect("listed").is_empty());

@@ -41,7 +41,9 @@ fn append(session: SessionId, text: &str, key: Option<RequestKey>) -> AppendRequ
 fn responder() -> AppendResponder {
     AppendResponder {
         body: |request, numbers| {
-            let is_poison = request.messages().any(|one| one.content() == "poison");
+            let is_poison = request
+                .messages()
+                .any(|message| message.content() == "poison");
             if is_poison {
                 return Err(Error::Internal("poison".to_owned()));
             }
@@ -79,7 +81,7 @@ fn a_batch_numbers_the_messages_of_each_session_in_order() {
 }
 
 #[test]
-fn a_failed_append_is_one_clients_failure() {
+fn a_failed_append_does_not_affect_other_requests() {
     for database in TestDatabase::each() {
         let services = Services::new(database.open());
         let session = session(&services);
@@ -92,7 +94,7 @@ fn a_failed_append_is_one_clients_failure() {
         assert!(outcomes[1].is_err());
         assert_eq!(stored(&outcomes[2]), "[1]");
         assert_eq!(database.count("SELECT COUNT(*) FROM messages"), 2);
-        // Neither the message nor the key is there: the request may be repeated.
+        // Neither the message nor the key is stored, so the request can be repeated.
         assert_eq!(database.count("SELECT COUNT(*) FROM request_keys"), 0);
     }
 }
@@ -133,7 +135,7 @@ fn a_repeated_append_gets_the_response_of_the_first() {
 }
 
 #[test]
-fn a_key_is_claimed_once_and_released_when_nothing_was_done() {
+fn a_key_is_claimed_once_and_released_by_a_request_without_effect() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let services = Services::new(Arc::clone(&engine));
@@ -210,15 +212,18 @@ fn a_token_is_valid_until_it_is_revoked_and_its_use_is_stored_once_a_minute() {
             ..AuditFilter::default()
         };
         let entries = services.audit().list(&filter).expect("read");
-        let of = |kind: &str| {
+        let entry_of_kind = |kind: &str| {
             let mut found = entries.iter().filter(|entry| entry.kind == kind);
             found.next().expect("recorded").clone()
         };
-        assert_eq!(of("auth_success").identity, "ci");
-        let denied = of("access_denied");
+        assert_eq!(entry_of_kind("auth_success").identity, "ci");
+        let denied = entry_of_kind("access_denied");
         assert_eq!(denied.namespace.as_deref(), Some("acme"));
         assert_eq!(denied.details, r#"{"needs":"admin"}"#);
-        assert_eq!(of("auth_failure").identity, "unknown at 127.0.0.1");
+        assert_eq!(
+            entry_of_kind("auth_failure").identity,
+            "unknown at 127.0.0.1"
+        );
     }
 }
 
@@ -237,7 +242,7 @@ fn emit(engine: &Engine, kind: EventKind, subject: String, payload: serde_json::
 }
 
 #[test]
-fn the_namespace_of_an_event_is_found_even_when_its_subject_is_gone() {
+fn the_namespace_of_an_event_is_found_after_its_subject_is_deleted() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let services = Services::new(Arc::clone(&engine));
@@ -255,17 +260,20 @@ fn the_namespace_of_an_event_is_found_even_when_its_subject_is_gone() {
             json!({}),
         );
         let events = services.events().after(Position(0), 10).expect("read");
-        let of = |kind| {
+        let event_of_kind = |kind| {
             let mut found = events.iter().filter(|event| event.kind == kind);
             found.next().expect("there").clone()
         };
-        let (renamed, cleanup) = (of(EventKind::SessionRenamed), of(EventKind::CleanupRan));
+        let (renamed, cleanup) = (
+            event_of_kind(EventKind::SessionRenamed),
+            event_of_kind(EventKind::CleanupRan),
+        );
         let scope = services.event_scope();
-        assert_eq!(scope.cached(&renamed), None, "the database has to be asked");
+        assert_eq!(scope.cached(&renamed), None, "only the database knows it");
         let found = scope.namespace(&renamed).expect("answered");
         assert_eq!(found.as_deref(), Some("acme"));
-        assert_eq!(scope.cached(&renamed), Some(found), "asked once");
-        assert_eq!(scope.cached(&cleanup), Some(None), "it has none");
+        assert_eq!(scope.cached(&renamed), Some(found), "the result is cached");
+        assert_eq!(scope.cached(&cleanup), Some(None), "no namespace");
         services.sessions(1_000).delete(session).expect("deleted");
         let afterwards = services.event_scope().namespace(&renamed);
         assert_eq!(afterwards.expect("answered").as_deref(), Some("acme"));

@@ -48,8 +48,8 @@ fn all_messages(service: &SessionService, id: SessionId) -> Vec<Message> {
         .expect("read")
 }
 
-/// Every number from 0 on occurs once, and each writer's messages are in its own order.
-fn is_whole_and_in_order(messages: &[Message], writers: usize, each: usize) {
+/// Asserts that all numbers from 0 occur once, and that the messages of each writer are in order.
+fn assert_complete_and_in_order(messages: &[Message], writers: usize, each: usize) {
     let numbers: Vec<u64> = messages.iter().map(|message| message.sequence.0).collect();
     assert_eq!(
         numbers,
@@ -88,7 +88,7 @@ fn defect_7326_many_threads_appending_get_consecutive_numbers() {
                 .expect("no append fails")
         });
         let stored = all_messages(&services[0], id);
-        is_whole_and_in_order(&stored, THREADS, each);
+        assert_complete_and_in_order(&stored, THREADS, each);
         for (sequence, text) in received.concat() {
             let index = usize::try_from(sequence).expect("small");
             assert_eq!(
@@ -135,7 +135,7 @@ fn defect_7326_many_processes_appending_get_consecutive_numbers() {
             "defect_7326_many_processes_appending_get_consecutive_numbers",
             |writer| format!("{} {id} {writer} {each}", database.url),
         );
-        is_whole_and_in_order(&all_messages(&service, id), processes, each);
+        assert_complete_and_in_order(&all_messages(&service, id), processes, each);
         let mut numbers: Vec<u64> = printed
             .concat()
             .iter()
@@ -171,7 +171,7 @@ fn acknowledged_messages_survive_a_kill_and_numbering_continues() {
             let stored = all_messages(&service, id);
             for (sequence, text) in &acknowledged {
                 let index = usize::try_from(*sequence).expect("small");
-                assert_eq!(&stored[index].content, text, "acknowledged and there");
+                assert_eq!(&stored[index].content, text, "acknowledged and stored");
             }
             let numbers: Vec<u64> = stored.iter().map(|message| message.sequence.0).collect();
             assert_eq!(
@@ -180,7 +180,7 @@ fn acknowledged_messages_survive_a_kill_and_numbering_continues() {
                 "no gap"
             );
             let next = append(&service, id, "afterwards").expect("the next append succeeds");
-            // PostgreSQL may still be ending the killed client's last transaction.
+            // PostgreSQL may still complete the last transaction of the killed client.
             assert!(next >= stored.len() as u64 && next <= stored.len() as u64 + 1);
         }
         let checks = database.open().check().expect("checked");
@@ -280,7 +280,7 @@ fn defect_6701_a_turn_is_stored_whole_or_marked_failed() {
         assert_eq!(
             service.get(id).expect("there").usage,
             usage(3, 5, 7),
-            "only of what was stored"
+            "only of stored answers"
         );
     }
 }
@@ -326,7 +326,7 @@ fn defect_6701_nothing_comes_between_the_halves_of_a_turn() {
 }
 
 #[test]
-fn a_batch_is_stored_whole_or_not_at_all() {
+fn a_batch_is_stored_atomically() {
     for database in TestDatabase::each() {
         let service = service(&database);
         let id = create(&service);
@@ -385,7 +385,7 @@ fn invalid_messages_are_refused_and_change_nothing() {
     );
 }
 
-/// Accepted text can be read back; other text is refused.
+/// Accepted metadata can be read back; other metadata is refused.
 #[test]
 fn deeply_nested_metadata_never_makes_a_session_unreadable() {
     for database in TestDatabase::each() {
@@ -428,10 +428,10 @@ fn export(service: &SessionService, id: SessionId) -> Vec<u8> {
     file
 }
 
-/// Equal in everything but the id.
+/// Asserts that two sessions are equal except for their ids.
 fn assert_same_session(service: &SessionService, left: SessionId, right: SessionId) {
-    let [one, other] = [left, right].map(|id| service.get(id).expect("there"));
-    assert_eq!(Session { id: left, ..other }, one);
+    let [first, second] = [left, right].map(|id| service.get(id).expect("there"));
+    assert_eq!(Session { id: left, ..second }, first);
 }
 
 /// Messages without their ids.
@@ -517,14 +517,14 @@ fn defect_6418_an_import_equals_what_was_exported_in_every_field() {
                         .create(Some(name), Some(actor), "manual")
                         .expect("stored")
                         .id;
-                    let asked = !conversation.is_empty();
+                    let has_messages = !conversation.is_empty();
                     for (role, text, metadata) in conversation {
                         let metadata = metadata.into_iter().collect();
                         service
                             .append_message(id, role, text, metadata)
                             .expect("stored");
                     }
-                    if asked {
+                    if has_messages {
                         service
                             .append_turn(id, question("?"), Err(Failure("no answer".to_owned())))
                             .expect("stored");
@@ -558,7 +558,7 @@ fn defect_6418_an_import_equals_what_was_exported_in_every_field() {
                         ..other.session
                     };
                     assert_eq!(same, one.session, "on {}", database.kind);
-                    // And once more: an export of the import differs in ids alone.
+                    // An export of the import differs only in ids.
                     let again = export(&service, copy);
                     assert_eq!(again.len(), file.len());
                     Ok(())
@@ -606,7 +606,7 @@ fn defect_7345_every_single_changed_byte_of_an_export_is_refused() {
         let file = small_export(&service);
         let sessions = || database.count("SELECT COUNT(*) FROM sessions");
         let before = sessions();
-        let refuse = |altered: &[u8], what: &str| match service.import(
+        let refuse = |altered: &[u8], description: &str| match service.import(
             altered,
             ImportCheck::Verified,
             None,
@@ -617,11 +617,11 @@ fn defect_7345_every_single_changed_byte_of_an_export_is_refused() {
                 | SessionError::ImportMalformed(_)
                 | SessionError::ImportNewer { .. },
             ) => {}
-            other => panic!("{what}: {other:?}"),
+            other => panic!("{description}: {other:?}"),
         };
         let mut altered = file.clone();
-        for place in 0..file.len() {
-            let byte = file[place];
+        for position in 0..file.len() {
+            let byte = file[position];
             for other in [
                 byte ^ 1,
                 byte ^ 0x20,
@@ -634,36 +634,36 @@ fn defect_7345_every_single_changed_byte_of_an_export_is_refused() {
                 0xff,
             ] {
                 if other != byte {
-                    altered[place] = other;
-                    refuse(&altered, &format!("byte {place} {byte} → {other}"));
+                    altered[position] = other;
+                    refuse(&altered, &format!("byte {position} {byte} → {other}"));
                 }
             }
-            altered[place] = byte;
-            refuse(&file[..place], &format!("cut at {place}"));
-            let without = [&file[..place], &file[place + 1..]].concat();
-            refuse(&without, &format!("without byte {place}"));
-            let with = [&file[..place], b" ", &file[place..]].concat();
-            refuse(&with, &format!("a space at {place}"));
+            altered[position] = byte;
+            refuse(&file[..position], &format!("cut at {position}"));
+            let without = [&file[..position], &file[position + 1..]].concat();
+            refuse(&without, &format!("without byte {position}"));
+            let with = [&file[..position], b" ", &file[position..]].concat();
+            refuse(&with, &format!("a space at {position}"));
         }
         refuse(&[&file[..], b"\n"].concat(), "a line more");
         refuse(&[&file[..], &file[..]].concat(), "twice");
         assert_eq!(sessions(), before, "nothing was stored");
         service
             .import(&file, ImportCheck::Verified, None, None)
-            .expect("the file itself is fine");
+            .expect("the unchanged file is valid");
         assert_eq!(sessions(), before + 1);
     }
 }
 
 #[test]
-fn a_changed_export_can_be_imported_on_purpose_but_not_a_wrong_one() {
+fn a_changed_export_can_be_imported_without_verification_but_not_an_invalid_one() {
     let database = TestDatabase::sqlite();
     let service = service(&database);
     let text = String::from_utf8(small_export(&service)).expect("text");
     let changed = text.replace("hello", "goodbye");
     let imported = service
         .import(changed.as_bytes(), ImportCheck::Unverified, None, None)
-        .expect("on purpose");
+        .expect("not verified");
     assert_eq!(
         all_messages(&service, imported.session.id)[0].content,
         "goodbye \"you\""
@@ -729,7 +729,7 @@ fn an_export_of_a_newer_program_is_refused_as_such() {
 
 /// A long session is exported and imported in parts; the reported progress grows.
 #[test]
-fn a_long_session_is_exported_of_one_moment_and_imported_whole() {
+fn a_long_session_is_exported_as_a_snapshot_and_imported_completely() {
     let count = proof_size(2_500, 50_000);
     for database in TestDatabase::each() {
         let service = service(&database);
@@ -756,19 +756,25 @@ fn a_long_session_is_exported_of_one_moment_and_imported_whole() {
         let steps = Arc::new(std::sync::Mutex::new(Vec::new()));
         let progress: ProgressCallback = {
             let steps = Arc::clone(&steps);
-            Arc::new(move |done, whole| steps.lock().expect("ok").push((done, whole)))
+            Arc::new(move |done, total| steps.lock().expect("ok").push((done, total)))
         };
         let copy = service
             .import(&file, ImportCheck::Verified, None, Some(progress))
             .expect("imported");
-        let held = all_messages(&service, copy.session.id);
-        assert_eq!(held.len() as u64, copy.session.message_count);
-        assert!(held.len() >= count);
+        let imported = all_messages(&service, copy.session.id);
+        assert_eq!(imported.len() as u64, copy.session.message_count);
+        assert!(imported.len() >= count);
         let original = contents(&service, id);
-        assert_eq!(contents(&service, copy.session.id), original[..held.len()]);
+        assert_eq!(
+            contents(&service, copy.session.id),
+            original[..imported.len()]
+        );
         let steps = steps.lock().expect("ok").clone();
         assert!(steps.is_sorted() && steps.len() > 1, "{steps:?}");
-        assert_eq!(steps.last(), Some(&(held.len() as u64, held.len() as u64)));
+        assert_eq!(
+            steps.last(),
+            Some(&(imported.len() as u64, imported.len() as u64))
+        );
     }
 }
 
@@ -815,7 +821,7 @@ fn a_markdown_export_contains_all_messages() {
     }
 }
 
-/// A full disk, a closed pipe.
+/// A full disk or a closed pipe, for example.
 #[test]
 fn an_unwritable_export_is_an_error() {
     struct FullDisk(usize);
@@ -836,8 +842,8 @@ fn an_unwritable_export_is_an_error() {
     let service = service(&database);
     let id = create(&service);
     append(&service, id, "hello").expect("stored");
-    let whole = export(&service, id).len();
-    for room in 0..whole {
+    let size = export(&service, id).len();
+    for room in 0..size {
         let outcome = service.export_json(id, &mut FullDisk(room), None);
         assert!(
             matches!(outcome, Err(SessionError::Write(_))),
@@ -845,12 +851,12 @@ fn an_unwritable_export_is_an_error() {
         );
     }
     service
-        .export_json(id, &mut FullDisk(whole), None)
+        .export_json(id, &mut FullDisk(size), None)
         .expect("just enough room");
 }
 
 #[test]
-fn a_fork_has_the_messages_up_to_a_number_and_ids_of_its_own() {
+fn a_fork_has_the_messages_up_to_a_number_with_new_ids() {
     for database in TestDatabase::each() {
         let service = service(&database);
         let name: SessionName = "original".parse().expect("a name");
@@ -886,7 +892,7 @@ fn a_fork_has_the_messages_up_to_a_number_and_ids_of_its_own() {
             assert_eq!(
                 fork.usage,
                 TokenUsage::default(),
-                "what it used is the original's"
+                "the usage belongs to the original"
             );
             let ids = |id| -> BTreeSet<MessageId> {
                 all_messages(&service, id)
@@ -894,9 +900,9 @@ fn a_fork_has_the_messages_up_to_a_number_and_ids_of_its_own() {
                     .map(|message| message.id)
                     .collect()
             };
-            assert!(ids(fork.id).is_disjoint(&ids(id)), "ids of their own");
+            assert!(ids(fork.id).is_disjoint(&ids(id)), "new ids");
         }
-        assert_eq!(contents(&service, id), before, "the original is as it was");
+        assert_eq!(contents(&service, id), before, "the original is unchanged");
         let renamed = service.fork(
             id,
             Some(Sequence(3)),
@@ -926,8 +932,11 @@ fn a_fork_has_the_messages_up_to_a_number_and_ids_of_its_own() {
         let empty = create(&service);
         let fork = service.fork(empty, None, None, None).expect("forked");
         assert_eq!((fork.message_count, fork.forked_from), (0, None));
-        let gone = service.fork(SessionId::generate(), None, None, None);
-        assert!(matches!(gone, Err(SessionError::NotFound(_))), "{gone:?}");
+        let missing = service.fork(SessionId::generate(), None, None, None);
+        assert!(
+            matches!(missing, Err(SessionError::NotFound(_))),
+            "{missing:?}"
+        );
     }
 }
 
@@ -965,7 +974,7 @@ fn a_fork_of_a_session_with_a_gap_has_each_message_once() {
 
 /// A fork and the deletion of its source race: the fork is complete or does not exist.
 #[test]
-fn a_fork_of_a_session_that_is_being_deleted_is_whole_or_refused() {
+fn a_fork_of_a_session_that_is_being_deleted_is_complete_or_refused() {
     for database in TestDatabase::each() {
         let services = [service(&database), service(&database)];
         let count = 1_500;
@@ -998,7 +1007,7 @@ fn a_fork_of_a_session_that_is_being_deleted_is_whole_or_refused() {
 }
 
 #[test]
-fn a_session_is_renamed_and_deleted_and_then_gone() {
+fn a_session_can_be_renamed_and_is_not_found_after_its_deletion() {
     for database in TestDatabase::each() {
         let service = service(&database);
         let id = create(&service);
@@ -1051,7 +1060,7 @@ fn a_session_is_renamed_and_deleted_and_then_gone() {
         ];
         for outcome in outcomes {
             assert_eq!(
-                outcome.expect_err("it is gone").code(),
+                outcome.expect_err("it is deleted").code(),
                 Code::SessionNotFound
             );
         }
@@ -1060,14 +1069,14 @@ fn a_session_is_renamed_and_deleted_and_then_gone() {
 }
 
 #[test]
-fn a_reference_is_a_whole_id_a_beginning_or_a_name() {
+fn a_reference_is_an_id_a_prefix_or_a_name() {
     for database in TestDatabase::each() {
         let service = service(&database);
         let name = |text: &str| Some(text.parse::<SessionName>().expect("a name"));
         let alone = create(&service);
         for length in [6, 8, 25] {
-            let beginning = &alone.to_string()[..length];
-            assert_eq!(service.resolve(beginning).expect("the only one"), alone);
+            let prefix = &alone.to_string()[..length];
+            assert_eq!(service.resolve(prefix).expect("the only one"), alone);
         }
         service.delete(alone).expect("deleted");
         let twins = [0, 1].map(|_| {
@@ -1082,7 +1091,7 @@ fn a_reference_is_a_whole_id_a_beginning_or_a_name() {
             .id;
         for id in [twins[0], twins[1], single] {
             let text = id.to_string();
-            assert_eq!(service.resolve(&text).expect("whole"), id);
+            assert_eq!(service.resolve(&text).expect("complete"), id);
             assert_eq!(
                 service.resolve(&text.to_lowercase()).expect("in any case"),
                 id
@@ -1097,13 +1106,13 @@ fn a_reference_is_a_whole_id_a_beginning_or_a_name() {
                 let candidates = details["candidates"].as_array().expect("a list");
                 let ids: Vec<&str> = candidates
                     .iter()
-                    .map(|one| one["id"].as_str().expect("an id"))
+                    .map(|candidate| candidate["id"].as_str().expect("an id"))
                     .collect();
                 assert_eq!(ids, twins.map(|id| id.to_string()));
             }
             other => panic!("{other:?}"),
         }
-        // Created in the same moment, so they have the same prefix.
+        // The sessions were created at the same time, so their ids share a prefix.
         let shared = &single.to_string()[..6];
         match service.resolve(shared) {
             Err(SessionError::Ambiguous { candidates, .. }) => assert_eq!(candidates.len(), 3),
@@ -1157,7 +1166,7 @@ fn deleting_a_session_while_others_append_leaves_no_orphan() {
             let outcomes = at_once(9, |thread| {
                 let service = &services[thread % 2];
                 if thread == 8 {
-                    // During the export, after another process has appended a message.
+                    // The deletion starts after another thread has appended a message.
                     while service.get(id).expect("there").message_count == 0 {
                         std::thread::yield_now();
                     }
@@ -1181,7 +1190,7 @@ fn deleting_a_session_while_others_append_leaves_no_orphan() {
                 .count();
             assert_eq!(
                 *deleted, appended as u64,
-                "the deleted session had all that was appended"
+                "the deleted session contained all appended messages"
             );
             for outcome in outcomes[..8].iter().flatten() {
                 if let Err(error) = outcome {
@@ -1231,12 +1240,15 @@ fn the_list_counts_everything_and_filters_in_the_store() {
         let service = service(&database);
         let actor = |text: &str| Some(text.parse().expect("an actor"));
         for number in 0..6 {
-            let who = actor(if number % 2 == 0 {
+            let actor_name = actor(if number % 2 == 0 {
                 "openai/gpt-5"
             } else {
                 "local/helper"
             });
-            let id = service.create(None, who, "manual").expect("stored").id;
+            let id = service
+                .create(None, actor_name, "manual")
+                .expect("stored")
+                .id;
             append(&service, id, "12345").expect("stored");
         }
         let (page, totals) = service
@@ -1270,7 +1282,7 @@ fn the_list_counts_everything_and_filters_in_the_store() {
 
 /// Invisible sessions are not counted, and no character of a name is a wildcard.
 #[test]
-fn a_list_shows_and_counts_what_may_be_seen() {
+fn a_list_contains_and_counts_only_visible_sessions() {
     use cleveragents_domain::identity::Namespaces;
     for database in TestDatabase::each() {
         let service = service(&database);
@@ -1301,7 +1313,7 @@ fn a_list_shows_and_counts_what_may_be_seen() {
     }
 }
 
-/// A search brings the index up to date first, also when several start at once.
+/// A search first updates the index, even if several searches start at once.
 #[test]
 fn a_search_finds_recent_messages() {
     for database in TestDatabase::each() {
@@ -1334,7 +1346,7 @@ fn a_search_finds_recent_messages() {
 
 /// Listed prefixes must be usable, whether the list has a few sessions or many.
 #[test]
-fn a_shown_id_names_its_session_and_no_other() {
+fn a_listed_prefix_identifies_only_its_session() {
     for database in TestDatabase::each() {
         let service = service(&database);
         let ids: Vec<SessionId> = (0..80).map(|_| create(&service)).collect();

@@ -10,14 +10,14 @@ use cleveragents_domain::{Code, Diagnose as _};
 use cleveragents_store::definitions::{self, DefinitionKind};
 use cleveragents_testkit::{TestDatabase, at_once};
 
-/// A service on one database, with a folder for files and one for found skills.
+/// A service on one database, with a folder for files and the folder of skills in it.
 struct Desk {
     database: TestDatabase,
     service: SkillService,
     folder: tempfile::TempDir,
 }
 
-fn each(test: impl Fn(&Desk)) {
+fn on_each_database(test: impl Fn(&Desk)) {
     for database in TestDatabase::each() {
         let folder = tempfile::tempdir().expect("a folder");
         let service = SkillService::new(database.open(), folder.path().join("skills"));
@@ -29,7 +29,7 @@ fn each(test: impl Fn(&Desk)) {
     }
 }
 
-const fn nothing(_: &str) -> Option<String> {
+const fn no_variables(_: &str) -> Option<String> {
     None
 }
 
@@ -38,7 +38,7 @@ impl Desk {
         self.folder.path().join(name)
     }
 
-    /// A YAML file as it would be given.
+    /// Writes a YAML file and returns it as the source of a skill.
     fn file(&self, name: &str, text: &str) -> SkillSource {
         let file = self.path(name);
         std::fs::write(&file, text).expect("written");
@@ -49,19 +49,19 @@ impl Desk {
     }
 
     fn add(&self, source: &SkillSource, register: Register) -> Result<Outcome, SkillError> {
-        let added = self.service.add(source, register, &nothing)?;
+        let added = self.service.add(source, register, &no_variables)?;
         Ok(added.outcome)
     }
 
     fn names(&self) -> Vec<String> {
-        let known = self.service.known(&nothing).expect("known");
+        let known = self.service.known(&no_variables).expect("known");
         known.into_iter().map(|skill| skill.name).collect()
     }
 }
 
 /// A folder with a `SKILL.md`.
-fn agent(place: &Path, name: &str) -> SkillSource {
-    let folder = place.join(name);
+fn agent(base: &Path, name: &str) -> SkillSource {
+    let folder = base.join(name);
     std::fs::create_dir_all(folder.join("scripts")).expect("made");
     let text = format!("---\nname: {name}\ndescription: Does {name}.\n---\nDo it.\n");
     std::fs::write(folder.join("SKILL.md"), text).expect("written");
@@ -75,7 +75,7 @@ fn code<T: std::fmt::Debug>(outcome: Result<T, SkillError>) -> Code {
 
 #[test]
 fn defect_980_a_skill_is_there_for_the_next_process() {
-    each(|desk| {
+    on_each_database(|desk| {
         let source = desk.file(
             "a.yaml",
             "name: local/a\ndescription: d\ntools: [builtin/shell]\n",
@@ -85,21 +85,24 @@ fn defect_980_a_skill_is_there_for_the_next_process() {
             Outcome::Created
         );
         let next = SkillService::new(desk.database.open(), desk.path("skills"));
-        let known = next.known(&nothing).expect("known");
+        let known = next.known(&no_variables).expect("known");
         assert_eq!(known.len(), 1);
-        assert_eq!(next.flat("a", &nothing).expect("flat").tools.len(), 1);
+        assert_eq!(next.flat("a", &no_variables).expect("flat").tools.len(), 1);
         assert_eq!(code(desk.add(&source, Register::New)), Code::SkillExists);
         assert_eq!(
             desk.add(&source, Register::Update).expect("updated"),
             Outcome::Updated
         );
-        assert_eq!(code(next.find("local/aa", &nothing)), Code::SkillNotFound);
+        assert_eq!(
+            code(next.find("local/aa", &no_variables)),
+            Code::SkillNotFound
+        );
     });
 }
 
 #[test]
 fn defect_2579_includes_in_a_circle_are_refused_when_they_are_added() {
-    each(|desk| {
+    on_each_database(|desk| {
         let plain = desk.file(
             "b.yaml",
             "name: local/b\ndescription: d\ntools: [builtin/shell]\n",
@@ -123,7 +126,7 @@ fn defect_2579_includes_in_a_circle_are_refused_when_they_are_added() {
         // Nothing changed.
         assert_eq!(
             desk.service
-                .flat("local/b", &nothing)
+                .flat("local/b", &no_variables)
                 .expect("flat")
                 .tools
                 .len(),
@@ -134,7 +137,7 @@ fn defect_2579_includes_in_a_circle_are_refused_when_they_are_added() {
 
 #[test]
 fn skills_in_use_cannot_be_removed_or_broken() {
-    each(|desk| {
+    on_each_database(|desk| {
         let below = desk.file(
             "b.yaml",
             "name: local/b\ndescription: d\ntools: [builtin/shell]\n",
@@ -145,7 +148,10 @@ fn skills_in_use_cannot_be_removed_or_broken() {
             "name: local/a\ndescription: d\nincludes:\n  - name: local/b\n    tool_overrides:\n      - {tool: builtin/shell, override: {capability: {unsafe: true}}}\n",
         );
         desk.add(&above, Register::New).expect("added");
-        let refused = desk.service.remove("local/b", &nothing).expect_err("used");
+        let refused = desk
+            .service
+            .remove("local/b", &no_variables)
+            .expect_err("used");
         assert_eq!(refused.code(), Code::SkillInUse);
         assert!(refused.to_string().contains("skill local/a"), "{refused}");
         // Without the tool, the reference of the other skill would dangle.
@@ -155,17 +161,19 @@ fn skills_in_use_cannot_be_removed_or_broken() {
         );
         let refused = desk
             .add(&without, Register::Update)
-            .expect_err("it would break another");
+            .expect_err("it would break another skill");
         assert!(refused.to_string().contains("a.yaml:6"), "{refused}");
-        desk.service.remove("local/a", &nothing).expect("removed");
-        // An actor that has it counts too.
+        desk.service
+            .remove("local/a", &no_variables)
+            .expect("removed");
+        // An actor that uses the skill also prevents its removal.
         let text = "actors: {desk: {type: llm, skills: [b]}}";
         let stored = desk.database.open().write(move |unit| {
             definitions::insert(unit, DefinitionKind::Actor, "local/desk", text, "desk.yaml")
         });
         stored.expect("stored");
         assert_eq!(
-            code(desk.service.remove("local/b", &nothing)),
+            code(desk.service.remove("local/b", &no_variables)),
             Code::SkillInUse
         );
         assert_eq!(desk.names(), ["local/b"]);
@@ -174,38 +182,43 @@ fn skills_in_use_cannot_be_removed_or_broken() {
 
 #[test]
 fn folders_are_added_or_found() {
-    each(|desk| {
+    on_each_database(|desk| {
         let added = agent(&desk.path("elsewhere"), "counting");
         desk.add(&added, Register::New).expect("added");
         agent(&desk.path("skills"), "drawing");
         // Registered skills take precedence over folders of the same name.
         agent(&desk.path("skills"), "counting");
         assert_eq!(desk.names(), ["local/counting", "local/drawing"]);
-        let found = desk.service.find("counting", &nothing).expect("found");
+        let found = desk.service.find("counting", &no_variables).expect("found");
         assert!(matches!(found.origin, SkillOrigin::Registered(_)));
         assert!(found.place().contains("elsewhere"), "{}", found.place());
-        let flat = desk.service.flat("drawing", &nothing).expect("flat");
+        let flat = desk.service.flat("drawing", &no_variables).expect("flat");
         assert_eq!(flat.tools.len(), 3);
         assert_eq!(
-            code(desk.service.remove("drawing", &nothing)),
+            code(desk.service.remove("drawing", &no_variables)),
             Code::SkillInUse
         );
-        desk.service.remove("counting", &nothing).expect("removed");
-        let found = desk.service.find("counting", &nothing).expect("found");
+        desk.service
+            .remove("counting", &no_variables)
+            .expect("removed");
+        let found = desk.service.find("counting", &no_variables).expect("found");
         assert!(matches!(found.origin, SkillOrigin::Found(_)));
     });
 }
 
 #[test]
 fn defect_7487_a_failed_refresh_leaves_what_was_there() {
-    each(|desk| {
+    on_each_database(|desk| {
         let source = desk.file(
             "a.yaml",
             "name: local/a\ndescription: d\ntools: [builtin/shell]\n",
         );
         desk.add(&source, Register::New).expect("added");
         let reported = |name| {
-            let reported = desk.service.refresh(name, &nothing).expect("refreshed");
+            let reported = desk
+                .service
+                .refresh(name, &no_variables)
+                .expect("refreshed");
             let failed = reported
                 .failed
                 .iter()
@@ -227,7 +240,7 @@ fn defect_7487_a_failed_refresh_leaves_what_was_there() {
         assert_eq!(reported(Some("a")), [0, 0, 1, 0]);
         assert_eq!(
             desk.service
-                .flat("a", &nothing)
+                .flat("a", &no_variables)
                 .expect("still there")
                 .tools
                 .len(),
@@ -238,20 +251,30 @@ fn defect_7487_a_failed_refresh_leaves_what_was_there() {
             "name: local/a\ndescription: d\nbuiltins: [{group: git}]\n",
         );
         assert_eq!(reported(None), [1, 0, 0, 0]);
-        assert!(desk.service.flat("a", &nothing).expect("new").tools.len() > 1);
+        assert!(
+            desk.service
+                .flat("a", &no_variables)
+                .expect("new")
+                .tools
+                .len()
+                > 1
+        );
     });
 }
 
 #[test]
 fn defect_4814_what_could_not_be_looked_at_is_not_called_refreshed() {
-    each(|desk| {
+    on_each_database(|desk| {
         let source = desk.file(
             "a.yaml",
             "name: local/a\ndescription: d\ntools: [builtin/shell]\n",
         );
         desk.add(&source, Register::New).expect("added");
         std::fs::remove_file(desk.path("a.yaml")).expect("removed");
-        let reported = desk.service.refresh(None, &nothing).expect("refreshed");
+        let reported = desk
+            .service
+            .refresh(None, &no_variables)
+            .expect("refreshed");
         assert_eq!(reported.skipped.len(), 1);
         assert!(
             reported.refreshed.is_empty()
@@ -264,7 +287,7 @@ fn defect_4814_what_could_not_be_looked_at_is_not_called_refreshed() {
 
 #[test]
 fn defect_4811_of_two_registrations_of_one_name_one_succeeds() {
-    each(|desk| {
+    on_each_database(|desk| {
         let source = desk.file(
             "a.yaml",
             "name: local/a\ndescription: d\ntools: [builtin/shell]\n",
@@ -275,8 +298,8 @@ fn defect_4811_of_two_registrations_of_one_name_one_succeeds() {
 }
 
 #[test]
-fn two_skills_cannot_include_each_other_however_fast_they_are_added() {
-    each(|desk| {
+fn concurrently_updated_skills_cannot_include_each_other() {
+    on_each_database(|desk| {
         for (name, other) in [("a", "b"), ("b", "a")] {
             let text = format!("name: local/{name}\ndescription: d\ntools: [builtin/shell]\n");
             desk.add(&desk.file("first.yaml", &text), Register::New)
@@ -296,14 +319,14 @@ fn two_skills_cannot_include_each_other_however_fast_they_are_added() {
         });
         assert_eq!(outcomes.into_iter().filter(|is_ok| *is_ok).count(), 1);
         for name in ["a", "b"] {
-            desk.service.flat(name, &nothing).expect("no circle");
+            desk.service.flat(name, &no_variables).expect("no cycle");
         }
     });
 }
 
 #[test]
-fn models_are_equipped_with_what_skills_hold() {
-    each(|desk| {
+fn models_receive_the_tools_and_descriptions_of_skills() {
+    on_each_database(|desk| {
         let source = desk.file(
             "a.yaml",
             "name: local/a\ndescription: d\ntools: [{name: builtin/shell, override: {capability: {human_approval_required: true}}}]\nanonymous_tools: [{description: counts, command: [wc], read_only: true}]\n",
@@ -311,14 +334,14 @@ fn models_are_equipped_with_what_skills_hold() {
         desk.add(&source, Register::New).expect("added");
         agent(&desk.path("skills"), "drawing");
         let tools = ToolService::new(desk.database.open());
-        let all = tools.registry(&nothing).expect("tools").registry;
+        let all = tools.registry(&no_variables).expect("tools").registry;
         let names = ["a".to_owned(), "drawing".to_owned()];
-        let equipped = desk
+        let assembled = desk
             .service
-            .assemble_tools(&names, &all, &nothing)
-            .expect("equipped");
+            .assemble_tools(&names, &all, &no_variables)
+            .expect("assembled");
         let reported = |name: &str| {
-            let names = equipped.tools(name).expect("a skill");
+            let names = assembled.tools(name).expect("a skill");
             names.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert_eq!(reported("local/a"), ["builtin/shell", "local/a-1"]);
@@ -327,19 +350,19 @@ fn models_are_equipped_with_what_skills_hold() {
             ["skill/activate", "skill/read", "skill/run"]
         );
         for name in ["local/a-1", "skill/run", "builtin/file-read"] {
-            equipped.registry.get(name).expect(name);
+            assembled.registry.get(name).expect(name);
         }
-        let shell = equipped.registry.get("builtin/shell").expect("there");
+        let shell = assembled.registry.get("builtin/shell").expect("there");
         assert!(shell.capability.needs_approval);
         assert!(
-            equipped
+            assembled
                 .announcement(None)
                 .contains("- drawing: Does drawing.")
         );
-        assert_eq!(equipped.announcement(Some(&names[..1])), "");
+        assert_eq!(assembled.announcement(Some(&names[..1])), "");
         let missing = desk
             .service
-            .assemble_tools(&["darwing".to_owned()], &all, &nothing);
+            .assemble_tools(&["darwing".to_owned()], &all, &no_variables);
         assert_eq!(code(missing), Code::SkillNotFound);
     });
 }

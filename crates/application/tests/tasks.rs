@@ -1,4 +1,5 @@
-//! Tasks of other agents, on both databases: created once, worked on by one server, never changed after their end.
+//! Tasks of other agents, on both databases: a task is created once, changed by only one server at a time, and never
+//! changed after its end.
 
 use std::sync::Arc;
 
@@ -71,7 +72,7 @@ fn a_task_has_its_message_and_its_caller() {
     for database in TestDatabase::each() {
         let tasks = tasks(&database.open());
         let created = create(&tasks, "hello");
-        let snapshot = created.snapshot.expect("asked for");
+        let snapshot = created.snapshot.expect("requested");
         assert_eq!(snapshot.status.state, TaskState::Submitted);
         assert_eq!(created.record.identity, "ada");
         assert_eq!(created.record.runner, RUNNER);
@@ -90,7 +91,7 @@ fn a_task_has_its_message_and_its_caller() {
 }
 
 #[test]
-fn tasks_of_a_context_share_a_session_however_many_are_created_at_once() {
+fn concurrently_created_tasks_of_a_context_share_a_session() {
     for database in TestDatabase::each() {
         let tasks = tasks(&database.open());
         let subjects = at_once(8, |number| {
@@ -100,7 +101,7 @@ fn tasks_of_a_context_share_a_session_however_many_are_created_at_once() {
         });
         assert!(subjects.windows(2).all(|pair| pair[0] == pair[1]));
         assert_eq!(database.count("SELECT COUNT(*) FROM sessions"), 1);
-        // The same name in another namespace is another context.
+        // The same context id in another namespace is another context.
         let mut other = new_task("other");
         other.namespace = "other".to_owned();
         other.message.context_id = Some("context".to_owned());
@@ -175,7 +176,7 @@ fn chunks_of_an_artifact_become_one_text() {
 }
 
 #[test]
-fn only_its_own_server_changes_a_task_and_only_before_its_end() {
+fn only_the_server_of_a_task_changes_it_until_it_is_finished() {
     for database in TestDatabase::each() {
         let tasks = tasks(&database.open());
         let id = create(&tasks, "hello").record.id;
@@ -201,7 +202,7 @@ fn only_its_own_server_changes_a_task_and_only_before_its_end() {
 }
 
 #[test]
-fn a_reply_goes_to_a_task_that_waits_for_one() {
+fn only_a_waiting_task_accepts_a_reply() {
     for database in TestDatabase::each() {
         let tasks = tasks(&database.open());
         let id = create(&tasks, "hello").record.id;
@@ -246,7 +247,7 @@ fn a_reply_goes_to_a_task_that_waits_for_one() {
 }
 
 #[test]
-fn finished_tasks_differ_from_open_ones() {
+fn a_task_that_waits_for_input_is_settled() {
     for database in TestDatabase::each() {
         let tasks = tasks(&database.open());
         let id = create(&tasks, "hello").record.id;
@@ -264,7 +265,7 @@ fn finished_tasks_differ_from_open_ones() {
 }
 
 #[test]
-fn pages_hold_each_visible_task_once() {
+fn pages_contain_each_visible_task_once() {
     for database in TestDatabase::each() {
         let tasks = tasks(&database.open());
         let mut created: Vec<String> = (0..7)
@@ -297,7 +298,7 @@ fn pages_hold_each_visible_task_once() {
 }
 
 #[test]
-fn one_server_takes_over_what_a_dead_one_left() {
+fn one_server_takes_over_the_tasks_of_a_dead_server() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let tasks = tasks(&engine);
@@ -316,19 +317,21 @@ fn one_server_takes_over_what_a_dead_one_left() {
             .map(|number| LeaseSubject::new(SERVER_LEASE, format!("server {number}")))
             .map(|server| leases.acquire(server, Ttl::default()).expect("a lease"))
             .collect();
-        let taken = at_once(4, |number| {
-            let taken = tasks.take_over_orphans(&format!("server {number}"));
-            let taken = taken.expect("answered").into_iter();
-            taken.map(|task| task.id).collect::<Vec<_>>()
+        let taken_over = at_once(4, |number| {
+            let taken_over = tasks.take_over_orphans(&format!("server {number}"));
+            let taken_over = taken_over.expect("answered").into_iter();
+            taken_over.map(|task| task.id).collect::<Vec<_>>()
         });
-        assert_eq!(taken.concat(), [orphan], "once, and nothing else");
+        assert_eq!(taken_over.concat(), [orphan], "only the orphan, once");
         let runner = |id| tasks.get(id).expect("read").expect("there").runner;
         assert_eq!(runner(served), "server alive");
         assert_eq!(runner(waiting), RUNNER, "no server has to work on it");
-        let index = taken.iter().position(|taken| !taken.is_empty());
+        let index = taken_over
+            .iter()
+            .position(|taken_over| !taken_over.is_empty());
         assert_eq!(
             runner(orphan),
-            format!("server {}", index.expect("somebody"))
+            format!("server {}", index.expect("a server"))
         );
         lease.release().expect("released");
         assert_eq!(
@@ -349,7 +352,7 @@ fn append_message(engine: &Engine, session: SessionId, role: MessageRole, text: 
 }
 
 #[test]
-fn a_turn_begins_where_a_dead_server_left_it() {
+fn a_turn_starts_where_a_dead_server_stopped() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let tasks = tasks(&engine);
@@ -362,9 +365,9 @@ fn a_turn_begins_where_a_dead_server_left_it() {
         };
         let (start, session) = begin(true);
         assert_eq!(start, TurnStart::New);
-        assert_eq!(begin(false).0, TurnStart::New, "it had no result");
+        assert_eq!(begin(false).0, TurnStart::New, "no result is stored");
         append_message(&engine, session, MessageRole::User, "hello");
-        assert_eq!(begin(false).0, TurnStart::Resume, "it is not asked twice");
+        assert_eq!(begin(false).0, TurnStart::Resume, "no second question");
         append_message(&engine, session, MessageRole::Assistant, "hi");
         assert_eq!(begin(false).0, TurnStart::Answered("hi".to_owned()));
         assert_eq!(begin(true).0, TurnStart::New, "this is another turn");
@@ -419,7 +422,7 @@ fn a_task_is_pushed_to_a_limited_number_of_addresses() {
         }
         let refused = tasks.add_push_config(id, config("16"));
         assert!(matches!(refused, Err(TaskError::TooManyPushConfigs(16))));
-        // An existing one is replaced.
+        // An existing configuration is replaced.
         tasks.add_push_config(id, config("03")).expect("replaced");
         tasks.remove_push_config(id, "03").expect("removed");
         let ids: Vec<_> = tasks.push_configs(id).expect("read");
@@ -488,7 +491,7 @@ fn updates_are_pushed_once_in_order_and_again_after_a_transient_failure() {
 }
 
 #[test]
-fn clients_of_0_3_are_pushed_the_whole_task() {
+fn clients_of_0_3_receive_the_complete_task() {
     for database in TestDatabase::each() {
         let tasks = tasks(&database.open());
         let id = create(&tasks, "hello").record.id;
@@ -506,7 +509,7 @@ fn clients_of_0_3_are_pushed_the_whole_task() {
     }
 }
 
-/// Rows as they were written before messages and artifacts had types.
+/// Reads rows that were written before messages and artifacts had types.
 #[test]
 fn tasks_of_an_earlier_version_are_read() {
     for database in TestDatabase::each() {

@@ -25,30 +25,30 @@ pub fn run(arguments: &[OsString]) -> u8 {
     let surface = StandardStreams::detect(&environment);
     let parsed = match Invocation::parse(arguments) {
         Ok(parsed) => parsed,
-        Err(error) => return usage(&error, arguments, &environment, &surface, timing),
+        Err(error) => return report_parse_error(&error, arguments, &environment, &surface, timing),
     };
     if is_bare(&parsed.command) && !(std::io::stdin().is_terminal() && surface.stdout_is_terminal) {
-        // Nobody can type a message: like `agents help`, but a failure.
+        // Without a terminal there is no way to enter a message: print the help, but fail.
         let _printed = write!(stderr(), "{}", Arguments::command().render_help());
         return Code::Usage.kind().exit_code();
     }
     let command = commands::name(&parsed.command);
     // Until the configuration is read, errors use the format of the flag or the environment.
-    let early = choose(
+    let early_format = choose(
         parsed.global.report_format(),
         environment.text(keys::FORMAT.variable).as_deref(),
         None,
         &surface,
     );
     let mut printer = Printer::new(
-        early.unwrap_or_else(|_| Format::automatic(&surface)),
+        early_format.unwrap_or_else(|_| Format::automatic(&surface)),
         &surface,
     );
     let outcome = execute(parsed, environment, &surface, &mut printer);
     finish(&printer, command, outcome, timing)
 }
 
-/// Whether the program was started without any argument that says what to do.
+/// True if the command line starts a new conversation without a first message.
 fn is_bare(command: &Command) -> bool {
     match command {
         Command::Chat(chat) => chat.folder.as_ref().is_some_and(FolderChat::is_bare),
@@ -157,12 +157,12 @@ fn run_logged(
         Command::Serve(_) => Logs::Server,
         _ => Logs::Command,
     };
-    // Until the report is complete; its output follows the last log line.
+    // The log ends before the report is printed, so that no log line follows the report.
     let _logging = logging::start(context, logs)?;
-    let (command, begun) = (commands::name(&parsed.command), Instant::now());
+    let (command, started_at) = (commands::name(&parsed.command), Instant::now());
     tracing::debug!(command, version = env!("CARGO_PKG_VERSION"), home = %context.home.path().display(), "command started");
     let outcome = dispatch(context, parsed, is_markdown);
-    let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let duration_ms = u64::try_from(started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
     match &outcome {
         Ok(_) => tracing::info!(command, duration_ms, "command finished"),
         Err(error) => tracing::info!(
@@ -288,7 +288,7 @@ fn finish(
     match written {
         Ok(()) => code,
         Err(error) => {
-            // The result could not be printed: the command fails in any case.
+            // A command whose result cannot be printed fails.
             let _sent = writeln!(
                 err,
                 "error[{}]: the result cannot be written: {error}",
@@ -308,7 +308,7 @@ fn flushed(out: &mut impl Write) -> std::io::Result<()> {
 }
 
 /// Prints help and version unchanged, and other parse errors in the requested format.
-fn usage(
+fn report_parse_error(
     error: &clap::Error,
     arguments: &[OsString],
     environment: &Environment,
@@ -327,7 +327,7 @@ fn usage(
         }
         _ => {}
     }
-    let flag = asked_format(arguments);
+    let flag = requested_format(arguments);
     let format = choose(
         flag,
         environment.text(keys::FORMAT.variable).as_deref(),
@@ -378,7 +378,7 @@ pub(crate) fn usage_error(error: &clap::Error) -> CommandError {
 }
 
 /// Requested format of a command line that cannot be parsed.
-fn asked_format(arguments: &[OsString]) -> Option<Format> {
+fn requested_format(arguments: &[OsString]) -> Option<Format> {
     let texts: Vec<&str> = arguments
         .iter()
         .filter_map(|argument| argument.to_str())

@@ -29,7 +29,7 @@ pub(crate) struct Context {
     pub(crate) configuration: Configuration,
     pub(crate) settings: Settings,
     pub(crate) printer: Printer,
-    /// The open databases of the process, shared by all uses.
+    /// Open databases of the process.
     pub(crate) engines: Arc<EngineCache>,
     /// Server that runs operations; `None` runs them here.
     pub(crate) connection: Option<Connection>,
@@ -43,13 +43,13 @@ impl Context {
             .working_folder()
             .unwrap_or_else(|| Path::new("/"));
         if self.uses_own_database()? {
-            // Not as a URL: the path of a home may contain any character.
+            // Not parsed as a URL, because the path of the home folder may contain any character.
             return Ok(DatabaseUrl::file(&self.home.database_file(), base));
         }
         Ok(DatabaseUrl::parse(self.settings.database_url(), base)?)
     }
 
-    /// Whether no database is configured, so that the one in the home folder is used.
+    /// True if no database is configured, so that the default file in the home folder is used.
     fn uses_own_database(&self) -> Result<bool, CommandError> {
         Ok(self.configuration.resolve_key(&keys::DATABASE_URL)?.level == ConfigLevel::Default)
     }
@@ -72,12 +72,12 @@ impl Context {
         Ok(engine.acting_as(&self.user_name()))
     }
 
-    /// Whether the database in the home folder exists. Other databases are assumed to exist.
+    /// True if the default database in the home folder is used and its file exists.
     pub(crate) fn has_database(&self) -> bool {
         self.uses_own_database().unwrap_or(false) && self.home.database_file().exists()
     }
 
-    /// Whether the database is the one in the home folder and does not exist yet.
+    /// True if the default database in the home folder is used and its file does not exist yet.
     pub(crate) fn lacks_database(&self) -> bool {
         self.uses_own_database().unwrap_or(false) && !self.home.database_file().exists()
     }
@@ -170,7 +170,7 @@ impl Context {
         }
     }
 
-    /// Namespace on the server of names without one.
+    /// Server namespace of names without a namespace.
     pub(crate) fn server_namespace(&self) -> Result<Option<String>, CommandError> {
         let configured = self.configuration.resolve_key(&keys::SERVER_NAMESPACE)?;
         let value = configured.value;
@@ -307,10 +307,10 @@ impl Context {
 
 fn progress(printer: Printer, label: &'static str) -> ProgressCallback {
     let bar = std::sync::OnceLock::new();
-    Arc::new(move |done, whole| {
-        let bar = bar.get_or_init(|| Progress::bar(&printer, label, whole));
+    Arc::new(move |done, total| {
+        let bar = bar.get_or_init(|| Progress::bar(&printer, label, total));
         bar.set(done);
-        if done >= whole {
+        if done >= total {
             bar.finish();
         }
     })

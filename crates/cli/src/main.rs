@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// One thread reads requests and another stores them; allocation must not block either.
+/// One thread reads requests and another thread stores them; allocation must not block either of them.
 #[global_allocator]
 static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -22,7 +22,7 @@ pub(crate) struct ProcessConfiguration {
     pub(crate) settings: Settings,
 }
 
-/// On whose behalf models are called; decides whether private addresses may be reached.
+/// Caller for which models are called; determines whether requests to private addresses are allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CalledFor {
     /// The local user.
@@ -64,7 +64,7 @@ impl ProcessConfiguration {
         let database = self.settings.database_url().to_owned();
         let configured = [("DATABASE_URL".to_owned(), database)];
         options.secrets = environment_secrets(self.environment.texts().chain(configured));
-        // For remote callers, the server configuration decides which addresses may be reached.
+        // For remote callers, the server's configuration decides whether private addresses are allowed.
         let private = match called_for {
             CalledFor::RemoteCaller => &keys::SERVE_ALLOW_PRIVATE,
             CalledFor::User => &keys::A2A_ALLOW_PRIVATE,
@@ -87,10 +87,10 @@ impl ProcessConfiguration {
         };
         let catalogue = self.catalogue(called_for, request.record)?;
         let configured = self.settings.model_default().cloned();
-        let of_key = || catalogue.model_of_key().map(|(model, _)| model);
+        let provider_default = || catalogue.model_of_key().map(|(model, _)| model);
         AgentRuntime::new(RuntimeOptions {
             engine: Arc::clone(&request.engine),
-            default_model: configured.or_else(of_key),
+            default_model: configured.or_else(provider_default),
             catalogue,
             home: self.home.path().to_owned(),
             sandboxes: self.home.sandboxes(),

@@ -1,5 +1,5 @@
-//! The pages of `docs/reference/` that are written from the command line's own types: commands and configuration
-//! keys. `CLEVERAGENTS_WRITE_DOCS=1 cargo test -p cleveragents-cli --lib reference` writes them.
+//! Generates the pages of `docs/reference/` on commands and configuration keys from the types of the command line.
+//! `CLEVERAGENTS_WRITE_DOCS=1 cargo test -p cleveragents-cli --lib reference` writes them.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ Every command also takes:
 
 ";
 
-/// A text in one cell of a table.
+/// Escapes a text for the cell of a table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
@@ -66,21 +66,21 @@ fn form(argument: &clap::Arg) -> String {
     }
 }
 
-/// One line for each option and argument that is shown.
+/// Adds a line for each option and argument that is not hidden.
 fn rows<'a>(arguments: impl Iterator<Item = &'a clap::Arg>, text: &mut String) {
     for argument in arguments.filter(|argument| !argument.is_hide_set()) {
         let _written = writeln!(text, "- `{}`: {}", form(argument), help_line(argument));
     }
 }
 
-/// The commands below one that do something, with their whole names.
+/// Writes a section for each runnable command at or below `command`, with its full name.
 fn leaves(command: &Command, path: &str, text: &mut String) {
-    let mut below = command
+    let mut subcommands = command
         .get_subcommands()
-        .filter(|below| below.get_name() != "help" && !below.is_hide_set())
+        .filter(|subcommand| subcommand.get_name() != "help" && !subcommand.is_hide_set())
         .peekable();
-    if below.peek().is_some() {
-        for command in below {
+    if subcommands.peek().is_some() {
+        for command in subcommands {
             leaves(command, &format!("{path} {}", command.get_name()), text);
         }
         if command.is_subcommand_required_set() {
@@ -99,8 +99,8 @@ fn leaves(command: &Command, path: &str, text: &mut String) {
             .filter(|argument| !argument.is_global_set() && !is_standard(argument)),
         text,
     );
-    let shown = text.trim_end().len();
-    text.truncate(shown);
+    let trimmed_length = text.trim_end().len();
+    text.truncate(trimmed_length);
     text.push('\n');
 }
 
@@ -118,9 +118,13 @@ fn commands_page() -> String {
             .filter(|argument| argument.is_global_set() && !is_standard(argument)),
         &mut text,
     );
-    for below in command.get_subcommands() {
-        if below.get_name() != "help" && !below.is_hide_set() {
-            leaves(below, &format!("agents {}", below.get_name()), &mut text);
+    for subcommand in command.get_subcommands() {
+        if subcommand.get_name() != "help" && !subcommand.is_hide_set() {
+            leaves(
+                subcommand,
+                &format!("agents {}", subcommand.get_name()),
+                &mut text,
+            );
         }
     }
     text
@@ -178,11 +182,11 @@ fn page(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Compares a page with what the code generates; writes it first when asked to.
-fn check(name: &str, wanted: impl Fn(&str) -> String) {
+/// Compares a page with the generated text, or writes the page if `CLEVERAGENTS_WRITE_DOCS` is set.
+fn check(name: &str, generate: impl Fn(&str) -> String) {
     let file = page(name);
     let documented = std::fs::read_to_string(&file).unwrap_or_default();
-    let text = wanted(&documented);
+    let text = generate(&documented);
     if std::env::var_os("CLEVERAGENTS_WRITE_DOCS").is_some() {
         std::fs::write(&file, &text).expect("the page is written");
         return;

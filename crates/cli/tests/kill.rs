@@ -1,6 +1,9 @@
 //! `kill -9` at random instants: acknowledged data is present, other data is completely absent.
 
-#![expect(clippy::print_stdout, reason = "the figures of a proof")]
+#![expect(
+    clippy::print_stdout,
+    reason = "the tests print the counts of the kills"
+)]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::Stdio;
@@ -21,23 +24,23 @@ fn rounds() -> usize {
 /// Source of a stream.
 #[derive(Debug, Clone, Copy)]
 enum Feed {
-    /// As fast as it is read.
+    /// Sends lines as fast as the program reads them.
     Flood,
-    /// The next line only after the previous one is acknowledged.
+    /// Sends the next line only after the previous line is acknowledged.
     OneByOne,
 }
 
 /// Moment at which a stream is killed.
 #[derive(Debug, Clone, Copy)]
 enum Instant {
-    /// A duration after its start, perhaps before it has done anything.
+    /// This duration after the start of the program, possibly before it stores a message.
     AfterStart(Duration),
-    /// A duration after its first acknowledgement.
+    /// This duration after the first acknowledgement.
     AfterFirst(Duration),
 }
 
-/// Acknowledgements of a killed stream: (number, message id) in the order of the lines.
-fn killed_stream(
+/// Kills a stream. Returns its acknowledgements, (number, message id), in the order of the lines.
+fn kill_stream(
     agents: &Agents,
     session: &str,
     feed: Feed,
@@ -52,7 +55,7 @@ fn killed_stream(
     let mut input = child.stdin.take().expect("a pipe");
     let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
     let (acknowledged, received) = std::sync::mpsc::channel();
-    let (spoke, first) = std::sync::mpsc::channel();
+    let (first_sender, first) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         let line = &line;
         scope.spawn(move || {
@@ -70,13 +73,13 @@ fn killed_stream(
             let mut reported = Vec::new();
             let mut text = String::new();
             while output.read_line(&mut text).is_ok_and(|bytes| bytes > 0) {
-                // The last line may be incomplete: then it acknowledges nothing.
-                if let Some(whole) = text.strip_suffix('\n') {
-                    let ack: Value = serde_json::from_str(whole).expect("one document a line");
+                // The last line may be incomplete. An incomplete line acknowledges nothing.
+                if let Some(complete) = text.strip_suffix('\n') {
+                    let ack: Value = serde_json::from_str(complete).expect("one document a line");
                     let id = ack["message_id"].as_str().expect("an id").to_owned();
                     reported.push((ack["sequence"].as_u64().expect("a number"), id));
-                    // A feeder that floods, or the killer, may not read to the end.
-                    let _received = (acknowledged.send(()), spoke.send(()));
+                    // Ignore errors: a flooding feeder and the killing thread stop receiving early.
+                    let _received = (acknowledged.send(()), first_sender.send(()));
                 }
                 text.clear();
             }
@@ -110,42 +113,49 @@ fn a_killed_stream_keeps_acknowledged_messages_and_no_partial_ones() {
                 _ => Instant::AfterStart(pause),
             };
             let line = |index: usize| format!("round {round} line {index}");
-            let reported = killed_stream(&agents, &session, feed, instant, line);
-            // The next append works and follows without a gap; on a server it also waits for the
-            // work of the killed client.
+            let reported = kill_stream(&agents, &session, feed, instant, line);
+            // The next append succeeds and its number has no gap. On a server, it also waits until
+            // the server has finished the work of the killed client.
             let next = agents.data(&["session", "append", &session, &format!("after {round}")]);
             let messages = messages_from(&agents, &session, stored);
-            let here = format!("{}, round {round}, {feed:?}, {instant:?}", database.kind);
+            let context = format!("{}, round {round}, {feed:?}, {instant:?}", database.kind);
             for (index, message) in messages.iter().enumerate() {
-                assert_eq!(message["sequence"], stored + index, "{here}: no gap");
+                assert_eq!(message["sequence"], stored + index, "{context}: no gap");
             }
-            let (last, of_round) = messages.split_last().expect("the next append is there");
-            assert_eq!(next["sequence"], last["sequence"], "{here}: it comes last");
-            for (index, message) in of_round.iter().enumerate() {
+            let (last, of_stream) = messages.split_last().expect("the next append is stored");
+            assert_eq!(
+                next["sequence"], last["sequence"],
+                "{context}: the append is last"
+            );
+            for (index, message) in of_stream.iter().enumerate() {
                 assert_eq!(
                     message["content"],
                     line(index),
-                    "{here}: the lines, in order"
+                    "{context}: the lines, in order"
                 );
             }
             assert!(
-                reported.len() <= of_round.len(),
-                "{here}: nothing acknowledged is lost"
+                reported.len() <= of_stream.len(),
+                "{context}: nothing acknowledged is lost"
             );
-            for ((number, id), message) in reported.iter().zip(of_round) {
-                assert_eq!(message["sequence"], *number, "{here}: as acknowledged");
+            for ((number, id), message) in reported.iter().zip(of_stream) {
+                assert_eq!(message["sequence"], *number, "{context}: as acknowledged");
                 assert_eq!(
                     message["message_id"],
                     id.as_str(),
-                    "{here}: as acknowledged"
+                    "{context}: as acknowledged"
                 );
             }
             agents.assert_sound();
             acknowledged += reported.len();
-            unacknowledged += of_round.len() - reported.len();
+            unacknowledged += of_stream.len() - reported.len();
             stored += messages.len();
         }
-        assert_eq!(agents.contents(&session).len(), stored, "no number twice");
+        assert_eq!(
+            agents.contents(&session).len(),
+            stored,
+            "no message is counted twice"
+        );
         println!(
             "{}: {} streams killed, {acknowledged} messages acknowledged and all stored, \
              {unacknowledged} stored whole but not acknowledged",
@@ -155,7 +165,7 @@ fn a_killed_stream_keeps_acknowledged_messages_and_no_partial_ones() {
     }
 }
 
-/// Messages of a session from a number on.
+/// Messages of a session, starting at number `from`.
 fn messages_from(agents: &Agents, session: &str, from: usize) -> Vec<Value> {
     let after = from.checked_sub(1).map(|after| after.to_string());
     let mut arguments = vec!["session", "messages", session];
@@ -168,9 +178,14 @@ fn messages_from(agents: &Agents, session: &str, from: usize) -> Vec<Value> {
         .clone()
 }
 
-/// Runs a command and kills it at a random instant of about its duration.
-fn killed(agents: &Agents, arguments: &[&str], needs: Duration, dice: &mut Dice) -> Answer {
-    let limit = u64::try_from(needs.as_micros()).expect("a short time");
+/// Runs a command and kills it at a random instant within 1.25 times its usual duration.
+fn run_and_kill(
+    agents: &Agents,
+    arguments: &[&str],
+    duration: Duration,
+    dice: &mut Dice,
+) -> Answer {
+    let limit = u64::try_from(duration.as_micros()).expect("a short time");
     let mut child = agents
         .command(arguments)
         .spawn()
@@ -186,8 +201,8 @@ fn killed(agents: &Agents, arguments: &[&str], needs: Duration, dice: &mut Dice)
     )
 }
 
-/// Duration of a command, which decides when it is killed.
-fn time_of(agents: &Agents, arguments: &[&str]) -> Duration {
+/// Runs a command to completion and returns its duration, the range for later kills.
+fn measure(agents: &Agents, arguments: &[&str]) -> Duration {
     let started = std::time::Instant::now();
     agents.data(arguments);
     started.elapsed()
@@ -217,14 +232,15 @@ fn sizes(agents: &Agents) -> Vec<u64> {
         .collect()
 }
 
-/// Repeatedly kills a command that creates a session of `count` messages.
+/// Repeatedly kills a command that creates a session of `count` messages, and asserts that the
+/// session is complete or absent.
 fn assert_whole_or_absent(agents: &Agents, arguments: &[&str], count: usize) {
     let mut dice = Dice::default();
-    let needs = time_of(agents, arguments);
+    let duration = measure(agents, arguments);
     let mut before = sizes(agents).len();
     let mut absent = 0;
     for round in 0..rounds() {
-        let answer = killed(agents, arguments, needs, &mut dice);
+        let answer = run_and_kill(agents, arguments, duration, &mut dice);
         agents.assert_sound();
         let sizes = sizes(agents);
         assert!(
@@ -243,10 +259,14 @@ fn assert_whole_or_absent(agents: &Agents, arguments: &[&str], count: usize) {
         before = sizes.len();
     }
     agents.data(arguments);
-    assert_eq!(sizes(agents).len(), before + 1, "the next one works");
+    assert_eq!(
+        sizes(agents).len(),
+        before + 1,
+        "an undisturbed command works"
+    );
     agents.assert_sound();
     println!(
-        "{arguments:?}: {} killed, {absent} left nothing, the others all",
+        "{arguments:?}: {} killed, {absent} stored nothing, the others everything",
         rounds()
     );
 }
@@ -275,27 +295,27 @@ fn a_killed_change_of_the_configuration_is_whole_or_absent() {
     let agents = agents();
     let mut dice = Dice::default();
     agents.data(&["config", "set", "store.connections", "3"]);
-    let needs = time_of(&agents, &["config", "set", "cleanup.events-days", "1"]);
-    let mut now = 1;
+    let duration = measure(&agents, &["config", "set", "cleanup.events-days", "1"]);
+    let mut current = 1;
     for round in 0..rounds() * 3 {
         let next = round + 2;
         let value = next.to_string();
         let arguments = ["config", "set", "cleanup.events-days", &value];
-        let answer = killed(&agents, &arguments, needs, &mut dice);
-        let text = std::fs::read_to_string(agents.config_file()).expect("the file is there");
-        let found = agents.data(&["config", "get", "cleanup.events-days"])["value"].clone();
+        let answer = run_and_kill(&agents, &arguments, duration, &mut dice);
+        let text = std::fs::read_to_string(agents.config_file()).expect("the file exists");
+        let stored = agents.data(&["config", "get", "cleanup.events-days"])["value"].clone();
         assert!(
-            found == now || found == next,
-            "round {round}: {found} is neither {now} nor {next}: {text}"
+            stored == current || stored == next,
+            "round {round}: {stored} is neither {current} nor {next}: {text}"
         );
         if answer.code == Some(0) {
-            assert_eq!(found, next, "round {round}: success has an effect");
+            assert_eq!(stored, next, "round {round}: success has an effect");
         }
         assert_eq!(
             agents.data(&["config", "get", "store.connections"])["value"],
             3
         );
-        now = usize::try_from(found.as_u64().expect("a number")).expect("small");
+        current = usize::try_from(stored.as_u64().expect("a number")).expect("small");
     }
     agents.data(&["config", "set", "cleanup.events-days", "9"]);
     assert_eq!(
@@ -308,17 +328,17 @@ fn a_killed_change_of_the_configuration_is_whole_or_absent() {
 fn a_killed_first_start_is_finished_by_the_next_command() {
     let mut dice = Dice::default();
     let create = ["--format", "json", "session", "create"];
-    let needs = time_of(&agents(), &["session", "create"]);
+    let duration = measure(&agents(), &["session", "create"]);
     let mut unfinished = 0;
     for round in 0..rounds() * 2 {
         let agents = agents();
-        let answer = killed(&agents, &create, needs, &mut dice);
+        let answer = run_and_kill(&agents, &create, duration, &mut dice);
         unfinished += usize::from(!agents.database().exists());
         let next = agents.create_session();
         let sizes = sizes(&agents);
-        let least = if answer.code == Some(0) { 2 } else { 1 };
+        let minimum = if answer.code == Some(0) { 2 } else { 1 };
         assert!(
-            (least..=2).contains(&sizes.len()),
+            (minimum..=2).contains(&sizes.len()),
             "round {round}: {} sessions after {answer:?}",
             sizes.len()
         );
@@ -326,7 +346,11 @@ fn a_killed_first_start_is_finished_by_the_next_command() {
         let applied = agents.data(&["db", "status"])["applied"].clone();
         let applied = applied.as_array().expect("a list");
         for (index, migration) in applied.iter().enumerate() {
-            assert_eq!(migration["version"], index + 1, "round {round}: each once");
+            assert_eq!(
+                migration["version"],
+                index + 1,
+                "round {round}: each ran once"
+            );
         }
         agents.assert_sound();
     }
@@ -336,7 +360,7 @@ fn a_killed_first_start_is_finished_by_the_next_command() {
     );
 }
 
-/// The same on a database server: the schema is complete or absent.
+/// On a database server, the schema is complete or absent after the kill.
 #[test]
 fn a_killed_first_start_on_a_server_is_finished_by_the_next_command() {
     let mut dice = Dice::default();
@@ -345,21 +369,23 @@ fn a_killed_first_start_on_a_server_is_finished_by_the_next_command() {
             return;
         };
         let agents = agents().on(&database.url);
-        let needs = Duration::from_millis(120);
-        let answer = killed(
+        let duration = Duration::from_millis(120);
+        let answer = run_and_kill(
             &agents,
             &["--format", "json", "session", "create"],
-            needs,
+            duration,
             &mut dice,
         );
         agents.create_session();
-        let least = if answer.code == Some(0) { 2 } else { 1 };
-        assert!((least..=2).contains(&sizes(&agents).len()), "round {round}");
+        let minimum = if answer.code == Some(0) { 2 } else { 1 };
+        assert!(
+            (minimum..=2).contains(&sizes(&agents).len()),
+            "round {round}"
+        );
         agents.assert_sound();
     }
 }
 
-/// A killed export leaves the complete file or none under its name.
 #[test]
 fn a_killed_export_leaves_the_whole_file_or_none() {
     let agents = agents();
@@ -368,16 +394,20 @@ fn a_killed_export_leaves_the_whole_file_or_none() {
     let file = agents.cwd().join("export.json");
     let name = file.to_str().expect("a path");
     let arguments = ["session", "export", &session, "--output", name];
-    let needs = time_of(&agents, &arguments);
-    let whole = std::fs::metadata(&file).expect("it was written").len();
+    let duration = measure(&agents, &arguments);
+    let length = std::fs::metadata(&file).expect("the export exists").len();
     for round in 0..rounds() {
         std::fs::remove_file(&file).ok();
-        let answer = killed(&agents, &arguments, needs, &mut dice);
+        let answer = run_and_kill(&agents, &arguments, duration, &mut dice);
         match std::fs::File::open(&file) {
-            Ok(mut found) => {
+            Ok(mut export) => {
                 let mut text = Vec::new();
-                found.read_to_end(&mut text).expect("it can be read");
-                assert_eq!(text.len() as u64, whole, "round {round}: the file is whole");
+                export.read_to_end(&mut text).expect("the file can be read");
+                assert_eq!(
+                    text.len() as u64,
+                    length,
+                    "round {round}: the file is whole"
+                );
             }
             Err(_) => assert_ne!(answer.code, Some(0), "round {round}: success has an effect"),
         }

@@ -2,7 +2,10 @@
 //!
 //! Each test runs on an SQLite file and, if a server is available, on PostgreSQL.
 
-#![expect(clippy::print_stdout, reason = "the figures of a proof")]
+#![expect(
+    clippy::print_stdout,
+    reason = "the tests print the number of messages"
+)]
 
 use std::collections::HashSet;
 use std::io::Write as _;
@@ -11,7 +14,8 @@ use std::process::Stdio;
 use cleveragents_testkit::{Agents, Answer, Gate, TestDatabase, at_once, proof_size};
 use serde_json::Value;
 
-/// A home that does not exist, on each kind of database; PostgreSQL must outlive its home.
+/// A home that does not exist yet, for each kind of database. The PostgreSQL database must outlive
+/// its home.
 fn homes() -> Vec<(&'static str, Option<TestDatabase>, Agents)> {
     let fresh = || Agents::new(env!("CARGO_BIN_EXE_agents"));
     let server = TestDatabase::postgres().map(|database| {
@@ -25,7 +29,7 @@ fn homes() -> Vec<(&'static str, Option<TestDatabase>, Agents)> {
 
 /// First start of a home: the first process creates the database, the others open it.
 #[test]
-fn processes_started_at_once_on_a_new_home_make_one_database() {
+fn processes_started_at_once_on_a_new_home_create_one_database() {
     let count = proof_size(8, 32);
     for (kind, _database, agents) in homes() {
         let gate = Gate::default();
@@ -44,7 +48,7 @@ fn processes_started_at_once_on_a_new_home_make_one_database() {
             let id = answer.json()["data"]["session"]["id"].clone();
             assert!(
                 ids.insert(id.as_str().expect("an id").to_owned()),
-                "{kind}: {id} was given twice"
+                "{kind}: {id} was assigned twice"
             );
         }
         let listed: HashSet<String> = agents.data(&["session", "list"])["sessions"]
@@ -53,16 +57,13 @@ fn processes_started_at_once_on_a_new_home_make_one_database() {
             .iter()
             .map(|session| session["id"].as_str().expect("an id").to_owned())
             .collect();
-        assert_eq!(
-            listed, ids,
-            "{kind}: the sessions are those that were reported"
-        );
+        assert_eq!(listed, ids, "{kind}: exactly the reported sessions exist");
         assert_migrated_once(&agents);
         agents.assert_sound();
     }
 }
 
-/// Every migration ran once, in order.
+/// Asserts that every migration ran once, in order.
 fn assert_migrated_once(agents: &Agents) {
     let status = agents.data(&["db", "status"]);
     let versions: Vec<u64> = status["applied"]
@@ -94,7 +95,7 @@ fn defect_7326_appends_of_many_processes_are_numbered_without_gap_or_duplicate()
     }
 }
 
-/// The same for streams: one process each, many messages per process.
+/// Streams are numbered in the same way: each process appends many messages.
 #[test]
 fn defect_7326_streams_of_many_processes_are_numbered_without_gap_or_duplicate() {
     let (writers, each) = (proof_size(8, 32), proof_size(50, 500));
@@ -113,7 +114,7 @@ fn defect_7326_streams_of_many_processes_are_numbered_without_gap_or_duplicate()
                 .expect("the program starts");
             let mut input = child.stdin.take().expect("a pipe");
             std::thread::scope(|scope| {
-                scope.spawn(move || input.write_all(lines.as_bytes()).expect("all is read"));
+                scope.spawn(move || input.write_all(lines.as_bytes()).expect("a reader"));
                 let answer =
                     Answer::from_output(&child.wait_with_output().expect("the program ends"));
                 assert_eq!(answer.code, Some(0), "{kind}: no stream fails: {answer:?}");
@@ -135,15 +136,15 @@ fn content(writer: usize, index: usize) -> String {
     format!("writer {writer} message {index}")
 }
 
-/// The messages are numbered 0, 1, 2…; each is the one that its writer received, once; and the
-/// numbers of a writer increase.
+/// Asserts that the messages are numbered 0, 1, 2…, that each number belongs to the message for
+/// which a writer received it, and that the numbers of each writer increase.
 fn assert_numbered(kind: &str, agents: &Agents, session: &str, printed: &[Vec<u64>]) {
     let contents = agents.contents(session);
-    let whole: usize = printed.iter().map(Vec::len).sum();
+    let total: usize = printed.iter().map(Vec::len).sum();
     assert_eq!(
         contents.len(),
-        whole,
-        "{kind}: as many as were acknowledged"
+        total,
+        "{kind}: exactly the acknowledged messages are stored"
     );
     for (writer, numbers) in printed.iter().enumerate() {
         assert!(
@@ -155,15 +156,15 @@ fn assert_numbered(kind: &str, agents: &Agents, session: &str, printed: &[Vec<u6
             assert_eq!(
                 contents[number],
                 content(writer, index),
-                "{kind}: message {number} is the one that was acknowledged"
+                "{kind}: message {number} is the acknowledged message"
             );
         }
     }
     agents.assert_sound();
     println!(
-        "{kind}: {whole} messages of {} writers, numbered 0..{}",
+        "{kind}: {total} messages of {} writers, numbered 0..{}",
         printed.len(),
-        whole - 1
+        total - 1
     );
 }
 
@@ -175,7 +176,7 @@ fn defect_4709_invariants_persist_across_processes_and_none_is_lost() {
     for (kind, _database, agents) in homes() {
         agents.data(&["invariant", "add", "--global", "said by the first"]);
         let gate = Gate::default();
-        // All processes add one common invariant, and each adds one of its own.
+        // For each writer, one process adds a common invariant and one adds an invariant of its own.
         let started: Vec<_> = (0..writers)
             .flat_map(|writer| {
                 let own = format!("own {writer}");
@@ -197,15 +198,15 @@ fn defect_4709_invariants_persist_across_processes_and_none_is_lost() {
             })
             .collect();
         let refused = codes.iter().filter(|code| **code == Some(4)).count();
-        let done = codes.iter().filter(|code| **code == Some(0)).count();
+        let succeeded = codes.iter().filter(|code| **code == Some(0)).count();
         assert_eq!(
-            (done, refused),
+            (succeeded, refused),
             (writers + 1, writers - 1),
             "{kind}: {codes:?}"
         );
         let listed = agents.data(&["invariant", "list"]);
         assert_eq!(listed["summary"]["total"], writers + 2, "{kind}");
-        // Two processes concurrently remove each of the latter, and one of the two succeeds.
+        // Two processes concurrently remove each of these own invariants, and one of the two succeeds.
         let ids: Vec<String> = agents.data(&["invariant", "list", "^own"])["invariants"]
             .as_array()
             .expect("a list")
@@ -219,7 +220,7 @@ fn defect_4709_invariants_persist_across_processes_and_none_is_lost() {
             .map(|id| agents.behind(&gate, &["invariant", "remove", id, "--yes"]))
             .collect();
         gate.open();
-        let done = started
+        let succeeded = started
             .into_iter()
             .map(|child| {
                 child
@@ -230,7 +231,7 @@ fn defect_4709_invariants_persist_across_processes_and_none_is_lost() {
             })
             .filter(|code| *code == Some(0))
             .count();
-        assert_eq!(done, writers, "{kind}: each is removed once");
+        assert_eq!(succeeded, writers, "{kind}: each is removed once");
         let left = agents.data(&["invariant", "list"]);
         assert_eq!(left["summary"]["total"], 2, "{kind}");
         agents.assert_sound();

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn defect_5809_every_change_of_an_entry_is_noticed() {
+    fn defect_5809_every_change_of_an_entry_is_detected() {
         assert!(entry().follows(0, AUDIT_BEGINNING));
         let changes: [fn(&mut AuditEntry); 8] = [
             |entry| entry.number += 1,
@@ -144,13 +144,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_can_move_from_one_part_to_another() {
-        let mut one = entry();
-        one.kind = "ab".to_owned();
-        one.identity = "c".to_owned();
-        let mut other = one.clone();
-        other.kind = "a".to_owned();
-        other.identity = "bc".to_owned();
-        assert_ne!(one.expected_hash(), other.expected_hash());
+    fn moving_text_between_fields_changes_the_hash() {
+        let mut left = entry();
+        left.kind = "ab".to_owned();
+        left.identity = "c".to_owned();
+        let mut right = left.clone();
+        right.kind = "a".to_owned();
+        right.identity = "bc".to_owned();
+        assert_ne!(left.expected_hash(), right.expected_hash());
     }
 }

@@ -20,7 +20,7 @@ impl fmt::Display for EntryNumber {
     }
 }
 
-/// Change of a path. Each operation carries exactly its own facts.
+/// Change of a path. Each operation carries only the facts that it needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "operation", rename_all = "lowercase")]
 pub enum Operation {
@@ -58,7 +58,7 @@ pub enum Operation {
     },
 }
 
-/// Stored or given facts do not form an operation.
+/// The given or stored facts do not form an operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OperationError {
     /// The operation does not exist.
@@ -339,13 +339,13 @@ mod tests {
     proptest! {
         #[test]
         fn an_operation_is_rebuilt_from_its_stored_facts(operation in operation()) {
-            let again = Operation::from_stored(
+            let rebuilt = Operation::from_stored(
                 operation.as_str(),
                 operation.before(),
                 operation.after(),
                 operation.new_path().map(str::to_owned),
             );
-            prop_assert_eq!(again.expect("complete"), operation);
+            prop_assert_eq!(rebuilt.expect("complete"), operation);
         }
 
         #[test]

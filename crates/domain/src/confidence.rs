@@ -13,7 +13,7 @@ pub struct ConfidenceInputs {
     pub ended: u64,
     /// Number of plans that were applied to the same projects.
     pub familiarity: u64,
-    /// Number of files that the strategy expects to change, if it states it.
+    /// Number of files that the strategy expects to change; `None` when it does not state the number.
     pub files: Option<u64>,
     /// Number of attached required validations.
     pub validations: u64,
@@ -21,9 +21,9 @@ pub struct ConfidenceInputs {
     pub risk: Option<f64>,
     /// Lowest confidence of its decisions, from 0 to 1.
     pub decision_confidence: Option<f64>,
-    /// Number of invariants it has to keep.
+    /// Number of invariants that the plan has to keep.
     pub invariants: u64,
-    /// Number of contradicting pairs among them.
+    /// Number of contradicting pairs of invariants.
     pub unresolved: u64,
 }
 
@@ -76,15 +76,15 @@ pub struct Confidence {
 }
 
 /// Maximum score.
-const MOST: f64 = 0.99;
+const MAXIMUM_SCORE: f64 = 0.99;
 
 /// Neutral value of an unknown fact.
 const UNKNOWN: f64 = 0.5;
 
-/// Number of files at which the file factor is half of that with none.
+/// Number of changed files that halves the file factor.
 const HALF_FILES: f64 = 20.0;
 
-/// Number of invariants at which the invariant factor is half of that with none.
+/// Number of invariants that halves the invariant factor.
 const HALF_INVARIANTS: f64 = 20.0;
 
 impl Confidence {
@@ -101,7 +101,7 @@ impl Confidence {
             .map(|factor| factor.weight * factor.value)
             .sum();
         Self {
-            score: sum.clamp(0.0, MOST),
+            score: sum.clamp(0.0, MAXIMUM_SCORE),
             factors,
         }
     }
@@ -117,12 +117,12 @@ impl Confidence {
     clippy::cast_precision_loss,
     reason = "beyond 2^53 one more makes no difference"
 )]
-const fn real(count: u64) -> f64 {
+const fn to_float(count: u64) -> f64 {
     count as f64
 }
 
-/// Clamps a number to 0..=1; `otherwise` when it is not a number.
-const fn within(value: f64, otherwise: f64) -> f64 {
+/// Clamps a number to 0..=1; returns `otherwise` for NaN.
+const fn clamp_to_unit(value: f64, otherwise: f64) -> f64 {
     if value.is_nan() {
         otherwise
     } else {
@@ -136,7 +136,7 @@ fn past(inputs: &ConfidenceInputs) -> Factor {
     } = *inputs;
     // Additive smoothing, as if one plan had been applied and one had not: a single plan proves
     // little.
-    let value = ((real(succeeded) + 1.0) / (real(ended) + 2.0)).min(1.0);
+    let value = ((to_float(succeeded) + 1.0) / (to_float(ended) + 2.0)).min(1.0);
     Factor {
         name: FactorName::PastSuccessRate,
         value,
@@ -150,43 +150,43 @@ fn past(inputs: &ConfidenceInputs) -> Factor {
 }
 
 fn familiarity(inputs: &ConfidenceInputs) -> Factor {
-    let known = inputs.familiarity;
+    let count = inputs.familiarity;
     Factor {
         name: FactorName::CodebaseFamiliarity,
-        value: (real(known) + 1.0) / (real(known) + 3.0),
+        value: (to_float(count) + 1.0) / (to_float(count) + 3.0),
         weight: 0.15,
-        explanation: match known {
+        explanation: match count {
             0 => "no plan was applied to these projects yet".to_owned(),
             1 => "1 plan was applied to these projects".to_owned(),
-            _ => format!("{known} plans were applied to these projects"),
+            _ => format!("{count} plans were applied to these projects"),
         },
     }
 }
 
 fn risk(inputs: &ConfidenceInputs) -> Factor {
-    let own = inputs.risk.map(|risk| within(risk, 1.0));
+    let stated = inputs.risk.map(|risk| clamp_to_unit(risk, 1.0));
     let decisions = inputs
         .decision_confidence
-        .map(|confidence| within(confidence, 0.0));
-    let reach = inputs
+        .map(|confidence| clamp_to_unit(confidence, 0.0));
+    let size_factor = inputs
         .files
-        .map(|files| HALF_FILES / (HALF_FILES + real(files)));
-    let watched = real(inputs.validations) / (real(inputs.validations) + 1.0);
-    let value = 0.35 * own.map_or(UNKNOWN, |risk| 1.0 - risk)
+        .map(|files| HALF_FILES / (HALF_FILES + to_float(files)));
+    let coverage = to_float(inputs.validations) / (to_float(inputs.validations) + 1.0);
+    let value = 0.35 * stated.map_or(UNKNOWN, |risk| 1.0 - risk)
         + 0.25 * decisions.unwrap_or(UNKNOWN)
-        + 0.2 * reach.unwrap_or(UNKNOWN)
-        + 0.2 * watched;
-    let reported = [
-        own.map_or_else(
-            || "its own risk is not known".to_owned(),
-            |risk| format!("it puts its own risk at {risk:.2}"),
+        + 0.2 * size_factor.unwrap_or(UNKNOWN)
+        + 0.2 * coverage;
+    let reasons = [
+        stated.map_or_else(
+            || "its risk is not known".to_owned(),
+            |risk| format!("it states a risk of {risk:.2}"),
         ),
         decisions.map_or_else(
             || "none of its decisions has a confidence".to_owned(),
-            |lowest| format!("its least sure decision is at {lowest:.2}"),
+            |lowest| format!("its least certain decision has a confidence of {lowest:.2}"),
         ),
         inputs.files.map_or_else(
-            || "how many files it touches is not known".to_owned(),
+            || "the number of files it touches is not known".to_owned(),
             |files| format!("it touches about {files} files"),
         ),
         format!("required validations: {}", inputs.validations),
@@ -195,7 +195,7 @@ fn risk(inputs: &ConfidenceInputs) -> Factor {
         name: FactorName::RiskAssessment,
         value,
         weight: 0.35,
-        explanation: reported.join("; "),
+        explanation: reasons.join("; "),
     }
 }
 
@@ -206,10 +206,10 @@ fn invariants(inputs: &ConfidenceInputs) -> Factor {
         ..
     } = *inputs;
     let (value, explanation) = if unresolved > 0 {
-        let reported = format!("pairs of invariants that contradict each other: {unresolved}");
-        (0.0, reported)
+        let text = format!("pairs of invariants that contradict each other: {unresolved}");
+        (0.0, text)
     } else {
-        let value = HALF_INVARIANTS / (HALF_INVARIANTS + real(invariants));
+        let value = HALF_INVARIANTS / (HALF_INVARIANTS + to_float(invariants));
         (value, format!("invariants to keep: {invariants}"))
     };
     Factor {
@@ -232,8 +232,8 @@ mod tests {
     /// Without facts a plan starts in the middle; a record of successes raises its score.
     #[test]
     fn factors_change_the_score() {
-        let nothing = ConfidenceInputs::default();
-        assert!((0.4..0.6).contains(&score(nothing)), "{}", score(nothing));
+        let no_facts = ConfidenceInputs::default();
+        assert!((0.4..0.6).contains(&score(no_facts)), "{}", score(no_facts));
         let proven = ConfidenceInputs {
             succeeded: 20,
             ended: 20,
@@ -242,7 +242,7 @@ mod tests {
             validations: 3,
             risk: Some(0.1),
             decision_confidence: Some(0.95),
-            ..nothing
+            ..no_facts
         };
         assert!(score(proven) > 0.85, "{}", score(proven));
         let failing = ConfidenceInputs {
@@ -306,7 +306,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_score_keeps_its_bounds_and_its_weights_are_a_whole(inputs in inputs()) {
+        fn a_score_stays_in_bounds_and_its_weights_add_up_to_one(inputs in inputs()) {
             let confidence = Confidence::compute(&inputs);
             prop_assert!((0.0..=0.99).contains(&confidence.score));
             prop_assert_eq!(confidence.factors.len(), 4);
@@ -331,30 +331,30 @@ mod tests {
             let high = (low + step).min(1.0);
             let add = |number: u64| number.saturating_add(more);
             let files = inputs.files.unwrap_or(7);
-            let raised = |better: ConfidenceInputs, worse: ConfidenceInputs| {
+            let is_at_least = |better: ConfidenceInputs, worse: ConfidenceInputs| {
                 score(better) >= score(worse) - 1e-12
             };
             let up = ConfidenceInputs { succeeded: add(inputs.succeeded), ..inputs };
-            prop_assert!(raised(up, inputs), "succeeded");
+            prop_assert!(is_at_least(up, inputs), "succeeded");
             let up = ConfidenceInputs { ended: add(inputs.ended), ..inputs };
-            prop_assert!(raised(inputs, up), "ended");
+            prop_assert!(is_at_least(inputs, up), "ended");
             let up = ConfidenceInputs { familiarity: add(inputs.familiarity), ..inputs };
-            prop_assert!(raised(up, inputs), "familiarity");
+            prop_assert!(is_at_least(up, inputs), "familiarity");
             let up = ConfidenceInputs { validations: add(inputs.validations), ..inputs };
-            prop_assert!(raised(up, inputs), "validations");
+            prop_assert!(is_at_least(up, inputs), "validations");
             let up = ConfidenceInputs { invariants: add(inputs.invariants), ..inputs };
-            prop_assert!(raised(inputs, up), "invariants");
+            prop_assert!(is_at_least(inputs, up), "invariants");
             let up = ConfidenceInputs { unresolved: add(inputs.unresolved), ..inputs };
-            prop_assert!(raised(inputs, up), "unresolved");
+            prop_assert!(is_at_least(inputs, up), "unresolved");
             let few = ConfidenceInputs { files: Some(files), ..inputs };
             let many = ConfidenceInputs { files: Some(add(files)), ..inputs };
-            prop_assert!(raised(few, many), "files");
+            prop_assert!(is_at_least(few, many), "files");
             let safe = ConfidenceInputs { risk: Some(low), ..inputs };
             let risky = ConfidenceInputs { risk: Some(high), ..inputs };
-            prop_assert!(raised(safe, risky), "risk");
+            prop_assert!(is_at_least(safe, risky), "risk");
             let sure = ConfidenceInputs { decision_confidence: Some(high), ..inputs };
             let unsure = ConfidenceInputs { decision_confidence: Some(low), ..inputs };
-            prop_assert!(raised(sure, unsure), "decision_confidence");
+            prop_assert!(is_at_least(sure, unsure), "decision_confidence");
         }
 
         #[test]

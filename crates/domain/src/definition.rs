@@ -97,7 +97,7 @@ impl DefinitionKind {
         }
     }
 
-    /// The hint for a file about which nothing better can be said.
+    /// The hint for an error without a more specific fix.
     fn general_fix(self) -> Hint {
         let page = match self {
             Self::Action => {
@@ -155,7 +155,7 @@ impl DefinitionFault {
     #[must_use]
     pub fn placed(mut self, place: (u64, u64)) -> Self {
         let (Self::Malformed(fault) | Self::Rule(fault)) = &mut self;
-        if fault.place.is_none_or(|there| there == (0, 0)) {
+        if fault.place.is_none_or(|known| known == (0, 0)) {
             fault.place = Some(place);
         }
         self
@@ -242,24 +242,24 @@ impl Diagnose for DefinitionFileError {
     }
 }
 
-/// The lines that a frame shows before and after the one that is wrong.
-const AROUND: u64 = 2;
+/// Number of lines that a frame shows before the line of the error, and after it.
+const CONTEXT_LINES: u64 = 2;
 
-/// The most characters of a line that a frame shows.
-const WIDEST: usize = 120;
+/// Maximum number of characters that a frame shows of a line.
+const MAXIMUM_WIDTH: usize = 120;
 
-/// The lines around a place with their numbers, and a mark under the column.
+/// Returns the lines around a position with their numbers, and a mark under the column.
 fn code_frame(text: &str, line: u64, column: u64) -> String {
     use fmt::Write as _;
-    let first = line.saturating_sub(AROUND).max(1);
-    let last = line.saturating_add(AROUND);
+    let first = line.saturating_sub(CONTEXT_LINES).max(1);
+    let last = line.saturating_add(CONTEXT_LINES);
     let digits = last.to_string().len();
     let mut frame = String::new();
     let skipped = usize::try_from(first - 1).unwrap_or(usize::MAX);
     for (number, shown) in (first..=last).zip(text.lines().skip(skipped)) {
         let shown: String = shown
             .chars()
-            .take(WIDEST)
+            .take(MAXIMUM_WIDTH)
             .map(|letter| if letter.is_control() { ' ' } else { letter })
             .collect();
         // Writing to a string does not fail.
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_error_names_its_place_and_shows_the_lines_around() {
+    fn a_file_error_names_its_position_and_shows_the_lines_around_it() {
         let text = "a: 1\nb: 2\ncolour: red\nd: 4\ne: 5\nf: 6\n";
         let fault = DefinitionFault::from(Fault {
             nearest: Some("color".to_owned()),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_holds_any_text_and_any_place() {
+    fn a_frame_accepts_any_text_and_any_position() {
         for (text, place) in [
             ("", (1, 1)),
             ("x", (u64::MAX, u64::MAX)),

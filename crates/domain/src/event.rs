@@ -1,7 +1,7 @@
 //! Domain events, in the order in which they were committed.
 //!
-//! The unit of work that causes an event stores it, so there is no event for work that was rolled
-//! back, and none is missing for committed work.
+//! The unit of work that causes an event stores it. Work that was rolled back therefore leaves no event, and committed
+//! work has all of its events.
 
 use std::fmt;
 
@@ -190,7 +190,7 @@ kinds! {
     SandboxDiscarded = "sandbox.discarded";
     /// A lease was acquired.
     LeaseAcquired = "lease.acquired";
-    /// A lease was taken over from an owner that was dead or late.
+    /// A lease was taken over from an owner whose process was dead or whose lease had expired.
     LeaseTakenOver = "lease.taken_over";
     /// A lease was released.
     LeaseReleased = "lease.released";

@@ -65,14 +65,14 @@ impl FromStr for ContentHash {
     type Err = HashError;
 
     fn from_str(text: &str) -> Result<Self, HashError> {
-        let wrong = || HashError(text.to_owned());
-        let digits = text.strip_prefix(PREFIX).ok_or_else(wrong)?;
+        let invalid = || HashError(text.to_owned());
+        let digits = text.strip_prefix(PREFIX).ok_or_else(invalid)?;
         // Only one spelling is accepted, so that a changed case of a digit is detected.
         if digits.bytes().any(|byte| byte.is_ascii_uppercase()) {
-            return Err(wrong());
+            return Err(invalid());
         }
         let mut bytes = [0; 32];
-        hex::decode_to_slice(digits, &mut bytes).map_err(|_| wrong())?;
+        hex::decode_to_slice(digits, &mut bytes).map_err(|_| invalid())?;
         Ok(Self(bytes))
     }
 }
@@ -112,9 +112,9 @@ mod tests {
         }
 
         #[test]
-        fn parts_hash_like_the_whole(left: Vec<u8>, right: Vec<u8>) {
-            let whole = [left.as_slice(), right.as_slice()].concat();
-            prop_assert_eq!(ContentHash::of_parts([left.as_slice(), right.as_slice()]), ContentHash::of_bytes(&whole));
+        fn parts_hash_like_their_concatenation(left: Vec<u8>, right: Vec<u8>) {
+            let joined = [left.as_slice(), right.as_slice()].concat();
+            prop_assert_eq!(ContentHash::of_parts([left.as_slice(), right.as_slice()]), ContentHash::of_bytes(&joined));
         }
     }
 }

@@ -1,8 +1,8 @@
-//! [`Hint`]: what to do about an error, as text and suggested operations.
+//! [`Hint`]: advice on an error, as text and suggested operations.
 //!
-//! No crate below the command line writes commands: a hint names operations, and each front end renders them in its own
-//! way. [`Hint::neutral`] is for network clients, which know operations and their parameters; the command line renders
-//! the same hint with its own commands (`cli/src/output/suggestion.rs`).
+//! Only the command line writes commands. A hint names operations, and each front end renders them in its own way.
+//! [`Hint::neutral`] is for network clients, which know operations and their parameters; the command line renders the
+//! same hint with its own commands (`cli/src/output/suggestion.rs`).
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -201,13 +201,14 @@ impl Hint {
         let mut parts = Vec::new();
         let mut rest = text;
         for suggestion in suggestions {
-            let (whole, arguments) = (suggestion.neutral(), suggestion.neutral_arguments());
-            let whole_at = rest.find(&whole);
+            let (operation_text, arguments) =
+                (suggestion.neutral(), suggestion.neutral_arguments());
+            let operation_at = rest.find(&operation_text);
             let arguments_at = rest.find(&arguments).filter(|_| !arguments.is_empty());
-            let (at, length, part) = match (whole_at, arguments_at) {
+            let (at, length, part) = match (operation_at, arguments_at) {
                 // The arguments of the operation itself follow its name.
                 (Some(at), other) if other.is_none_or(|other| at < other) => {
-                    (at, whole.len(), Part::Operation(suggestion))
+                    (at, operation_text.len(), Part::Operation(suggestion))
                 }
                 (_, Some(at)) => (at, arguments.len(), Part::Arguments(suggestion)),
                 _ => continue,
@@ -258,7 +259,7 @@ macro_rules! hint {
             const {
                 assert!(
                     $crate::Hint::places($template) == <[&str]>::len(&[$(stringify!($part)),*]),
-                    "a hint has as many parts as places",
+                    "a hint must have one part per placeholder",
                 );
                 $template
             },
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_stand_where_the_template_has_places() {
+    fn parts_replace_the_placeholders_of_the_template() {
         let set = Suggestion::new("config/set").with("value", Placeholder("N"));
         let update = execute().with_flag("redo").only_arguments();
         let hint = crate::hint!("run {}, or {}; {} with {}", execute(), set, "{}", update);
@@ -318,7 +319,7 @@ mod tests {
     proptest! {
         /// A hint sent as text and suggestions is the same hint after it is received.
         #[test]
-        fn hints_survive_the_way(
+        fn hints_survive_transmission(
             parts in prop::collection::vec(("[a-z ]{0,8}", "[a-z]{1,4}/[a-z]{1,4}", prop::option::of("[A-Z]{1,5}"), any::<bool>()), 0..5),
         ) {
             let mut hints = Vec::new();

@@ -20,7 +20,7 @@ pub const PREFIX_MINIMUM: usize = 6;
 const SHOWN_MINIMUM: usize = 8;
 
 /// Length of a complete id.
-const WHOLE: usize = 26;
+const ID_LENGTH: usize = 26;
 
 /// The text is neither an id nor a prefix of one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -71,7 +71,7 @@ macro_rules! ids {
             type Err = IdError;
 
             fn from_str(text: &str) -> Result<Self, IdError> {
-                if text.len() != WHOLE {
+                if text.len() != ID_LENGTH {
                     return Err(IdError::Malformed(text.to_owned()));
                 }
                 let upper = text.to_ascii_uppercase();
@@ -192,7 +192,7 @@ pub fn check_prefix(text: &str) -> Result<String, IdError> {
     let upper = text.to_ascii_uppercase();
     let legal =
         |byte: u8| byte.is_ascii_digit() || (byte.is_ascii_uppercase() && !b"ILOU".contains(&byte));
-    if upper.is_empty() || upper.len() > WHOLE || !upper.bytes().all(legal) {
+    if upper.is_empty() || upper.len() > ID_LENGTH || !upper.bytes().all(legal) {
         return Err(IdError::Malformed(text.to_owned()));
     }
     if upper.len() < PREFIX_MINIMUM {
@@ -201,8 +201,8 @@ pub fn check_prefix(text: &str) -> Result<String, IdError> {
     Ok(upper)
 }
 
-/// Shortest prefix of an id, at least eight characters, that its neighbours in the order of all ids do not share, and
-/// so no other id does.
+/// Shortest prefix of an id, at least eight characters, that no other id starts with. `before` and `after` are the
+/// neighbours of the id in the sorted list of all ids.
 pub fn shortest_prefix<'i>(id: &'i str, before: Option<&str>, after: Option<&str>) -> &'i str {
     let shared = |other: &str| {
         id.bytes()
@@ -222,10 +222,10 @@ mod tests {
 
     #[test]
     fn ids_of_one_process_only_grow() {
-        let made: Vec<_> = (0..10_000).map(|_| SessionId::generate()).collect();
-        assert!(made.windows(2).all(|pair| pair[0] < pair[1]));
+        let ids: Vec<_> = (0..10_000).map(|_| SessionId::generate()).collect();
+        assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
         assert!(
-            made.windows(2)
+            ids.windows(2)
                 .all(|pair| pair[0].to_string() < pair[1].to_string())
         );
     }

@@ -50,13 +50,13 @@ impl Diagnose for GrantError {
                 "write NAMESPACE=ROLE, such as `acme=editor`; `*` is every namespace but `local`"
                     .into()
             }
-            Self::Role(_) => hint!("the roles are {}", listed(Role::ALL)),
-            Self::Scope(_) => hint!("the scopes are {}", listed(Scope::ALL)),
+            Self::Role(_) => hint!("the roles are {}", comma_separated(Role::ALL)),
+            Self::Scope(_) => hint!("the scopes are {}", comma_separated(Scope::ALL)),
         })
     }
 }
 
-fn listed<T: fmt::Display>(all: &[T]) -> String {
+fn comma_separated<T: fmt::Display>(all: &[T]) -> String {
     all.iter()
         .map(ToString::to_string)
         .collect::<Vec<_>>()
@@ -223,7 +223,7 @@ impl FromStr for Grant {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     identity: String,
-    reach: CallerAccess,
+    access: CallerAccess,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -240,7 +240,7 @@ impl Caller {
     pub fn local(identity: impl Into<String>) -> Self {
         Self {
             identity: identity.into(),
-            reach: CallerAccess::Everything,
+            access: CallerAccess::Everything,
         }
     }
 
@@ -252,7 +252,7 @@ impl Caller {
     ) -> Self {
         Self {
             identity: identity.into(),
-            reach: CallerAccess::Granted { grants, scopes },
+            access: CallerAccess::Granted { grants, scopes },
         }
     }
 
@@ -263,7 +263,7 @@ impl Caller {
 
     /// Grants of a token; empty for the local user, who needs none.
     pub fn grants(&self) -> &[Grant] {
-        match &self.reach {
+        match &self.access {
             CallerAccess::Everything => &[],
             CallerAccess::Granted { grants, .. } => grants,
         }
@@ -274,7 +274,7 @@ impl Caller {
         Scope::ALL
             .iter()
             .copied()
-            .filter(|scope| match &self.reach {
+            .filter(|scope| match &self.access {
                 CallerAccess::Everything => true,
                 CallerAccess::Granted { scopes, .. } => scopes.contains(scope),
             })
@@ -282,12 +282,12 @@ impl Caller {
 
     /// Whether it is the local user.
     pub const fn is_local(&self) -> bool {
-        matches!(self.reach, CallerAccess::Everything)
+        matches!(self.access, CallerAccess::Everything)
     }
 
     /// Whether an operation in a namespace is permitted.
     pub fn may(&self, scope: Scope, permission: Permission, namespace: &str) -> bool {
-        match &self.reach {
+        match &self.access {
             CallerAccess::Everything => true,
             CallerAccess::Granted { grants, scopes } => {
                 scopes.contains(&scope)
@@ -298,10 +298,10 @@ impl Caller {
         }
     }
 
-    /// Whether an operation is permitted in all present and future namespaces, which entities without a namespace
-    /// require.
+    /// Whether an operation is permitted in every present and future namespace. Operations on entities without a
+    /// namespace require this.
     pub fn may_everywhere(&self, scope: Scope, permission: Permission) -> bool {
-        match &self.reach {
+        match &self.access {
             CallerAccess::Everything => true,
             CallerAccess::Granted { grants, scopes } => {
                 scopes.contains(&scope)
@@ -314,7 +314,7 @@ impl Caller {
 
     /// Namespaces in which an operation is permitted.
     pub fn reach(&self, scope: Scope, permission: Permission) -> Namespaces {
-        match &self.reach {
+        match &self.access {
             CallerAccess::Everything => Namespaces::All,
             CallerAccess::Granted { .. } if self.may_everywhere(scope, permission) => {
                 Namespaces::AllButLocal
@@ -382,19 +382,21 @@ mod tests {
     }
 
     #[test]
-    fn each_role_may_do_what_those_before_it_may() {
+    fn each_role_includes_the_permissions_of_lower_roles() {
         for (role, permitted) in Role::ALL.iter().zip(1..) {
-            let count = Permission::ALL.iter().filter(|one| role.permits(**one));
+            let count = Permission::ALL
+                .iter()
+                .filter(|permission| role.permits(**permission));
             assert_eq!(count.count(), permitted, "{role}");
         }
     }
 
     #[test]
-    fn nothing_is_permitted_that_no_grant_permits() {
-        let nobody = caller(&[], Scope::ALL);
+    fn operations_without_a_grant_are_denied() {
+        let ungranted = caller(&[], Scope::ALL);
         let editor = caller(&["acme=editor"], &[Scope::Sessions]);
         for permission in Permission::ALL.iter().copied() {
-            assert!(!nobody.may(Scope::Sessions, permission, "acme"));
+            assert!(!ungranted.may(Scope::Sessions, permission, "acme"));
             assert!(!editor.may(Scope::Sessions, permission, "other"));
             assert!(
                 !editor.may(Scope::Plans, permission, "acme"),

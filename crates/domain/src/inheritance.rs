@@ -1,9 +1,8 @@
 //! Single inheritance of resource types, computed by one pure function.
 //!
-//! [`inherit`] follows `inherits` from a type to its last ancestor and merges on the way back:
-//! arguments and child types accumulate, and a nearer declaration replaces a farther one of the
-//! same name; handler, strategy, capabilities, discovery and equivalence come from the nearest type
-//! that declares them.
+//! [`inherit`] follows `inherits` from a type to its farthest ancestor and merges the declarations, farthest first.
+//! Arguments and child types accumulate, and a nearer declaration replaces a farther one of the same name. Handler,
+//! strategy, capabilities, discovery and equivalence come from the nearest type that declares them.
 
 use crate::resource_type::{ResourceKind, ResourceType, TypeName};
 
@@ -34,7 +33,7 @@ pub enum InheritanceError {
     },
 }
 
-/// A type together with what it inherits.
+/// A type together with the declarations that it inherits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InheritedType {
     /// The type merged with everything it inherits.
@@ -44,7 +43,7 @@ pub struct InheritedType {
 }
 
 impl InheritedType {
-    /// Whether it is this type or inherits from it.
+    /// Whether this is the named type, or inherits from it.
     pub fn is_a(&self, name: &TypeName) -> bool {
         self.chain.contains(name)
     }
@@ -57,25 +56,29 @@ pub fn inherit<'t>(
 ) -> Result<InheritedType, InheritanceError> {
     let mut declarations: Vec<&ResourceType> = Vec::new();
     let mut next = Some(name);
-    while let Some(wanted) = next {
-        if declarations.iter().any(|there| there.name == *wanted) {
-            return Err(InheritanceError::Circle(wanted.clone()));
+    while let Some(current) = next {
+        if declarations
+            .iter()
+            .any(|declared| declared.name == *current)
+        {
+            return Err(InheritanceError::Circle(current.clone()));
         }
         if declarations.len() == MAXIMUM_CHAIN {
             return Err(InheritanceError::TooLong(name.clone()));
         }
-        let found = find(wanted).ok_or_else(|| InheritanceError::Unknown(wanted.clone()))?;
+        let declaration =
+            find(current).ok_or_else(|| InheritanceError::Unknown(current.clone()))?;
         if let Some(child) = declarations.last()
-            && child.kind != found.kind
+            && child.kind != declaration.kind
         {
             return Err(InheritanceError::OtherKind {
                 child: child.name.clone(),
-                parent: found.name.clone(),
+                parent: declaration.name.clone(),
                 kind: child.kind,
             });
         }
-        declarations.push(found);
-        next = found.inherits.as_ref();
+        declarations.push(declaration);
+        next = declaration.inherits.as_ref();
     }
     let chain = declarations
         .iter()
@@ -93,13 +96,13 @@ pub fn inherit<'t>(
 /// Merges the declarations of a nearer type into an ancestor.
 fn merge(ancestor: ResourceType, own: ResourceType) -> ResourceType {
     ResourceType {
-        arguments: add_up(ancestor.arguments, own.arguments, |argument| {
+        arguments: merge_lists(ancestor.arguments, own.arguments, |argument| {
             argument.name.clone()
         }),
-        child_types: add_up(ancestor.child_types, own.child_types, |child| {
+        child_types: merge_lists(ancestor.child_types, own.child_types, |child| {
             child.name.clone()
         }),
-        parent_types: add_up(ancestor.parent_types, own.parent_types, Clone::clone),
+        parent_types: merge_lists(ancestor.parent_types, own.parent_types, Clone::clone),
         auto_discovery: own.auto_discovery.or(ancestor.auto_discovery),
         equivalence: if own.equivalence.is_empty() {
             ancestor.equivalence
@@ -122,7 +125,7 @@ fn merge(ancestor: ResourceType, own: ResourceType) -> ResourceType {
 }
 
 /// Concatenates both lists; a nearer entry replaces a farther one with the same key.
-fn add_up<T, K: PartialEq>(farther: Vec<T>, nearer: Vec<T>, key: impl Fn(&T) -> K) -> Vec<T> {
+fn merge_lists<T, K: PartialEq>(farther: Vec<T>, nearer: Vec<T>, key: impl Fn(&T) -> K) -> Vec<T> {
     let mut all = farther;
     for entry in nearer {
         match all.iter_mut().find(|known| key(known) == key(&entry)) {
@@ -152,14 +155,14 @@ mod tests {
             .map(|level| ResourceType {
                 inherits: level
                     .checked_sub(1)
-                    .map(|below| name(&format!("local/t{below}"))),
+                    .map(|parent| name(&format!("local/t{parent}"))),
                 ..ResourceType::new(name(&format!("local/t{level}")))
             })
             .collect()
     }
 
     fn find<'t>(types: &'t [ResourceType]) -> impl Fn(&TypeName) -> Option<&'t ResourceType> {
-        |wanted| types.iter().find(|declared| declared.name == *wanted)
+        |type_name| types.iter().find(|declared| declared.name == *type_name)
     }
 
     #[test]
@@ -174,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_that_never_ends_is_refused() {
+    fn a_cycle_is_refused() {
         let mut types = chain(2);
         types[0].inherits = Some(name("local/t1"));
         assert_eq!(
@@ -212,7 +215,7 @@ mod tests {
 
     /// Report 9136: inherited fields and handlers were missing.
     #[test]
-    fn defect_9136_a_subtype_has_what_its_ancestors_declare() {
+    fn defect_9136_a_subtype_has_the_declarations_of_its_ancestors() {
         let mut types = chain(3);
         types[0].arguments = vec![argument("path", "far"), argument("mode", "far")];
         types[0].child_types = vec![ChildType {
@@ -226,8 +229,8 @@ mod tests {
             ..Capabilities::default()
         });
         types[2].arguments = vec![argument("mode", "near"), argument("size", "near")];
-        let found = inherit(&name("local/t2"), find(&types)).expect("inherits");
-        let arguments: Vec<_> = found
+        let inherited = inherit(&name("local/t2"), find(&types)).expect("inherits");
+        let arguments: Vec<_> = inherited
             .whole
             .arguments
             .iter()
@@ -237,26 +240,29 @@ mod tests {
             arguments,
             [("path", "far"), ("mode", "near"), ("size", "near")]
         );
-        assert_eq!(found.whole.child_types.len(), 1);
-        assert_eq!(found.whole.handler.as_deref(), Some("far"));
-        assert_eq!(found.whole.sandbox_strategy, Some(SandboxStrategy::Overlay));
-        assert!(found.whole.capabilities.expect("inherited").read);
-        assert_eq!(found.whole.name, name("local/t2"));
-        assert!(found.is_a(&name("local/t0")) && !found.is_a(&name("fs-file")));
+        assert_eq!(inherited.whole.child_types.len(), 1);
+        assert_eq!(inherited.whole.handler.as_deref(), Some("far"));
+        assert_eq!(
+            inherited.whole.sandbox_strategy,
+            Some(SandboxStrategy::Overlay)
+        );
+        assert!(inherited.whole.capabilities.expect("inherited").read);
+        assert_eq!(inherited.whole.name, name("local/t2"));
+        assert!(inherited.is_a(&name("local/t0")) && !inherited.is_a(&name("fs-file")));
     }
 
     proptest! {
         /// No argument is lost or duplicated, however the levels declare them.
         #[test]
-        fn arguments_add_up(levels in proptest::collection::vec(
+        fn arguments_accumulate(levels in proptest::collection::vec(
             proptest::collection::btree_set("[a-f]", 0..5), 1..=MAXIMUM_CHAIN)) {
             let mut types = chain(levels.len());
             for (declared, names) in types.iter_mut().zip(&levels) {
                 declared.arguments = names.iter().map(|text| argument(text, "")).collect();
             }
             let last = name(&format!("local/t{}", levels.len() - 1));
-            let found = inherit(&last, find(&types)).expect("inherits");
-            let mut names: Vec<_> = found.whole.arguments.iter().map(|argument| argument.name.clone()).collect();
+            let inherited = inherit(&last, find(&types)).expect("inherits");
+            let mut names: Vec<_> = inherited.whole.arguments.iter().map(|argument| argument.name.clone()).collect();
             names.sort_unstable();
             let expected: std::collections::BTreeSet<_> = levels.into_iter().flatten().collect();
             prop_assert_eq!(names, expected.into_iter().collect::<Vec<_>>());
@@ -270,9 +276,9 @@ mod tests {
                 kind.handler = has.then(|| format!("handler {level}"));
             }
             let last = name(&format!("local/t{}", declared.len() - 1));
-            let found = inherit(&last, find(&types)).expect("inherits");
+            let inherited = inherit(&last, find(&types)).expect("inherits");
             let nearest = declared.iter().rposition(|has| *has).map(|level| format!("handler {level}"));
-            prop_assert_eq!(found.whole.handler, nearest);
+            prop_assert_eq!(inherited.whole.handler, nearest);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The domain model of CleverAgents: its entities and their rules.
 //!
-//! Everything here is pure and synchronous: no file, no database, no environment. This crate defines what a session, a
-//! message, a changeset or a lease *is*; `cleveragents-store` stores them, `cleveragents-application` works with them.
+//! Everything here is pure and synchronous: no file, no database, no environment. `cleveragents-store` stores the
+//! entities, and `cleveragents-application` implements the operations on them.
 //!
 //! Main types: [`SessionId`] and its siblings, [`Name`], [`Session`], [`Message`], [`Changeset`], [`ChangeEntry`],
 //! [`Lease`], [`Event`], [`ResourceType`], [`Resource`], [`Project`], [`Action`], [`Invariant`], and the error

@@ -1,7 +1,7 @@
 //! Messages of a session.
 //!
-//! A message that exists has content that can be stored and read back byte for byte on every
-//! database; [`NewMessage::new`] is the only way to create one and refuses anything else.
+//! Every database stores the content of a message and returns it byte for byte: [`NewMessage::new`] refuses content for
+//! which that is not possible.
 
 use std::fmt;
 use std::str::FromStr;
@@ -220,7 +220,7 @@ impl NewMessage {
         }
     }
 
-    /// Sets a state that the message already had elsewhere.
+    /// Sets the state of a message that already has one, for example in another database.
     #[must_use]
     pub const fn in_state(mut self, state: MessageState) -> Self {
         self.state = state;
@@ -289,7 +289,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn roles_are_read_in_any_case_and_no_other_word_is_one() {
+    fn roles_are_parsed_in_any_case_and_other_words_are_refused() {
         for role in Role::ALL {
             assert_eq!(role.as_str().parse::<Role>(), Ok(role));
             assert_eq!(role.as_str().to_uppercase().parse::<Role>(), Ok(role));
@@ -300,11 +300,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_message_exists_only_with_storable_content(content in "\\PC{0,20}|[ \t\n]{0,5}|a\0b", limit in 1_usize..24) {
-            let made = NewMessage::new(Role::User, content.clone(), Metadata::new(), limit);
+        fn a_message_is_created_only_with_storable_content(content in "\\PC{0,20}|[ \t\n]{0,5}|a\0b", limit in 1_usize..24) {
+            let result = NewMessage::new(Role::User, content.clone(), Metadata::new(), limit);
             let storable = !content.trim().is_empty() && content.len() <= limit && !content.contains('\0');
-            prop_assert_eq!(made.is_ok(), storable);
-            if let Ok(message) = made {
+            prop_assert_eq!(result.is_ok(), storable);
+            if let Ok(message) = result {
                 prop_assert_eq!(message.content(), content);
             }
         }

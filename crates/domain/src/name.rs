@@ -79,8 +79,8 @@ impl Name {
 
     /// Refuses a reserved namespace, which users may refer to but not use for new entities.
     pub fn require_free_namespace(&self) -> Result<(), NameError> {
-        let taken = |list: &[&str]| list.contains(&self.namespace.as_str());
-        if taken(RESERVED) || taken(PROVIDERS) {
+        let is_in = |list: &[&str]| list.contains(&self.namespace.as_str());
+        if is_in(RESERVED) || is_in(PROVIDERS) {
             return Err(NameError::Reserved(self.namespace.clone()));
         }
         Ok(())
@@ -112,7 +112,7 @@ impl FromStr for Name {
 
     fn from_str(text: &str) -> Result<Self, NameError> {
         let lower = text.trim().to_lowercase();
-        let wrong = |part, segment: &str| NameError::Segment {
+        let invalid = |part, segment: &str| NameError::Segment {
             name: text.to_owned(),
             part,
             segment: segment.to_owned(),
@@ -129,10 +129,10 @@ impl FromStr for Name {
         if let Some(server) = server
             && !is_plain_segment(server)
         {
-            return Err(wrong("server", server));
+            return Err(invalid("server", server));
         }
         if !is_plain_segment(namespace) {
-            return Err(wrong("namespace", namespace));
+            return Err(invalid("namespace", namespace));
         }
         let fits = if PROVIDERS.contains(&namespace) {
             is_model_segment
@@ -140,7 +140,7 @@ impl FromStr for Name {
             is_plain_segment
         };
         if !fits(name) {
-            return Err(wrong("name", name));
+            return Err(invalid("name", name));
         }
         Ok(Self {
             server: server.map(str::to_owned),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_may_stand_in_front() {
+    fn a_name_may_start_with_a_server() {
         let name = parse("prod:cleverthis/deploy-action").expect("a name");
         assert_eq!(name.server(), Some("prod"));
         assert_eq!(name.to_string(), "prod:cleverthis/deploy-action");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn reserved_namespaces_are_refused_for_new_things() {
+    fn reserved_namespaces_are_refused_for_new_entities() {
         for text in ["system/x", "internal/x", "admin/x", "root/x", "openai/x"] {
             assert!(
                 parse(text)

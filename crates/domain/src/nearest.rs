@@ -1,42 +1,42 @@
 //! Finds the intended word for a misspelt one, for hints in errors.
 
-/// Minimum similarity of two words to count as alike.
-const ALIKE: f64 = 0.5;
+/// Minimum similarity of a suggested word, from 0 to 1.
+const MINIMUM_SIMILARITY: f64 = 0.5;
 
 /// Returns the known word that is most similar to a misspelt one.
 pub fn best<'w>(word: &str, known: impl Iterator<Item = &'w str>) -> Option<String> {
     all(word, known, 1).into_iter().next()
 }
 
-/// Returns the known words that are similar to a misspelt one, most similar first.
-pub fn all<'w>(word: &str, known: impl Iterator<Item = &'w str>, most: usize) -> Vec<String> {
+/// Returns up to `limit` known words that are similar to a misspelt one, most similar first.
+pub fn all<'w>(word: &str, known: impl Iterator<Item = &'w str>, limit: usize) -> Vec<String> {
     let word = word.to_lowercase();
-    let own_name = last(&word);
-    let mut found: Vec<(f64, &str)> = known
+    let own_name = last_segment(&word);
+    let mut similar: Vec<(f64, &str)> = known
         .map(|known| {
-            let likeness = [
+            let similarity = [
                 (&*word, known),
-                (&*word, last(known)),
-                (own_name, last(known)),
+                (&*word, last_segment(known)),
+                (own_name, last_segment(known)),
             ]
             .into_iter()
             .map(|(left, right)| strsim::normalized_damerau_levenshtein(left, right))
             .fold(0.0, f64::max);
-            (likeness, known)
+            (similarity, known)
         })
-        .filter(|(likeness, _)| *likeness >= ALIKE)
+        .filter(|(similarity, _)| *similarity >= MINIMUM_SIMILARITY)
         .collect();
-    // Stable sort: of equally similar words the first known comes first.
-    found.sort_by(|left, right| right.0.total_cmp(&left.0));
-    found
+    // The sort is stable, so equally similar words keep their order.
+    similar.sort_by(|left, right| right.0.total_cmp(&left.0));
+    similar
         .into_iter()
-        .take(most)
+        .take(limit)
         .map(|(_, known)| known.to_owned())
         .collect()
 }
 
 /// The part after the namespace.
-fn last(name: &str) -> &str {
+fn last_segment(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
 
@@ -45,7 +45,7 @@ mod tests {
     use super::{all, best};
 
     #[test]
-    fn the_likeliest_comes_first_and_the_unlike_not_at_all() {
+    fn the_most_similar_word_comes_first_and_dissimilar_words_are_left_out() {
         let known = ["builtin/file-read", "builtin/file-write", "builtin/shell"];
         assert_eq!(
             best("builtin/file-raed", known.into_iter()).as_deref(),

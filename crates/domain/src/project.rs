@@ -19,7 +19,7 @@ pub enum ProjectPartError {
     /// The alias is not a segment of a name.
     #[error("`{0}` is not an alias: letters, digits, `_` or `-`, beginning with a letter or digit")]
     Alias(String),
-    /// The tag is not one short word or line.
+    /// The tag is empty, too long, or more than one line.
     #[error("`{0}` is not a tag: one line of at most {TAG_MAXIMUM} characters")]
     Tag(String),
     /// The invariant is not a valid sentence.
@@ -133,8 +133,8 @@ impl ProjectRules {
         }
         for list in [&self.tags, &self.invariants] {
             let mut seen = HashSet::new();
-            if let Some(twice) = list.iter().find(|entry| !seen.insert(*entry)) {
-                return Err(ProjectPartError::Twice(twice.clone()));
+            if let Some(duplicate) = list.iter().find(|entry| !seen.insert(*entry)) {
+                return Err(ProjectPartError::Twice(duplicate.clone()));
             }
         }
         // Profiles are named like types: built-in ones by a bare word.
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_parts_are_refused() {
+    fn invalid_parts_are_refused() {
         let rules = |tag: &str, invariant: &str| ProjectRules {
             tags: vec![tag.to_owned()],
             invariants: vec![invariant.to_owned()],
@@ -197,12 +197,12 @@ mod tests {
             rules("web", " ").checked(),
             Err(ProjectPartError::Invariant)
         );
-        let twice = ProjectRules {
+        let duplicate = ProjectRules {
             tags: vec!["a".to_owned(), " a".to_owned()],
             ..ProjectRules::default()
         };
         assert_eq!(
-            twice.checked(),
+            duplicate.checked(),
             Err(ProjectPartError::Twice("a".to_owned()))
         );
         let profile = |text: &str| ProjectRules {
@@ -216,7 +216,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn checked_rules_stay_as_they_are(tags in proptest::collection::vec("\\PC{0,20}", 0..4), invariants in proptest::collection::vec("\\PC{0,20}", 0..4)) {
+        fn checking_is_idempotent(tags in proptest::collection::vec("\\PC{0,20}", 0..4), invariants in proptest::collection::vec("\\PC{0,20}", 0..4)) {
             let rules = ProjectRules { tags, invariants, ..ProjectRules::default() };
             if let Ok(checked) = rules.checked() {
                 prop_assert_eq!(checked.clone().checked(), Ok(checked));

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// Required prefix for the names of variables that hold tokens of remote agents.
 ///
-/// A file decides which variable is sent to which address. Files may come from others, and one that could name any
-/// variable could have any secret of the environment sent to its author.
+/// An actor file names the variable and the address to which its value is sent. The file may come from a third party:
+/// without the prefix, it could send any secret of the environment to its author.
 pub const AGENT_TOKEN_PREFIX: &str = "A2A_";
 
 /// An agent on another machine.
@@ -15,7 +15,7 @@ pub struct RemoteAgent {
     pub url: String,
     /// Variable that holds its token. Never the token itself.
     pub token_variable: Option<String>,
-    /// Maximum duration of one answer; that of a model when not given.
+    /// Maximum duration of one answer; the timeout of models when not given.
     pub timeout: Option<Duration>,
 }
 
@@ -33,7 +33,7 @@ mod tests {
     use super::is_agent_token_variable;
 
     #[test]
-    fn only_variables_made_for_it_hold_tokens_of_agents() {
+    fn only_variables_with_the_prefix_hold_agent_tokens() {
         for name in ["A2A_TOKEN", "A2A_ACME_2"] {
             assert!(is_agent_token_variable(name), "{name}");
         }

@@ -1,4 +1,4 @@
-//! Resources: what plans work on, each with a type, a name and, unless it is virtual, a location.
+//! Resources that plans work on. Each has a type, a name and, unless it is virtual, a location.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -76,27 +76,27 @@ impl FromStr for ResourceName {
     type Err = NameError;
 
     fn from_str(text: &str) -> Result<Self, NameError> {
-        let wrong = |segment: &str| NameError::Segment {
+        let invalid = |segment: &str| NameError::Segment {
             name: text.to_owned(),
             part: "name",
             segment: segment.to_owned(),
         };
         if text.len() > NAME_MAXIMUM {
-            return Err(wrong(text));
+            return Err(invalid(text));
         }
         let mut parts = text.splitn(3, '/');
         let first: Vec<&str> = parts.by_ref().take(2).collect();
         // The name parser also accepts model names here; a resource cannot have one.
         let head: Name = first.join("/").parse()?;
         if !is_plain_segment(head.name()) {
-            return Err(wrong(head.name()));
+            return Err(invalid(head.name()));
         }
         let Some(rest) = parts.next() else {
             return Ok(Self(head.to_string()));
         };
         let rest = rest.to_ascii_lowercase();
         if let Some(segment) = rest.split('/').find(|segment| !is_plain_segment(segment)) {
-            return Err(wrong(segment));
+            return Err(invalid(segment));
         }
         Ok(Self(format!("{head}/{rest}")))
     }
@@ -121,7 +121,7 @@ impl<'de> Deserialize<'de> for ResourceName {
     }
 }
 
-/// Something that plans work on.
+/// A resource that plans work on, such as a directory or a database.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resource {
     /// Resource id.
@@ -166,13 +166,13 @@ mod tests {
 
     #[test]
     fn a_resource_name_may_have_several_segments() {
-        for (text, whole, last) in [
+        for (text, full, last) in [
             ("repo", "local/repo", "repo"),
             ("Local/Test-Repo/src", "local/test-repo/src", "src"),
             ("prod:team/api/a/b", "prod:team/api/a/b", "b"),
         ] {
             let name: ResourceName = text.parse().expect("a name");
-            assert_eq!((name.as_str(), name.last_segment()), (whole, last));
+            assert_eq!((name.as_str(), name.last_segment()), (full, last));
         }
         for text in [
             "",
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn names_for_files_are_names() {
+    fn file_names_become_valid_resource_names() {
         for (file, expected) in [
             ("My Project", "local/my-project"),
             ("README.md", "local/readme-md"),
@@ -227,13 +227,13 @@ mod tests {
         }
 
         #[test]
-        fn every_file_name_gives_a_name(text in "\\PC{0,100}") {
+        fn every_file_name_becomes_a_valid_resource_name(text in "\\PC{0,100}") {
             let name = ResourceName::for_file(&text);
             prop_assert_eq!(name.as_str().parse::<ResourceName>().expect("well formed"), name);
         }
 
         #[test]
-        fn ids_of_children_are_the_same_every_time_and_differ(left in "[a-z]{1,8}", right in "[a-z]{1,8}") {
+        fn child_ids_are_deterministic_and_distinct(left in "[a-z]{1,8}", right in "[a-z]{1,8}") {
             let parent = ResourceId::generate();
             prop_assert_eq!(parent.child(&left), parent.child(&left));
             prop_assert_eq!(parent.child(&left) == parent.child(&right), left == right);

@@ -1,8 +1,7 @@
 //! Sandboxes: copies of resources in which changes are made before they are applied atomically.
 //!
-//! A sandbox has one changeset, its history: every change found in it is an entry there. A
-//! checkpoint is a position in that history, and restoring it appends entries instead of removing
-//! them, so that a rollback can itself be undone.
+//! The history of a sandbox is one changeset with an entry for every detected change. A checkpoint is a position in
+//! that history. Restoring a checkpoint appends entries instead of removing them, so that the rollback can be undone.
 
 use std::fmt;
 use std::str::FromStr;
@@ -34,11 +33,11 @@ impl FromStr for SandboxName {
 
     fn from_str(text: &str) -> Result<Self, SandboxNameError> {
         let is_ordinary = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        let begins_well = text
+        let starts_alphanumeric = text
             .as_bytes()
             .first()
             .is_some_and(u8::is_ascii_alphanumeric);
-        if begins_well && text.len() <= 64 && text.bytes().all(is_ordinary) {
+        if starts_alphanumeric && text.len() <= 64 && text.bytes().all(is_ordinary) {
             Ok(Self(text.to_owned()))
         } else {
             Err(SandboxNameError(text.to_owned()))
@@ -154,7 +153,7 @@ pub struct Sandbox {
     pub name: String,
     /// Lifecycle state.
     pub state: SandboxState,
-    /// Changeset that is its history.
+    /// Changeset that contains its history.
     pub changeset: ChangesetId,
     /// Machine that holds its files.
     pub machine: String,
@@ -200,12 +199,12 @@ mod tests {
 
     #[test]
     fn a_name_is_one_plain_word() {
-        for good in ["fix-1", "A", "0.1_x"] {
-            assert!(good.parse::<SandboxName>().is_ok(), "{good}");
+        for valid in ["fix-1", "A", "0.1_x"] {
+            assert!(valid.parse::<SandboxName>().is_ok(), "{valid}");
         }
         let long = "a".repeat(65);
-        for wrong in ["", "-a", ".a", "a b", "a/b", "ä", long.as_str()] {
-            assert!(wrong.parse::<SandboxName>().is_err(), "{wrong}");
+        for invalid in ["", "-a", ".a", "a b", "a/b", "ä", long.as_str()] {
+            assert!(invalid.parse::<SandboxName>().is_err(), "{invalid}");
         }
     }
 

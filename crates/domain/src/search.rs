@@ -1,8 +1,8 @@
 //! Search queries, parsed in the same way for every database: all words are required, a quoted phrase must occur as
 //! such, and a word that ends in `*` matches as a prefix.
 
-/// Maximum number of characters of a filter or a search query. Databases reject much longer patterns with errors of
-/// their own.
+/// Maximum number of characters of a filter or a search query. Databases reject much longer patterns with their own
+/// errors.
 pub const MAX_FILTER_CHARACTERS: usize = 1_000;
 
 /// A filter has more than [`MAX_FILTER_CHARACTERS`] characters.
@@ -118,7 +118,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn words_hold_no_operator(text in "\\PC{0,60}") {
+        fn words_contain_no_operator(text in "\\PC{0,60}") {
             if let Ok(query) = SearchQuery::parse(&text) {
                 for word in query.terms().iter().flat_map(|term| &term.words) {
                     prop_assert!(!word.is_empty() && word.chars().all(char::is_alphanumeric));

@@ -1,7 +1,7 @@
 //! Sandbox strategies: how the content of a resource is isolated while a plan works on it.
 //!
-//! The names are those of type files and reports. The sandbox crate implements the strategies; this
-//! file only lists them, and whether they isolate at all.
+//! Type files and reports use the same names. The sandbox crate implements the strategies; this file lists them, with
+//! their aliases.
 
 use std::fmt;
 use std::str::FromStr;
@@ -87,7 +87,7 @@ impl FromStr for SandboxStrategy {
         Self::ALL
             .into_iter()
             .find(|strategy| strategy.as_str() == text)
-            // The spelling that one description of development containers uses.
+            // Another spelling, used in descriptions of development containers.
             .or_else(|| (text == "container_snapshot").then_some(Self::Snapshot))
             .ok_or_else(|| StrategyError(text.to_owned()))
     }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_alias_does_what_it_stands_for() {
+    fn an_alias_resolves_to_its_strategy() {
         assert_eq!(
             SandboxStrategy::FilesystemCopy.effective(),
             SandboxStrategy::CopyOnWrite

@@ -1,5 +1,5 @@
-//! Timestamps, stored as microseconds since the epoch, so that they compare by time and never by
-//! text, whatever time zone they were written in.
+//! Timestamps, stored as microseconds since the epoch, so that they compare by time, independent of the time zone in
+//! which they were written.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -40,7 +40,7 @@ impl Timestamp {
     }
 
     /// Seconds from `earlier` to this time, negative when `earlier` is later.
-    #[expect(clippy::cast_precision_loss, reason = "a duration shown to people")]
+    #[expect(clippy::cast_precision_loss, reason = "a duration for display")]
     pub fn seconds_since(self, earlier: Self) -> f64 {
         self.0.saturating_sub(earlier.0) as f64 / 1_000_000.0
     }

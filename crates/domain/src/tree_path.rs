@@ -1,4 +1,4 @@
-//! Paths inside a tree: relative, without `.` or `..`, any bytes the system allows.
+//! Paths inside a tree: relative, without `.` or `..`, with any bytes that the operating system allows.
 //!
 //! The text form is reversible: a byte that is not UTF-8 or a control character is written `\xE9`,
 //! a backslash `\\`, so that a path is always one line.
@@ -114,7 +114,7 @@ impl FromStr for TreePath {
     type Err = TreePathError;
 
     fn from_str(text: &str) -> Result<Self, TreePathError> {
-        let wrong = || TreePathError(text.to_owned());
+        let invalid = || TreePathError(text.to_owned());
         let mut bytes = Vec::with_capacity(text.len());
         let mut rest = text;
         while let Some(at) = rest.find('\\') {
@@ -125,8 +125,8 @@ impl FromStr for TreePath {
                 rest = after;
             } else {
                 let digits = rest.strip_prefix('x').and_then(|rest| rest.get(..2));
-                let digits = digits.ok_or_else(wrong)?;
-                bytes.push(u8::from_str_radix(digits, 16).map_err(|_| wrong())?);
+                let digits = digits.ok_or_else(invalid)?;
+                bytes.push(u8::from_str_radix(digits, 16).map_err(|_| invalid())?);
                 rest = &rest[3..];
             }
         }
@@ -155,10 +155,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_path_of_any_bytes_survives_its_text(bytes in prop::collection::vec(any::<u8>(), 1..40)) {
+        fn a_path_of_any_bytes_survives_printing(bytes in prop::collection::vec(any::<u8>(), 1..40)) {
             if let Ok(path) = TreePath::from_bytes(bytes) {
-                let again: TreePath = path.to_string().parse().expect("its own text");
-                prop_assert_eq!(again, path);
+                let parsed: TreePath = path.to_string().parse().expect("its own text");
+                prop_assert_eq!(parsed, path);
             }
         }
 
@@ -178,8 +178,8 @@ mod tests {
 
     #[test]
     fn a_path_stays_inside_its_tree() {
-        for wrong in ["", "/", "/etc", "a//b", "a/", "./a", "a/../b", "..", "a\0"] {
-            assert!(TreePath::from_bytes(wrong).is_err(), "{wrong:?}");
+        for invalid in ["", "/", "/etc", "a//b", "a/", "./a", "a/../b", "..", "a\0"] {
+            assert!(TreePath::from_bytes(invalid).is_err(), "{invalid:?}");
         }
         assert!("a\\q".parse::<TreePath>().is_err());
         assert!("a\\x4".parse::<TreePath>().is_err());

@@ -33,9 +33,9 @@ impl MicroUsd {
     )]
     pub fn from_usd_rounded_up(dollars: f64) -> Option<Self> {
         let micro = dollars * 1_000_000.0;
-        // The product of a decimal may be slightly above the intended whole number.
-        let whole = (micro - 1e-6).ceil().max(0.0);
-        (0.0..1e15).contains(&micro).then_some(Self(whole as u64))
+        // Rounding errors can make the product slightly larger than the intended whole number.
+        let rounded = (micro - 1e-6).ceil().max(0.0);
+        (0.0..1e15).contains(&micro).then_some(Self(rounded as u64))
     }
 }
 

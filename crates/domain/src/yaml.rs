@@ -20,7 +20,7 @@ pub struct Fault {
     pub place: Option<(u64, u64)>,
     /// Most similar valid word.
     pub nearest: Option<String>,
-    /// Suggested fix, where it goes beyond that word.
+    /// Suggested fix; `None` when `nearest` is enough.
     pub fix: Option<Hint>,
 }
 
@@ -52,7 +52,7 @@ impl Fault {
         self
     }
 
-    /// The same with what to do about it.
+    /// Sets the suggested fix.
     #[must_use]
     pub fn fixed_by(mut self, fix: impl Into<Hint>) -> Self {
         self.fix = Some(fix.into());
@@ -94,7 +94,7 @@ fn fault(error: &serde_saphyr::Error) -> Fault {
         }
     }
     let place = place.map(|place| (place.line(), place.column()));
-    let (message, nearest, fix) = reworded(&message);
+    let (message, nearest, fix) = reword(&message);
     Fault {
         message,
         place,
@@ -104,7 +104,7 @@ fn fault(error: &serde_saphyr::Error) -> Fault {
 }
 
 /// Terms of the parser, their plain equivalents, and the fixes.
-const WORDS: &[(&str, &str, &str)] = &[
+const PARSER_TERMS: &[(&str, &str, &str)] = &[
     (
         "multiple YAML documents",
         "a second document begins here",
@@ -133,13 +133,13 @@ const WORDS: &[(&str, &str, &str)] = &[
     (
         "expected mapping start",
         "a map is expected here",
-        "write `field: value`, one a line",
+        "write `field: value`, one per line",
     ),
 ];
 
-/// A parser message in plain words, with the most similar valid word and a fix.
-fn reworded(message: &str) -> (String, Option<String>, Option<Hint>) {
-    for (kind, received) in [
+/// Rewords a parser message. Returns it with the most similar valid word and a fix.
+fn reword(message: &str) -> (String, Option<String>, Option<Hint>) {
+    for (kind, phrase) in [
         ("field", "there is no field"),
         ("variant", "there is no value"),
     ] {
@@ -156,7 +156,7 @@ fn reworded(message: &str) -> (String, Option<String>, Option<Hint>) {
             let fix = nearest
                 .is_none()
                 .then(|| hint!("it can be: {}", known.join(", ")));
-            return (format!("{received} `{word}`"), nearest, fix);
+            return (format!("{phrase} `{word}`"), nearest, fix);
         }
     }
     if let Some(field) = message
@@ -170,16 +170,19 @@ fn reworded(message: &str) -> (String, Option<String>, Option<Hint>) {
     if let Some((_, rest)) = message.split_once("duplicate field `") {
         let field = rest.split('`').next().unwrap_or(rest);
         let fix = "leave one of them out".into();
-        let received = format!("the field `{field}` occurs twice, under two of its names");
-        return (received, None, Some(fix));
+        let phrase = format!("the field `{field}` occurs twice, under two of its names");
+        return (phrase, None, Some(fix));
     }
     if let Some((_, rest)) = message.split_once("duplicate mapping key: ") {
         let field = rest.split(", set ").next().unwrap_or(rest);
         let fix = "leave one of them out".into();
         return (format!("the field `{field}` occurs twice"), None, Some(fix));
     }
-    match WORDS.iter().find(|(theirs, ..)| message.contains(theirs)) {
-        Some((_, received, fix)) => ((*received).to_owned(), None, Some((*fix).into())),
+    match PARSER_TERMS
+        .iter()
+        .find(|(term, ..)| message.contains(term))
+    {
+        Some((_, phrase, fix)) => ((*phrase).to_owned(), None, Some((*fix).into())),
         None => (message.to_owned(), None, None),
     }
 }
@@ -200,7 +203,8 @@ pub fn check_version(version: Option<&Spanned<Value>>) -> Result<(), Fault> {
     Err(Fault::at(version, message).fixed_by("write `version: \"3.0\"`, or leave it out"))
 }
 
-/// Adds the aliases of fields to the JSON schema of a map, which contains only the first name of each.
+/// Adds the aliases of fields to the JSON schema of a map. The generated schema contains only the first name of a
+/// field.
 pub fn add_aliases(schema: &mut serde_json::Map<String, Value>, aliases: &[(&str, &[&str])]) {
     for (name, others) in aliases {
         if let Some(Value::Object(properties)) = schema.get_mut("properties")
@@ -216,7 +220,7 @@ pub fn add_aliases(schema: &mut serde_json::Map<String, Value>, aliases: &[(&str
         let count = required.len();
         required.retain(|field| field != name);
         if required.len() < count {
-            // Required under any of its names.
+            // One of the names is required.
             let names = std::iter::once(name).chain(*others);
             let any: Vec<Value> = names
                 .map(|name| serde_json::json!({"required": [name]}))
@@ -231,7 +235,7 @@ pub fn add_aliases(schema: &mut serde_json::Map<String, Value>, aliases: &[(&str
     }
 }
 
-/// Returns the value of a variable.
+/// Looks up the value of a variable by its name.
 pub type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
 
 /// Replaces variables in texts.
@@ -289,7 +293,7 @@ impl Expand<'_> {
     }
 
     fn unset(&self, variable: &str) -> Fault {
-        // Comments are not values.
+        // Variables in comments are not replaced.
         let written = format!("${{{variable}");
         let lines = self.text.lines().enumerate();
         let place = lines
@@ -326,7 +330,7 @@ mod tests {
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
-    #[expect(dead_code, reason = "only reading it is tested")]
+    #[expect(dead_code, reason = "only parsing is tested")]
     struct Sample {
         name: String,
         color: Option<Color>,
@@ -339,17 +343,17 @@ mod tests {
         Green,
     }
 
-    fn wrong(text: &str) -> Fault {
-        read::<Sample>(text).expect_err("it is wrong")
+    fn parse_error(text: &str) -> Fault {
+        read::<Sample>(text).expect_err("an invalid file")
     }
 
     #[test]
-    fn a_complaint_names_its_place_and_what_was_meant() {
-        let fault = wrong("name: a\ncolour: red\n");
+    fn an_error_names_its_position_and_the_most_similar_word() {
+        let fault = parse_error("name: a\ncolour: red\n");
         assert_eq!(fault.message, "there is no field `colour`");
         assert_eq!(fault.place, Some((2, 1)));
         assert_eq!(fault.nearest.as_deref(), Some("color"));
-        let fault = wrong("name: a\ncolor: gren\n");
+        let fault = parse_error("name: a\ncolor: gren\n");
         assert_eq!(fault.message, "there is no value `gren`");
         assert_eq!(fault.nearest.as_deref(), Some("green"));
         assert_eq!(fault.place.map(|place| place.0), Some(2));
@@ -379,13 +383,13 @@ mod tests {
                 "move it to a separate file",
             ),
         ] {
-            let fault = wrong(text);
+            let fault = parse_error(text);
             assert_eq!(
                 (fault.message.as_str(), fault.fix),
                 (message, Some(fix.into()))
             );
         }
-        let fault = wrong("name: a\nzzzzzzzzz: b\n");
+        let fault = parse_error("name: a\nzzzzzzzzz: b\n");
         let fix = fault.fix.map(|fix| fix.neutral());
         assert_eq!(fix.as_deref(), Some("it can be: name, color"));
     }
@@ -415,11 +419,11 @@ mod tests {
     #[test]
     fn only_the_third_format_is_read() {
         let check = |text: &str| check_version(Some(&read(text).expect("a value")));
-        for good in ["3", "\"3.0\"", "3.1"] {
-            assert!(check(good).is_ok(), "{good}");
+        for accepted in ["3", "\"3.0\"", "3.1"] {
+            assert!(check(accepted).is_ok(), "{accepted}");
         }
-        for bad in ["2", "\"4.0\"", "\"30\""] {
-            assert!(check(bad).is_err(), "{bad}");
+        for refused in ["2", "\"4.0\"", "\"30\""] {
+            assert!(check(refused).is_err(), "{refused}");
         }
     }
 }

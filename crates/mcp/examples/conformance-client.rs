@@ -1,8 +1,8 @@
-//! A client for the official conformance suite: connects to the address that the suite gives, signs
-//! in when required, and calls every tool it finds. `scripts/mcp-conformance` runs it.
+//! A client for the official conformance suite: connects to the URL that the suite passes, signs in when
+//! required, and calls every listed tool. `scripts/mcp-conformance` runs it.
 
 #[path = "../tests/mcp/support.rs"]
-#[expect(dead_code, reason = "the tests use the rest")]
+#[expect(dead_code, reason = "other items are used by the tests only")]
 mod support;
 
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ use support::GateFixture;
 /// URL of the client metadata document that the suite accepts.
 const METADATA: &str = "https://conformance-test.local/client-metadata.json";
 
-#[expect(clippy::print_stderr, reason = "the suite shows it")]
+#[expect(clippy::print_stderr, reason = "the suite shows standard error")]
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
     if let Some(code) = cleveragents_process::stage_main(&arguments) {
@@ -49,14 +49,14 @@ fn run(url: &str) -> Result<(), McpError> {
     let definition = definition(url);
     let servers = Servers::new(options.clone()).expect("a runtime");
     servers.add(definition.clone(), None)?;
-    signing_in(&servers, || servers.connect("suite").map(drop))?;
+    with_sign_in(&servers, || servers.connect("suite").map(drop))?;
     let desk = GateFixture::new(&servers.offer(), None).answering(&[""; 64]);
     for (tool, arguments) in calls(&desk) {
-        signing_in(&servers, || match desk.call(&tool, &arguments) {
-            CallOutcome::Failed(failed) if failed.kind == FailureKind::HumanNeeded => {
+        with_sign_in(&servers, || match desk.call(&tool, &arguments) {
+            CallOutcome::Failed(failure) if failure.kind == FailureKind::HumanNeeded => {
                 Err(McpError::Authorization {
                     server: "suite".to_owned(),
-                    why: failed.message,
+                    why: failure.message,
                     challenge: None,
                 })
             }
@@ -67,8 +67,8 @@ fn run(url: &str) -> Result<(), McpError> {
     Ok(())
 }
 
-/// Runs an action, and signs in when that is required, a few times at most.
-fn signing_in(
+/// Runs an action, and repeats it after a sign-in if one is required, at most three times.
+fn with_sign_in(
     servers: &Servers,
     mut action: impl FnMut() -> Result<(), McpError>,
 ) -> Result<(), McpError> {
@@ -81,32 +81,32 @@ fn signing_in(
     action()
 }
 
-/// The calls to make: those that the suite specifies, or every tool.
+/// The calls to make: the calls that the suite specifies, or one call of every tool.
 fn calls(desk: &GateFixture) -> Vec<(String, Value)> {
     let tools = desk.gate.registry().list();
     let tools = tools.filter(|tool| tool.source == Source::Mcp && tool.name.namespace() != "mcp");
-    let all: Vec<_> = tools
+    let all_calls: Vec<_> = tools
         .map(|tool| (tool.name.clone(), sample(&tool.input_schema)))
         .collect();
     // One tool of the suite expects the schema of another tool as this client received it.
-    if let [(first, _), (echo, _)] = all.as_slice()
+    if let [(first, _), (echo, _)] = all_calls.as_slice()
         && echo.short() == "json_schema_echo"
         && let Ok(focal) = desk.gate.registry().get(&first.to_string())
     {
         return vec![(echo.to_string(), json!({"schema": focal.input_schema}))];
     }
     let context = context();
-    let Some(wanted) = context.get("toolCalls").and_then(Value::as_array) else {
-        return all
+    let Some(specified) = context.get("toolCalls").and_then(Value::as_array) else {
+        return all_calls
             .into_iter()
             .map(|(name, arguments)| (name.to_string(), arguments))
             .collect();
     };
-    wanted
+    specified
         .iter()
-        .filter_map(|one| {
-            let raw = one.get("name")?.as_str()?;
-            let mut arguments = one.get("arguments").cloned().unwrap_or_else(|| json!({}));
+        .filter_map(|call| {
+            let raw = call.get("name")?.as_str()?;
+            let mut arguments = call.get("arguments").cloned().unwrap_or_else(|| json!({}));
             if let Value::Object(fields) = &mut arguments {
                 // Leave optional arguments out; the gate treats `null` as a value.
                 fields.retain(|_, value| !value.is_null());
@@ -116,7 +116,7 @@ fn calls(desk: &GateFixture) -> Vec<(String, Value)> {
         .collect()
 }
 
-/// Context that the suite passes to the client.
+/// The context that the suite passes to the client.
 fn context() -> Value {
     let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default();
     serde_json::from_str(&context).unwrap_or_default()
@@ -141,7 +141,7 @@ fn definition(url: &str) -> ServerDefinition {
     definition
 }
 
-/// Simulates a user with a browser: visits the address and follows redirects.
+/// Simulates a user with a browser: opens the URL and follows redirects.
 fn visit(url: &Url) {
     let url = url.clone();
     std::thread::spawn(move || {
@@ -156,8 +156,8 @@ fn visit(url: &Url) {
                 .no_proxy()
                 .build()
                 .expect("a client");
-            let visited = client.get(url).send().await;
-            drop(visited);
+            let response = client.get(url).send().await;
+            drop(response);
         });
     });
 }

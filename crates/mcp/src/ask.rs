@@ -15,10 +15,10 @@ use crate::server::Server;
 /// Poll interval at which a waiting caller checks for cancellation.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Reason of an abandoned request.
+/// Reason why a request has no result.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum AskError {
-    /// The caller cancelled it.
+    /// The caller cancelled the request.
     Cancelled,
     /// The time limit expired.
     TimedOut,
@@ -32,17 +32,17 @@ impl From<McpError> for AskError {
     }
 }
 
-/// A caller of a server, as [`Server::ask`] needs it.
+/// Operations that [`Server::ask`] needs from its caller.
 pub(crate) trait RequestCaller {
     /// Remaining time for the answer.
     fn time_left(&self) -> Duration;
-    /// Whether the caller cancelled the request.
+    /// Returns whether the caller cancelled the request.
     fn is_cancelled(&self) -> bool;
-    /// Directories of the sandbox.
+    /// Directories of the caller's sandbox.
     fn folders(&self) -> WorkspaceFolders;
-    /// Receives a log message.
+    /// Handles a log message of the server.
     fn note(&mut self, text: &str);
-    /// Answers a question for the user.
+    /// Asks the user a question of the server, and returns the answer.
     fn elicit(&mut self, question: &rmcp::model::ElicitRequestParams) -> rmcp::model::ElicitResult;
 }
 
@@ -61,8 +61,8 @@ impl From<ServiceError> for RequestError {
 }
 
 impl Server {
-    /// Sends a request and waits for the answer on this thread, which also answers the questions
-    /// that arrive meanwhile. `request` is called with the connection.
+    /// Sends a request and waits for its result. While it waits, this thread also answers questions of
+    /// the server. `request` receives the connection and sends the request.
     pub(crate) fn ask<T, F, R>(
         self: &Arc<Self>,
         caller: &mut dyn RequestCaller,
@@ -76,17 +76,17 @@ impl Server {
         let folders = caller.folders();
         let roots = folders.roots.clone();
         // Register before connecting: a server may ask for the roots while it starts.
-        let mut waiting = self.callers.add(roots.clone());
+        let mut registration = self.callers.add(roots.clone());
         let (in_flight, attempt) = self.enter(folders)?;
         let Some(engine) = self.shared.engine.upgrade() else {
             return Err(self.closed().into());
         };
         let slot = Arc::new(Mutex::new(None));
-        let answer = Arc::clone(&slot);
-        let sender = waiting.sender.clone();
+        let result_slot = Arc::clone(&slot);
+        let sender = registration.sender.clone();
         let this = Arc::clone(self);
-        let work = async move {
-            let answered = match this.link(attempt).await {
+        let exchange = async move {
+            let result = match this.link(attempt).await {
                 Err(error) => Err(error),
                 Ok(link) => {
                     if this.definition.transport() != Transport::Stdio {
@@ -99,29 +99,29 @@ impl Server {
                     }
                 }
             };
-            *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answered);
+            *result_slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
             drop(in_flight);
-            // A caller that is gone needs no notification.
+            // The caller may have stopped waiting.
             let _unless_gone = sender.send(CallerEvent::Done);
         };
-        let task = self
-            .shared
-            .tracker
-            .spawn_on(CALLER.scope(waiting.number, work), &self.shared.runtime);
+        let task = self.shared.tracker.spawn_on(
+            CALLER.scope(registration.number, exchange),
+            &self.shared.runtime,
+        );
         loop {
-            // Checked first: everything the task sent before it ended has arrived by then.
-            let is_over = task.is_finished();
-            match engine.wait(waiting.next(caller.time_left().min(POLL_INTERVAL))) {
+            // Check this before waiting: a finished task has already queued all its events.
+            let is_finished = task.is_finished();
+            match engine.wait(registration.next(caller.time_left().min(POLL_INTERVAL))) {
                 Some(CallerEvent::Note(text)) => caller.note(&self.secrets().hide(&text)),
                 Some(CallerEvent::Elicit(question, reply)) => {
-                    // A server that is gone needs no answer.
+                    // The server may have closed the connection.
                     let _unless_gone = reply.send(caller.elicit(&question));
                 }
                 Some(CallerEvent::Done) => break,
-                None if is_over => break,
+                None if is_finished => break,
                 None => {}
             }
-            let abandoned = if caller.is_cancelled() {
+            let reason = if caller.is_cancelled() {
                 AskError::Cancelled
             } else if caller.time_left().is_zero() {
                 AskError::TimedOut
@@ -130,10 +130,10 @@ impl Server {
             };
             // Dropping a request notifies the server of the cancellation.
             task.abort();
-            return Err(abandoned);
+            return Err(reason);
         }
-        let answered = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match answered {
+        let result = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match result {
             Some(Ok(value)) => Ok(value),
             Some(Err(error)) => {
                 self.remember_challenge(&error);

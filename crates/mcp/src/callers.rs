@@ -1,8 +1,7 @@
-//! [`Callers`]: the callers that currently wait for a server, and the delivery of what the server sends meanwhile:
-//! questions for the user, progress and log messages.
+//! [`Callers`]: the callers that wait for a server. They receive its questions for the user, progress and log messages.
 //!
-//! A tool runs on a thread of its own and owns the approver that asks the user, so questions are passed to that thread
-//! and back. A question that arrives while no caller waits is declined.
+//! A tool runs on its own thread, which owns the approver that asks the user. Questions are therefore passed to that
+//! thread, and answers back. A question that arrives while no caller waits is declined.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,13 +12,13 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::connection::ServerConnection;
 
-/// Maximum number of queued messages per caller; further ones are dropped.
+/// Maximum number of queued messages per caller. Further messages are dropped.
 const MAX_NOTES: usize = 256;
-/// Maximum length of a forwarded message.
+/// Maximum length of a forwarded message, in characters.
 const MAX_NOTE_LENGTH: usize = 1024;
 
 pub(crate) enum CallerEvent {
-    /// Its request is answered.
+    /// The request of the caller has a result.
     Done,
     /// A question for the user.
     Elicit(Box<ElicitRequestParams>, oneshot::Sender<ElicitResult>),
@@ -28,7 +27,7 @@ pub(crate) enum CallerEvent {
 }
 
 tokio::task_local! {
-    /// Id of the caller for which a task works.
+    /// Number of the caller that a task serves.
     pub(crate) static CALLER: u64;
 }
 
@@ -44,7 +43,7 @@ struct Caller {
 pub(crate) struct Callers {
     list: Mutex<Vec<Caller>>,
     next: AtomicU64,
-    /// The roots that the server received last; `None` if it never asked.
+    /// The roots that the server received last; `None` if it never requested them.
     sent_roots: Mutex<Option<Vec<PathBuf>>>,
 }
 
@@ -82,7 +81,7 @@ impl Callers {
         }
     }
 
-    /// Sandbox directories of the caller that came last, which are reported to the server.
+    /// Returns the sandbox directories of the newest caller, and records that the server received them.
     pub(crate) fn roots(&self) -> Vec<PathBuf> {
         let roots = self.lock().last().map(|caller| caller.roots.clone());
         let roots = roots.unwrap_or_default();
@@ -93,7 +92,7 @@ impl Callers {
         roots
     }
 
-    /// Notifies a server that has asked for the roots before when they change.
+    /// Notifies the server if these roots differ from the roots that it received last.
     pub(crate) async fn notify_roots(&self, link: &ServerConnection, roots: &[PathBuf]) {
         let has_changed = {
             let sent = self
@@ -108,15 +107,16 @@ impl Callers {
         }
     }
 
-    /// Forwards a question to the caller this task works for, or to the one that waits longest.
+    /// Forwards a question to the caller that this task serves, or else to the caller that has waited longest. `None`
+    /// when that caller does not wait.
     pub(crate) fn ask(
         &self,
         question: ElicitRequestParams,
     ) -> Option<oneshot::Receiver<ElicitResult>> {
-        let wanted = CALLER.try_with(|number| *number).ok();
-        let (answer, answered) = oneshot::channel();
+        let served = CALLER.try_with(|number| *number).ok();
+        let (answer, receiver) = oneshot::channel();
         let callers = self.lock();
-        let caller = match wanted {
+        let caller = match served {
             Some(number) => callers.iter().find(|caller| caller.number == number),
             None => callers.first(),
         }?;
@@ -124,7 +124,7 @@ impl Callers {
             .events
             .send(CallerEvent::Elicit(Box::new(question), answer))
             .ok()?;
-        Some(answered)
+        Some(receiver)
     }
 
     /// Sends a log message to all callers.
@@ -133,7 +133,7 @@ impl Callers {
             if caller.notes.load(Ordering::Relaxed) < MAX_NOTES {
                 caller.notes.fetch_add(1, Ordering::Relaxed);
                 let text = text.chars().take(MAX_NOTE_LENGTH).collect();
-                // A caller that is gone needs no notification.
+                // The caller may have stopped waiting.
                 let _unless_gone = caller.events.send(CallerEvent::Note(text));
             }
         }

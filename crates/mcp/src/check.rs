@@ -5,7 +5,7 @@ use cleveragents_domain::Name;
 use crate::definition::{ServerDefinition, Transport};
 use crate::error::McpError;
 
-/// Maximum of any duration in a definition, in seconds.
+/// Maximum value of a duration in a definition, in seconds.
 const MAX_SECONDS: f64 = 24.0 * 60.0 * 60.0;
 
 /// A broken rule: the field, the problem, and the fix.
@@ -30,7 +30,7 @@ impl BrokenRule {
 }
 
 impl ServerDefinition {
-    /// Removes `local/` from the name and refuses invalid definitions.
+    /// Removes `local/` from the name and rejects invalid definitions.
     pub fn checked(mut self) -> Result<Self, BrokenRule> {
         if let Some(short) = self.name.strip_prefix("local/") {
             self.name = short.to_owned();
@@ -39,8 +39,8 @@ impl ServerDefinition {
         self.check_transport()?;
         self.check_times()?;
         self.check_paths()?;
-        for (tool, known) in &self.overrides {
-            if known.read_only == Some(true) && known.writes == Some(true) {
+        for (tool, tool_override) in &self.overrides {
+            if tool_override.read_only == Some(true) && tool_override.writes == Some(true) {
                 return Err(BrokenRule::new(
                     "overrides",
                     format!("`{tool}` is declared both read-only and writing"),
@@ -97,7 +97,7 @@ impl ServerDefinition {
                 "remove it: `command` implies `stdio`, `url` implies `streamable-http`",
             ));
         }
-        let foreign: &[(&'static str, bool)] = if is_program {
+        let inapplicable: &[(&'static str, bool)] = if is_program {
             &[
                 ("headers", !self.headers.is_empty()),
                 ("auth", self.auth.is_some()),
@@ -112,7 +112,7 @@ impl ServerDefinition {
                 ("credentials", !self.credentials.is_empty()),
             ]
         };
-        match foreign.iter().find(|(_, is_there)| *is_there) {
+        match inapplicable.iter().find(|(_, is_set)| *is_set) {
             Some((field, _)) => Err(BrokenRule::new(
                 field,
                 format!("`{field}` has no effect for a server of this kind"),
@@ -130,12 +130,12 @@ impl ServerDefinition {
         ];
         for (field, paths) in fields {
             for path in paths {
-                let is_whole = path.starts_with('/')
+                let is_absolute = path.starts_with('/')
                     || path.starts_with("~/")
                     || path == "~"
                     || path.starts_with("${");
-                let climbs = path.split('/').any(|part| part == "..");
-                if !is_whole || climbs || path.contains('\0') {
+                let has_parent = path.split('/').any(|part| part == "..");
+                if !is_absolute || has_parent || path.contains('\0') {
                     return Err(BrokenRule::new(
                         field,
                         format!("`{path}` is not an absolute path"),
@@ -151,7 +151,7 @@ impl ServerDefinition {
         let overridden = self
             .overrides
             .values()
-            .filter_map(|known| known.timeout_seconds);
+            .filter_map(|tool_override| tool_override.timeout_seconds);
         let all = [
             ("timeout_seconds", self.timeout_seconds),
             ("startup_timeout_seconds", self.startup_timeout_seconds),

@@ -22,7 +22,7 @@ use crate::resolve::ResolvedServer;
 use crate::stdio::{self, Fault, MAX_MESSAGE_SIZE, RunningProgram, StderrTail, with_sources};
 use crate::{http, listing::Listing};
 
-/// Time for a program to exit by itself once its input is closed.
+/// Time for a program to exit by itself after its input is closed.
 const GRACE: Duration = Duration::from_secs(2);
 
 pub(crate) type McpService = RunningService<RoleClient, Handler>;
@@ -34,7 +34,7 @@ pub(crate) struct ServerConnection {
     process: Mutex<Option<RunningProgram>>,
     tail: Arc<StderrTail>,
     fault: Fault,
-    /// Description of how its program ended, once requested.
+    /// Description of how the program ended, computed on the first request.
     exit_description: OnceCell<String>,
 }
 
@@ -60,7 +60,7 @@ impl ConnectionParameters {
         }
     }
 
-    /// Protocol handshake to start with.
+    /// The protocol handshake to perform.
     fn lifecycle(&self) -> ClientLifecycleMode {
         match self.definition.protocol {
             Protocol::Auto => ClientLifecycleMode::Auto {
@@ -76,23 +76,23 @@ impl ConnectionParameters {
 }
 
 impl ServerConnection {
-    /// Connects. Dropping the future before it completes leaves nothing behind.
-    pub(crate) async fn open(making: ConnectionParameters) -> Result<Self, McpError> {
-        match &making.resolved {
-            ResolvedServer::Program { .. } => Self::to_program(making).await,
-            ResolvedServer::Http { .. } => Self::to_endpoint(making).await,
+    /// Connects to a server. Dropping the future before it completes releases all resources.
+    pub(crate) async fn open(parameters: ConnectionParameters) -> Result<Self, McpError> {
+        match &parameters.resolved {
+            ResolvedServer::Program { .. } => Self::connect_program(parameters).await,
+            ResolvedServer::Http { .. } => Self::connect_endpoint(parameters).await,
         }
     }
 
-    async fn to_program(making: ConnectionParameters) -> Result<Self, McpError> {
-        let server = making.definition.name.clone();
-        let (handler, lifecycle) = (making.handler(), making.lifecycle());
-        let (callers, news) = (making.callers, making.news);
-        let places = stdio::VisibleFolders {
-            folders: making.folders,
-            homes: making.homes,
+    async fn connect_program(parameters: ConnectionParameters) -> Result<Self, McpError> {
+        let server = parameters.definition.name.clone();
+        let (handler, lifecycle) = (parameters.handler(), parameters.lifecycle());
+        let (callers, news) = (parameters.callers, parameters.news);
+        let visible = stdio::VisibleFolders {
+            folders: parameters.folders,
+            homes: parameters.homes,
         };
-        let program = stdio::start(&server, making.resolved, places).await?;
+        let program = stdio::start(&server, parameters.resolved, visible).await?;
         let view = program.view;
         let inner = AsyncRwTransport::new_client(program.output, program.input)
             .with_max_line_length(MAX_MESSAGE_SIZE + 2);
@@ -126,19 +126,24 @@ impl ServerConnection {
         }
     }
 
-    async fn to_endpoint(making: ConnectionParameters) -> Result<Self, McpError> {
-        let server = making.definition.name.clone();
-        let (handler, lifecycle) = (making.handler(), making.lifecycle());
-        let (callers, news) = (making.callers, making.news);
-        let inner = http::transport(&making.definition, making.resolved, making.tokens).await?;
+    async fn connect_endpoint(parameters: ConnectionParameters) -> Result<Self, McpError> {
+        let server = parameters.definition.name.clone();
+        let (handler, lifecycle) = (parameters.handler(), parameters.lifecycle());
+        let (callers, news) = (parameters.callers, parameters.news);
+        let inner = http::transport(
+            &parameters.definition,
+            parameters.resolved,
+            parameters.tokens,
+        )
+        .await?;
         let transport = NotifyingTransport {
             inner,
             callers,
             news,
         };
-        let begun = handler.serve_with_lifecycle(transport, lifecycle).await;
-        let service = begun.map_err(|error| match error {
-            // The actual error is inside, and not reachable as a source.
+        let service = handler.serve_with_lifecycle(transport, lifecycle).await;
+        let service = service.map_err(|error| match error {
+            // The cause is in this field and not reachable as a source.
             ClientInitializeError::TransportError { error, .. } => {
                 http::failed(&server, &*error.error)
             }
@@ -158,12 +163,12 @@ impl ServerConnection {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether no request can be sent any more.
+    /// Returns whether the connection is closed, so that no request can be sent.
     pub(crate) fn is_dead(&self) -> bool {
         self.service.is_transport_closed() || self.service.is_closed()
     }
 
-    /// Fetches what the server offers.
+    /// Fetches the listing of the server.
     pub(crate) async fn list(&self) -> Result<Listing, McpError> {
         match crate::listing::ask(self.service.peer()).await {
             Ok(listing) => Ok(listing),
@@ -183,15 +188,15 @@ impl ServerConnection {
         if info.protocol_version.has_initialize() || !lists_changes {
             return;
         }
-        let wanted = SubscriptionFilter::builder().tools_list_changed().build();
-        let Ok(mut subscription) = self.service.listen(wanted).await else {
+        let filter = SubscriptionFilter::builder().tools_list_changed().build();
+        let Ok(mut subscription) = self.service.listen(filter).await else {
             return;
         };
-        // The transport already handled the notifications.
+        // `NotifyingTransport` handles the notifications.
         while let Ok(Some(_)) = subscription.next().await {}
     }
 
-    /// Converts the error of a request.
+    /// Converts the error of a request. Describes how the program ended if the connection is closed.
     pub(crate) async fn failed(&self, error: ServiceError) -> McpError {
         let server = self.server.clone();
         match error {
@@ -201,14 +206,14 @@ impl ServerConnection {
             },
             ServiceError::TransportClosed => McpError::Unreachable {
                 server,
-                why: self.end().await,
+                why: self.describe_end().await,
                 log: self.tail.text(),
             },
             ServiceError::TransportSend(error) => {
                 if self.is_dead() || self.has_program() {
                     return McpError::Unreachable {
                         server,
-                        why: self.end().await,
+                        why: self.describe_end().await,
                         log: self.tail.text(),
                     };
                 }
@@ -234,7 +239,7 @@ impl ServerConnection {
     }
 
     /// Describes why the connection ended.
-    async fn end(&self) -> String {
+    async fn describe_end(&self) -> String {
         let description = self.exit_description.get_or_init(|| async {
             let process = self.lock().take();
             let end = match process {
@@ -246,12 +251,12 @@ impl ServerConnection {
         description.await.clone()
     }
 
-    /// End of its standard error.
+    /// The end of the program's standard error.
     pub(crate) fn log(&self) -> String {
         self.tail.text()
     }
 
-    /// Closes the connection and releases everything.
+    /// Closes the connection, stops the program and releases all resources.
     pub(crate) async fn close(&self) {
         // This also closes the program's input.
         self.service.cancellation_token().cancel();
@@ -278,7 +283,7 @@ async fn wait_for_exit(started: RunningProgram) -> String {
     }
 }
 
-/// Describes a failed handshake without repeating everything the server sent.
+/// Describes a failed handshake, without a complete copy of the server's response.
 fn handshake_error(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::JsonRpcError(error) => {

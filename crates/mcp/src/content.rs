@@ -11,7 +11,7 @@ use crate::paths::PathRewriter;
 /// Media types of images that models accept.
 const IMAGES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-/// Converts a result.
+/// Converts the result of a call. An error that the tool reports becomes a failure.
 pub(crate) fn answer(
     result: CallToolResult,
     spec: &ToolSpec,
@@ -40,20 +40,20 @@ pub(crate) fn answer(
         });
     }
     if let [ContentBlock::Image(image)] = result.content.as_slice() {
-        let known = IMAGES.iter().find(|known| **known == image.mime_type);
-        if let (Some(known), Ok(bytes)) = (known, STANDARD.decode(&image.data)) {
+        let media_type = IMAGES.iter().find(|known| **known == image.mime_type);
+        if let (Some(media_type), Ok(bytes)) = (media_type, STANDARD.decode(&image.data)) {
             call.output.bytes(&bytes);
             return Ok(Answer {
-                media_type: Some(known),
+                media_type: Some(media_type),
                 ..Answer::written()
             });
         }
     }
-    let says_something = result.content.iter().any(|block| match block {
+    let has_content = result.content.iter().any(|block| match block {
         ContentBlock::Text(text) => !text.text.is_empty(),
         _ => true,
     });
-    if let (false, Some(mut value)) = (says_something, result.structured_content) {
+    if let (false, Some(mut value)) = (has_content, result.structured_content) {
         rewriter.back_in(&mut value);
         return Ok(Answer {
             body: Body::Json(value),
@@ -69,7 +69,7 @@ pub(crate) fn answer(
     Ok(Answer::written())
 }
 
-/// A content block as text.
+/// Converts a content block to text.
 pub(crate) fn described(block: &ContentBlock) -> String {
     match block {
         ContentBlock::Text(text) => text.text.clone(),
@@ -81,7 +81,7 @@ pub(crate) fn described(block: &ContentBlock) -> String {
     }
 }
 
-/// The content of a resource as text.
+/// Converts the content of a resource to text.
 pub(crate) fn resource(contents: &ResourceContents) -> String {
     match contents {
         ResourceContents::TextResourceContents { uri, text, .. } => {
@@ -100,13 +100,13 @@ pub(crate) fn resource(contents: &ResourceContents) -> String {
     }
 }
 
-/// A linked resource as text.
+/// Describes a linked resource as text.
 pub(crate) fn linked(link: &Resource) -> String {
     let kind = link.mime_type.as_deref().unwrap_or("unknown kind");
     let about = link.description.as_deref().unwrap_or_default();
     format!("[resource {} `{}`, {kind}] {about}", link.uri, link.name)
 }
 
-fn attachment(what: &str, kind: &str, data: &str) -> String {
-    format!("[{what}, {kind}, {} bytes, not shown]", data.len() / 4 * 3)
+fn attachment(label: &str, kind: &str, data: &str) -> String {
+    format!("[{label}, {kind}, {} bytes, not shown]", data.len() / 4 * 3)
 }

@@ -1,8 +1,8 @@
-//! [`ServerDefinition`]: how a server is reached, which of its tools are used, and overrides of
-//! what the server declares.
+//! [`ServerDefinition`]: the connection settings of a server, the selection of its tools, and overrides
+//! of the properties that the server declares for them.
 //!
-//! `${NAME}` stays in the texts unchanged; values are inserted only when a connection is made
-//! ([`resolve`](crate::expand)). Values of `env` and `headers` are never printed.
+//! `${NAME}` stays unchanged in the texts. Values are inserted only when a connection is made
+//! (`resolve.rs`). Values of `env` and `headers` are never printed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 const IDLE_SECONDS: f64 = 300.0;
 /// Default timeout of a request.
 const REQUEST_SECONDS: f64 = 120.0;
-/// Default timeout of starting a server. The first start may have to download it.
+/// Default timeout of starting a server. Its first start may download packages.
 const STARTUP_SECONDS: f64 = 60.0;
 
-/// A value that may be or contain a secret: it is stored and never printed.
+/// A value that may contain a secret: it is stored, but never printed.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct HiddenText(String);
@@ -45,7 +45,7 @@ impl fmt::Debug for HiddenText {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
-    /// Standard streams of a program that we start.
+    /// Standard input and output of a local program.
     Stdio,
     /// The legacy HTTP transport. Treated as `streamable-http`.
     Sse,
@@ -73,16 +73,16 @@ pub enum Protocol {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolFilter {
-    /// Only these; all when empty.
+    /// Tools to include; all tools when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<String>,
-    /// Not these, regardless of `include`.
+    /// Tools to exclude, even if `include` matches them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<String>,
 }
 
 impl ToolFilter {
-    /// Whether a tool is selected, by the server's name for it.
+    /// Returns whether a tool is selected. `tool` is the server's name for it.
     pub fn selects(&self, tool: &str) -> bool {
         let any = |patterns: &[String]| {
             patterns
@@ -93,22 +93,22 @@ impl ToolFilter {
     }
 }
 
-/// Overrides of what a server declares about a tool.
+/// Overrides of the properties that a server declares for a tool.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolOverride {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
-    /// It makes changes.
+    /// The tool makes changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes: Option<bool>,
-    /// Description of what it may change, as free text.
+    /// Free text about what the tool may change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_scope: Option<Vec<String>>,
     /// Repeating a call has no further effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,
-    /// All its changes are in the sandbox, so that a checkpoint can roll them back.
+    /// All changes of the tool are in the sandbox, so that a checkpoint can roll them back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpointable: Option<bool>,
     /// The user must approve each call.
@@ -128,7 +128,7 @@ pub struct Auth {
     pub oauth: Option<OAuth>,
 }
 
-/// Sign-in through a browser. All fields are optional: most servers provide them.
+/// Sign-in through a browser. All fields are optional: most servers provide the values themselves.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OAuth {
@@ -167,11 +167,11 @@ pub struct ServerDefinition {
     /// Arguments of the program.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
-    /// Environment variables of the program, in addition to a few inherited ones such as `PATH` and
+    /// Environment variables of the program, in addition to a few inherited variables such as `PATH` and
     /// `HOME`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, HiddenText>,
-    /// Directory it starts in, which it may read. Default: the sandbox of its calls, otherwise its
+    /// Working directory of the program, which it may read. Default: the sandbox of its calls, or else its
     /// private home.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
@@ -179,11 +179,11 @@ pub struct ServerDefinition {
     /// toolchains, its private home and paths among its arguments: absolute, or starting with `~/`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub read: Vec<String>,
-    /// Directories that it may read and write.
+    /// Directories that the program may read and write.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub write: Vec<String>,
-    /// Credential files and directories, such as `~/.aws`, that it may read. No directory of `read`
-    /// or `write` exposes those in it.
+    /// Credential files and directories, such as `~/.aws`, that the program may read. A directory in `read`
+    /// or `write` does not expose the credentials inside it.
     #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "readable")]
     pub credentials: Vec<String>,
     /// URL of a server over HTTP.
@@ -198,13 +198,14 @@ pub struct ServerDefinition {
     /// Protocol version.
     #[serde(default)]
     pub protocol: Protocol,
-    /// Selection of its tools.
+    /// Selection of the server's tools.
     #[serde(default)]
     pub tool_filter: ToolFilter,
-    /// Overrides of its tools, by names or patterns. The first match counts.
+    /// Overrides of the server's tools, by name or pattern. An exact name takes precedence; otherwise the first
+    /// matching pattern applies.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub overrides: BTreeMap<String, ToolOverride>,
-    /// Arguments that contain file paths, in addition to those recognised by name.
+    /// Names of arguments that contain file paths, in addition to arguments recognised by their name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path_arguments: Vec<String>,
     /// Idle time after which the server is stopped; 0 for never.
@@ -213,13 +214,13 @@ pub struct ServerDefinition {
     /// Timeout of a request.
     #[serde(default = "request_seconds")]
     pub timeout_seconds: f64,
-    /// Timeout of starting it.
+    /// Timeout of starting the server.
     #[serde(default = "startup_seconds")]
     pub startup_timeout_seconds: f64,
-    /// Whether it is started only when needed.
+    /// Whether to start the server only when it is needed.
     #[serde(default = "yes")]
     pub lazy_start: bool,
-    /// Whether it is restarted after a crash.
+    /// Whether to restart the server after a crash.
     #[serde(default = "yes")]
     pub auto_restart: bool,
 }
@@ -241,7 +242,7 @@ const fn yes() -> bool {
 }
 
 impl ServerDefinition {
-    /// A server that is a program.
+    /// Creates a server that is a local program.
     pub fn stdio(name: impl Into<String>, command: impl Into<String>, args: &[&str]) -> Self {
         Self {
             command: Some(command.into()),
@@ -250,7 +251,7 @@ impl ServerDefinition {
         }
     }
 
-    /// A server over HTTP.
+    /// Creates a server over HTTP.
     pub fn http(name: impl Into<String>, url: impl Into<String>) -> Self {
         Self {
             url: Some(url.into()),
@@ -299,25 +300,25 @@ impl ServerDefinition {
         Duration::from_secs_f64(self.timeout_seconds)
     }
 
-    /// Timeout of starting it.
+    /// Timeout of starting the server.
     pub fn startup_timeout(&self) -> Duration {
         Duration::from_secs_f64(self.startup_timeout_seconds)
     }
 
-    /// Idle time after which it is stopped; `None` for never.
+    /// Idle time after which the server is stopped; `None` for never.
     pub fn idle_timeout(&self) -> Option<Duration> {
         (self.idle_timeout_seconds > 0.0)
             .then(|| Duration::from_secs_f64(self.idle_timeout_seconds))
     }
 
-    /// Overrides of a tool, by the server's name for it.
+    /// Returns the overrides of a tool. `tool` is the server's name for it.
     pub fn override_for(&self, tool: &str) -> ToolOverride {
         let exact = self.overrides.get(tool);
         let by_pattern = || {
             self.overrides
                 .iter()
                 .find(|(pattern, _)| cleveragents_tools::fits(pattern, tool))
-                .map(|(_, known)| known)
+                .map(|(_, tool_override)| tool_override)
         };
         exact.or_else(by_pattern).cloned().unwrap_or_default()
     }

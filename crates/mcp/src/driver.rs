@@ -1,6 +1,5 @@
 //! [`Driver`]: runs the tasks of the servers. A caller that waits for a server runs the runtime on its own thread, so
-//! that a call needs no thread switch on its way to the server and back; a thread of the driver does so while no caller
-//! waits.
+//! that a call needs no thread switch. While no caller waits, the driver thread runs it.
 
 use std::future::Future;
 use std::io;
@@ -11,11 +10,11 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Notify;
 
-/// Time after the last call during which the driver thread stays idle: the next call often follows at once, and would
-/// have to wait for the thread to yield.
+/// Time after a call during which the driver thread does not run the runtime. The next call often follows at once, and
+/// would first have to wait for the driver thread to release the runtime.
 const LINGER: Duration = Duration::from_millis(20);
 
-/// The runtime of the servers, and the thread that runs it while no caller does.
+/// The runtime of the servers, and the driver thread.
 pub(crate) struct Driver {
     engine: Arc<Engine>,
     thread: Option<JoinHandle<()>>,
@@ -26,14 +25,14 @@ pub(crate) struct Engine {
     runtime: Runtime,
     state: Mutex<EngineState>,
     changed: Condvar,
-    leave: Notify,
+    release_request: Notify,
 }
 
 #[derive(Default)]
 struct EngineState {
     waiting: usize,
     last: Option<Instant>,
-    is_over: bool,
+    is_shut_down: bool,
 }
 
 impl Driver {
@@ -42,12 +41,12 @@ impl Driver {
             runtime: Builder::new_current_thread().enable_all().build()?,
             state: Mutex::default(),
             changed: Condvar::new(),
-            leave: Notify::new(),
+            release_request: Notify::new(),
         });
-        let driven = Arc::clone(&engine);
+        let thread_engine = Arc::clone(&engine);
         let thread = std::thread::Builder::new()
             .name("mcp".to_owned())
-            .spawn(move || driven.drive())?;
+            .spawn(move || thread_engine.drive())?;
         Ok(Self {
             engine,
             thread: Some(thread),
@@ -61,11 +60,11 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.engine.state().is_over = true;
+        self.engine.state().is_shut_down = true;
         self.engine.changed.notify_all();
-        self.engine.leave.notify_one();
+        self.engine.release_request.notify_one();
         if let Some(thread) = self.thread.take() {
-            let _it_only_drove = thread.join();
+            let _no_result = thread.join();
         }
     }
 }
@@ -77,14 +76,14 @@ impl Engine {
     }
 
     /// Waits for a future and runs all tasks meanwhile.
-    pub(crate) fn wait<T>(&self, until: impl Future<Output = T>) -> T {
+    pub(crate) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
         self.state().waiting += 1;
-        self.leave.notify_one();
-        let done = self.runtime.block_on(until);
+        self.release_request.notify_one();
+        let output = self.runtime.block_on(future);
         let mut state = self.state();
         state.waiting -= 1;
         state.last = Some(Instant::now());
-        done
+        output
     }
 
     /// Runs the tasks while no caller waits, until shutdown.
@@ -92,7 +91,7 @@ impl Engine {
         loop {
             let mut state = self.state();
             loop {
-                if state.is_over {
+                if state.is_shut_down {
                     return;
                 }
                 let is_quiet = state.last.is_none_or(|last| last.elapsed() >= LINGER);
@@ -106,7 +105,7 @@ impl Engine {
                     .0;
             }
             drop(state);
-            self.runtime.block_on(self.leave.notified());
+            self.runtime.block_on(self.release_request.notified());
         }
     }
 
@@ -130,9 +129,9 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         engine.handle().spawn(async move {
             tokio::time::sleep(Duration::from_millis(1)).await;
-            sender.send(()).expect("the test listens");
+            sender.send(()).expect("the test receives");
         });
-        receiver.recv().expect("the thread of the driver drove it");
+        receiver.recv().expect("the driver thread ran the task");
 
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -142,7 +141,7 @@ mod tests {
                             tokio::task::yield_now().await;
                             7
                         });
-                        assert_eq!(engine.wait(task).expect("it ends"), 7);
+                        assert_eq!(engine.wait(task).expect("the task finishes"), 7);
                     }
                 });
             }

@@ -1,5 +1,5 @@
-//! Questions of servers to the user: a form is asked field by field, a URL is shown and never
-//! opened. Without a user everything is declined.
+//! Questions of servers to the user. A form is asked field by field; a URL is shown, but never
+//! opened. Without a user, all questions are declined.
 
 use cleveragents_tools::ports::{Approver, Question, QuestionKind, Reply};
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
@@ -119,14 +119,14 @@ fn ask_field(
         .map(|about| format!(" ({})", bounded(about)))
         .unwrap_or_default();
     let choices = Choices::from_schema(field);
-    let mut complaint = String::new();
+    let mut problem = String::new();
     for _ in 0..MAX_ATTEMPTS {
         let optional = if is_required {
             ""
         } else {
             " Leave empty to skip."
         };
-        let text = format!("{head}\n{}{about}:{optional}{complaint}", bounded(title));
+        let text = format!("{head}\n{}{about}:{optional}{problem}", bounded(title));
         let answer = match ask(&text, &choices.labels, approver) {
             Ok(answer) => answer,
             Err(answer) => return answer,
@@ -137,14 +137,14 @@ fn ask_field(
                 Some(default) => return FieldAnswer::Value(default.clone()),
                 None if !is_required => return FieldAnswer::Nothing,
                 None => {
-                    " An answer is required.".clone_into(&mut complaint);
+                    " An answer is required.".clone_into(&mut problem);
                     continue;
                 }
             }
         }
         match choices.value(field, answer) {
             Ok(value) => return FieldAnswer::Value(value),
-            Err(why) => complaint = format!(" {why}"),
+            Err(why) => problem = format!(" {why}"),
         }
     }
     FieldAnswer::Declined
@@ -196,11 +196,11 @@ impl Choices {
                 .map(str::to_owned)
                 .collect()
         };
-        let titled = field.get("oneOf").or_else(|| field.get("anyOf"));
-        if let Some(titled) = titled.and_then(Value::as_array) {
-            for one in titled {
-                if let Some(value) = one.get("const").and_then(Value::as_str) {
-                    let label = one.get("title").and_then(Value::as_str).unwrap_or(value);
+        let options = field.get("oneOf").or_else(|| field.get("anyOf"));
+        if let Some(options) = options.and_then(Value::as_array) {
+            for option in options {
+                if let Some(value) = option.get("const").and_then(Value::as_str) {
+                    let label = option.get("title").and_then(Value::as_str).unwrap_or(value);
                     choices.labels.push(bounded(label));
                     choices.values.push(value.to_owned());
                 }
@@ -215,10 +215,10 @@ impl Choices {
         choices
     }
 
-    fn chosen(&self, answer: &str) -> Option<String> {
-        let of = |list: &[String]| list.iter().position(|one| one == answer);
-        let at = of(&self.values).or_else(|| of(&self.labels))?;
-        self.values.get(at).cloned()
+    fn chosen_value(&self, answer: &str) -> Option<String> {
+        let position = |list: &[String]| list.iter().position(|text| text == answer);
+        let index = position(&self.values).or_else(|| position(&self.labels))?;
+        self.values.get(index).cloned()
     }
 
     /// Converts an answer to a value of the field, or returns the problem.
@@ -233,32 +233,32 @@ impl Choices {
                 .ok_or_else(|| "Answer yes or no.".to_owned()),
             "integer" => {
                 let number: i64 = answer.parse().map_err(|_| "Enter an integer.")?;
-                self.within(field, Value::from(number))
+                self.validated(field, Value::from(number))
             }
             "number" => {
                 let number: f64 = answer.parse().map_err(|_| "Enter a number.")?;
                 let number = Number::from_f64(number).ok_or("Enter a number.")?;
-                self.within(field, Value::Number(number))
+                self.validated(field, Value::Number(number))
             }
             "array" => {
                 let chosen: Option<Vec<Value>> = answer
                     .split(',')
-                    .map(|one| self.chosen(one.trim()).map(Value::String))
+                    .map(|item| self.chosen_value(item.trim()).map(Value::String))
                     .collect();
                 let chosen =
                     chosen.ok_or("Choose from the listed answers, separated by commas.")?;
-                self.within(field, Value::Array(chosen))
+                self.validated(field, Value::Array(chosen))
             }
             _ if !self.values.is_empty() => self
-                .chosen(answer)
+                .chosen_value(answer)
                 .map(Value::String)
                 .ok_or_else(|| "Choose one of the listed answers.".to_owned()),
-            _ => self.within(field, Value::String(answer.to_owned())),
+            _ => self.validated(field, Value::String(answer.to_owned())),
         }
     }
 
     #[expect(clippy::unused_self, reason = "same form as the other methods")]
-    fn within(&self, field: &Value, value: Value) -> Result<Value, String> {
+    fn validated(&self, field: &Value, value: Value) -> Result<Value, String> {
         match cleveragents_tools::check_value(field, &value) {
             Ok(()) => Ok(value),
             Err(why) => Err(format!("Invalid answer: {}.", bounded(&why))),

@@ -1,4 +1,4 @@
-//! [`McpError`]: why an operation of a server failed.
+//! [`McpError`]: errors of operations on servers.
 
 use cleveragents_domain::{Code, Diagnose, Hint, Placeholder, hint, suggest};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 /// The operation name for starting a server, in [`McpError::Timeout`].
 pub(crate) const STARTING: &str = "start";
 
-/// An operation of a server failed. Contains none of our secrets.
+/// An operation on a server failed. The messages contain no secrets of the definition.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum McpError {
     /// No server has this name.
@@ -32,7 +32,7 @@ pub enum McpError {
         server: String,
         /// Description of the failure.
         why: String,
-        /// End of its standard error.
+        /// The end of the program's standard error.
         log: String,
     },
     /// The program cannot be started, or does not implement the protocol.
@@ -44,9 +44,9 @@ pub enum McpError {
         server: String,
         /// Description of the failure.
         why: String,
-        /// End of its standard error.
+        /// The end of the program's standard error.
         log: String,
-        /// Declared paths that are visible to it.
+        /// Declared paths that are visible to the program.
         sees: String,
     },
     /// The server violates the protocol, or rejects a feature it advertised.
@@ -80,7 +80,7 @@ pub enum McpError {
     Authorization {
         /// Name of the server.
         server: String,
-        /// Description of what it requires.
+        /// Description of the requirement.
         why: String,
         /// The server's authentication challenge, used to start a sign-in.
         challenge: Option<String>,

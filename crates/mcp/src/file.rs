@@ -1,4 +1,4 @@
-//! Parses definitions from YAML, or the same as JSON. Every error gives file, line, column and a fix.
+//! Parses definitions from YAML or JSON. Every error contains file, line, column and a fix.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use serde_saphyr::Spanned;
 use crate::check::BrokenRule;
 use crate::definition::ServerDefinition;
 
-/// Maximum size of a file.
+/// Maximum size of a file, in bytes.
 const MAX_FILE_SIZE: usize = 1 << 20;
 
 #[derive(Deserialize)]
@@ -30,32 +30,32 @@ struct Header {
     version: Option<Spanned<Value>>,
 }
 
-/// Reads servers from our YAML, or from the same as JSON: one at the top of the file, or a list
+/// Reads servers from YAML or JSON in our format: one server at the top level of the file, or a list
 /// under `mcp_servers`.
 pub fn read(text: &str, file: &Path) -> Result<Vec<ServerDefinition>, DefinitionFileError> {
-    let complain = |fault: Fault| malformed(fault, file, text);
-    check_length(text).map_err(complain)?;
-    let probe: Value = yaml::read(text).map_err(complain)?;
+    let to_error = |fault: Fault| malformed(fault, file, text);
+    check_length(text).map_err(to_error)?;
+    let probe: Value = yaml::read(text).map_err(to_error)?;
     let Some(top) = probe.as_object() else {
-        return Err(complain(
+        return Err(to_error(
             Fault::new("the file does not contain a map with `name`, and `command` or `url`")
                 .fixed_by("write `name: …` and `command: …`, each on its own line"),
         ));
     };
     let servers = if top.contains_key("mcp_servers") {
-        let several: ServerList = yaml::read(text).map_err(complain)?;
-        let version = several.cleveragents.and_then(|header| header.version);
-        yaml::check_version(version.as_ref()).map_err(complain)?;
-        several.mcp_servers
+        let list: ServerList = yaml::read(text).map_err(to_error)?;
+        let version = list.cleveragents.and_then(|header| header.version);
+        yaml::check_version(version.as_ref()).map_err(to_error)?;
+        list.mcp_servers
     } else if top.contains_key("mcpServers") || top.contains_key("servers") {
-        return Err(complain(
+        return Err(to_error(
             Fault::new("this is the file of another program").fixed_by(hint!(
                 "import it: {}",
                 suggest::mcp_import(Placeholder("FILE"))
             )),
         ));
     } else {
-        vec![yaml::read::<ServerDefinition>(text).map_err(complain)?]
+        vec![yaml::read::<ServerDefinition>(text).map_err(to_error)?]
     };
     let mut names = std::collections::BTreeSet::new();
     let mut checked = Vec::with_capacity(servers.len());
@@ -90,7 +90,7 @@ pub(crate) fn malformed(fault: Fault, file: &Path, text: &str) -> DefinitionFile
     DefinitionFault::from(fault).in_file(file, DefinitionKind::McpServer, text)
 }
 
-/// A broken rule, at the field of the server that breaks it.
+/// The error for a broken rule, positioned at the field of the server that breaks it.
 pub(crate) fn broken_rule(
     text: &str,
     file: &Path,
@@ -102,17 +102,19 @@ pub(crate) fn broken_rule(
         .iter()
         .position(|line| line.contains(server))
         .unwrap_or(0);
-    let here = |line: &&str| {
+    let is_field_line = |line: &&str| {
         let line = line
             .trim_start()
             .trim_start_matches("- ")
             .trim_start_matches(['"', '{']);
         line.starts_with(broken.field)
     };
-    let after = lines[begin.min(lines.len())..].iter().position(here);
+    let after = lines[begin.min(lines.len())..]
+        .iter()
+        .position(is_field_line);
     let line = after
         .map(|after| begin + after)
-        .or_else(|| lines.iter().position(here))
+        .or_else(|| lines.iter().position(is_field_line))
         .unwrap_or(begin);
     let column = lines
         .get(line)
@@ -129,7 +131,7 @@ mod tests {
     use cleveragents_domain::{Code, Diagnose};
     use std::path::Path;
 
-    fn wrong(text: &str) -> (u64, u64, String, Code) {
+    fn read_error(text: &str) -> (u64, u64, String, Code) {
         let error = read(text, Path::new("servers.yaml")).expect_err(text);
         assert!(!error.fix.neutral().is_empty());
         (
@@ -141,10 +143,10 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_read_and_stored_without_its_values() {
+    fn a_server_is_stored_with_its_variables_unresolved() {
         let text = "name: local/github\ncommand: npx\nargs: [-y, server]\nenv:\n  TOKEN: ${GH}\n\
                     tool_filter: {include: ['get_*']}\noverrides:\n  get_me: {needs_approval: true}\n";
-        let servers = read(text, Path::new("x.yaml")).expect("good");
+        let servers = read(text, Path::new("x.yaml")).expect("a valid definition");
         let [server] = servers.as_slice() else {
             panic!("one server");
         };
@@ -154,7 +156,7 @@ mod tests {
         assert!(server.tool_filter.selects("get_x") && !server.tool_filter.selects("set_x"));
         assert_eq!(server.override_for("get_me").needs_approval, Some(true));
         let stored = serde_json::to_string(server).expect("JSON");
-        let back: ServerDefinition = serde_json::from_str(&stored).expect("what was stored");
+        let back: ServerDefinition = serde_json::from_str(&stored).expect("the stored definition");
         assert_eq!(&back, server);
     }
 
@@ -177,9 +179,9 @@ mod tests {
             ("mcpServers: {}\n", 1, "this is the file of another program"),
         ];
         for (text, line, message) in malformed {
-            let (at, _, found, code) = wrong(text);
-            assert!(found.starts_with(message), "{found}");
-            assert_eq!((at, code), (line, Code::MalformedMcp), "{text}");
+            let (error_line, _, shown, code) = read_error(text);
+            assert!(shown.starts_with(message), "{shown}");
+            assert_eq!((error_line, code), (line, Code::MalformedMcp), "{text}");
         }
         let rules = [
             ("name: a\n", 1, "the server has neither"),
@@ -216,9 +218,9 @@ mod tests {
             ),
         ];
         for (text, line, message) in rules {
-            let (at, _, found, code) = wrong(text);
-            assert!(found.starts_with(message), "{found}");
-            assert_eq!((at, code), (line, Code::InvalidMcp), "{text}");
+            let (error_line, _, shown, code) = read_error(text);
+            assert!(shown.starts_with(message), "{shown}");
+            assert_eq!((error_line, code), (line, Code::InvalidMcp), "{text}");
         }
     }
 }

@@ -28,7 +28,7 @@ use crate::callers::Callers;
 pub(crate) struct ListChanges {
     /// Whether the known list of tools is out of date.
     is_stale: AtomicBool,
-    /// Notified when it becomes so.
+    /// Notified when the list becomes out of date.
     pub(crate) bell: Notify,
 }
 
@@ -38,7 +38,7 @@ impl ListChanges {
         self.bell.notify_one();
     }
 
-    /// Whether the list has to be fetched again; marks it as fetched.
+    /// Returns whether the list must be fetched again, and marks it as up to date.
     pub(crate) fn take(&self) -> bool {
         self.is_stale.swap(false, Ordering::SeqCst)
     }
@@ -47,8 +47,8 @@ impl ListChanges {
 /// The client side of a connection.
 pub(crate) struct Handler {
     pub(crate) callers: Arc<Callers>,
-    /// Roots of the one sandbox that a program sees; `None` for servers over HTTP, whose callers may have different
-    /// ones.
+    /// Roots of the sandbox that a program sees; `None` for servers over HTTP, whose callers may have different
+    /// sandboxes.
     pub(crate) roots: Option<Vec<PathBuf>>,
 }
 
@@ -90,18 +90,18 @@ impl ClientHandler for Handler {
         _context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
         let declined = || ElicitResult::new(ElicitationAction::Decline);
-        let Some(answered) = self.callers.ask(request) else {
+        let Some(answer) = self.callers.ask(request) else {
             return Ok(declined());
         };
-        // The caller may leave without answering.
-        Ok(answered
+        // The caller may stop waiting without an answer.
+        Ok(answer
             .await
             .unwrap_or_else(|_| ElicitResult::new(ElicitationAction::Cancel)))
     }
 }
 
-/// A transport that handles notifications before the answers that follow them: a changed list takes effect from then
-/// on, and log messages have arrived when their call ends.
+/// A transport that handles a notification before the responses that follow it. So a changed list takes effect at once,
+/// and the log messages of a call arrive before its result.
 pub(crate) struct NotifyingTransport<T> {
     pub(crate) inner: T,
     pub(crate) callers: Arc<Callers>,

@@ -1,4 +1,5 @@
-//! Servers over HTTP: one client per connection, our own TLS settings, no redirects, and errors that contain no secret.
+//! Servers over HTTP: one client per connection, with our TLS settings, without redirects, and with errors that contain
+//! no secrets.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::resolve::{ResolvedServer, is_this_machine};
 use crate::stdio::{MAX_MESSAGE_SIZE, with_sources};
 
 /// Timeout of connecting.
-const CONNECT: Duration = Duration::from_secs(20);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) type HttpTransport = StreamableHttpClientTransport<AuthClient<BoundedClient>>;
 
@@ -37,7 +38,7 @@ pub(crate) fn client(server: &str, url: &Url) -> Result<Client, McpError> {
         .tls_backend_preconfigured(
             cleveragents_outbound::tls(url.scheme() == "https").map_err(failed)?,
         )
-        .connect_timeout(CONNECT)
+        .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
         // A redirect would send secrets to an address that was not configured.
         .redirect(Policy::none())
@@ -75,13 +76,13 @@ fn header_map(
     headers
         .into_iter()
         .map(|(name, value)| {
-            let wrong = || McpError::Invalid {
+            let invalid = || McpError::Invalid {
                 server: definition.name.clone(),
                 message: format!("its header `{name}` cannot be sent"),
                 fix: "check the name, and the value for line breaks".into(),
             };
-            let key = HeaderName::try_from(&name).map_err(|_| wrong())?;
-            let mut value = HeaderValue::try_from(&value).map_err(|_| wrong())?;
+            let key = HeaderName::try_from(&name).map_err(|_| invalid())?;
+            let mut value = HeaderValue::try_from(&value).map_err(|_| invalid())?;
             value.set_sensitive(true);
             Ok((key, value))
         })
@@ -90,33 +91,33 @@ fn header_map(
 
 /// Converts the error of a request. A required sign-in is recognised anywhere in the error chain.
 pub(crate) fn failed(server: &str, error: &(dyn std::error::Error + 'static)) -> McpError {
-    let wanted = |why: &str, challenge: Option<&str>| McpError::Authorization {
+    let sign_in_required = |why: &str, challenge: Option<&str>| McpError::Authorization {
         server: server.to_owned(),
         why: why.to_owned(),
         challenge: challenge.map(str::to_owned),
     };
     let mut deepest = error;
     let mut next = Some(error);
-    while let Some(this) = next {
-        if let Some(asked) = this.downcast_ref::<AuthRequiredError>() {
-            return wanted(
+    while let Some(current) = next {
+        if let Some(auth_error) = current.downcast_ref::<AuthRequiredError>() {
+            return sign_in_required(
                 "it requires a sign-in",
-                Some(&asked.www_authenticate_header),
+                Some(&auth_error.www_authenticate_header),
             );
         }
-        if let Some(asked) = this.downcast_ref::<InsufficientScopeError>() {
+        if let Some(auth_error) = current.downcast_ref::<InsufficientScopeError>() {
             let why = "your current permissions are not sufficient";
-            return wanted(why, Some(&asked.www_authenticate_header));
+            return sign_in_required(why, Some(&auth_error.www_authenticate_header));
         }
-        if let Some(AuthError::AuthorizationRequired) = this.downcast_ref() {
-            return wanted("it requires a sign-in", None);
+        if let Some(AuthError::AuthorizationRequired) = current.downcast_ref() {
+            return sign_in_required("it requires a sign-in", None);
         }
-        deepest = this;
-        next = this.source();
+        deepest = current;
+        next = current.source();
     }
     let why = bounded(&deepest.to_string());
     if why.contains("HTTP 401") || why.contains("HTTP 403") {
-        return wanted("it rejected your credentials", None);
+        return sign_in_required("it rejected your credentials", None);
     }
     McpError::Unreachable {
         server: server.to_owned(),

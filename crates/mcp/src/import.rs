@@ -1,4 +1,4 @@
-//! Imports the servers of other programs: the map `mcpServers` of many, and `servers` of VS Code.
+//! Imports the servers of other programs: the map `mcpServers`, which most programs use, or `servers` of VS Code.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,11 +16,11 @@ use crate::file::{broken_rule, check_length, malformed};
 pub struct ImportResult {
     /// Imported servers.
     pub servers: Vec<ServerDefinition>,
-    /// Warnings about them, one sentence each.
+    /// Warnings about the imported servers, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// A server in the format of other programs. Fields that only concern them are ignored.
+/// A server in the format of other programs. Fields that only those programs use are ignored.
 #[derive(Deserialize)]
 struct ForeignServer {
     #[serde(default, alias = "transport")]
@@ -55,16 +55,16 @@ struct WrappedFile {
 /// Reads the servers of another program: the map `mcpServers` of Claude Desktop, Cursor and others,
 /// or `servers` of VS Code, also below `mcp`. Comments are allowed.
 pub fn import(text: &str, file: &Path) -> Result<ImportResult, DefinitionFileError> {
-    let complain = |fault: Fault| malformed(fault, file, text);
-    check_length(text).map_err(complain)?;
+    let to_error = |fault: Fault| malformed(fault, file, text);
+    check_length(text).map_err(to_error)?;
     let plain = without_comments(text);
-    let probe: Value = yaml::read(&plain).map_err(complain)?;
+    let probe: Value = yaml::read(&plain).map_err(to_error)?;
     let foreign = if probe.get("mcpServers").is_some() || probe.get("servers").is_some() {
-        yaml::read::<ForeignFile>(&plain).map_err(complain)?
+        yaml::read::<ForeignFile>(&plain).map_err(to_error)?
     } else if probe.get("mcp").is_some() {
-        yaml::read::<WrappedFile>(&plain).map_err(complain)?.mcp
+        yaml::read::<WrappedFile>(&plain).map_err(to_error)?.mcp
     } else {
-        return Err(complain(
+        return Err(to_error(
             Fault::new("the file has neither `mcpServers` nor `servers`")
                 .fixed_by("name the file in which the other program stores its MCP servers"),
         ));
@@ -75,14 +75,14 @@ pub fn import(text: &str, file: &Path) -> Result<ImportResult, DefinitionFileErr
     };
     for (title, server) in foreign.servers {
         if server.disabled {
-            let warning = format!("`{title}` is disabled there and was skipped");
+            let warning = format!("`{title}` is disabled in that program and was skipped");
             imported.warnings.push(warning);
             continue;
         }
         let taken: Vec<&str> = imported
             .servers
             .iter()
-            .map(|one| one.name.as_str())
+            .map(|server| server.name.as_str())
             .collect();
         let name = free_name(&title, &taken);
         let definition = server.definition(&title, name, &mut imported.warnings);
@@ -97,19 +97,19 @@ pub fn import(text: &str, file: &Path) -> Result<ImportResult, DefinitionFileErr
 impl ForeignServer {
     fn definition(self, title: &str, name: String, warnings: &mut Vec<String>) -> ServerDefinition {
         let mut warn = |text: String| warnings.push(format!("`{title}`: {text}"));
-        let mut ours = |text: &str| variables(text, &mut warn);
+        let mut convert = |text: &str| variables(text, &mut warn);
         let mut definition = ServerDefinition::bare(name);
-        definition.command = self.command.as_deref().map(&mut ours);
-        definition.args = self.args.iter().map(|text| ours(text)).collect();
-        definition.cwd = self.cwd.as_deref().map(&mut ours);
-        definition.url = self.url.as_deref().map(&mut ours);
+        definition.command = self.command.as_deref().map(&mut convert);
+        definition.args = self.args.iter().map(|text| convert(text)).collect();
+        definition.cwd = self.cwd.as_deref().map(&mut convert);
+        definition.url = self.url.as_deref().map(&mut convert);
         let mut hidden = |entries: BTreeMap<String, Value>| -> BTreeMap<String, HiddenText> {
             let entries = entries.into_iter().map(|(name, value)| {
                 let text = match value {
                     Value::String(text) => text,
                     other => other.to_string(),
                 };
-                (name, HiddenText::new(ours(&text)))
+                (name, HiddenText::new(convert(&text)))
             });
             entries.collect()
         };
@@ -143,7 +143,7 @@ fn variables(text: &str, warn: &mut impl FnMut(String)) -> String {
     text
 }
 
-/// A valid name similar to a title that is not taken.
+/// Returns a valid name that is similar to a title and not taken.
 fn free_name(title: &str, taken: &[&str]) -> String {
     let word: String = title
         .chars()
@@ -167,7 +167,7 @@ fn free_name(title: &str, taken: &[&str]) -> String {
     name
 }
 
-/// The text with comments and trailing commas replaced by spaces, so that positions stay the same.
+/// Replaces comments and trailing commas by spaces, so that positions stay the same.
 fn without_comments(text: &str) -> String {
     let mut bytes = text.as_bytes().to_vec();
     let mut at = 0;
@@ -231,11 +231,11 @@ mod tests {
                 "off": {"command": "x", "disabled": true}, /* last */
             }
         }"#;
-        let imported = import(text, Path::new("claude.json")).expect("good");
+        let imported = import(text, Path::new("claude.json")).expect("a valid file");
         let names: Vec<&str> = imported
             .servers
             .iter()
-            .map(|one| one.name.as_str())
+            .map(|server| server.name.as_str())
             .collect();
         assert_eq!(names, ["my-files", "old", "web"]);
         assert_eq!(imported.servers[0].env["N"].expose(), "1");
@@ -243,12 +243,12 @@ mod tests {
         assert_eq!(header, "Bearer ${T}");
         assert_eq!(imported.warnings.len(), 2, "{:?}", imported.warnings);
         let code = r#"{"servers": {"gh": {"type": "stdio", "command": "gh", "env": {"K": "${input:my-key}"}}}, "inputs": []}"#;
-        let imported = import(code, Path::new("mcp.json")).expect("good");
+        let imported = import(code, Path::new("mcp.json")).expect("a valid file");
         assert_eq!(imported.servers[0].env["K"].expose(), "${MY_KEY}");
         assert!(imported.warnings[0].contains("`MY_KEY`"));
         let error = import("{\"x\": 1}", Path::new("mcp.json")).expect_err("no servers");
         assert_eq!(error.code(), Code::MalformedMcp);
         let error = import("{\"mcpServers\": {\n\"a\": {}}}", Path::new("m.json"));
-        assert_eq!(error.expect_err("nothing to reach").line, 2);
+        assert_eq!(error.expect_err("no command and no URL").line, 2);
     }
 }

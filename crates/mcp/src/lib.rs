@@ -1,14 +1,13 @@
 //! Tools, resources and prompts of MCP (Model Context Protocol) servers.
 //!
 //! A [`ServerDefinition`] describes how a server is reached; [`read`] and [`import`] parse it from
-//! files. [`Servers`] manages any number of them with its own runtime, so that the rest of the
-//! program stays synchronous. [`Servers::offered_tools`] returns their tools for a
-//! [`Registry`](cleveragents_tools::Registry): they run through the gate like all others, and in no
-//! other way.
+//! files. [`Servers`] manages any number of servers with its own runtime, so that the rest of the
+//! program stays synchronous. [`Servers::offer`] returns their tools for a
+//! [`Registry`](cleveragents_tools::Registry). Like all other tools, they run only through the gate.
 //!
 //! Every server is treated as hostile: its messages are bounded before they are parsed, marked as
-//! untrusted content, and never change a rule. The process crate supervises the programs; none of them
-//! outlives us. Only this crate knows the SDK.
+//! untrusted content, and never change a rule. The process crate supervises the programs and ends them
+//! with this process. Only this crate depends on the MCP SDK.
 
 mod ask;
 mod callers;

@@ -18,9 +18,9 @@ use crate::naming::OWN;
 use crate::server::Server;
 use crate::tool::{CallAsker, failure, folders_of};
 
-/// Maximum number of listed entries.
+/// Maximum number of entries in a result.
 const MAX_LISTED: usize = 200;
-/// Maximum number of requested pages of a list.
+/// Maximum number of pages to request of one list.
 const MAX_PAGES: usize = 20;
 
 /// Operation of a built-in tool.
@@ -39,16 +39,20 @@ struct LibraryTool {
     servers: Vec<Weak<Server>>,
 }
 
-/// The tools for resources and prompts, if at least one server has some.
+/// The tools for resources and for prompts, for the servers that have some.
 pub(crate) fn tools(servers: &[Arc<Server>]) -> Vec<Arc<dyn Tool>> {
-    let has = |wanted: fn(&crate::Listing) -> bool| -> Vec<&Arc<Server>> {
+    let servers_with = |has_feature: fn(&crate::Listing) -> bool| -> Vec<&Arc<Server>> {
         servers
             .iter()
-            .filter(|server| server.listing().is_some_and(|listing| wanted(&listing)))
+            .filter(|server| {
+                server
+                    .listing()
+                    .is_some_and(|listing| has_feature(&listing))
+            })
             .collect()
     };
-    let resources = has(|listing| listing.has_resources);
-    let prompts = has(|listing| listing.has_prompts);
+    let resources = servers_with(|listing| listing.has_resources);
+    let prompts = servers_with(|listing| listing.has_prompts);
     let all = [
         (LibraryAction::ListResources, &resources),
         (LibraryAction::ReadResource, &resources),
@@ -156,14 +160,16 @@ impl Tool for LibraryTool {
             let value = arguments.get(name).and_then(Value::as_str);
             value.unwrap_or_default().to_owned()
         };
-        let wanted = text("server");
+        let server_name = text("server");
         let server = self
             .servers
             .iter()
             .filter_map(Weak::upgrade)
-            .find(|server| server.definition.name == wanted)
-            .ok_or_else(|| PrepareError::Arguments(format!("server `{wanted}` does not exist")))?;
-        let what = match self.action {
+            .find(|server| server.definition.name == server_name)
+            .ok_or_else(|| {
+                PrepareError::Arguments(format!("server `{server_name}` does not exist"))
+            })?;
+        let item = match self.action {
             LibraryAction::ReadResource => text("uri"),
             LibraryAction::GetPrompt => text("name"),
             LibraryAction::ListResources | LibraryAction::ListPrompts => String::new(),
@@ -172,7 +178,7 @@ impl Tool for LibraryTool {
         Ok(Box::new(PreparedRequest {
             action: self.action,
             server,
-            what,
+            item,
             arguments: given.cloned().unwrap_or_default(),
             folders: folders_of(grounds),
         }))
@@ -183,7 +189,8 @@ impl Tool for LibraryTool {
 struct PreparedRequest {
     action: LibraryAction,
     server: Arc<Server>,
-    what: String,
+    /// URI of a resource or name of a prompt; empty for lists.
+    item: String,
     arguments: Map<String, Value>,
     folders: WorkspaceFolders,
 }
@@ -191,7 +198,7 @@ struct PreparedRequest {
 impl PreparedCall for PreparedRequest {
     fn subjects(&self) -> Vec<Subject> {
         let server = &self.server.definition.name;
-        vec![Subject::Text(format!("{server} {}", self.what))]
+        vec![Subject::Text(format!("{server} {}", self.item))]
     }
 
     fn run(self: Box<Self>, _permit: Permit, call: &mut Call<'_>) -> Result<Answer, Failure> {
@@ -199,7 +206,7 @@ impl PreparedCall for PreparedRequest {
         let Self {
             action,
             server,
-            what,
+            item,
             arguments,
             folders,
         } = *self;
@@ -209,7 +216,7 @@ impl PreparedCall for PreparedRequest {
                 match action {
                     LibraryAction::ListResources => resources(&link.service).await,
                     LibraryAction::ReadResource => {
-                        let params = ReadResourceRequestParams::new(what);
+                        let params = ReadResourceRequestParams::new(item);
                         let read = link.service.read_resource(params).await?;
                         let parts: Vec<String> =
                             read.contents.iter().map(content::resource).collect();
@@ -217,7 +224,7 @@ impl PreparedCall for PreparedRequest {
                     }
                     LibraryAction::ListPrompts => prompts(&link.service).await,
                     LibraryAction::GetPrompt => {
-                        let params = GetPromptRequestParams::new(what).with_arguments(arguments);
+                        let params = GetPromptRequestParams::new(item).with_arguments(arguments);
                         let prompt = link.service.get_prompt(params).await?;
                         let parts = prompt.messages.iter().map(|message| {
                             let text = content::described(&message.content);
@@ -245,7 +252,7 @@ async fn resources(service: &McpService) -> Result<String, RequestError> {
         lines.extend(
             page.resources
                 .iter()
-                .map(|one| bounded(&content::linked(one))),
+                .map(|resource| bounded(&content::linked(resource))),
         );
         cursor = page.next_cursor;
         if cursor.is_none() || lines.len() > MAX_LISTED {
@@ -254,11 +261,11 @@ async fn resources(service: &McpService) -> Result<String, RequestError> {
     }
     // Servers need not support resource templates.
     if let Ok(page) = service.list_resource_templates(None).await {
-        lines.extend(page.resource_templates.iter().map(|one| {
-            let about = one.description.as_deref().unwrap_or_default();
+        lines.extend(page.resource_templates.iter().map(|template| {
+            let about = template.description.as_deref().unwrap_or_default();
             bounded(&format!(
                 "[URI template {} `{}`] {about}",
-                one.uri_template, one.name
+                template.uri_template, template.name
             ))
         }));
     }

@@ -1,17 +1,17 @@
-//! [`Listing`]: what a server offered at the last request. It can be stored and restored, so
-//! that a server need not be started to know its tools.
+//! [`Listing`]: the tools that a server listed last. A stored listing makes the tools known without
+//! starting the server.
 
 use rmcp::model::PaginatedRequestParams;
 use rmcp::service::{Peer, RoleClient, ServiceError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Maximum number of tools per server; further ones are ignored.
+/// Maximum number of tools per server. Further tools are ignored.
 pub(crate) const MAX_TOOLS: usize = 10_000;
-/// Maximum number of requested pages of a list.
+/// Maximum number of pages to request of one list.
 const MAX_PAGES: usize = 1_000;
 
-/// Effects that a server declares for a tool. None of them is certain.
+/// Effects that a server declares for a tool. They are not verified.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -20,13 +20,13 @@ const MAX_PAGES: usize = 1_000;
 pub struct Hints {
     #[serde(default)]
     pub read_only: bool,
-    /// Its changes may be irreversible.
+    /// Changes of the tool may be irreversible.
     #[serde(default)]
     pub destructive: bool,
     /// Repeating a call has no further effect.
     #[serde(default)]
     pub idempotent: bool,
-    /// It interacts with the outside world.
+    /// The tool interacts with the outside world.
     #[serde(default)]
     pub open_world: bool,
 }
@@ -34,14 +34,14 @@ pub struct Hints {
 /// A tool as its server describes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ListedTool {
-    /// The server's name for it.
+    /// The server's name for the tool.
     pub name: String,
     /// Description, in the server's words.
     #[serde(default)]
     pub description: String,
-    /// JSON schema of its arguments.
+    /// JSON schema of the arguments.
     pub input_schema: Value,
-    /// JSON schema of its structured result.
+    /// JSON schema of the structured result.
     #[serde(default)]
     pub output_schema: Option<Value>,
     /// Declared effects.
@@ -52,24 +52,24 @@ pub struct ListedTool {
 /// Description and tools of a server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Listing {
-    /// The server's name for itself.
+    /// Name that the server reports.
     #[serde(default)]
     pub title: String,
     /// Version of the server.
     #[serde(default)]
     pub version: String,
-    /// Protocol version that it uses.
+    /// Protocol version that the server uses.
     #[serde(default)]
     pub protocol: String,
-    /// Whether it has resources.
+    /// Whether the server has resources.
     #[serde(default)]
     pub has_resources: bool,
-    /// Whether it has prompts.
+    /// Whether the server has prompts.
     #[serde(default)]
     pub has_prompts: bool,
     /// Tools of the server.
     pub tools: Vec<ListedTool>,
-    /// Whether it has more tools than are listed.
+    /// Whether the server has more tools than `tools` contains.
     #[serde(default)]
     pub cut: bool,
 }
@@ -81,7 +81,7 @@ impl Listing {
     }
 }
 
-/// Fetches what a server offers.
+/// Fetches the listing of a server.
 pub(crate) async fn ask(peer: &Peer<RoleClient>) -> Result<Listing, ServiceError> {
     let mut listing = Listing::default();
     let mut has_tools = true;
@@ -109,7 +109,7 @@ pub(crate) async fn ask(peer: &Peer<RoleClient>) -> Result<Listing, ServiceError
             }
             listing.tools.push(listed(tool));
         }
-        // A repeated cursor would loop for ever.
+        // A repeated cursor would cause an endless loop.
         if page.next_cursor.is_none() || page.next_cursor == cursor {
             return Ok(listing);
         }

@@ -9,23 +9,23 @@ pub(crate) const OWN: &str = "mcp";
 /// Maximum length of the last segment of a name.
 const MAX_LENGTH: usize = 64;
 
-/// Namespace of the tools of a server. A reserved one is prefixed with `mcp-`.
+/// Namespace of the tools of a server. A reserved namespace gets the prefix `mcp-`.
 pub fn namespace(server: &str) -> String {
-    let taken = [OWN, ToolName::BUILTIN, "local"].contains(&server)
+    let is_reserved = [OWN, ToolName::BUILTIN, "local"].contains(&server)
         || format!("{server}/x")
             .parse::<ToolName>()
             .map_or(true, |name| {
                 name.as_name().require_free_namespace().is_err()
             });
-    if taken {
+    if is_reserved {
         format!("{OWN}-{server}")
     } else {
         server.to_owned()
     }
 }
 
-/// A valid last segment for a name.
-fn plain(raw: &str) -> String {
+/// Converts a name of a server to a valid last segment of our names.
+fn to_segment(raw: &str) -> String {
     let mut word: String = raw
         .chars()
         .map(|letter| letter.to_ascii_lowercase())
@@ -44,30 +44,30 @@ fn plain(raw: &str) -> String {
     }
 }
 
-/// Names of the tools of a server, by the server's names. Colliding names get numbers, in the order
-/// of the server's names; one that needs no change keeps its name.
+/// Maps the server's tool names to our names. Colliding names get numbers, in the order of the server's
+/// names; a name that needs no conversion stays unchanged.
 pub(crate) fn names(server: &str, raw: &[&str]) -> BTreeMap<String, ToolName> {
     let namespace = namespace(server);
     let mut raw: Vec<&str> = raw.to_vec();
-    raw.sort_by_key(|name| (plain(name) != **name, *name));
+    raw.sort_by_key(|name| (to_segment(name) != **name, *name));
     raw.dedup();
-    // The next number for each word: a server may have ten thousand tools of the same name.
+    // The last number used for each word, for speed: a server may have ten thousand tools of the same name.
     let mut next: BTreeMap<String, u32> = BTreeMap::new();
     let mut taken = BTreeSet::new();
     let mut names = BTreeMap::new();
-    for one in raw {
-        let word = plain(one);
+    for raw_name in raw {
+        let word = to_segment(raw_name);
         let number = next.entry(word.clone()).or_insert(1);
-        let mut free = word.clone();
-        while taken.contains(&free) {
+        let mut candidate = word.clone();
+        while taken.contains(&candidate) {
             *number += 1;
-            free = format!("{word}-{number}");
+            candidate = format!("{word}-{number}");
         }
-        let Ok(name) = format!("{namespace}/{free}").parse() else {
+        let Ok(name) = format!("{namespace}/{candidate}").parse() else {
             continue;
         };
-        taken.insert(free);
-        names.insert(one.to_owned(), name);
+        taken.insert(candidate);
+        names.insert(raw_name.to_owned(), name);
     }
     names
 }
@@ -78,14 +78,14 @@ mod tests {
 
     fn shown(server: &str, raw: &[&str]) -> Vec<String> {
         let names = names(server, raw);
-        raw.iter().map(|one| names[*one].to_string()).collect()
+        raw.iter().map(|name| names[*name].to_string()).collect()
     }
 
     #[test]
     fn names_are_converted() {
         let raw = ["read_file", "getUser", "a.b/c", "…", "-x"];
-        let ours = ["fs/read_file", "fs/getuser", "fs/a-b-c", "fs/tool", "fs/x"];
-        assert_eq!(shown("fs", &raw), ours);
+        let expected = ["fs/read_file", "fs/getuser", "fs/a-b-c", "fs/tool", "fs/x"];
+        assert_eq!(shown("fs", &raw), expected);
     }
 
     #[test]

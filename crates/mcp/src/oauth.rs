@@ -1,7 +1,8 @@
 //! Sign-in to servers over HTTP through a browser, and the resulting tokens.
 //!
-//! The authorization code flow with PKCE, at the authorization server that the MCP server names. All requests use our
-//! own client: encrypted unless both ends are this machine, never redirected, with bounded responses.
+//! Uses the authorization code flow with PKCE, at the authorization server that the MCP server names. All requests use
+//! a restricted client: it requires encryption unless both ends are this machine, follows no redirects, and bounds the
+//! size of responses.
 
 use std::io;
 use std::path::PathBuf;
@@ -27,9 +28,9 @@ use crate::resolve::{self, ResolvedServer, is_this_machine};
 use crate::servers::Options;
 use crate::stdio::with_sources;
 
-/// Maximum size of a response of an authorization server.
+/// Maximum size of a response of an authorization server, in bytes.
 const MAX_RESPONSE_SIZE: usize = 1 << 20;
-/// Timeout of one request to it.
+/// Timeout of one request to an authorization server.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time for the user to sign in.
 const SIGN_IN_TIMEOUT: Duration = Duration::from_mins(10);
@@ -38,7 +39,7 @@ const SIGN_IN_TIMEOUT: Duration = Duration::from_mins(10);
 pub trait TokenStore: Send + Sync {
     /// Returns the stored text of a server.
     fn load(&self, server: &str) -> io::Result<Option<String>>;
-    /// Stores the text of a server, replacing an earlier one.
+    /// Stores the text of a server, and replaces an earlier text.
     fn save(&self, server: &str, text: &str) -> io::Result<()>;
     /// Deletes the text of a server.
     fn clear(&self, server: &str) -> io::Result<()>;
@@ -51,7 +52,7 @@ pub struct FileTokens {
 }
 
 impl FileTokens {
-    /// Stores tokens in this directory, which is created with the first one.
+    /// Stores tokens in this directory, which is created when the first token is stored.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
@@ -143,11 +144,11 @@ impl OAuthHttpClient for RestrictedClient {
         Box::pin(async move {
             let failed = |text: String| -> OAuthHttpClientError { io::Error::other(text).into() };
             let request = reqwest::Request::try_from(request.request)?;
-            let is_here = is_this_machine(request.url());
-            if request.url().scheme() != "https" && !(is_here && self.is_local) {
+            let is_this_host = is_this_machine(request.url());
+            if request.url().scheme() != "https" && !(is_this_host && self.is_local) {
                 return Err(failed("a sign-in URL is not encrypted".to_owned()));
             }
-            if is_here && !self.is_local {
+            if is_this_host && !self.is_local {
                 return Err(failed(
                     "a remote server names a URL on this machine".to_owned(),
                 ));
@@ -159,25 +160,25 @@ impl OAuthHttpClient for RestrictedClient {
                 answer = answer.header(name, value);
             }
             let mut body = Vec::new();
-            let mut pieces = response.bytes_stream();
-            while let Some(piece) = pieces.next().await {
-                let piece = piece.map_err(reqwest::Error::without_url)?;
-                if body.len() + piece.len() > MAX_RESPONSE_SIZE {
+            let mut chunks = response.bytes_stream();
+            while let Some(chunk) = chunks.next().await {
+                let chunk = chunk.map_err(reqwest::Error::without_url)?;
+                if body.len() + chunk.len() > MAX_RESPONSE_SIZE {
                     return Err(failed(
                         "a response of the authorization server is too long".to_owned(),
                     ));
                 }
-                body.extend_from_slice(&piece);
+                body.extend_from_slice(&chunk);
             }
             Ok(answer.body(body)?)
         })
     }
 }
 
-fn failed(server: &str, what: &str, error: &AuthError) -> McpError {
+fn failed(server: &str, action: &str, error: &AuthError) -> McpError {
     McpError::Authorization {
         server: server.to_owned(),
-        why: bounded(&format!("{what}: {}", with_sources(error))),
+        why: bounded(&format!("{action}: {}", with_sources(error))),
         challenge: None,
     }
 }
@@ -190,13 +191,13 @@ pub(crate) async fn manager(
     tokens: Option<Arc<dyn TokenStore>>,
 ) -> Result<AuthorizationManager, McpError> {
     let server = &definition.name;
-    let guarded = RestrictedClient {
+    let restricted = RestrictedClient {
         client,
         is_local: is_this_machine(url),
     };
-    let made =
-        AuthorizationManager::new_with_oauth_http_client(url.clone(), Arc::new(guarded)).await;
-    let mut manager = made.map_err(|error| failed(server, "signing in", &error))?;
+    let created =
+        AuthorizationManager::new_with_oauth_http_client(url.clone(), Arc::new(restricted)).await;
+    let mut manager = created.map_err(|error| failed(server, "signing in", &error))?;
     let Some(tokens) = tokens else {
         return Ok(manager);
     };
@@ -206,15 +207,15 @@ pub(crate) async fn manager(
         tokens,
     });
     if is_known {
-        let begun = manager.initialize_from_store().await;
-        begun.map_err(|error| failed(server, "using the stored token", &error))?;
+        let initialized = manager.initialize_from_store().await;
+        initialized.map_err(|error| failed(server, "using the stored token", &error))?;
     }
     Ok(manager)
 }
 
-/// Signs in to a server: shows the user an address, waits until the browser is redirected to this machine, and stores
-/// the token. `challenge` is the server's demand for the sign-in, as in [`McpError::Authorization`]. `open` shows the
-/// address; it may open a browser too.
+/// Signs in to a server: shows the user a URL, waits until the browser is redirected to this machine, and stores the
+/// token. `challenge` is the server's authentication challenge, as in [`McpError::Authorization`]. `open` shows the
+/// URL; it may also open a browser.
 pub fn login(
     definition: &ServerDefinition,
     options: &Options,
@@ -246,13 +247,13 @@ pub fn login(
         .enable_all()
         .build()
         .map_err(|error| invalid(&error.to_string(), "try again"))?;
-    let signing = SignIn {
+    let sign_in = SignIn {
         definition: &definition,
         url: &url,
         options,
         challenge,
     };
-    runtime.block_on(signing.sign_in(tokens, &open))
+    runtime.block_on(sign_in.sign_in(tokens, &open))
 }
 
 /// Parameters of a sign-in.
@@ -270,60 +271,68 @@ impl SignIn<'_> {
         open: &dyn Fn(&Url),
     ) -> Result<(), McpError> {
         let server = &self.definition.name;
-        let here = |error: io::Error| McpError::Authorization {
+        let redirect_error = |error: io::Error| McpError::Authorization {
             server: server.clone(),
             why: format!("the browser cannot be redirected to this machine: {error}"),
             challenge: None,
         };
-        let wanted = self.wanted();
-        let port = wanted.redirect_port.unwrap_or(0);
-        let listener = TcpListener::bind(("127.0.0.1", port)).await.map_err(here)?;
-        let port = listener.local_addr().map_err(here)?.port();
-        let back = format!("http://127.0.0.1:{port}/callback");
+        let settings = self.settings();
+        let port = settings.redirect_port.unwrap_or(0);
+        let listener = TcpListener::bind(("127.0.0.1", port))
+            .await
+            .map_err(redirect_error)?;
+        let port = listener.local_addr().map_err(redirect_error)?.port();
+        let redirect_url = format!("http://127.0.0.1:{port}/callback");
         let client = http::client(server, self.url)?;
         let manager = manager(self.definition, self.url, client, Some(Arc::clone(&tokens))).await?;
-        let kept = tokens.load(server).ok().flatten();
-        let kept = kept.and_then(|text| serde_json::from_str::<StoredCredentials>(&text).ok());
-        let known = kept.map(|kept| kept.granted_scopes).unwrap_or_default();
+        let stored = tokens.load(server).ok().flatten();
+        let stored = stored.and_then(|text| serde_json::from_str::<StoredCredentials>(&text).ok());
+        let granted_scopes = stored
+            .map(|stored| stored.granted_scopes)
+            .unwrap_or_default();
         let mut state = OAuthState::Unauthorized(manager);
-        let request = self.request(&wanted, &back, known)?;
+        let request = self.request(&settings, &redirect_url, granted_scopes)?;
         let started = state.start_authorization(request).await;
         started.map_err(|error| failed(server, "starting the sign-in", &error))?;
         let address = state.get_authorization_url().await;
         let address = address.map_err(|error| failed(server, "starting the sign-in", &error))?;
         open(&resolve::safe_url(server, &address)?);
-        let came_back = tokio::time::timeout(SIGN_IN_TIMEOUT, browser(&listener, port)).await;
-        let came_back = came_back.map_err(|_| McpError::Timeout {
+        let callback =
+            tokio::time::timeout(SIGN_IN_TIMEOUT, wait_for_redirect(&listener, port)).await;
+        let callback = callback.map_err(|_| McpError::Timeout {
             server: server.clone(),
             what: "complete the sign-in",
             seconds: SIGN_IN_TIMEOUT.as_secs_f64(),
         })?;
-        let finished = state.handle_callback_url(&came_back.map_err(here)?).await;
+        let finished = state
+            .handle_callback_url(&callback.map_err(redirect_error)?)
+            .await;
         finished.map_err(|error| failed(server, "signing in", &error))
     }
 
-    fn wanted(&self) -> OAuth {
+    fn settings(&self) -> OAuth {
         let auth = self.definition.auth.as_ref();
         auth.and_then(|auth| auth.oauth.clone()).unwrap_or_default()
     }
 
-    /// The authorization request: the known scopes, those of the definition, and those of the challenge.
+    /// Creates the authorization request, with the scopes that were granted before, and the scopes of the definition
+    /// and of the challenge.
     fn request(
         &self,
-        wanted: &OAuth,
-        back: &str,
-        known: Vec<String>,
+        settings: &OAuth,
+        redirect_url: &str,
+        granted_scopes: Vec<String>,
     ) -> Result<AuthorizationRequest, McpError> {
-        let mut request = AuthorizationRequest::new(back).with_client_name("CleverAgents");
-        let more = self.challenge.and_then(post::scope).unwrap_or_default();
-        let mut scopes = known;
-        for scope in wanted
+        let mut request = AuthorizationRequest::new(redirect_url).with_client_name("CleverAgents");
+        let challenge_scopes = self.challenge.and_then(post::scope).unwrap_or_default();
+        let mut scopes = granted_scopes;
+        for scope in settings
             .scopes
             .iter()
             .map(String::as_str)
-            .chain(more.split(' '))
+            .chain(challenge_scopes.split(' '))
         {
-            if !scope.is_empty() && !scopes.iter().any(|one| one == scope) {
+            if !scope.is_empty() && !scopes.iter().any(|known| known == scope) {
                 scopes.push(scope.to_owned());
             }
         }
@@ -335,51 +344,51 @@ impl SignIn<'_> {
         if let Some(challenge) = self.challenge {
             request = request.with_challenge(challenge);
         }
-        if let Some(id) = &wanted.client_id {
+        if let Some(id) = &settings.client_id {
             request = request.with_preregistered_client(id.clone());
-            if let Some(secret) = &wanted.client_secret {
+            if let Some(secret) = &settings.client_secret {
                 let variables = &self.options.variables;
                 let secret = resolve::value(self.definition, variables, secret.expose())?;
                 request = request.with_client_secret(secret);
             }
         }
-        if let Some(url) = &wanted.client_metadata_url {
+        if let Some(url) = &settings.client_metadata_url {
             request = request.with_client_metadata_url(url.clone());
         }
         Ok(request)
     }
 }
 
-/// Waits for the browser and returns the URL it was redirected to.
-async fn browser(listener: &TcpListener, port: u16) -> io::Result<String> {
+/// Waits until the browser is redirected to this machine, and returns the URL of that request.
+async fn wait_for_redirect(listener: &TcpListener, port: u16) -> io::Result<String> {
     const MAX_LENGTH: usize = 16 << 10;
     loop {
         let (mut stream, _) = listener.accept().await?;
         let mut read = Vec::new();
-        let mut piece = [0; 1024];
+        let mut chunk = [0; 1024];
         while read.len() < MAX_LENGTH && !read.windows(4).any(|end| end == b"\r\n\r\n") {
-            let wait = tokio::time::timeout(REQUEST_TIMEOUT, stream.read(&mut piece)).await;
+            let wait = tokio::time::timeout(REQUEST_TIMEOUT, stream.read(&mut chunk)).await;
             match wait {
-                Ok(Ok(count)) if count > 0 => read.extend_from_slice(&piece[..count]),
+                Ok(Ok(count)) if count > 0 => read.extend_from_slice(&chunk[..count]),
                 _ => break,
             }
         }
         let text = String::from_utf8_lossy(&read);
         let target = text.split_whitespace().nth(1).unwrap_or_default();
-        let is_it = text.starts_with("GET ") && target.starts_with("/callback?");
-        let (status, words) = if is_it {
+        let is_callback = text.starts_with("GET ") && target.starts_with("/callback?");
+        let (status, page) = if is_callback {
             ("200 OK", "Sign-in complete. You can close this page.")
         } else {
             ("404 Not Found", "Not found.")
         };
         let answer = format!(
             "HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\
-             connection: close\r\n\r\n{words}",
-            words.len()
+             connection: close\r\n\r\n{page}",
+            page.len()
         );
         // The redirect counts even if the browser does not wait for the page.
         let _unless_gone = stream.write_all(answer.as_bytes()).await;
-        if is_it {
+        if is_callback {
             return Ok(format!("http://127.0.0.1:{port}{target}"));
         }
     }

@@ -27,7 +27,7 @@ pub struct LeftOut {
 pub struct OfferedTools {
     /// Tools, by name.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// Tools that models only find through a search, because there are too many to list.
+    /// Tools that models find only through a search, because there are too many to declare.
     pub deferred: BTreeSet<ToolName>,
     /// Tools that cannot be offered.
     pub left_out: Vec<LeftOut>,
@@ -36,39 +36,39 @@ pub struct OfferedTools {
 }
 
 impl OfferedTools {
-    /// Whether models only find a tool through a search.
+    /// Returns whether models find a tool only through a search.
     pub fn is_deferred(&self, name: &ToolName) -> bool {
         self.deferred.contains(name)
     }
 }
 
 impl Servers {
-    /// The tools of all servers. Servers whose tools are not known yet are asked concurrently.
+    /// Returns the tools of all servers. Connects concurrently to servers whose tools are not known yet.
     pub fn offer(&self) -> OfferedTools {
         self.offer_of(|_| true)
     }
 
-    /// The tools of selected servers.
-    pub fn offer_of(&self, wanted: impl Fn(&str) -> bool) -> OfferedTools {
-        let failed = self.prepare(&wanted);
+    /// Returns the tools of the selected servers.
+    pub fn offer_of(&self, is_selected: impl Fn(&str) -> bool) -> OfferedTools {
+        let failed = self.prepare(&is_selected);
         let mut tools: Vec<Arc<McpTool>> = Vec::new();
         let mut left_out = Vec::new();
         let mut servers = self.all();
-        servers.retain(|server| wanted(&server.definition.name));
+        servers.retain(|server| is_selected(&server.definition.name));
         for server in &servers {
             let definition = &server.definition;
             let Some(listing) = server.listing() else {
                 continue;
             };
-            let all: Vec<&str> = listing
+            let raw_names: Vec<&str> = listing
                 .tools
                 .iter()
                 .map(|tool| tool.name.as_str())
                 .collect();
-            let names = naming::names(&definition.name, &all);
+            let names = naming::names(&definition.name, &raw_names);
             let mut seen = BTreeSet::new();
             for listed in &listing.tools {
-                let mut leave_out = |why: String| {
+                let mut skip = |why: String| {
                     left_out.push(LeftOut {
                         server: definition.name.clone(),
                         tool: listed.name.chars().take(100).collect(),
@@ -79,16 +79,16 @@ impl Servers {
                     continue;
                 }
                 if !seen.insert(&listed.name) {
-                    leave_out("the server lists it twice".to_owned());
+                    skip("the server lists it twice".to_owned());
                     continue;
                 }
                 let Some(name) = names.get(&listed.name) else {
-                    leave_out("its name cannot be converted to a valid tool name".to_owned());
+                    skip("its name cannot be converted to a valid tool name".to_owned());
                     continue;
                 };
                 match McpTool::new(server, name.clone(), &listing, listed) {
                     Ok(tool) => tools.push(Arc::new(tool)),
-                    Err(why) => leave_out(why),
+                    Err(why) => skip(why),
                 }
             }
         }
@@ -102,7 +102,7 @@ impl Servers {
         left_out: Vec<LeftOut>,
         failed: Vec<(String, McpError)>,
     ) -> OfferedTools {
-        tools.sort_by(|one, other| one.spec().name.cmp(&other.spec().name));
+        tools.sort_by(|left, right| left.spec().name.cmp(&right.spec().name));
         let deferred = if tools.len() > self.most_offered() {
             tools.iter().map(|tool| tool.spec().name.clone()).collect()
         } else {
@@ -110,15 +110,15 @@ impl Servers {
         };
         let mut offered = library::tools(servers);
         if !deferred.is_empty() {
-            let findable = tools.iter().map(|tool| SearchableTool {
+            let searchable = tools.iter().map(|tool| SearchableTool {
                 spec: tool.spec().clone(),
                 about: tool.description_alone().to_owned(),
             });
             let name = library::own("search-tools");
-            offered.push(Arc::new(ToolSearch::of_servers(name, findable.collect())));
+            offered.push(Arc::new(ToolSearch::of_servers(name, searchable.collect())));
         }
         offered.extend(tools.into_iter().map(|tool| tool as Arc<dyn Tool>));
-        offered.sort_by(|one, other| one.spec().name.cmp(&other.spec().name));
+        offered.sort_by(|left, right| left.spec().name.cmp(&right.spec().name));
         OfferedTools {
             tools: offered,
             deferred,

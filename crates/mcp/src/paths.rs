@@ -1,9 +1,10 @@
-//! Arguments that contain file paths: confined to the sandbox on the way to a server, and converted to sandbox paths on
-//! the way back.
+//! File paths in arguments and results. Paths in arguments are confined to the sandbox and converted to real paths;
+//! real paths in results are converted to sandbox paths.
 //!
-//! An argument is a path when its name indicates one, when its schema has the format `path`, when the definition lists it, or
-//! when it is a `file:` URL. Any other text that is the absolute path of an existing file is checked too. Servers over
-//! HTTP have no access to this machine's files: of their arguments only those that the definition lists are checked.
+//! An argument is a path when its name indicates a path, when its schema has the format `path`, when the definition
+//! lists it, or when it is a `file:` URL. Any other text that is the absolute path of an existing file is checked too.
+//! Servers over HTTP have no access to this machine's files; only arguments that the definition lists are checked for
+//! them.
 
 use cleveragents_tools::{Access, Grounds, PrepareError, Subject, locate};
 use reqwest::Url;
@@ -28,8 +29,8 @@ const NAMES: &[&str] = &[
     "cwd",
     "root",
 ];
-/// Suffixes of such names.
-const ENDS: &[&str] = &[
+/// Suffixes of argument names that always mean a path.
+const SUFFIXES: &[&str] = &[
     "_path",
     "_paths",
     "_file",
@@ -38,8 +39,8 @@ const ENDS: &[&str] = &[
     "_directory",
     "_folder",
 ];
-/// Argument names that mean a path when the value looks like one.
-const MAYBE: &[&str] = &[
+/// Argument names that mean a path if the value looks like a path.
+const AMBIGUOUS_NAMES: &[&str] = &[
     "source",
     "destination",
     "target",
@@ -57,8 +58,8 @@ struct Search<'a> {
     subjects: Vec<Subject>,
 }
 
-/// Finds the arguments that contain paths, replaces them with real paths in the sandbox, and returns them. A path that
-/// leads out of the sandbox is refused. Without a sandbox arguments stay unchanged.
+/// Finds the arguments that contain paths, replaces them by real paths in the sandbox, and returns the paths as
+/// subjects. Rejects a path that leads out of the sandbox. Without a sandbox, arguments stay unchanged.
 pub(crate) fn find(
     definition: &ServerDefinition,
     schema: &Value,
@@ -98,7 +99,7 @@ impl Search<'_> {
         match value {
             Value::String(text) => {
                 if self.is_file(name, text, schema) {
-                    *text = self.place(text)?;
+                    *text = self.real_path(text)?;
                 }
                 Ok(())
             }
@@ -118,7 +119,7 @@ impl Search<'_> {
 
     fn is_file(&self, name: &str, text: &str, schema: Option<&Value>) -> bool {
         let listed = &self.definition.path_arguments;
-        if listed.iter().any(|one| one == name) {
+        if listed.iter().any(|listed| listed == name) {
             return true;
         }
         if self.definition.transport() != Transport::Stdio {
@@ -127,15 +128,17 @@ impl Search<'_> {
         let name = snake(name);
         let format = schema.and_then(|schema| schema.get("format"));
         NAMES.contains(&name.as_str())
-            || ENDS.iter().any(|end| name.ends_with(end))
+            || SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
             || matches!(format.and_then(Value::as_str), Some("path" | "file-path"))
             || is_file_address(text)
-            || (MAYBE.contains(&name.as_str()) && text.contains('/') && !text.contains("://"))
+            || (AMBIGUOUS_NAMES.contains(&name.as_str())
+                && text.contains('/')
+                && !text.contains("://"))
             || (text.len() > 1 && text.starts_with('/') && std::fs::symlink_metadata(text).is_ok())
     }
 
     /// Resolves a text to the real path for the server.
-    fn place(&mut self, text: &str) -> Result<String, PrepareError> {
+    fn real_path(&mut self, text: &str) -> Result<String, PrepareError> {
         if self.grounds.workspace.is_none() {
             self.subjects.push(Subject::Text(text.to_owned()));
             return Ok(text.to_owned());
@@ -192,7 +195,7 @@ fn snake(name: &str) -> String {
 
 /// Converts real paths to sandbox paths.
 pub(crate) struct PathRewriter {
-    /// Directory of each sandbox member and its alias, longest first.
+    /// Directory and alias of each part of the sandbox, longest directory first.
     parts: Vec<(String, String)>,
     pub(crate) secrets: Secrets,
 }
@@ -203,12 +206,12 @@ impl PathRewriter {
         let parts = grounds
             .workspace
             .map_or(&[][..], |workspace| workspace.parts());
-        let is_alone = parts.len() == 1;
+        let has_one_part = parts.len() == 1;
         let mut parts: Vec<(String, String)> = parts
             .iter()
             .filter_map(|part| {
                 let folder = part.root.path().to_str()?.trim_end_matches('/').to_owned();
-                let alias = if is_alone { "." } else { &part.alias };
+                let alias = if has_one_part { "." } else { &part.alias };
                 Some((folder, alias.to_owned()))
             })
             .collect();
@@ -219,7 +222,7 @@ impl PathRewriter {
         }
     }
 
-    /// A text of a server with sandbox paths, and without our secrets.
+    /// Converts real paths in a text of the server to sandbox paths, and hides secrets of the definition.
     pub(crate) fn back(&self, text: &str) -> String {
         let mut text = self.secrets.hide(text);
         for (folder, alias) in &self.parts {
@@ -249,22 +252,22 @@ impl PathRewriter {
     }
 }
 
-/// Replaces a directory only as a whole path segment, not in its neighbour `folder-2`.
+/// Replaces a directory by its alias, but not as the prefix of another name such as `folder-2`.
 fn whole_words(text: &str, folder: &str, alias: &str) -> String {
-    let mut rest = text;
-    let mut done = String::with_capacity(text.len());
-    while let Some(at) = rest.find(folder) {
-        let after = &rest[at + folder.len()..];
+    let mut remaining = text;
+    let mut replaced = String::with_capacity(text.len());
+    while let Some(at) = remaining.find(folder) {
+        let after = &remaining[at + folder.len()..];
         let continues = after
             .chars()
             .next()
             .is_some_and(|letter| letter.is_alphanumeric() || "-_.".contains(letter));
-        done.push_str(&rest[..at]);
-        done.push_str(if continues { folder } else { alias });
-        rest = after;
+        replaced.push_str(&remaining[..at]);
+        replaced.push_str(if continues { folder } else { alias });
+        remaining = after;
     }
-    done.push_str(rest);
-    done
+    replaced.push_str(remaining);
+    replaced
 }
 
 #[cfg(test)]
@@ -281,7 +284,7 @@ mod tests {
     #[test]
     fn folders_with_the_same_prefix_are_not_replaced() {
         let text = "in /a/b and /a/b-2, not \"/a/b\"";
-        let done = whole_words(text, "/a/b", "part");
-        assert_eq!(done, "in part and /a/b-2, not \"part\"");
+        let replaced = whole_words(text, "/a/b", "part");
+        assert_eq!(replaced, "in part and /a/b-2, not \"part\"");
     }
 }

@@ -23,7 +23,7 @@ use crate::stdio::{MAX_MESSAGE_SIZE, Message};
 const SESSION: &str = "mcp-session-id";
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
-/// Maximum size of an error response.
+/// Maximum size of an error response, in bytes.
 const MAX_ERROR_SIZE: usize = 64 << 10;
 
 /// A client with bounded responses.
@@ -62,7 +62,7 @@ impl StreamableHttpClient for BoundedClient {
             request = request.header(SESSION, session.as_ref());
         }
         let response = request.json(&message).send().await?;
-        answered(&message, has_session, response).await
+        parse_response(&message, has_session, response).await
     }
 
     async fn delete_session(
@@ -72,10 +72,10 @@ impl StreamableHttpClient for BoundedClient {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), Problem> {
-        let ended = self
+        let deletion = self
             .0
             .delete_session(uri, session_id, auth_header, custom_headers);
-        ended.await
+        deletion.await
     }
 
     async fn get_stream(
@@ -100,13 +100,13 @@ impl StreamableHttpClient for BoundedClient {
 }
 
 /// Parses a response.
-async fn answered(
+async fn parse_response(
     message: &ClientJsonRpcMessage,
     has_session: bool,
     response: Response,
 ) -> Result<StreamableHttpPostResponse, Problem> {
     let status = response.status();
-    challenged(&response)?;
+    check_challenge(&response)?;
     if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
         return Ok(StreamableHttpPostResponse::Accepted);
     }
@@ -121,7 +121,7 @@ async fn answered(
     let session = text(SESSION);
     let kind = text(CONTENT_TYPE.as_str()).unwrap_or_default();
     if !status.is_success() {
-        return refused(message, has_session, response).await;
+        return parse_error_response(message, has_session, response).await;
     }
     if !is_request && response.content_length() == Some(0) {
         return Ok(StreamableHttpPostResponse::Accepted);
@@ -131,7 +131,7 @@ async fn answered(
         return Ok(StreamableHttpPostResponse::Sse(events, session));
     }
     if kind.starts_with(JSON) {
-        let body = whole(response, MAX_MESSAGE_SIZE).await?;
+        let body = read_body(response, MAX_MESSAGE_SIZE).await?;
         let mut message = Message::default();
         message.see(&body).map_err(unexpected)?;
         return match serde_json::from_slice(&body) {
@@ -143,8 +143,8 @@ async fn answered(
     Err(StreamableHttpError::UnexpectedContentType(Some(kind)))
 }
 
-/// Fails when the server requires a sign-in, or more scopes.
-fn challenged(response: &Response) -> Result<(), Problem> {
+/// Fails when the server requires a sign-in or additional scopes.
+fn check_challenge(response: &Response) -> Result<(), Problem> {
     let Some(challenge) = response.headers().get(WWW_AUTHENTICATE) else {
         return Ok(());
     };
@@ -172,8 +172,8 @@ pub(crate) fn scope(challenge: &str) -> Option<String> {
     })
 }
 
-/// Handles an error response.
-async fn refused(
+/// Parses a response with an error status.
+async fn parse_error_response(
     message: &ClientJsonRpcMessage,
     has_session: bool,
     response: Response,
@@ -183,21 +183,23 @@ async fn refused(
     let retry = retry
         .and_then(|value| value.to_str().ok())
         .map(str::to_owned);
-    let is_unknown = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+    let is_unauthorized = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     if status == StatusCode::TOO_MANY_REQUESTS {
         return Err(HttpStatusError::new(status.as_u16(), retry).into());
     }
-    let body = whole(response, MAX_ERROR_SIZE).await.unwrap_or_default();
+    let body = read_body(response, MAX_ERROR_SIZE)
+        .await
+        .unwrap_or_default();
     let parsed = match serde_json::from_slice(&body) {
         Ok(ServerJsonRpcMessage::Error(error)) => Some(error),
         _ => None,
     };
-    // A server of the older protocol rejects the unknown request in its own way.
+    // Servers of the older protocol do not know this request; they may reject it with any client error.
     if let ClientJsonRpcMessage::Request(request) = message
         && matches!(request.request, ClientRequest::DiscoverRequest(_))
         && !has_session
         && status.is_client_error()
-        && !is_unknown
+        && !is_unauthorized
     {
         let error = parsed.map_or_else(
             || ErrorData::invalid_request(format!("HTTP {status}"), None),
@@ -207,7 +209,7 @@ async fn refused(
         return Ok(StreamableHttpPostResponse::Json(answer, None));
     }
     match parsed {
-        Some(parsed) if !is_unknown => Ok(StreamableHttpPostResponse::Json(
+        Some(parsed) if !is_unauthorized => Ok(StreamableHttpPostResponse::Json(
             ServerJsonRpcMessage::Error(parsed),
             None,
         )),
@@ -219,35 +221,35 @@ async fn refused(
     }
 }
 
-/// Reads a complete response of at most `longest` bytes.
-async fn whole(response: Response, longest: usize) -> Result<Vec<u8>, Problem> {
+/// Reads a complete response of at most `limit` bytes.
+async fn read_body(response: Response, limit: usize) -> Result<Vec<u8>, Problem> {
     let mut body = Vec::new();
-    let mut pieces = response.bytes_stream();
-    while let Some(piece) = pieces.next().await {
-        let piece = piece?;
-        if body.len() + piece.len() > longest {
-            let most = longest >> 20;
+    let mut chunks = response.bytes_stream();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk?;
+        if body.len() + chunk.len() > limit {
+            let limit_mib = limit >> 20;
             return Err(unexpected(format!(
-                "its response is larger than {most} MiB"
+                "its response is larger than {limit_mib} MiB"
             )));
         }
-        body.extend_from_slice(&piece);
+        body.extend_from_slice(&chunk);
     }
     Ok(body)
 }
 
-/// The chunks of an event stream, until one event is too long.
+/// Returns the chunks of an event stream. Ends with an error when an event is too long.
 fn bounded_events(
     response: Response,
 ) -> impl futures_util::Stream<Item = Result<bytes::Bytes, std::io::Error>> + Send {
     let mut event = 0_usize;
     let mut line = Message::default();
-    let mut is_over = false;
+    let mut has_failed = false;
     response
         .bytes_stream()
-        .map(move |piece| {
-            let piece = piece.map_err(|error| std::io::Error::other(error.without_url()))?;
-            for part in piece.split_inclusive(|byte| *byte == b'\n') {
+        .map(move |chunk| {
+            let chunk = chunk.map_err(|error| std::io::Error::other(error.without_url()))?;
+            for part in chunk.split_inclusive(|byte| *byte == b'\n') {
                 // An empty line ends an event.
                 event = if part.trim_ascii().is_empty() && part.len() <= 2 {
                     0
@@ -255,16 +257,16 @@ fn bounded_events(
                     event + part.len()
                 };
             }
-            line.see(&piece).map_err(std::io::Error::other)?;
+            line.see(&chunk).map_err(std::io::Error::other)?;
             if event > MAX_MESSAGE_SIZE {
                 return Err(std::io::Error::other("it sent an event that is too long"));
             }
-            Ok(piece)
+            Ok(chunk)
         })
-        .take_while(move |piece| {
-            // The error itself is passed on, nothing after it.
-            let continues = !is_over;
-            is_over = piece.is_err();
-            std::future::ready(continues)
+        .take_while(move |chunk| {
+            // Pass on the first error, and nothing after it.
+            let is_passed_on = !has_failed;
+            has_failed = chunk.is_err();
+            std::future::ready(is_passed_on)
         })
 }

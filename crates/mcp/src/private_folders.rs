@@ -1,5 +1,6 @@
-//! [`PrivateFolders`]: the home directory of a server's program, which persists between starts so that downloaded
-//! packages are reused, and a temporary directory for each start, which is removed after it.
+//! [`PrivateFolders`]: the private home and temporary directory of a server's program. The home persists between
+//! starts, so that downloaded packages are reused. The temporary directory is created for one start and removed after
+//! it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,33 +14,33 @@ use fs_err as fs;
 pub(crate) struct PrivateFolders {
     pub(crate) home: PathBuf,
     pub(crate) temporary: PathBuf,
-    /// Locked while the program runs, to mark the temporary directory as in use for other processes.
+    /// Holds a lock on the temporary directory while the program runs, so that no other process removes it.
     _in_use: std::fs::File,
-    /// Directory that is removed with its contents at the end.
+    /// Directory to remove with its contents when this value is dropped.
     removed: PathBuf,
 }
 
 impl PrivateFolders {
-    /// Creates the directories of a server. Without `homes`, its home is removed at the end.
+    /// Creates the directories of a server. Without `homes`, its home is temporary too.
     pub(crate) fn make(homes: Option<&Path>, server: &str) -> io::Result<Self> {
         let Some(homes) = homes else {
-            let (whole, in_use) = locked_folder(&std::env::temp_dir(), "mcp-")?;
-            let (home, temporary) = (whole.join("home"), whole.join("tmp"));
+            let (parent, in_use) = locked_folder(&std::env::temp_dir(), "mcp-")?;
+            let (home, temporary) = (parent.join("home"), parent.join("tmp"));
             prepare_home(&home)?;
             make_private(&temporary)?;
             return Ok(Self {
                 home,
                 temporary,
                 _in_use: in_use,
-                removed: whole,
+                removed: parent,
             });
         };
-        let own = homes.join(server);
-        let (home, all) = (own.join("home"), own.join("tmp"));
+        let server_folder = homes.join(server);
+        let (home, temporary_folders) = (server_folder.join("home"), server_folder.join("tmp"));
         prepare_home(&home)?;
-        make_private(&all)?;
-        remove_unused(&all)?;
-        let (temporary, in_use) = locked_folder(&all, "")?;
+        make_private(&temporary_folders)?;
+        remove_unused(&temporary_folders)?;
+        let (temporary, in_use) = locked_folder(&temporary_folders, "")?;
         Ok(Self {
             home,
             removed: temporary.clone(),
@@ -83,23 +84,25 @@ fn locked_folder(parent: &Path, prefix: &str) -> io::Result<(PathBuf, std::fs::F
         let Ok(file) = std::fs::File::open(&folder) else {
             continue;
         };
-        // Another process may have removed it before it was locked.
-        let is_ours = file.try_lock().is_ok()
-            && fs::metadata(&folder)
-                .is_ok_and(|there| file.metadata().is_ok_and(|ours| ours.ino() == there.ino()));
-        if is_ours {
+        // Another process may have removed the directory before it was locked.
+        let is_locked = file.try_lock().is_ok()
+            && fs::metadata(&folder).is_ok_and(|current| {
+                file.metadata()
+                    .is_ok_and(|opened| opened.ino() == current.ino())
+            });
+        if is_locked {
             return Ok((folder, file));
         }
     }
 }
 
-/// Removes the temporary directories of starts whose process died before it could.
-fn remove_unused(all: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(all)?.filter_map(Result::ok) {
+/// Removes temporary directories of processes that died without removing them.
+fn remove_unused(temporary_folders: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(temporary_folders)?.filter_map(Result::ok) {
         let Ok(file) = std::fs::File::open(entry.path()) else {
             continue;
         };
-        // Locked until it is removed, so that no process starts to use it meanwhile.
+        // The lock is held until the directory is removed, so that no other process starts to use it.
         if file.try_lock().is_ok() {
             let _unless_removed = fs::remove_dir_all(entry.path());
         }

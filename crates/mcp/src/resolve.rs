@@ -14,7 +14,7 @@ use crate::view::{DeclaredPaths, ServerView};
 /// Returns the value of a variable.
 pub type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// A resolved definition: how a server is reached. It has no `Debug` because it contains secrets.
+/// A resolved definition, with the data to connect to a server. It has no `Debug` because it contains secrets.
 pub(crate) enum ResolvedServer {
     /// A program to start.
     Program {
@@ -23,17 +23,17 @@ pub(crate) enum ResolvedServer {
         environment: Vec<(String, String)>,
         /// Working directory, when the definition sets one.
         folder: Option<PathBuf>,
-        /// Paths that are visible to it.
+        /// Paths that are visible to the program.
         view: ServerView,
     },
-    /// Over HTTP.
+    /// A server over HTTP.
     Http {
         url: Url,
         headers: Vec<(String, String)>,
     },
 }
 
-/// Minimum length of a hidden value: shorter ones are words that occur anywhere.
+/// Minimum length of a hidden value, in bytes. Shorter values may occur in any text.
 const MIN_SECRET_LENGTH: usize = 6;
 
 /// Values that must not appear in texts of a server.
@@ -48,7 +48,7 @@ impl Secrets {
             ResolvedServer::Http { headers, .. } => headers,
         };
         let values = entries.iter().flat_map(|(_, value)| {
-            // A header often consists of a word and the secret.
+            // A header often consists of a scheme, such as `Bearer`, and the secret.
             let word = value.rsplit(' ').next().unwrap_or_default();
             [value.clone(), word.to_owned()]
         });
@@ -60,7 +60,7 @@ impl Secrets {
         Self(values)
     }
 
-    /// Replaces them in a text.
+    /// Replaces the values in a text by `[HIDDEN]`.
     pub(crate) fn hide(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, secret| {
             if text.contains(secret.as_str()) {
@@ -98,7 +98,7 @@ pub(crate) fn resolve(
     folder: &std::path::Path,
 ) -> Result<ResolvedServer, McpError> {
     let value = |text: &str| value(definition, variables, text);
-    let hidden = |entries: &std::collections::BTreeMap<String, crate::HiddenText>| {
+    let resolve_entries = |entries: &std::collections::BTreeMap<String, crate::HiddenText>| {
         entries
             .iter()
             .map(|(name, text)| Ok((name.clone(), value(text.expose())?)))
@@ -106,16 +106,16 @@ pub(crate) fn resolve(
     };
     if let Some(command) = &definition.command {
         let cwd = definition.cwd.as_deref().map(value).transpose()?;
-        let all = |texts: &[String]| -> Result<Vec<String>, McpError> {
+        let resolve_all = |texts: &[String]| -> Result<Vec<String>, McpError> {
             texts.iter().map(|text| value(text)).collect()
         };
         let declared = DeclaredPaths {
             command: value(command)?,
-            arguments: all(&definition.args)?,
+            arguments: resolve_all(&definition.args)?,
             cwd: cwd.map(|cwd| folder.join(in_home(&cwd))),
-            read: all(&definition.read)?,
-            write: all(&definition.write)?,
-            credentials: all(&definition.credentials)?,
+            read: resolve_all(&definition.read)?,
+            write: resolve_all(&definition.write)?,
+            credentials: resolve_all(&definition.credentials)?,
         };
         let view = declared
             .view()
@@ -123,7 +123,7 @@ pub(crate) fn resolve(
         return Ok(ResolvedServer::Program {
             program: declared.command,
             arguments: declared.arguments,
-            environment: hidden(&definition.env)?,
+            environment: resolve_entries(&definition.env)?,
             folder: declared.cwd,
             view,
         });
@@ -131,11 +131,11 @@ pub(crate) fn resolve(
     let url = value(definition.url.as_deref().unwrap_or_default())?;
     Ok(ResolvedServer::Http {
         url: safe_url(&definition.name, &url)?,
-        headers: hidden(&definition.headers)?,
+        headers: resolve_entries(&definition.headers)?,
     })
 }
 
-/// A path, with the home directory in place of `~`.
+/// Replaces `~` at the start of a path by the home directory.
 pub(crate) fn in_home(text: &str) -> PathBuf {
     let inside = text
         .strip_prefix("~/")
@@ -148,19 +148,19 @@ pub(crate) fn in_home(text: &str) -> PathBuf {
 
 /// Parses a URL to which secrets may be sent: `https`, or this machine.
 pub(crate) fn safe_url(server: &str, text: &str) -> Result<Url, McpError> {
-    let wrong = |message: &str, fix: &str| McpError::Invalid {
+    let invalid = |message: &str, fix: &str| McpError::Invalid {
         server: server.to_owned(),
         message: message.to_owned(),
         fix: fix.into(),
     };
     let url = Url::parse(text).map_err(|error| {
-        wrong(
+        invalid(
             &format!("its `url` is invalid: {error}"),
             "write `https://…`",
         )
     })?;
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(wrong(
+        return Err(invalid(
             "its `url` contains a password",
             "move it to `headers`, as `${NAME}`",
         ));
@@ -168,15 +168,15 @@ pub(crate) fn safe_url(server: &str, text: &str) -> Result<Url, McpError> {
     match url.scheme() {
         "https" => Ok(url),
         "http" if is_this_machine(&url) => Ok(url),
-        "http" => Err(wrong(
+        "http" => Err(invalid(
             "its `url` is not encrypted and points to another machine",
             "use `https://…`",
         )),
-        _ => Err(wrong("its `url` is not an HTTP URL", "write `https://…`")),
+        _ => Err(invalid("its `url` is not an HTTP URL", "write `https://…`")),
     }
 }
 
-/// Whether a URL is on this machine.
+/// Returns whether the host of a URL is this machine.
 pub(crate) fn is_this_machine(url: &Url) -> bool {
     let Some(host) = url.host_str() else {
         return false;

@@ -1,13 +1,14 @@
-//! [`Server`]: the lifecycle of one server: started when needed, by a single task however many callers there are,
-//! stopped when idle, restarted after a crash.
+//! [`Server`]: the lifecycle of one server. It is started when needed, by one task regardless of the number of callers,
+//! stopped when idle, and restarted after a crash.
 //!
-//! A server over HTTP has one connection. A program has one for each sandbox in which its tools are called, since it
-//! sees only that sandbox; the connection without a sandbox ends when the first one with a sandbox is made.
+//! A server over HTTP has one connection. A program has one connection for each sandbox in which its tools are called,
+//! because it sees only that sandbox. The connection without a sandbox ends when the first connection with a sandbox is
+//! made.
 //!
 //! The state is behind a lock that is held for a few instructions only, never across an await. A request counts as in
-//! flight from before its connection is looked up until its answer arrives, under the same lock that decides on
-//! idleness: a busy server is never stopped. Every task belongs to the tracker of the [`Servers`](crate::Servers) and
-//! ends with it.
+//! flight from the moment when its connection is looked up until its response arrives. The lock also guards the
+//! decision that a server is idle, so a busy server is never stopped. Every task belongs to the tracker of the
+//! [`Servers`](crate::Servers) and ends with it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -32,42 +33,42 @@ use crate::servers::Options;
 
 /// Interval at which a connection is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
-/// Notifications of changed lists within this time are handled together.
+/// Delay before a changed list is fetched. Further notifications within this time cause no further request.
 const DEBOUNCE: Duration = Duration::from_millis(200);
 
 pub(crate) type ConnectResult = Result<Arc<ServerConnection>, McpError>;
 
-/// A connection that exists or is being made.
+/// A connection that is established or being established.
 #[derive(Clone)]
 pub(crate) struct Attempt {
     number: usize,
     outcome: watch::Receiver<Option<ConnectResult>>,
 }
 
-/// A connection and the sandbox it is for.
+/// A connection and its sandbox.
 struct Connection {
     attempt: Attempt,
-    /// Directories that the program sees in addition to those of its definition; none for servers over HTTP.
+    /// Directories that the program can access in addition to its definition; empty for servers over HTTP.
     folders: WorkspaceFolders,
     in_flight: usize,
-    used: Instant,
+    last_used: Instant,
 }
 
 impl Attempt {
-    /// Whether the connection was established and then lost.
+    /// Returns whether the connection was established and then lost.
     fn has_crashed(&self) -> bool {
         matches!(&*self.outcome.borrow(), Some(Ok(link)) if link.is_dead())
     }
 
-    /// Ends the connection: the task that supervises it sees it closed.
+    /// Closes the connection. The task that supervises it then releases its resources.
     fn cancel(&self) {
         if let Some(Ok(link)) = &*self.outcome.borrow() {
             link.service.cancellation_token().cancel();
         }
     }
 
-    /// Whether a new connection is needed.
-    fn is_over(&self) -> bool {
+    /// Returns whether the connection failed or was lost, so that a new one is needed.
+    fn has_ended(&self) -> bool {
         match &*self.outcome.borrow() {
             None => false,
             Some(Ok(link)) => link.is_dead(),
@@ -121,7 +122,7 @@ impl Drop for InFlight {
         let mut state = self.0.lock();
         if let Some(connection) = state.connection(self.1) {
             connection.in_flight -= 1;
-            connection.used = Instant::now();
+            connection.last_used = Instant::now();
         }
     }
 }
@@ -163,13 +164,13 @@ impl Server {
         self.lock().listing.clone()
     }
 
-    /// Whether there is a live connection.
+    /// Returns whether there is a live connection.
     pub(crate) fn is_connected(&self) -> bool {
-        self.current().is_some()
+        self.newest_connection().is_some()
     }
 
     /// The newest live connection.
-    fn current(&self) -> Option<Arc<ServerConnection>> {
+    fn newest_connection(&self) -> Option<Arc<ServerConnection>> {
         let state = self.lock();
         let mut connections = state.connections.iter().rev();
         connections.find_map(|connection| match &*connection.attempt.outcome.borrow() {
@@ -180,7 +181,9 @@ impl Server {
 
     /// End of the running server's standard error.
     pub(crate) fn log(&self) -> String {
-        self.current().map(|link| link.log()).unwrap_or_default()
+        self.newest_connection()
+            .map(|link| link.log())
+            .unwrap_or_default()
     }
 
     pub(crate) fn closed(&self) -> McpError {
@@ -191,30 +194,34 @@ impl Server {
         }
     }
 
-    /// Starts a request in a sandbox: finds its connection, or starts one, and counts as in flight.
+    /// Starts a request in a sandbox: finds or starts the connection of the sandbox, and counts the request as in
+    /// flight.
     pub(crate) fn enter(
         self: &Arc<Self>,
         folders: WorkspaceFolders,
     ) -> Result<(InFlight, Attempt), McpError> {
         let folders = match self.definition.transport() {
             Transport::Stdio => folders,
-            // A remote server sees nothing of this machine.
+            // A remote server has no access to this machine.
             Transport::Sse | Transport::StreamableHttp => WorkspaceFolders::default(),
         };
         let mut state = self.lock();
         if self.closing.is_cancelled() {
             return Err(self.closed());
         }
-        let is_over = |connection: &Connection| connection.attempt.is_over();
-        let crashed = state.connections.iter();
-        let has_crashed = crashed.map(|one| &one.attempt).any(Attempt::has_crashed);
+        let has_ended = |connection: &Connection| connection.attempt.has_ended();
+        let mut attempts = state
+            .connections
+            .iter()
+            .map(|connection| &connection.attempt);
+        let has_crashed = attempts.any(Attempt::has_crashed);
         state.has_crashed |= has_crashed;
-        let (over, left): (Vec<_>, Vec<_>) = state.connections.drain(..).partition(is_over);
-        drop(over);
-        state.connections = left;
-        let mut there = state.connections.iter();
-        if let Some(place) = there.position(|connection| connection.folders == folders) {
-            let connection = &mut state.connections[place];
+        let (ended, live): (Vec<_>, Vec<_>) = state.connections.drain(..).partition(has_ended);
+        drop(ended);
+        state.connections = live;
+        let mut connections = state.connections.iter();
+        if let Some(index) = connections.position(|connection| connection.folders == folders) {
+            let connection = &mut state.connections[index];
             connection.in_flight += 1;
             let attempt = connection.attempt.clone();
             return Ok((InFlight(Arc::clone(self), attempt.number), attempt));
@@ -229,12 +236,12 @@ impl Server {
         if !folders.roots.is_empty() {
             retire(&mut state);
         }
-        let attempt = self.begin(folders.clone());
+        let attempt = self.start_connection(folders.clone());
         state.connections.push(Connection {
             attempt: attempt.clone(),
             folders,
             in_flight: 1,
-            used: Instant::now(),
+            last_used: Instant::now(),
         });
         Ok((InFlight(Arc::clone(self), attempt.number), attempt))
     }
@@ -243,18 +250,17 @@ impl Server {
     fn enter_any(self: &Arc<Self>) -> Result<(InFlight, Attempt), McpError> {
         let folders = {
             let state = self.lock();
-            let mut living = state.connections.iter().rev();
-            living
-                .find(|connection| !connection.attempt.is_over())
+            let mut live = state.connections.iter().rev();
+            live.find(|connection| !connection.attempt.has_ended())
                 .map(|connection| connection.folders.clone())
         };
         self.enter(folders.unwrap_or_default())
     }
 
-    /// Connects in a separate task, so that the connection survives a caller that leaves.
-    fn begin(self: &Arc<Self>, folders: WorkspaceFolders) -> Attempt {
+    /// Connects in a separate task, so that the connection continues if the caller stops waiting.
+    fn start_connection(self: &Arc<Self>, folders: WorkspaceFolders) -> Attempt {
         let number = self.starts.fetch_add(1, Ordering::SeqCst);
-        let (tell, outcome) = watch::channel(None);
+        let (sender, outcome) = watch::channel(None);
         let this = Arc::clone(self);
         let task = async move {
             let opened = tokio::select! {
@@ -268,8 +274,8 @@ impl Server {
                 Err(error) => tracing::warn!(server, %error, "MCP server not started"),
             }
             let link = opened.as_ref().ok().cloned();
-            // No caller may be waiting for it any more.
-            let _unless_gone = tell.send(Some(opened));
+            // All callers may have stopped waiting.
+            let _unless_gone = sender.send(Some(opened));
             if let Some(link) = link {
                 this.supervise(number, &link).await;
             }
@@ -284,7 +290,7 @@ impl Server {
         self.lock().secrets = Secrets::from_server(&resolved);
         // Notifications of an earlier connection do not concern this one.
         self.news.take();
-        let making = ConnectionParameters {
+        let parameters = ConnectionParameters {
             definition: Arc::clone(&self.definition),
             resolved,
             callers: Arc::clone(&self.callers),
@@ -295,7 +301,7 @@ impl Server {
         };
         let time = self.definition.startup_timeout();
         let opening = async {
-            let link = ServerConnection::open(making).await?;
+            let link = ServerConnection::open(parameters).await?;
             match link.list().await {
                 Ok(listing) => {
                     self.lock().listing = Some(Arc::new(listing));
@@ -317,16 +323,16 @@ impl Server {
         })
     }
 
-    /// Supervises a connection until its end: idleness, notifications, crashes, shutdown.
+    /// Supervises a connection: handles notifications, and closes it when it is idle or lost, or on shutdown.
     async fn supervise(&self, number: usize, link: &Arc<ServerConnection>) {
-        let hearing = Arc::clone(link);
+        let subscribed = Arc::clone(link);
         let ended = CancellationToken::new();
-        let heard = ended.clone();
+        let stopped = ended.clone();
         self.shared.tracker.spawn_on(
             async move {
                 tokio::select! {
-                    () = heard.cancelled() => {}
-                    () = hearing.subscribe_to_changes() => {}
+                    () = stopped.cancelled() => {}
+                    () = subscribed.subscribe_to_changes() => {}
                 }
             },
             &self.shared.runtime,
@@ -351,11 +357,11 @@ impl Server {
         link.close().await;
     }
 
-    /// Whether a connection is dead or idle. If so, no further request gets it.
+    /// Returns whether a connection is dead or idle, and removes it, so that no further request uses it.
     fn should_end(&self, number: usize, link: &ServerConnection) -> bool {
         let mut state = self.lock();
         let is_dead = link.is_dead();
-        // A connection that is not in the list gets no further requests.
+        // No request uses a connection that is not in the list.
         let Some(connection) = state.connection(number) else {
             return true;
         };
@@ -363,7 +369,7 @@ impl Server {
             && self
                 .definition
                 .idle_timeout()
-                .is_some_and(|most| connection.used.elapsed() >= most);
+                .is_some_and(|limit| connection.last_used.elapsed() >= limit);
         if !is_dead && !is_idle {
             return false;
         }
@@ -383,7 +389,7 @@ impl Server {
         if !self.news.take() {
             return;
         }
-        // If the list cannot be fetched, the old one stays; calls of changed tools fail by themselves.
+        // If the list cannot be fetched, keep the old one. Calls of changed tools then fail on the server.
         if let Ok(Ok(listing)) = timeout(self.definition.timeout(), link.list()).await {
             self.lock().listing = Some(Arc::new(listing));
         }
@@ -409,7 +415,7 @@ impl Server {
         Ok(self.listing().unwrap_or_default())
     }
 
-    /// Values that must not appear in its texts.
+    /// Values that must not appear in texts of the server.
     pub(crate) fn secrets(&self) -> Secrets {
         self.lock().secrets.clone()
     }
@@ -420,12 +426,12 @@ impl Server {
         }
     }
 
-    /// The challenge with which it last required a sign-in.
+    /// The authentication challenge of the server's last demand for a sign-in.
     pub(crate) fn challenge(&self) -> Option<String> {
         self.lock().challenge.clone()
     }
 
-    /// Drops the connection; the next request makes a new one.
+    /// Closes all connections. The next request makes a new one.
     pub(crate) fn reconnect(&self) {
         let mut state = self.lock();
         state.challenge = None;
@@ -434,20 +440,20 @@ impl Server {
         }
     }
 
-    /// Ends all connections; requests in flight fail.
+    /// Shuts the server down. Requests in flight fail.
     pub(crate) fn close(&self) {
         let _state = self.lock();
         self.closing.cancel();
     }
 }
 
-/// Ends unused connections without a sandbox: calls in a sandbox need another one.
+/// Closes unused connections without a sandbox, because calls in a sandbox need another connection.
 fn retire(state: &mut ServerState) {
-    let (retired, left): (Vec<_>, Vec<_>) = state
+    let (retired, remaining): (Vec<_>, Vec<_>) = state
         .connections
         .drain(..)
-        .partition(|one| one.folders.roots.is_empty() && one.in_flight == 0);
-    state.connections = left;
+        .partition(|connection| connection.folders.roots.is_empty() && connection.in_flight == 0);
+    state.connections = remaining;
     for connection in retired {
         connection.attempt.cancel();
     }

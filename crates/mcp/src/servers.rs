@@ -27,17 +27,18 @@ pub struct Options {
     pub variables: Variables,
     /// Base directory for a relative `cwd` of a definition.
     pub folder: PathBuf,
-    /// Parent directory of the programs' private homes, each named like its server. Without it, homes are removed with
-    /// their programs.
+    /// Parent directory of the programs' private homes, which are named like their servers. Without it, each home is
+    /// removed when its program ends.
     pub homes: Option<PathBuf>,
     /// Storage for tokens of servers over HTTP.
     pub tokens: Option<Arc<dyn TokenStore>>,
-    /// Maximum number of tools offered directly; with more, the others are found through a search.
+    /// Maximum number of tools that are declared to models. If there are more, models find all of them through a
+    /// search.
     pub most_offered: usize,
 }
 
 impl Options {
-    /// No variables, no tokens, temporary homes.
+    /// Creates options without variables and tokens, with temporary homes.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             variables: Arc::new(|_| None),
@@ -52,19 +53,19 @@ impl Options {
 /// Status of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
-    /// Whether there is a connection.
+    /// Whether the server is connected.
     pub is_connected: bool,
     /// Number of connections started so far.
     pub starts: usize,
-    /// End of its program's standard error.
+    /// The end of the program's standard error.
     pub log: String,
 }
 
-/// All servers. Dropping it ends them all.
+/// All servers. Dropping this value stops them.
 pub struct Servers {
     by_name: RwLock<BTreeMap<String, Arc<Server>>>,
     shared: ServerContext,
-    /// Dropped last, because it runs the tasks of the others.
+    /// Dropped last, because it runs the tasks of the servers.
     driver: Driver,
 }
 
@@ -90,7 +91,8 @@ impl Servers {
         })
     }
 
-    /// Adds a server. With `known`, its last listing, it is not started before one of its tools is called.
+    /// Adds a server. If its last listing is given as `known`, the server is not started before one of its tools is
+    /// called.
     pub fn add(
         &self,
         definition: ServerDefinition,
@@ -110,7 +112,7 @@ impl Servers {
         Ok(())
     }
 
-    /// Removes a server and ends it. Its tools fail from now on.
+    /// Removes and stops a server. Calls of its tools fail afterwards.
     pub fn remove(&self, name: &str) -> Result<(), McpError> {
         let mut servers = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
         let server = servers
@@ -133,8 +135,8 @@ impl Servers {
 
     pub(crate) fn get(&self, name: &str) -> Result<Arc<Server>, McpError> {
         let servers = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
-        let found = servers.get(name).cloned();
-        found.ok_or_else(|| McpError::NotFound(name.to_owned()))
+        let server = servers.get(name).cloned();
+        server.ok_or_else(|| McpError::NotFound(name.to_owned()))
     }
 
     pub(crate) fn most_offered(&self) -> usize {
@@ -160,27 +162,28 @@ impl Servers {
         }
     }
 
-    /// Connects to a server, unless there is a connection, and returns what it offers.
+    /// Connects to a server, unless there is a connection, and returns its listing.
     pub fn connect(&self, name: &str) -> Result<Arc<Listing>, McpError> {
         let server = self.get(name)?;
         let mut outcome = self.wait_for_all(vec![server]);
-        outcome
-            .pop()
-            .map_or_else(|| Err(McpError::NotFound(name.to_owned())), |(_, one)| one)
+        outcome.pop().map_or_else(
+            || Err(McpError::NotFound(name.to_owned())),
+            |(_, result)| result,
+        )
     }
 
-    /// Connects to all servers concurrently and returns what each one offers, by name. It takes as long as the slowest.
+    /// Connects to all servers concurrently and returns their listings, by name. Takes as long as the slowest server.
     pub fn connect_all(&self) -> Vec<(String, Result<Arc<Listing>, McpError>)> {
         self.wait_for_all(self.all())
     }
 
-    /// Connects concurrently to the servers whose tools are not known yet and to those without lazy start. Returns the
-    /// ones that failed.
-    pub(crate) fn prepare(&self, wanted: impl Fn(&str) -> bool) -> Vec<(String, McpError)> {
+    /// Connects concurrently to the selected servers whose tools are not known yet or whose `lazy_start` is off.
+    /// Returns the servers that failed.
+    pub(crate) fn prepare(&self, is_selected: impl Fn(&str) -> bool) -> Vec<(String, McpError)> {
         let needed = self
             .all()
             .into_iter()
-            .filter(|server| wanted(&server.definition.name))
+            .filter(|server| is_selected(&server.definition.name))
             .filter(|server| !server.definition.lazy_start || server.listing().is_none())
             .collect();
         self.wait_for_all(needed)
@@ -193,19 +196,19 @@ impl Servers {
         &self,
         servers: Vec<Arc<Server>>,
     ) -> Vec<(String, Result<Arc<Listing>, McpError>)> {
-        let waits: Vec<_> = servers
+        let tasks: Vec<_> = servers
             .into_iter()
             .map(|server| {
                 let name = server.definition.name.clone();
-                let work = async move { server.connect().await };
+                let task = async move { server.connect().await };
                 let tracker = &self.shared.tracker;
-                (name, tracker.spawn_on(work, &self.shared.runtime))
+                (name, tracker.spawn_on(task, &self.shared.runtime))
             })
             .collect();
         self.driver.engine().wait(async {
-            let mut outcomes = Vec::with_capacity(waits.len());
-            for (name, wait) in waits {
-                let outcome = wait.await.unwrap_or_else(|_| {
+            let mut outcomes = Vec::with_capacity(tasks.len());
+            for (name, task) in tasks {
+                let outcome = task.await.unwrap_or_else(|_| {
                     Err(McpError::Unreachable {
                         server: name.clone(),
                         why: "it was shut down".to_owned(),
@@ -228,7 +231,7 @@ impl Servers {
         Ok(())
     }
 
-    /// Ends all servers and returns when they are completely gone. Requests in flight fail.
+    /// Stops all servers and waits until all their resources are released. Requests in flight fail.
     pub fn shutdown(&self) {
         for server in self.all() {
             server.close();

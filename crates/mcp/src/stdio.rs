@@ -1,8 +1,8 @@
 //! A server that is a program: starts it, connects its pipes, and limits the size of its messages.
 //!
-//! The process crate supervises the program, so it never outlives us. Its output goes through [`BoundedReader`], which ends
-//! the connection when one message is too long or contains too many values, before any of it is parsed: memory stays
-//! bounded whatever a server sends.
+//! The process crate supervises the program and ends it with this process. The output of the program goes through
+//! [`BoundedReader`], which ends the connection when one message is too long or contains too many values. It does so
+//! before the message is parsed, so that memory use is bounded for any input.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,12 +25,12 @@ use crate::private_folders::PrivateFolders;
 use crate::resolve::{ResolvedServer, Secrets};
 use crate::view::ServerView;
 
-/// Maximum size of a message.
+/// Maximum size of a message, in bytes.
 pub(crate) const MAX_MESSAGE_SIZE: usize = 16 << 20;
-/// Maximum number of values in one message. Each takes far more memory than the two characters it may consist of.
+/// Maximum number of values in one message. A value can be two bytes long in JSON, but takes far more memory.
 const MAX_VALUES: usize = 1 << 20;
-/// Number of bytes kept of the end of standard error.
-const TAIL: usize = 8 << 10;
+/// Maximum number of bytes to keep from the end of standard error.
+const MAX_TAIL_SIZE: usize = 8 << 10;
 
 /// The end of a server's standard error.
 #[derive(Default)]
@@ -42,12 +42,12 @@ pub(crate) struct StderrTail {
 impl StderrTail {
     fn push(&self, bytes: &[u8]) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend(&bytes[bytes.len().saturating_sub(TAIL)..]);
-        let excess = kept.len().saturating_sub(TAIL);
+        kept.extend(&bytes[bytes.len().saturating_sub(MAX_TAIL_SIZE)..]);
+        let excess = kept.len().saturating_sub(MAX_TAIL_SIZE);
         kept.drain(..excess);
     }
 
-    /// The text, without our secrets.
+    /// The text, without secrets of the definition.
     pub(crate) fn text(&self) -> String {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let (front, back) = kept.as_slices();
@@ -62,7 +62,7 @@ pub(crate) type Fault = Arc<OnceLock<String>>;
 /// A running program and its pipes.
 pub(crate) struct Program {
     pub(crate) started: RunningProgram,
-    /// Paths that are visible to it.
+    /// Paths that are visible to the program.
     pub(crate) view: ServerView,
     pub(crate) input: pipe::Sender,
     pub(crate) output: BoundedReader<pipe::Receiver>,
@@ -78,7 +78,7 @@ pub(crate) struct RunningProgram {
 }
 
 impl RunningProgram {
-    /// Gives the program time to exit by itself, kills what is left, and removes its temporary directory.
+    /// Gives the program time to exit by itself, kills its remaining processes, and removes its temporary directory.
     pub(crate) fn stop(self, grace: Duration) -> Result<CommandResult, ProcessError> {
         let finished = self.running.stop(grace);
         drop(self.folders);
@@ -86,7 +86,7 @@ impl RunningProgram {
     }
 }
 
-/// Paths visible to a program in addition to those its definition declares.
+/// Paths visible to a program in addition to the paths that its definition declares.
 pub(crate) struct VisibleFolders {
     /// Directories of the sandbox of its calls.
     pub(crate) folders: WorkspaceFolders,
@@ -98,7 +98,7 @@ pub(crate) struct VisibleFolders {
 pub(crate) async fn start(
     server: &str,
     resolved: ResolvedServer,
-    places: VisibleFolders,
+    visible: VisibleFolders,
 ) -> Result<Program, McpError> {
     let failed = |why: String| McpError::Unreachable {
         server: server.to_owned(),
@@ -116,19 +116,23 @@ pub(crate) async fn start(
     else {
         return Err(failed("it is not a local program".to_owned()));
     };
-    let VisibleFolders { folders, homes } = places;
+    let VisibleFolders { folders, homes } = visible;
     let private = PrivateFolders::make(homes.as_deref(), server)
         .map_err(|error| failed(format!("its private home cannot be created: {error}")))?;
     let folder = folder.or_else(|| folders.roots.first().cloned());
     let mut invocation = Invocation::new(program, folder.unwrap_or_else(|| private.home.clone()));
     invocation.arguments = arguments.into_iter().map(Into::into).collect();
-    let own = [
+    let private_variables = [
         ("HOME".into(), private.home.clone().into()),
         ("TMPDIR".into(), private.temporary.clone().into()),
     ];
-    let given = environment.into_iter();
-    let given = given.map(|(name, value)| (name.into(), value.into()));
-    for (name, value) in toolchain_environment().into_iter().chain(own).chain(given) {
+    let declared = environment.into_iter();
+    let declared = declared.map(|(name, value)| (name.into(), value.into()));
+    for (name, value) in toolchain_environment()
+        .into_iter()
+        .chain(private_variables)
+        .chain(declared)
+    {
         invocation.environment.retain(|(other, _)| *other != name);
         invocation.environment.push((name, value));
     }
@@ -137,9 +141,9 @@ pub(crate) async fn start(
         kept: Mutex::default(),
         secrets,
     });
-    let heard = Arc::clone(&tail);
-    let errors = Box::new(move |bytes: &[u8]| heard.push(bytes));
-    // Starting blocks for a few milliseconds until the program runs.
+    let tail_writer = Arc::clone(&tail);
+    let errors = Box::new(move |bytes: &[u8]| tail_writer.push(bytes));
+    // The start blocks for a few milliseconds, until the program runs.
     let started =
         tokio::task::spawn_blocking(move || cleveragents_process::start(invocation, errors));
     let (running, pipes) = started
@@ -168,8 +172,8 @@ pub(crate) async fn start(
     })
 }
 
-/// Permissions of a program: use the network; write to its private directories, the declared ones and the sandbox; also
-/// read the system and toolchains.
+/// Permissions of a program: it may use the network, write to its private directories, to declared directories and to
+/// the sandbox, and also read the system and toolchains.
 fn policy(view: &ServerView, folders: &WorkspaceFolders, private: &PrivateFolders) -> Policy {
     let own = [private.home.clone(), private.temporary.clone()];
     let mut writable = [&own[..], &view.write, &folders.writable].concat();
@@ -186,7 +190,7 @@ fn policy(view: &ServerView, folders: &WorkspaceFolders, private: &PrivateFolder
     }
 }
 
-/// An error with all its sources.
+/// The message of an error and of all its sources.
 pub(crate) fn with_sources(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -299,7 +303,7 @@ mod tests {
         let mut message = Message::default();
         let piece = vec![b'x'; 1 << 20];
         for _ in 0..MAX_MESSAGE_SIZE >> 20 {
-            message.see(&piece).expect("just short enough");
+            message.see(&piece).expect("at the size limit");
         }
         assert!(message.see(b"x").is_err());
         let mut message = Message::default();
@@ -313,9 +317,9 @@ mod tests {
     fn values_are_counted_outside_of_strings_only() {
         let mut message = Message::default();
         let commas = vec![b','; MAX_VALUES];
-        message.see(br#"{"a":"\""#).expect("a text begins");
-        message.see(&commas).expect("in a text");
-        message.see(br#"","b":["#).expect("the text ends");
+        message.see(br#"{"a":"\""#).expect("start of a string");
+        message.see(&commas).expect("inside the string");
+        message.see(br#"","b":["#).expect("end of the string");
         assert!(message.see(&commas).is_err());
     }
 
@@ -326,6 +330,6 @@ mod tests {
             tail.push(format!("line {number}\n").as_bytes());
         }
         let text = tail.text();
-        assert!(text.len() <= super::TAIL && text.ends_with("line 9999"));
+        assert!(text.len() <= super::MAX_TAIL_SIZE && text.ends_with("line 9999"));
     }
 }

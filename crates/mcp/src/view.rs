@@ -1,9 +1,9 @@
-//! [`ServerView`]: what the program of a server sees of this machine in addition to system directories, the user's
+//! [`ServerView`]: the paths that the program of a server can access in addition to system directories, the user's
 //! toolchains, its private home and the sandbox of its calls.
 //!
-//! A definition declares it: by `read`, `write` and `credentials`, by `cwd`, and by absolute paths among its command
-//! and arguments, which it may read. Imported servers without such fields thus see the directories that they are
-//! started with.
+//! A definition declares these paths by `read`, `write`, `credentials` and `cwd`, and by absolute paths among its
+//! command and arguments, which the program may read. Therefore imported servers, which have no such fields, can access
+//! the directories in their arguments.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -22,19 +22,19 @@ use crate::resolve::in_home;
 const PACKAGES: &[&str] = &["package.json", "pyproject.toml", "pyvenv.cfg"];
 /// Extensions of programs that need an interpreter.
 const SCRIPTS: &[&str] = &["cjs", "js", "mjs", "php", "pl", "py", "rb", "sh", "ts"];
-/// Parts of the machine that a definition cannot declare.
+/// System directories that a definition cannot declare.
 const SYSTEM: &[&str] = &["/", "/dev", "/proc", "/sys"];
 
-/// Paths that the program of a server sees. All are without symbolic links.
+/// Paths that the program of a server can access, with all symlinks resolved.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerView {
-    /// Files and directories that it may read.
+    /// Files and directories that the program may read.
     pub read: Vec<PathBuf>,
-    /// Directories that it may read and write.
+    /// Directories that the program may read and write.
     pub write: Vec<PathBuf>,
-    /// Credential files and directories that it may read.
+    /// Credential files and directories that the program may read.
     pub credentials: Vec<PathBuf>,
-    /// Paths among its arguments that stay hidden, and why.
+    /// Paths among the arguments that the program cannot access, each with the reason.
     pub hidden: Vec<(PathBuf, &'static str)>,
 }
 
@@ -74,14 +74,14 @@ impl fmt::Display for ServerView {
 }
 
 impl ServerDefinition {
-    /// Paths that its program sees, as far as the values of variables are known. `folder` is where the program would be
-    /// started from.
+    /// Paths that the program can access. Skips texts with variables whose values are unknown. A relative `cwd` is
+    /// resolved against `folder`.
     pub fn view(
         &self,
         variables: &dyn Fn(&str) -> Option<String>,
         folder: &Path,
     ) -> Result<ServerView, BrokenRule> {
-        let known = |text: &String| {
+        let expanded = |text: &String| {
             let mut text = text.clone();
             let expand = cleveragents_domain::yaml::Expand {
                 text: "",
@@ -89,14 +89,14 @@ impl ServerDefinition {
             };
             expand.text(&mut text).ok().map(|()| text)
         };
-        let all = |texts: &[String]| texts.iter().filter_map(known).collect();
+        let all = |texts: &[String]| texts.iter().filter_map(expanded).collect();
         let declared = DeclaredPaths {
-            command: self.command.as_ref().and_then(known).unwrap_or_default(),
+            command: self.command.as_ref().and_then(expanded).unwrap_or_default(),
             arguments: all(&self.args),
             cwd: self
                 .cwd
                 .as_ref()
-                .and_then(known)
+                .and_then(expanded)
                 .map(|cwd| folder.join(in_home(&cwd))),
             read: all(&self.read),
             write: all(&self.write),
@@ -107,11 +107,11 @@ impl ServerDefinition {
 }
 
 impl DeclaredPaths {
-    /// Resolves the declared paths, and refuses those that cannot be granted.
+    /// Resolves the declared paths, and rejects paths that cannot be granted.
     pub(crate) fn view(&self) -> Result<ServerView, BrokenRule> {
         let mut view = ServerView::default();
         for path in &self.write {
-            let real = existing("write", path)?;
+            let real = resolve_existing("write", path)?;
             if !real.is_dir() {
                 return Err(broken(
                     "write",
@@ -123,23 +123,23 @@ impl DeclaredPaths {
             if let Some(reason) = unsuitable(&real) {
                 return Err(broken("write", path, reason, "declare folders in it"));
             }
-            view.write.push(allowed("write", path, real)?);
+            view.write.push(require_allowed("write", path, real)?);
         }
         let cwd = self.cwd.iter().map(|path| path.display().to_string());
         let cwd: Vec<String> = cwd.collect();
         let fields = [("read", &self.read), ("cwd", &cwd)];
         for (field, paths) in fields {
             for path in paths {
-                let real = existing(field, path)?;
+                let real = resolve_existing(field, path)?;
                 // The home directory itself may be declared: secrets in it stay hidden.
                 if let Some(reason) = unsuitable(&real).filter(|_| !is_home(&real)) {
                     return Err(broken(field, path, reason, "declare folders in it"));
                 }
-                view.read.push(allowed(field, path, real)?);
+                view.read.push(require_allowed(field, path, real)?);
             }
         }
         for path in &self.credentials {
-            let real = existing("credentials", path)?;
+            let real = resolve_existing("credentials", path)?;
             if !is_credential(&real) {
                 let fix = format!("declare it with `read: [{path}]`");
                 return Err(broken(
@@ -159,7 +159,7 @@ impl DeclaredPaths {
         Ok(view)
     }
 
-    /// Adds absolute paths among command and arguments; a script is added with its package.
+    /// Adds absolute paths among command and arguments. A script is added with its package.
     fn add_arguments(&self, view: &mut ServerView) {
         let command = program_of(&self.command);
         let named = self.arguments.iter().filter_map(|argument| {
@@ -177,7 +177,7 @@ impl DeclaredPaths {
                 view.hidden.push((path, reason));
                 continue;
             }
-            // The program that a link points to, and the package that contains the link.
+            // A symlink may be in one package and point to a program in another one.
             view.read.extend(package_of(&path));
             view.read.extend(package_of(&real));
             view.read.push(real);
@@ -185,7 +185,7 @@ impl DeclaredPaths {
     }
 }
 
-/// The file of a program, when it is given by its path or found in `PATH`.
+/// The file of a program, if it is given by an absolute path or found in `PATH`.
 fn program_of(command: &str) -> Option<PathBuf> {
     if command.contains('/') {
         return Some(PathBuf::from(command)).filter(|path| path.is_absolute());
@@ -195,15 +195,15 @@ fn program_of(command: &str) -> Option<PathBuf> {
     places.find(|place| place.is_file())
 }
 
-/// The directory that a script needs besides itself: all packages installed next to it, its package, or its own
-/// directory. `None` for other files, and where that directory contains more than the script.
+/// The directory that a script needs in addition to its file: the `node_modules` that contains it, its package, or its
+/// parent directory. `None` for other files, and if the package or parent directory is shared or cannot be granted.
 fn package_of(path: &Path) -> Option<PathBuf> {
     let is_in_modules = |folder: &&Path| folder.file_name() == Some(OsStr::new("node_modules"));
     let folder = path.parent()?;
     let modules = folder.ancestors().filter(is_in_modules).last();
     let is_suitable = |folder: &Path| {
         let is_shared =
-            fs::metadata(folder).is_ok_and(|found| found.permissions().mode() & 0o1000 != 0);
+            fs::metadata(folder).is_ok_and(|metadata| metadata.permissions().mode() & 0o1000 != 0);
         !is_shared && unsuitable(folder).is_none() && refusal(folder).is_none()
     };
     let is_package = |folder: &&Path| PACKAGES.iter().any(|name| folder.join(name).is_file());
@@ -211,17 +211,17 @@ fn package_of(path: &Path) -> Option<PathBuf> {
         .ancestors()
         .take_while(|folder| is_suitable(folder))
         .find(is_package);
-    let own = || Some(folder).filter(|folder| is_script(path) && is_suitable(folder));
-    let found = modules
+    let parent_of_script = || Some(folder).filter(|folder| is_script(path) && is_suitable(folder));
+    let directory = modules
         .or_else(|| package.filter(|_| is_code(path)))
-        .or_else(own)?;
-    fs::canonicalize(found).ok()
+        .or_else(parent_of_script)?;
+    fs::canonicalize(directory).ok()
 }
 
-/// Whether a file is executable or a script, so that it belongs to a package.
+/// Returns whether a file is executable or a script, so that it needs its package.
 fn is_code(path: &Path) -> bool {
-    let found = fs::metadata(path);
-    found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    let metadata = fs::metadata(path);
+    metadata.is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
         || is_script(path)
 }
 
@@ -229,13 +229,13 @@ fn is_script(path: &Path) -> bool {
     if !path.is_file() {
         return false;
     }
-    let ending = path.extension().and_then(OsStr::to_str);
-    let names_interpreter = |mut file: fs::File| {
+    let extension = path.extension().and_then(OsStr::to_str);
+    let starts_with_shebang = |mut file: fs::File| {
         let mut begin = [0; 2];
         file.read_exact(&mut begin).is_ok() && begin == *b"#!"
     };
-    ending.is_some_and(|ending| SCRIPTS.contains(&ending))
-        || fs::File::open(path).is_ok_and(names_interpreter)
+    extension.is_some_and(|extension| SCRIPTS.contains(&extension))
+        || fs::File::open(path).is_ok_and(starts_with_shebang)
 }
 
 /// Reason why a directory must not be granted to any server, if there is one.
@@ -252,14 +252,14 @@ fn is_home(real: &Path) -> bool {
             .is_some_and(|home| fs::canonicalize(home).is_ok_and(|home| home == real))
 }
 
-fn existing(field: &'static str, path: &str) -> Result<PathBuf, BrokenRule> {
+fn resolve_existing(field: &'static str, path: &str) -> Result<PathBuf, BrokenRule> {
     fs::canonicalize(in_home(path)).map_err(|_| {
         let fix = format!("create it, or remove it from `{field}`");
         broken(field, path, "does not exist", &fix)
     })
 }
 
-fn allowed(field: &'static str, path: &str, real: PathBuf) -> Result<PathBuf, BrokenRule> {
+fn require_allowed(field: &'static str, path: &str, real: PathBuf) -> Result<PathBuf, BrokenRule> {
     let Some(reason) = refusal(&real) else {
         return Ok(real);
     };

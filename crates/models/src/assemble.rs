@@ -27,7 +27,7 @@ pub(crate) struct Assembler {
     stop: Option<StopReason>,
     /// Token counts reported so far.
     pub(crate) usage: Usage,
-    /// Cost, where the provider reports it.
+    /// Cost, if the provider reports it.
     pub(crate) cost: Option<MicroUsd>,
 }
 
@@ -46,7 +46,7 @@ impl Assembler {
         }
     }
 
-    /// Maps tool names of the provider to those of the caller.
+    /// Maps tool names of the provider to the names of the caller.
     pub(crate) fn with_names(mut self, names: ToolNames) -> Self {
         self.names = names;
         self
@@ -172,7 +172,7 @@ impl Assembler {
     /// Returns the complete answer. Providers name the stop reason for tool calls differently, so
     /// the presence of calls decides.
     pub(crate) fn finish(mut self) -> (AssistantMessage, Usage, StopReason, Option<MicroUsd>) {
-        // A call interrupted before its arguments would look like one without arguments.
+        // A call that was interrupted before its arguments would look like a call without arguments.
         let is_cut = matches!(
             self.stop,
             Some(StopReason::MaxTokens | StopReason::ContentFilter)
@@ -212,8 +212,8 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_was_cut_before_its_arguments_is_none() {
-        for (stop, left) in [
+    fn a_call_without_arguments_is_dropped_from_a_truncated_answer() {
+        for (stop, expected_calls) in [
             (StopReason::MaxTokens, 1),
             (StopReason::ContentFilter, 1),
             (StopReason::ToolCalls, 2),
@@ -223,8 +223,8 @@ mod tests {
             answer.arguments(first, "{}");
             answer.start_call(Some("b"), "tool");
             answer.stop(stop.clone());
-            let (message, _, ended, _) = answer.finish();
-            assert_eq!((message.calls.len(), ended), (left, stop));
+            let (message, _, actual_stop, _) = answer.finish();
+            assert_eq!((message.calls.len(), actual_stop), (expected_calls, stop));
         }
     }
 
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn reasoning_remembers_where_it_stood() {
+    fn reasoning_blocks_store_their_position() {
         let mut answer = Assembler::new("x", 0);
         answer.reasoning("a");
         answer.reasoning("b");
@@ -251,7 +251,7 @@ mod tests {
         let places: Vec<_> = message
             .reasoning
             .iter()
-            .map(|found| (found.text.as_str(), found.after_text, found.after_calls))
+            .map(|block| (block.text.as_str(), block.after_text, block.after_calls))
             .collect();
         assert_eq!(places, [("ab", 0, 0), ("c", 4, 1)]);
     }

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use crate::name::{ModelName, ModelNameError};
 
-/// Reason of a failure, as far as it matters to the caller.
+/// Kind of a failure, by which callers decide how to react.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
     /// The provider rejected the key.
     Auth,
-    /// The provider does not know the model.
+    /// The model is unknown to the provider.
     NotFound,
     /// Too many requests.
     RateLimited {
@@ -83,7 +83,7 @@ impl ErrorKind {
         )
     }
 
-    /// Whether another model may succeed where this one failed.
+    /// Whether another model may succeed after this failure.
     pub const fn calls_for_fallback(&self) -> bool {
         self.is_retryable()
             || matches!(
@@ -128,7 +128,7 @@ impl ErrorKind {
         }
     }
 
-    /// Default hint for the user, unless the error carries a better one.
+    /// Default hint for the user, for errors without a more specific hint.
     fn hint(&self, model: &str) -> Hint {
         let text = match self {
             Self::Auth => {
@@ -157,7 +157,9 @@ impl ErrorKind {
                 );
             }
             Self::BadRequest => "change the request as the message of the provider requires",
-            Self::ContextTooLong => "shorten the conversation, or use a model that reads more",
+            Self::ContextTooLong => {
+                "shorten the conversation, or use a model with a larger context window"
+            }
             Self::ContentFiltered => "rephrase the request, or use another model",
             Self::Timeout => {
                 "try again, or raise `model.first-byte-timeout-seconds`, `model.idle-timeout-seconds` or `model.total-timeout-seconds`"
@@ -169,7 +171,7 @@ impl ErrorKind {
             Self::NoRoomForAnswer => {
                 "raise `max_output_tokens` of the actor, or lower its `reasoning_effort`"
             }
-            Self::Cancelled => "repeat the command to ask again",
+            Self::Cancelled => "run the command again",
             Self::Protocol => {
                 return hint!(
                     "check that the base URL belongs to this kind of provider; {} shows it",
@@ -191,7 +193,7 @@ impl ErrorKind {
             Self::NotRecorded => "record the conversation again with `--record FILE`",
             Self::NotCapable => {
                 return hint!(
-                    "use a model that can do this; {} shows what each can",
+                    "use a model that supports this; {} shows the capabilities of each model",
                     suggest::model_list()
                 );
             }

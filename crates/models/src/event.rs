@@ -30,10 +30,10 @@ pub enum StreamEvent {
         /// Next characters of the arguments.
         fragment: String,
     },
-    /// Data to store for a request that another machine accepted, needed to resume it after a crash.
+    /// Data to store for a request that a remote agent accepted. A caller needs it to resume the request after a crash.
     Noted(serde_json::Value),
-    /// An attempt failed and another one follows. Everything streamed before this event belongs to the failed attempt
-    /// and is void: the answer restarts.
+    /// An attempt failed and another attempt follows. Discard everything streamed before this event: it belongs to the
+    /// failed attempt, and the answer restarts.
     Retrying(Box<Retry>),
     /// The answer is complete.
     Finished(Box<Completion>),
@@ -44,7 +44,7 @@ pub enum StreamEvent {
 pub struct Retry {
     /// The model whose attempt failed.
     pub failed: ModelName,
-    /// Model that is called next; a different one after a fallback.
+    /// Model that is called next; differs from `failed` after a fallback.
     pub next: ModelName,
     /// Redacted reason why the attempt failed.
     pub reason: String,
@@ -96,7 +96,7 @@ pub struct Completion {
     pub cost_micro_usd: Option<MicroUsd>,
     /// Reason why the answer ended.
     pub stop: StopReason,
-    /// Model that answered; after a fallback not the requested one.
+    /// Model that answered; differs from the requested model after a fallback.
     pub model: ModelName,
     /// Number of attempts, 1 when the first succeeded.
     pub attempts: u32,
@@ -133,10 +133,10 @@ pub enum StopReason {
     EndTurn,
     /// The model waits for the results of its tool calls.
     ToolCalls,
-    /// The output token limit was reached; the answer is cut.
+    /// The output token limit was reached; the answer is truncated.
     MaxTokens,
-    /// The provider withheld the rest.
+    /// The provider withheld the rest of the answer.
     ContentFilter,
-    /// Another reason, in the provider's words.
+    /// Another reason, as the provider reports it.
     Other(String),
 }

@@ -16,15 +16,15 @@ use crate::request::ChatRequest;
 /// An element of the chain: a model, or the reason why it cannot be opened.
 type ChainLink = (ModelName, Result<Arc<dyn Model>, ModelError>);
 
-/// Several models as one. It has the name of the first; each answer names the model that gave it.
+/// Several models as one. The chain has the name of its first model; each answer names the model that produced it.
 pub(crate) struct Fallback {
     name: ModelName,
     links: Arc<[ChainLink]>,
 }
 
 impl Fallback {
-    /// Creates a chain. A first model that is invalid in itself (an unknown provider, for example) is an immediate
-    /// error.
+    /// Creates a chain. Fails if the first model cannot be opened for a reason that no fallback can solve, such as an
+    /// unknown provider, or if no model can be opened.
     pub(crate) fn new(first: ChainLink, rest: Vec<ChainLink>) -> Result<Self, ModelError> {
         let name = first.0.clone();
         if let Err(error) = &first.1
@@ -70,7 +70,7 @@ impl Model for Fallback {
         first
     }
 
-    /// The highest price of the chain, because it is unknown beforehand which model answers.
+    /// The highest price of the chain, because the model that will answer is not known in advance.
     fn price(&self) -> Option<Price> {
         let opened = self
             .links
@@ -116,8 +116,8 @@ async fn try_link(
 ) -> Result<(), AttemptEnd> {
     let name = model.name();
     let lacking = model.capabilities().lacking(request);
-    // The requested model is always called, even if the catalogue says it lacks a capability: the catalogue may be
-    // wrong, and the user did not agree to have the conversation sent elsewhere for that.
+    // The requested model is always called, even if it lacks a capability according to the catalogue: the catalogue may
+    // be wrong, and the user did not agree to send the conversation to another provider for this reason.
     if !lacking.is_empty() && !failures.is_empty() {
         let message = format!("the model lacks {}", lacking.join(" and "));
         return Err(AttemptEnd::Next(ModelError::new(
@@ -161,7 +161,7 @@ async fn try_link(
             Err(error) => return Err(AttemptEnd::Final(error)),
         }
     }
-    let message = "the answer ended before it was whole";
+    let message = "the answer ended before it was complete";
     Err(AttemptEnd::Next(ModelError::new(
         ErrorKind::Interrupted,
         name,
@@ -173,11 +173,11 @@ fn attempts(failures: &[ModelError]) -> u32 {
     failures.iter().map(ModelError::attempts).sum()
 }
 
-/// Combines the failures: the first one leads, and the message names the others after it.
+/// Combines the failures: returns the first failure, with the others appended to its message.
 fn all_failed(name: &ModelName, failures: Vec<ModelError>) -> ModelError {
     let mut failures = failures.into_iter();
     let Some(first) = failures.next() else {
-        return ModelError::new(ErrorKind::NotCapable, name, "the chain holds no model");
+        return ModelError::new(ErrorKind::NotCapable, name, "the chain contains no model");
     };
     failures.fold(first, |error, other| {
         error.with_note(&format!("; then {other}"))

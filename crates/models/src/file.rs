@@ -14,7 +14,7 @@ use crate::yaml;
 /// Well-known models, written by `scripts/update-model-catalogue`.
 const MODELS: &str = include_str!("models.yaml");
 
-/// Assumptions about models that no table describes, by families of names.
+/// Assumptions about models that no table describes, by the prefix of their names.
 const FAMILIES: &str = include_str!("families.yaml");
 
 /// A file of providers and models.
@@ -62,9 +62,9 @@ impl ModelFile {
     /// Parses a file; `file` is its name in errors.
     pub(crate) fn read(file: &str, text: &str) -> Result<Self, ModelError> {
         // A file that contains only comments is valid and empty.
-        let found: Option<Self> = yaml::read(file, text)?;
-        let found = found.unwrap_or_default();
-        for (name, description) in &found.models {
+        let parsed: Option<Self> = yaml::read(file, text)?;
+        let parsed = parsed.unwrap_or_default();
+        for (name, description) in &parsed.models {
             if name.parse::<ModelName>().is_err() {
                 let message = format!("`{name}` is not a name of a model; write PROVIDER/MODEL");
                 return Err(yaml::broken(file, message));
@@ -77,12 +77,12 @@ impl ModelFile {
                 return Err(yaml::broken(file, message));
             }
         }
-        if let Some(name) = found.providers.keys().find(|name| !is_provider(name)) {
+        if let Some(name) = parsed.providers.keys().find(|name| !is_provider(name)) {
             let message =
                 format!("`{name}` cannot name a provider; use small letters, digits, `-` and `_`");
             return Err(yaml::broken(file, message));
         }
-        Ok(found)
+        Ok(parsed)
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
     use cleveragents_domain::Diagnose;
 
     #[test]
-    fn the_built_in_file_is_sound() {
+    fn the_built_in_files_are_complete() {
         let [models, families] = ModelFile::built_in().expect("the files in the crate");
         assert!(models.models.len() > 50);
         assert!(families.models.keys().all(|name| name.ends_with('*')));
@@ -102,16 +102,16 @@ mod tests {
         table.extend(models.models);
         table.extend(families.models);
         for name in names {
-            let found = table.find(&name.parse().expect("a name"));
-            let window = found.capabilities.context_window;
+            let description = table.find(&name.parse().expect("a name"));
+            let window = description.capabilities.context_window;
             assert!(
-                window.is_some() && found.price.is_some(),
-                "{name} is described by halves"
+                window.is_some() && description.price.is_some(),
+                "{name} has no context window or no price"
             );
-            let output = found.capabilities.max_output;
+            let output = description.capabilities.max_output;
             assert!(
                 output.is_none_or(|output| window.is_some_and(|window| output < window)),
-                "{name} writes more than its window holds"
+                "the output limit of {name} exceeds its context window"
             );
         }
     }
@@ -124,8 +124,8 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_file_is_refused_with_its_place() {
-        for (text, said, hint) in [
+    fn an_invalid_file_is_refused_with_its_position() {
+        for (text, expected, hint) in [
             (
                 "modles: {}\n",
                 "f:1:1: there is no field `modles`",
@@ -158,11 +158,11 @@ mod tests {
             let error = ModelFile::read("f", text).expect_err(text);
             let shown = error.to_string();
             assert!(
-                shown.contains(said) && shown.starts_with("f:"),
+                shown.contains(expected) && shown.starts_with("f:"),
                 "{text}: {shown}"
             );
-            let given = error.hint().expect("a hint").neutral();
-            assert!(given.contains(hint), "{text}: {given}");
+            let actual_hint = error.hint().expect("a hint").neutral();
+            assert!(actual_hint.contains(hint), "{text}: {actual_hint}");
         }
     }
 }

@@ -53,7 +53,7 @@ impl Frames {
         }
     }
 
-    /// Returns the remaining frame at the end of the stream: the last one may lack its trailing blank line.
+    /// Returns the remaining frame at the end of the stream: the last frame may lack its trailing blank line.
     pub(crate) fn end(&mut self) -> Option<Frame> {
         match self {
             Self::Events(decoder) => decoder
@@ -74,17 +74,17 @@ impl Frames {
 pub(crate) struct LineDecoder {
     buffer: Vec<u8>,
     /// Number of bytes of the buffer that were already returned.
-    taken: usize,
-    /// Number of bytes of the buffer that contain no line end.
+    returned: usize,
+    /// Number of bytes of the buffer that were already searched for a line end.
     searched: usize,
 }
 
 impl LineDecoder {
     fn add(&mut self, bytes: &[u8]) {
-        if self.taken > 0 {
-            self.buffer.drain(..self.taken);
-            self.searched -= self.taken;
-            self.taken = 0;
+        if self.returned > 0 {
+            self.buffer.drain(..self.returned);
+            self.searched -= self.returned;
+            self.returned = 0;
         }
         self.buffer.extend_from_slice(bytes);
     }
@@ -99,10 +99,10 @@ impl LineDecoder {
                 self.searched = self.buffer.len();
                 return None;
             };
-            let line = String::from_utf8_lossy(&self.buffer[self.taken..end]);
+            let line = String::from_utf8_lossy(&self.buffer[self.returned..end]);
             let line = line.strip_suffix('\r').unwrap_or(&line);
             let data = (!line.trim().is_empty()).then(|| line.to_owned());
-            self.taken = end + 1;
+            self.returned = end + 1;
             self.searched = end + 1;
             if let Some(data) = data {
                 return Some(Frame { data });
@@ -117,29 +117,32 @@ mod tests {
     use bytes::Bytes;
     use proptest::prelude::*;
 
-    fn cut(framing: Framing, text: &[u8], sizes: &[usize]) -> Vec<Frame> {
+    fn decode(framing: Framing, text: &[u8], sizes: &[usize]) -> Vec<Frame> {
         let mut frames = Frames::new(framing);
-        let mut found = Vec::new();
-        let mut rest = text;
+        let mut decoded = Vec::new();
+        let mut remaining = text;
         let mut sizes = sizes.iter().cycle();
-        while !rest.is_empty() {
-            let size = sizes.next().map_or(1, |size| *size).clamp(1, rest.len());
-            frames.add(Bytes::copy_from_slice(&rest[..size]));
-            rest = &rest[size..];
-            found.extend(std::iter::from_fn(|| frames.next()));
+        while !remaining.is_empty() {
+            let size = sizes
+                .next()
+                .map_or(1, |size| *size)
+                .clamp(1, remaining.len());
+            frames.add(Bytes::copy_from_slice(&remaining[..size]));
+            remaining = &remaining[size..];
+            decoded.extend(std::iter::from_fn(|| frames.next()));
         }
-        found.extend(frames.end());
-        found
+        decoded.extend(frames.end());
+        decoded
     }
 
     #[test]
     fn events_lines_and_comments_are_distinguished() {
         let text =
             ": hello\r\nevent: a\r\ndata: {\"x\":\r\ndata: 1}\r\n\r\nid: 7\n\ndata:é\n\ndata: rest";
-        let found = cut(Framing::Events, text.as_bytes(), &[1000]);
+        let found = decode(Framing::Events, text.as_bytes(), &[1000]);
         let data: Vec<_> = found.iter().map(|frame| frame.data.as_str()).collect();
         assert_eq!(data, ["{\"x\":\n1}", "é", "rest"]);
-        let lines = cut(Framing::Lines, b"{}\n\n{\"a\":1}\r\n[]", &[3]);
+        let lines = decode(Framing::Lines, b"{}\n\n{\"a\":1}\r\n[]", &[3]);
         assert_eq!(
             lines
                 .iter()
@@ -150,14 +153,14 @@ mod tests {
     }
 
     proptest! {
-            /// However the network splits a stream, even inside characters, the frames are the same.
+            /// The frames are the same for every split of a stream into chunks, even inside characters.
             #[test]
-            fn chunks_do_not_matter(
+            fn frames_do_not_depend_on_chunks(
                 data in prop::collection::vec("[^\r\n]{1,30}", 1..6),
                 sizes in prop::collection::vec(1_usize..9, 1..5),
             ) {
     let text = format!("data: {}\n\n", data.join("\n\ndata: "));
-                let found = cut(Framing::Events, text.as_bytes(), &sizes);
+                let found = decode(Framing::Events, text.as_bytes(), &sizes);
                 let found: Vec<String> = found.into_iter().map(|frame| frame.data).collect();
                 prop_assert_eq!(found, data);
             }

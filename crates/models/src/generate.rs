@@ -1,7 +1,7 @@
 //! A stream written as an `async` block that yields items one by one.
 //!
-//! Nothing is spawned: the block runs when the stream is polled, and dropping the stream drops the
-//! block with everything it holds, connections included.
+//! No task is spawned: the block runs when the stream is polled, and dropping the stream drops the
+//! block with all its resources, connections included.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use futures_core::stream::BoxStream;
 pub(crate) struct Outlet<T>(Arc<Mutex<Option<T>>>);
 
 impl<T> Outlet<T> {
-    /// Yields an item and continues once it was taken.
+    /// Yields an item and returns when the reader of the stream has taken it.
     pub(crate) async fn give(&self, item: T) {
         *self.lock() = Some(item);
         // No waker is needed: the stream polls the block again each time it is polled.
@@ -48,7 +48,7 @@ where
 
 struct GeneratedStream<T> {
     slot: Outlet<T>,
-    /// `None` once it has ended.
+    /// `None` after the block has ended.
     block: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
@@ -76,17 +76,17 @@ mod tests {
     use futures_util::{FutureExt, StreamExt};
 
     #[test]
-    fn items_come_in_order_and_then_it_ends() {
+    fn a_stream_yields_its_items_in_order_and_ends() {
         let stream = generate(|outlet| async move {
             for number in 0..5 {
                 outlet.give(number).await;
             }
         });
-        let found = stream
+        let items = stream
             .collect::<Vec<_>>()
             .now_or_never()
             .expect("nothing waits");
-        assert_eq!(found, [0, 1, 2, 3, 4]);
+        assert_eq!(items, [0, 1, 2, 3, 4]);
     }
 
     #[test]
@@ -94,7 +94,7 @@ mod tests {
         let (sender, receiver) = std::sync::mpsc::channel();
         let mut stream = generate(|outlet| async move {
             for number in 0..3 {
-                sender.send(number).expect("the test listens");
+                sender.send(number).expect("the receiver exists");
                 outlet.give(number).await;
             }
         });
@@ -103,7 +103,7 @@ mod tests {
         drop(stream);
         assert!(
             receiver.recv().is_err(),
-            "the block is gone with its stream"
+            "the block is dropped with its stream"
         );
     }
 }

@@ -60,11 +60,11 @@ impl HttpCall {
 ///
 /// Connections are kept open between calls and belong to the runtime that created them.
 #[derive(Default)]
-pub(crate) struct Http(Mutex<HashMap<Way, Client>>);
+pub(crate) struct Http(Mutex<HashMap<ClientKey, Client>>);
 
-/// Properties that need separate clients.
+/// Properties of an address that require a separate client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Way {
+struct ClientKey {
     is_secure: bool,
     /// Whether the server is on this machine, which a proxy cannot reach.
     is_local: bool,
@@ -72,26 +72,26 @@ struct Way {
 
 impl Http {
     fn client(&self, url: &Url, limits: &Limits) -> Result<Client, String> {
-        let way = Way {
+        let key = ClientKey {
             is_secure: url.scheme() == "https",
             is_local: is_local(url),
         };
         let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = clients.get(&way) {
+        if let Some(client) = clients.get(&key) {
             return Ok(client.clone());
         }
         let mut builder = Client::builder()
-            .tls_backend_preconfigured(outbound::tls(way.is_secure)?)
+            .tls_backend_preconfigured(outbound::tls(key.is_secure)?)
             .connect_timeout(limits.connect)
             .tcp_nodelay(true)
             // A redirect would send the key to an address that was not configured.
             .redirect(Policy::none())
             .user_agent(concat!("cleveragents/", env!("CARGO_PKG_VERSION")));
-        if way.is_local {
+        if key.is_local {
             builder = builder.no_proxy();
         }
         let client = builder.build().map_err(|error| outbound::deepest(&error))?;
-        clients.insert(way, client.clone());
+        clients.insert(key, client.clone());
         Ok(client)
     }
 
@@ -145,12 +145,16 @@ pub(crate) fn seconds(time: Duration) -> String {
 }
 
 fn failed(model: &ModelName, error: &reqwest::Error) -> ModelError {
-    let (kind, what) = if error.is_connect() {
+    let (kind, problem) = if error.is_connect() {
         (ErrorKind::Unreachable, "the provider cannot be reached")
     } else {
         (ErrorKind::Interrupted, "the connection was cut")
     };
-    ModelError::new(kind, model, format!("{what}: {}", outbound::deepest(error)))
+    ModelError::new(
+        kind,
+        model,
+        format!("{problem}: {}", outbound::deepest(error)),
+    )
 }
 
 fn is_local(url: &Url) -> bool {

@@ -13,8 +13,8 @@ const SERVICE: &str = "cleveragents";
 #[error(transparent)]
 pub struct KeyringError(keyring::Error);
 
-/// Looks up keys in the system keyring. An unreadable keyring counts as empty, since most machines
-/// without a desktop have none.
+/// Looks up keys in the system keyring. An unreadable keyring counts as empty, because most machines
+/// without a desktop have no keyring.
 pub fn system_keyring() -> Variables {
     Arc::new(|name: &str| keyring::Entry::new(SERVICE, name).ok()?.get_password().ok())
 }

@@ -1,16 +1,15 @@
-//! Clients for language models, and nothing else.
+//! Clients for language models.
 //!
-//! [`Model`] is the port: it takes a request and returns a stream of events, of which the last is
-//! the complete answer with its usage and cost. [`Catalogue`] opens models by name: those of
+//! [`Model`] is the port: it takes a request and returns a stream of events. The last event contains
+//! the complete answer with its usage and cost. [`Catalogue`] opens models by name: models of
 //! providers over HTTP, `scripted/…` from a file of answers, `replay/…` from a recording.
 //!
-//! Behind the port, from the outside in: `fallback` calls the next model when one fails, `retry`
-//! repeats failed attempts and enforces the limits, `remote` makes one attempt over HTTP, `wire`
-//! knows how each provider formats requests and answers. Each layer is a model or a single attempt,
-//! and none knows those above it.
+//! The layers behind the port, from the outside in: `fallback` calls the next model when one fails,
+//! `retry` repeats failed attempts and enforces the limits, `remote` makes one attempt over HTTP,
+//! `wire` formats requests and parses answers for each provider. No layer depends on an outer layer.
 //!
-//! Nothing here reads the environment, prints, or opens a database. Streams need a tokio runtime
-//! with I/O and time, and run only while they are polled: dropping one closes its connection.
+//! The crate does not read the environment, print, or open a database. Streams need a tokio runtime
+//! with I/O and time, and run only while they are polled: dropping a stream closes its connection.
 
 mod agent;
 mod assemble;

@@ -34,9 +34,9 @@ impl Default for Limits {
 pub struct RetryPolicy {
     /// Maximum number of attempts after the first.
     pub retries: u32,
-    /// First pause; each later one is twice as long.
+    /// First pause; each following pause is twice as long.
     pub first_pause: Duration,
-    /// Maximum pause. A provider that requests a longer one is not retried.
+    /// Maximum pause. If the provider requests a longer pause, the call is not retried.
     pub longest_pause: Duration,
 }
 
@@ -55,12 +55,12 @@ impl RetryPolicy {
     ///
     /// The wait requested by the provider takes precedence; otherwise the pause doubles each time,
     /// randomised between half and full length, so that many callers do not retry together.
-    pub(crate) fn pause(&self, number: u32, asked: Option<Duration>) -> Option<Duration> {
+    pub(crate) fn pause(&self, number: u32, requested: Option<Duration>) -> Option<Duration> {
         if number >= self.retries {
             return None;
         }
-        if let Some(asked) = asked {
-            return (asked <= self.longest_pause).then_some(asked);
+        if let Some(requested) = requested {
+            return (requested <= self.longest_pause).then_some(requested);
         }
         let doubled = self
             .first_pause
@@ -96,29 +96,29 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     #[test]
-    fn every_way_to_ask_for_a_pause_is_understood() {
+    fn every_form_of_a_retry_header_is_parsed() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
         let date = httpdate::fmt_http_date(now + Duration::from_secs(90));
         let past = httpdate::fmt_http_date(now - Duration::from_secs(90));
-        let asked = |name: &'static str, value: &str| {
+        let parsed = |name: &'static str, value: &str| {
             let value = value.to_owned();
             retry_after(|header| (header == name).then_some(value.as_str()), now)
         };
-        assert_eq!(asked("retry-after", "7"), Some(Duration::from_secs(7)));
+        assert_eq!(parsed("retry-after", "7"), Some(Duration::from_secs(7)));
         assert_eq!(
-            asked("retry-after", " 0.5 "),
+            parsed("retry-after", " 0.5 "),
             Some(Duration::from_millis(500))
         );
-        assert_eq!(asked("retry-after", &date), Some(Duration::from_secs(90)));
-        assert_eq!(asked("retry-after", &past), Some(Duration::ZERO));
+        assert_eq!(parsed("retry-after", &date), Some(Duration::from_secs(90)));
+        assert_eq!(parsed("retry-after", &past), Some(Duration::ZERO));
         assert_eq!(
-            asked("retry-after-ms", "250"),
+            parsed("retry-after-ms", "250"),
             Some(Duration::from_millis(250))
         );
         for nonsense in ["", "-1", "soon", "inf", "NaN", "1e300"] {
-            assert_eq!(asked("retry-after", nonsense), None, "{nonsense}");
+            assert_eq!(parsed("retry-after", nonsense), None, "{nonsense}");
         }
-        assert_eq!(asked("other", "1"), None);
+        assert_eq!(parsed("other", "1"), None);
     }
 
     #[test]
@@ -129,9 +129,9 @@ mod tests {
             longest_pause: Duration::from_secs(8),
         };
         for number in 0..40 {
-            let whole = Duration::from_secs(1 << number.min(3));
+            let full = Duration::from_secs(1 << number.min(3));
             let pause = policy.pause(number, None).expect("a pause");
-            assert!(whole / 2 <= pause && pause <= whole, "{number}: {pause:?}");
+            assert!(full / 2 <= pause && pause <= full, "{number}: {pause:?}");
         }
         assert_eq!(policy.pause(40, None), None);
         assert_eq!(

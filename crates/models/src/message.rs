@@ -53,7 +53,7 @@ pub struct AssistantMessage {
     /// Answer text for the user.
     #[serde(default)]
     pub text: String,
-    /// Reasoning blocks, as far as the provider shows or seals them.
+    /// Reasoning blocks: readable text, or sealed data of the provider.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasoning: Vec<Reasoning>,
     /// Requested tool calls, in the model's order.
@@ -61,15 +61,15 @@ pub struct AssistantMessage {
     pub calls: Vec<ToolCall>,
 }
 
-/// A reasoning block. Providers require it back unchanged while tools are being called.
+/// A reasoning block. While tools are being called, providers require it unchanged in the next request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reasoning {
     /// Readable text; empty when the block is sealed.
     #[serde(default)]
     pub text: String,
-    /// Provider that created it. It is never sent to another.
+    /// Provider that created the block. The block is never sent to another provider.
     pub provider: String,
-    /// Data by which the provider recognises the block (a signature, sealed content); opaque here.
+    /// Opaque data by which the provider recognises the block, such as a signature or encrypted content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seal: Option<Value>,
     /// Number of bytes of the answer text before the block.
@@ -83,13 +83,13 @@ pub struct Reasoning {
 /// A tool call requested by a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// Id that the result must refer to.
+    /// Id that the result must contain.
     pub id: String,
     /// Name of the tool, as it was offered to the model.
     pub name: String,
     /// Arguments exactly as the model wrote them: JSON, unless the model made a mistake.
     pub arguments: String,
-    /// Signature that the provider requires back with the call.
+    /// Signature that the provider requires with the call in the next request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
 }

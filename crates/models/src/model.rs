@@ -1,4 +1,4 @@
-//! [`Model`], the port of this crate: the interface of every model, whichever provider it belongs to.
+//! [`Model`], the port of this crate: the interface of the models of all providers.
 
 use futures_core::stream::BoxStream;
 use futures_util::StreamExt;
@@ -14,7 +14,7 @@ use crate::request::ChatRequest;
 /// The events of one answer.
 pub type EventStream = BoxStream<'static, Result<StreamEvent, ModelError>>;
 
-/// A language model, or anything that answers like one.
+/// A language model, or another source of answers with the same interface.
 pub trait Model: Send + Sync {
     /// Full name of the model.
     fn name(&self) -> &ModelName;
@@ -26,7 +26,7 @@ pub trait Model: Send + Sync {
     fn price(&self) -> Option<Price>;
 
     /// Sends a request. The stream ends after [`StreamEvent::Finished`] or after an error, whichever comes first.
-    /// Dropping it, or cancelling, closes the connection at once.
+    /// Dropping the stream, or cancelling, closes the connection immediately.
     fn stream(&self, request: ChatRequest, cancel: CancellationToken) -> EventStream;
 }
 
@@ -45,14 +45,17 @@ pub async fn complete(
     Err(ModelError::new(
         ErrorKind::Interrupted,
         model.name(),
-        "the answer ended before it was whole",
+        "the answer ended before it was complete",
     ))
 }
 
 /// Supported features and limits of a model, as far as they are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an independent feature"
+)]
 pub struct Capabilities {
     /// Supports tool calls.
     pub tools: bool,
@@ -102,36 +105,36 @@ const DEFAULT_OUTPUT: u64 = 32_000;
 const DEFAULT_OUTPUT_OF_UNKNOWN: u64 = 8_192;
 
 impl Capabilities {
-    /// The output token limit to send: the configured one, or a default that leaves at least half of the context window
-    /// for input; never above the model's own limit.
+    /// The output token limit to send: the configured limit, or a default that leaves at least half of the context
+    /// window for input; at most the limit of the model.
     pub fn output_tokens(&self, configured: Option<u32>) -> u32 {
         let limit = self.max_output.unwrap_or(u64::MAX);
-        let wanted = configured.map_or_else(
+        let requested = configured.map_or_else(
             || {
-                let usual = match self.max_output {
+                let default_limit = match self.max_output {
                     Some(_) => DEFAULT_OUTPUT,
                     None => DEFAULT_OUTPUT_OF_UNKNOWN,
                 };
                 let half = self.context_window.map_or(u64::MAX, |window| window / 2);
-                usual.min(half)
+                default_limit.min(half)
             },
             u64::from,
         );
-        u32::try_from(wanted.min(limit).max(1)).unwrap_or(u32::MAX)
+        u32::try_from(requested.min(limit).max(1)).unwrap_or(u32::MAX)
     }
 
     /// Maximum number of input tokens when `output` tokens are reserved for the answer.
     pub fn input_tokens(&self, output: u32) -> Option<u64> {
-        let left = self
+        let remaining = self
             .context_window
             .map(|window| window.saturating_sub(output.into()));
-        match (left, self.max_input) {
-            (Some(left), Some(most)) => Some(left.min(most)),
-            (left, most) => left.or(most),
+        match (remaining, self.max_input) {
+            (Some(remaining), Some(maximum)) => Some(remaining.min(maximum)),
+            (remaining, maximum) => remaining.or(maximum),
         }
     }
 
-    /// Features that a request needs and this model lacks, in words; empty when there are none.
+    /// Names of the features that a request needs and this model lacks, for messages to users.
     pub fn lacking(&self, request: &ChatRequest) -> Vec<&'static str> {
         let mut lacking = Vec::new();
         if !request.tools.is_empty() && !self.tools {
@@ -145,15 +148,15 @@ impl Capabilities {
         }
         if self
             .input_tokens(0)
-            .is_some_and(|most| estimated_tokens(request, Estimate::Low) > most)
+            .is_some_and(|maximum| estimated_tokens(request, Estimate::Low) > maximum)
         {
             lacking.push("a context window of this size");
         }
         if self
             .max_tools
-            .is_some_and(|most| request.tools.len() as u64 > most)
+            .is_some_and(|maximum| request.tools.len() as u64 > maximum)
         {
-            lacking.push("room for this number of tools");
+            lacking.push("support for this number of tools");
         }
         lacking
     }

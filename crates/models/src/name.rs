@@ -84,7 +84,7 @@ mod tests {
     use super::ModelName;
 
     #[test]
-    fn the_model_is_kept_as_written_and_the_provider_in_small_letters() {
+    fn the_provider_is_lower_case_and_the_model_is_kept_as_written() {
         let name: ModelName = "OpenRouter/Meta-Llama/Llama-3:free"
             .parse()
             .expect("a name");

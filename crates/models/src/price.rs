@@ -162,7 +162,7 @@ struct LongInput {
 pub struct Price {
     /// Rates of ordinary calls.
     pub usual: Rates,
-    /// Rates of calls with more input tokens than the number.
+    /// Number of input tokens, and the rates of calls with more input tokens.
     pub long_input: Option<(u64, Rates)>,
 }
 
@@ -222,7 +222,7 @@ impl Rates {
 }
 
 impl Price {
-    /// Converts a price; `None` when a number in it is negative or absurd.
+    /// Converts a price; `None` when a number in it is negative or out of range.
     pub(crate) fn read(written: &WrittenPrice) -> Option<Self> {
         let usual = Rates::read(
             written.input,
@@ -240,7 +240,7 @@ impl Price {
         Some(Self { usual, long_input })
     }
 
-    /// A price that is never below either of the two, for any call.
+    /// Returns a price that is at least as high as both prices for every call.
     pub(crate) fn highest(self, other: Self) -> Self {
         let usual = self.usual.highest(other.usual);
         let long_input = [self.long_input, other.long_input]
@@ -279,7 +279,7 @@ impl Price {
 pub(crate) struct Table(BTreeMap<String, Description>);
 
 impl Table {
-    /// Adds descriptions. An existing one is changed only in the fields that the new one sets.
+    /// Adds descriptions. An existing description changes only in the fields that the new description sets.
     pub(crate) fn extend(&mut self, more: BTreeMap<String, Description>) {
         for (name, new) in more {
             let known = self.0.entry(name).or_default();
@@ -295,37 +295,37 @@ impl Table {
             .filter_map(|name| name.parse().ok())
     }
 
-    /// Description of a model: its own, completed by that of the same model without a date in its name, and by those of
-    /// its families (`openai/gpt-5*`), the longest name first.
+    /// Returns the description of a model. Missing fields come from the model without the date in its name, then from
+    /// its families (`openai/gpt-5*`), longest prefix first.
     pub(crate) fn find(&self, name: &ModelName) -> Description {
-        let own = self.under(name.provider(), name.model());
+        let own = self.describe(name.provider(), name.model());
         match name.provider() {
             // The same models over another interface.
             "openai-responses" => own.or(Description {
                 protocol: None,
-                ..self.under("openai", name.model())
+                ..self.describe("openai", name.model())
             }),
-            "google" => own.or(self.under("gemini", name.model())),
+            "google" => own.or(self.describe("gemini", name.model())),
             // The same models at another price.
             "azure" => own.or(Description {
                 price: None,
                 protocol: None,
-                ..self.under("openai", name.model())
+                ..self.describe("openai", name.model())
             }),
             _ => own,
         }
     }
 
-    fn under(&self, provider: &str, model: &str) -> Description {
-        let whole = format!("{provider}/{model}");
-        let exact = [Some(whole.as_str()), undated(&whole)];
+    fn describe(&self, provider: &str, model: &str) -> Description {
+        let full_name = format!("{provider}/{model}");
+        let exact = [Some(full_name.as_str()), undated(&full_name)];
         let exact = exact.into_iter().flatten();
         let exact = exact.filter_map(|name| self.0.get(name).copied());
         let mut families: Vec<(&str, Description)> = self
             .0
             .iter()
             .filter_map(|(name, description)| Some((name.strip_suffix('*')?, *description)))
-            .filter(|(prefix, _)| whole.starts_with(prefix))
+            .filter(|(prefix, _)| full_name.starts_with(prefix))
             .collect();
         families.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
         let families = families.into_iter().map(|(_, description)| description);
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_call_costs_something() {
+    fn the_cost_of_a_small_call_is_rounded_up() {
         let usage = Usage {
             cached_input_tokens: 1,
             input_tokens: 1,
@@ -407,13 +407,13 @@ mod tests {
         table.extend(file.models);
         let found = table.find(&"x/y".parse().expect("a name"));
         let price = Price::read(&found.price.expect("priced")).expect("a price");
-        let of = |input_tokens| {
+        let cost_of = |input_tokens| {
             price.cost(&Usage {
                 input_tokens,
                 ..Usage::default()
             })
         };
-        assert_eq!((of(10), of(11)), (MicroUsd(10), MicroUsd(22)));
+        assert_eq!((cost_of(10), cost_of(11)), (MicroUsd(10), MicroUsd(22)));
     }
 
     #[test]
@@ -437,9 +437,9 @@ mod tests {
     }
 
     proptest! {
-        /// The amount reserved for a chain of models suffices whichever model answers.
+        /// The amount reserved for a chain of models covers the cost of each model in it.
         #[test]
-        fn the_highest_of_two_prices_is_never_below_either(
+        fn the_highest_price_covers_both_prices(
             rates in prop::array::uniform8(0.0..50.0_f64), above in any::<[u16; 2]>(),
             input in any::<u16>(), output in any::<u16>(), cached in any::<u16>(), written in any::<u16>(),
         ) {
@@ -472,7 +472,7 @@ mod tests {
             prop_assert!(highest >= one.cost(&usage) && highest >= two.cost(&usage));
         }
 
-        /// Nonsense from a provider cannot make a call free, overflow or panic.
+        /// Invalid usage from a provider never makes a call free, overflows or panics.
         #[test]
         fn costs_are_monotonic_and_total(
             input in any::<u64>(), output in any::<u64>(), cached in any::<u64>(), written in any::<u64>(),

@@ -7,15 +7,15 @@ pub(crate) struct BuiltIn {
     pub(crate) name: &'static str,
     pub(crate) protocol: Protocol,
     pub(crate) dialect: Dialect,
-    /// `None` where every customer has their own address.
+    /// Default address; `None` if every customer has a different address.
     pub(crate) base_url: Option<&'static str>,
     /// Variables that override the address; the first that is set wins.
     pub(crate) base_url_variables: &'static [&'static str],
     /// Variables that hold the key; the first that is set wins.
     pub(crate) key_variables: &'static [&'static str],
-    /// Whether it requires a key.
+    /// Whether the provider requires a key.
     pub(crate) needs_key: bool,
-    /// The model to use when a key is all that the user has configured.
+    /// Model to use when the user has configured only a key.
     pub(crate) default_model: Option<&'static str>,
 }
 
@@ -156,7 +156,7 @@ mod tests {
     use crate::secret::KEY_VARIABLES;
 
     #[test]
-    fn every_default_model_is_in_the_table_and_calls_tools() {
+    fn every_default_model_is_in_the_table() {
         let with_default = BUILT_IN
             .iter()
             .filter(|provider| provider.default_model.is_some());
@@ -170,13 +170,13 @@ mod tests {
             for file in &files {
                 table.extend(file.models.clone());
             }
-            let found = table.find(&full);
-            assert!(found.price.is_some(), "{full} is not in models.yaml");
+            let description = table.find(&full);
+            assert!(description.price.is_some(), "{full} is not in models.yaml");
         }
     }
 
     #[test]
-    fn every_variable_of_a_key_is_in_the_list_that_others_use() {
+    fn every_key_variable_is_in_the_public_list() {
         for provider in &BUILT_IN {
             for variable in provider.key_variables {
                 assert!(KEY_VARIABLES.contains(variable), "{variable}");

@@ -25,8 +25,8 @@ use crate::wire::{self, DecodeError, ErrorReply, Target, ToolNames};
 /// Maximum number of bytes read from a failed response.
 const LONGEST_FAILURE: usize = 64 * 1024;
 
-/// Maximum wait for the end of a body after the answer in it is complete.
-const PATIENCE: Duration = Duration::from_millis(20);
+/// Maximum wait for the end of a body after a complete answer.
+const END_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// A model at a provider.
 pub(crate) struct Remote(Arc<ProviderModel>);
@@ -99,7 +99,8 @@ impl ProviderModel {
             return Err(self.refused(response).await);
         }
         if content_type(&response).starts_with("text/html") {
-            let message = "the answer is a web page, as of a login or a proxy, and not of a model";
+            let message =
+                "the response is a web page, for example of a login or a proxy, not an answer";
             return Err(self.target.error(ErrorKind::Protocol, message));
         }
         let mut answer = Assembler::new(name.provider(), request.calls()).with_names(names);
@@ -111,9 +112,9 @@ impl ProviderModel {
         } else {
             self.read_events(&mut response, &mut answer, outlet).await?;
         }
-        // A body that was read to its end lets the connection be reused. The end usually follows at
-        // once; a slow server is not waited for.
-        let _rest = next_chunk(name, &mut response, PATIENCE).await;
+        // A connection is reused only if the body was read to its end. The end usually follows
+        // immediately; slow servers are not worth the wait.
+        let _end = next_chunk(name, &mut response, END_TIMEOUT).await;
         let (message, usage, stop, cost) = answer.finish();
         let completion = Completion {
             message,
@@ -129,8 +130,8 @@ impl ProviderModel {
         Ok(())
     }
 
-    /// Whether the answer is a single document, requested or not: some servers cannot stream.
-    #[expect(clippy::unused_self, reason = "reads as a question to the model")]
+    /// Whether the answer is a single document. Some servers send one even if a stream was requested.
+    #[expect(clippy::unused_self, reason = "consistent with the other methods")]
     fn is_document(&self, request: &ChatRequest, response: &Response) -> bool {
         let kind = content_type(response);
         if request.stream {
@@ -195,7 +196,7 @@ impl ProviderModel {
             }
         }
         if let Some(frame) = frames.end() {
-            // The rest of a cut stream is often half an event, which is not an error of its own.
+            // An interrupted stream often ends with an incomplete event, which is not a separate error.
             if let Err(fault @ DecodeError::Reported(_)) = decoder.event(&frame, answer) {
                 return Err(self.fault(fault));
             }
@@ -207,7 +208,7 @@ impl ProviderModel {
         if answer.is_stopped() {
             return Ok(());
         }
-        let message = "the connection was closed before the answer was whole";
+        let message = "the connection was closed before the answer was complete";
         Err(self.target.error(ErrorKind::Interrupted, message))
     }
 
@@ -224,7 +225,7 @@ impl ProviderModel {
     async fn refused(&self, mut response: Response) -> ModelError {
         let mut body = Vec::new();
         let name = &self.target.name;
-        // An unreadable body is ignored: the status says most.
+        // An unreadable body is ignored: the status is sufficient for an error.
         while body.len() < LONGEST_FAILURE
             && let Ok(Some(chunk)) = next_chunk(name, &mut response, self.limits.connect).await
         {

@@ -30,19 +30,19 @@ pub struct ChatRequest {
     /// provider expects them; they never replace a field of the request itself.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub options: Map<String, Value>,
-    /// Whether to mark the beginning of the conversation for caching, where a provider requires that.
+    /// Whether to mark the beginning of the conversation for caching, for providers that require a mark.
     pub cache: bool,
-    /// Whether the answer is streamed. Otherwise it arrives as one piece at the end.
+    /// Whether the answer is streamed. Otherwise it arrives in one piece at the end.
     pub stream: bool,
     /// Identifies requests with the same beginning, such as those of one plan, so that a provider routes them to the
     /// same cache. At most 64 characters. Sent to `OpenAI`.
     #[serde(skip)]
     pub cache_key: Option<String>,
-    /// Idempotency key of this request, the same when it is repeated after a crash. Used by remote agents; models
-    /// ignore it.
+    /// Idempotency key of this request, which is unchanged when the request is repeated after a crash. Used by remote
+    /// agents; models ignore it.
     #[serde(skip)]
     pub key: Option<String>,
-    /// Data noted ([`StreamEvent::Noted`](crate::StreamEvent::Noted)) when the request was sent before.
+    /// Data that was reported ([`StreamEvent::Noted`](crate::StreamEvent::Noted)) when the request was first sent.
     #[serde(skip)]
     pub noted: Option<Value>,
 }
@@ -133,7 +133,7 @@ impl ChatRequest {
 
     /// Number of images in the conversation.
     pub(crate) fn images(&self) -> usize {
-        let shown = self.messages.iter().map(|message| match message.as_ref() {
+        let counts = self.messages.iter().map(|message| match message.as_ref() {
             ChatMessage::User { parts } => parts
                 .iter()
                 .filter(|part| matches!(part, UserPart::Image { .. }))
@@ -143,7 +143,7 @@ impl ChatRequest {
             }
             ChatMessage::Assistant(_) => 0,
         });
-        shown.sum()
+        counts.sum()
     }
 }
 
@@ -154,7 +154,7 @@ pub struct ResponseSchema {
     pub name: String,
     /// The JSON schema.
     pub schema: Value,
-    /// Whether the provider must enforce it exactly, where it can.
+    /// Whether the provider must enforce the schema exactly, if it supports that.
     #[serde(default)]
     pub strict: bool,
 }

@@ -1,8 +1,8 @@
 //! Retries: repeats failed attempts until one succeeds, within all limits.
 //!
-//! An attempt that was cut after part of its answer was streamed is retried too: callers act on an answer (run its tool
-//! calls, store it) only once it is complete. [`StreamEvent::Retrying`] announces each retry, so that a caller that
-//! shows text as it streams can show that the answer restarts.
+//! An attempt that was interrupted after part of its answer was streamed is also retried: callers act on an answer (run
+//! its tool calls, store it) only when it is complete. [`StreamEvent::Retrying`] announces each retry, so that a caller
+//! that shows streamed text can show that the answer restarts.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(crate) trait Backend: Send + Sync {
     fn capabilities(&self) -> Capabilities;
     fn price(&self) -> Option<&Price>;
 
-    /// Makes a single attempt. Its completion carries a cost only if the provider reported one.
+    /// Makes a single attempt. The completion contains a cost only if the provider reported it.
     fn attempt(&self, request: Arc<ChatRequest>) -> EventStream;
 }
 
@@ -73,7 +73,10 @@ impl Model for RetryingModel {
                 Some(Ok(())) => return,
                 Some(Err(_)) => (
                     ErrorKind::Timeout,
-                    format!("the answer was not whole within {}", seconds(limits.total)),
+                    format!(
+                        "the answer was not complete within {}",
+                        seconds(limits.total)
+                    ),
                 ),
                 None => (ErrorKind::Cancelled, "the call was stopped".to_owned()),
             };
@@ -96,17 +99,17 @@ async fn attempts(
         let error = loop {
             match events.next().await {
                 Some(Ok(StreamEvent::Finished(completion))) => {
-                    if let Some(error) = no_answer(&completion, backend) {
+                    if let Some(error) = empty_answer_error(&completion, backend) {
                         break error;
                     }
-                    let completion = settled(*completion, backend, number + 1);
+                    let completion = with_attempts_and_cost(*completion, backend, number + 1);
                     let event = StreamEvent::Finished(Box::new(completion));
                     return outlet.give(Ok(event)).await;
                 }
                 Some(Ok(event)) => outlet.give(Ok(event)).await,
                 Some(Err(error)) => break error,
                 None => {
-                    let message = "the answer ended before it was whole";
+                    let message = "the answer ended before it was complete";
                     break ModelError::new(ErrorKind::Interrupted, backend.name(), message);
                 }
             }
@@ -146,8 +149,8 @@ async fn attempts(
     }
 }
 
-/// The error for an answer with neither text nor calls; `None` when it has either.
-fn no_answer(completion: &Completion, backend: &dyn Backend) -> Option<ModelError> {
+/// Returns an error if the answer has neither text nor calls.
+fn empty_answer_error(completion: &Completion, backend: &dyn Backend) -> Option<ModelError> {
     let message = &completion.message;
     if !message.text.trim().is_empty() || !message.calls.is_empty() {
         return None;
@@ -170,7 +173,11 @@ fn no_answer(completion: &Completion, backend: &dyn Backend) -> Option<ModelErro
 }
 
 /// Adds the number of attempts and the computed cost to the completion.
-fn settled(mut completion: Completion, backend: &dyn Backend, attempts: u32) -> Completion {
+fn with_attempts_and_cost(
+    mut completion: Completion,
+    backend: &dyn Backend,
+    attempts: u32,
+) -> Completion {
     completion.attempts = attempts;
     if completion.cost_micro_usd.is_none() {
         let price = backend.price();

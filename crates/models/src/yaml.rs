@@ -1,4 +1,4 @@
-//! Strict YAML parsing: an error gives the file, the line, the column and what was expected.
+//! Strict YAML parsing: an error contains the file, the line, the column and the expected value.
 
 use serde::de::DeserializeOwned;
 
@@ -9,7 +9,7 @@ pub(crate) fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, Mod
     serde_saphyr::from_str(text).map_err(|error| malformed(file, &error))
 }
 
-/// The error for a broken rule of a file that has no position.
+/// Creates an error for a file that breaks a rule, without a position.
 pub(crate) fn broken(file: &str, message: impl Into<String>) -> ModelError {
     ModelError::about(ErrorKind::MalformedFile, file, message)
 }
@@ -23,8 +23,8 @@ fn malformed(file: &str, error: &serde_saphyr::Error) -> ModelError {
         .unwrap_or("it cannot be read")
         .to_owned();
     let mut place = file.to_owned();
-    if let Some(found) = error.location() {
-        let (line, column) = (found.line(), found.column());
+    if let Some(location) = error.location() {
+        let (line, column) = (location.line(), location.column());
         place = format!("{file}:{line}:{column}");
         for phrase in [
             format!(" at line {line}, column {column}"),
@@ -44,12 +44,12 @@ fn malformed(file: &str, error: &serde_saphyr::Error) -> ModelError {
             .split(", ")
             .map(|word| word.trim_matches('`'))
             .collect();
-        let likeness = |word: &str| strsim::normalized_damerau_levenshtein(field, word);
+        let similarity = |word: &str| strsim::normalized_damerau_levenshtein(field, word);
         let nearest = known
             .iter()
             .copied()
-            .max_by(|left, right| likeness(left).total_cmp(&likeness(right)));
-        hint = Some(match nearest.filter(|word| likeness(word) >= 0.5) {
+            .max_by(|left, right| similarity(left).total_cmp(&similarity(right)));
+        hint = Some(match nearest.filter(|word| similarity(word) >= 0.5) {
             Some(word) => format!("write `{word}` instead of `{field}`"),
             None => format!("the fields here are {}", known.join(", ")),
         });

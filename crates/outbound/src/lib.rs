@@ -1,8 +1,8 @@
-//! Outbound HTTP calls: trusted certificates, error causes, and a check of addresses chosen by others against calls
-//! into private networks.
+//! Outbound HTTP calls: trusted certificates, causes of errors, and a check that refuses addresses of private networks
+//! in URLs from third parties.
 //!
-//! A host name chosen by others is resolved once, each of its addresses is checked, and the connection goes only to
-//! those addresses, so that the name cannot resolve to another machine a moment later. Redirects are not followed.
+//! The host name of such a URL is resolved once, each of its addresses is checked, and the connection uses only these
+//! addresses, so that the name cannot resolve to another machine after the check. Redirects are not followed.
 
 pub mod sse;
 
@@ -21,7 +21,7 @@ pub enum AddressError {
     /// It is not a URL.
     #[error("it is not an http or https URL")]
     Malformed,
-    /// It contains credentials, which belong elsewhere.
+    /// It contains credentials, which must not be part of a URL.
     #[error("it holds a user name or a password")]
     Credentials,
     /// It is not encrypted.
@@ -35,7 +35,7 @@ pub enum AddressError {
     Unresolved,
 }
 
-/// Checks what can be checked without resolving a name.
+/// Checks a URL without resolving its host name.
 pub fn check(url: &str, allows_private: bool) -> Result<Url, AddressError> {
     let url = Url::parse(url).map_err(|_| AddressError::Malformed)?;
     if !matches!(url.scheme(), "http" | "https") {
@@ -76,14 +76,14 @@ pub async fn resolve(url: &str, allows_private: bool) -> Result<Target, AddressE
         .trim_start_matches('[')
         .trim_end_matches(']')
         .to_owned();
-    let found = tokio::net::lookup_host((plain, port))
+    let resolved = tokio::net::lookup_host((plain, port))
         .await
         .map_err(|_| AddressError::Unresolved)?;
-    let addresses: Vec<SocketAddr> = found.collect();
+    let addresses: Vec<SocketAddr> = resolved.collect();
     if addresses.is_empty() {
         return Err(AddressError::Unresolved);
     }
-    // One private address is enough to refuse: which address is used cannot be chosen here.
+    // One private address is enough to refuse the URL, because the connection may use any of the addresses.
     if !allows_private && addresses.iter().any(|address| is_private(address.ip())) {
         return Err(AddressError::Private);
     }
@@ -96,16 +96,16 @@ pub async fn resolve(url: &str, allows_private: bool) -> Result<Target, AddressE
 
 impl Target {
     /// Creates a POST request to this target and to no other.
-    pub fn post(&self, patience: Duration) -> Result<RequestBuilder, String> {
-        let builder = self.builder()?.timeout(patience).pool_max_idle_per_host(0);
+    pub fn post(&self, timeout: Duration) -> Result<RequestBuilder, String> {
+        let builder = self.builder()?.timeout(timeout).pool_max_idle_per_host(0);
         let client = builder.build().map_err(|_| NO_CLIENT.to_owned())?;
         Ok(client.post(self.url.clone()))
     }
 
-    /// Creates a client for several requests to its host, which reuses connections. It would resolve other hosts
-    /// without a check, so give it no URL of another host.
-    pub fn client(&self, connect: Duration) -> Result<Client, String> {
-        let builder = self.builder()?.connect_timeout(connect).tcp_nodelay(true);
+    /// Creates a client for several requests to the host of this target; it reuses connections. The client resolves
+    /// other hosts without a check, so callers must not use it for URLs of other hosts.
+    pub fn client(&self, timeout: Duration) -> Result<Client, String> {
+        let builder = self.builder()?.connect_timeout(timeout).tcp_nodelay(true);
         builder.build().map_err(|_| NO_CLIENT.to_owned())
     }
 
@@ -124,23 +124,24 @@ impl Target {
     }
 }
 
-const NO_CLIENT: &str = "no client can be made for it";
+const NO_CLIENT: &str = "no HTTP client can be created for it";
 
-/// A header value that is never shown.
+/// Creates a header value that is never logged. A text that is not a valid header value becomes empty.
 pub fn secret(text: &str) -> HeaderValue {
     let mut value = HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""));
     value.set_sensitive(true);
     value
 }
 
-/// A TLS configuration that trusts the system's certificates. Without `is_secure` it trusts none, and is never used.
+/// Creates a TLS configuration that trusts the root certificates of the system. Without `is_secure` it trusts none:
+/// plain HTTP requests need a configuration but do not use it.
 pub fn tls(is_secure: bool) -> Result<rustls::ClientConfig, String> {
-    // Reading them takes time, and they do not change.
+    // Read once, because reading the certificates takes time.
     static ROOTS: OnceLock<Arc<rustls::RootCertStore>> = OnceLock::new();
     let roots = if is_secure {
         Arc::clone(ROOTS.get_or_init(|| {
             let mut roots = rustls::RootCertStore::empty();
-            // An unreadable certificate is no reason to trust none.
+            // Unreadable certificates are skipped; the others are still trusted.
             let (_added, _ignored) =
                 roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             Arc::new(roots)
@@ -193,7 +194,7 @@ fn is_private_v4(address: Ipv4Addr) -> bool {
 
 fn is_private_v6(address: Ipv6Addr) -> bool {
     let segments = address.segments();
-    let low = |high: u16, low: u16| {
+    let to_v4 = |high: u16, low: u16| {
         let [first, second] = high.to_be_bytes();
         let [third, fourth] = low.to_be_bytes();
         Ipv4Addr::new(first, second, third, fourth)
@@ -201,9 +202,9 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
     // IPv4 addresses embedded in IPv6: mapped, compatible, 6to4 and translated.
     let embedded = match segments {
         [0, 0, 0, 0, 0, 0xffff | 0, high, lower] | [0x64, 0xff9b, 0, 0, 0, 0, high, lower] => {
-            Some(low(high, lower))
+            Some(to_v4(high, lower))
         }
-        [0x2002, high, lower, ..] => Some(low(high, lower)),
+        [0x2002, high, lower, ..] => Some(to_v4(high, lower)),
         _ => None,
     };
     let [first, second, ..] = segments;
@@ -224,7 +225,7 @@ mod tests {
     use super::{AddressError, check, is_private, resolve};
 
     #[test]
-    fn addresses_of_private_networks_are_known() {
+    fn private_addresses_are_detected() {
         for address in [
             "127.0.0.1",
             "127.9.9.9",
@@ -309,8 +310,8 @@ mod tests {
             .build()
             .expect("a runtime");
         runtime.block_on(async {
-            let found = resolve("http://localhost:1/", true).await;
-            assert!(found.is_ok_and(|target| !target.addresses.is_empty()));
+            let resolved = resolve("http://localhost:1/", true).await;
+            assert!(resolved.is_ok_and(|target| !target.addresses.is_empty()));
             let refused = resolve("https://localhost:1/", false).await;
             assert!(matches!(refused, Err(AddressError::Private)));
         });

@@ -1,7 +1,7 @@
 //! Server-sent events, decoded as they arrive.
 //!
-//! The decoder is sse-core's; this adds the current chunk and the last event of a stream that ends without a blank
-//! line, as with some servers.
+//! The crate `sse_core` decodes the stream. This module adds a buffer for the current chunk, and the last event of a
+//! stream that ends without a blank line, as sent by some servers.
 
 use std::num::NonZeroUsize;
 
@@ -82,17 +82,17 @@ mod tests {
 
     fn decode(chunks: &[&[u8]]) -> Vec<(String, String)> {
         let mut decoder = EventDecoder::new(1_000);
-        let mut found = Vec::new();
+        let mut events = Vec::new();
         for chunk in chunks {
             decoder.add(Bytes::copy_from_slice(chunk));
-            found.extend(std::iter::from_fn(|| decoder.next_event()));
+            events.extend(std::iter::from_fn(|| decoder.next_event()));
         }
-        found.extend(decoder.finish());
+        events.extend(decoder.finish());
         let event = |event: Result<super::ServerSentEvent, EventTooLarge>| {
             let event = event.expect("small");
             (event.name, event.data)
         };
-        found.into_iter().map(event).collect()
+        events.into_iter().map(event).collect()
     }
 
     fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_read_whatever_ends_their_lines() {
+    fn events_are_decoded_with_every_line_ending() {
         let text = "\u{feff}: hello\nevent: a\ndata: {\"x\":\ndata: 1}\n\nid: 7\nretry: 5\n\ndata\n\ndata:\n\nodd: 1\ndata:é\n\ndata: rest";
         let expected = pairs(&[("a", "{\"x\":\n1}"), ("message", "é"), ("message", "rest")]);
         for end in ["\n", "\r\n", "\r"] {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_may_come_before_the_last_one_was_read() {
+    fn a_chunk_can_be_added_before_the_previous_one_is_read() {
         let mut decoder = EventDecoder::new(1_000);
         decoder.add(Bytes::from_static(b"data: a\n\ndata:"));
         decoder.add(Bytes::from_static(b" b\n\n"));

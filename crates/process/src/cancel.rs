@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Stops commands, and forwards signals to them. Clones share the same handle. One handle may serve several concurrent
-/// commands; after [`cancel`](Self::cancel) further ones are not started.
+/// Stops commands, and forwards signals to them. Clones share one state. A handle may serve several concurrent
+/// commands; after [`cancel`](Self::cancel) it starts no further commands.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel {
     shared: Arc<CancelState>,
@@ -90,12 +90,13 @@ impl Cancel {
         Self::default()
     }
 
-    /// Kills the commands that run with this handle; later ones end before they start.
+    /// Kills the commands that run with this handle. Commands run with it later return as cancelled without starting.
     pub fn cancel(&self) {
         self.shared.cancel();
     }
 
-    /// Creates a handle that is cancelled with this one and gets its signals, but can also be cancelled on its own.
+    /// Creates a handle that is cancelled when this handle is, and receives its signals, but can also be cancelled
+    /// alone.
     #[must_use]
     pub fn child(&self) -> Self {
         let child = Self::new();
@@ -116,7 +117,8 @@ impl Cancel {
         self.shared.cancelled.load(Ordering::SeqCst)
     }
 
-    /// Calls `hook` when this handle is cancelled, or now when it already is. It must be quick and must not block.
+    /// Calls `hook` when this handle is cancelled, or immediately if it already is. The hook must be quick and must not
+    /// block.
     pub fn when_cancelled(&self, hook: impl FnOnce() + Send + 'static) {
         lock(&self.shared.hooks).0.push(Box::new(hook));
         // `cancel` sets the flag before it takes the hooks, so one of the two calls the hook.
@@ -128,13 +130,13 @@ impl Cancel {
         }
     }
 
-    /// Forwards a signal to the commands that currently run with this handle: to their process group where they have
-    /// one of their own. An invalid signal number does nothing.
+    /// Forwards a signal to the commands that currently run with this handle: to a command's process group if it has
+    /// its own, otherwise to the command. Ignores invalid signal numbers.
     pub fn signal(&self, number: i32) {
         self.shared.signal(number);
     }
 
-    /// Whether a command currently runs with this handle, so that a signal reaches one.
+    /// Whether at least one command that a signal would reach currently runs with this handle.
     pub fn reaches_command(&self) -> bool {
         !lock(&self.shared.listeners).is_empty()
             || self
@@ -159,7 +161,7 @@ impl Cancel {
 }
 
 impl Listener {
-    /// Whether the command is to be killed.
+    /// Whether the handle was cancelled, so that the command has to be killed.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.shared.cancelled.load(Ordering::SeqCst)
     }
@@ -205,7 +207,10 @@ mod tests {
 
         parent.cancel();
         assert!(first.is_cancelled() && grandchild.is_cancelled());
-        assert!(parent.child().is_cancelled(), "a child born too late");
+        assert!(
+            parent.child().is_cancelled(),
+            "a child created after the cancel"
+        );
     }
 
     #[test]
@@ -235,7 +240,11 @@ mod tests {
         parent.cancel();
         assert_eq!(calls.load(Ordering::SeqCst), 1);
         child.when_cancelled(count(&calls));
-        assert_eq!(calls.load(Ordering::SeqCst), 2, "one that comes too late");
+        assert_eq!(
+            calls.load(Ordering::SeqCst),
+            2,
+            "a hook added after the cancel"
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Probes what this machine can enforce, by setting up all layers without running a command.
+//! Probes which confinement this machine can enforce, by setting up all layers without running a command.
 
 use crate::cancel::Cancel;
 use crate::invocation::{Invocation, Policy, WhenMissing};
@@ -8,15 +8,14 @@ use crate::run::{Attempt, Purpose};
 /// Confinement that this machine supports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {
-    /// All layers as they would be in force for a command without network; `None` when not even the
-    /// stages can be started.
+    /// Layers that would be in force for a command without network; `None` when the stages cannot be started.
     pub enforced: Option<Enforcement>,
     /// Reasons why a command cannot be confined, or not completely.
     pub missing: Vec<String>,
 }
 
 impl Capabilities {
-    /// Whether a command whose policy is to refuse would be run.
+    /// Whether a command with [`WhenMissing::Refuse`] would run.
     pub fn can_confine(&self) -> bool {
         self.enforced.as_ref().is_some_and(|enforced| {
             enforced.reading_confined()
@@ -26,7 +25,7 @@ impl Capabilities {
     }
 }
 
-/// Probes what this machine can enforce.
+/// Probes which confinement this machine can enforce.
 pub fn capabilities() -> Capabilities {
     let policy = Policy {
         when_missing: WhenMissing::Warn,

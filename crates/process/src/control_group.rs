@@ -1,9 +1,10 @@
-//! [`ControlGroup`]: limits that the kernel enforces on a command and all its descendants together, where this process
-//! may create cgroups (version 2) below its own.
+//! [`ControlGroup`]: limits that the kernel enforces on a command and all its descendants together. Requires that this
+//! process may create cgroups (version 2).
 //!
-//! One group is created for each command, in the nearest directory above our own group in which we may create groups
-//! and whose groups have the controllers. The command enters it before it executes the program; the group is removed
-//! after the command. Groups left by a killed process are removed by the next process that needs a group.
+//! Each command gets its own group. Its parent is the nearest ancestor of our own group that we may write and whose
+//! children have the required controllers. The command enters the group before it executes the program, and the group
+//! is removed after the command ends. If this process is killed, the next process that needs a group removes the groups
+//! left behind.
 
 use crate::invocation::Limits;
 use crate::outcome::{EnforcedLimit, LimitMeans, LimitedResource};
@@ -20,11 +21,11 @@ use std::time::Duration;
 /// Prefix of our group names, followed by the creating process, its start time, and a number.
 const PREFIX: &str = "cleveragents-";
 
-/// Maximum wait for the kernel to release a group whose processes have ended.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// Maximum time to wait until the kernel releases a group whose processes have ended.
+const REMOVAL_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Directory for groups, determined once.
-static PLACE: OnceLock<Option<GroupParent>> = OnceLock::new();
+/// Directory in which groups are created, determined once per process.
+static GROUP_PARENT: OnceLock<Option<GroupParent>> = OnceLock::new();
 
 /// A directory in which we may create groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,22 +35,22 @@ struct GroupParent {
     limits_memory: bool,
 }
 
-/// The group of one command. Dropping it kills what is left in it and removes it.
+/// The group of one command. Dropping it kills the processes left in the group and removes the group.
 #[derive(Debug)]
 pub(crate) struct ControlGroup {
     folder: PathBuf,
-    /// Limits that it enforces.
+    /// Limits that the group enforces.
     pub(crate) limits: Vec<EnforcedLimit>,
 }
 
 impl ControlGroup {
-    /// Creates a group with these limits; `None` where that is not possible, or there is no limit.
+    /// Creates a group with these limits. Returns `None` if no group can be created, or if there is no limit.
     pub(crate) fn make(limits: &Limits) -> Option<Self> {
         if limits.processes.is_none() && limits.total_memory_bytes.is_none() {
             return None;
         }
-        let place = PLACE.get_or_init(|| {
-            let place = find(Path::new("/proc/self"))?;
+        let place = GROUP_PARENT.get_or_init(|| {
+            let place = find_group_parent(Path::new("/proc/self"))?;
             remove_abandoned(&place.folder);
             Some(place)
         });
@@ -59,13 +60,13 @@ impl ControlGroup {
     fn make_in(place: &GroupParent, limits: &Limits) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let process = std::process::id();
-        let began = began(process).unwrap_or(0);
+        let start_time = start_time(process).unwrap_or(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = place
             .folder
-            .join(format!("{PREFIX}{process}-{began}-{number}"));
+            .join(format!("{PREFIX}{process}-{start_time}-{number}"));
         fs::create_dir(&folder)?;
-        // From here on a failure removes it.
+        // From here on, dropping `group` on failure removes the directory.
         let mut group = Self {
             folder,
             limits: Vec::new(),
@@ -75,16 +76,16 @@ impl ControlGroup {
         if let Some(most) = processes
             && group.set("pids.max", most).is_ok()
         {
-            group.in_force(LimitedResource::Processes, most);
+            group.add_limit(LimitedResource::Processes, most);
         }
         if let Some(most) = memory
             && group.set("memory.max", most).is_ok()
         {
-            // Otherwise memory would move to swap, where it is not counted. Not every kernel has swap, or the second
-            // file.
+            // Otherwise memory would move to swap, where it is not counted. Kernels without swap lack the first file,
+            // and old kernels lack the second.
             let _where_it_exists = group.set("memory.swap.max", 0);
             let _where_it_exists = group.set("memory.oom.group", 1);
-            group.in_force(LimitedResource::TotalMemory, most);
+            group.add_limit(LimitedResource::TotalMemory, most);
         }
         if group.limits.is_empty() {
             return Err(io::ErrorKind::Unsupported.into());
@@ -92,7 +93,7 @@ impl ControlGroup {
         Ok(group)
     }
 
-    fn in_force(&mut self, resource: LimitedResource, most: u64) {
+    fn add_limit(&mut self, resource: LimitedResource, most: u64) {
         self.limits.push(EnforcedLimit {
             resource,
             most,
@@ -105,14 +106,14 @@ impl ControlGroup {
         write(&self.folder.join(file), &value.to_string())
     }
 
-    /// The file by which a process enters the group: it writes `0` to it.
+    /// Opens the file through which a process enters the group, by writing `0` to it.
     pub(crate) fn entrance(&self) -> io::Result<File> {
         OpenOptions::new()
             .write(true)
             .open(self.folder.join("cgroup.procs"))
     }
 
-    /// The limit for which the kernel killed processes of the group.
+    /// The exceeded limit for which the kernel killed processes of the group.
     pub(crate) fn exceeded(&self) -> Option<EnforcedLimit> {
         let events = fs::read_to_string(self.folder.join("memory.events")).ok()?;
         let killed = events
@@ -140,21 +141,21 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
         .write_all(text.as_bytes())
 }
 
-/// Kills the processes of a group and removes it, as soon as the kernel releases it.
+/// Kills the processes of a group, and removes the group as soon as the kernel releases it.
 fn remove(folder: &Path) {
-    // Kernels before 5.14 do not have this file; the command is dead by now in any case.
+    // Kernels before 5.14 do not have this file; the command has already ended in any case.
     let _where_it_exists = write(&folder.join("cgroup.kill"), "1");
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     while let Err(error) = fs::remove_dir(folder) {
         let is_busy = Errno::from_io_error(&error) == Some(Errno::BUSY);
-        if !is_busy || begun.elapsed() > PATIENCE {
+        if !is_busy || started.elapsed() > REMOVAL_TIMEOUT {
             return;
         }
         std::thread::sleep(Duration::from_millis(2));
     }
 }
 
-/// Removes groups whose creating process is gone.
+/// Removes groups whose creator has exited. The start time distinguishes the creator from a later process with its id.
 fn remove_abandoned(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;
@@ -165,20 +166,20 @@ fn remove_abandoned(folder: &Path) {
             continue;
         };
         let mut numbers = rest.split('-').map(str::parse::<u64>);
-        let (Some(Ok(process)), Some(Ok(then))) = (numbers.next(), numbers.next()) else {
+        let (Some(Ok(process)), Some(Ok(recorded_start))) = (numbers.next(), numbers.next()) else {
             continue;
         };
-        let now = u32::try_from(process).ok().and_then(began);
-        if now != Some(then) {
+        let actual_start = u32::try_from(process).ok().and_then(start_time);
+        if actual_start != Some(recorded_start) {
             remove(&entry.path());
         }
     }
 }
 
-/// Start time of a process, in clock ticks since boot; `None` when it is gone.
-fn began(process: u32) -> Option<u64> {
+/// Start time of a process, in clock ticks since boot; `None` after it has exited.
+fn start_time(process: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name may contain anything, so the fields are counted after its last parenthesis.
+    // The process name may contain any character, so the fields are counted after the last parenthesis.
     stat.rsplit_once(')')?
         .1
         .split_whitespace()
@@ -187,8 +188,9 @@ fn began(process: u32) -> Option<u64> {
         .ok()
 }
 
-/// Finds the nearest group above that of a process in which groups with controllers can be created.
-fn find(process: &Path) -> Option<GroupParent> {
+/// Finds the nearest ancestor of a process's group in which groups with controllers can be created. Prefers ancestors
+/// where both controllers are enabled already, then those where both can be enabled, then those with one controller.
+fn find_group_parent(process: &Path) -> Option<GroupParent> {
     let groups = fs::read_to_string(process.join("cgroup")).ok()?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
     let mounts = fs::read(process.join("mountinfo")).ok()?;
@@ -203,20 +205,23 @@ fn find(process: &Path) -> Option<GroupParent> {
         .collect();
     let both = |place: &GroupParent| place.limits_processes && place.limits_memory;
     let mut places = above.iter().filter_map(|folder| enabled(folder));
-    let ready = places.find(both);
-    let made = || {
+    let already_enabled = places.find(both);
+    let newly_enabled = || {
         let mut folders = above
             .iter()
             .filter(|folder| enable(folder, "+pids +memory"));
         folders.find_map(|folder| enabled(folder).filter(both))
     };
     // Memory cannot be divided between a group and processes next to it; the number of processes can.
-    let some = || above.iter().find_map(|folder| enabled(folder));
-    let one = || {
+    let partly_enabled = || above.iter().find_map(|folder| enabled(folder));
+    let newly_enabled_pids = || {
         let mut folders = above.iter().filter(|folder| enable(folder, "+pids"));
         folders.find_map(|folder| enabled(folder))
     };
-    ready.or_else(made).or_else(some).or_else(one)
+    already_enabled
+        .or_else(newly_enabled)
+        .or_else(partly_enabled)
+        .or_else(newly_enabled_pids)
 }
 
 /// Root and mount point of the version 2 hierarchy, from a line of `mountinfo`.
@@ -228,17 +233,17 @@ fn mounted_hierarchy(line: &[u8]) -> Option<(PathBuf, PathBuf)> {
     (system.split(' ').next()? == "cgroup2").then(|| (root.into(), at.into()))
 }
 
-/// Whether groups can be created in a directory, and processes moved into them: both ends of a move, and their common
-/// ancestor, must be writable.
+/// Whether groups can be created in a directory and processes moved into them. A move needs write access to its source,
+/// its target and their common ancestor.
 fn is_writable(folder: &Path) -> bool {
     let may = |path: &Path| access(path, Access::WRITE_OK).is_ok();
     may(folder) && may(&folder.join("cgroup.procs"))
 }
 
-/// The limits that groups created in a directory can have.
+/// Limits available to groups created in a directory; `None` if there are none.
 fn enabled(folder: &Path) -> Option<GroupParent> {
     let text = fs::read_to_string(folder.join("cgroup.subtree_control")).ok()?;
-    let has = |name: &str| text.split_whitespace().any(|one| one == name);
+    let has = |name: &str| text.split_whitespace().any(|controller| controller == name);
     let place = GroupParent {
         folder: folder.to_owned(),
         limits_processes: has("pids"),
@@ -247,14 +252,14 @@ fn enabled(folder: &Path) -> Option<GroupParent> {
     (place.limits_processes || place.limits_memory).then_some(place)
 }
 
-/// Enables controllers for the groups in a directory, all of them or none, where it contains only our groups. Returns
-/// whether that succeeded.
+/// Enables all given controllers for the groups in a directory, or none of them. Does so only if the directory contains
+/// no groups of others. Returns whether the controllers were enabled.
 fn enable(folder: &Path, controllers: &str) -> bool {
     is_ours_alone(folder) && write(&folder.join("cgroup.subtree_control"), controllers).is_ok()
 }
 
-/// Whether a directory contains no groups except ours and the one we come from, so that enabling controllers affects no
-/// others.
+/// Whether a directory contains only our groups and the group of this process, so that enabling controllers affects no
+/// other programs.
 fn is_ours_alone(folder: &Path) -> bool {
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let own = own.lines().find_map(|line| line.strip_prefix("0::"));
@@ -274,12 +279,12 @@ fn is_ours_alone(folder: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{began, find, mounted_hierarchy, remove_abandoned};
+    use super::{find_group_parent, mounted_hierarchy, remove_abandoned, start_time};
     use std::fs;
     use std::path::{Path, PathBuf};
 
     /// A directory with the files of a hierarchy, and the `/proc` entry of a process in it.
-    fn machine(name: &str, own: &str) -> (PathBuf, PathBuf) {
+    fn fake_machine(name: &str, own: &str) -> (PathBuf, PathBuf) {
         let top = std::env::temp_dir().join(format!("control-{name}-{}", std::process::id()));
         let _left_over = fs::remove_dir_all(&top);
         let (hierarchy, process) = (top.join("hierarchy"), top.join("process"));
@@ -294,7 +299,7 @@ mod tests {
         (hierarchy, process)
     }
 
-    fn describe(folder: &Path, controllers: &str, enabled: &str) {
+    fn write_group_files(folder: &Path, controllers: &str, enabled: &str) {
         fs::write(folder.join("cgroup.controllers"), controllers).expect("a file");
         fs::write(folder.join("cgroup.subtree_control"), enabled).expect("a file");
         fs::write(folder.join("cgroup.procs"), "").expect("a file");
@@ -302,11 +307,11 @@ mod tests {
 
     #[test]
     fn the_nearest_group_with_controllers_is_found() {
-        let (hierarchy, process) = machine("nearest", "/service/main");
-        describe(&hierarchy, "cpu memory pids", "cpu memory pids");
-        describe(&hierarchy.join("service"), "memory pids", "memory pids");
-        describe(&hierarchy.join("service/main"), "memory pids", "pids");
-        let place = find(&process).expect("a place");
+        let (hierarchy, process) = fake_machine("nearest", "/service/main");
+        write_group_files(&hierarchy, "cpu memory pids", "cpu memory pids");
+        write_group_files(&hierarchy.join("service"), "memory pids", "memory pids");
+        write_group_files(&hierarchy.join("service/main"), "memory pids", "pids");
+        let place = find_group_parent(&process).expect("a place");
         assert_eq!(place.folder, hierarchy.join("service"));
         assert!(place.limits_memory && place.limits_processes);
         fs::remove_dir_all(hierarchy.parent().expect("a folder")).expect("tidied");
@@ -314,20 +319,20 @@ mod tests {
 
     #[test]
     fn without_a_writable_hierarchy_no_group_is_created() {
-        let (hierarchy, process) = machine("none", "/others");
-        describe(&hierarchy, "memory pids", "memory pids");
+        let (hierarchy, process) = fake_machine("none", "/others");
+        write_group_files(&hierarchy, "memory pids", "memory pids");
         fs::remove_file(hierarchy.join("cgroup.procs")).expect("removed");
-        assert_eq!(find(&process), None);
+        assert_eq!(find_group_parent(&process), None);
         fs::write(process.join("mountinfo"), "").expect("no mounts");
-        assert_eq!(find(&process), None);
+        assert_eq!(find_group_parent(&process), None);
         fs::remove_dir_all(hierarchy.parent().expect("a folder")).expect("tidied");
     }
 
     #[test]
     fn groups_of_processes_that_are_gone_are_removed() {
-        let (hierarchy, _) = machine("abandoned", "/");
+        let (hierarchy, _) = fake_machine("abandoned", "/");
         let own = std::process::id();
-        let now = began(own).expect("we live");
+        let now = start_time(own).expect("our own start time");
         let names = [
             (format!("cleveragents-{own}-{now}-0"), true),
             (format!("cleveragents-{own}-{}-0", now + 1), false),
@@ -345,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_second_version_counts() {
+    fn only_hierarchies_of_version_2_are_used() {
         let old = b"33 23 0:29 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids";
         assert_eq!(mounted_hierarchy(old), None);
         let new = b"34 23 0:30 /a /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw";

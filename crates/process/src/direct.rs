@@ -1,6 +1,5 @@
-//! Runs a trusted command without stages: in its own process group, which is killed at the end.
-//! Processes that left the group survive, so this is for programs that have no stages, such as
-//! tests.
+//! Runs a trusted command without stages: in its own process group, which is killed at the end. Processes that left the
+//! group survive, so this is only the fallback for programs without stages, such as tests of other crates.
 
 use crate::error::ProcessError;
 use crate::launch;
@@ -27,7 +26,7 @@ pub(crate) fn run(attempt: &Attempt<'_>) -> Result<CommandResult, ProcessError> 
     })?;
     let pid = Pid::from_child(&child);
     let kill = |signal| {
-        // Both fail when it is gone, which is the desired state.
+        // Both calls fail only if the process has already exited.
         let _unless_gone = kill_process_group(pid, signal);
         let _unless_gone = kill_process(pid, signal);
     };

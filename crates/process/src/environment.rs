@@ -18,7 +18,7 @@ const ALLOWED: &[&str] = &[
     "NO_COLOR",
 ];
 
-/// The variables of our environment that a command may have.
+/// Returns the variables of this process's environment that a command may inherit.
 pub fn clean_environment() -> Vec<(OsString, OsString)> {
     cleaned(env::vars_os())
 }
@@ -38,8 +38,8 @@ mod tests {
     use std::ffi::OsString;
 
     #[test]
-    fn keys_tokens_git_and_preloads_are_not_handed_on() {
-        let given = [
+    fn keys_tokens_git_and_preloads_are_not_inherited() {
+        let inherited = [
             "PATH",
             "LC_ALL",
             "TERM",
@@ -54,10 +54,14 @@ mod tests {
             "MALCOLM",
             "LC",
         ];
-        let kept: Vec<_> = cleaned(given.iter().map(|name| (OsString::from(name), "1".into())))
-            .into_iter()
-            .map(|(name, _)| name)
-            .collect();
-        assert_eq!(kept, ["PATH", "LC_ALL", "TERM"]);
+        let passed: Vec<_> = cleaned(
+            inherited
+                .iter()
+                .map(|name| (OsString::from(name), "1".into())),
+        )
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
+        assert_eq!(passed, ["PATH", "LC_ALL", "TERM"]);
     }
 }

@@ -1,5 +1,5 @@
-//! [`ProcessError`]: a command could not be run. The end of a command that did run is not an error
-//! but an [`Ending`](crate::Ending).
+//! [`ProcessError`]: a command could not be run. A command that ran and failed is not an error: its result has an
+//! [`Ending`](crate::Ending).
 
 use cleveragents_domain::{Code, Diagnose, Hint, hint};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub enum ProcessError {
         #[source]
         source: io::Error,
     },
-    /// This machine cannot confine the command, and the policy is to refuse then.
+    /// This machine cannot confine the command, and the policy requires confinement.
     #[error("command `{}` cannot be confined here and was not run", program.display())]
     ConfinementUnavailable {
         /// Program as given.

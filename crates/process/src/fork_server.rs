@@ -1,9 +1,9 @@
-//! The fork server: one process of this program, started with the first command that needs it, from which all first
-//! stages are forked. A program as large as ours takes longer to load than many commands take to run; forking a loaded
-//! one avoids that.
+//! The fork server: a second process of this program, from which all first stages are forked. It starts with the first
+//! command that needs a stage. Loading a program as large as ours takes longer than many commands run; forking a loaded
+//! process avoids that.
 //!
-//! It receives requests through a socket, for one stage at a time, and ends when we do, since the socket closes. When
-//! it is gone, the next command starts another one.
+//! It receives requests through a socket, one stage at a time. It ends with this process, because the socket closes. If
+//! it has died, the next command starts a new one.
 
 use crate::launch::STAGE;
 use crate::wire;
@@ -17,17 +17,17 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-/// The fork server of this process, if it has one.
+/// The fork server of this process, once it has been started.
 static FORK_SERVER: Mutex<Option<ForkServer>> = Mutex::new(None);
 
-/// Requests a stage. The stage's end of its control socket is sent with it.
+/// Request for a stage, sent together with the stage's end of its control socket.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SpawnRequest;
 
 /// Reply of the fork server.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum SpawnReply {
-    /// The stage exists; a pidfd is sent with this.
+    /// The stage runs; its pidfd is sent with this reply.
     Started,
     /// The stage could not be created.
     Failed { errno: i32 },
@@ -41,12 +41,12 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Kills it, and with it everything it supervises.
+    /// Kills the stage, and thereby everything it supervises.
     pub(crate) fn kill(&self) {
         let _unless_gone = pidfd_send_signal(&self.process, Signal::KILL);
     }
 
-    /// Waits until it has ended.
+    /// Waits until the stage has exited.
     pub(crate) fn wait(&self) -> io::Result<()> {
         loop {
             let mut ended = [PollFd::new(&self.process, PollFlags::IN)];
@@ -59,24 +59,26 @@ impl Stage {
     }
 }
 
-/// Creates a first stage.
+/// Creates a first stage; starts the fork server if it does not run.
 pub(crate) fn stage(program: &Path) -> io::Result<Stage> {
     let mut fork_server = FORK_SERVER.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(server) = fork_server.as_ref() {
-        match server.ask() {
+        match server.request_stage() {
             Ok(stage) => return Ok(stage),
-            Err(Refusal::Failed(error)) => return Err(error),
-            // A stage that it may have just forked sees that it gets no plan, and ends.
-            Err(Refusal::Gone(_)) => fork_server.take().map_or(Ok(()), ForkServer::end)?,
+            Err(SpawnError::Failed(error)) => return Err(error),
+            // A stage that it may have forked just before receives no plan, and exits.
+            Err(SpawnError::Gone(_)) => fork_server.take().map_or(Ok(()), ForkServer::end)?,
         }
     }
-    let made = fork_server.insert(ForkServer::start(program)?).ask();
-    made.map_err(|(Refusal::Gone(error) | Refusal::Failed(error))| error)
+    let outcome = fork_server
+        .insert(ForkServer::start(program)?)
+        .request_stage();
+    outcome.map_err(|(SpawnError::Gone(error) | SpawnError::Failed(error))| error)
 }
 
-/// A stage could not be created.
-enum Refusal {
-    /// The fork server is gone.
+/// Failure to create a stage.
+enum SpawnError {
+    /// The fork server has ended.
     Gone(io::Error),
     /// The fork server is alive, but could not create a stage.
     Failed(io::Error),
@@ -89,45 +91,45 @@ struct ForkServer {
 
 impl ForkServer {
     fn start(program: &Path) -> io::Result<Self> {
-        let (requests, theirs) = wire::connection()?;
+        let (requests, child_end) = wire::connection()?;
         let child = Command::new(program)
             .arg(STAGE)
             .env_clear()
             .current_dir("/")
-            .stdin(theirs)
+            .stdin(child_end)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
         Ok(Self { child, requests })
     }
 
-    fn ask(&self) -> Result<Stage, Refusal> {
-        let (control, theirs) = wire::connection().map_err(Refusal::Failed)?;
-        wire::send_with(&self.requests, &SpawnRequest, &[theirs.as_fd()]).map_err(|error| {
+    fn request_stage(&self) -> Result<Stage, SpawnError> {
+        let (control, stage_end) = wire::connection().map_err(SpawnError::Failed)?;
+        wire::send_with(&self.requests, &SpawnRequest, &[stage_end.as_fd()]).map_err(|error| {
             if error.kind() == io::ErrorKind::BrokenPipe {
-                Refusal::Gone(error)
+                SpawnError::Gone(error)
             } else {
-                Refusal::Failed(error)
+                SpawnError::Failed(error)
             }
         })?;
-        drop(theirs);
-        let heard = wire::receive_with::<SpawnReply>(&self.requests).map_err(Refusal::Gone)?;
-        match heard {
+        drop(stage_end);
+        let reply = wire::receive_with::<SpawnReply>(&self.requests).map_err(SpawnError::Gone)?;
+        match reply {
             Some((SpawnReply::Started, mut files)) => {
-                // The pidfd is not received when too many files are open.
+                // The pidfd is missing if this process has too many open files.
                 let process = files
                     .pop()
-                    .ok_or_else(|| Refusal::Failed(Errno::MFILE.into()))?;
+                    .ok_or_else(|| SpawnError::Failed(Errno::MFILE.into()))?;
                 Ok(Stage { control, process })
             }
             Some((SpawnReply::Failed { errno }, _)) => {
-                Err(Refusal::Failed(io::Error::from_raw_os_error(errno)))
+                Err(SpawnError::Failed(io::Error::from_raw_os_error(errno)))
             }
-            None => Err(Refusal::Gone(io::ErrorKind::UnexpectedEof.into())),
+            None => Err(SpawnError::Gone(io::ErrorKind::UnexpectedEof.into())),
         }
     }
 
-    /// Ensures that it is gone.
+    /// Kills the fork server and reaps it.
     fn end(mut self) -> io::Result<()> {
         drop(self.requests);
         let _unless_gone = self.child.kill();

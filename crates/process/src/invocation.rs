@@ -1,4 +1,5 @@
-//! [`Invocation`]: what to run, and within which limits. Values only; nothing here accesses the system.
+//! [`Invocation`]: the command to run, its streams, limits and confinement. Values only; nothing here accesses the
+//! system.
 
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -48,25 +49,25 @@ impl Invocation {
 /// Source of a command's standard input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
-    /// Empty: it sees the end at once.
+    /// Empty: the command reads end-of-file at once.
     Nothing,
-    /// These bytes, as a file, so that unread input does not block the writer.
+    /// These bytes, passed as an in-memory file, so that unread input blocks no writer.
     Bytes(Vec<u8>),
-    /// Our own standard input. A confined command reads files and devices through a pipe, so that it cannot change
-    /// them.
+    /// Standard input of this process. If it is a file or device, a confined command gets a pipe instead, so that it
+    /// cannot change the file.
     Inherit,
 }
 
 /// Destination of a command's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Output {
-    /// CapturedStream up to [`Limits::output_bytes`] per stream; the rest is counted and dropped. The command has its own
-    /// session without a terminal, so that nothing in it can ask for a password.
+    /// Captured up to [`Limits::output_bytes`] per stream; further bytes are counted and dropped. The command has its
+    /// own session without a terminal, so that no program in it can prompt for a password.
     Capture,
-    /// Passed through directly, or for a confined command by a pipe where it leads to a file or device. The command
-    /// stays in our process group, so that terminal signals reach it together with us.
+    /// The output streams of this process. If one is a file or device, a confined command gets a pipe instead. The
+    /// command stays in our process group, so that terminal signals reach both.
     Inherit,
-    /// Like `Inherit`, but the command becomes the foreground process group of the terminal until it ends. For
+    /// Like `Inherit`, but the command becomes the foreground process group of the terminal until it ends; for
     /// interactive programs.
     Terminal,
 }
@@ -76,15 +77,15 @@ pub enum Output {
 pub struct Limits {
     /// Wall-clock time until the whole process tree is killed.
     pub time: Option<Duration>,
-    /// Maximum number of bytes kept of each captured stream.
+    /// Maximum number of bytes kept per captured stream.
     pub output_bytes: u64,
     /// Maximum number of concurrent processes and threads.
     pub processes: Option<u64>,
-    /// Maximum private writable memory of each process.
+    /// Maximum private writable memory of each process, in bytes.
     pub memory_bytes: Option<u64>,
-    /// Maximum private memory of all processes together.
+    /// Maximum private memory of all processes of the command together, in bytes.
     pub total_memory_bytes: Option<u64>,
-    /// Maximum size of a file it writes.
+    /// Maximum size of a file that the command writes, in bytes.
     pub file_bytes: Option<u64>,
 }
 
@@ -106,7 +107,7 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// One mebibyte of each stream, no other limit.
+    /// 1 MiB of output per stream, no other limit.
     fn default() -> Self {
         Self {
             time: None,
@@ -122,31 +123,31 @@ impl Default for Limits {
 /// Confinement of a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// The only directories below which it may write. `TMPDIR`, when set, must be one of them or below one. One inside
-    /// another must not lead out of it by a symbolic link.
+    /// The only directories below which the command may write. If `TMPDIR` is set, it must be one of them or lie below
+    /// one. A directory listed inside another must not lead out of it through a symbolic link.
     pub writable: Vec<PathBuf>,
-    /// Files and directories that it may read in addition to those, the system's directories and the user's toolchains.
-    /// Credential files in them stay hidden.
+    /// Additional files and directories that the command may read, besides the writable ones, the system's directories
+    /// and the user's toolchains. Credential files in them stay hidden.
     pub readable: Vec<PathBuf>,
-    /// Credential files and directories that it may read nevertheless, each by its own path.
+    /// Exceptions: credential files and directories that the command may read, each listed with its own path.
     pub credentials: Vec<PathBuf>,
-    /// A folder among or beneath the writable ones that it also finds at `/tmp` and `/var/tmp`, where it
-    /// has a root of its own.
+    /// Directory to mount at `/tmp` and `/var/tmp` if the command has its own root; it must be one of the writable
+    /// directories or lie below one.
     pub temporary: Option<PathBuf>,
-    /// Whether it may use the network.
+    /// Whether the command may use the network of the machine.
     pub network: bool,
-    /// Whether it may use the loopback interface of a network of its own while it may not use the
-    /// machine's. Where it cannot have its own network, it has no loopback either.
+    /// Whether a command without network gets the loopback interface of its own network namespace. Without such a
+    /// namespace it gets no loopback.
     pub loopback: bool,
-    /// Behaviour on a machine that cannot enforce this.
+    /// Behaviour on a machine that cannot enforce this policy.
     pub when_missing: WhenMissing,
-    /// Layers to use. All of them, except in tests of single layers.
+    /// Layers to use: all of them, except in tests of single layers.
     #[doc(hidden)]
     pub layers: Layers,
 }
 
 impl Policy {
-    /// Writing only below `folder`, no network, refused where that cannot be enforced.
+    /// Permits writing only below `folder`, and no network. A machine that cannot enforce that refuses the command.
     pub fn beneath(folder: impl Into<PathBuf>) -> Self {
         Self {
             writable: vec![folder.into()],
@@ -161,7 +162,7 @@ pub enum WhenMissing {
     /// Do not run the command.
     #[default]
     Refuse,
-    /// Run it and report that in [`Enforcement`](crate::Enforcement).
+    /// Run it, and report the missing layers in [`Enforcement`](crate::Enforcement).
     Warn,
 }
 
@@ -191,8 +192,8 @@ impl Default for Layers {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Isolation {
     None,
-    /// All except the process namespace, where `/proc` cannot be mounted again.
+    /// All except the process namespace; for machines where `/proc` cannot be mounted again.
     WithoutProcesses,
-    /// All of them.
+    /// All namespaces.
     Whole,
 }

@@ -22,13 +22,13 @@ pub(crate) const STAGE: &str = "__process-stage";
 
 static STAGE_PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Uses the stages of another program, one that calls [`stage_main`](crate::stage_main) at the start of its `main`. For
-/// tests, which do not control their own `main`. Only the first call counts.
+/// Uses the stages of another program, which must call [`stage_main`](crate::stage_main) at the start of its `main`.
+/// For tests, which do not control their own `main`. Later calls have no effect.
 pub fn stages_from(program: impl Into<PathBuf>) {
     STAGE_PROGRAM.get_or_init(|| program.into());
 }
 
-/// The program that has the stages.
+/// The program whose stages are used; `None` if there is none.
 pub(crate) fn stage_program() -> Option<&'static PathBuf> {
     STAGE_PROGRAM.get()
 }
@@ -40,25 +40,25 @@ pub(crate) struct PipeEnds {
     pub(crate) output: PipeWriter,
 }
 
-/// Standard streams of a command, and our ends of the captured ones.
+/// Standard streams of a command, and our ends of the captured streams.
 pub(crate) struct Streams {
-    given: [OwnedFd; 3],
+    child_ends: [OwnedFd; 3],
     stdout: Option<PipeReader>,
     stderr: Option<PipeReader>,
-    /// Destinations of captured streams that are forwarded instead of kept.
+    /// Destinations of streams that are forwarded instead of captured.
     forward: [Option<File>; 2],
-    /// Copies our own input to the command's.
+    /// Copies our own input to that of the command.
     pub(crate) feed: Option<InputFeed>,
 }
 
 /// Method of passing one of our streams to a confined command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StreamPassing {
-    /// Directly: a terminal, or an unnamed pipe or socket. It leads to no file.
+    /// Directly: a terminal, an unnamed pipe or a socket, none of which gives access to a file.
     Direct,
-    /// It is the null device.
+    /// The null device.
     Null,
-    /// Through a pipe: with the file itself the command could change its mode, its owner or its content.
+    /// Through a pipe: with the file itself, the command could change the file's mode, owner or content.
     Piped,
 }
 
@@ -115,7 +115,7 @@ impl Streams {
             let (stdout, output) = io::pipe()?;
             let (stderr, errors) = io::pipe()?;
             Self {
-                given: [input, output.into(), errors.into()],
+                child_ends: [input, output.into(), errors.into()],
                 stdout: Some(stdout),
                 stderr: Some(stderr),
                 forward: [None, None],
@@ -128,7 +128,7 @@ impl Streams {
         Ok(streams)
     }
 
-    /// Streams that lead to the same destinations as ours.
+    /// Streams with the same destinations as ours.
     fn passing(input: OwnedFd, is_confined: bool) -> io::Result<Self> {
         let (stdout, stderr) = (io::stdout(), io::stderr());
         let output = stdout.as_fd().try_clone_to_owned()?;
@@ -139,7 +139,7 @@ impl Streams {
         let (pipes_output, pipes_errors) = (is_piped(&output), is_piped(&errors));
         let is_same = pipes_output && pipes_errors && same_file(&output, &errors);
         let mut streams = Self {
-            given: [input, output, errors],
+            child_ends: [input, output, errors],
             stdout: None,
             stderr: None,
             forward: [None, None],
@@ -148,27 +148,27 @@ impl Streams {
         if pipes_output {
             let (reader, writer) = io::pipe()?;
             if is_same {
-                // One pipe for both, so that the order of writes is kept.
-                streams.given[2] = writer.try_clone()?.into();
+                // One pipe for both, to preserve the order of writes.
+                streams.child_ends[2] = writer.try_clone()?.into();
             }
-            let own = std::mem::replace(&mut streams.given[1], writer.into());
+            let own = std::mem::replace(&mut streams.child_ends[1], writer.into());
             streams.stdout = Some(reader);
             streams.forward[0] = Some(own.into());
         }
         if pipes_errors && !is_same {
             let (reader, writer) = io::pipe()?;
-            let own = std::mem::replace(&mut streams.given[2], writer.into());
+            let own = std::mem::replace(&mut streams.child_ends[2], writer.into());
             streams.stderr = Some(reader);
             streams.forward[1] = Some(own.into());
         }
         Ok(streams)
     }
 
-    /// The command's ends of pipes that the caller holds, and a captured standard error.
+    /// The command's ends of the caller's pipes, and a captured standard error.
     pub(crate) fn piped(piped: &PipeEnds) -> io::Result<Self> {
         let (stderr, errors) = io::pipe()?;
         Ok(Self {
-            given: [
+            child_ends: [
                 piped.input.try_clone()?.into(),
                 piped.output.try_clone()?.into(),
                 errors.into(),
@@ -180,7 +180,7 @@ impl Streams {
         })
     }
 
-    /// Takes our ends.
+    /// Takes our ends of the captured and forwarded streams.
     pub(crate) fn captures<'a>(
         &mut self,
         limit: u64,
@@ -193,14 +193,14 @@ impl Streams {
     }
 }
 
-fn same_file(one: &OwnedFd, other: &OwnedFd) -> bool {
-    match (fstat(one), fstat(other)) {
-        (Ok(one), Ok(other)) => (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino),
+fn same_file(first: &OwnedFd, second: &OwnedFd) -> bool {
+    match (fstat(first), fstat(second)) {
+        (Ok(first), Ok(second)) => (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino),
         _ => false,
     }
 }
 
-/// A file in memory that contains `bytes` and cannot be changed.
+/// Creates a sealed in-memory file that contains `bytes`.
 fn file_of(bytes: &[u8]) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let mut file = File::from(memfd_create("input", flags)?);
@@ -219,8 +219,8 @@ pub(crate) fn stage(
     entrance: Option<&File>,
 ) -> io::Result<Stage> {
     let stage = fork_server::stage(program)?;
-    let given = streams.given.iter().map(AsFd::as_fd);
-    let files: Vec<_> = given.chain(entrance.map(AsFd::as_fd)).collect();
+    let child_ends = streams.child_ends.iter().map(AsFd::as_fd);
+    let files: Vec<_> = child_ends.chain(entrance.map(AsFd::as_fd)).collect();
     if let Err(error) = wire::send_with(&stage.control, plan, &files) {
         stage.kill();
         stage.wait()?;
@@ -231,7 +231,7 @@ pub(crate) fn stage(
 
 /// Starts a trusted command without stages, in its own process group.
 pub(crate) fn directly(invocation: &Invocation, streams: &Streams) -> io::Result<Child> {
-    let [input, output, errors] = &streams.given;
+    let [input, output, errors] = &streams.child_ends;
     let mut command = Command::new(&invocation.program);
     command
         .args(&invocation.arguments)

@@ -1,21 +1,21 @@
 //! The runner for all child processes, and the confinement of untrusted ones.
 //!
-//! [`run`] starts what an [`Invocation`] describes and returns when nothing of it is left: the command and all its
-//! descendants, including daemons in sessions of their own, end with it, at its time limit, on [`Cancel::cancel`], and
-//! when this process is killed. Output is kept up to a limit and counted beyond it; nothing is inherited except what
-//! the invocation names.
+//! [`run`] runs the command of an [`Invocation`] and returns when the command and all its descendants have ended.
+//! Descendants, including daemons in their own sessions, are killed when the command exits, at its time limit, on
+//! [`Cancel::cancel`], and when this process is killed. Output is kept up to a limit and counted beyond it. The command
+//! inherits only what the invocation names.
 //!
 //! [`start`] is for programs that we communicate with while they run: it returns once the program runs, with pipes to
 //! its input and output. A separate thread supervises it in the same way.
 //!
-//! An invocation with a [`Policy`] is confined: it may write only below the named directories; it may read those, the
-//! system's directories, the user's toolchains and what the policy declares; and it has no network unless that is
-//! allowed. [`Enforcement`] reports which layers (namespaces, Landlock, seccomp) are in force on this machine;
-//! `docs/design/0007-child-processes.md` explains what each one does and what none of them does.
+//! An invocation with a [`Policy`] is confined. It may write only below the writable directories. It may read those,
+//! the system's directories, the user's toolchains, and the paths that the policy declares. It has no network unless
+//! the policy allows it. [`Enforcement`] reports which layers (namespaces, Landlock, seccomp) are in force on this
+//! machine; `docs/design/0007-child-processes.md` explains the effect and the limits of each layer.
 //!
-//! Stages implement supervision and confinement: they are copies of this program, forked from a second process of it,
-//! the fork server. The program has to call [`stage_main`] at the start of `main`. Where it does not, as in the tests
-//! of other crates, commands without a policy still run, in their own process group; those with one need
+//! Stages implement supervision and confinement. They are copies of this program, forked from a second process of it,
+//! the fork server. The program has to call [`stage_main`] at the start of `main`. In programs that do not, such as the
+//! tests of other crates, commands without a policy still run, in their own process group; commands with a policy need
 //! [`stages_from`].
 //!
 //! The crate supports Linux only.

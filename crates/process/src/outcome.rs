@@ -1,4 +1,4 @@
-//! Result of a command: how it ended, its output, and what was enforced while it ran.
+//! Result of a command: how it ended, its output, and the confinement that was in force.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -15,9 +15,9 @@ pub struct CommandResult {
     pub stderr: CapturedStream,
     /// Wall-clock time from start to end.
     pub elapsed: Duration,
-    /// Number of its descendants that were still alive at its end, and were killed.
+    /// Number of descendants that were still alive when the command ended, and were killed.
     pub killed_leftovers: usize,
-    /// The limit for which everything was killed.
+    /// The exceeded limit for which the command was killed, if any.
     pub exceeded: Option<EnforcedLimit>,
     /// Supervision and confinement that were in force.
     pub enforced: Enforcement,
@@ -27,7 +27,7 @@ pub struct CommandResult {
 pub struct CapturedStream {
     /// Beginning of the stream, up to the limit.
     pub bytes: Vec<u8>,
-    /// Number of bytes after that.
+    /// Number of bytes beyond the limit, which were dropped.
     pub dropped: u64,
 }
 
@@ -54,8 +54,8 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// The equivalent exit code: the command's own, 128 plus the signal, 124 for the time limit, 130 for a
-    /// cancellation.
+    /// The equivalent exit code, as in a shell: the command's own, 128 plus the signal number, 124 after the time
+    /// limit, 130 after a cancellation.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Exited(code) => u8::try_from(*code & 0xff).unwrap_or(u8::MAX),
@@ -74,15 +74,15 @@ impl Ending {
 /// Supervision, confinement and limits that were actually in force while the command ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Enforcement {
-    /// Means by which the whole process tree is ended.
+    /// Means of killing the whole process tree.
     pub tree: Tree,
-    /// Namespaces it was in. With [`Namespace::Mount`] only readable directories existed, read-only except for the
-    /// writable ones.
+    /// Namespaces of the command. With [`Namespace::Mount`], only readable paths exist for it, mounted read-only except
+    /// for the writable directories.
     pub namespaces: Layer<Vec<Namespace>>,
     /// Landlock, with the version of its interface that was used.
     pub landlock: Layer<i32>,
-    /// The loopback interface of a network of its own, with nothing else on it. Meaningful without
-    /// network only.
+    /// The loopback interface of the command's own network namespace, which has no other interface. Only for commands
+    /// without network.
     pub loopback: Layer<()>,
     /// The filter of system calls.
     pub seccomp: Layer<()>,
@@ -93,7 +93,7 @@ pub struct Enforcement {
 }
 
 impl Enforcement {
-    /// Nothing enforced except the end of the tree by this means.
+    /// No confinement; only the process tree is killed, by this means.
     pub(crate) fn nothing(tree: Tree) -> Self {
         Self {
             tree,
@@ -106,14 +106,14 @@ impl Enforcement {
         }
     }
 
-    /// Whether writing outside was prevented. Landlock alone does so from version 3 on; before, a file outside could be
-    /// truncated.
+    /// Whether writing outside the writable directories was prevented. Landlock alone prevents it from version 3 on;
+    /// earlier versions permit truncating other files.
     pub fn writing_confined(&self) -> bool {
         matches!(&self.namespaces, Layer::InForce(all) if all.contains(&Namespace::Mount))
             || matches!(self.landlock, Layer::InForce(abi) if abi >= 3)
     }
 
-    /// Whether reading was limited to the system's directories, the toolchains, and what the policy names.
+    /// Whether reading was limited to the system's directories, the toolchains, and the paths of the policy.
     pub fn reading_confined(&self) -> bool {
         matches!(&self.namespaces, Layer::InForce(all) if all.contains(&Namespace::Mount))
             || matches!(self.landlock, Layer::InForce(_))
@@ -145,7 +145,7 @@ impl Enforcement {
 pub struct EnforcedLimit {
     /// Limited resource.
     pub resource: LimitedResource,
-    /// Maximum: a number of processes, or bytes.
+    /// The maximum: a number of processes, or bytes.
     pub most: u64,
     /// Means of enforcement.
     pub by: LimitMeans,
@@ -154,7 +154,7 @@ pub struct EnforcedLimit {
 /// A resource that can be limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LimitedResource {
-    /// Concurrent processes; for ordinary users threads as well.
+    /// Concurrent processes; for users other than root, threads count as well.
     Processes,
     /// Private memory of all processes together.
     TotalMemory,
@@ -167,11 +167,11 @@ pub enum LimitedResource {
 /// Means by which a limit is enforced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LimitMeans {
-    /// By the kernel, with a control group of all processes.
+    /// By the kernel, with one control group for all processes.
     ControlGroup,
-    /// By the kernel, with a resource limit of each process.
+    /// By the kernel, with a resource limit (`setrlimit`) on each process.
     ResourceLimit,
-    /// By the supervisor, which checks 50 times a second and kills everything.
+    /// By the supervisor, which checks 50 times a second and kills all processes on excess.
     Supervisor,
 }
 
@@ -195,12 +195,12 @@ pub enum Layer<T> {
     /// Not requested.
     NotAsked,
     InForce(T),
-    /// Requested, but not or not completely in force, for this reason.
+    /// Requested, but missing or only partly in force, for this reason.
     Missing(String),
 }
 
 impl<T> Layer<T> {
-    /// Reason why it is missing.
+    /// Reason why the layer is missing; `None` if it is in force or was not requested.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Missing(reason) => Some(reason),
@@ -209,14 +209,14 @@ impl<T> Layer<T> {
     }
 }
 
-/// Means by which a whole process tree is ended.
+/// Means of killing a whole process tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tree {
     /// A process namespace: the kernel kills everything in it.
     Namespace,
     /// A supervisor that adopts orphans and kills them.
     Supervisor,
-    /// Only the process group: processes that left it survive. Used where the program has no stages.
+    /// Only the process group: processes that left it survive. Used by programs without stages.
     ProcessGroup,
 }
 

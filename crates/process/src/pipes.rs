@@ -1,5 +1,5 @@
-//! The parent's side of a running command: its captured streams, its deadline and its [`Cancel`], watched together by
-//! one `poll`, so that no stream can block another.
+//! The parent's side of a running command. One `poll` watches its captured streams, its deadline and its [`Cancel`], so
+//! that no stream can block another.
 //!
 //! [`Cancel`]: crate::Cancel
 
@@ -13,11 +13,11 @@ use std::io::{self, PipeReader, PipeWriter, Seek as _, SeekFrom, Write as _};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-/// Bytes per read, and maximum number of reads before the other streams have their turn.
-const CHUNK: usize = 64 << 10;
-const TURNS: usize = 16;
+/// Size of the read buffer, in bytes, and maximum number of reads of one stream before the others are read.
+const READ_BYTES: usize = 64 << 10;
+const MAX_READS: usize = 16;
 
-/// Callback for each piece of output as it arrives.
+/// Callback for each chunk of output as it arrives.
 pub(crate) type OutputCallback<'a> = &'a dyn Fn(Stream, &[u8]);
 
 /// A stream that is kept up to a limit.
@@ -27,7 +27,7 @@ pub(crate) struct Capture<'a> {
     captured: CapturedStream,
     stream: Stream,
     tap: Option<OutputCallback<'a>>,
-    /// Destination of the stream, instead of keeping it.
+    /// Destination of a stream that is forwarded instead of captured.
     forward: Option<File>,
 }
 
@@ -53,9 +53,9 @@ impl<'a> Capture<'a> {
         })
     }
 
-    /// Reads the available data, until there is none or it is the others' turn.
+    /// Reads the available data, at most `MAX_READS` times.
     fn pump(&mut self, buffer: &mut [u8]) {
-        for _ in 0..TURNS {
+        for _ in 0..MAX_READS {
             let Some(reader) = &self.reader else { return };
             match rustix::io::read(reader, &mut *buffer) {
                 Ok(0) => self.reader = None,
@@ -70,7 +70,8 @@ impl<'a> Capture<'a> {
     fn keep(&mut self, bytes: &[u8]) {
         if let Some(file) = &mut self.forward {
             if file.write_all(bytes).is_err() {
-                // As if the command had written there itself: the destination accepts no more.
+                // The destination accepts no more data. Closing our end gives the command the same error as writing
+                // there itself.
                 self.reader = None;
             }
             return;
@@ -78,50 +79,50 @@ impl<'a> Capture<'a> {
         if let Some(tap) = self.tap {
             tap(self.stream, bytes);
         }
-        let kept = self.captured.bytes.len();
+        let captured_length = self.captured.bytes.len();
         let room = usize::try_from(self.limit)
             .unwrap_or(usize::MAX)
-            .saturating_sub(kept);
-        let (head, rest) = bytes.split_at(room.min(bytes.len()));
+            .saturating_sub(captured_length);
+        let (head, excess) = bytes.split_at(room.min(bytes.len()));
         self.captured.bytes.extend_from_slice(head);
-        self.captured.dropped += rest.len() as u64;
+        self.captured.dropped += excess.len() as u64;
     }
 
-    /// Reads what is still in the pipe and returns everything. Does not wait for processes that keep the other end
-    /// open.
+    /// Reads the data still in the pipe and returns all captured data. Does not wait for processes that keep the other
+    /// end open.
     pub(crate) fn finish(mut self) -> CapturedStream {
-        let mut buffer = vec![0; CHUNK];
+        let mut buffer = vec![0; READ_BYTES];
         // A pipe holds a few mebibytes at most, so this ends even if a process keeps writing.
         self.pump(&mut buffer);
         self.captured
     }
 }
 
-/// Copies our input to a confined command, which must not have the file itself.
+/// Copies our input to a confined command, which must not get the file itself.
 pub(crate) struct InputFeed {
     source: File,
-    /// Closed when there is nothing more to read.
+    /// Closed (`None`) at the end of the source.
     sink: Option<PipeWriter>,
     pending: Vec<u8>,
-    /// Whether the command stopped reading. The sink stays open, because it shows how much was not read.
-    is_over: bool,
+    /// Whether the command closed its end. The sink stays open, because it shows how many bytes were not read.
+    is_closed: bool,
 }
 
 impl InputFeed {
-    /// Reads from `source`, writes to `sink`.
+    /// Copies from `source` to `sink`, which becomes non-blocking.
     pub(crate) fn new(source: File, sink: PipeWriter) -> io::Result<Self> {
         fcntl_setfl(&sink, OFlags::NONBLOCK)?;
         Ok(Self {
             source,
             sink: Some(sink),
             pending: Vec::new(),
-            is_over: false,
+            is_closed: false,
         })
     }
 
     /// The file to poll for the next step.
     fn watched(&self) -> Option<PollFd<'_>> {
-        let sink = self.sink.as_ref().filter(|_| !self.is_over)?;
+        let sink = self.sink.as_ref().filter(|_| !self.is_closed)?;
         Some(if self.pending.is_empty() {
             PollFd::new(&self.source, PollFlags::IN)
         } else {
@@ -149,11 +150,12 @@ impl InputFeed {
             Ok(length) => drop(self.pending.drain(..length)),
             Err(Errno::INTR | Errno::AGAIN) => {}
             // The command stopped reading.
-            Err(_) => self.is_over = true,
+            Err(_) => self.is_closed = true,
         }
     }
 
-    /// Resets the position of an input file to what the command actually read, for later readers of the file.
+    /// Moves the position of an input file back to the end of the data that the command read, for later readers of the
+    /// file.
     pub(crate) fn give_back(self) {
         let in_pipe = self.sink.as_ref().map(rustix::io::ioctl_fionread);
         let in_pipe = in_pipe.and_then(Result::ok).unwrap_or_default();
@@ -167,11 +169,11 @@ impl InputFeed {
 /// Event that ends a wait.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// The watched file has something to read, or was closed.
+    /// The watched file is readable or was closed.
     Ready,
     /// The deadline expired.
     TimedOut,
-    /// The caller cancelled.
+    /// The caller cancelled the command.
     Cancelled,
     /// Signals to forward.
     Signals(Vec<i32>),
@@ -203,11 +205,11 @@ impl<'a> Watch<'a> {
             listener,
             deadline: time.and_then(|time| Instant::now().checked_add(time)),
             stopping: false,
-            buffer: vec![0; CHUNK],
+            buffer: vec![0; READ_BYTES],
         }
     }
 
-    /// From now on only the watched file counts, for at most `grace`.
+    /// Waits only for the watched file from now on, for at most `grace`.
     pub(crate) fn stop_within(&mut self, grace: Duration) {
         self.stopping = true;
         self.deadline = Instant::now().checked_add(grace);
@@ -249,7 +251,7 @@ impl<'a> Watch<'a> {
                 Err(error) => return Err(error.into()),
             }
             let ready = !fds[0].revents().is_empty();
-            let rung = !fds[1].revents().is_empty();
+            let has_mail = !fds[1].revents().is_empty();
             let can_feed = has_feed && !fds[2].revents().is_empty();
             drop(fds);
             if can_feed && let Some(feed) = &mut self.feed {
@@ -260,7 +262,7 @@ impl<'a> Watch<'a> {
             if ready {
                 return Ok(Event::Ready);
             }
-            if rung {
+            if has_mail {
                 let signals = self.listener.take_signals();
                 if !signals.is_empty() && !self.stopping {
                     return Ok(Event::Signals(signals));

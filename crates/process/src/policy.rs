@@ -1,4 +1,4 @@
-//! Converts a [`Policy`] to the stages' form: directories resolved and checked, and the level of
+//! Converts a [`Policy`] to the form that the stages use: with resolved and checked directories, and the level of
 //! isolation to request on this machine.
 
 use crate::error::ProcessError;
@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::{fs, io};
 
-/// Isolation that this machine turned out not to support, so that later commands need not try
-/// again.
-static KNOWN: Mutex<Option<(Isolation, String)>> = Mutex::new(None);
+/// Strongest isolation that this machine supports, and the reason why stronger isolation failed. Set after a failure,
+/// so that later commands do not try the stronger isolation again.
+static ISOLATION_CACHE: Mutex<Option<(Isolation, String)>> = Mutex::new(None);
 
-/// The directory without symbolic links; fails when it is not a directory.
+/// Resolves symbolic links; fails if the result is not a directory.
 pub(crate) fn resolve_folder(folder: &Path) -> Result<PathBuf, ProcessError> {
     let missing = |source| ProcessError::FolderMissing {
         folder: folder.to_path_buf(),
@@ -33,7 +33,7 @@ pub(crate) fn resolve(
     invocation: &Invocation,
     policy: &Policy,
 ) -> Result<Confinement, ProcessError> {
-    let wrong = |reason: String| ProcessError::InvalidPolicy {
+    let invalid_policy = |reason: String| ProcessError::InvalidPolicy {
         program: invocation.program.clone(),
         reason,
     };
@@ -42,12 +42,14 @@ pub(crate) fn resolve(
         .iter()
         .map(|folder| Ok((folder, resolve_folder(folder)?)))
         .collect::<Result<_, ProcessError>>()?;
-    // A path that an earlier command could write may have become a link that leads out.
+    // An earlier command may have replaced a nested writable directory by a link to a place outside.
     for (inner, real_inner) in &writable {
         for (outer, real_outer) in &writable {
             if inner.starts_with(outer) && !real_inner.starts_with(real_outer) {
                 let (inner, outer) = (inner.display(), outer.display());
-                return Err(wrong(format!("`{inner}` leads out of `{outer}` by a link")));
+                return Err(invalid_policy(format!(
+                    "`{inner}` leads out of `{outer}` by a link"
+                )));
             }
         }
     }
@@ -57,7 +59,7 @@ pub(crate) fn resolve(
             return Ok(real);
         }
         let folder = folder.display();
-        Err(wrong(format!(
+        Err(invalid_policy(format!(
             "{name} `{folder}` is not beneath a writable folder"
         )))
     };
@@ -69,8 +71,11 @@ pub(crate) fn resolve(
     let temporary = temporary
         .map(|folder| resolve_temporary("the temporary folder", folder))
         .transpose()?;
-    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let (isolation, isolation_reason) = known
+    let cached = ISOLATION_CACHE
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
+    let (isolation, isolation_reason) = cached
         .filter(|(isolation, _)| *isolation < policy.layers.isolation)
         .unwrap_or_else(|| (policy.layers.isolation, "switched off".to_owned()));
     let writable: Vec<PathBuf> = writable.into_iter().map(|(_, real)| real).collect();
@@ -89,8 +94,8 @@ pub(crate) fn resolve(
 }
 
 impl Confinement {
-    /// Falls back to the next weaker isolation. Features that the machine does not support are remembered; temporary
-    /// shortages and problems with a directory are not.
+    /// Falls back to the next weaker isolation. Caches the result if the machine lacks a feature, but not after a
+    /// temporary shortage or a problem with a directory.
     pub(crate) fn weaken(&mut self, step: &str, errno: Errno) {
         self.isolation = match self.isolation {
             Isolation::Whole => Isolation::WithoutProcesses,
@@ -106,8 +111,10 @@ impl Confinement {
         ];
         let is_lasting = ![OPENING_FOLDER, BINDING_FOLDER].contains(&step);
         if is_lasting && refusals.contains(&errno) {
-            let known = (self.isolation, self.isolation_reason.clone());
-            *KNOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
+            let cached = (self.isolation, self.isolation_reason.clone());
+            *ISOLATION_CACHE
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = Some(cached);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Paths that a confined command may read: an allow-list of system directories, the user's toolchains, and the paths
-//! of the policy. Everything else (the home directory, the database, keys, other sandboxes, files of other users) does
-//! not exist for the command.
+//! Paths that a confined command may read: an allow-list of system directories, the user's toolchains, and the paths of
+//! the policy. Everything else (the home directory, the database, keys, other sandboxes, files of other users) does not
+//! exist for the command.
 //!
 //! Credential files are masked even where a declared directory contains them, and so are files below `/etc` that are
 //! not world-readable, because commands often run as root.
@@ -43,20 +43,20 @@ const SYSTEM: &[&str] = &[
     "/sys/kernel/mm/transparent_hugepage",
 ];
 
-/// Files below `/etc` that may be links to a place outside the system's directories.
+/// Files below `/etc` that may be links to a file outside the system's directories.
 const LINKED: &[&str] = &["/etc/resolv.conf", "/etc/hosts", "/etc/localtime"];
 
 /// A toolchain that is installed below the home directory.
 struct Toolchain {
-    /// Variable that names its directory; empty when there is none.
+    /// Environment variable with its directory; empty if there is none.
     variable: &'static str,
     /// Default directory, relative to the home directory.
     folder: &'static str,
-    /// Readable parts of it; empty for the whole directory.
+    /// Readable parts of the directory; empty for the whole directory.
     parts: &'static [&'static str],
 }
 
-const fn whole(variable: &'static str, folder: &'static str) -> Toolchain {
+const fn whole_folder(variable: &'static str, folder: &'static str) -> Toolchain {
     Toolchain {
         variable,
         folder,
@@ -65,83 +65,83 @@ const fn whole(variable: &'static str, folder: &'static str) -> Toolchain {
 }
 
 const TOOLCHAINS: &[Toolchain] = &[
-    whole("RUSTUP_HOME", ".rustup"),
+    whole_folder("RUSTUP_HOME", ".rustup"),
     Toolchain {
         variable: "CARGO_HOME",
         folder: ".cargo",
         parts: &["bin", "registry", "git", "env"],
     },
-    whole("PYENV_ROOT", ".pyenv"),
+    whole_folder("PYENV_ROOT", ".pyenv"),
     Toolchain {
         variable: "PYTHONUSERBASE",
         folder: ".local",
         parts: &["bin", "lib"],
     },
-    whole("NVM_DIR", ".nvm"),
-    whole("FNM_DIR", ".local/share/fnm"),
-    whole("VOLTA_HOME", ".volta"),
-    whole("ASDF_DATA_DIR", ".asdf"),
-    whole("MISE_DATA_DIR", ".local/share/mise"),
-    whole("RBENV_ROOT", ".rbenv"),
-    whole("GOENV_ROOT", ".goenv"),
-    whole("NODENV_ROOT", ".nodenv"),
-    whole("SDKMAN_DIR", ".sdkman"),
-    whole("BUN_INSTALL", ".bun"),
-    whole("DENO_INSTALL", ".deno"),
-    whole("ELAN_HOME", ".elan"),
-    whole("OPAMROOT", ".opam"),
-    whole("DOTNET_ROOT", ".dotnet"),
-    whole("PNPM_HOME", ".local/share/pnpm"),
-    whole("GOMODCACHE", "go/pkg/mod"),
-    whole("", "go/bin"),
-    whole("", "sdk"),
-    whole("", ".rvm"),
+    whole_folder("NVM_DIR", ".nvm"),
+    whole_folder("FNM_DIR", ".local/share/fnm"),
+    whole_folder("VOLTA_HOME", ".volta"),
+    whole_folder("ASDF_DATA_DIR", ".asdf"),
+    whole_folder("MISE_DATA_DIR", ".local/share/mise"),
+    whole_folder("RBENV_ROOT", ".rbenv"),
+    whole_folder("GOENV_ROOT", ".goenv"),
+    whole_folder("NODENV_ROOT", ".nodenv"),
+    whole_folder("SDKMAN_DIR", ".sdkman"),
+    whole_folder("BUN_INSTALL", ".bun"),
+    whole_folder("DENO_INSTALL", ".deno"),
+    whole_folder("ELAN_HOME", ".elan"),
+    whole_folder("OPAMROOT", ".opam"),
+    whole_folder("DOTNET_ROOT", ".dotnet"),
+    whole_folder("PNPM_HOME", ".local/share/pnpm"),
+    whole_folder("GOMODCACHE", "go/pkg/mod"),
+    whole_folder("", "go/bin"),
+    whole_folder("", "sdk"),
+    whole_folder("", ".rvm"),
     Toolchain {
         variable: "",
         folder: ".gem",
         parts: &["ruby", "bin"],
     },
-    whole("", ".ghcup"),
+    whole_folder("", ".ghcup"),
     Toolchain {
         variable: "",
         folder: ".cabal",
         parts: &["bin", "packages", "store"],
     },
-    whole("", ".juliaup"),
-    whole("", ".julia"),
-    whole("", ".nix-profile"),
-    whole("", ".local/state/nix/profiles"),
-    whole("", ".local/pipx"),
-    whole("", ".local/share/pipx"),
-    whole("", ".local/share/uv"),
-    whole("", ".local/share/virtualenvs"),
-    whole("", ".local/share/pypoetry"),
-    whole("", ".virtualenvs"),
-    whole("", ".m2/repository"),
+    whole_folder("", ".juliaup"),
+    whole_folder("", ".julia"),
+    whole_folder("", ".nix-profile"),
+    whole_folder("", ".local/state/nix/profiles"),
+    whole_folder("", ".local/pipx"),
+    whole_folder("", ".local/share/pipx"),
+    whole_folder("", ".local/share/uv"),
+    whole_folder("", ".local/share/virtualenvs"),
+    whole_folder("", ".local/share/pypoetry"),
+    whole_folder("", ".virtualenvs"),
+    whole_folder("", ".m2/repository"),
     Toolchain {
         variable: "",
         folder: ".gradle",
         parts: &["caches", "wrapper"],
     },
-    whole("", ".ivy2/cache"),
-    whole("", ".nuget/packages"),
+    whole_folder("", ".ivy2/cache"),
+    whole_folder("", ".nuget/packages"),
     Toolchain {
         variable: "",
         folder: ".pub-cache",
         parts: &["bin", "hosted"],
     },
-    whole("", ".cache/pip"),
-    whole("", ".cache/uv"),
-    whole("", ".cache/coursier"),
-    whole("", ".npm/_cacache"),
-    whole("", ".npm-global"),
-    whole("", ".linuxbrew"),
-    whole("", "miniconda3"),
-    whole("", "anaconda3"),
-    whole("", "miniforge3"),
-    whole("", "mambaforge"),
-    whole("", ".jdks"),
-    whole("", ".swiftly"),
+    whole_folder("", ".cache/pip"),
+    whole_folder("", ".cache/uv"),
+    whole_folder("", ".cache/coursier"),
+    whole_folder("", ".npm/_cacache"),
+    whole_folder("", ".npm-global"),
+    whole_folder("", ".linuxbrew"),
+    whole_folder("", "miniconda3"),
+    whole_folder("", "anaconda3"),
+    whole_folder("", "miniforge3"),
+    whole_folder("", "mambaforge"),
+    whole_folder("", ".jdks"),
+    whole_folder("", ".swiftly"),
 ];
 
 /// Configuration files that tools look for below the home directory. Readable unless they contain a secret.
@@ -154,7 +154,7 @@ const SETTINGS: &[&str] = &[
     ".config/git/attributes",
 ];
 
-/// Words that mark a configuration file as secret.
+/// Words that show that a configuration file contains a secret.
 const SECRET_WORDS: &[&str] = &[
     "token",
     "password",
@@ -203,18 +203,18 @@ const CREDENTIALS: &[&str] = &[
     ".pub-cache/credentials.json",
 ];
 
-/// Time for which the list of system directories and toolchains is cached.
-const FRESH: Duration = Duration::from_secs(10);
+/// Lifetime of the cached list of system directories and toolchains.
+const CACHE_TIME: Duration = Duration::from_secs(10);
 
-/// Paths that no command may read, whatever its policy declares.
+/// Paths that no command may read, even if its policy declares them.
 static HIDDEN: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// The readable base of all commands, and the time it was computed.
 static BASE: Mutex<Option<(Instant, Arc<BaseView>)>> = Mutex::new(None);
 
-/// Hides a file or directory from every confined command that this process starts, even where a policy declares a
-/// directory that contains it: the home of the program, its database, its keys. Directories below it that a policy
-/// names as writable, such as a sandbox, stay visible.
+/// Hides a file or directory, such as the program's home, its database or its keys, from every confined command that
+/// this process starts. It stays hidden even if a policy declares a directory that contains it. Directories below it
+/// that a policy lists as writable, such as a sandbox, stay visible.
 pub fn hide(path: impl Into<PathBuf>) {
     let path = path.into();
     let mut hidden = HIDDEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -231,14 +231,16 @@ fn hidden() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns the reason why a path must not be declared readable or writable for a command: it is, or lies in, the
-/// program's own home, or it is a credential file.
+/// Returns the reason why a path must not be declared readable or writable for a command: it is or lies in the
+/// program's own home, it contains the program's database, or it is a credential file. Returns `None` if it may be
+/// declared.
 pub fn refusal(path: &Path) -> Option<&'static str> {
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if is_own(&real) {
         return Some("the program keeps its own records and keys there");
     }
-    // A hidden directory in it is covered. Next to a hidden file, further ones appear later: the database's log.
+    // A hidden directory below the path is masked as a whole. A hidden file is not enough: files such as the database's
+    // log appear next to it later.
     let hidden = hidden();
     let is_covered = |file: &Path| {
         let mut folders = hidden.iter().filter(|folder| folder.is_dir());
@@ -253,12 +255,12 @@ pub fn refusal(path: &Path) -> Option<&'static str> {
     is_credential(&real).then_some("it contains credentials")
 }
 
-/// Whether a resolved path is, or lies in, a directory registered by [`hide`].
+/// Whether a resolved path is or lies in a directory registered by [`hide`].
 fn is_own(real: &Path) -> bool {
     hidden().iter().any(|hidden| real.starts_with(hidden))
 }
 
-/// Whether a path is a credential file of the user, or lies in a directory of credentials.
+/// Whether a path is a credential file of the user or lies in a directory of credentials.
 pub fn is_credential(path: &Path) -> bool {
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let homes = homes();
@@ -267,14 +269,14 @@ pub fn is_credential(path: &Path) -> bool {
         .any(|name| homes.iter().any(|home| real.starts_with(home.join(name))))
 }
 
-/// Whether a directory is the user's home, or contains it.
+/// Whether a directory is or contains the user's home.
 pub fn contains_home(path: &Path) -> bool {
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     homes().iter().any(|home| home.starts_with(&real))
 }
 
-/// The home directory, and every directory in which `PATH` finds a toolchain of the kind that is installed below a
-/// home: another user's, or the user's own when `HOME` was set to something else.
+/// The home directory, and every other home in which `PATH` contains a toolchain: the home of another user, or the
+/// user's own if `HOME` was set to another directory.
 fn homes() -> Vec<PathBuf> {
     let home = env::var_os("HOME").map(PathBuf::from);
     let path = env::var_os("PATH").unwrap_or_default();
@@ -291,38 +293,40 @@ fn homes() -> Vec<PathBuf> {
     homes
 }
 
-/// The directory below which a program directory such as `.cargo/bin` or `.pyenv/shims` is installed.
+/// The home that contains a program directory such as `.cargo/bin` or `.pyenv/shims`.
 fn home_of_toolchain(folder: &Path) -> Option<PathBuf> {
     let mut above = folder.ancestors().filter(|_| folder.is_absolute());
     let toolchain = above.find(|folder| {
         let name = folder.file_name().unwrap_or_default();
-        let is_named = |one: &Toolchain| one.folder.starts_with('.') && name == one.folder;
+        let is_named =
+            |candidate: &Toolchain| candidate.folder.starts_with('.') && name == candidate.folder;
         TOOLCHAINS.iter().any(is_named)
     })?;
     toolchain.parent().map(Path::to_owned)
 }
 
-/// Variables by which toolchains below the home directory are found when `HOME` is another directory.
+/// Variables that locate the toolchains below the home directory for commands with a different `HOME`.
 pub fn toolchain_environment() -> Vec<(OsString, OsString)> {
     let homes = homes();
-    let toolchains = TOOLCHAINS.iter().filter(|one| !one.variable.is_empty());
+    let toolchains = TOOLCHAINS
+        .iter()
+        .filter(|toolchain| !toolchain.variable.is_empty());
     toolchains
-        .filter_map(|one| {
-            let mut folders = homes.iter().map(|home| one.place(home));
+        .filter_map(|toolchain| {
+            let mut folders = homes.iter().map(|home| toolchain.place(home));
             let folder = folders.find(|folder| folder.is_dir())?;
-            Some((one.variable.into(), folder.into_os_string()))
+            Some((toolchain.variable.into(), folder.into_os_string()))
         })
         .collect()
 }
 
-/// The first folder of this name below the user's home, or below another home with toolchains, that
-/// exists.
+/// The first existing folder with this relative path below the user's home or another home with toolchains.
 pub fn home_folder(relative: &str) -> Option<PathBuf> {
     let mut folders = homes().into_iter().map(|home| home.join(relative));
     folders.find(|folder| folder.is_dir())
 }
 
-/// The user's git configuration files that commands may read, for a private home to include.
+/// The user's git configuration files that commands may read. A private home includes them.
 fn git_settings() -> Vec<PathBuf> {
     let Some(home) = homes().into_iter().next() else {
         return Vec::new();
@@ -335,13 +339,13 @@ fn git_settings() -> Vec<PathBuf> {
 }
 
 /// Creates the private home directory of a confined program, accessible only to its user. Its git configuration
-/// includes the user's, so that commits have an author.
+/// includes that of the user, so that commits have an author.
 pub fn prepare_home(home: &Path) -> io::Result<()> {
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(home)?;
-    // Anything a program left there instead is not followed.
+    // `symlink_metadata` and `create_new` do not follow a link that an earlier program left at this path.
     let settings = home.join(".gitconfig");
     if settings.symlink_metadata().is_ok() {
         return Ok(());
@@ -365,8 +369,11 @@ pub fn prepare_home(home: &Path) -> io::Result<()> {
 
 impl Toolchain {
     fn place(&self, home: &Path) -> PathBuf {
-        let named = env::var_os(self.variable).filter(|_| !self.variable.is_empty());
-        match named.map(PathBuf::from).filter(|path| path.is_absolute()) {
+        let from_variable = env::var_os(self.variable).filter(|_| !self.variable.is_empty());
+        match from_variable
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+        {
             Some(path) if !home.starts_with(&path) => path,
             _ => home.join(self.folder),
         }
@@ -376,11 +383,11 @@ impl Toolchain {
 /// The parts of the file system visible to a command, besides its writable directories.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct View {
-    /// Readable files and directories, without links, none below another one.
+    /// Readable files and directories, with links resolved; none lies below another.
     pub(crate) readable: Vec<OsString>,
-    /// Symbolic links by which they are reached, and their targets.
+    /// Symbolic links that lead to them, and the targets of the links.
     pub(crate) links: Vec<(OsString, OsString)>,
-    /// Hidden files and directories below them.
+    /// Hidden files and directories below the readable ones.
     pub(crate) masked: Vec<OsString>,
 }
 
@@ -398,7 +405,7 @@ impl BaseView {
         for path in SYSTEM {
             base.add(Path::new(path));
         }
-        // Only the target of the link, and only when it is outside.
+        // `add` keeps the target of the link; `arrange` drops it if it lies below a system directory.
         for path in LINKED {
             base.add(Path::new(path));
         }
@@ -426,14 +433,14 @@ impl BaseView {
         base
     }
 
-    /// The base, recomputed when the cached one is too old.
+    /// Returns the cached base, or recomputes it if it is older than `CACHE_TIME`.
     fn current() -> Arc<Self> {
-        let mut kept = BASE.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*kept {
-            Some((at, base)) if at.elapsed() < FRESH => Arc::clone(base),
+        let mut cache = BASE.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*cache {
+            Some((at, base)) if at.elapsed() < CACHE_TIME => Arc::clone(base),
             _ => {
                 let base = Arc::new(Self::find());
-                *kept = Some((Instant::now(), Arc::clone(&base)));
+                *cache = Some((Instant::now(), Arc::clone(&base)));
                 base
             }
         }
@@ -445,7 +452,7 @@ impl BaseView {
         }
     }
 
-    /// Adds a directory of `PATH` outside the system's. Never one that contains the home or a hidden path.
+    /// Adds a directory of `PATH`, unless it contains the home or a hidden path.
     fn add_program_folder(&mut self, folder: &Path, homes: &[PathBuf]) {
         if !folder.is_absolute() || !folder.is_dir() {
             return;
@@ -463,15 +470,20 @@ impl BaseView {
 
 /// Whether a configuration file exists and contains no secret, so that commands may read it.
 pub fn is_clean(path: &Path) -> bool {
-    const LONGEST: u64 = 256 << 10;
-    if !fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= LONGEST) {
+    const MAX_BYTES: u64 = 256 << 10;
+    if !fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= MAX_BYTES) {
         return false;
     }
     fs::read(path).is_ok_and(|bytes| {
         let text = String::from_utf8_lossy(&bytes).to_lowercase();
         let has_login = text.lines().any(|line| {
             let after = line.split_once("://").map(|(_, after)| after);
-            after.is_some_and(|after| after.split('/').next().is_some_and(|at| at.contains('@')))
+            after.is_some_and(|after| {
+                after
+                    .split('/')
+                    .next()
+                    .is_some_and(|authority| authority.contains('@'))
+            })
         });
         !has_login && !SECRET_WORDS.iter().any(|word| text.contains(word))
     })
@@ -479,8 +491,8 @@ pub fn is_clean(path: &Path) -> bool {
 
 /// Files below a directory that are not world-readable.
 fn secrets_below(folder: &Path) -> Vec<PathBuf> {
-    const DEEPEST: usize = 6;
-    let mut found = Vec::new();
+    const MAX_DEPTH: usize = 6;
+    let mut secrets = Vec::new();
     let mut pending = vec![(folder.to_owned(), 0)];
     while let Some((folder, depth)) = pending.pop() {
         let Ok(entries) = fs::read_dir(&folder) else {
@@ -493,21 +505,21 @@ fn secrets_below(folder: &Path) -> Vec<PathBuf> {
             let mode = metadata.permissions().mode();
             if metadata.is_dir() {
                 if mode & 0o005 != 0o005 {
-                    found.push(entry.path());
-                } else if depth < DEEPEST {
+                    secrets.push(entry.path());
+                } else if depth < MAX_DEPTH {
                     pending.push((entry.path(), depth + 1));
                 }
             } else if !metadata.is_symlink() && mode & 0o004 == 0 {
-                found.push(entry.path());
+                secrets.push(entry.path());
             }
         }
     }
-    found
+    secrets
 }
 
-/// Resolves a path and collects the symbolic links on the way. `None` when it does not exist.
+/// Resolves a path and collects the symbolic links that it passes through. Returns `None` if it does not exist.
 fn trace(path: &Path, links: &mut BTreeSet<(PathBuf, PathBuf)>, depth: usize) -> Option<PathBuf> {
-    const DEEPEST: usize = 16;
+    const MAX_DEPTH: usize = 16;
     let mut at = PathBuf::from("/");
     for component in path.components() {
         match component {
@@ -519,7 +531,7 @@ fn trace(path: &Path, links: &mut BTreeSet<(PathBuf, PathBuf)>, depth: usize) ->
                 let next = at.join(name);
                 let metadata = fs::symlink_metadata(&next).ok()?;
                 if metadata.is_symlink() {
-                    if depth >= DEEPEST {
+                    if depth >= MAX_DEPTH {
                         return None;
                     }
                     let target = fs::read_link(&next).ok()?;
@@ -535,7 +547,7 @@ fn trace(path: &Path, links: &mut BTreeSet<(PathBuf, PathBuf)>, depth: usize) ->
     Some(at)
 }
 
-/// Determines what a command sees besides the directories `writable`, which are without links.
+/// Determines the paths that a command sees besides the directories in `writable`, whose links are resolved.
 pub(crate) fn resolve(
     invocation: &Invocation,
     policy: &Policy,
@@ -568,7 +580,7 @@ pub(crate) fn resolve(
         credentials.push(real);
     }
     for path in &policy.writable {
-        // Collects the links that lead to it.
+        // Only collects the links that lead to the directory.
         let _real = trace(path, &mut links, 0);
     }
     trace(&invocation.folder, &mut links, 0);
@@ -579,7 +591,9 @@ pub(crate) fn resolve(
     for folder in homes().into_iter().chain(declared) {
         let names = CREDENTIALS.iter().map(|name| folder.join(name));
         let is_masked = |path: &PathBuf| {
-            let is_declared = credentials.iter().any(|one| path.starts_with(one));
+            let is_declared = credentials
+                .iter()
+                .any(|credential| path.starts_with(credential));
             !is_declared && path.symlink_metadata().is_ok()
         };
         masked.extend(names.filter(is_masked));
@@ -588,7 +602,7 @@ pub(crate) fn resolve(
     Ok(arrange(readable, links, masked, writable))
 }
 
-/// Whether a path that names no hidden directory reaches one through a link.
+/// Whether a path reaches a hidden directory through a link, although its text names none.
 fn leads_into(path: &Path, real: &Path, hidden: &[PathBuf]) -> bool {
     let names = |folder: &PathBuf| path.starts_with(folder);
     let own = HIDDEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -596,7 +610,7 @@ fn leads_into(path: &Path, real: &Path, hidden: &[PathBuf]) -> bool {
         && !hidden.iter().chain(own.iter()).any(names)
 }
 
-/// The program itself, when it is given as a path.
+/// The program's file, if the program is given as an absolute path.
 fn program(invocation: &Invocation, links: &mut BTreeSet<(PathBuf, PathBuf)>) -> Option<PathBuf> {
     let path = Path::new(&invocation.program);
     if !path.is_absolute() {
@@ -608,7 +622,7 @@ fn program(invocation: &Invocation, links: &mut BTreeSet<(PathBuf, PathBuf)>) ->
     is_program.then_some(real)
 }
 
-/// Removes entries that are contained in others, and masks that hide nothing.
+/// Removes readable paths that others contain, and masks outside the visible paths.
 fn arrange(
     mut readable: Vec<PathBuf>,
     links: BTreeSet<(PathBuf, PathBuf)>,
@@ -619,36 +633,36 @@ fn arrange(
     masked.dedup();
     readable.sort();
     readable.dedup();
-    let mut kept: Vec<PathBuf> = Vec::new();
+    let mut visible: Vec<PathBuf> = Vec::new();
     for path in readable {
         let is_seen = |folder: &PathBuf| {
             let is_hidden_between =
                 |mask: &PathBuf| path.starts_with(mask) && mask.starts_with(folder);
             path.starts_with(folder) && !masked.iter().any(is_hidden_between)
         };
-        if !kept.iter().chain(writable).any(is_seen) {
-            kept.push(path);
+        if !visible.iter().chain(writable).any(is_seen) {
+            visible.push(path);
         }
     }
-    let is_bound = |path: &Path| {
-        let mut folders = kept.iter().chain(writable);
+    let is_visible = |path: &Path| {
+        let mut folders = visible.iter().chain(writable);
         folders.any(|folder| path.starts_with(folder))
     };
-    masked.retain(|path| is_bound(path) && !kept.contains(path) && !writable.contains(path));
+    masked.retain(|path| is_visible(path) && !visible.contains(path) && !writable.contains(path));
     let links = links
         .into_iter()
-        .filter(|(link, _)| !link.parent().is_some_and(is_bound))
+        .filter(|(link, _)| !link.parent().is_some_and(is_visible))
         .map(|(link, target)| (link.into_os_string(), target.into_os_string()))
         .collect();
     let texts = |paths: Vec<PathBuf>| paths.into_iter().map(PathBuf::into_os_string).collect();
     View {
-        readable: texts(kept),
+        readable: texts(visible),
         links,
         masked: texts(masked),
     }
 }
 
-/// The readable parts of a directory when paths below it are masked, for layers that can allow but not deny.
+/// The readable parts of a directory below which paths are masked; for layers that can allow paths but not deny them.
 pub(crate) fn without_masked(folder: &Path, masked: &[PathBuf]) -> Vec<PathBuf> {
     if masked.iter().any(|mask| folder.starts_with(mask)) {
         return Vec::new();
@@ -760,10 +774,10 @@ mod tests {
         for name in ["a/b/secret", "a/b/open", "a/open", "open"] {
             fs::write(place.join(name), "x").expect("a file");
         }
-        let mut left = without_masked(&place, &[place.join("a/b/secret")]);
-        left.sort();
+        let mut readable = without_masked(&place, &[place.join("a/b/secret")]);
+        readable.sort();
         let expected = ["a/b/open", "a/open", "open"].map(|name| place.join(name));
-        assert_eq!(left, expected);
+        assert_eq!(readable, expected);
         assert_eq!(
             without_masked(Path::new("/x/y"), &["/x".into()]),
             Vec::<PathBuf>::new()

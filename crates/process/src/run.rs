@@ -1,5 +1,4 @@
-//! [`run`]: checks the invocation, starts its first stage, follows it to its end, and returns the
-//! outcome.
+//! [`run`]: checks the invocation, starts its first stage, waits for its reports, and returns the result.
 
 use crate::cancel::Cancel;
 use crate::control_group::ControlGroup;
@@ -21,19 +20,19 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Maximum time for a stage to kill everything before it is killed itself.
+/// Time for a stage to kill the command's processes. After it, the stage itself is killed.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Runs a command and returns when nothing of it is left.
+/// Runs a command and returns when it and all its descendants have ended.
 ///
 /// The calling thread does all the work; other threads may stop it through `cancel`.
 pub fn run(invocation: &Invocation, cancel: &Cancel) -> Result<CommandResult, ProcessError> {
     Attempt::new(invocation, cancel)?.run(Purpose::Command)
 }
 
-/// Runs a command like [`run`], and calls `on_output` with each chunk of captured output as it arrives,
-/// on the calling thread. The captured output is limited as usual: output of any length can be received
-/// with [`Limits::output_bytes`](crate::Limits::output_bytes) at 0.
+/// Runs a command like [`run`], and calls `on_output` with each chunk of captured output as it arrives, on the calling
+/// thread. The limit on captured output still applies to the result; set
+/// [`Limits::output_bytes`](crate::Limits::output_bytes) to 0 to receive output of any length without keeping it.
 pub fn run_tapped(
     invocation: &Invocation,
     cancel: &Cancel,
@@ -49,7 +48,7 @@ pub fn run_tapped(
 pub(crate) enum Purpose {
     /// Run the command.
     Command,
-    /// Probe what can be enforced; nothing is run.
+    /// Probe which layers can be enforced, without running a command.
     Rehearsal,
 }
 
@@ -58,12 +57,12 @@ pub(crate) struct Attempt<'a> {
     pub(crate) invocation: &'a Invocation,
     cancel: &'a Cancel,
     pub(crate) tap: Option<OutputCallback<'a>>,
-    /// Pipes for the command's input and output, until the command has them.
+    /// Pipes for the command's input and output. Taken when the command has started.
     pub(crate) piped: RefCell<Option<PipeEnds>>,
-    /// Called once the command runs.
+    /// Called when the command has started.
     pub(crate) started: Option<&'a dyn Fn()>,
     folder: PathBuf,
-    begun: Instant,
+    started_at: Instant,
 }
 
 enum AttemptResult {
@@ -84,13 +83,13 @@ impl<'a> Attempt<'a> {
             piped: RefCell::default(),
             started: None,
             folder,
-            begun: Instant::now(),
+            started_at: Instant::now(),
         })
     }
 
     pub(crate) fn run(&self, purpose: Purpose) -> Result<CommandResult, ProcessError> {
         if self.cancel.is_cancelled() {
-            return Ok(self.never_started());
+            return Ok(self.cancelled_before_start());
         }
         let Some(program) = launch::stage_program() else {
             return match self.invocation.confinement {
@@ -106,7 +105,7 @@ impl<'a> Attempt<'a> {
             let group = ControlGroup::make(&self.invocation.limits);
             let plan = self.plan(confinement.clone(), group.as_ref(), purpose);
             match (
-                self.staged(program, &plan, group.as_ref())?,
+                self.run_in_stages(program, &plan, group.as_ref())?,
                 &mut confinement,
             ) {
                 (AttemptResult::CommandResult(finished), _) => return Ok(*finished),
@@ -143,12 +142,12 @@ impl<'a> Attempt<'a> {
     }
 
     /// The result of a command that was cancelled before it started.
-    fn never_started(&self) -> CommandResult {
+    fn cancelled_before_start(&self) -> CommandResult {
         CommandResult {
             ending: Ending::Cancelled,
             stdout: CapturedStream::default(),
             stderr: CapturedStream::default(),
-            elapsed: self.begun.elapsed(),
+            elapsed: self.started_at.elapsed(),
             killed_leftovers: 0,
             exceeded: None,
             enforced: Enforcement::nothing(Tree::Supervisor),
@@ -156,7 +155,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Runs the plan in stages.
-    fn staged(
+    fn run_in_stages(
         &self,
         program: &Path,
         plan: &Plan,
@@ -164,13 +163,13 @@ impl<'a> Attempt<'a> {
     ) -> Result<AttemptResult, ProcessError> {
         let starting = |error| self.cannot("starting its supervisor", error);
         let (streams, watch) = self.streams()?;
-        // Without the entrance, only the limits that need no group apply.
+        // If the group cannot be entered, only the limits that need no group apply.
         let entrance = group.and_then(|group| group.entrance().ok());
         let stage = launch::stage(program, plan, &streams, entrance.as_ref()).map_err(starting)?;
         drop(entrance);
-        // From here on only the command has its ends.
+        // From here on, only the command has its ends of the pipes.
         drop(streams);
-        let mut following = StageFollower {
+        let mut follower = StageFollower {
             attempt: self,
             stage,
             watch,
@@ -178,16 +177,16 @@ impl<'a> Attempt<'a> {
             enforced: None,
             group,
         };
-        let outcome = following.follow();
-        following.finish(outcome)
+        let outcome = follower.follow();
+        follower.finish(outcome)
     }
 
-    /// The command's streams, and the watch for them.
+    /// Opens the command's streams and the watch for them.
     pub(crate) fn streams(&self) -> Result<(Streams, Watch<'a>), ProcessError> {
         let limits = &self.invocation.limits;
         let time = limits
             .time
-            .map(|time| time.saturating_sub(self.begun.elapsed()));
+            .map(|time| time.saturating_sub(self.started_at.elapsed()));
         let streams = match &*self.piped.borrow() {
             Some(piped) => Streams::piped(piped),
             None => Streams::open(self.invocation),
@@ -203,9 +202,9 @@ impl<'a> Attempt<'a> {
         opened.map_err(|error| self.cannot("opening its streams", error))
     }
 
-    /// Reports that the command runs.
+    /// Reports that the command has started.
     pub(crate) fn report_started(&self) {
-        // The holder of the other ends has to see when the command closes its own.
+        // Closed here, so that the holder of the other ends notices when the command closes its ends.
         drop(self.piped.take());
         if let Some(started) = self.started {
             started();
@@ -241,7 +240,7 @@ impl<'a> Attempt<'a> {
             ending,
             stdout: watch.stdout.finish(),
             stderr: watch.stderr.finish(),
-            elapsed: self.begun.elapsed(),
+            elapsed: self.started_at.elapsed(),
             killed_leftovers,
             exceeded,
             enforced,
@@ -249,12 +248,12 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// A first stage being followed to its end.
+/// A running first stage.
 struct StageFollower<'a> {
     attempt: &'a Attempt<'a>,
     stage: Stage,
     watch: Watch<'a>,
-    /// Reason why we ended it, if we did.
+    /// Reason why this side ended the command, if it did.
     ending: Option<Ending>,
     enforced: Option<Enforcement>,
     group: Option<&'a ControlGroup>,
@@ -272,7 +271,7 @@ enum FinalMessage {
         errno: Errno,
     },
     Failed(ProcessError),
-    /// It sent nothing.
+    /// The stage ended without a final message.
     Lost,
 }
 
@@ -299,7 +298,7 @@ impl StageFollower<'_> {
                 Event::Cancelled => self.stop(Ending::Cancelled),
                 Event::Signals(signals) => {
                     for signal in signals {
-                        // A stage that is gone is detected when reading from it.
+                        // The next read detects a stage that has ended.
                         let _unless_gone = wire::send(&self.stage.control, &Order::Signal(signal));
                     }
                 }
@@ -307,7 +306,7 @@ impl StageFollower<'_> {
         }
     }
 
-    /// Tells the stage to kill everything.
+    /// Makes the stage kill all processes of the command, by closing the order stream.
     fn stop(&mut self, ending: Ending) {
         self.ending = Some(ending);
         self.watch.stop_within(GRACE);
@@ -344,7 +343,7 @@ impl StageFollower<'_> {
         }
     }
 
-    /// Waits for the stage itself, and ensures that it ends.
+    /// Waits until the stage has exited; kills it if its reports broke off.
     fn finish(self, last: FinalMessage) -> Result<AttemptResult, ProcessError> {
         if matches!(last, FinalMessage::Lost | FinalMessage::Failed(_)) {
             let _unless_gone = shutdown(&self.stage.control, Shutdown::Write);
@@ -352,7 +351,7 @@ impl StageFollower<'_> {
         if matches!(last, FinalMessage::Lost) {
             self.stage.kill();
         }
-        // If waiting fails, the report has to suffice.
+        // If waiting fails, the last report is the only information.
         let _ended = self.stage.wait();
         match last {
             FinalMessage::Ended {

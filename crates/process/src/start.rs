@@ -1,7 +1,6 @@
-//! [`start`]: a program that runs while we communicate with it, such as a server on its standard
-//! streams. A separate thread does for it what [`run`](crate::run) does for a command, with the
-//! same guarantee: nothing of it is left when it is stopped, dropped, or when this process is
-//! killed.
+//! [`start`]: runs a program while this process communicates with it, such as a server on its standard streams. A
+//! separate thread supervises it as [`run`](crate::run) supervises a command: the program and all its descendants are
+//! killed when it is stopped or dropped, or when this process is killed.
 
 use crate::cancel::Cancel;
 use crate::error::ProcessError;
@@ -14,7 +13,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Callback for the standard error of a started program, piece by piece.
+/// Callback that receives the standard error of a started program, chunk by chunk.
 pub type StderrCallback = Box<dyn Fn(&[u8]) + Send>;
 
 /// A running program. Dropping it kills the program with all its descendants.
@@ -28,19 +27,19 @@ pub struct RunningProcess {
 /// Our ends of the pipes of a program.
 #[derive(Debug)]
 pub struct Pipes {
-    /// Standard input of the program. It sees the end when this is dropped.
+    /// Standard input of the program. Dropping it closes the input.
     pub input: PipeWriter,
     /// Standard output of the program.
     pub output: PipeReader,
 }
 
-/// Starts a program and returns once it runs. Its input and output are pipes, whatever the
-/// invocation says; its standard error goes to `errors` and is not kept.
+/// Starts a program and returns when it runs. Its input and output are pipes, regardless of the invocation. `errors`
+/// receives its standard error, which is not kept.
 pub fn start(
     mut invocation: Invocation,
     errors: StderrCallback,
 ) -> Result<(RunningProcess, Pipes), ProcessError> {
-    // A session of its own, as for captured commands.
+    // Its own session, as for captured commands.
     invocation.output = Output::Capture;
     invocation.limits.output_bytes = 0;
     let open = || -> io::Result<_> { Ok((io::pipe()?, io::pipe()?)) };
@@ -49,11 +48,11 @@ pub fn start(
         step: step.to_owned(),
         source,
     };
-    let ((read_there, input), (output, written_there)) =
+    let ((child_stdin, input), (output, child_stdout)) =
         open().map_err(|error| cannot("opening its streams", error))?;
     let piped = PipeEnds {
-        input: read_there,
-        output: written_there,
+        input: child_stdin,
+        output: child_stdout,
     };
     let cancel = Cancel::new();
     let (started, starts) = mpsc::sync_channel(1);
@@ -68,7 +67,7 @@ pub fn start(
     };
     let thread = thread::Builder::new()
         .name("process-keeper".to_owned())
-        .spawn(move || keeper.keep())
+        .spawn(move || keeper.run_program())
         .map_err(|error| cannot("starting its keeper", error))?;
     let mut running = RunningProcess {
         cancel,
@@ -76,7 +75,7 @@ pub fn start(
         keeper: Some(thread),
     };
     if starts.recv().is_err() {
-        // The keeper ended without reporting that the program runs.
+        // The thread ended without reporting that the program runs.
         return match running.join() {
             Some(Err(error)) => Err(error),
             _ => Err(cannot("running it", io::ErrorKind::Other.into())),
@@ -96,7 +95,7 @@ struct ProgramThread {
 }
 
 impl ProgramThread {
-    fn keep(self) -> Result<CommandResult, ProcessError> {
+    fn run_program(self) -> Result<CommandResult, ProcessError> {
         let Self {
             invocation,
             piped,
@@ -105,10 +104,10 @@ impl ProgramThread {
             started,
             ends,
         } = self;
-        let _told_by_its_end = ends;
+        let _dropped_at_the_end = ends;
         let on_output = |_: Stream, bytes: &[u8]| errors(bytes);
         let report_started = || {
-            // The starter may be gone and no longer waiting.
+            // Fails only if `start` does not wait any more.
             let _unless_gone = started.try_send(());
         };
         let mut attempt = Attempt::new(&invocation, &cancel)?;
@@ -120,19 +119,19 @@ impl ProgramThread {
 }
 
 impl RunningProcess {
-    /// Whether it has ended.
+    /// Whether the program and its descendants have ended.
     pub fn has_ended(&self) -> bool {
         self.keeper.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Gives it time to exit by itself, kills what is left then, and returns when nothing of it is
-    /// left. Drop the input before: most programs end when there is nothing more to read.
+    /// Waits up to `grace` for the program to exit by itself, then kills it with all its descendants, and returns its
+    /// result. Drop the input first: most programs exit at the end of their input.
     pub fn stop(mut self, grace: Duration) -> Result<CommandResult, ProcessError> {
-        // Either the keeper is done, or the time expired; both continue here.
+        // Both outcomes continue here: the thread is done, or the time has expired.
         let _ended_or_not = self.ended.recv_timeout(grace);
         self.cancel.cancel();
         self.join()
-            .unwrap_or_else(|| unreachable!("only stopping takes the keeper away"))
+            .unwrap_or_else(|| unreachable!("only `stop` and `drop` take the thread's handle"))
     }
 
     fn join(&mut self) -> Option<Result<CommandResult, ProcessError>> {
@@ -149,7 +148,7 @@ impl Drop for RunningProcess {
     fn drop(&mut self) {
         self.cancel.cancel();
         if let Some(keeper) = self.keeper.take() {
-            // The outcome was not requested.
+            // The result is not needed.
             let _outcome = keeper.join();
         }
     }

@@ -1,6 +1,7 @@
 //! System calls that have no safe wrapper. All `unsafe` code of the crate is here.
 //!
-//! [`fork`] is for stages only: they run one thread, so the copy finds no lock held by a thread that it does not have.
+//! [`fork`] is for stages only: they are single-threaded, so no lock in the copy can be held by a thread that does not
+//! exist there.
 
 #![expect(
     unsafe_code,
@@ -18,7 +19,7 @@ use std::{io, mem, ptr};
 pub(crate) enum Fork {
     /// The new process.
     Child,
-    /// The process that forked, with the number of the new one.
+    /// The process that forked, with the id of the new process.
     Parent(Pid),
 }
 
@@ -32,21 +33,20 @@ pub(crate) fn fork() -> io::Result<Fork> {
     }
 }
 
-/// Ends this process at once, without cleanup: a forked copy has nothing to clean up that is not the task of the
-/// original process.
+/// Exits at once, without cleanup: in a forked copy, cleanup is the task of the original process.
 pub(crate) fn leave(code: u8) -> ! {
     // SAFETY: no memory is passed, and nothing of this process is used again.
     unsafe { libc::_exit(code.into()) }
 }
 
-/// Moves this process, or its later children, into new namespaces.
+/// Moves this process, or for a process namespace its later children, into new namespaces.
 pub(crate) fn unshare(flags: UnshareFlags) -> io::Result<()> {
     // SAFETY: only namespaces are requested; the table of file descriptors stays unchanged.
     unsafe { rustix::thread::unshare_unsafe(flags.difference(UnshareFlags::FILES)) }?;
     Ok(())
 }
 
-/// Brings the loopback interface of this process's network up. Needs `CAP_NET_ADMIN` there.
+/// Brings up the loopback interface of this process's network namespace. Requires `CAP_NET_ADMIN` in it.
 pub(crate) fn raise_loopback() -> io::Result<()> {
     const SET_INTERFACE_FLAGS: libc::Ioctl = 0x8914;
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
@@ -66,12 +66,12 @@ pub(crate) fn raise_loopback() -> io::Result<()> {
 /// `IFF_UP` and `IFF_RUNNING`.
 const INTERFACE_UP: libc::c_short = 0x41;
 
-/// Scope of a change of mounts.
+/// Scope of a mount change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MountScope {
     /// The mount itself.
     One,
-    /// The mount and all below it.
+    /// The mount and all mounts below it.
     Beneath,
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn set_read_only(target: &CStr, reach: MountScope, read_only: bool) -
     succeeded(outcome)
 }
 
-/// Closes every file descriptor above standard error. Only for a process that owns none of them.
+/// Closes every file descriptor above standard error. Call it only in a process that owns none of them.
 pub(crate) fn close_all() -> io::Result<()> {
     close_range(0)
 }
@@ -125,7 +125,7 @@ fn close_range(flags: libc::c_uint) -> io::Result<()> {
     if succeeded(outcome).is_ok() {
         return Ok(());
     }
-    // Kernels before 5.11: one after the other.
+    // Kernels before 5.11 need one call per descriptor.
     let open: Vec<libc::c_int> = std::fs::read_dir("/proc/self/fd")?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .filter(|number| *number > libc::STDERR_FILENO)
@@ -154,7 +154,7 @@ pub(crate) fn block_signals() -> io::Result<()> {
     succeeded(outcome.into())
 }
 
-/// A file that is readable when children have ended or stopped; their signal has to be blocked.
+/// Creates a file (`signalfd`) that is readable after children have ended or stopped. `SIGCHLD` has to be blocked.
 pub(crate) fn ends_of_children() -> io::Result<OwnedFd> {
     // SAFETY: as above; the number is that of a new file, which has no other owner.
     unsafe {

@@ -1,8 +1,8 @@
-//! Messages between this process and its stages: one socket, JSON messages prefixed with their length. The first
-//! message carries the plan, the three standard streams, and the entrance to the control group. Requests to the fork
-//! server use the same format.
+//! Messages between this process and its stages: JSON messages, each prefixed with its length, on one socket. The first
+//! message carries the plan, the three standard streams, and the file for entering the control group. Requests to the
+//! fork server use the same format.
 //!
-//! The command never has the socket, so it can neither read nor change the messages.
+//! The command never gets the socket, so it can neither read nor change the messages.
 
 use crate::invocation::{Isolation, Layers, Limits, Output, WhenMissing};
 use crate::outcome::{Ending, EnforcedLimit, Enforcement};
@@ -20,7 +20,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Everything a stage has to know.
+/// The data that a stage needs to run a command.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) program: OsString,
@@ -29,15 +29,15 @@ pub(crate) struct Plan {
     pub(crate) environment: Vec<(OsString, OsString)>,
     pub(crate) output: Output,
     pub(crate) limits: Limits,
-    /// Limits of its control group, if it has one; the entrance to it is sent with the streams.
+    /// Limits of the control group, if there is one. The file for entering it is sent with the streams.
     pub(crate) grouped: Vec<EnforcedLimit>,
     pub(crate) confinement: Option<Confinement>,
-    /// Requesting process.
+    /// Id of the requesting process.
     pub(crate) asked_by: i32,
-    /// Whether the command reads nothing: where it has its own `/dev`, its input is the null device there, not that of
-    /// the machine.
+    /// Whether the command has no input. If it has its own `/dev`, its input is the null device in there instead of the
+    /// machine's.
     pub(crate) reads_nothing: bool,
-    /// Whether to set up everything and report it without running a command.
+    /// Whether to set up and report all layers without running a command.
     pub(crate) rehearsal: bool,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Plan {
 pub(crate) struct Confinement {
     pub(crate) writable: Vec<OsString>,
     pub(crate) view: View,
-    /// The folder that appears at `/tmp` and `/var/tmp`.
+    /// The directory mounted at `/tmp` and `/var/tmp`.
     pub(crate) temporary: Option<OsString>,
     pub(crate) network: bool,
     /// Whether the loopback interface of its own network is brought up.
@@ -61,17 +61,17 @@ pub(crate) struct Confinement {
 /// A report of a stage.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
-    /// Namespaces cannot be created in this way; nothing was run.
+    /// The requested namespaces cannot be created; the command was not run.
     NotIsolated { step: String, errno: i32 },
     /// The command runs.
     Started(Enforcement),
-    /// Too little could be enforced; nothing was run.
+    /// The policy requires layers that are missing; the command was not run.
     Refused(Enforcement),
     /// The program does not exist.
     NotFound,
     /// The command could not be started.
     NotStarted { step: String, errno: i32 },
-    /// The command ended, and nothing of it is left.
+    /// The command and all its descendants have ended.
     Ended {
         ending: Ending,
         leftovers: usize,
@@ -79,11 +79,11 @@ pub(crate) enum Report {
     },
 }
 
-/// Steps of isolation that fail because of a directory, not because of the machine.
+/// Isolation steps whose failure is caused by a directory, not by the machine.
 pub(crate) const OPENING_FOLDER: &str = "opening a writable folder";
 pub(crate) const BINDING_FOLDER: &str = "binding a writable folder";
 
-/// An order to a stage while the command runs. The end of the stream means: kill everything.
+/// An order to a stage while the command runs. End-of-file is the order to kill all processes of the command.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// Forward this signal.

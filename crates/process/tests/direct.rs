@@ -1,5 +1,5 @@
-//! Programs that have no stages, such as this one, which does not control its `main`: trusted
-//! commands run in a process group, confined ones do not run at all.
+//! Programs without stages, such as this one, which does not control its `main`: trusted commands run in a process
+//! group, confined commands are refused.
 
 use cleveragents_domain::{Code, Diagnose};
 use cleveragents_process::{Cancel, Ending, Input, Invocation, Policy, Tree, capabilities, run};
@@ -23,7 +23,7 @@ fn trusted_commands_run() {
 }
 
 #[test]
-fn confined_commands_do_not() {
+fn confined_commands_are_refused() {
     let mut invocation = sh("true");
     invocation.confinement = Some(Policy::default());
     let error = run(&invocation, &Cancel::new()).expect_err("there are no stages");
@@ -58,10 +58,10 @@ fn processes_that_left_the_group_are_not_waited_for() {
 #[test]
 fn signals_reach_the_group() {
     let cancel = Cancel::new();
-    let remote = cancel.clone();
+    let signaller = cancel.clone();
     let signalling = std::thread::spawn(move || {
-        while !remote.is_cancelled() {
-            remote.signal(15);
+        while !signaller.is_cancelled() {
+            signaller.signal(15);
             std::thread::sleep(Duration::from_millis(20));
         }
     });

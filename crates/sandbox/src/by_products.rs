@@ -43,33 +43,33 @@ const FILES: &[&str] = &[".DS_Store", "Thumbs.db", ".coverage"];
 /// Suffixes of the names of files that are by-products.
 const FILE_ENDS: &[&str] = &[".pyc", ".pyo"];
 
-/// Whether a path is a well-known by-product, or lies in a folder of them. `exists` reports whether a
-/// path is in the tree; it is called for the files that mark a folder, such as `CACHEDIR.TAG` in
-/// cargo's `target`.
+/// Whether a path is a well-known by-product or lies in a folder of by-products. `exists` checks whether a path exists
+/// in the tree; it is called for files that mark a folder, such as `CACHEDIR.TAG` in cargo's `target`.
 pub fn is_by_product(path: &TreePath, exists: impl Fn(&TreePath) -> bool) -> bool {
     let name = path.name();
     let ends = |ends: &[&str]| ends.iter().any(|end| name.ends_with(end.as_bytes()));
     if FILES.iter().any(|file| name == file.as_bytes()) || ends(FILE_ENDS) {
         return true;
     }
-    let mut near = Some(path.clone());
-    while let Some(folder) = near {
+    let mut ancestor = Some(path.clone());
+    while let Some(folder) = ancestor {
         if is_folder_of_by_products(&folder, &exists) {
             return true;
         }
-        near = folder.parent();
+        ancestor = folder.parent();
     }
     false
 }
 
 fn is_folder_of_by_products(folder: &TreePath, exists: &impl Fn(&TreePath) -> bool) -> bool {
     let name = folder.name();
-    let is = |wanted: &&str| name == wanted.as_bytes();
-    if FOLDERS.iter().any(is) || FOLDER_ENDS.iter().any(|end| name.ends_with(end.as_bytes())) {
+    let is_named = |expected: &&str| name == expected.as_bytes();
+    if FOLDERS.iter().any(is_named) || FOLDER_ENDS.iter().any(|end| name.ends_with(end.as_bytes()))
+    {
         return true;
     }
-    MARKED_FOLDERS.iter().any(|(wanted, marks)| {
-        is(wanted)
+    MARKED_FOLDERS.iter().any(|(expected, marks)| {
+        is_named(expected)
             && marks
                 .iter()
                 .any(|mark| folder.join(mark.as_bytes()).is_ok_and(|mark| exists(&mark)))
@@ -77,8 +77,8 @@ fn is_folder_of_by_products(folder: &TreePath, exists: &impl Fn(&TreePath) -> bo
 }
 
 impl Member {
-    /// Returns those of `paths` that git ignores by the rules of the copy and of the user's
-    /// repository. Empty when the member has no repository, or its copy or repository is gone.
+    /// Returns the subset of `paths` that git ignores, by the rules of the copy and of the user's repository. Empty if
+    /// the member is not a git repository, or if its copy or repository is missing.
     pub fn ignored(&self, paths: &[TreePath]) -> Result<HashSet<TreePath>, Error> {
         let is_git = matches!(self.base, Base::Git(_)) && self.root.is_dir();
         if paths.is_empty() || !is_git || !self.has_readable_ignore_files(paths)? {
@@ -90,7 +90,7 @@ impl Member {
         let git = checkout.scratch(&checkout.index, &self.root);
         let arguments = ["check-ignore", "-z", "--stdin", "--no-index"];
         let answer = git.start_in(&self.root, &arguments, &joined(paths))?;
-        // Git refuses paths that lead through links or submodules; the apply checks those again.
+        // Git refuses paths that lead through links or submodules; the apply checks such paths again.
         if !matches!(answer.code, Some(0 | 1)) {
             return Ok(HashSet::new());
         }
@@ -99,18 +99,18 @@ impl Member {
             .collect())
     }
 
-    /// Whether every `.gitignore` that git would read for these paths is a regular file: git would
-    /// block forever on a pipe.
+    /// Whether every `.gitignore` that git would read for these paths is a regular file or link. Git would block
+    /// forever on a pipe.
     fn has_readable_ignore_files(&self, paths: &[TreePath]) -> Result<bool, Error> {
         let root = self.work_root()?;
         let mut files: BTreeSet<TreePath> =
             TreePath::from_bytes(b".gitignore").into_iter().collect();
         for path in paths {
-            let mut near = path.parent();
-            while let Some(folder) = near {
+            let mut ancestor = path.parent();
+            while let Some(folder) = ancestor {
                 let file = folder.join(b".gitignore").ok();
                 let is_new = file.is_some_and(|file| files.insert(file));
-                near = folder.parent().filter(|_| is_new);
+                ancestor = folder.parent().filter(|_| is_new);
             }
         }
         for file in files {
@@ -154,9 +154,9 @@ mod tests {
     }
 
     #[test]
-    fn a_target_folder_counts_when_it_is_that_of_cargo() {
+    fn only_a_target_folder_of_cargo_is_a_by_product() {
         let mark = path("app/target/CACHEDIR.TAG");
-        let exists = |asked: &TreePath| *asked == mark;
+        let exists = |queried: &TreePath| *queried == mark;
         assert!(is_by_product(&path("app/target/debug/app"), exists));
         assert!(is_by_product(&path("app/target"), exists));
         assert!(!is_by_product(&path("other/target/x"), exists));

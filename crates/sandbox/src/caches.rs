@@ -1,11 +1,11 @@
 //! [`ProjectCaches`]: package caches that the sandboxes of one project share.
 //!
-//! Commands in a sandbox write their downloads and build caches here for reuse: cargo's registry, the
-//! caches of npm, pip, uv and Go. The user's earlier downloads are seeded as links to the user's own
-//! files, which commands can read but not write. Credential files are never seeded.
+//! Commands in a sandbox keep their downloads and build caches here for reuse: cargo's registry, and the caches of npm,
+//! pip, uv and Go. The caches are seeded with links to the user's earlier downloads, which commands can read but not
+//! write. Credential files are never seeded.
 //!
-//! Commands write in [`ProjectCaches::files`], so nothing there is trusted: it is accessed only through
-//! a [`Root`], which follows no link.
+//! Commands can write in [`ProjectCaches::files`], so its content is untrusted and accessed only through a [`Root`],
+//! which follows no link.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -22,7 +22,7 @@ use cleveragents_process::{home_folder, is_clean, toolchain_environment};
 use crate::error::{Error, PathContext as _};
 use crate::scoped_dir::{Root, Stat};
 
-/// A cleanup removes the caches of projects that were unused for this long.
+/// Age at which a cleanup removes the unused caches of a project.
 pub const UNUSED_CACHES: Duration = Duration::from_hours(30 * 24);
 
 /// The caches of one project.
@@ -37,7 +37,7 @@ pub struct ProjectCaches {
 pub struct CacheUsage {
     /// Folder of the caches.
     pub folder: PathBuf,
-    /// Size of files and folders, without links.
+    /// Total size of the files in bytes, without links.
     pub bytes: u64,
     /// Time of the last use by a command.
     pub used: SystemTime,
@@ -54,13 +54,13 @@ impl ProjectCaches {
         }
     }
 
-    /// Folder that commands may write.
+    /// Folder of the caches, which commands may write.
     pub fn files(&self) -> PathBuf {
         self.folder.join("files")
     }
 
-    /// Creates the caches and updates the links to the user's own. Returns the environment variables
-    /// through which package managers find them; without network also those that prevent network access.
+    /// Creates the caches and updates the links to the user's files. Returns the environment variables that point
+    /// package managers to the caches; without `network`, also variables that make them work offline.
     pub fn prepare(&self, network: bool) -> Result<Vec<(OsString, OsString)>, Error> {
         let files = self.files();
         fs::DirBuilder::new()
@@ -68,7 +68,7 @@ impl ProjectCaches {
             .mode(0o700)
             .create(&files)
             .during("making", &files)?;
-        // On a full disk commands still run, with the existing caches.
+        // A failure, such as a full disk, does not stop the command, which uses the existing caches.
         let _best_effort = fs::write(
             self.folder.join("used"),
             self.project.as_os_str().as_bytes(),
@@ -77,9 +77,9 @@ impl ProjectCaches {
         let sources = UserCaches::find();
         let seeded = self.folder.join("seeded");
         if !sources.are_seeded(&seeded) {
-            // Written before the sources are read: later downloads of the user are newer than this file.
-            let _best_effort = fs::write(&seeded, sources.named());
-            // Commands may have damaged the caches; parts that cannot be seeded are skipped.
+            // Written before the sources are read, so that later downloads of the user are newer than this file.
+            let _best_effort = fs::write(&seeded, sources.fingerprint());
+            // Fails if commands have damaged the caches; the command then runs with the parts seeded so far.
             let _best_effort = sources.seed(&root);
         }
         Ok(variables(&files, &sources, network))
@@ -108,7 +108,7 @@ impl ProjectCaches {
 }
 
 impl CacheUsage {
-    /// Whether no command used them for [`UNUSED_CACHES`].
+    /// Whether no command has used the caches for [`UNUSED_CACHES`].
     pub fn is_unused(&self, now: SystemTime) -> bool {
         now.duration_since(self.used)
             .is_ok_and(|age| age >= UNUSED_CACHES)
@@ -202,8 +202,8 @@ impl UserCaches {
         sources
     }
 
-    /// The paths as bytes, to detect that they changed.
-    fn named(&self) -> Vec<u8> {
+    /// The source paths as bytes, to detect changed paths.
+    fn fingerprint(&self) -> Vec<u8> {
         let mut text = Vec::new();
         for folder in [&self.cargo, &self.npm].into_iter().flatten() {
             text.extend_from_slice(folder.as_os_str().as_bytes());
@@ -212,13 +212,13 @@ impl UserCaches {
         text
     }
 
-    /// Whether nothing was added to them since the seeding.
+    /// Whether nothing was added to the sources since the seeding.
     fn are_seeded(&self, seeded: &Path) -> bool {
-        let is_same = fs::read(seeded).is_ok_and(|text| text == self.named());
-        let Ok(moment) = fs::metadata(seeded).and_then(|file| file.modified()) else {
+        let is_same = fs::read(seeded).is_ok_and(|text| text == self.fingerprint());
+        let Ok(seeded_at) = fs::metadata(seeded).and_then(|file| file.modified()) else {
             return false;
         };
-        is_same && self.newest().is_none_or(|newest| newest < moment)
+        is_same && self.newest().is_none_or(|newest| newest < seeded_at)
     }
 
     /// Time of the last addition, from the times of the folders that receive new entries.
@@ -241,14 +241,14 @@ impl UserCaches {
             .max()
     }
 
-    /// Mirrors them into the caches of a project.
+    /// Mirrors the sources into the caches of a project.
     fn seed(&self, root: &Root) -> io::Result<()> {
         if let Some(cargo) = &self.cargo {
             let parts = [
                 ("bin", 0),
                 ("registry/cache", 1),
                 ("registry/src", 1),
-                // Down to the folders of the index's own cache.
+                // Links the folders inside each index, so that cargo's cache of the index is reused.
                 ("registry/index", 2),
                 ("git/db", 0),
                 ("git/checkouts", 1),
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn downloaded_crates_are_found_and_credentials_are_not() {
+    fn crates_are_seeded_and_credentials_are_not() {
         let place = TempFolder::new();
         place.write("user/.cargo/registry/cache/index/a-1.crate", "crate");
         place.write("user/.cargo/registry/src/index/a-1/lib.rs", "code");
@@ -424,14 +424,14 @@ mod tests {
         place.sources().seed(&place.root()).expect("seeded");
         let is_link = |name: &str| {
             let place = place.path("files/npm/_cacache").join(name);
-            place.symlink_metadata().expect("it is there").is_symlink()
+            place.symlink_metadata().expect("the entry").is_symlink()
         };
         assert!(!is_link("index-v5/aa/bb/entry"));
         assert!(is_link("content-v2/sha512/aa/bb/content"));
     }
 
     #[test]
-    fn links_to_what_the_user_removed_go() {
+    fn links_to_removed_files_are_removed() {
         let place = TempFolder::new();
         let name = "user/.cargo/registry/cache/index/a-1.crate";
         place.write(name, "crate");
@@ -439,12 +439,12 @@ mod tests {
         place.sources().seed(&root).expect("seeded");
         fs::remove_file(place.path(name)).expect("removed");
         place.sources().seed(&root).expect("seeded");
-        let left = fs::read_dir(place.path("files/cargo/registry/cache/index"));
-        assert_eq!(left.expect("a folder").count(), 0);
+        let remaining = fs::read_dir(place.path("files/cargo/registry/cache/index"));
+        assert_eq!(remaining.expect("a folder").count(), 0);
     }
 
     #[test]
-    fn a_link_that_a_command_left_leads_nowhere() {
+    fn seeding_follows_no_link_of_a_command() {
         let place = TempFolder::new();
         place.write("user/.cargo/bin/tool", "program");
         let root = place.root();
@@ -453,20 +453,20 @@ mod tests {
         std::os::unix::fs::symlink(place.path("outside"), place.path("files/cargo/bin"))
             .expect("a link");
         assert!(place.sources().seed(&root).is_err());
-        let left = fs::read_dir(place.path("outside"))
+        let remaining = fs::read_dir(place.path("outside"))
             .expect("a folder")
             .count();
-        assert_eq!(left, 0);
+        assert_eq!(remaining, 0);
     }
 
     #[test]
-    fn caches_are_seeded_again_when_the_user_downloads_something() {
+    fn new_downloads_of_the_user_are_seeded() {
         let place = TempFolder::new();
         place.write("user/.cargo/registry/cache/index/a-1.crate", "crate");
         let (sources, seeded) = (place.sources(), place.path("seeded"));
         assert!(!sources.are_seeded(&seeded));
         let later = SystemTime::now() + Duration::from_mins(1);
-        fs::write(&seeded, sources.named()).expect("written");
+        fs::write(&seeded, sources.fingerprint()).expect("written");
         let stamp = File::options().write(true).open(&seeded).expect("opened");
         stamp.set_modified(later).expect("its time");
         assert!(sources.are_seeded(&seeded));
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn unused_caches_are_known_by_their_age() {
+    fn caches_become_unused_after_30_days() {
         let place = TempFolder::new();
         let caches = ProjectCaches::new(&place.path("caches"), Path::new("/project"));
         caches.prepare(false).expect("prepared");

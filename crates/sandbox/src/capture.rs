@@ -1,8 +1,7 @@
 //! Change capture: compares the current content of a tree with its recorded content.
 //!
-//! The tree itself is inspected, not the tools that changed it, so changes of shell commands are
-//! found like any other. A file whose metadata did not change is not read; the metadata includes
-//! the change time (`ctime`), which no program can set.
+//! It inspects the tree instead of tracking tools, so it also finds changes by shell commands. It does not read files
+//! with unchanged metadata; the metadata includes the change time (`ctime`), which no program can set.
 
 use std::collections::HashMap;
 use std::io;
@@ -32,7 +31,7 @@ pub struct Change {
 
 /// Source of the original content of a tree.
 pub(crate) trait BaseContent {
-    /// Stores the original content of each path and returns its hash and size, `None` where it is
+    /// Stores the original content of each path in `objects`. Returns the state of each path, `None` if its content is
     /// lost.
     fn keep(
         &self,
@@ -52,8 +51,8 @@ pub(crate) struct CaptureResult {
     pub(crate) is_news: bool,
 }
 
-/// Slightly more than one tick of the clock that stamps files.
-const SETTLING: std::time::Duration = std::time::Duration::from_millis(22);
+/// Slightly more than one tick of the clock for file times.
+const CLOCK_TICK: std::time::Duration = std::time::Duration::from_millis(22);
 
 /// Nanoseconds since the epoch.
 pub(crate) fn now() -> i64 {
@@ -72,7 +71,7 @@ pub(crate) fn capture(
     objects: &mut Objects,
     stop: &ScanCancel,
 ) -> Result<CaptureResult, Error> {
-    let moment = now();
+    let captured_at = now();
     let found = manifest
         .compare(root, extent, stop)
         .during("walking", root.path())?;
@@ -86,7 +85,7 @@ pub(crate) fn capture(
     }
     let is_news = !found.pending.is_empty();
     let pending = found.pending;
-    let changes = read_candidates(root, pending, &mut manifest, base, objects, moment)?;
+    let changes = read_candidates(root, pending, &mut manifest, base, objects, captured_at)?;
     objects.sync().during("writing", root.path())?;
     Ok(CaptureResult {
         changes,
@@ -103,10 +102,10 @@ pub(crate) fn capture_paths(
     base: &dyn BaseContent,
     objects: &mut Objects,
 ) -> Result<Vec<Change>, Error> {
-    let is_users = |(path, known): &(TreePath, Option<PathRecord>)| {
+    let is_user_file = |(path, known): &(TreePath, Option<PathRecord>)| {
         known.is_some() || !is_being_written(path.name(), None)
     };
-    let mut pending: Vec<_> = known.into_iter().filter(is_users).collect();
+    let mut pending: Vec<_> = known.into_iter().filter(is_user_file).collect();
     pending.sort_by(|left, right| left.0.cmp(&right.0));
     let changes = read_candidates(
         root,
@@ -120,7 +119,7 @@ pub(crate) fn capture_paths(
     Ok(changes)
 }
 
-/// A path that may have changed, with both states as far as known.
+/// A path that may have changed, with its states before and after as far as they are known.
 struct Candidate {
     path: TreePath,
     known: Option<PathRecord>,
@@ -136,7 +135,7 @@ fn read_candidates(
     manifest: &mut Manifest,
     base: &dyn BaseContent,
     objects: &mut Objects,
-    moment: i64,
+    captured_at: i64,
 ) -> Result<Vec<Change>, Error> {
     let mut candidates = Vec::with_capacity(pending.len());
     for (path, known) in pending {
@@ -155,13 +154,13 @@ fn read_candidates(
         .filter_map(|candidate| Some((candidate.path.clone(), candidate.known?)))
         .collect();
     if !unknown.is_empty() {
-        let mut first = base.keep(&unknown, objects)?.into_iter();
+        let mut originals = base.keep(&unknown, objects)?.into_iter();
         for candidate in &mut candidates {
             if candidate.before.is_none()
                 && let Some(known) = candidate.known
             {
-                let kept = first.next().flatten();
-                candidate.before = Some(kept.unwrap_or_else(|| lost(&candidate.path, &known)));
+                let original = originals.next().flatten();
+                candidate.before = Some(original.unwrap_or_else(|| lost(&candidate.path, &known)));
             }
         }
     }
@@ -179,13 +178,13 @@ fn read_candidates(
                 manifest.learn(path.clone(), None);
             }
             Some((state, stat)) => {
-                // Content that equals the original needs no hash in the manifest.
+                // Original content needs no hash in the manifest.
                 let is_first =
                     known.is_some_and(|known| known.hash.is_none()) && before == Some(*state);
                 let hash = (!is_first).then_some(state.hash);
                 let known = match state.kind() {
                     FileKind::Directory => PathRecord::folder(state.mode),
-                    _ => PathRecord::seen(stat, state.mode, hash, moment),
+                    _ => PathRecord::seen(stat, state.mode, hash, captured_at),
                 };
                 manifest.learn(path.clone(), Some(known));
             }
@@ -201,7 +200,7 @@ fn read_candidates(
     Ok(changes)
 }
 
-/// State that the manifest contains without asking the source of the tree.
+/// State according to the manifest; `None` if only the source of the tree can provide the content hash.
 fn recorded_state(known: &PathRecord) -> Option<FileState> {
     if known.mode.kind() == FileKind::Directory {
         return Some(FileState::directory(known.mode.permissions()));
@@ -233,6 +232,6 @@ pub(crate) fn write_first_manifest(
     extent: Extent<'_>,
 ) -> io::Result<()> {
     // Scan only after the clock has advanced, so that every later change is visible in the times.
-    std::thread::sleep(SETTLING);
+    std::thread::sleep(CLOCK_TICK);
     write_first(place, root, extent, now())
 }

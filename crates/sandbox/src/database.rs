@@ -1,7 +1,7 @@
-//! SQLite databases of the user: a copy to work in, whose content is applied in one SQLite
+//! SQLite databases of the user. The sandbox works on a copy; an apply writes its content back in one SQLite
 //! transaction.
 //!
-//! These are resources, not the program's store, which only `cleveragents-store` opens.
+//! These are resources of the user. Only `cleveragents-store` opens the program's own database.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,9 +17,9 @@ use crate::kill_points;
 use crate::objects::hash_of;
 use crate::scoped_dir::Root;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-fn failed(path: &Path) -> impl Fn(rusqlite::Error) -> Error {
+fn database_error(path: &Path) -> impl Fn(rusqlite::Error) -> Error {
     let path = path.to_owned();
     move |error| Error::Database {
         path: path.clone(),
@@ -32,15 +32,17 @@ fn failed(path: &Path) -> impl Fn(rusqlite::Error) -> Error {
     reason = "a database of the user's, not the store"
 )]
 fn open(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
-    check_beside(path)?;
+    check_companions(path)?;
     let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
-        .map_err(failed(path))?;
-    connection.busy_timeout(PATIENCE).map_err(failed(path))?;
+        .map_err(database_error(path))?;
+    connection
+        .busy_timeout(BUSY_TIMEOUT)
+        .map_err(database_error(path))?;
     Ok(connection)
 }
 
-/// Opens a database for reading. If a writer died during a transaction, the first read rolls back
-/// that transaction, which needs write access.
+/// Opens a database for reading. Opens it for writing if a writer died during a transaction, because the first read
+/// then rolls back that transaction.
 fn open_to_read(path: &Path) -> Result<Connection, Error> {
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     match connection.query_row("PRAGMA schema_version", [], |_| Ok(())) {
@@ -60,13 +62,13 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), Error> {
         to,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
     )?;
-    let backup = Backup::new(&source, &mut target).map_err(failed(from))?;
+    let backup = Backup::new(&source, &mut target).map_err(database_error(from))?;
     backup
         .run_to_completion(i32::MAX, Duration::from_millis(20), None)
-        .map_err(failed(from))
+        .map_err(database_error(from))
 }
 
-/// Hash of the content of a database, independent of how its file was written.
+/// Hash of the content of a database, independent of the layout of its file.
 pub(crate) fn digest(path: &Path, temporary: &Path) -> Result<ContentHash, Error> {
     let folder = tempfile::tempdir_in(temporary).during("making a folder in", temporary)?;
     let place = folder.path().join("copy.db");
@@ -89,12 +91,12 @@ pub(crate) struct FoldedDatabase {
     pub(crate) file: std::fs::File,
 }
 
-/// Copies a database out of a sandbox, merges the log next to it into the copy and returns the copy;
-/// `None` when there is no log, or no database that SQLite can read.
+/// Copies a database out of a sandbox and merges its write-ahead log or rollback journal into the copy. Returns `None`
+/// if there is neither, or if SQLite cannot read the database.
 ///
-/// Commands in the sandbox control every file of `root`. So its files are only read, as bytes and as
-/// regular files, and SQLite never opens them: it would follow links, and a rollback journal can name
-/// any file of the system to be deleted.
+/// Commands in the sandbox control every file of `root`. So this function only reads the bytes of regular files. SQLite
+/// never opens them, because it would follow links, and because a rollback journal can make it delete any file of the
+/// system.
 pub(crate) fn fold(
     root: &Root,
     name: &TreePath,
@@ -124,13 +126,13 @@ pub(crate) fn fold(
     };
     write(&mut source, &place).during("copying", &reading(name))?;
     for (suffix, mut log) in logs {
-        if suffix == "-journal" && !cut_super_journal(root, &mut log).during("reading", &place)? {
+        if suffix == "-journal" && !must_play_back(root, &mut log).during("reading", &place)? {
             continue;
         }
-        let to = beside(&place, suffix);
+        let to = companion_path(&place, suffix);
         write(&mut log, &to).during("copying", &to)?;
         if suffix == "-journal" {
-            drop_super_journal(&to).during("writing", &to)?;
+            remove_super_journal_records(&to).during("writing", &to)?;
         }
     }
     let connection = open(&place, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
@@ -145,7 +147,7 @@ pub(crate) fn fold(
         {
             return Ok(None);
         }
-        Err(error) => return Err(failed(&place)(error)),
+        Err(error) => return Err(database_error(&place)(error)),
     }
     drop(connection);
     let file = std::fs::File::open(&place).during("reading", &place)?;
@@ -176,9 +178,9 @@ fn super_journal(journal: &std::fs::File) -> io::Result<Option<(Vec<u8>, u64)>> 
     Ok(Some((name, start.saturating_sub(4))))
 }
 
-/// Whether to play back a rollback journal. One that names a super-journal is played back as long as
-/// the super-journal still exists in the sandbox's folder: without it the transaction was committed.
-fn cut_super_journal(root: &Root, journal: &mut std::fs::File) -> io::Result<bool> {
+/// Whether to play back a rollback journal. A journal that names a super-journal is played back only if the
+/// super-journal exists in the sandbox's folder; otherwise its transaction was committed.
+fn must_play_back(root: &Root, journal: &mut std::fs::File) -> io::Result<bool> {
     let Some((name, _)) = super_journal(journal)? else {
         return Ok(true);
     };
@@ -190,7 +192,7 @@ fn cut_super_journal(root: &Root, journal: &mut std::fs::File) -> io::Result<boo
 }
 
 /// Removes every super-journal record from our copy of a rollback journal.
-fn drop_super_journal(place: &Path) -> io::Result<()> {
+fn remove_super_journal_records(place: &Path) -> io::Result<()> {
     let file = std::fs::File::options()
         .read(true)
         .write(true)
@@ -201,7 +203,7 @@ fn drop_super_journal(place: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+fn companion_path(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
@@ -213,11 +215,10 @@ pub(crate) fn with_suffix(name: &TreePath, suffix: &str) -> Result<TreePath, Err
         .map_err(|error| Error::Damaged(error.to_string()))
 }
 
-/// Refuses a real database if a link or special file is in the place of a file that SQLite would open
-/// next to it.
-fn check_beside(path: &Path) -> Result<(), Error> {
+/// Refuses a real database if a file that SQLite would open next to it is a link or special file.
+fn check_companions(path: &Path) -> Result<(), Error> {
     for suffix in BESIDE {
-        let file = beside(path, suffix);
+        let file = companion_path(path, suffix);
         if std::fs::symlink_metadata(&file).is_ok_and(|found| !found.is_file()) {
             return Err(Error::Database {
                 path: path.to_owned(),
@@ -228,12 +229,12 @@ fn check_beside(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses a database that SQLite itself reports as damaged.
+/// Refuses a database that SQLite's integrity check reports as damaged.
 pub(crate) fn check(path: &Path) -> Result<(), Error> {
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     let verdict: String = connection
         .query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))
-        .map_err(failed(path))?;
+        .map_err(database_error(path))?;
     if verdict == "ok" {
         Ok(())
     } else {
@@ -262,7 +263,7 @@ pub(crate) struct DatabaseChange {
 }
 
 impl DatabaseChange {
-    /// Plans the change, with both contents in the scratch folder. `work` is a file there with the
+    /// Plans the change and copies both contents into the scratch folder `folder`. `work` is a file there with the
     /// captured content.
     pub(crate) fn plan(
         location: &Path,
@@ -290,29 +291,34 @@ impl DatabaseChange {
     }
 
     pub(crate) fn forward(&self) -> Result<(), Error> {
-        self.carry(self.before, &self.fresh, self.after)?;
+        self.replace_content(self.before, &self.fresh, self.after)?;
         kill_points::boundary();
         Ok(())
     }
 
-    /// Restores the old content. `false` when another process changed the database since.
+    /// Restores the old content; `false` if another process has changed the database since.
     pub(crate) fn backward(&self) -> Result<bool, Error> {
-        let is_back = match self.carry(self.after, &self.saved, self.before) {
+        let is_restored = match self.replace_content(self.after, &self.saved, self.before) {
             Ok(()) => true,
             Err(Error::Raced(_)) => false,
             Err(error) => return Err(error),
         };
         kill_points::boundary();
-        Ok(is_back)
+        Ok(is_restored)
     }
 
-    /// Replaces the content in one transaction if it is still the expected content.
-    fn carry(&self, expected: ContentHash, from: &Path, wanted: ContentHash) -> Result<(), Error> {
-        let wrong = failed(&self.location);
-        let watch = WriteDetector::new(&self.location)?;
-        let before = watch.version()?;
-        let found = digest(&self.location, &self.temporary)?;
-        if found == wanted {
+    /// Replaces the content in one transaction, if the current content has the hash `expected`.
+    fn replace_content(
+        &self,
+        expected: ContentHash,
+        from: &Path,
+        desired: ContentHash,
+    ) -> Result<(), Error> {
+        let to_error = database_error(&self.location);
+        let detector = WriteDetector::new(&self.location)?;
+        let before = detector.version()?;
+        let current = digest(&self.location, &self.temporary)?;
+        if current == desired {
             return Ok(());
         }
         let changed = || {
@@ -321,24 +327,24 @@ impl DatabaseChange {
                 self.location.display()
             ))
         };
-        if found != expected {
+        if current != expected {
             return Err(changed());
         }
         let source = open(from, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         let mut target = open(&self.location, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        let backup = Backup::new(&source, &mut target).map_err(&wrong)?;
-        // Writing the first page takes the write lock. A write between the check and the lock changes
-        // the version; from now on no other process can write.
-        let deadline = std::time::Instant::now() + PATIENCE;
+        let backup = Backup::new(&source, &mut target).map_err(&to_error)?;
+        // Writing the first page takes the write lock; from then on no other process can write. A write between the
+        // check and the lock changes the version.
+        let deadline = std::time::Instant::now() + BUSY_TIMEOUT;
         let mut pages = 1;
         loop {
-            match backup.step(pages).map_err(&wrong)? {
-                StepResult::Done if pages == 1 && watch.version()? != before => {
+            match backup.step(pages).map_err(&to_error)? {
+                StepResult::Done if pages == 1 && detector.version()? != before => {
                     return Err(changed());
                 }
                 StepResult::Done => return Ok(()),
                 StepResult::More => {
-                    if watch.version()? != before {
+                    if detector.version()? != before {
                         return Err(changed());
                     }
                     kill_points::boundary();
@@ -347,7 +353,7 @@ impl DatabaseChange {
                 _ if std::time::Instant::now() > deadline => {
                     return Err(Error::Database {
                         path: self.location.clone(),
-                        message: "it stayed busy".to_owned(),
+                        message: "another process keeps it locked".to_owned(),
                     });
                 }
                 _ => std::thread::sleep(Duration::from_millis(10)),
@@ -358,8 +364,7 @@ impl DatabaseChange {
 
 /// Detects writes by other processes to a database, also while our own writer blocks readers.
 struct WriteDetector {
-    /// Stays open to the end: closing any handle of a file releases the locks that SQLite holds on
-    /// it.
+    /// Kept open, because closing any handle of a file releases the locks that SQLite holds on it.
     file: std::fs::File,
     connection: Connection,
     path: PathBuf,
@@ -374,7 +379,7 @@ impl WriteDetector {
         })
     }
 
-    /// A pair that changes with each commit of another connection.
+    /// A pair of numbers that changes with each commit of another connection.
     fn version(&self) -> Result<(u32, i64), Error> {
         use std::os::unix::fs::FileExt as _;
         // Bytes of the file header: the write format, and the change counter.
@@ -390,7 +395,7 @@ impl WriteDetector {
         let version = if has_log {
             self.connection
                 .query_row("PRAGMA data_version", [], |row| row.get(0))
-                .map_err(failed(&self.path))?
+                .map_err(database_error(&self.path))?
         } else {
             0
         };
@@ -402,10 +407,10 @@ impl WriteDetector {
 mod tests {
     use super::*;
 
-    /// A rollback journal can name another file, which SQLite reads and deletes during playback. Our
-    /// code does neither.
+    /// A rollback journal can name another file, which SQLite would read and delete during playback. `fold` does
+    /// neither.
     #[test]
-    fn a_journal_that_names_a_foreign_file_leaves_it_alone() {
+    fn a_journal_that_names_a_foreign_file_does_not_affect_it() {
         let place = tempfile::tempdir().expect("a folder");
         let (work, ours) = (place.path().join("work"), place.path().join("ours"));
         std::fs::create_dir(&work).expect("a folder");
@@ -438,7 +443,7 @@ mod tests {
         let sum = name.iter().map(|byte| u32::from(*byte)).sum::<u32>();
         journal.extend(number(sum));
         journal.extend(SUPER_JOURNAL_MAGIC);
-        std::fs::write(beside(&database, "-journal"), &journal).expect("a journal");
+        std::fs::write(companion_path(&database, "-journal"), &journal).expect("a journal");
         let root = Root::open(&work).expect("a root");
         let path = TreePath::from_bytes("a.db").expect("a path");
         let folded = fold(&root, &path, &ours).expect("folded");

@@ -12,9 +12,8 @@ use crate::member::Member;
 use crate::objects::Objects;
 use crate::scoped_dir::Root;
 
-/// The patch from the first state of every path to the last. It contains binary files, but not
-/// folders and permissions other than execution, which the format cannot express. With `beneath`,
-/// that name prefixes the paths.
+/// The patch from the state before to the state after each change. It contains binary files. Folders and permissions
+/// except the execute bit are missing, because the format cannot express them. `beneath` is a prefix for the paths.
 pub fn patch(
     member: &Member,
     changes: &[Change],
@@ -65,7 +64,7 @@ pub fn patch(
         Some(0 | 1) => {
             let mut patch = answer.stdout;
             for change in too_long {
-                // Readers of a patch skip text between two files.
+                // Programs that read a patch skip text between two files.
                 let start: String = change.path.to_string().chars().take(100).collect();
                 let line =
                     format!("# not shown, its path has more than {LONGEST_PATH} bytes: {start}…\n");
@@ -97,7 +96,7 @@ fn write(
     .during("writing", &place)
 }
 
-/// Only the execute bit that git records, and always readable for the process that compares.
+/// Mode with only the execute bit, as git records it; always readable by the comparing process.
 pub(crate) fn as_git_knows(state: &FileState) -> FileMode {
     let permissions = if state.mode.is_executable() {
         0o755

@@ -89,7 +89,7 @@ pub enum Error {
         address: String,
         /// Message of the client library or the server.
         message: String,
-        /// Suggested fix, if more is known than a missing response.
+        /// Suggested fix, if the cause is known.
         hint: Option<Hint>,
     },
     /// A server rejects a statement.
@@ -134,16 +134,16 @@ fn list(paths: &[TreePath]) -> String {
         .join(", ")
 }
 
-/// The first few paths, each with its reason; `details` lists all.
+/// The first paths, each with its reason; `details` lists all paths.
 fn some(problems: &[(TreePath, String)]) -> String {
-    const SHOWN: usize = 10;
+    const MAX_SHOWN: usize = 10;
     let mut named: Vec<_> = problems
         .iter()
-        .take(SHOWN)
+        .take(MAX_SHOWN)
         .map(|(path, why)| format!("{path} ({why})"))
         .collect();
-    if problems.len() > SHOWN {
-        named.push(format!("and {} more", problems.len() - SHOWN));
+    if problems.len() > MAX_SHOWN {
+        named.push(format!("and {} more", problems.len() - MAX_SHOWN));
     }
     named.join(", ")
 }

@@ -1,9 +1,9 @@
-//! Copies of resources in which agents work without restriction. Changes are detected by comparing the
-//! copy, can be undone exactly, and are applied to the real resources atomically.
+//! Sandboxes: copies of resources in which agents work without restriction. Changes are found by comparing the copy
+//! with its recorded state. They can be undone exactly, and are applied to the real resources atomically.
 //!
-//! [`Folders::create_member`] creates a copy, [`Member::capture`] finds changes, [`Member::restore`]
-//! returns to an earlier state, [`apply::plan`] and [`apply::ApplyPlan::execute`] apply the result.
-//! This crate does not access the program's database: `cleveragents-application` records what happens.
+//! [`Folders::create_member`] creates a copy, [`Member::capture`] finds changes, [`Member::restore`] returns to an
+//! earlier state. [`apply::plan`] and [`apply::ApplyPlan::execute`] apply the result. This crate does not access
+//! the program's database: `cleveragents-application` records sandboxes and their histories.
 
 pub mod apply;
 mod by_products;
@@ -48,7 +48,7 @@ pub use server::{Connection, QueryResult, SCRIPT, Servers, StatementRun};
 pub fn remove_folder(folder: &std::path::Path) -> std::io::Result<()> {
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        // Folders that are not writable, or nested deeper than the limit of open files.
+        // Happens with folders that are not writable, or nested deeper than the limit of open files.
         Err(error) => {
             if !std::fs::symlink_metadata(folder)?.is_dir() {
                 return Err(error);

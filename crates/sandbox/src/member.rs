@@ -66,17 +66,17 @@ pub enum Source {
 pub struct Member {
     /// Name in the sandbox.
     pub alias: String,
-    /// Location of the real resource; for a database on a server its address without the password.
+    /// Location of the real resource; for a database on a server, its address without the password.
     pub location: PathBuf,
-    /// Whether its changes can never be applied.
+    /// Whether applying its changes is forbidden.
     pub is_read_only: bool,
     /// Starting point of the copy.
     pub base: Base,
-    /// Folder of the copy, in which work is done.
+    /// Folder of the copy, in which agents work.
     pub root: PathBuf,
-    /// Folder of its recorded state.
+    /// Folder of the member's manifests.
     state: PathBuf,
-    /// The repository of a worktree. Git commands in the sandbox write it, so it is never trusted.
+    /// The repository of a worktree. It is untrusted, because git commands in the sandbox write it.
     notes: PathBuf,
     objects: PathBuf,
     temporary: PathBuf,
@@ -90,7 +90,7 @@ pub struct Folders {
 }
 
 impl Folders {
-    /// Folder of the copies, in which work is done.
+    /// Folder of the copies, in which agents work.
     pub fn work_dir(&self) -> PathBuf {
         self.whole.join("work")
     }
@@ -187,11 +187,11 @@ impl Folders {
 }
 
 impl Member {
-    fn manifest_place(&self) -> PathBuf {
+    fn manifest_path(&self) -> PathBuf {
         self.state.join("manifest")
     }
 
-    fn original_place(&self) -> PathBuf {
+    fn original_path(&self) -> PathBuf {
         self.state.join("original")
     }
 
@@ -205,12 +205,12 @@ impl Member {
     }
 
     fn load_manifest(&self) -> Result<Manifest, Error> {
-        let place = self.manifest_place();
+        let place = self.manifest_path();
         Manifest::load(&place)
             .map_err(|error| Error::Damaged(format!("`{}`: {error}", place.display())))
     }
 
-    /// The folder in which work is done. Writes through it are atomic.
+    /// The folder of the copy. Writes through it are atomic.
     pub fn work_root(&self) -> Result<Root, Error> {
         open_own(&self.root)
             .and_then(|root| root.with_scratch(&self.temporary))
@@ -234,7 +234,7 @@ impl Member {
         Root::open(folder).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
                 let place = folder.display();
-                Error::Damaged(format!("the original `{place}` is not there any more"))
+                Error::Damaged(format!("the original `{place}` does not exist any more"))
             }
             _ => Error::Files {
                 action: "opening",
@@ -270,7 +270,7 @@ impl Member {
         TreePath::from_bytes(self.file_name()).map_err(|error| Error::Damaged(error.to_string()))
     }
 
-    /// Merges the log next to the database into its file, so that the file is complete.
+    /// Merges the write-ahead log or rollback journal next to the database into the database file.
     fn fold_database(&self, root: &Root) -> Result<(), Error> {
         let name = self.file_path()?;
         let Some(mut folded) = database::fold(root, &name, &self.temporary)? else {
@@ -281,15 +281,16 @@ impl Member {
         let Some((mode, stat)) = found.and_then(|stat| Some((stat.mode?, stat))) else {
             return Ok(());
         };
-        // In this order: replaying a log on the complete file changes nothing.
+        // The file is written before the log is removed: after a crash in between, replaying the log on the complete
+        // file changes nothing.
         root.write_file(&name, mode, &mut folded.file)
             .and_then(|()| crate::copy::keep_owner(&root.parent(&name)?, name.name(), &stat))
             .during("writing", &place)?;
-        self.remove_beside(root)
+        self.remove_companions(root)
     }
 
-    /// Removes the files that SQLite keeps next to the database, of whatever kind they are.
-    fn remove_beside(&self, root: &Root) -> Result<(), Error> {
+    /// Removes the files that SQLite keeps next to the database, even if they are folders or links.
+    fn remove_companions(&self, root: &Root) -> Result<(), Error> {
         let name = self.file_path()?;
         for suffix in database::BESIDE {
             let path = database::with_suffix(&name, suffix)?;
@@ -315,7 +316,7 @@ impl Member {
             base: Base::Git(base.clone()),
             ..self.clone()
         };
-        git.remember_first()?;
+        git.write_first_manifest_of_copy()?;
         Ok(Base::Git(base))
     }
 
@@ -323,11 +324,11 @@ impl Member {
         std::fs::create_dir(&self.root).during("making", &self.root)?;
         let real = self.real_root()?;
         let copied = copy_tree(&real, &self.work_root()?, Extent::default())?;
-        let unsettled = write_original(&self.original_place(), &copied)
-            .during("writing", &self.original_place())?;
-        self.remember_first()?;
-        // For paths that changed just before the copy, the original's times may not show a further
-        // change.
+        let unsettled = write_original(&self.original_path(), &copied)
+            .during("writing", &self.original_path())?;
+        self.write_first_manifest_of_copy()?;
+        // For paths that changed shortly before the copy, the times of the original may not show a further change, so
+        // their content is stored now.
         if !unsettled.is_empty() {
             let mut manifest = self.load_manifest()?;
             self.keep_pristine(&mut manifest, Some(&unsettled), &mut self.open_objects()?)?;
@@ -363,36 +364,36 @@ impl Member {
             )?;
             Base::File
         };
-        self.remember_file(base)
+        self.record_file(base)
     }
 
     fn create_server(&self) -> Result<Base, Error> {
         std::fs::create_dir(&self.root).during("making", &self.root)?;
         self.create_script()?;
-        self.remember_file(Base::Postgres)
+        self.record_file(Base::Postgres)
     }
 
     /// Records the single file of a member, with its content.
-    fn remember_file(&self, base: Base) -> Result<Base, Error> {
+    fn record_file(&self, base: Base) -> Result<Base, Error> {
         let file = Self {
             base: base.clone(),
             ..self.clone()
         };
-        file.remember_first()?;
-        // Few enough to store immediately.
+        file.write_first_manifest_of_copy()?;
+        // A single file is stored immediately.
         let mut objects = self.open_objects()?;
         let mut manifest = file.load_manifest()?;
         file.keep_pristine(&mut manifest, None, &mut objects)?;
         Ok(base)
     }
 
-    fn remember_first(&self) -> Result<(), Error> {
-        write_first_manifest(&self.manifest_place(), &self.work_root()?, self.extent())
+    fn write_first_manifest_of_copy(&self) -> Result<(), Error> {
+        write_first_manifest(&self.manifest_path(), &self.work_root()?, self.extent())
             .during("walking", &self.root)
     }
 
-    /// Stores original content that the original no longer has. Must be called before anything can
-    /// change the copy.
+    /// Stores the original content of paths that have changed in the original meanwhile. Must be called before the copy
+    /// can change.
     pub fn protect(&self) -> Result<(), Error> {
         if self.base != Base::Directory {
             return Ok(());
@@ -400,7 +401,7 @@ impl Member {
         let real = self.real_root()?;
         let original = CopyOriginal {
             root: &real,
-            manifest: &self.original_place(),
+            manifest: &self.original_path(),
         };
         let changed = original.changed(self.extent())?;
         if changed.is_empty() {
@@ -411,7 +412,8 @@ impl Member {
         self.keep_pristine(&mut manifest, Some(&changed), &mut objects)
     }
 
-    /// Paths of the user's files that were changed since the copy was made. Always empty for single files and databases.
+    /// Paths of the user's files that have changed since the copy was created. Always empty for single files and
+    /// databases.
     pub fn changed_at_source(&self) -> Result<Vec<TreePath>, Error> {
         match &self.base {
             Base::Git(base) => {
@@ -423,7 +425,7 @@ impl Member {
                 let real = self.real_root()?;
                 let original = CopyOriginal {
                     root: &real,
-                    manifest: &self.original_place(),
+                    manifest: &self.original_path(),
                 };
                 let mut changed = Vec::new();
                 for (path, first) in original.pending(self.extent())? {
@@ -467,16 +469,16 @@ impl Member {
     ) -> Result<(), Error> {
         let root = self.work_root()?;
         let moment = crate::capture::now();
-        let wanted: Vec<TreePath> = if let Some(paths) = paths {
+        let selected: Vec<TreePath> = if let Some(paths) = paths {
             paths.to_vec()
         } else {
             let entries = manifest.entries();
-            let entries = entries.during("reading", &self.manifest_place())?;
+            let entries = entries.during("reading", &self.manifest_path())?;
             entries.into_iter().map(|(path, _)| path).collect()
         };
-        for path in wanted {
+        for path in selected {
             let saved = manifest.get(&path);
-            let Some(known) = saved.during("reading", &self.manifest_place())? else {
+            let Some(known) = saved.during("reading", &self.manifest_path())? else {
                 continue;
             };
             if known.hash.is_some() || known.mode.kind() == cleveragents_domain::FileKind::Directory
@@ -484,55 +486,55 @@ impl Member {
                 continue;
             }
             let place = self.root.join(path.as_path());
-            let found = read_state(&root, &path, Some(objects)).during("reading", &place)?;
-            if let Some((state, stat)) = found
+            let current = read_state(&root, &path, Some(objects)).during("reading", &place)?;
+            if let Some((state, stat)) = current
                 && known.is_unchanged(&stat)
             {
-                let kept = PathRecord::seen(&stat, state.mode, Some(state.hash), moment);
-                manifest.learn(path, Some(kept));
+                let record = PathRecord::seen(&stat, state.mode, Some(state.hash), moment);
+                manifest.learn(path, Some(record));
             }
         }
         objects.sync().during("writing", &self.objects)?;
         manifest
-            .save(&self.manifest_place())
-            .during("writing", &self.manifest_place())
+            .save(&self.manifest_path())
+            .during("writing", &self.manifest_path())
     }
 
     /// Number of history entries that the manifest includes.
     pub fn known_position(&self) -> Result<u64, Error> {
-        let place = self.manifest_place();
+        let place = self.manifest_path();
         Manifest::position_at(&place)
             .map_err(|error| Error::Damaged(format!("`{}`: {error}", place.display())))
     }
 
-    /// Finds every change since the manifest. `recent` are the history entries that the manifest does
-    /// not include yet. `stop` may cancel the scan; then nothing is recorded.
+    /// Finds all changes since the manifest was saved. `recent` contains the history entries that the manifest does not
+    /// include yet. `stop` may cancel the scan; then nothing is recorded.
     pub fn capture(&self, recent: &[Change], stop: &ScanCancel) -> Result<Capture, Error> {
-        let found = self.look(recent, stop);
-        // A failure caused by the cancellation is no fault of a file.
+        let found = self.capture_changes(recent, stop);
+        // A cancellation makes the current file operation fail; report it as an interruption.
         found.map_err(|error| match error {
             Error::Files { .. } if stop.is_due() => Error::Interrupted,
             other => other,
         })
     }
 
-    fn look(&self, recent: &[Change], stop: &ScanCancel) -> Result<Capture, Error> {
+    fn capture_changes(&self, recent: &[Change], stop: &ScanCancel) -> Result<Capture, Error> {
         let root = self.work_root()?;
         if let Base::Sqlite { .. } = self.base {
             self.fold_database(&root)?;
         }
         let mut manifest = self.load_manifest()?;
         for change in recent {
-            let fact = change
+            let record = change
                 .after
                 .map(|state| PathRecord::recorded(state.mode, state.size, state.hash));
-            manifest.learn(change.path.clone(), fact);
+            manifest.learn(change.path.clone(), record);
         }
         let mut objects = self.open_objects()?.stopping(stop);
         let first = BaseReader(self);
         let captured = capture(&root, self.extent(), manifest, &first, &mut objects, stop)?;
         if let Base::Git(_) = self.base {
-            // Git opens such a file without checking its kind, and a pipe would block it forever.
+            // Git opens files of these names without checking their kind, and a pipe would block it forever.
             for path in captured
                 .special
                 .iter()
@@ -549,33 +551,34 @@ impl Member {
         })
     }
 
-    /// Finds the changes of single paths, at a cost that does not grow with the tree. The parent
-    /// folders of a path are included: without them it could be neither undone nor restored.
+    /// Finds the changes of single paths, at a cost that does not depend on the size of the tree. Includes the parent
+    /// folders of the paths, because undoing or restoring a path needs them.
     pub fn capture_paths(
         &self,
         paths: &[TreePath],
         recent: &[Change],
     ) -> Result<Vec<Change>, Error> {
         let root = self.work_root()?;
-        let place = self.manifest_place();
+        let place = self.manifest_path();
         let paths: Vec<TreePath> = with_folders(paths).into_iter().collect();
         let saved = Manifest::look_up(&place, &paths).during("reading", &place)?;
         let known = paths.into_iter().zip(saved).map(|(path, saved)| {
             let last = recent.iter().rev().find(|change| change.path == path);
-            let what = match last {
+            let record = match last {
                 Some(change) => change
                     .after
                     .map(|state| PathRecord::recorded(state.mode, state.size, state.hash)),
                 None => saved,
             };
-            (path, what)
+            (path, record)
         });
         let known: HashMap<_, _> = known.collect();
         let mut objects = self.open_objects()?;
         capture_paths(&root, known, &BaseReader(self), &mut objects)
     }
 
-    /// Records the result of a capture, once the history includes it up to a position.
+    /// Records the result of a capture in the manifest. Call it after the history includes the result, up to
+    /// `position`.
     pub fn remember(&self, capture: Capture, position: u64) -> Result<(), Error> {
         let mut manifest = capture.captured.manifest;
         if !capture.captured.is_news && manifest.position == position {
@@ -583,11 +586,11 @@ impl Member {
         }
         manifest.position = position;
         manifest
-            .save(&self.manifest_place())
-            .during("writing", &self.manifest_place())
+            .save(&self.manifest_path())
+            .during("writing", &self.manifest_path())
     }
 
-    /// Checks whether paths can be restored to earlier states; changes nothing.
+    /// Checks whether paths can be restored to earlier states, without changing them.
     pub fn check_restore(
         &self,
         targets: &BTreeMap<TreePath, Option<FileState>>,
@@ -602,26 +605,25 @@ impl Member {
         targets: &BTreeMap<TreePath, Option<FileState>>,
     ) -> Result<Vec<Change>, Error> {
         if let Base::Sqlite { .. } = self.base {
-            // A log that belongs to other content must not be read with this one.
-            self.remove_beside(&self.work_root()?)?;
+            // SQLite must not apply a log of the current content to the restored content.
+            self.remove_companions(&self.work_root()?)?;
         }
         restore(&self.work_root()?, targets, &self.open_objects()?)
     }
 
-    /// Records paths that were just restored, once the history includes that up to a position. Their
-    /// metadata is read later, after the file clock has advanced.
+    /// Records restored paths in the manifest. Call it after the history includes the changes, up to `position`. A
+    /// later scan reads their metadata, after the file clock has advanced.
     pub fn remember_restored(&self, changes: &[Change], position: u64) -> Result<(), Error> {
-        let fact = |state: FileState| PathRecord::recorded(state.mode, state.size, state.hash);
+        let to_record = |state: FileState| PathRecord::recorded(state.mode, state.size, state.hash);
         let learned = changes
             .iter()
-            .map(|change| (change.path.clone(), change.after.map(fact)))
+            .map(|change| (change.path.clone(), change.after.map(to_record)))
             .collect();
-        let place = self.manifest_place();
+        let place = self.manifest_path();
         Manifest::learn_at(&place, learned, position).during("writing", &place)
     }
 
-    /// The content of a state of the history, from [`Self::open_objects`]. `None` when it is lost or
-    /// damaged.
+    /// The content of a state of the history, from [`Self::open_objects`]. `None` if it is lost or damaged.
     pub(crate) fn content(
         &self,
         objects: &Objects,
@@ -633,8 +635,8 @@ impl Member {
         }
     }
 
-    /// Prepares the copy for git commands in it and returns the additional folder that they write to.
-    /// `None` for members that are no worktree, or have lost their repository.
+    /// Prepares the copy for git commands in it. Returns the additional folder that they write to; `None` if the member
+    /// is not a worktree, or if its repository is missing.
     pub fn prepare_git(&self) -> Result<Option<&Path>, Error> {
         let Base::Git(_) = self.base else {
             return Ok(None);
@@ -646,8 +648,8 @@ impl Member {
         Ok(Some(&self.notes))
     }
 
-    /// Files outside the sandbox that git in it must read: the objects of the user's repository, and
-    /// its configuration unless that contains a secret.
+    /// Files outside the sandbox that git in the sandbox must be able to read: the objects of the user's repository,
+    /// and its configuration if it contains no secret.
     pub fn borrowed(&self) -> Vec<PathBuf> {
         match self.base {
             Base::Git(_) => {
@@ -659,8 +661,8 @@ impl Member {
         }
     }
 
-    /// Git for the member's own repository: disarmed, restricted to that repository whatever its files
-    /// contain, and unable to write outside the member. `None` for members that are no repository.
+    /// Git for the member's own repository: disarmed, bound to that repository, and unable to write outside the member.
+    /// `None` if the member has no repository.
     pub fn git(&self) -> Result<Option<crate::Git>, Error> {
         let Some(notes) = self.prepare_git()? else {
             return Ok(None);
@@ -691,7 +693,7 @@ impl Member {
         {
             match open_checkout(&self.location) {
                 Ok(checkout) => return remove_worktree(&checkout, &self.root, id, &self.alias),
-                // The repository is gone, and with it the reference that kept the commit.
+                // The repository is missing, and so is the reference that protected the commit.
                 Err(Error::CannotSandbox { .. } | Error::Damaged(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -699,7 +701,7 @@ impl Member {
         crate::remove_folder(&self.root).during("removing", &self.root)
     }
 
-    /// Staging folder that an interrupted apply left next to the real files.
+    /// Staging folder of an interrupted apply next to the real files, if it exists.
     pub fn left_staged(&self, id: &str) -> Option<PathBuf> {
         let folder = match self.base {
             Base::File | Base::Sqlite { .. } => self.location.parent()?,
@@ -715,9 +717,9 @@ impl Member {
 fn with_folders(paths: &[TreePath]) -> BTreeSet<TreePath> {
     let mut all = BTreeSet::new();
     for path in paths {
-        let mut near = Some(path.clone());
-        while let Some(path) = near {
-            near = path.parent();
+        let mut ancestor = Some(path.clone());
+        while let Some(path) = ancestor {
+            ancestor = path.parent();
             all.insert(path);
         }
     }
@@ -754,7 +756,7 @@ impl BaseContent for BaseReader<'_> {
             .keep(paths, objects),
             Base::Directory => CopyOriginal {
                 root: &member.real_root()?,
-                manifest: &member.original_place(),
+                manifest: &member.original_path(),
             }
             .keep(paths, objects),
             // Stored when the copy was created.

@@ -1,7 +1,7 @@
-//! Names of the program's own temporary files, and which process writes each.
+//! Names of the program's own temporary files, which contain the id of the writing process.
 //!
-//! A process that is killed in the middle of a write leaves its temporary file behind. Capture skips
-//! such files and removes those whose process is gone.
+//! A process that is killed during a write leaves its temporary file behind. A capture skips temporary files, and
+//! removes those whose process has ended.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,18 +9,18 @@ use cleveragents_domain::{FileKind, FileMode};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-/// Prefix of the names of the program's own files while it writes or applies something.
+/// Prefix of the names of the program's temporary files and staging folders.
 const PREFIX: &str = ".cleveragents-";
 
 /// Suffix of a file that is being written.
 const SUFFIX: &str = ".tmp";
 
-/// Whether a name is one that the program gives its own files while it writes or applies something.
+/// Whether a name belongs to a temporary file or staging folder of the program.
 pub fn is_own_temporary(name: &[u8]) -> bool {
     name.starts_with(PREFIX.as_bytes())
 }
 
-/// A name for a file that this process is about to write: `.cleveragents-PID-N.tmp`.
+/// A new name for a temporary file of this process: `.cleveragents-PID-N.tmp`.
 pub(crate) fn temporary_name() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -39,14 +39,15 @@ fn writer(name: &[u8]) -> Option<Pid> {
     Pid::from_raw(process.parse().ok()?)
 }
 
-/// Whether a file with this name and mode is one that [`temporary_name`] named: a file or link, never
-/// a folder.
+/// Whether a path with this name and mode is a temporary file of [`temporary_name`], which is a file or link, never a
+/// folder.
 pub(crate) fn is_being_written(name: &[u8], mode: Option<FileMode>) -> bool {
     let is_folder = mode.is_some_and(|mode| mode.kind() == FileKind::Directory);
     !is_folder && writer(name).is_some()
 }
 
-/// Whether the process that wrote the file with this name is gone, so that nothing will rename it.
+/// Whether the process that wrote the temporary file with this name has ended, so that it will not rename the file any
+/// more.
 pub(crate) fn is_abandoned(name: &[u8]) -> bool {
     writer(name).is_some_and(|process| matches!(test_kill_process(process), Err(Errno::SRCH)))
 }
@@ -100,7 +101,7 @@ mod tests {
         }
     }
 
-    /// The number of a process that has ended.
+    /// Id of a process that has ended.
     fn ended_process() -> u32 {
         let mut child = std::process::Command::new("true").spawn().expect("started");
         let number = child.id();
@@ -115,9 +116,9 @@ mod tests {
     #[test]
     fn a_leftover_of_a_killed_process_is_not_a_change_and_is_removed() {
         let copy = Copy::new();
-        let left = copy.plant(&format!(".cleveragents-{}-0.tmp", ended_process()));
+        let leftover = copy.plant(&format!(".cleveragents-{}-0.tmp", ended_process()));
         assert_eq!(copy.captured(), Vec::<String>::new());
-        assert!(!exists(&left));
+        assert!(!exists(&leftover));
     }
 
     #[test]
@@ -131,13 +132,15 @@ mod tests {
     #[test]
     fn leftovers_next_to_real_changes_are_skipped_for_single_paths_too() {
         let copy = Copy::new();
-        let left = format!(".cleveragents-{}-7.tmp", ended_process());
-        copy.plant(&left);
+        let leftover = format!(".cleveragents-{}-7.tmp", ended_process());
+        copy.plant(&leftover);
         copy.plant("new");
         let path = |name: &str| {
             cleveragents_domain::TreePath::from_bytes(format!("src/{name}")).expect("a path")
         };
-        let changes = copy.member.capture_paths(&[path(&left), path("new")], &[]);
+        let changes = copy
+            .member
+            .capture_paths(&[path(&leftover), path("new")], &[]);
         let changes = changes.expect("captured");
         let paths: Vec<_> = changes.iter().map(|change| change.path.clone()).collect();
         assert_eq!(paths, [path("new")]);
@@ -145,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_other_forms_are_the_users() {
+    fn names_of_other_forms_are_user_files() {
         let copy = Copy::new();
         for name in [
             ".cleveragents-notes.tmp",

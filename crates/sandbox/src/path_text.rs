@@ -1,5 +1,4 @@
-//! Absolute paths as text that is lossless for any path, for journals (`#[serde(with =
-//! "crate::path_text")]`).
+//! Serializes absolute paths as lossless text, for journals (`#[serde(with = "crate::path_text")]`).
 
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt as _;

@@ -1,8 +1,8 @@
 //! Read access to paths that a command in a sandbox made unreadable even for their owner.
 //!
-//! Unreadable paths can be neither recorded nor restored, which would block the sandbox. So in the
-//! program's own copies, never in the user's files, the owner gets read permission back. Root can
-//! read everything anyway, so nothing changes for it.
+//! Unreadable paths can be neither recorded nor restored, which would block the sandbox. So the owner gets read
+//! permission back, but only in the program's own copies, never in the user's files. Root needs no permission, so it
+//! changes none.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,8 +12,8 @@ use cleveragents_domain::{FileKind, FileMode, TreePath};
 
 use crate::scoped_dir::Root;
 
-/// Permissions that the owner needs to read a folder or a file.
-const fn needed(kind: FileKind) -> u32 {
+/// Permission bits that the owner needs to read a path of this kind.
+const fn required_bits(kind: FileKind) -> u32 {
     match kind {
         FileKind::Directory => 0o500,
         FileKind::File => 0o400,
@@ -26,7 +26,7 @@ pub(crate) fn open_own(path: &Path) -> io::Result<Root> {
     let opened = match Root::open(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             let mode = std::fs::symlink_metadata(path)?.permissions().mode();
-            let wider = mode | needed(FileKind::Directory);
+            let wider = mode | required_bits(FileKind::Directory);
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(wider))?;
             Root::open(path)
         }
@@ -35,8 +35,8 @@ pub(crate) fn open_own(path: &Path) -> io::Result<Root> {
     opened.map(Root::into_own)
 }
 
-/// Runs an operation on a path beneath a root; in the program's own copies, adds missing permissions
-/// and tries again.
+/// Runs an operation on a path beneath a root. If it lacks permission in one of the program's own copies, adds the
+/// permission and retries.
 pub(crate) fn reading<T>(
     root: &Root,
     path: Option<&TreePath>,
@@ -44,7 +44,7 @@ pub(crate) fn reading<T>(
 ) -> io::Result<T> {
     match action() {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && root.is_own() => {
-            if allow(root, path)? {
+            if add_read_permission(root, path)? {
                 action()
             } else {
                 Err(error)
@@ -54,9 +54,9 @@ pub(crate) fn reading<T>(
     }
 }
 
-/// Gives the owner read permission on a path (the root for `None`) and its parent folders. Returns
-/// whether any lacked it.
-fn allow(root: &Root, path: Option<&TreePath>) -> io::Result<bool> {
+/// Gives the owner read permission on a path (the root for `None`) and its parent folders. Returns whether a permission
+/// was missing.
+fn add_read_permission(root: &Root, path: Option<&TreePath>) -> io::Result<bool> {
     let Some(path) = path else {
         let Some(wider) = root.own_mode()?.and_then(wider) else {
             return Ok(false);
@@ -64,18 +64,18 @@ fn allow(root: &Root, path: Option<&TreePath>) -> io::Result<bool> {
         root.set_own_mode(wider)?;
         return Ok(true);
     };
-    let is_wider_above = allow(root, path.parent().as_ref())?;
+    let is_parent_changed = add_read_permission(root, path.parent().as_ref())?;
     let mode = root.stat(path)?.and_then(|stat| stat.mode);
     let Some(wider) = mode.and_then(wider) else {
-        return Ok(is_wider_above);
+        return Ok(is_parent_changed);
     };
     root.set_mode(path, wider)?;
     Ok(true)
 }
 
-/// The permissions extended by those the owner needs; `None` if none is missing.
+/// The mode with the permissions that the owner needs; `None` if none is missing.
 fn wider(mode: FileMode) -> Option<FileMode> {
-    let wider = mode.permissions() | needed(mode.kind());
+    let wider = mode.permissions() | required_bits(mode.kind());
     (wider != mode.permissions()).then(|| FileMode::new(mode.kind(), wider))
 }
 
@@ -91,16 +91,16 @@ mod tests {
     use crate::scan::{Extent, scan};
     use crate::state::read_state;
 
-    /// Runs something in a thread that obeys permissions like an ordinary user, even for root.
+    /// Runs an action in a thread to which permissions apply as to an ordinary user, even for root.
     fn as_ordinary_user(action: impl FnOnce() + Send) {
         std::thread::scope(|scope| {
             let run = scope.spawn(|| {
                 let mut sets = capabilities(None).expect("capabilities");
                 sets.effective -= CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
-                set_capabilities(None, sets).expect("fewer are always allowed");
+                set_capabilities(None, sets).expect("dropping capabilities is always allowed");
                 action();
             });
-            run.join().expect("it runs to its end");
+            run.join().expect("no panic");
         });
     }
 
@@ -119,9 +119,9 @@ mod tests {
     }
 
     /// A folder with an unreadable folder and file in it.
-    fn shut() -> tempfile::TempDir {
+    fn unreadable_copy() -> tempfile::TempDir {
         let folder = tempfile::tempdir().expect("a folder");
-        let inner = folder.path().join("shut");
+        let inner = folder.path().join("unreadable");
         std::fs::create_dir(&inner).expect("a folder");
         std::fs::write(inner.join("f"), "text").expect("a file");
         set_mode(&inner.join("f"), 0o000);
@@ -130,42 +130,42 @@ mod tests {
     }
 
     /// Restores permissions, so that an ordinary user can remove the folder.
-    fn reopen(folder: &tempfile::TempDir) {
+    fn restore_permissions(folder: &tempfile::TempDir) {
         set_mode(folder.path(), 0o700);
-        set_mode(&folder.path().join("shut"), 0o700);
+        set_mode(&folder.path().join("unreadable"), 0o700);
     }
 
     #[test]
     fn unreadable_files_are_read_in_the_copy() {
-        let folder = shut();
+        let folder = unreadable_copy();
         as_ordinary_user(|| {
             let root = open_own(folder.path()).expect("a root");
             let found = scan(&root, Extent::default()).expect("it is walked");
-            assert!(found.entries.contains_key(&path("shut/f")));
-            let (state, _) = read_state(&root, &path("shut/f"), None)
+            assert!(found.entries.contains_key(&path("unreadable/f")));
+            let (state, _) = read_state(&root, &path("unreadable/f"), None)
                 .expect("it is read")
-                .expect("it is there");
+                .expect("it exists");
             assert_eq!((state.size, state.mode.permissions()), (4, 0o400));
-            assert_eq!(mode_of(&folder.path().join("shut")), 0o500);
+            assert_eq!(mode_of(&folder.path().join("unreadable")), 0o500);
         });
-        reopen(&folder);
+        restore_permissions(&folder);
     }
 
     #[test]
-    fn a_copy_that_is_shut_itself_is_opened() {
+    fn an_unreadable_copy_is_opened() {
         for mode in [0o000, 0o200, 0o400] {
-            let folder = shut();
+            let folder = unreadable_copy();
             set_mode(folder.path(), mode);
             as_ordinary_user(|| {
                 let root = open_own(folder.path()).expect("a root");
                 assert!(scan(&root, Extent::default()).is_ok(), "{mode:o}");
             });
-            reopen(&folder);
+            restore_permissions(&folder);
         }
     }
 
     #[test]
-    fn a_copy_whose_top_may_not_be_written_is_restored() {
+    fn a_copy_with_a_read_only_root_is_restored() {
         let folder = tempfile::tempdir().expect("a folder");
         let objects = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("later"), "text").expect("a file");
@@ -177,20 +177,20 @@ mod tests {
             let changes = restore(&root, &targets, &objects).expect("it is restored");
             assert_eq!(changes.len(), 1);
             assert!(!folder.path().join("later").exists());
-            assert_eq!(mode_of(folder.path()), 0o500, "as it was found");
+            assert_eq!(mode_of(folder.path()), 0o500, "the original mode");
         });
         set_mode(folder.path(), 0o700);
     }
 
     #[test]
-    fn the_users_own_files_keep_their_permissions() {
-        let folder = shut();
+    fn files_of_the_user_keep_their_permissions() {
+        let folder = unreadable_copy();
         as_ordinary_user(|| {
             let root = Root::open(folder.path()).expect("a root");
             let refused = scan(&root, Extent::default()).expect_err("it may not be read");
             assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
-            assert_eq!(mode_of(&folder.path().join("shut")), 0o000);
+            assert_eq!(mode_of(&folder.path().join("unreadable")), 0o000);
         });
-        reopen(&folder);
+        restore_permissions(&folder);
     }
 }

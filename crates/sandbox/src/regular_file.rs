@@ -1,6 +1,6 @@
-//! Reading of files that the program looks up by itself: configuration, prompts, ignore rules. They
-//! may come from others, as in a cloned repository, so only regular files of a limited size are read:
-//! a device would never end, and a pipe would block forever.
+//! Reads files that the program looks up by itself: configuration, prompts, ignore rules. They may be untrusted, for
+//! example in a cloned repository. So only regular files of limited size are read: reading a device would never end,
+//! and a pipe would block forever.
 
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -11,16 +11,16 @@ use rustix::fs::OFlags;
 /// Treatment of a symbolic link in the place of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Links {
-    /// An error. For files of a repository, in which a link could lead to any file of the user.
+    /// Return an error. For files of a repository, where a link could lead to any file of the user.
     Refuse,
     /// Read the target. For files in the user's own folders.
     Follow,
 }
 
-/// Reads a regular file of at most `limit` bytes. `None` when it does not exist. A path that must not
-/// be read this way is an error of kind [`io::ErrorKind::InvalidInput`].
+/// Reads a regular file of at most `limit` bytes; `None` if it does not exist. A larger file, another kind of file or a
+/// refused link is an error of kind [`io::ErrorKind::InvalidInput`].
 pub fn read_regular(path: &Path, links: Links, limit: u64) -> io::Result<Option<Vec<u8>>> {
-    let refused = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
+    let refused = |reason: String| io::Error::new(io::ErrorKind::InvalidInput, reason);
     let found = match links {
         Links::Refuse => std::fs::symlink_metadata(path),
         Links::Follow => std::fs::metadata(path),

@@ -12,21 +12,21 @@ use crate::objects::Objects;
 use crate::scoped_dir::Root;
 use crate::state::read_own_state;
 
-/// Restores every path to the requested state and returns the changes. Changes nothing unless all
-/// required content is available.
+/// Restores the paths to the requested states and returns the changes. Fails without changes if required content is
+/// lost or damaged.
 pub(crate) fn restore(
     root: &Root,
     targets: &BTreeMap<TreePath, Option<FileState>>,
     objects: &Objects,
 ) -> Result<Vec<Change>, Error> {
     let changes = wanted(root, targets, objects)?;
-    let mut loosened = WritableFolders {
+    let mut writable_folders = WritableFolders {
         root,
-        top: None,
+        root_mode: None,
         folders: Vec::new(),
     };
     for change in changes.iter().rev() {
-        loosened.parent_of(&change.path)?;
+        writable_folders.open_parent(&change.path)?;
         remove(root, change).during("removing", &root.path().join(change.path.as_path()))?;
         kill_points::boundary();
     }
@@ -34,7 +34,7 @@ pub(crate) fn restore(
         place(root, change, objects).during("writing", &root.path().join(change.path.as_path()))?;
         kill_points::boundary();
     }
-    loosened.tighten()?;
+    writable_folders.restore_modes()?;
     for change in changes.iter().rev() {
         if let Some(state) = change
             .after
@@ -49,7 +49,7 @@ pub(crate) fn restore(
     Ok(changes)
 }
 
-/// Changes that a restore would make. Fails when required content is lost or damaged.
+/// Computes the changes of a restore. Fails if required content is lost or damaged.
 pub(crate) fn wanted(
     root: &Root,
     targets: &BTreeMap<TreePath, Option<FileState>>,
@@ -80,13 +80,13 @@ pub(crate) fn wanted(
     }
 }
 
-/// The state whose bytes must be written, if the change needs any.
+/// The new state if its content must be written; `None` for folders and unchanged content.
 fn needs_content(change: &Change) -> Option<FileState> {
     let after = change.after?;
-    let is_there = change
+    let is_unchanged = change
         .before
         .is_some_and(|before| before.same_content(&after));
-    (after.kind() != FileKind::Directory && !is_there).then_some(after)
+    (after.kind() != FileKind::Directory && !is_unchanged).then_some(after)
 }
 
 fn remove(root: &Root, change: &Change) -> io::Result<()> {
@@ -101,7 +101,7 @@ fn remove(root: &Root, change: &Change) -> io::Result<()> {
     }
     match before.kind() {
         FileKind::Directory => match root.remove_folder(&change.path) {
-            // Content that no state contains is removed with its folder.
+            // Special files are part of no state, so they are removed with their folder.
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
                 root.remove_special(&change.path)?;
                 root.remove_folder(&change.path)
@@ -133,18 +133,18 @@ fn place(root: &Root, change: &Change, objects: &Objects) -> io::Result<()> {
     }
 }
 
-/// Folders that are temporarily writable.
+/// Makes folders writable while paths in them change.
 struct WritableFolders<'a> {
     root: &'a Root,
     /// Original mode of the root.
-    top: Option<FileMode>,
+    root_mode: Option<FileMode>,
     folders: Vec<(TreePath, FileMode)>,
 }
 
 impl WritableFolders<'_> {
-    fn parent_of(&mut self, path: &TreePath) -> Result<(), Error> {
+    fn open_parent(&mut self, path: &TreePath) -> Result<(), Error> {
         let Some(parent) = path.parent() else {
-            return self.top();
+            return self.open_root();
         };
         let place = self.root.path().join(parent.as_path());
         let mode = self
@@ -165,8 +165,8 @@ impl WritableFolders<'_> {
         Ok(())
     }
 
-    /// The same for the root, whose permissions no state contains.
-    fn top(&mut self) -> Result<(), Error> {
+    /// Makes the root writable. Its mode is not part of a state.
+    fn open_root(&mut self) -> Result<(), Error> {
         let mode = self
             .root
             .own_mode()
@@ -177,12 +177,12 @@ impl WritableFolders<'_> {
             self.root
                 .set_own_mode(open)
                 .during("setting the permissions of", self.root.path())?;
-            self.top = Some(mode);
+            self.root_mode = Some(mode);
         }
         Ok(())
     }
 
-    fn tighten(self) -> Result<(), Error> {
+    fn restore_modes(self) -> Result<(), Error> {
         for (path, mode) in self.folders.iter().rev() {
             let place = self.root.path().join(path.as_path());
             let is_folder = self
@@ -191,14 +191,14 @@ impl WritableFolders<'_> {
                 .during("reading", &place)?
                 .and_then(|stat| stat.mode)
                 .is_some_and(|mode| mode.kind() == FileKind::Directory);
-            // A file or link that replaced it has its own permissions.
+            // A file or link that replaced the folder has its own permissions.
             if is_folder {
                 self.root
                     .set_mode(path, *mode)
                     .during("setting the permissions of", &place)?;
             }
         }
-        match self.top {
+        match self.root_mode {
             Some(mode) => self
                 .root
                 .set_own_mode(mode)
@@ -213,14 +213,14 @@ mod tests {
     use super::*;
     use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-    /// A restore puts the recorded state in place of anything that replaced a file or folder.
+    /// A restore replaces special files at recorded paths.
     #[test]
-    fn a_pipe_in_the_place_of_a_file_or_folder_is_replaced() {
+    fn a_pipe_that_replaced_a_file_or_folder_is_replaced() {
         let place = tempfile::tempdir().expect("a folder");
-        let kept = tempfile::tempdir().expect("a folder");
+        let object_folder = tempfile::tempdir().expect("a folder");
         let root = Root::open(place.path()).expect("a root");
-        let mut objects = Objects::open(kept.path()).expect("objects");
-        let hash = objects.put(b"text").expect("kept");
+        let mut objects = Objects::open(object_folder.path()).expect("objects");
+        let hash = objects.put(b"text").expect("stored");
         let path = |name: &str| TreePath::from_bytes(name).expect("a path");
         let file = FileState {
             hash,

@@ -1,4 +1,4 @@
-//! Scan of a whole tree: every path with its metadata, without reading content.
+//! Scans a tree: lists all paths with their metadata, without reading content.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -26,14 +26,14 @@ pub(crate) struct Scan {
 /// The part of a folder that forms the tree.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Extent<'a> {
-    /// Only this name in the root; all names when `None`.
+    /// Only this name in the root; all names if `None`.
     pub(crate) only: Option<&'a [u8]>,
     /// Excludes this name in the root.
     pub(crate) without: Option<&'a [u8]>,
 }
 
 impl Extent<'_> {
-    fn holds(self, name: &[u8]) -> bool {
+    fn includes(self, name: &[u8]) -> bool {
         self.only.is_none_or(|only| only == name)
             && self.without.is_none_or(|without| without != name)
     }
@@ -73,8 +73,8 @@ impl Names {
 
 /// Receives each folder of a scan, on one of several threads.
 pub(crate) trait Visitor: Send {
-    /// Appends the names in a folder, each followed by a zero, if its metadata shows that they are
-    /// unchanged; returns whether it did.
+    /// Appends the names in a folder, each followed by a zero byte, and returns `true`, if the folder's metadata shows
+    /// that they are unchanged. Otherwise the folder is read.
     fn names(&self, _folder: &TreePath, _stat: &Stat, _names: &mut Vec<u8>) -> io::Result<bool> {
         Ok(false)
     }
@@ -82,7 +82,7 @@ pub(crate) trait Visitor: Send {
     fn folder(&mut self, folder: Option<&TreePath>, names: &mut Names) -> io::Result<()>;
 }
 
-/// Scans a tree with as many threads as cores, each with its own visitor.
+/// Scans a tree with one thread per core, at most eight, each with its own visitor. Returns the visitors.
 pub(crate) fn walk<V: Visitor>(
     root: &Root,
     extent: Extent<'_>,
@@ -91,7 +91,7 @@ pub(crate) fn walk<V: Visitor>(
     walk_until(root, extent, &ScanCancel::default(), visitor)
 }
 
-/// The same with cancellation, after which it fails.
+/// As [`walk`], with cancellation, which makes it fail.
 pub(crate) fn walk_until<V: Visitor>(
     root: &Root,
     extent: Extent<'_>,
@@ -104,11 +104,11 @@ pub(crate) fn walk_until<V: Visitor>(
     let queue = Queue {
         shared: Mutex::new(QueueState {
             folders: vec![QueuedFolder::default()],
-            busy: 0,
+            busy_readers: 0,
             failure: None,
         }),
         ready: Condvar::new(),
-        hungry: AtomicUsize::new(0),
+        idle_readers: AtomicUsize::new(0),
     };
     let visitors = std::thread::scope(|scope| {
         let readers: Vec<_> = (0..workers)
@@ -144,29 +144,30 @@ pub(crate) fn walk_until<V: Visitor>(
     }
 }
 
-/// Buffer size for the names of a folder.
+/// Buffer size for the names of a folder, in bytes.
 const BUFFER: usize = 32 << 10;
 
-/// Folders still to be read. Each thread keeps its own and hands some over when another has none.
+/// Queue of unread folders. Each thread has its own folders too, and moves half of them here when another thread is
+/// idle.
 struct Queue {
     shared: Mutex<QueueState>,
     ready: Condvar,
     /// Number of threads that wait for a folder.
-    hungry: AtomicUsize,
+    idle_readers: AtomicUsize,
 }
 
-/// A folder to be read (the root for `None`), with its metadata.
+/// An unread folder with its metadata; `None` is the root.
 #[derive(Default)]
 struct QueuedFolder(Option<(TreePath, Stat)>);
 
 struct QueueState {
     folders: Vec<QueuedFolder>,
-    busy: usize,
+    busy_readers: usize,
     failure: Option<io::Error>,
 }
 
 impl Queue {
-    /// Reads folders, including those below, until none is left.
+    /// Reads folders and their subfolders until all are read.
     fn read_folders(&self, reader: &mut Reader<'_, impl Visitor>) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -174,23 +175,23 @@ impl Queue {
                 return;
             }
             let Some(folder) = shared.folders.pop() else {
-                if shared.busy == 0 {
+                if shared.busy_readers == 0 {
                     self.ready.notify_all();
                     return;
                 }
-                self.hungry.fetch_add(1, Ordering::Relaxed);
+                self.idle_readers.fetch_add(1, Ordering::Relaxed);
                 shared = self
                     .ready
                     .wait(shared)
                     .unwrap_or_else(PoisonError::into_inner);
-                self.hungry.fetch_sub(1, Ordering::Relaxed);
+                self.idle_readers.fetch_sub(1, Ordering::Relaxed);
                 continue;
             };
-            shared.busy += 1;
+            shared.busy_readers += 1;
             drop(shared);
             let outcome = self.read_below(reader, folder);
             shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-            shared.busy -= 1;
+            shared.busy_readers -= 1;
             if let Err(error) = outcome {
                 shared.failure = Some(error);
             }
@@ -203,8 +204,8 @@ impl Queue {
         reader: &mut Reader<'_, impl Visitor>,
         folder: QueuedFolder,
     ) -> io::Result<()> {
-        let mut own = vec![folder];
-        while let Some(folder) = own.pop() {
+        let mut pending = vec![folder];
+        while let Some(folder) = pending.pop() {
             reader.stop.check()?;
             let root = reader.root;
             let path = folder.0.as_ref().map(|(path, _)| path);
@@ -215,11 +216,11 @@ impl Queue {
                 };
                 io::Error::new(error.kind(), format!("{place}: {error}"))
             })?;
-            own.extend(below);
-            if own.len() > 1 && self.hungry.load(Ordering::Relaxed) > 0 {
-                let half = own.len() / 2;
+            pending.extend(below);
+            if pending.len() > 1 && self.idle_readers.load(Ordering::Relaxed) > 0 {
+                let half = pending.len() / 2;
                 let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-                shared.folders.extend(own.drain(..half));
+                shared.folders.extend(pending.drain(..half));
                 self.ready.notify_one();
             }
         }
@@ -233,7 +234,7 @@ struct Reader<'a, V> {
     extent: Extent<'a>,
     stop: &'a ScanCancel,
     buffer: Vec<MaybeUninit<u8>>,
-    /// Names that are known without reading the folder.
+    /// Names in the current folder, if they are known without reading it; each followed by a zero byte.
     known: Vec<u8>,
     names: Names,
     visitor: V,
@@ -243,14 +244,14 @@ impl<V: Visitor> Reader<'_, V> {
     /// Reads one folder and returns its subfolders.
     fn read(&mut self, QueuedFolder(folder): &QueuedFolder) -> io::Result<Vec<QueuedFolder>> {
         self.known.clear();
-        let are_known = match folder {
+        let are_names_known = match folder {
             Some((path, stat)) => self.visitor.names(path, stat, &mut self.known)?,
             None => false,
         };
         let folder = folder.as_ref().map(|(path, _)| path);
         let handle = match self.root.folder(folder) {
             Ok(handle) => handle,
-            // Removed or replaced since its parent was read.
+            // The folder was removed or replaced since its parent was read.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if folder.is_some() => {
                 return Ok(Vec::new());
             }
@@ -258,19 +259,19 @@ impl<V: Visitor> Reader<'_, V> {
         };
         let mut below = Vec::new();
         self.names.clear();
-        if are_known {
+        if are_names_known {
             for name in self.known.split_inclusive(|byte| *byte == 0) {
                 let name = CStr::from_bytes_with_nul(name).map_err(io::Error::other)?;
-                look(&handle, folder, name, &mut self.names, &mut below)?;
+                add_entry(&handle, folder, name, &mut self.names, &mut below)?;
             }
         } else {
             let mut listing = fs::RawDir::new(&handle, &mut self.buffer);
             while let Some(entry) = listing.next() {
                 let entry = entry?;
                 let name = entry.file_name();
-                let is_part = folder.is_some() || self.extent.holds(name.to_bytes());
+                let is_part = folder.is_some() || self.extent.includes(name.to_bytes());
                 if is_part && name != c"." && name != c".." {
-                    look(&handle, folder, name, &mut self.names, &mut below)?;
+                    add_entry(&handle, folder, name, &mut self.names, &mut below)?;
                 }
             }
         }
@@ -279,8 +280,8 @@ impl<V: Visitor> Reader<'_, V> {
     }
 }
 
-/// Adds the metadata of a name in a folder; nothing when it no longer exists.
-fn look(
+/// Adds a name in a folder with its metadata, unless it does not exist any more.
+fn add_entry(
     handle: &OwnedFd,
     folder: Option<&TreePath>,
     name: &CStr,
@@ -312,7 +313,7 @@ pub(crate) fn inside(folder: Option<&TreePath>, name: &[u8]) -> io::Result<TreeP
     .map_err(io::Error::other)
 }
 
-/// Collects every path.
+/// Collects all paths.
 #[derive(Default)]
 struct PathCollector(Vec<(TreePath, Stat)>);
 
@@ -327,7 +328,7 @@ impl Visitor for PathCollector {
     }
 }
 
-/// Every path of a tree, without special files.
+/// All paths of a tree, without special files.
 pub(crate) fn scan(root: &Root, extent: Extent<'_>) -> io::Result<Scan> {
     let parts = walk(root, extent, PathCollector::default)?;
     let mut entries = HashMap::with_capacity(parts.iter().map(|part| part.0.len()).sum());

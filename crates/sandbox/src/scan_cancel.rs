@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use cleveragents_process::Cancel;
 
-/// Time limit of a scan that starts after the cancellation: changes of a command before it was stopped are
-/// recorded, unless that takes long.
+/// Time limit of a scan that starts after the cancellation, so that the changes of a cancelled command are recorded
+/// unless that takes long.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Cancellation of a scan. The default never cancels.
@@ -14,31 +14,31 @@ const GRACE: Duration = Duration::from_secs(5);
 pub struct ScanCancel {
     cancel: Option<Cancel>,
     /// Deadline of a scan that started after the cancellation.
-    until: Option<Instant>,
+    deadline: Option<Instant>,
 }
 
 impl ScanCancel {
-    /// For a scan that starts now: it ends as soon as `cancel` is cancelled, or after a few seconds if that has
-    /// already happened.
+    /// Creates the cancellation of a scan that starts now. The scan ends when `cancel` is cancelled; if it is cancelled
+    /// already, after 5 seconds.
     pub fn on(cancel: &Cancel) -> Self {
         Self {
-            until: cancel.is_cancelled().then(|| Instant::now() + GRACE),
+            deadline: cancel.is_cancelled().then(|| Instant::now() + GRACE),
             cancel: Some(cancel.clone()),
         }
     }
 
-    /// Whether the scan has to end now.
+    /// Whether the scan must end now.
     pub(crate) fn is_due(&self) -> bool {
-        match (&self.cancel, self.until) {
+        match (&self.cancel, self.deadline) {
             (None, _) => false,
-            (Some(_), Some(until)) => Instant::now() >= until,
+            (Some(_), Some(deadline)) => Instant::now() >= deadline,
             (Some(cancel), None) => cancel.is_cancelled(),
         }
     }
 
     pub(crate) fn check(&self) -> io::Result<()> {
         if self.is_due() {
-            // Not `Interrupted`, after which readers try again.
+            // Not `Interrupted`, because readers retry after that.
             return Err(io::Error::other("interrupted"));
         }
         Ok(())

@@ -1,7 +1,7 @@
-//! [`Root`]: an open folder beneath which the kernel itself resolves every path.
+//! [`Root`]: an open folder; the kernel resolves every path beneath it.
 //!
-//! No symbolic link is followed, `..` and absolute paths are impossible, and a path swapped between
-//! two calls cannot lead outside: resolving and opening are one step (`openat2`).
+//! No symbolic link is followed, and `..` and absolute paths are impossible. A path that is swapped between two calls
+//! cannot lead outside, because `openat2` resolves and opens a path in one step.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use crate::own_temporary::temporary_name;
 
-/// Metadata of a path, as far as it shows whether the path may have changed.
+/// Metadata of a path that shows whether the path may have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
     /// Kind and permissions; `None` for special files.
@@ -101,15 +101,14 @@ impl AsFd for Parent<'_> {
 pub struct Root {
     folder: OwnedFd,
     path: PathBuf,
-    /// Whether it is one of the program's own copies, not the user's files.
+    /// Whether the folder is one of the program's own copies, not the user's files.
     is_own: bool,
-    /// Folder in which a file is written before it is moved to its place; without one, next to that
-    /// place.
+    /// Folder in which files are written before they are moved to their paths. `None` writes them next to their paths.
     scratch: Option<OwnedFd>,
 }
 
 impl Root {
-    /// Opens a folder. Links on the way to it are followed; beneath it none is.
+    /// Opens a folder. Follows links in `path`, but none beneath it.
     pub fn open(path: &Path) -> io::Result<Self> {
         let folder = fs::open(
             path,
@@ -124,8 +123,8 @@ impl Root {
         })
     }
 
-    /// Makes writes go through a folder outside the root until they are complete: a killed process
-    /// leaves nothing beneath the root. A folder on another file system is ignored.
+    /// Writes incomplete files into `folder`, outside the root, so that a killed process leaves no partial file beneath
+    /// the root. A folder on another file system is ignored.
     pub fn with_scratch(self, folder: &Path) -> io::Result<Self> {
         let scratch = fs::open(
             folder,
@@ -152,7 +151,7 @@ impl Root {
         self.is_own
     }
 
-    /// Path for messages.
+    /// Path of the root, for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -175,21 +174,23 @@ impl Root {
         )?)
     }
 
-    /// Opens a path beneath the root; a link on the way, or as the last name, is an error.
+    /// Opens a path beneath the root. A link at any component is an error.
     fn open_at(&self, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-        let mut rest = path.as_os_str().as_bytes();
+        let mut remaining = path.as_os_str().as_bytes();
         let mut folder: Option<OwnedFd> = None;
-        // The system limits the length of a path; a longer one is opened folder by folder.
-        while rest.len() > LONGEST_PATH {
-            let end = rest[..=LONGEST_PATH].iter().rposition(|byte| *byte == b'/');
+        // The system limits the length of a path; a longer path is opened in parts.
+        while remaining.len() > LONGEST_PATH {
+            let end = remaining[..=LONGEST_PATH]
+                .iter()
+                .rposition(|byte| *byte == b'/');
             let end = end.ok_or(Errno::NAMETOOLONG)?;
             let above = folder.as_ref().unwrap_or(&self.folder).as_fd();
-            let next = open_beneath(above, &rest[..end], OFlags::DIRECTORY | OFlags::PATH)?;
+            let next = open_beneath(above, &remaining[..end], OFlags::DIRECTORY | OFlags::PATH)?;
             folder = Some(next);
-            rest = &rest[end + 1..];
+            remaining = &remaining[end + 1..];
         }
         let above = folder.as_ref().unwrap_or(&self.folder).as_fd();
-        open_beneath(above, rest, flags)
+        open_beneath(above, remaining, flags)
     }
 
     /// A folder beneath the root; the root itself for `None`.
@@ -206,7 +207,7 @@ impl Root {
         }
     }
 
-    /// Metadata of a path, `None` when it does not exist. A link is not followed.
+    /// Metadata of a path; `None` if it does not exist. Does not follow a link.
     pub fn stat(&self, path: &TreePath) -> io::Result<Option<Stat>> {
         let parent = match self.parent(path) {
             Ok(parent) => parent,
@@ -223,13 +224,12 @@ impl Root {
 
     /// Opens a file for reading.
     pub fn open_file(&self, path: &TreePath) -> io::Result<File> {
-        // Non-blocking: a pipe that replaced the file must not block us.
+        // Non-blocking, because a pipe may have replaced the file.
         let file = self.open_at(path.as_path(), OFlags::RDONLY | OFlags::NONBLOCK)?;
         Ok(File::from(file))
     }
 
-    /// Opens a regular file for reading. `None` when it does not exist, or is a folder, a link, a
-    /// device, a socket or a pipe.
+    /// Opens a regular file for reading; `None` if it does not exist, or is a folder, link, device, socket or pipe.
     pub fn open_regular(&self, path: &TreePath) -> io::Result<Option<File>> {
         let file = match self.open_file(path) {
             Ok(file) => file,
@@ -270,7 +270,7 @@ impl Root {
         if mode.kind() == FileKind::Symlink {
             return Ok(());
         }
-        // Opened with `O_PATH`: reading may not be allowed.
+        // Opened with `O_PATH`, because the file may not be readable.
         let place = self.open_at(path.as_path(), OFlags::PATH | OFlags::NOFOLLOW)?;
         let through = format!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(&place));
         fs::chmod(through, Mode::from_raw_mode(mode.permissions()))?;
@@ -300,11 +300,10 @@ impl Root {
         }
     }
 
-    /// Entries of a folder, sorted by name; of the root for `None`. Entries that vanish meanwhile are
-    /// left out.
+    /// Entries of a folder (the root for `None`), sorted by name. Skips entries that vanish meanwhile.
     pub fn entries(&self, path: Option<&TreePath>) -> io::Result<Vec<(Vec<u8>, Stat)>> {
         let folder = self.folder(path)?;
-        let mut found = Vec::new();
+        let mut entries_found = Vec::new();
         for entry in fs::Dir::read_from(&folder)? {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
@@ -312,13 +311,13 @@ impl Root {
                 continue;
             }
             match fs::statat(&folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(stat) => found.push((name.to_vec(), stat_of(&stat))),
+                Ok(stat) => entries_found.push((name.to_vec(), stat_of(&stat))),
                 Err(Errno::NOENT) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        found.sort_unstable_by(|left, right| left.0.cmp(&right.0));
-        Ok(found)
+        entries_found.sort_unstable_by(|left, right| left.0.cmp(&right.0));
+        Ok(entries_found)
     }
 
     /// Moves a path beneath this root to a path beneath another, atomically.
@@ -344,8 +343,8 @@ impl Root {
         }
     }
 
-    /// Removes a path with everything beneath it; for `None` the content of the root, which itself
-    /// stays. Handles paths of any length and depth, and folders that their owner cannot write.
+    /// Removes a path with its content; for `None` only the content of the root. Handles paths of any length and depth,
+    /// and folders that their owner cannot write.
     pub(crate) fn remove_all(&self, path: Option<&TreePath>) -> io::Result<()> {
         let is_folder = |stat: &Stat| {
             stat.mode
@@ -358,9 +357,9 @@ impl Root {
                 None => return Ok(()),
             }
         }
-        let mut found = vec![path.cloned()];
+        let mut folders = vec![path.cloned()];
         let mut next = 0;
-        while let Some(folder) = found.get(next).cloned() {
+        while let Some(folder) = folders.get(next).cloned() {
             next += 1;
             let open = FileMode::new(FileKind::Directory, 0o700);
             match &folder {
@@ -374,13 +373,13 @@ impl Root {
                 };
                 let inner = inner.map_err(io::Error::other)?;
                 if is_folder(&stat) {
-                    found.push(Some(inner));
+                    folders.push(Some(inner));
                 } else {
                     self.remove_file(&inner)?;
                 }
             }
         }
-        for folder in found.iter().rev().flatten() {
+        for folder in folders.iter().rev().flatten() {
             self.remove_folder(folder)?;
         }
         Ok(())
@@ -391,19 +390,19 @@ impl Root {
         let folder = self.folder(Some(path))?;
         for entry in fs::Dir::read_from(&folder)? {
             let entry = entry?;
-            let found = match fs::statat(&folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(found) => stat_of(&found),
+            let stat = match fs::statat(&folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => stat_of(&stat),
                 Err(Errno::NOENT) => continue,
                 Err(error) => return Err(error.into()),
             };
-            if found.mode.is_none() {
+            if stat.mode.is_none() {
                 fs::unlinkat(&folder, entry.file_name(), AtFlags::empty())?;
             }
         }
         Ok(())
     }
 
-    /// Writes a new file and moves it to a path in one step.
+    /// Writes a new file and moves it to a path atomically, replacing a file or link.
     pub fn write_file(
         &self,
         path: &TreePath,
@@ -415,8 +414,8 @@ impl Root {
         })
     }
 
-    /// Writes a new file at a path that does not exist. Others see it while it is written, and a part
-    /// of it remains after a failure: only for the program's own folders.
+    /// Writes a new file at a path that does not exist. Only for the program's own folders: the incomplete file is
+    /// visible meanwhile, and remains after a failure.
     pub(crate) fn create_file(
         &self,
         path: &TreePath,
@@ -431,7 +430,7 @@ impl Root {
         Ok(fs::symlinkat(target, self.parent(path)?, path.name())?)
     }
 
-    /// Puts a link at a path in one step, in place of a file or link.
+    /// Creates a link at a path atomically, replacing a file or link.
     pub fn write_link(&self, path: &TreePath, target: &[u8]) -> io::Result<()> {
         self.place(path, |folder, name| {
             Ok(fs::symlinkat(target, folder, name)?)
@@ -450,12 +449,12 @@ impl Root {
             .as_ref()
             .map_or_else(|| parent.as_fd(), AsFd::as_fd);
         let name = temporary_name();
-        let placed = make(folder, &name)
+        let result = make(folder, &name)
             .and_then(|()| Ok(fs::renameat(folder, name.as_str(), &parent, path.name())?));
-        if placed.is_err() {
+        if result.is_err() {
             let _gone = fs::unlinkat(folder, name.as_str(), AtFlags::empty());
         }
-        placed
+        result
     }
 
     /// Moves between two roots with the flags of `renameat2`.
@@ -476,7 +475,7 @@ impl Root {
     }
 }
 
-/// Writes a file under an unused name.
+/// Writes a file with an unused name.
 fn create(
     folder: BorrowedFd<'_>,
     name: &[u8],
@@ -491,8 +490,8 @@ fn create(
     Ok(())
 }
 
-/// Whether opening a path failed because it is no file: it does not exist, is a link, or cannot be
-/// opened for reading, such as a socket.
+/// Whether opening a path failed because it does not exist, is a link, or is of a kind that cannot be opened for
+/// reading, such as a socket.
 fn is_absent_or_special(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),
@@ -502,7 +501,7 @@ fn is_absent_or_special(error: &io::Error) -> bool {
     )
 }
 
-/// A path from bytes of the system.
+/// A path from the bytes that the system uses.
 pub(crate) fn path_of(bytes: Vec<u8>) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
@@ -512,7 +511,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_longer_than_the_system_takes_is_made_read_and_removed() {
+    fn a_path_longer_than_the_system_limit_is_created_read_and_removed() {
         let place = tempfile::tempdir().expect("a folder");
         let root = Root::open(place.path()).expect("a root");
         let name = "n".repeat(200);
@@ -529,13 +528,13 @@ mod tests {
         let mut opened = root.open_file(&file).expect("opened");
         opened.read_to_string(&mut text).expect("read");
         assert_eq!(text, "deep");
-        assert!(root.stat(&file).expect("a look").is_some());
+        assert!(root.stat(&file).expect("metadata").is_some());
         root.remove_all(None).expect("removed");
         assert_eq!(root.entries(None).expect("a list").len(), 0);
     }
 
     #[test]
-    fn only_a_regular_file_is_opened_as_one() {
+    fn open_regular_opens_only_regular_files() {
         let place = tempfile::tempdir().expect("a folder");
         let root = Root::open(place.path()).expect("a root");
         let path = |name: &str| TreePath::from_bytes(name).expect("a path");
@@ -552,17 +551,17 @@ mod tests {
     }
 
     fn make_pipe(place: &Path) {
-        let made = rustix::fs::mknodat(
+        let result = rustix::fs::mknodat(
             rustix::fs::CWD,
             place,
             rustix::fs::FileType::Fifo,
             Mode::from_raw_mode(0o600),
             0,
         );
-        made.expect("a pipe");
+        result.expect("a pipe");
     }
 
-    /// A reader that inspects a folder while it is read.
+    /// A reader that lists a folder at each read.
     struct CheckedReader<'a> {
         folder: &'a Path,
         seen: Vec<OsString>,
@@ -597,7 +596,7 @@ mod tests {
             .expect("written");
         assert_eq!(content.seen, Vec::<OsString>::new());
         assert_eq!(std::fs::read(tree.join("file")).expect("read"), b"whole");
-        let left = std::fs::read_dir(&scratch).expect("a folder").count();
-        assert_eq!(left, 0);
+        let leftovers = std::fs::read_dir(&scratch).expect("a folder").count();
+        assert_eq!(leftovers, 0);
     }
 }

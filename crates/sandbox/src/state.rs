@@ -8,16 +8,16 @@ use crate::objects::{LARGEST_KEPT, Objects, hash_of};
 use crate::readable::reading;
 use crate::scoped_dir::{Root, Stat, stat_of};
 
-/// Maximum number of reads of a file that changes while it is read.
-const ATTEMPTS: usize = 5;
+/// Maximum number of attempts to read a file that changes while it is read.
+const MAX_READS: usize = 5;
 
-/// The error for a path that no state can describe.
+/// Error for a path that no state can describe.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is a device, socket or pipe")]
 struct SpecialFile(TreePath);
 
-/// [`read_state`] for one of the program's own copies. A device, socket or pipe counts as absent: no history
-/// contains it, and restoring the path replaces it. A file that is too large to be stored is not read.
+/// [`read_state`] for one of the program's own copies. A device, socket or pipe counts as absent, because no history
+/// contains it; restoring the path replaces it. Does not read a file that is too large to be stored.
 pub(crate) fn read_own_state(
     root: &Root,
     path: &TreePath,
@@ -28,7 +28,7 @@ pub(crate) fn read_own_state(
         && mode.kind() == FileKind::File
         && stat.size > LARGEST_KEPT
     {
-        let (hash, size) = (unkept(path, &stat), stat.size);
+        let (hash, size) = (placeholder_hash(path, &stat), stat.size);
         return Ok(Some((FileState { hash, size, mode }, stat)));
     }
     match read_state(root, path, objects) {
@@ -43,14 +43,14 @@ pub(crate) fn read_own_state(
     }
 }
 
-/// Reads the state of a path, together with the metadata of exactly that state. `None` when it does not
-/// exist. With `objects` the content is stored as well.
+/// Reads the state of a path, with the metadata of exactly that state; `None` if it does not exist. Stores the content
+/// in `objects`, if given.
 pub(crate) fn read_state(
     root: &Root,
     path: &TreePath,
     mut objects: Option<&mut Objects>,
 ) -> io::Result<Option<(FileState, Stat)>> {
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_READS {
         let Some(stat) = root.stat(path)? else {
             return Ok(None);
         };
@@ -74,7 +74,7 @@ type Content = Option<(ContentHash, u64)>;
 fn read_link(root: &Root, path: &TreePath, objects: Option<&mut Objects>) -> io::Result<Content> {
     let target = match root.read_link(path) {
         Ok(target) => target,
-        Err(error) if swapped(&error) => return Ok(None),
+        Err(error) if is_replaced_path(&error) => return Ok(None),
         Err(error) => return Err(error),
     };
     let hash = match objects {
@@ -87,37 +87,39 @@ fn read_link(root: &Root, path: &TreePath, objects: Option<&mut Objects>) -> io:
 fn read_file(
     root: &Root,
     path: &TreePath,
-    seen: &Stat,
+    expected: &Stat,
     objects: Option<&mut Objects>,
 ) -> io::Result<Content> {
     let mut file = match reading(root, Some(path), || root.open_file(path)) {
         Ok(file) => file,
-        Err(error) if swapped(&error) => return Ok(None),
+        Err(error) if is_replaced_path(&error) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let is_as_seen = |file: &std::fs::File| -> io::Result<bool> {
-        Ok(stat_of(&rustix::fs::fstat(file)?) == *seen)
+    let is_unchanged = |file: &std::fs::File| -> io::Result<bool> {
+        Ok(stat_of(&rustix::fs::fstat(file)?) == *expected)
     };
-    if !is_as_seen(&file)? {
+    if !is_unchanged(&file)? {
         return Ok(None);
     }
     let content = match objects {
-        Some(_) if seen.size > LARGEST_KEPT => Some((unkept(path, seen), seen.size)),
-        Some(objects) => objects.put_file(&mut file, seen.size)?,
+        Some(_) if expected.size > LARGEST_KEPT => {
+            Some((placeholder_hash(path, expected), expected.size))
+        }
+        Some(objects) => objects.put_file(&mut file, expected.size)?,
         None => Some(hash_of(&mut file)?),
     };
-    Ok(if is_as_seen(&file)? { content } else { None })
+    Ok(if is_unchanged(&file)? { content } else { None })
 }
 
-/// Stands for the content of a file that is too large to be stored: a hash that matches no object and
-/// changes whenever the file changes.
-fn unkept(path: &TreePath, seen: &Stat) -> ContentHash {
-    let name = format!("too large {path} {seen:?}");
+/// Placeholder for the content of a file that is too large to be stored: a hash that matches no object and changes
+/// whenever the file changes.
+fn placeholder_hash(path: &TreePath, stat: &Stat) -> ContentHash {
+    let name = format!("too large {path} {stat:?}");
     ContentHash::of_parts([b"cleveragents\0".as_slice(), name.as_bytes()])
 }
 
 /// Whether the error means that the path was replaced between two calls.
-fn swapped(error: &io::Error) -> bool {
+fn is_replaced_path(error: &io::Error) -> bool {
     use rustix::io::Errno;
     matches!(
         Errno::from_io_error(error),

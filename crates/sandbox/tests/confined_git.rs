@@ -1,6 +1,5 @@
-//! Git in a part of a sandbox, after something in the sandbox has rewritten the repository's own files to
-//! lead to the user's. The test has a `main` of its own, because confined commands are started by
-//! this very program.
+//! Git in a member of a sandbox, after a command has rewritten the member's repository to refer to the user's. The test
+//! has its own `main`, because this program starts the confined commands.
 
 #![expect(clippy::print_stdout, reason = "a test reports its result")]
 
@@ -69,29 +68,29 @@ fn commits_stay_in_the_sandbox() {
         .create_member("01", "app", Source::Git, &real, false)
         .expect("a part");
     std::fs::write(member.root.join("a"), "2").expect("written");
-    assert_eq!(commit(&member), Some(0), "an honest commit works");
+    assert_eq!(commit(&member), Some(0), "a normal commit works");
 
     // A path that a command in the sandbox could write.
     let notes = folder.path().join("sandbox/git/app");
-    let to_theirs = |inner: &str| real.join(".git").join(inner);
+    let user_git_path = |inner: &str| real.join(".git").join(inner);
     let attacks: [(&str, &dyn Fn()); 3] = [
         ("the link of the worktree", &|| {
             let link = format!("gitdir: {}\n", real.join(".git").display());
             std::fs::write(member.root.join(".git"), link).expect("written");
         }),
         ("the common folder", &|| {
-            let place = to_theirs("").display().to_string();
+            let place = user_git_path("").display().to_string();
             std::fs::write(notes.join("commondir"), place).expect("written");
         }),
         ("the branches", &|| {
             std::fs::remove_dir_all(notes.join("refs/heads")).expect("removed");
-            symlink(to_theirs("refs/heads"), notes.join("refs/heads")).expect("linked");
+            symlink(user_git_path("refs/heads"), notes.join("refs/heads")).expect("linked");
         }),
     ];
     for (number, (name, attack)) in attacks.iter().enumerate() {
         attack();
         std::fs::write(member.root.join("a"), format!("attack {number}")).expect("written");
-        let _whatever = commit(&member);
+        let _any_exit_code = commit(&member);
         let now = git(&real, &["for-each-ref", "refs/heads"]);
         assert_eq!(now, before, "after {name} was rewritten");
     }

@@ -21,7 +21,7 @@ use crate::shutdown::{RunningWork, Shutdown, stopping};
 use crate::usage_metrics::MetricsCache;
 
 /// Maximum number of cached session namespaces. The namespace of a session never changes.
-const REMEMBERED: usize = 10_000;
+const MAX_CACHED_NAMESPACES: usize = 10_000;
 
 /// State that all requests share.
 pub(crate) struct App {
@@ -78,14 +78,14 @@ impl App {
     }
 
     pub(crate) async fn namespace_of_session(&self, id: SessionId) -> Result<Arc<str>, Problem> {
-        let remembered = {
+        let cached = {
             let known = self
                 .namespaces
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
             known.get(&id).cloned()
         };
-        if let Some(namespace) = remembered {
+        if let Some(namespace) = cached {
             return Ok(namespace);
         }
         let sessions = self.services.sessions(self.options.max_message_bytes);
@@ -95,7 +95,7 @@ impl App {
             .namespaces
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= REMEMBERED {
+        if known.len() >= MAX_CACHED_NAMESPACES {
             known.clear();
         }
         known.insert(id, Arc::clone(&namespace));
@@ -111,8 +111,8 @@ impl App {
         known.remove(&id);
     }
 
-    /// Runs long work in the caller's turn. Refused if too much work waits, or if the server is stopping. When the
-    /// server stops, the `Cancel` of running work is set.
+    /// Waits for the caller's turn and runs long work. Fails if too much work waits, or if the server is stopping. When
+    /// the server stops, the `Cancel` of running work is set.
     pub(crate) async fn run<T, F>(self: &Arc<Self>, caller: &Caller, work: F) -> Result<T, Problem>
     where
         T: Send + 'static,
@@ -122,7 +122,7 @@ impl App {
         self.run_in(slot, work).await
     }
 
-    /// Runs long work in a slot that its caller already holds.
+    /// Runs long work in a slot that is already acquired.
     pub(crate) async fn run_in<T, F>(self: &Arc<Self>, slot: Slot, work: F) -> Result<T, Problem>
     where
         T: Send + 'static,
@@ -131,17 +131,17 @@ impl App {
         self.begin(slot)?.run(work).await
     }
 
-    /// Registers work in a slot. From here on the server waits for it before it stops.
+    /// Registers work in a slot. A stopping server waits for registered work.
     pub(crate) fn begin(&self, slot: Slot) -> Result<AdmittedWork, Problem> {
         let cancel = Cancel::new();
-        let begun = self.shutdown.begin(&cancel);
-        // Checked after registration: either this sees the shutdown, or the shutdown sees this work.
+        let registration = self.shutdown.begin(&cancel);
+        // Checked after registration: either this check sees the shutdown, or the shutdown sees this work.
         if self.shutdown.has_started() {
             return Err(stopping());
         }
         Ok(AdmittedWork {
             cancel,
-            held: (slot, begun),
+            held: (slot, registration),
         })
     }
 

@@ -26,7 +26,7 @@ const CACHE_TIME: Duration = Duration::from_secs(1);
 const CACHE_SIZE: usize = 10_000;
 
 /// Maximum number of requests per second (and in a burst) without a valid token from one address.
-const WRONG_TOKENS: NonZeroU32 = NonZeroU32::new(20).unwrap();
+const MAX_FAILURES: NonZeroU32 = NonZeroU32::new(20).unwrap();
 
 type Hash = String;
 
@@ -38,14 +38,14 @@ pub(crate) struct Callers {
     /// Tokens that this server process has accepted.
     accepted: Arc<Mutex<HashSet<TokenId>>>,
     rate: Option<DefaultKeyedRateLimiter<String>>,
-    wrong: DefaultKeyedRateLimiter<IpAddr>,
+    failure_rate: DefaultKeyedRateLimiter<IpAddr>,
     local: Arc<Caller>,
 }
 
 #[derive(Clone)]
 struct CachedToken {
     caller: Option<Arc<Caller>>,
-    since: Instant,
+    cached_at: Instant,
 }
 
 impl Callers {
@@ -61,7 +61,7 @@ impl Callers {
             cache: Mutex::default(),
             accepted: Arc::default(),
             rate,
-            wrong: RateLimiter::keyed(Quota::per_second(WRONG_TOKENS)),
+            failure_rate: RateLimiter::keyed(Quota::per_second(MAX_FAILURES)),
         }
     }
 
@@ -86,33 +86,34 @@ impl Callers {
 
     async fn with_token(&self, secret: &str, address: IpAddr) -> Result<Arc<Caller>, Problem> {
         let hash = ContentHash::of_bytes(secret.as_bytes()).hex();
-        let remembered = {
+        let cached = {
             let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
             cache.get(&hash).cloned()
         };
-        let found = match remembered {
-            Some(token) if token.since.elapsed() < CACHE_TIME => token.caller,
+        let resolved = match cached {
+            Some(token) if token.cached_at.elapsed() < CACHE_TIME => token.caller,
             _ => self.look_up(hash, address).await?,
         };
-        found.ok_or_else(|| self.refused(address))
+        resolved.ok_or_else(|| self.refused(address))
     }
 
-    /// The problem for a caller without a valid token. Each refusal goes to the audit log, so their rate is limited.
+    /// The problem for a caller without a valid token. Each rejection is recorded in the audit log, so the rate of
+    /// rejections is limited.
     fn refused(&self, address: IpAddr) -> Problem {
-        if self.wrong.len() > CACHE_SIZE {
-            self.wrong.retain_recent();
+        if self.failure_rate.len() > CACHE_SIZE {
+            self.failure_rate.retain_recent();
         }
-        match self.wrong.check_key(&address) {
+        match self.failure_rate.check_key(&address) {
             Ok(()) => unauthenticated(),
             Err(wait) => too_many(wait.wait_time_from(DefaultClock::default().now())),
         }
     }
 
     async fn look_up(&self, hash: Hash, from: IpAddr) -> Result<Option<Arc<Caller>>, Problem> {
-        let (services, wanted) = (self.services.clone(), hash.clone());
+        let (services, token_hash) = (self.services.clone(), hash.clone());
         let accepted = Arc::clone(&self.accepted);
-        let found = crate::blocking(move || {
-            let Some(token) = services.tokens().authenticate(&wanted)? else {
+        let resolved = crate::blocking(move || {
+            let Some(token) = services.tokens().authenticate(&token_hash)? else {
                 return Ok(None);
             };
             record_first_use(&services, &accepted, &token, from)?;
@@ -125,7 +126,7 @@ impl Callers {
         .await?;
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         if cache.len() >= CACHE_SIZE {
-            cache.retain(|_, token| token.since.elapsed() < CACHE_TIME);
+            cache.retain(|_, token| token.cached_at.elapsed() < CACHE_TIME);
             if cache.len() >= CACHE_SIZE {
                 cache.clear();
             }
@@ -133,11 +134,11 @@ impl Callers {
         cache.insert(
             hash,
             CachedToken {
-                caller: found.clone(),
-                since: Instant::now(),
+                caller: resolved.clone(),
+                cached_at: Instant::now(),
             },
         );
-        Ok(found)
+        Ok(resolved)
     }
 }
 
@@ -175,7 +176,8 @@ fn too_many(wait: Duration) -> Problem {
     .after(wait.as_secs().max(1))
 }
 
-/// The credentials of a request, kept by streams: roles change and tokens are revoked while they run.
+/// The credentials of a streamed request. The stream checks them again, because roles change and tokens are revoked
+/// while it runs.
 pub(crate) struct Credentials {
     headers: HeaderMap,
     peer: SocketAddr,
@@ -183,16 +185,16 @@ pub(crate) struct Credentials {
 
 impl Credentials {
     pub(crate) fn from_request(headers: &HeaderMap, peer: SocketAddr) -> Self {
-        let kept = [AUTHORIZATION, HOST, ORIGIN].into_iter();
+        let header_names = [AUTHORIZATION, HOST, ORIGIN].into_iter();
         Self {
-            headers: kept
+            headers: header_names
                 .filter_map(|name| Some((name.clone(), headers.get(&name)?.clone())))
                 .collect(),
             peer,
         }
     }
 
-    /// The caller with its current roles; `None` if it is refused.
+    /// The caller with its current roles; `None` if the request would be rejected now.
     pub(crate) async fn caller(&self, callers: &Callers) -> Option<Arc<Caller>> {
         callers.identify(&self.headers, self.peer).await.ok()
     }
@@ -207,10 +209,10 @@ fn secret(headers: &HeaderMap) -> Option<String> {
         .then(|| secret.trim().to_owned())
 }
 
-/// Whether a request comes from a program on this machine. A page in a browser on this machine can send requests too;
-/// its `Host` or `Origin` header gives it away.
+/// True if a request comes from a program on this machine. A page in a browser on this machine can send requests too;
+/// its `Host` or `Origin` header identifies it.
 fn is_local(headers: &HeaderMap, peer: SocketAddr) -> bool {
-    let names_here = |text: &str| {
+    let is_loopback_name = |text: &str| {
         let host = text
             .trim_start_matches("http://")
             .trim_start_matches("https://");
@@ -223,12 +225,12 @@ fn is_local(headers: &HeaderMap, peer: SocketAddr) -> bool {
                 || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
         })
     };
-    let is_here_or_absent = |name| {
+    let is_local_or_absent = |name| {
         headers
             .get(name)
-            .is_none_or(|value| value.to_str().is_ok_and(names_here))
+            .is_none_or(|value| value.to_str().is_ok_and(is_loopback_name))
     };
-    peer.ip().is_loopback() && is_here_or_absent(&HOST) && is_here_or_absent(&ORIGIN)
+    peer.ip().is_loopback() && is_local_or_absent(&HOST) && is_local_or_absent(&ORIGIN)
 }
 
 #[cfg(test)]

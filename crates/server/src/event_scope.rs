@@ -1,12 +1,12 @@
-//! The namespace of an event, which decides which callers see it: from memory where it is known, otherwise from the
-//! database without keeping the runtime waiting.
+//! The namespace of an event, which determines the callers that may see it: from the cache, or else from the database
+//! without blocking the runtime.
 
 use std::sync::Arc;
 
 use cleveragents_application::{EventScope, StoreError};
 use cleveragents_domain::Event;
 
-/// The namespace of an event; `None` when it belongs to none.
+/// The namespace of an event; `None` when the event belongs to no namespace.
 pub(crate) async fn namespace(
     scope: &EventScope,
     event: &Arc<Event>,

@@ -1,5 +1,5 @@
-//! [`FairQueue`]: limits how much runs at the same time, and serves waiting callers in turn, however many requests each
-//! of them has waiting.
+//! [`FairQueue`]: limits concurrent work, and grants slots to waiting callers in turn, regardless of the number of
+//! waiting requests of each caller.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,28 +47,28 @@ impl FairQueue {
 
     /// Waits for a slot. A cancelled wait does not use up a turn.
     pub(crate) async fn acquire(&self, caller: &str) -> Result<Slot, TooMany> {
-        let waits = {
+        let granted = {
             let mut state = self.state();
             if state.free > 0 {
                 state.free -= 1;
-                return Ok(self.fresh());
+                return Ok(self.new_slot());
             }
             let maximum = state.max_waiting;
             let queue = state.waiting.entry(caller.to_owned()).or_default();
-            // Cancelled waits are still in the queue.
+            // Removes cancelled waits from the queue.
             queue.retain(|waiter| !waiter.is_closed());
             if queue.len() >= maximum {
                 return Err(TooMany);
             }
             let is_first = queue.is_empty();
-            let (waiter, waits) = oneshot::channel();
+            let (waiter, granted) = oneshot::channel();
             queue.push_back(waiter);
             if is_first && !state.turns.iter().any(|known| known == caller) {
                 state.turns.push_back(caller.to_owned());
             }
-            waits
+            granted
         };
-        waits.await.map_err(|_| TooMany)
+        granted.await.map_err(|_| TooMany)
     }
 
     /// Number of waiting requests.
@@ -76,7 +76,7 @@ impl FairQueue {
         self.state().waiting.values().map(VecDeque::len).sum()
     }
 
-    fn fresh(&self) -> Slot {
+    fn new_slot(&self) -> Slot {
         Slot {
             queue: self.clone(),
             is_used: true,
@@ -104,9 +104,9 @@ impl FairQueue {
                 waiter
             };
             let Some(waiter) = waiter else { continue };
-            match waiter.send(self.fresh()) {
+            match waiter.send(self.new_slot()) {
                 Ok(()) => return,
-                // This wait was cancelled just now: the slot goes to the next one, and must be released only once.
+                // The wait was cancelled just now: the slot goes to the next caller, and its drop must not release it.
                 Err(mut slot) => slot.is_used = false,
             }
         }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_with_too_many_is_refused_and_others_are_not() {
+    fn the_limit_of_waiting_requests_applies_to_each_caller() {
         runtime().block_on(async {
             let queue = FairQueue::new(1, 1);
             let first = queue.acquire("busy").await.expect("a slot");
@@ -181,8 +181,8 @@ mod tests {
         runtime().block_on(async {
             let queue = FairQueue::new(1, 10);
             let first = queue.acquire("a").await.expect("a slot");
-            let gone = queue.clone();
-            let task = tokio::spawn(async move { gone.acquire("a").await.is_ok() });
+            let cancelled = queue.clone();
+            let task = tokio::spawn(async move { cancelled.acquire("a").await.is_ok() });
             tokio::task::yield_now().await;
             task.abort();
             assert!(task.await.is_err(), "the wait was cancelled");

@@ -1,5 +1,5 @@
-//! [`Feed`]: the event log, live. A listener receives every event after a position once and in order: first from the
-//! database, then as they happen, and from the database again if it falls behind.
+//! [`Feed`]: a live stream of the event log. A listener receives every event after a position once and in order: first
+//! from the database, then as events happen, and from the database again if the listener falls behind.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,19 +9,19 @@ use cleveragents_application::{EventService, StoreError};
 use cleveragents_domain::{Event, Position};
 use tokio::sync::{Notify, broadcast};
 
-/// Number of events per read that serves all listeners.
-const PAGE: u64 = 500;
+/// Maximum number of events per query for all listeners.
+const SHARED_PAGE: u64 = 500;
 
-/// Number of events per read that serves one listener that is behind. Many listeners may be behind at once.
-const OWN_PAGE: u64 = 32;
+/// Maximum number of events per query for one lagging listener. Many listeners may lag at the same time.
+const LISTENER_PAGE: u64 = 32;
 
 /// Maximum number of events that a listener may lag before it reads from the database again.
-const KEPT: usize = 1_024;
+const CHANNEL_CAPACITY: usize = 1_024;
 
 /// Poll interval for events that other processes write.
-const PAUSE: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The event log, live.
+/// A live stream of the event log.
 #[derive(Clone)]
 pub(crate) struct Feed(Arc<FeedState>);
 
@@ -41,14 +41,14 @@ struct FeedState {
 }
 
 impl Feed {
-    /// Starts to watch the event log of a database. Stops with the runtime.
+    /// Starts watching the event log of a database. The watcher stops with the runtime.
     pub(crate) fn start(events: EventService) -> Self {
         let wake = Arc::new(Notify::new());
         let hook = Arc::clone(&wake);
         events.on_commit(move || hook.notify_one());
         let feed = Self(Arc::new(FeedState {
             events,
-            live: broadcast::channel(KEPT).0,
+            live: broadcast::channel(CHANNEL_CAPACITY).0,
             wake,
             listeners: AtomicUsize::new(0),
         }));
@@ -103,27 +103,30 @@ async fn watch(feed: Feed) {
             feed.0.wake.notified().await;
             continue;
         }
-        let begun = if let Some(position) = last {
+        let start_position = if let Some(position) = last {
             position
         } else {
             let Ok(position) = feed.newest().await else {
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
                 continue;
             };
             let _received = feed.0.live.send(Live::From(position));
             position
         };
-        last = Some(begun);
-        let found = feed.read(begun, PAGE).await.unwrap_or_default();
-        let is_full = found.len() as u64 == PAGE;
-        for event in found {
+        last = Some(start_position);
+        let new_events = feed
+            .read(start_position, SHARED_PAGE)
+            .await
+            .unwrap_or_default();
+        let is_full = new_events.len() as u64 == SHARED_PAGE;
+        for event in new_events {
             last = Some(event.position);
-            // Fails if the last listener has gone.
+            // Sending fails if the last listener has gone.
             let _received = feed.0.live.send(Live::Event(Arc::new(event)));
         }
         if !is_full {
-            // Other processes do not wake this one.
-            let _timed_out = tokio::time::timeout(PAUSE, feed.0.wake.notified()).await;
+            // Commits of other processes do not wake this process.
+            let _timed_out = tokio::time::timeout(POLL_INTERVAL, feed.0.wake.notified()).await;
         }
     }
 }
@@ -133,7 +136,7 @@ pub(crate) struct EventListener {
     live: broadcast::Receiver<Live>,
     last: Position,
     ready: std::vec::IntoIter<Event>,
-    /// Whether the database may have events that precede the live ones.
+    /// True if the database may have events that precede the live events.
     is_behind: bool,
 }
 
@@ -146,9 +149,9 @@ impl EventListener {
                 return Ok(Arc::new(event));
             }
             if self.is_behind {
-                let found = self.feed.read(self.last, OWN_PAGE).await?;
-                self.is_behind = !found.is_empty();
-                self.ready = found.into_iter();
+                let new_events = self.feed.read(self.last, LISTENER_PAGE).await?;
+                self.is_behind = !new_events.is_empty();
+                self.ready = new_events.into_iter();
                 continue;
             }
             match self.live.recv().await {
@@ -185,7 +188,7 @@ mod tests {
         cache.open(&DatabaseUrl::memory(name)).expect("opens")
     }
 
-    fn happen(engine: &Engine, count: usize) {
+    fn write_events(engine: &Engine, count: usize) {
         engine
             .write(move |unit| {
                 for _ in 0..count {
@@ -220,7 +223,7 @@ mod tests {
             let writer = Arc::clone(&engine);
             let written = tokio::task::spawn_blocking(move || {
                 for number in 0..EVENTS / 3 {
-                    happen(&writer, 1 + number % 5);
+                    write_events(&writer, 1 + number % 5);
                 }
             });
             for number in 0..12_u64 {
@@ -260,22 +263,22 @@ mod tests {
         });
     }
 
-    /// Without listeners nothing is read; events of that time are not missed.
+    /// Without listeners nothing is read; the next listener still receives the events of that time.
     #[test]
     fn events_without_listeners_reach_the_next_listener() {
         let engine = engine("unheard");
         runtime().block_on(async {
             let feed = Feed::start(EventService::new(Arc::clone(&engine)));
-            happen(&engine, 1);
+            write_events(&engine, 1);
             let mut first = feed.listen(Position(0));
             let last = first.next().await.expect("read").position;
             drop(first);
-            happen(&engine, 2);
+            write_events(&engine, 2);
             let mut second = feed.listen(last);
             let received = [second.next().await, second.next().await]
                 .map(|event| event.expect("read").position.0 - last.0);
             assert_eq!(received, [1, 2]);
-            happen(&engine, 1);
+            write_events(&engine, 1);
             assert_eq!(second.next().await.expect("read").position.0 - last.0, 3);
         });
     }

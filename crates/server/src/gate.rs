@@ -19,7 +19,7 @@ use crate::problem::Problem;
 use crate::routes::{Handler, Route, RouteScope, Verb};
 
 /// Maximum number of characters of an unknown namespace in the audit log.
-const LONGEST_NAMESPACE: usize = 128;
+const MAX_NAMESPACE_CHARACTERS: usize = 128;
 
 /// The named parts of a path.
 pub(crate) type Parameters = Vec<(String, String)>;
@@ -53,19 +53,19 @@ impl Permit {
         self.peer
     }
 
-    /// The namespaces that the caller may read here.
+    /// The namespaces in which the caller may read with this route.
     pub(crate) fn visible(&self) -> Namespaces {
         self.caller.reach(self.scope, Permission::Read)
     }
 
     /// The session that the path names. The caller may use it.
     pub(crate) fn session(&self) -> Result<SessionId, Problem> {
-        self.session.ok_or_else(|| unnamed("session"))
+        self.session.ok_or_else(|| missing_part("session"))
     }
 
     /// The plan that the path names. The caller may use it.
     pub(crate) fn plan(&self) -> Result<PlanId, Problem> {
-        self.plan.ok_or_else(|| unnamed("plan"))
+        self.plan.ok_or_else(|| missing_part("plan"))
     }
 
     /// A part of the path.
@@ -113,13 +113,13 @@ impl Permit {
     }
 }
 
-fn unnamed(what: &str) -> Problem {
-    Problem::new(Code::Internal, format!("the route names no {what}"))
+fn missing_part(part: &str) -> Problem {
+    Problem::new(Code::Internal, format!("the route names no {part}"))
 }
 
 /// Authorizes a request and runs its handler.
 pub(crate) async fn enter(app: &Arc<App>, matched: MatchedRoute, request: Request) -> Response {
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let route = matched.route;
     let is_head = request.method() == Method::HEAD;
     log::routed(route.path);
@@ -127,7 +127,7 @@ pub(crate) async fn enter(app: &Arc<App>, matched: MatchedRoute, request: Reques
     let response = outcome.unwrap_or_else(Problem::into_response);
     let method = if is_head { "HEAD" } else { route.verb.as_str() };
     app.metrics
-        .answered(method, route.path, response.status(), begun.elapsed());
+        .answered(method, route.path, response.status(), started_at.elapsed());
     response
 }
 
@@ -171,7 +171,7 @@ async fn permit(
         Ok(caller) => caller,
         Err(problem) => {
             if problem.code == Code::Unauthenticated.as_str() {
-                unknown(app, route.path, peer).await;
+                record_unauthenticated(app, route.path, peer).await;
             }
             return Err(problem);
         }
@@ -205,7 +205,7 @@ async fn permit(
         }
         RouteScope::Session => {
             let (id, namespace) = session(app, permit.parameter("session")).await?;
-            seen(app, &permit, &namespace, || {
+            check_access(app, &permit, &namespace, || {
                 Problem::new(
                     Code::SessionNotFound,
                     format!("the session `{id}` does not exist"),
@@ -216,7 +216,7 @@ async fn permit(
         }
         RouteScope::Plan => {
             let (id, namespace) = plan(app, permit.parameter("plan")).await?;
-            seen(app, &permit, &namespace, || no_plan(&id.to_string())).await?;
+            check_access(app, &permit, &namespace, || no_plan(&id.to_string())).await?;
             permit.plan = Some(id);
         }
     }
@@ -224,15 +224,15 @@ async fn permit(
 }
 
 /// Checks access to the session or plan of the path. Callers without read access get 404.
-async fn seen(
+async fn check_access(
     app: &Arc<App>,
     permit: &Permit,
     namespace: &str,
-    absent: impl FnOnce() -> Problem,
+    not_found: impl FnOnce() -> Problem,
 ) -> Result<(), Problem> {
     let checked = permit.in_namespace(app, namespace).await;
     if checked.is_err() && !permit.caller.may(permit.scope, Permission::Read, namespace) {
-        return Err(absent());
+        return Err(not_found());
     }
     checked
 }
@@ -250,8 +250,8 @@ async fn plan(app: &Arc<App>, reference: &str) -> Result<(PlanId, String), Probl
         .parse::<PlanId>()
         .map_err(|error| Problem::from_error(&error))?;
     let plans = app.services.plans();
-    let found = crate::blocking(move || plans.namespace(id)).await?;
-    found
+    let namespace = crate::blocking(move || plans.namespace(id)).await?;
+    namespace
         .map(|namespace| (id, namespace))
         .ok_or_else(|| no_plan(&id.to_string()))
 }
@@ -272,10 +272,10 @@ async fn deny(
     namespace: &str,
 ) -> Problem {
     let role = permission.least_role();
-    // The caller sent this text; store only what fits.
+    // The caller sent this text, so it is shortened, and control characters are replaced.
     let namespace: String = namespace
         .chars()
-        .take(LONGEST_NAMESPACE)
+        .take(MAX_NAMESPACE_CHARACTERS)
         .map(|letter| {
             if letter.is_control() {
                 '\u{fffd}'
@@ -284,9 +284,11 @@ async fn deny(
             }
         })
         .collect();
-    let (audit, by, denied) = (app.services.audit(), Arc::clone(caller), namespace.clone());
-    let recorded =
-        crate::blocking(move || audit.access_denied(by.identity(), route, permission, &denied));
+    let (audit, denied_caller, denied) =
+        (app.services.audit(), Arc::clone(caller), namespace.clone());
+    let recorded = crate::blocking(move || {
+        audit.access_denied(denied_caller.identity(), route, permission, &denied)
+    });
     if let Err(error) = recorded.await {
         return error.into();
     }
@@ -298,10 +300,10 @@ async fn deny(
 }
 
 /// Records a request without a valid token.
-async fn unknown(app: &Arc<App>, route: &'static str, peer: SocketAddr) {
+async fn record_unauthenticated(app: &Arc<App>, route: &'static str, peer: SocketAddr) {
     let audit = app.services.audit();
     let recorded = crate::blocking(move || audit.authentication_failed(peer.ip(), route));
-    // The caller is refused even if recording fails.
+    // The caller is rejected even if recording fails.
     let _recorded = recorded.await;
 }
 

@@ -47,17 +47,19 @@ pub async fn serve(
     listening: impl FnOnce(SocketAddr),
     stop: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
-    let wanted = options.address;
-    let cannot = |error: &dyn std::fmt::Display| {
+    let requested = options.address;
+    let listen_failure = |error: &dyn std::fmt::Display| {
         Failure::new(
             Code::CannotListen,
-            format!("cannot listen at {wanted}: {error}"),
+            format!("cannot listen at {requested}: {error}"),
         )
         .with_hint("choose another port with --port; 0 selects a free port")
     };
     let tls = options.tls.as_ref().map(listen::acceptor).transpose()?;
-    let listener = listen::bind(wanted).map_err(|error| cannot(&error))?;
-    let address = listener.local_addr().map_err(|error| cannot(&error))?;
+    let listener = listen::bind(requested).map_err(|error| listen_failure(&error))?;
+    let address = listener
+        .local_addr()
+        .map_err(|error| listen_failure(&error))?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let url = options
         .public_url

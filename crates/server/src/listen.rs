@@ -30,12 +30,12 @@ use crate::routes::Router;
 const MAX_HEADERS: usize = 100;
 
 /// Response when the connection limit is reached.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
+const LIMIT_RESPONSE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
     content-type: application/problem+json\r\ncontent-length: 46\r\n\r\n{\"status\":503,\"detail\":\"too many \
     connections\"}";
 
-/// Maximum wait for a refused client to close its connection.
-const REFUSING: Duration = Duration::from_secs(1);
+/// Timeout for rejecting a client: sending the response and waiting until the client closes the connection.
+const REJECTION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Maximum number of connections that wait to be accepted. With the usual small backlog, some clients of a burst would
 /// retry only a second later.
@@ -47,7 +47,7 @@ pub(crate) fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    // A server that has just stopped must not block the port for the next one.
+    // A server that has just stopped must not block the port for the next server.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
@@ -70,11 +70,11 @@ pub(crate) async fn serve(
             () = &mut stop => break,
         };
         let Ok((stream, peer)) = accepted else {
-            // Out of file descriptors, or the client disconnected: accept the next one.
+            // Out of file descriptors, or the client disconnected: accept the next connection.
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
-        let Some(share) = addresses.take(peer.ip()) else {
+        let Some(share) = addresses.count_connection(peer.ip()) else {
             tokio::spawn(refuse(stream));
             continue;
         };
@@ -82,7 +82,7 @@ pub(crate) async fn serve(
             tokio::spawn(refuse(stream));
             continue;
         };
-        let _quick = stream.set_nodelay(true);
+        let _no_delay = stream.set_nodelay(true);
         let connection = Connection {
             app: Arc::clone(&app),
             router: Arc::clone(&router),
@@ -105,28 +105,28 @@ pub(crate) async fn serve(
 /// Counts the connections of each address, so that one address cannot hold them all.
 #[derive(Clone)]
 struct Addresses {
-    most: usize,
+    limit: usize,
     open: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
 impl Addresses {
     fn new(options: &Options) -> Self {
-        let most = match options.max_connections_per_address {
+        let limit = match options.max_connections_per_address {
             0 => options.max_connections.div_ceil(2),
-            most => most,
+            limit => limit,
         };
         Self {
-            most,
+            limit,
             open: Arc::default(),
         }
     }
 
-    /// Counts one more connection of an address; `None` at the limit.
-    fn take(&self, address: IpAddr) -> Option<AddressShare> {
+    /// Increments the count of an address; `None` at the limit.
+    fn count_connection(&self, address: IpAddr) -> Option<AddressShare> {
         let address = network(address);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let count = open.entry(address).or_default();
-        if *count >= self.most {
+        if *count >= self.limit {
             return None;
         }
         *count += 1;
@@ -146,7 +146,7 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// A counted connection of an address; dropping it uncounts it.
+/// A counted connection of an address; dropping it decrements the count.
 struct AddressShare {
     addresses: Addresses,
     address: IpAddr,
@@ -166,8 +166,8 @@ impl Drop for AddressShare {
 }
 
 async fn refuse(mut stream: TcpStream) {
-    let told = async {
-        stream.write_all(FULL).await?;
+    let rejection = async {
+        stream.write_all(LIMIT_RESPONSE).await?;
         stream.shutdown().await?;
         // Closing a connection before its request is read would discard the response.
         let mut unread = [0; 1_024];
@@ -175,7 +175,7 @@ async fn refuse(mut stream: TcpStream) {
         Ok::<_, std::io::Error>(())
     };
     // The client may have disconnected, or never stop sending.
-    let _ended = tokio::time::timeout(REFUSING, told).await;
+    let _ended = tokio::time::timeout(REJECTION_TIMEOUT, rejection).await;
 }
 
 struct Connection {
@@ -188,8 +188,8 @@ struct Connection {
 
 impl Connection {
     async fn secure(self, stream: TcpStream, tls: TlsAcceptor) {
-        let patience = self.app.options.request_timeout;
-        if let Ok(Ok(stream)) = tokio::time::timeout(patience, tls.accept(stream)).await {
+        let handshake_timeout = self.app.options.request_timeout;
+        if let Ok(Ok(stream)) = tokio::time::timeout(handshake_timeout, tls.accept(stream)).await {
             self.serve(stream).await;
         }
     }

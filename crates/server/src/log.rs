@@ -1,6 +1,6 @@
 //! The request log: one event per request, and the cause of each internal error under the request id of the response.
 //!
-//! The id does not come from the `tracing` subscriber: responses name it even if nothing is logged.
+//! The id does not come from the `tracing` subscriber: responses contain it even if nothing is logged.
 
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
@@ -27,9 +27,9 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const FAILURES_PER_SECOND: u64 = 100;
 
 /// Maximum number of characters of a path in an event.
-const LONGEST_PATH: usize = 200;
+const MAX_PATH_CHARACTERS: usize = 200;
 
-/// Logs the cause of an internal error; returns the id of the request it is logged under.
+/// Logs the cause of an internal error; returns the id of the request that caused it.
 pub(crate) fn internal_error(code: &str, cause: &str) -> Option<RequestId> {
     let request = current().map(|current| current.id);
     let id = request.map(tracing::field::display);
@@ -113,25 +113,25 @@ impl RequestSummary {
     }
 }
 
-/// Responds to a request under a new id, and logs it.
+/// Responds to a request under a new id, and logs the request.
 pub(crate) async fn answered(
     received: RequestSummary,
     answer: impl Future<Output = Response>,
 ) -> Response {
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let request = Arc::new(CurrentRequest {
         id: RequestId::generate(),
         caller: OnceLock::new(),
         route: OnceLock::new(),
     });
     let parent = received.traceparent.as_ref();
-    // At the highest level, so that lines have the ids with every filter.
+    // The span has the highest level, so that lines have the ids with every filter.
     let span = tracing::error_span!(
         "request", otel.kind = "server", otel.parent = parent.and_then(|header| header.to_str().ok()),
         request = %request.id, method = received.method.as_str(), route = Empty, caller = Empty, status = Empty,
         code = Empty, otel.end = Empty,
     );
-    let answer = CURRENT.scope(Arc::clone(&request), unless_it_panics(answer));
+    let answer = CURRENT.scope(Arc::clone(&request), catch_panic(answer));
     let mut response = answer.instrument(span.clone()).await;
     if let Ok(id) = HeaderValue::try_from(request.id.to_string()) {
         response.headers_mut().insert(REQUEST_ID, id);
@@ -141,14 +141,14 @@ pub(crate) async fn answered(
     if let Some(code) = code {
         span.record("code", &*code.0);
     }
-    // Background work of the request, such as a stream, keeps the span but is not part of the response.
+    // Background work of the request, such as a stream, keeps the span open after the response.
     span.record("otel.end", true);
-    span.in_scope(|| log(&received, &request, &response, begun));
+    span.in_scope(|| log(&received, &request, &response, started_at));
     response
 }
 
-/// The response, or that of an internal error if the handler panics.
-async fn unless_it_panics(answer: impl Future<Output = Response>) -> Response {
+/// The response, or the response of an internal error if the handler panics.
+async fn catch_panic(answer: impl Future<Output = Response>) -> Response {
     match AssertUnwindSafe(answer).catch_unwind().await {
         Ok(response) => response,
         Err(panic) => {
@@ -160,13 +160,18 @@ async fn unless_it_panics(answer: impl Future<Output = Response>) -> Response {
     }
 }
 
-fn log(received: &RequestSummary, request: &CurrentRequest, response: &Response, begun: Instant) {
+fn log(
+    received: &RequestSummary,
+    request: &CurrentRequest,
+    response: &Response,
+    started_at: Instant,
+) {
     let status = response.status();
     let code = response.extensions().get::<FailureCode>();
     let code = code.map(|code| &*code.0);
     // Errors of JSON-RPC and of operations have a successful HTTP status.
     let is_failed = status.is_client_error() || status.is_server_error() || code.is_some();
-    // The same fields at two levels: a level is part of the call site.
+    // Logs the same fields at two levels; `tracing` needs one call site for each level.
     macro_rules! access {
         ($level:expr, $message:literal, $left_out:expr) => {
             tracing::event!(
@@ -174,13 +179,13 @@ fn log(received: &RequestSummary, request: &CurrentRequest, response: &Response,
                 $level,
                 request = %request.id,
                 method = received.method.as_str(),
-                path = received.path.chars().take(LONGEST_PATH).collect::<String>(),
+                path = received.path.chars().take(MAX_PATH_CHARACTERS).collect::<String>(),
                 route = request.route.get(),
                 status = status.as_u16(),
                 code,
                 caller = request.caller.get(),
                 peer = %received.peer,
-                duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+                duration_ms = u64::try_from(started_at.elapsed().as_millis()).unwrap_or(u64::MAX),
                 left_out = $left_out,
                 $message
             )
@@ -188,29 +193,30 @@ fn log(received: &RequestSummary, request: &CurrentRequest, response: &Response,
     }
     if !is_failed {
         access!(tracing::Level::INFO, "request answered", None::<u64>);
-    } else if let Some(left_out) = admit() {
+    } else if let Some(left_out) = admit_failure() {
         // Number of failed requests since the last event that were not logged.
         let left_out = Some(left_out).filter(|count| *count > 0);
         access!(tracing::Level::WARN, "request failed", left_out);
     }
 }
 
-/// Whether one more event about a failed request may be logged; returns how many were left out since the last one.
-fn admit() -> Option<u64> {
+/// Applies the limit on events about failed requests. Returns the number of events left out since the last logged event
+/// if a further event may be logged, otherwise `None`.
+fn admit_failure() -> Option<u64> {
     struct LogSecond {
-        began: Option<Instant>,
+        start: Option<Instant>,
         events: u64,
         left_out: u64,
     }
     static SECOND: Mutex<LogSecond> = Mutex::new(LogSecond {
-        began: None,
+        start: None,
         events: 0,
         left_out: 0,
     });
     let mut second = SECOND.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_over = |began: Instant| began.elapsed() >= Duration::from_secs(1);
-    if second.began.is_none_or(is_over) {
-        second.began = Some(Instant::now());
+    let is_over = |start: Instant| start.elapsed() >= Duration::from_secs(1);
+    if second.start.is_none_or(is_over) {
+        second.start = Some(Instant::now());
         second.events = 0;
     }
     second.events += 1;
@@ -263,7 +269,7 @@ mod tests {
         }
     }
 
-    /// The answer to a request, and the events of its log.
+    /// Status and body of the response to a request, and the logged events.
     fn answer(work: impl Future<Output = Response>) -> (u16, Value, Vec<Fields>) {
         let captured = Captured::default();
         let subscriber = tracing_subscriber::registry().with(captured.clone());
@@ -288,7 +294,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn assert_named(work: impl Future<Output = Response>, cause: &str) {
+    fn assert_cause_is_logged(work: impl Future<Output = Response>, cause: &str) {
         let (status, body, events) = answer(work);
         assert_eq!(status, 500);
         assert!(!body.to_string().contains(cause), "{body}");
@@ -308,8 +314,8 @@ mod tests {
     }
 
     #[test]
-    fn the_log_names_the_cause_of_an_internal_error_under_the_id_of_the_answer() {
-        assert_named(
+    fn the_log_has_the_cause_of_an_internal_error_with_the_id_of_the_response() {
+        assert_cause_is_logged(
             async {
                 Problem::from_error(&StoreError::Statement("no such table: secrets".to_owned()))
                     .into_response()
@@ -320,6 +326,6 @@ mod tests {
 
     #[test]
     fn a_handler_that_panics_answers_500_and_its_message_is_logged() {
-        assert_named(async { panic!("a broken handler") }, "a broken handler");
+        assert_cause_is_logged(async { panic!("a broken handler") }, "a broken handler");
     }
 }

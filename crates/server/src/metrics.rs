@@ -86,7 +86,7 @@ impl Metrics {
         method: &'static str,
         route: &'static str,
         status: StatusCode,
-        took: Duration,
+        duration: Duration,
     ) {
         self.requests
             .get_or_create(&ResponseLabels {
@@ -97,20 +97,20 @@ impl Metrics {
             .inc();
         self.durations
             .get_or_create(&RouteLabels { route })
-            .observe(took.as_secs_f64());
+            .observe(duration.as_secs_f64());
     }
 
     /// All metrics in the OpenMetrics format, with the usage metrics.
     pub(crate) fn text(
         &self,
-        now: &GaugeValues,
+        values: &GaugeValues,
         usage: &UsageMetrics,
     ) -> Result<String, std::fmt::Error> {
         for (gauge, count) in [
-            (&self.listeners, now.listeners),
-            (&self.running, now.running),
-            (&self.waiting, now.waiting),
-            (&self.connections, now.connections),
+            (&self.listeners, values.listeners),
+            (&self.running, values.running),
+            (&self.waiting, values.waiting),
+            (&self.connections, values.connections),
         ] {
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }

@@ -11,7 +11,7 @@ pub struct Options {
     pub address: SocketAddr,
     /// The public address for the agent card; `None` for the address that the server listens at.
     pub public_url: Option<String>,
-    /// Whether callers on this machine need no token.
+    /// Accepts callers on this machine without a token.
     pub insecure_local: bool,
     /// Certificate and key, for TLS.
     pub tls: Option<Tls>,
@@ -33,14 +33,14 @@ pub struct Options {
     pub max_running: usize,
     /// Maximum number of turns, plans and operations that one caller may have waiting.
     pub max_waiting: usize,
-    /// Whether the server may call addresses in private networks on behalf of callers, such as for push notifications.
+    /// Allows requests to private networks on behalf of callers, such as for push notifications.
     pub allow_private_addresses: bool,
-    /// Interval after which an idle event stream gets a keep-alive and its token is checked again.
+    /// Interval at which idle event streams get a keep-alive and their tokens are checked again.
     pub keep_alive: Duration,
     /// Answers A2A tasks with the built-in actor that the A2A conformance kit expects, and selects the capabilities on
     /// the agent card.
     pub conformance: Option<Conformance>,
-    /// The actor that answers A2A tasks that name none; `None` for the default actor.
+    /// The actor of A2A tasks that name no actor; `None` for the default actor.
     pub actor: Option<String>,
     /// Maximum wait for running work when the server stops.
     pub drain: Duration,
@@ -80,8 +80,8 @@ impl Default for Options {
     }
 }
 
-/// The capabilities that the agent advertises to the A2A conformance kit. It refuses what it does not advertise; the
-/// kit checks that too.
+/// The capabilities that the agent advertises to the A2A conformance kit. The agent rejects requests that need other
+/// capabilities, which the kit checks too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Conformance {
     /// All capabilities.

@@ -1,5 +1,5 @@
-//! Plans that callers have the server run. A request is stored before it is acknowledged: a restarted server, or a
-//! worker, resumes plans of a dead server.
+//! Runs plans for callers. A request is stored before it is acknowledged, so that a restarted server, or a worker,
+//! resumes plans of a dead server.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::fair_queue::Slot;
 use crate::problem::Problem;
 
 /// Delay before a failed attempt is retried.
-const PAUSE: Duration = Duration::from_millis(250);
+const RETRY_DELAY: Duration = Duration::from_millis(250);
 
 /// A pending wait for a slot.
 type PendingSlot = Pin<Box<dyn Future<Output = Result<Slot, Problem>> + Send>>;
@@ -30,22 +30,22 @@ pub(crate) async fn enqueue(
     plan: PlanId,
 ) -> Result<(), Problem> {
     let mut pending = acquire_slot(app, caller);
-    // A refusal is reported to the caller now; otherwise the wait for a slot continues in the background.
+    // A rejection is reported to the caller now; otherwise the wait for a slot continues in the background.
     if let Poll::Ready(slot) = futures_util::poll!(pending.as_mut()) {
         pending = Box::pin(std::future::ready(Ok(slot?)));
     }
-    let how = queue_entry(app, caller.identity());
-    let (queue, stored) = (app.services_of(caller).plan_queue(), how.clone());
+    let entry = queue_entry(app, caller.identity());
+    let (queue, stored) = (app.services_of(caller).plan_queue(), entry.clone());
     crate::blocking(move || queue.leave(plan, &stored))
         .await
         .map_err(|error| Problem::from_error(&error))?;
-    let drive = PlanDriver {
+    let driver = PlanDriver {
         app: Arc::clone(app),
         caller: Arc::clone(caller),
         plan,
-        how,
+        entry,
     };
-    crate::spawn_task(drive.run(pending));
+    crate::spawn_task(driver.run(pending));
     Ok(())
 }
 
@@ -69,42 +69,46 @@ fn queue_entry(app: &App, identity: &str) -> QueueEntry {
 /// Takes over plans of dead servers.
 pub(crate) async fn take_over(app: &Arc<App>) -> Result<(), Failure> {
     let inner = Arc::clone(app);
-    let taken = crate::blocking(move || taken_over(&inner)).await?;
-    for (plan, caller, how) in taken {
+    let claimed = crate::blocking(move || claim_orphans(&inner)).await?;
+    for (plan, caller, entry) in claimed {
         let pending = acquire_slot(app, &caller);
         let app = Arc::clone(app);
-        let drive = PlanDriver {
+        let driver = PlanDriver {
             app,
             caller,
             plan,
-            how,
+            entry,
         };
-        tokio::spawn(drive.run(pending));
+        tokio::spawn(driver.run(pending));
     }
     Ok(())
 }
 
-fn taken_over(app: &App) -> Result<Vec<(PlanId, Arc<Caller>, QueueEntry)>, Failure> {
+fn claim_orphans(app: &App) -> Result<Vec<(PlanId, Arc<Caller>, QueueEntry)>, Failure> {
     let failed = |error: PlanError| Failure::from_error(&error);
     let queue = app.services.plan_queue();
-    let mut taken = Vec::new();
-    for (plan, was) in queue.all().map_err(failed)? {
-        let Some(served) = &was.served else { continue };
-        if queue.is_served(&was).map_err(failed)? {
+    let mut claimed = Vec::new();
+    for (plan, previous) in queue.all().map_err(failed)? {
+        let Some(served) = &previous.served else {
+            continue;
+        };
+        if queue.is_served(&previous).map_err(failed)? {
             continue;
         }
         let caller = a2a::caller(app, &served.identity)?;
-        let now = caller
+        let new_entry = caller
             .as_ref()
             .map(|caller| queue_entry(app, caller.identity()));
-        // Without a valid token of the caller the plan is released and stays as it is.
-        let is_ours = queue.pass_on(plan.id, &was, now.as_ref()).map_err(failed)?;
-        if let (true, Some(caller), Some(now)) = (is_ours, caller, now) {
+        // If the caller has no valid token, the plan is released and stays unchanged.
+        let is_ours = queue
+            .pass_on(plan.id, &previous, new_entry.as_ref())
+            .map_err(failed)?;
+        if let (true, Some(caller), Some(new_entry)) = (is_ours, caller, new_entry) {
             tracing::info!(plan = %plan.id, from = served.server, "took over the plan of a dead server");
-            taken.push((plan.id, caller, now));
+            claimed.push((plan.id, caller, new_entry));
         }
     }
-    Ok(taken)
+    Ok(claimed)
 }
 
 /// A plan that this server runs.
@@ -112,7 +116,7 @@ struct PlanDriver {
     app: Arc<App>,
     caller: Arc<Caller>,
     plan: PlanId,
-    how: QueueEntry,
+    entry: QueueEntry,
 }
 
 impl PlanDriver {
@@ -148,39 +152,44 @@ impl PlanDriver {
         };
         self.app
             .run_in(slot, move |cancel| {
-                let done = context.cancelled_by(cancel).call(request);
-                done.map(drop).map_err(|error| Problem::from_error(&error))
+                let response = context.cancelled_by(cancel).call(request);
+                response
+                    .map(drop)
+                    .map_err(|error| Problem::from_error(&error))
             })
             .await
     }
 
-    /// Waits for the retry delay; `true` if the server is stopping and leaves the plan to the next one.
+    /// Waits for the retry delay. Returns `true` if the server is stopping and leaves the plan to the next server.
     async fn pause(&self) -> bool {
         tokio::select! {
             () = self.app.shutdown.started() => true,
-            () = tokio::time::sleep(PAUSE) => false,
+            () = tokio::time::sleep(RETRY_DELAY) => false,
         }
     }
 
-    /// Whether the plan is still assigned to this server. `true` if the database does not respond.
+    /// True if the plan is still assigned to this server, or if the database does not respond.
     async fn is_assigned(&self) -> bool {
         let queue = self.app.services.plan_queue();
-        let (plan, how) = (self.plan, self.how.clone());
-        let found = crate::blocking(move || queue.is_queued_as(plan, &how)).await;
-        found.unwrap_or(true)
+        let (plan, entry) = (self.plan, self.entry.clone());
+        let assigned = crate::blocking(move || queue.is_queued_as(plan, &entry)).await;
+        assigned.unwrap_or(true)
     }
 
     async fn release(&self) -> Result<(), PlanError> {
         let queue = self.app.services_of(&self.caller).plan_queue();
-        let (plan, how) = (self.plan, self.how.clone());
-        crate::blocking(move || queue.pass_on(plan, &how, None).map(drop)).await
+        let (plan, entry) = (self.plan, self.entry.clone());
+        crate::blocking(move || queue.pass_on(plan, &entry, None).map(drop)).await
     }
 }
 
-/// Whether a failed run has to be retried later: another process works on the plan, there is no free slot, or the
+/// True if a failed run must be retried later: another process works on the plan, there is no free slot, or the
 /// server is stopping.
 fn should_retry(app: &App, problem: &Problem) -> bool {
-    let is = |code: Code| problem.code == code.as_str();
-    let was_interrupted = is(Code::PlanCancelled) && app.shutdown.has_started();
-    was_interrupted || is(Code::PlanBusy) || is(Code::ServerBusy) || is(Code::ServerEnding)
+    let has_code = |code: Code| problem.code == code.as_str();
+    let was_interrupted = has_code(Code::PlanCancelled) && app.shutdown.has_started();
+    was_interrupted
+        || has_code(Code::PlanBusy)
+        || has_code(Code::ServerBusy)
+        || has_code(Code::ServerEnding)
 }

@@ -76,9 +76,9 @@ impl Problem {
     pub fn from_error(error: &dyn Diagnose) -> Self {
         let code = error.code();
         let status = status(code);
-        let is_ours = matches!(code, Code::ServerBusy | Code::ServerEnding);
-        let is_inside = status.is_server_error() && !is_ours;
-        let logged = is_inside
+        let is_unavailable = matches!(code, Code::ServerBusy | Code::ServerEnding);
+        let is_internal = status.is_server_error() && !is_unavailable;
+        let logged = is_internal
             .then(|| log::internal_error(code.as_str(), &cause(error)))
             .flatten();
         let problem = Self {
@@ -89,7 +89,7 @@ impl Problem {
                 Some(request) => format!(
                     "internal server error; the server's log has the cause under request {request}"
                 ),
-                None if is_inside => {
+                None if is_internal => {
                     "internal server error; the server's log has the cause".to_owned()
                 }
                 None => error.to_string(),
@@ -99,13 +99,13 @@ impl Problem {
             suggestions: Vec::new(),
             details: match logged {
                 Some(request) => json!({"request_id": request}),
-                None if is_inside => Value::Null,
+                None if is_internal => Value::Null,
                 None => error.details(),
             },
             // The service may be available again soon.
             retry_after: (status == StatusCode::SERVICE_UNAVAILABLE).then_some(1),
         };
-        match error.hint().filter(|_| !is_inside) {
+        match error.hint().filter(|_| !is_internal) {
             Some(hint) => problem.with_hint(hint),
             None => problem,
         }

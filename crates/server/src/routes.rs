@@ -40,13 +40,13 @@ impl Verb {
         }
     }
 
-    /// Whether the route accepts a method. `HEAD` is accepted where `GET` is.
-    fn takes(self, method: &Method) -> bool {
+    /// True if the route accepts the method. A `GET` route also accepts `HEAD`.
+    fn accepts(self, method: &Method) -> bool {
         method.as_str() == self.as_str() || (self == Self::Get && method == Method::HEAD)
     }
 }
 
-/// Scope of a route: in which namespace its caller needs the role.
+/// Scope of a route: the namespaces in which its caller needs the role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RouteScope {
     /// No token is needed.
@@ -55,7 +55,7 @@ pub(crate) enum RouteScope {
     Session,
     /// In the namespace of the plan that `{plan}` names.
     Plan,
-    /// In any namespace: the response holds what the caller may see.
+    /// In any namespace: the response contains only data that the caller may see.
     Any,
     /// In a namespace that the body names; the handler checks it with its permit.
     Body,
@@ -189,15 +189,18 @@ impl Router {
         method: &Method,
         path: &str,
     ) -> Result<(&'static Route, Parameters), Box<Response>> {
-        let found = self.0.at(path).map_err(|_| {
+        let path_match = self.0.at(path).map_err(|_| {
             Problem::new(Code::UnknownOperation, "the path does not exist")
                 .with_hint("`/api/v1/openapi.json` lists all paths")
                 .into_response()
         })?;
-        let route = found.value.iter().find(|route| route.verb.takes(method));
-        let route = *route.ok_or_else(|| method_not_allowed(found.value))?;
-        let mut parameters = Vec::with_capacity(found.params.len());
-        for (name, value) in found.params.iter() {
+        let route = path_match
+            .value
+            .iter()
+            .find(|route| route.verb.accepts(method));
+        let route = *route.ok_or_else(|| method_not_allowed(path_match.value))?;
+        let mut parameters = Vec::with_capacity(path_match.params.len());
+        for (name, value) in path_match.params.iter() {
             let value = percent_decode_str(value).decode_utf8().map_err(|_| {
                 Problem::new(Code::MalformedRequest, "the path is not valid UTF-8").into_response()
             })?;
@@ -215,13 +218,13 @@ fn method_not_allowed(routes: &[&Route]) -> Response {
     )
     .with_status(StatusCode::METHOD_NOT_ALLOWED)
     .into_response();
-    let taken: Vec<&str> = routes.iter().map(|route| route.verb.as_str()).collect();
-    let mut taken = taken.join(",");
+    let allowed: Vec<&str> = routes.iter().map(|route| route.verb.as_str()).collect();
+    let mut allowed = allowed.join(",");
     if routes.iter().any(|route| route.verb == Verb::Get) {
-        taken.push_str(",HEAD");
+        allowed.push_str(",HEAD");
     }
-    if let Ok(taken) = taken.parse() {
-        response.headers_mut().insert(ALLOW, taken);
+    if let Ok(allowed) = allowed.parse() {
+        response.headers_mut().insert(ALLOW, allowed);
     }
     response
 }
@@ -235,7 +238,7 @@ mod tests {
     #[test]
     fn every_path_is_found_with_its_parts() {
         let router = Router::new().expect("a table without doubles");
-        let found = |method: &Method, path: &str| {
+        let path_match = |method: &Method, path: &str| {
             let (route, parameters) = router
                 .find(method, path)
                 .map_err(|refusal| refusal.status())?;
@@ -244,20 +247,20 @@ mod tests {
         };
         let session = "/api/v1/sessions/{session}";
         assert_eq!(
-            found(&Method::GET, "/api/v1/sessions/a%20b"),
+            path_match(&Method::GET, "/api/v1/sessions/a%20b"),
             Ok((session, vec!["a b".to_owned()]))
         );
         assert_eq!(
-            found(&Method::HEAD, "/healthz"),
+            path_match(&Method::HEAD, "/healthz"),
             Ok(("/healthz", Vec::new()))
         );
         assert_eq!(
-            found(&Method::GET, "/api/v1/sessions/%ff"),
+            path_match(&Method::GET, "/api/v1/sessions/%ff"),
             Err(StatusCode::BAD_REQUEST)
         );
         for path in ["/", "/healthz/", "/api/v1/sessions/a/b"] {
             assert_eq!(
-                found(&Method::GET, path),
+                path_match(&Method::GET, path),
                 Err(StatusCode::NOT_FOUND),
                 "{path}"
             );

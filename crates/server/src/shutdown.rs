@@ -1,7 +1,7 @@
-//! [`Shutdown`] of the server: refuses new work, waits for running work, and ends streams.
+//! [`Shutdown`] of the server: rejects new work, waits for running work, and ends streams.
 //!
-//! Event streams end as soon as it starts (`api/events.rs`): clients reconnect with the position of the last event they
-//! received. Streams of a task end after its last update (`a2a/stream.rs`).
+//! Event streams end as soon as the shutdown starts (`api/events.rs`): clients reconnect with the position of the last
+//! event they received. Streams of a task end after its last update (`a2a/stream.rs`).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ pub(crate) fn stopping() -> Problem {
     .after(5)
 }
 
-/// Shutdown of the server: whether it has started, and which work still runs.
+/// State of the shutdown, and the work that still runs.
 #[derive(Default)]
 pub(crate) struct Shutdown {
     has_started: AtomicBool,
@@ -58,7 +58,7 @@ impl Drop for RunningWork {
 }
 
 impl Shutdown {
-    /// Whether the server is stopping: it accepts no new work.
+    /// True once the server is stopping and accepts no new work.
     pub(crate) fn has_started(&self) -> bool {
         self.has_started.load(Ordering::Acquire)
     }
@@ -100,18 +100,21 @@ impl Shutdown {
         works.unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Starts the shutdown and waits for running work; cancels what still runs after `patience`.
-    pub(crate) async fn drain(&self, patience: Duration) {
+    /// Starts the shutdown and waits for running work; cancels work that still runs after `grace_period`.
+    pub(crate) async fn drain(&self, grace_period: Duration) {
         tracing::info!("stopping: no new requests are accepted");
         self.start();
-        if tokio::time::timeout(patience, self.idle()).await.is_err() {
+        if tokio::time::timeout(grace_period, self.idle())
+            .await
+            .is_err()
+        {
             tracing::warn!(
-                drain_seconds = patience.as_secs(),
+                drain_seconds = grace_period.as_secs(),
                 "cancelling work that did not finish in time"
             );
             // Cancelled work stores its progress and can be resumed.
             self.cancel_work();
-            let _stopped = tokio::time::timeout(patience, self.idle()).await;
+            let _stopped = tokio::time::timeout(grace_period, self.idle()).await;
         }
     }
 

@@ -16,11 +16,11 @@ const CACHE_TIME: Duration = Duration::from_secs(2);
 pub(crate) struct MetricsCache(Mutex<Option<(Instant, Arc<UsageMetrics>)>>);
 
 impl MetricsCache {
-    /// The metrics. Concurrent requests share one count.
+    /// Returns the metrics. Concurrent requests share one query.
     pub(crate) async fn get(&self, services: &Services) -> Result<Arc<UsageMetrics>, StoreError> {
         let mut known = self.0.lock().await;
-        if let Some((since, metrics)) = known.as_ref()
-            && since.elapsed() < CACHE_TIME
+        if let Some((counted_at, metrics)) = known.as_ref()
+            && counted_at.elapsed() < CACHE_TIME
         {
             return Ok(Arc::clone(metrics));
         }
@@ -125,10 +125,10 @@ fn labelled<'f>(
     label: &str,
     durations: &'f BTreeMap<String, Durations>,
 ) -> Vec<(String, &'f Durations)> {
-    let named = |name: &String| format!("{label}=\"{}\"", escaped(name));
+    let label_pair = |name: &String| format!("{label}=\"{}\"", escaped(name));
     durations
         .iter()
-        .map(|(name, durations)| (named(name), durations))
+        .map(|(name, durations)| (label_pair(name), durations))
         .collect()
 }
 
@@ -159,10 +159,10 @@ fn histogram(
     writeln!(text, "# HELP cleveragents_{name} {about}.")?;
     writeln!(text, "# TYPE cleveragents_{name} histogram")?;
     for (label, durations) in all {
-        let more = if label.is_empty() { "" } else { "," };
-        let mut so_far = 0;
+        let separator = if label.is_empty() { "" } else { "," };
+        let mut cumulative = 0;
         for (number, count) in durations.counts.iter().enumerate() {
-            so_far += count;
+            cumulative += count;
             let end = DURATION_RANGES.get(number);
             let end = end.map_or_else(
                 || "+Inf".to_owned(),
@@ -170,7 +170,7 @@ fn histogram(
             );
             writeln!(
                 text,
-                "cleveragents_{name}_bucket{{{label}{more}le=\"{end}\"}} {so_far}"
+                "cleveragents_{name}_bucket{{{label}{separator}le=\"{end}\"}} {cumulative}"
             )?;
         }
         let labels = if label.is_empty() {
@@ -180,7 +180,7 @@ fn histogram(
         };
         let sum = unit.convert_micros(durations.sum);
         writeln!(text, "cleveragents_{name}_sum{labels} {sum:?}")?;
-        writeln!(text, "cleveragents_{name}_count{labels} {so_far}")?;
+        writeln!(text, "cleveragents_{name}_count{labels} {cumulative}")?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! [`FlattenedSkill`]: a skill with everything it includes, and the capabilities of its tools.
+//! [`FlattenedSkill`]: a skill with all included skills, and the capabilities of its tools.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ pub enum Definition {
 }
 
 impl Definition {
-    /// Name it is registered under.
+    /// Name under which the skill is registered.
     pub fn name(&self) -> &Name {
         match self {
             Self::Collection(skill) => &skill.name,
@@ -44,11 +44,11 @@ pub type Library = BTreeMap<Name, Definition>;
 /// Origin of a tool.
 #[derive(Debug, Clone)]
 pub enum Origin {
-    /// It is registered on its own, or built in.
+    /// The tool is registered separately, or built in.
     Registered,
-    /// It is defined in a skill file.
+    /// The tool is defined in a skill file.
     Anonymous(Arc<CustomTool>),
-    /// It gives access to agent skills.
+    /// The tool gives access to agent skills.
     Agent,
 }
 
@@ -59,7 +59,7 @@ pub struct FlatTool {
     pub spec: ToolSpec,
     /// Origin of the tool.
     pub origin: Origin,
-    /// Included skill that contains it; `None` for the skill itself.
+    /// Included skill that contains the tool; `None` for the skill itself.
     pub from_skill: Option<Name>,
     /// Overrides of skills.
     pub changes: Vec<CapabilityChange>,
@@ -70,13 +70,13 @@ pub struct FlatTool {
 pub struct FlatServer {
     /// Definition of the server.
     pub server: Server,
-    /// File that names it.
+    /// File that defines the server.
     pub file: PathBuf,
-    /// Included skill that names it; `None` for the skill itself.
+    /// Included skill that defines the server; `None` for the skill itself.
     pub from_skill: Option<Name>,
 }
 
-/// A skill with everything it includes.
+/// A skill with all included skills.
 #[derive(Debug, Clone, Default)]
 pub struct FlattenedSkill {
     /// Tools, in order, without duplicate names.
@@ -120,7 +120,7 @@ impl FlatTool {
 }
 
 impl FlattenedSkill {
-    /// Counts its tools by capability.
+    /// Counts the tools by capability.
     pub fn summary(&self) -> Summary {
         let mut summary = Summary::default();
         for tool in &self.tools {

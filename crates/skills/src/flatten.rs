@@ -1,9 +1,9 @@
-//! [`flatten`]: resolves a skill and everything it includes to one list of tools.
+//! [`flatten`]: resolves a skill and all included skills to one list of tools.
 //!
 //! The order is fixed: includes, in the order of the file, then named tools, groups and the tools
-//! of the file itself. When a tool occurs twice, the nearer one wins: the skill itself before its
-//! includes, a later one before an earlier one. Overrides can only make a tool stricter, and the
-//! overrides of all occurrences apply together.
+//! of the file itself. When a tool occurs twice, the nearer definition takes precedence: the skill
+//! itself over its includes, a later include over an earlier one. Overrides can only make a tool
+//! stricter, and the overrides of all occurrences apply together.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -22,20 +22,20 @@ use crate::flat::{Definition, FlatServer, FlatTool, FlattenedSkill, Library, Ori
 /// Maximum nesting of includes.
 const MAX_DEPTH: usize = 32;
 
-/// Resolves everything that a skill contains. `library` has all skills, including this one; `tools` has all registered
-/// tools.
+/// Resolves the tools, servers and agent skills of a skill. `library` contains all skills, including this one; `tools`
+/// contains all registered tools.
 pub fn flatten(
     name: &Name,
     library: &Library,
     tools: &Registry,
 ) -> Result<FlattenedSkill, DefinitionFileError> {
-    let mut flattening = Flattener {
+    let mut flattener = Flattener {
         library,
         tools,
-        done: HashMap::new(),
+        resolved: HashMap::new(),
         path: Vec::new(),
     };
-    let mut flat = FlattenedSkill::clone(&*flattening.skill(name)?);
+    let mut flat = FlattenedSkill::clone(&*flattener.skill(name)?);
     let agents: Vec<AgentSkill> = flat
         .agent_skills
         .iter()
@@ -56,8 +56,8 @@ struct Flattener<'a> {
     library: &'a Library,
     tools: &'a Registry,
     /// Resolved skills: each is resolved once, even if several skills include it.
-    done: HashMap<Name, Arc<FlattenedSkill>>,
-    /// The skills on the path to the current one, and where each includes the next.
+    resolved: HashMap<Name, Arc<FlattenedSkill>>,
+    /// The skills on the path to the current skill, each with the position where it includes the next one.
     path: Vec<(&'a Skill, Place)>,
 }
 
@@ -76,8 +76,8 @@ fn rule_error(
 
 impl<'a> Flattener<'a> {
     fn skill(&mut self, name: &Name) -> Result<Arc<FlattenedSkill>, DefinitionFileError> {
-        if let Some(done) = self.done.get(name) {
-            return Ok(Arc::clone(done));
+        if let Some(resolved) = self.resolved.get(name) {
+            return Ok(Arc::clone(resolved));
         }
         let flat = match self.library.get(name) {
             Some(Definition::Collection(skill)) => self.collection(skill)?,
@@ -88,7 +88,7 @@ impl<'a> Flattener<'a> {
             None => FlattenedSkill::default(),
         };
         let flat = Arc::new(flat);
-        self.done.insert(name.clone(), Arc::clone(&flat));
+        self.resolved.insert(name.clone(), Arc::clone(&flat));
         Ok(flat)
     }
 
@@ -99,8 +99,8 @@ impl<'a> Flattener<'a> {
             self.include(skill, include, &mut flat)?;
             self.path.pop();
         }
-        for used in &skill.tools {
-            flat.push(self.named(skill, used)?, skill, used.place)?;
+        for tool_use in &skill.tools {
+            flat.push(self.named_tool(skill, tool_use)?, skill, tool_use.place)?;
         }
         for (category, place) in &skill.groups {
             let tools = self
@@ -112,13 +112,13 @@ impl<'a> Flattener<'a> {
             }
         }
         for tool in &skill.anonymous {
-            let own = FlatTool {
+            let flat_tool = FlatTool {
                 spec: tool.spec().clone(),
                 origin: Origin::Anonymous(Arc::clone(tool)),
                 from_skill: None,
                 changes: Vec::new(),
             };
-            flat.push(own, skill, (1, 1))?;
+            flat.push(flat_tool, skill, (1, 1))?;
         }
         for server in &skill.servers {
             flat.servers
@@ -130,8 +130,8 @@ impl<'a> Flattener<'a> {
             });
         }
         for (folder, place) in &skill.folders {
-            for found in agent_skills(skill, folder, *place)? {
-                flat.push_agent(found, None);
+            for agent_skill in agent_skills(skill, folder, *place)? {
+                flat.push_agent(agent_skill, None);
             }
         }
         Ok(flat)
@@ -146,10 +146,10 @@ impl<'a> Flattener<'a> {
         let name = &include.skill;
         let wrong = |message, fix: Hint| rule_error(&skill.file, include.place, message, fix);
         if let Some(start) = self.path.iter().position(|(other, _)| other.name == *name) {
-            let circle = self.path[start..].iter().map(|(skill, _)| &skill.name);
-            let circle: Vec<String> = circle.chain([name]).map(ToString::to_string).collect();
-            let message = format!("the includes form a cycle: {}", circle.join(" → "));
-            // Reported at the skill that the user asked for.
+            let cycle = self.path[start..].iter().map(|(skill, _)| &skill.name);
+            let cycle: Vec<String> = cycle.chain([name]).map(ToString::to_string).collect();
+            let message = format!("the includes form a cycle: {}", cycle.join(" → "));
+            // The error is reported at the skill that the user requested.
             let (first, place) = self.path[0];
             let fix = "remove one of these includes";
             return Err(rule_error(&first.file, place, message, fix));
@@ -214,26 +214,33 @@ impl<'a> Flattener<'a> {
         Ok(())
     }
 
-    fn named(&self, skill: &Skill, used: &SkillToolUse) -> Result<FlatTool, DefinitionFileError> {
-        let spec = self.tools.get(&used.tool.to_string()).map_err(|error| {
-            let near = match &error {
-                RegistryError::NotFound { nearest, .. } => nearest.first(),
-                _ => None,
-            };
-            let fix = near.map_or_else(
-                || {
-                    hint!(
-                        "add that tool first; {} lists all tools",
-                        suggest::tool_list()
-                    )
-                },
-                |near| hint!("did you mean `{}`?", near),
-            );
-            rule_error(&skill.file, used.place, error.to_string(), fix)
-        })?;
+    fn named_tool(
+        &self,
+        skill: &Skill,
+        tool_use: &SkillToolUse,
+    ) -> Result<FlatTool, DefinitionFileError> {
+        let spec = self
+            .tools
+            .get(&tool_use.tool.to_string())
+            .map_err(|error| {
+                let near = match &error {
+                    RegistryError::NotFound { nearest, .. } => nearest.first(),
+                    _ => None,
+                };
+                let fix = near.map_or_else(
+                    || {
+                        hint!(
+                            "add that tool first; {} lists all tools",
+                            suggest::tool_list()
+                        )
+                    },
+                    |near| hint!("did you mean `{}`?", near),
+                );
+                rule_error(&skill.file, tool_use.place, error.to_string(), fix)
+            })?;
         let mut tool = registered(spec);
-        if used.has_override() {
-            tool.change(used.change.clone(), skill, used.place)?;
+        if tool_use.has_override() {
+            tool.change(tool_use.change.clone(), skill, tool_use.place)?;
         }
         Ok(tool)
     }
@@ -271,25 +278,26 @@ impl FlatTool {
 }
 
 impl FlattenedSkill {
-    /// Adds a tool. It replaces an earlier one with the same name, whose overrides are kept.
+    /// Adds a tool. It replaces an earlier tool with the same name. If both are registered tools, the overrides of the
+    /// earlier one are kept.
     fn push(
         &mut self,
         tool: FlatTool,
         skill: &Skill,
         place: Place,
     ) -> Result<(), DefinitionFileError> {
-        let there = self
+        let position = self
             .tools
             .iter()
             .position(|other| other.spec.name == tool.spec.name);
         let mut tool = tool;
-        if let Some(there) = there {
-            let old = self.tools.remove(there);
-            let are_one = matches!(
+        if let Some(position) = position {
+            let old = self.tools.remove(position);
+            let is_same_tool = matches!(
                 (&old.origin, &tool.origin),
                 (Origin::Registered, Origin::Registered)
             );
-            if are_one {
+            if is_same_tool {
                 for change in old.changes {
                     if !tool.changes.contains(&change) {
                         tool.change(change, skill, place)?;
@@ -308,7 +316,7 @@ impl FlattenedSkill {
     }
 }
 
-/// The agent skills at a path that a skill names.
+/// Reads the agent skills at a path that a skill names.
 fn agent_skills(
     skill: &Skill,
     folder: &Path,
@@ -318,15 +326,15 @@ fn agent_skills(
         let fix = "name a folder that contains a SKILL.md, or whose subfolders do".to_owned();
         rule_error(&skill.file, place, message, fix)
     };
-    let found = agent::find(folder)
+    let folders = agent::find(folder)
         .map_err(|error| wrong(format!("`{}` cannot be opened: {error}", folder.display())))?;
-    if found.is_empty() {
+    if folders.is_empty() {
         return Err(wrong(format!(
             "there is no SKILL.md in `{}`",
             folder.display()
         )));
     }
-    found
+    folders
         .iter()
         .map(|folder| AgentSkill::read(folder))
         .collect()

@@ -11,7 +11,7 @@ use crate::scoped_file;
 /// The names of the files, in the order in which they are read.
 const FILES: [&[u8]; 2] = [b"AGENTS.md", b"CLAUDE.md"];
 
-/// The whole content of a `CLAUDE.md` that only points to the other file.
+/// Content of a `CLAUDE.md` that only references `AGENTS.md`.
 const POINTER: &str = "@AGENTS.md";
 
 /// Maximum number of bytes read of one file.
@@ -26,7 +26,7 @@ pub struct Instruction {
     pub path: String,
     /// Text; bytes that are not UTF-8 are replaced.
     pub text: String,
-    /// Whether the file is longer than what was read.
+    /// Whether the text is truncated.
     pub is_cut: bool,
 }
 
@@ -49,8 +49,8 @@ pub fn instructions(root: &Path, folder: &Path) -> io::Result<Vec<Instruction>> 
 
 /// Like [`instructions`], below a folder that is already open.
 pub fn instructions_in(root: &Root, folder: Option<&TreePath>) -> Vec<Instruction> {
-    let mut found = Vec::new();
-    let mut left = MAX_TOTAL_BYTES;
+    let mut instructions = Vec::new();
+    let mut remaining = MAX_TOTAL_BYTES;
     let folders = std::iter::successors(folder.cloned(), TreePath::parent);
     let mut folders: Vec<Option<TreePath>> = folders.map(Some).collect();
     folders.push(None);
@@ -64,28 +64,28 @@ pub fn instructions_in(root: &Root, folder: Option<&TreePath>) -> Vec<Instructio
         let Ok(Some(file)) = scoped_file::open(root, &path) else {
             continue;
         };
-        let Ok((bytes, is_cut)) = scoped_file::read(file, MAX_FILE_BYTES.min(left)) else {
+        let Ok((bytes, is_cut)) = scoped_file::read(file, MAX_FILE_BYTES.min(remaining)) else {
             continue;
         };
         let text = decode(&bytes, is_cut);
         // Many repositories have the same text under both names.
         let is_repeated = text.trim() == POINTER
-            || found.last().is_some_and(|last: &Instruction| {
+            || instructions.last().is_some_and(|last: &Instruction| {
                 last.text == text && folder_of(&last.path) == folder_of(&path.to_string())
             });
         if is_repeated {
             continue;
         }
-        left -= bytes.len();
+        remaining -= bytes.len();
         if !text.trim().is_empty() || is_cut {
-            found.push(Instruction {
+            instructions.push(Instruction {
                 path: path.to_string(),
                 text,
                 is_cut,
             });
         }
     }
-    found
+    instructions
 }
 
 /// The parent folder of a path; empty for the root.

@@ -1,10 +1,10 @@
 //! Skills: collections of tools, Agent Skills folders, and project instructions.
 //!
-//! A [`Skill`] is a YAML file that combines tools: named ones, whole groups, tools of its own,
-//! servers, folders of agent skills, and other skills. [`flatten`] resolves it to one list in a
-//! fixed order. An [`AgentSkill`] is a folder with a `SKILL.md`. Models use both only through the
-//! gate: nothing here runs anything without a permit, and no text of a skill can grant a
-//! permission.
+//! A [`Skill`] is a YAML file that combines tools: registered tools, groups of built-in tools, tools
+//! defined in the file, servers, folders of agent skills, and other skills. [`flatten`] resolves it
+//! to one list in a fixed order. An [`AgentSkill`] is a folder with a `SKILL.md`. Models use both
+//! only through the gate: the crate runs no tool without a permit, and the text of a skill cannot
+//! grant a permission.
 
 pub mod agent;
 pub mod collection;

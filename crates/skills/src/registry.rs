@@ -7,7 +7,7 @@ use cleveragents_tools::{Registry, RegistryError, TightenError, Tool, ToolName};
 use crate::agent::{self, AgentSkill};
 use crate::flat::{FlattenedSkill, Origin};
 
-/// Creates a registry of the tools of some skills and further named tools.
+/// Creates a registry of the tools of some skills and of `others`, additional tools by name.
 pub fn registry(
     all: &Registry,
     skills: &[FlattenedSkill],
@@ -26,12 +26,12 @@ pub fn registry(
             let name = tool.spec.name.to_string();
             match &tool.origin {
                 Origin::Registered => {}
-                Origin::Anonymous(own) => {
+                Origin::Anonymous(custom) => {
                     match registry.remove(&name) {
                         Ok(_) | Err(RegistryError::NotFound { .. }) => {}
                         Err(error) => return Err(error.into()),
                     }
-                    registry.add(Arc::clone(own) as Arc<dyn Tool>)?;
+                    registry.add(Arc::clone(custom) as Arc<dyn Tool>)?;
                 }
                 Origin::Agent => continue,
             }

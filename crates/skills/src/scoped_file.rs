@@ -1,7 +1,7 @@
 //! Opens files below a folder without ever leaving it.
 //!
-//! No link on the path is followed ([`Root`]); only when the last name is a link to a file of the
-//! same folder is that file opened instead.
+//! Links in the middle of a path are not followed ([`Root`]). If the last name is a link to a file
+//! below the same folder, that file is opened instead.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -29,13 +29,15 @@ pub(crate) fn open(root: &Root, path: &TreePath) -> io::Result<Option<File>> {
     Err(refused("it is a symlink loop"))
 }
 
-/// Reads up to `most` bytes of a file; also returns whether there is more.
-pub(crate) fn read(mut file: File, most: usize) -> io::Result<(Vec<u8>, bool)> {
+/// Reads up to `max_bytes` bytes of a file; also returns whether the file has more bytes.
+pub(crate) fn read(mut file: File, max_bytes: usize) -> io::Result<(Vec<u8>, bool)> {
     let mut bytes = Vec::new();
-    let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+    let limit = u64::try_from(max_bytes)
+        .unwrap_or(u64::MAX)
+        .saturating_add(1);
     file.by_ref().take(limit).read_to_end(&mut bytes)?;
-    let has_more = bytes.len() > most;
-    bytes.truncate(most);
+    let has_more = bytes.len() > max_bytes;
+    bytes.truncate(max_bytes);
     Ok((bytes, has_more))
 }
 

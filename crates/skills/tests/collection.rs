@@ -1,4 +1,4 @@
-//! Skills in YAML: invalid files of every kind, and the flattening of valid ones.
+//! Tests of skills in YAML: invalid files of every kind, and the flattening of valid files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn read(text: &str) -> Result<collection::Skill, DefinitionFileError> {
     collection::read(text, &folder.join("x.yaml"), &variables)
 }
 
-fn put(library: &mut Library, text: &str) -> Name {
+fn add_skill(library: &mut Library, text: &str) -> Name {
     let skill = read(text).unwrap_or_else(|error| panic!("{error}"));
     let name = skill.name.clone();
     library.insert(name.clone(), Definition::Collection(Box::new(skill)));
@@ -40,14 +40,14 @@ fn library() -> Library {
         "name: local/leads-back\ndescription: d\nincludes: [local/circle]\n",
         "name: local/further\ndescription: d\nincludes: [local/leads-back]\n",
     ] {
-        put(&mut library, text);
+        add_skill(&mut library, text);
     }
     library
 }
 
 fn flat(text: &str) -> FlattenedSkill {
     let mut library = library();
-    let name = put(&mut library, text);
+    let name = add_skill(&mut library, text);
     flatten(&name, &library, &tools()).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -70,7 +70,7 @@ fn broken_files() -> Vec<PathBuf> {
 
 /// The first line of each file contains the expected error: the position, the message, the fix.
 #[test]
-fn every_broken_file_has_one_error_with_file_place_and_fix() {
+fn every_broken_file_has_one_error_with_file_position_and_fix() {
     let files = broken_files();
     assert!(files.len() >= 50, "{}", files.len());
     let mut wrong = Vec::new();
@@ -83,7 +83,7 @@ fn every_broken_file_has_one_error_with_file_place_and_fix() {
             flatten(&name, &library, &tools())
         });
         let message = match outcome {
-            Ok(_) => "nothing is wrong".to_owned(),
+            Ok(_) => "no error".to_owned(),
             Err(error) => {
                 assert!(matches!(
                     error.code(),
@@ -111,7 +111,7 @@ fn every_broken_file_has_one_error_with_file_place_and_fix() {
         let expected = text.lines().next().unwrap_or_default();
         let expected = expected
             .strip_prefix("# expects: ")
-            .expect("what is expected");
+            .expect("an expected error");
         if message != expected {
             wrong.push(format!(
                 "{name}\n  expected {expected}\n  message     {message}"
@@ -167,7 +167,7 @@ skill:
 }
 
 #[test]
-fn the_order_is_fixed_and_the_nearer_definition_wins() {
+fn the_order_is_fixed_and_the_nearer_definition_takes_precedence() {
     let flat = flat(
         "name: local/x
 description: d
@@ -227,12 +227,12 @@ agent_skills: [../corpus/with-folders]
 #[test]
 fn overrides_of_all_occurrences_of_a_tool_apply() {
     let mut library = library();
-    put(
+    add_skill(
         &mut library,
         "name: local/careful\ndescription: d\ntools: [{name: builtin/shell, override: {capability: {human_approval_required: true}}}]\n",
     );
     // The skill itself names the tool again, without overrides, and as a group.
-    let name = put(
+    let name = add_skill(
         &mut library,
         "name: local/x\ndescription: d\nincludes: [local/careful]\ntools: [builtin/shell]\nbuiltins: [{group: shell}]\n",
     );
@@ -295,9 +295,9 @@ fn a_registry_refuses_to_loosen_a_tool() {
 
 #[test]
 fn a_skill_that_many_include_is_resolved_once() {
-    // Without memoization this would take two to the power of thirty steps.
+    // Without memoization, this would take exponential time.
     let mut library = library();
-    put(
+    add_skill(
         &mut library,
         "name: local/layer-0\ndescription: d\ntools: [builtin/shell]\n",
     );
@@ -308,7 +308,7 @@ fn a_skill_that_many_include_is_resolved_once() {
             } else {
                 format!("local/a-{0}, local/b-{0}", layer - 1)
             };
-            put(
+            add_skill(
                 &mut library,
                 &format!("name: local/{side}-{layer}\ndescription: d\nincludes: [{below}]\n"),
             );
@@ -331,35 +331,35 @@ fn a_file_of_ten_megabytes_is_refused() {
 #[test]
 fn the_schema_for_editors_agrees_with_the_reader() {
     let validator = jsonschema::validator_for(&collection::schema()).expect("a schema");
-    let good = json!({"name": "local/x", "description": "d",
+    let valid = json!({"name": "local/x", "description": "d",
         "tools": ["builtin/shell", {"name": "builtin/file-read", "override": {"capability": {"writes": true}}}],
         "includes": ["local/a", {"name": "local/b", "toolOverrides": []}],
         "inlineTools": [{"description": "d", "command": ["x"]}],
         "builtins": [{"group": "git"}, "shell"],
         "mcpServers": {"a": {"command": "x"}},
         "agent_skills_dirs": ["x"]});
-    let complaint = validator
-        .iter_errors(&good)
+    let error = validator
+        .iter_errors(&valid)
         .next()
         .map(|error| error.to_string());
-    assert_eq!(complaint, None);
-    assert!(validator.is_valid(&json!({"skill": good})));
-    for wrong in [
+    assert_eq!(error, None);
+    assert!(validator.is_valid(&json!({"skill": valid})));
+    for invalid in [
         json!({"name": "local/x"}),
         json!({"name": "local/x", "description": "d", "tolls": []}),
         json!({"name": "local/x", "description": "d", "tools": [{"name": "a", "override": {"name": "b"}}]}),
     ] {
-        assert!(!validator.is_valid(&wrong), "{wrong}");
+        assert!(!validator.is_valid(&invalid), "{invalid}");
     }
-    // An editor detects many of the problems by the schema; the rest are rules that no schema can express.
-    let (mut all, mut seen) = (0, 0);
+    // With the schema, an editor detects many of the problems; the others are rules that no schema can express.
+    let (mut all, mut detected) = (0, 0);
     for file in broken_files() {
         let text = std::fs::read_to_string(file).expect("text");
         let value = serde_saphyr::from_str::<Value>(&text);
         all += 1;
-        seen += usize::from(!value.is_ok_and(|value| validator.is_valid(&value)));
+        detected += usize::from(!value.is_ok_and(|value| validator.is_valid(&value)));
     }
-    assert!(seen * 3 > all, "{seen} of {all}");
+    assert!(detected * 3 > all, "{detected} of {all}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The corpus of folders: our verdict on each is the recorded one, which `scripts/skills-agreement`
-//! compares with that of the reference validator.
+//! Tests of the corpus of folders: every inspection returns the recorded verdict, which
+//! `scripts/skills-agreement` compares with the verdict of the reference validator.
 
 use std::path::{Path, PathBuf};
 
@@ -33,15 +33,19 @@ fn every_folder_has_the_recorded_verdict() {
     assert!(entries.len() >= 60, "{}", entries.len());
     let mut wrong = Vec::new();
     for (is_good, folder) in &entries {
-        let found = inspect(&corpus().join(folder));
-        if found.is_standard() != *is_good {
+        let inspection = inspect(&corpus().join(folder));
+        if inspection.is_standard() != *is_good {
             wrong.push(format!(
                 "{folder}: {:?} {:?}",
-                found.wrong, found.departures
+                inspection.wrong, inspection.departures
             ));
         }
-        assert_eq!(found.skill.is_some(), found.wrong.is_empty(), "{folder}");
-        for error in found.wrong.iter().chain(&found.departures) {
+        assert_eq!(
+            inspection.skill.is_some(),
+            inspection.wrong.is_empty(),
+            "{folder}"
+        );
+        for error in inspection.wrong.iter().chain(&inspection.departures) {
             assert!(error.line > 0 && error.column > 0, "{error}");
             assert!(
                 error.hint().is_some_and(|hint| !hint.neutral().is_empty()),
@@ -55,16 +59,16 @@ fn every_folder_has_the_recorded_verdict() {
 
 #[test]
 fn every_folder_of_the_corpus_is_recorded() {
-    let mut there: Vec<String> = std::fs::read_dir(corpus())
+    let mut existing: Vec<String> = std::fs::read_dir(corpus())
         .expect("a folder")
         .map(|entry| entry.expect("an entry"))
         .filter(|entry| entry.path().is_dir())
         .map(|entry| entry.file_name().into_string().expect("a name"))
         .collect();
     let mut recorded: Vec<String> = entries().into_iter().map(|(_, folder)| folder).collect();
-    there.sort();
+    existing.sort();
     recorded.sort();
-    assert_eq!(there, recorded);
+    assert_eq!(existing, recorded);
 }
 
 #[test]

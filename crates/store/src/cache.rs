@@ -34,8 +34,8 @@ impl<K: Eq + Hash + Clone, V> Cache<K, V> {
     ) -> Result<Arc<V>, E> {
         let slot = self.slot(key);
         let mut value = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(living) = value.upgrade() {
-            return Ok(living);
+        if let Some(live) = value.upgrade() {
+            return Ok(live);
         }
         let fresh = Arc::new(build()?);
         *value = Arc::downgrade(&fresh);
@@ -47,8 +47,8 @@ impl<K: Eq + Hash + Clone, V> Cache<K, V> {
         if let Some(slot) = slots.get(key) {
             return Arc::clone(slot);
         }
-        // New keys are rare, so this is the moment to drop unused slots. A slot with a second owner
-        // is in use by another caller and stays whatever it holds.
+        // New keys are rare, so unused slots are dropped here. A slot with a second owner is in use by another caller
+        // and stays, even when it is empty.
         slots.retain(|_, slot| {
             Arc::strong_count(slot) > 1
                 || slot

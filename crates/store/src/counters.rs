@@ -9,8 +9,8 @@
 //! - Within a unit, [`UnitOfWork`](crate::UnitOfWork) flushes before every statement, except the
 //!   few that are declared not to touch a session's row.
 //! - Between units, the writer flushes before it commits and before it ends a savepoint.
-//! - A rollback discards the counters with it. Counters are only shared by units that are rolled
-//!   back together; a unit in a savepoint of its own begins and ends without any.
+//! - A rollback discards the counters. Counters are only shared by units that are rolled
+//!   back together; a unit in its own savepoint starts and ends with empty counters.
 
 use cleveragents_domain::{SessionId, Timestamp};
 
@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::value::{Param, params};
 
 /// Maximum number of sessions held before all are flushed, so that the linear lookup stays cheap.
-const SESSIONS: usize = 64;
+const MAXIMUM_SESSIONS: usize = 64;
 
 /// Allocated numbers that are not yet written.
 #[derive(Debug, Default)]
@@ -49,7 +49,7 @@ impl Counters {
     }
 
     pub(crate) const fn is_full(&self) -> bool {
-        self.allocated.len() >= SESSIONS
+        self.allocated.len() >= MAXIMUM_SESSIONS
     }
 
     /// Drops the allocated numbers after a rollback.
@@ -95,7 +95,7 @@ impl Counters {
         mut execute: impl FnMut(&str, &[Param<'_>]) -> Result<u64, Error>,
     ) -> Result<(), Error> {
         for allocated in self.allocated.drain(..) {
-            let touched = execute(
+            let affected = execute(
                 Self::UPDATE,
                 params![
                     allocated.session,
@@ -104,9 +104,9 @@ impl Counters {
                     allocated.at
                 ],
             )?;
-            if touched != 1 {
+            if affected != 1 {
                 return Err(Error::Internal(format!(
-                    "updating the message counter of session {} changed {touched} rows",
+                    "updating the message counter of session {} changed {affected} rows",
                     allocated.session
                 )));
             }

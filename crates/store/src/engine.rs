@@ -72,7 +72,7 @@ impl EngineCache {
 type WrittenHook = Box<dyn Fn() + Send + Sync>;
 
 /// Identity recorded for writes when none was set.
-const NOBODY_NAMED: &str = "local user";
+const DEFAULT_IDENTITY: &str = "local user";
 
 /// An open database together with the identity that uses it. Events and audit entries record that identity.
 pub struct Engine {
@@ -80,7 +80,7 @@ pub struct Engine {
     backend: Arc<Backend>,
     identity: Arc<str>,
     /// Hook that runs after each commit; set at most once.
-    written: Arc<OnceLock<WrittenHook>>,
+    commit_hook: Arc<OnceLock<WrittenHook>>,
     /// The cached engine from which [`acting_as`](Self::acting_as) made this one. Holding it keeps the cache from
     /// opening the database a second time.
     _origin: Option<Arc<Self>>,
@@ -114,8 +114,8 @@ impl Engine {
         Ok(Self {
             url: url.clone(),
             backend: Arc::new(backend),
-            identity: NOBODY_NAMED.into(),
-            written: Arc::default(),
+            identity: DEFAULT_IDENTITY.into(),
+            commit_hook: Arc::default(),
             _origin: None,
         })
     }
@@ -127,7 +127,7 @@ impl Engine {
             url: self.url.clone(),
             backend: Arc::clone(&self.backend),
             identity: identity.into(),
-            written: Arc::clone(&self.written),
+            commit_hook: Arc::clone(&self.commit_hook),
             _origin: Some(Arc::clone(self)),
         })
     }
@@ -135,7 +135,7 @@ impl Engine {
     /// Calls `hook` after each unit of work that this process commits from now on. Only the first hook is kept; returns
     /// `false` for later ones.
     pub fn when_written(&self, hook: impl Fn() + Send + Sync + 'static) -> bool {
-        self.written.set(Box::new(hook)).is_ok()
+        self.commit_hook.set(Box::new(hook)).is_ok()
     }
 
     /// Identity recorded for writes through this engine.
@@ -177,7 +177,7 @@ impl Engine {
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
-        let _inside = EngineGuard::enter()?;
+        let _guard = EngineGuard::enter()?;
         let mut unit: Box<dyn Unit> = Box::new(ClosureUnit {
             closure: work,
             identity: Arc::clone(&self.identity),
@@ -198,7 +198,7 @@ impl Engine {
                 Err(Error::Internal("a unit of work ended without an outcome".to_owned()).into())
             });
         if outcome.is_ok()
-            && let Some(hook) = self.written.get()
+            && let Some(hook) = self.commit_hook.get()
         {
             hook();
         }
@@ -210,7 +210,7 @@ impl Engine {
         &self,
         work: impl FnOnce(&mut dyn Reader) -> Result<T, E>,
     ) -> Result<T, E> {
-        let _inside = EngineGuard::enter()?;
+        let _guard = EngineGuard::enter()?;
         // The backends take a trait object, so that they are compiled once and not for every closure.
         let (mut work, mut outcome) = (Some(work), None);
         let mut run_once = |reader: &mut dyn Reader| {
@@ -251,7 +251,7 @@ impl Drop for EngineGuard {
     }
 }
 
-/// A closure together with the slot in which its caller finds the outcome.
+/// A closure together with a slot for its outcome, which the caller reads.
 struct ClosureUnit<T, E, F> {
     closure: F,
     identity: Arc<str>,
@@ -270,17 +270,17 @@ where
             unit.finish()?;
             Ok(value)
         });
-        let verdict = match (&outcome, unit.has_written()) {
+        let decision = match (&outcome, unit.has_written()) {
             (Ok(_), _) => UnitDecision::Commit,
             (Err(_), true) => UnitDecision::RollBack,
             (Err(_), false) => UnitDecision::Untouched,
         };
         self.outcome = Some(outcome);
-        verdict
+        decision
     }
 
     fn fail(&mut self, error: Error) {
-        // A unit that failed on its own keeps its own error.
+        // A unit that already failed keeps its first error.
         if !matches!(self.outcome, Some(Err(_))) {
             self.outcome = Some(Err(error.into()));
         }
@@ -292,20 +292,20 @@ mod tests {
     use super::{DatabaseUrl, EngineCache, Options};
 
     #[test]
-    fn impersonating_callers_share_the_database() {
+    fn engines_of_different_identities_share_the_database() {
         let cache = EngineCache::new(Options::default());
         let url = DatabaseUrl::memory("shared");
         let acting = cache.open(&url).expect("opens").acting_as("ada");
         assert_eq!(acting.identity(), "ada");
         let other = cache.open(&url).expect("opens");
         assert!(std::ptr::eq(acting.backend(), other.backend()));
-        assert_eq!(other.identity(), super::NOBODY_NAMED);
+        assert_eq!(other.identity(), super::DEFAULT_IDENTITY);
     }
 
     #[test]
     fn the_cache_drops_unused_databases() {
         let cache = EngineCache::new(Options::default());
-        let kept = cache.open(&DatabaseUrl::memory("kept")).expect("opens");
+        let open_engine = cache.open(&DatabaseUrl::memory("kept")).expect("opens");
         for number in 0..20 {
             drop(
                 cache
@@ -318,6 +318,6 @@ mod tests {
             "{}",
             cache.engines.slot_count()
         );
-        drop(kept);
+        drop(open_engine);
     }
 }

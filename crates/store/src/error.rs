@@ -218,9 +218,7 @@ impl Diagnose for Error {
                     suggest::diagnostics()
                 ));
             }
-            Self::Replaced { .. } => {
-                "end this process and start it again: it then uses the file that is there now"
-            }
+            Self::Replaced { .. } => "restart this process, so that it uses the current file",
             Self::Busy { .. } => {
                 return Some(hint!(
                     "try again, or allow a longer wait with {}",
@@ -234,7 +232,7 @@ impl Diagnose for Error {
                 ));
             }
             Self::Newer { .. } => {
-                "use the newer program that made this database, or another CLEVERAGENTS_HOME"
+                "use the newer version of the program that created this database, or another CLEVERAGENTS_HOME"
             }
             Self::DiskFull => {
                 return Some(hint!(

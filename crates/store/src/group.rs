@@ -33,8 +33,8 @@ pub(crate) trait LingerPolicy {
     /// Remaining wait budget of one batch.
     type Patience: Default;
 
-    /// Waits until a unit is queued, as long as that seems worthwhile. Only called when fewer units
-    /// joined this batch than the last one.
+    /// Waits until a unit is queued, or until the policy stops waiting. Only called when this batch has fewer units
+    /// than the last one.
     fn wait(&self, patience: &mut Self::Patience, queued: &dyn Fn() -> usize);
 }
 
@@ -52,8 +52,8 @@ pub(crate) struct GroupCommit<W: Writer, L> {
 #[derive(Debug)]
 struct Queue<U> {
     waiting: VecDeque<Arc<Ticket<U>>>,
-    /// Whether there is a leader or the lead was offered; only a leader may take from `waiting`.
-    led: bool,
+    /// Whether there is a leader, or the lead was offered to a caller. Only a leader may take from `waiting`.
+    has_leader: bool,
     last_batch: usize,
     /// Gate of all queued callers and of those whose units the leader took from this queue.
     gate: Arc<BatchGate>,
@@ -64,7 +64,7 @@ impl<W: Writer, L: LingerPolicy> GroupCommit<W, L> {
         Self {
             queue: Mutex::new(Queue {
                 waiting: VecDeque::new(),
-                led: false,
+                has_leader: false,
                 last_batch: 0,
                 gate: Arc::default(),
             }),
@@ -78,20 +78,20 @@ impl<W: Writer, L: LingerPolicy> GroupCommit<W, L> {
     /// Runs a unit, together with others that arrive at the same time, and returns it with its
     /// outcome once that is durable.
     pub(crate) fn submit(&self, unit: W::Unit) -> W::Unit {
-        let (ticket, mut leads) = {
+        let (ticket, mut is_leader) = {
             let mut queue = self.lock_queue();
             let ticket = Arc::new(Ticket::new(unit, Arc::clone(&queue.gate)));
             queue.waiting.push_back(Arc::clone(&ticket));
             self.length.store(queue.waiting.len(), Ordering::Release);
-            (ticket, !std::mem::replace(&mut queue.led, true))
+            (ticket, !std::mem::replace(&mut queue.has_leader, true))
         };
         loop {
-            if leads {
+            if is_leader {
                 self.lead();
             }
             match ticket.take() {
                 Ok(unit) => return unit,
-                Err(gate) => leads = gate.wait() == WakeReason::ToLead,
+                Err(gate) => is_leader = gate.wait() == WakeReason::LeadOffered,
             }
         }
     }
@@ -135,10 +135,10 @@ impl<W: Writer, L: LingerPolicy> GroupCommit<W, L> {
         if batch.gate.is_some() {
             return false;
         }
-        let already = batch.tickets.len();
+        let size_before = batch.tickets.len();
         {
             let mut queue = self.lock_queue();
-            let room = self.maximum.saturating_sub(already);
+            let room = self.maximum.saturating_sub(size_before);
             let size = queue.waiting.len().min(room);
             if size == 0 {
                 batch.gate = Some(queue.next_gate());
@@ -147,8 +147,8 @@ impl<W: Writer, L: LingerPolicy> GroupCommit<W, L> {
             batch.tickets.extend(queue.waiting.drain(..size));
             self.length.store(queue.waiting.len(), Ordering::Release);
         }
-        let new = batch.tickets.iter().skip(already);
-        units.extend(new.filter_map(|ticket| ticket.begin()));
+        let added = batch.tickets.iter().skip(size_before);
+        units.extend(added.filter_map(|ticket| ticket.begin()));
         true
     }
 
@@ -158,8 +158,8 @@ impl<W: Writer, L: LingerPolicy> GroupCommit<W, L> {
             let mut queue = self.lock_queue();
             let gate = gate.unwrap_or_else(|| queue.next_gate());
             queue.last_batch = last_batch;
-            queue.led = !queue.waiting.is_empty();
-            (gate, queue.led.then(|| Arc::clone(&queue.gate)))
+            queue.has_leader = !queue.waiting.is_empty();
+            (gate, queue.has_leader.then(|| Arc::clone(&queue.gate)))
         };
         if let Some(next) = next {
             next.offer_lead();
@@ -206,14 +206,14 @@ struct BatchGate {
 struct GateState {
     /// Whether the batch is finished.
     open: bool,
-    /// Whether one of the waiting callers should lead the batch.
+    /// Whether one of the waiting callers should become the leader of the batch.
     lead_offered: bool,
 }
 
 #[derive(PartialEq)]
 enum WakeReason {
-    ToLead,
-    ToLook,
+    LeadOffered,
+    BatchFinished,
 }
 
 impl BatchGate {
@@ -225,10 +225,10 @@ impl BatchGate {
         let mut state = self.lock();
         loop {
             if std::mem::take(&mut state.lead_offered) {
-                return WakeReason::ToLead;
+                return WakeReason::LeadOffered;
             }
             if state.open {
-                return WakeReason::ToLook;
+                return WakeReason::BatchFinished;
             }
             state = self
                 .changed
@@ -248,7 +248,7 @@ impl BatchGate {
     }
 }
 
-/// A caller's unit on its way to a leader and back.
+/// A caller's unit while it is queued, run and returned.
 #[derive(Debug)]
 struct Ticket<U>(Mutex<TicketState<U>>);
 
@@ -290,7 +290,7 @@ impl<U> Ticket<U> {
         self.lock().phase = Phase::Done(unit);
     }
 
-    /// Called by the caller: the finished unit, or the gate to wait at.
+    /// Called by the caller: returns the finished unit, or the gate to wait at.
     fn take(&self) -> Result<U, Arc<BatchGate>> {
         let mut state = self.lock();
         match std::mem::replace(&mut state.phase, Phase::Away) {

@@ -106,12 +106,12 @@ impl Engine {
         let schema_version = applied.last().map_or(0, |migration| migration.version);
         let (engine_version, size_bytes, free_bytes) = match self.backend() {
             Backend::Sqlite(engine) => engine.maintain(|connection| {
-                let place = connection.path().unwrap_or("in memory").to_owned();
+                let database = connection.path().unwrap_or("in memory").to_owned();
                 let number = |sql: &str| {
                     connection
                         .query_row(sql, [], |row| row.get::<_, i64>(0))
                         .map(|number| u64::try_from(number).unwrap_or(0))
-                        .map_err(|error| translate(&place, error))
+                        .map_err(|error| translate(&database, error))
                 };
                 let page = number("PRAGMA page_size")?;
                 Ok((
@@ -159,14 +159,14 @@ impl Engine {
             )?);
         }
         for (name, sql) in RULES {
-            let broken: Vec<String> = self.read(|reader| {
+            let violations: Vec<String> = self.read(|reader| {
                 reader
                     .query(sql, &[])?
                     .into_iter()
                     .map(|mut row| row.take())
                     .collect::<Result<_, Error>>()
             })?;
-            checks.push(finding(name, &broken));
+            checks.push(finding(name, &violations));
         }
         Ok(checks)
     }
@@ -175,7 +175,7 @@ impl Engine {
         &self,
         name: &'static str,
         sql: &str,
-        is_fine: impl Fn(&str) -> bool,
+        is_ok: impl Fn(&str) -> bool,
     ) -> Result<Check, Error> {
         let rows: Vec<String> = self.read(|reader| {
             reader
@@ -184,8 +184,8 @@ impl Engine {
                 .map(|mut row| row.take())
                 .collect::<Result<_, Error>>()
         })?;
-        let wrong: Vec<String> = rows.into_iter().filter(|row| !is_fine(row)).collect();
-        Ok(finding(name, &wrong))
+        let violations: Vec<String> = rows.into_iter().filter(|row| !is_ok(row)).collect();
+        Ok(finding(name, &violations))
     }
 
     /// Returns unused space to the file system and reports the measured sizes.
@@ -197,12 +197,12 @@ impl Engine {
         let before_bytes = size()?;
         match self.backend() {
             Backend::Sqlite(engine) => engine.maintain(|connection| {
-                let place = connection.path().unwrap_or("in memory").to_owned();
+                let database = connection.path().unwrap_or("in memory").to_owned();
                 connection
                     .execute_batch(
                         "PRAGMA wal_checkpoint(TRUNCATE); VACUUM; PRAGMA wal_checkpoint(TRUNCATE);",
                     )
-                    .map_err(|error| translate(&place, error))
+                    .map_err(|error| translate(&database, error))
             })?,
             Backend::Postgres(engine) => {
                 engine.maintain(|connection| connection.batch("VACUUM (FULL, ANALYZE)"))?;
@@ -214,7 +214,7 @@ impl Engine {
         })
     }
 
-    /// Counts what a cleanup would remove now.
+    /// Counts the items that a cleanup would remove now.
     pub fn cleanup_preview(&self, retention: Retention) -> Result<Cleanup, Error> {
         let now = Timestamp::now();
         self.read(|reader| {
@@ -225,7 +225,7 @@ impl Engine {
         })
     }
 
-    /// Removes everything past its retention period in one unit of work, and returns what was removed.
+    /// Removes all items past their retention period in one unit of work, and returns their numbers.
     pub fn cleanup(&self, retention: Retention) -> Result<Cleanup, Error> {
         self.write(move |unit| {
             let oldest = retention.oldest_event(unit.now());
@@ -285,23 +285,23 @@ const RULES: [(&str, &str); 4] = [
     ),
 ];
 
-fn finding(name: &'static str, wrong: &[String]) -> Check {
+fn finding(name: &'static str, violations: &[String]) -> Check {
     const SHOWN: usize = 5;
-    if wrong.is_empty() {
+    if violations.is_empty() {
         return Check {
             name,
             severity: Severity::Ok,
             detail: "sound".to_owned(),
         };
     }
-    let mut detail = wrong
+    let mut detail = violations
         .iter()
         .take(SHOWN)
         .cloned()
         .collect::<Vec<_>>()
         .join("; ");
-    if wrong.len() > SHOWN {
-        detail = format!("{detail}; and {} more", wrong.len() - SHOWN);
+    if violations.len() > SHOWN {
+        detail = format!("{detail}; and {} more", violations.len() - SHOWN);
     }
     Check {
         name,
@@ -346,7 +346,7 @@ pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Serializes a path as text, since a path need not be UTF-8 and JSON must be.
+/// Serializes a path as text: a path may contain bytes that are not UTF-8, and JSON must not.
 fn as_text<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
 }

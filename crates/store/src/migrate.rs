@@ -107,9 +107,9 @@ fn pending(version: u64) -> impl ExactSizeIterator<Item = &'static Migration> {
         .skip(usize::try_from(version).unwrap_or(usize::MAX))
 }
 
-fn report(progress: Option<&ProgressCallback>, done: usize, whole: usize) {
+fn report(progress: Option<&ProgressCallback>, done: usize, total: usize) {
     if let Some(progress) = progress {
-        progress(done as u64, whole as u64);
+        progress(done as u64, total as u64);
     }
 }
 
@@ -135,8 +135,8 @@ fn sqlite_version(connection: &rusqlite::Connection) -> rusqlite::Result<u64> {
 
 /// Whether a SQLite database is up to date; refuses one that is newer than this program.
 pub(crate) fn sqlite_is_current(connection: &rusqlite::Connection) -> Result<bool, Error> {
-    let place = connection.path().unwrap_or("in memory");
-    let version = sqlite_version(connection).map_err(|error| translate(place, error))?;
+    let database = connection.path().unwrap_or("in memory");
+    let version = sqlite_version(connection).map_err(|error| translate(database, error))?;
     Ok(refuse_newer(version)? == Migration::newest())
 }
 
@@ -146,16 +146,16 @@ pub(crate) fn sqlite(
     policy: Policy,
     progress: Option<&ProgressCallback>,
 ) -> Result<(), Error> {
-    let place = connection.path().unwrap_or("in memory").to_owned();
-    let failure = |error| translate(&place, error);
+    let database = connection.path().unwrap_or("in memory").to_owned();
+    let failure = |error| translate(&database, error);
     let version = refuse_newer(sqlite_version(connection).map_err(failure)?)?;
     if policy == Policy::Inspect {
         return Ok(());
     }
     let steps = pending(version);
-    let whole = steps.len();
+    let total = steps.len();
     for (done, migration) in steps.enumerate() {
-        report(progress, done, whole);
+        report(progress, done, total);
         apply_sqlite(connection, migration).map_err(|error| match failure(error) {
             Error::Statement(reason) | Error::Constraint(reason) => failed(migration, reason),
             other => other,
@@ -165,7 +165,7 @@ pub(crate) fn sqlite(
             name = migration.name,
             "migration applied"
         );
-        report(progress, done + 1, whole);
+        report(progress, done + 1, total);
     }
     Ok(())
 }
@@ -231,16 +231,16 @@ fn upgrade_postgres(
     // Another process may have migrated while this one waited for the lock.
     let version = refuse_newer(postgres_version(connection)?)?;
     let steps = pending(version);
-    let whole = steps.len();
+    let total = steps.len();
     for (done, migration) in steps.enumerate() {
-        report(progress, done, whole);
+        report(progress, done, total);
         apply_postgres(connection, migration)?;
         tracing::info!(
             version = migration.version,
             name = migration.name,
             "migration applied"
         );
-        report(progress, done + 1, whole);
+        report(progress, done + 1, total);
     }
     Ok(())
 }
@@ -297,7 +297,7 @@ mod tests {
         };
         let before = schema(&connection);
         apply_sqlite(&mut connection, &FAILING).expect_err("it fails");
-        assert!(connection.is_autocommit(), "nothing is left open");
+        assert!(connection.is_autocommit(), "no transaction is left open");
         assert_eq!(schema(&connection), before);
         let number = |sql| {
             connection
@@ -331,7 +331,7 @@ mod tests {
         );
         assert!(
             database.try_meddle("SELECT half FROM plans").is_err(),
-            "so is the new column"
+            "the new column is gone"
         );
     }
 
@@ -364,11 +364,11 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a connection without an engine")]
-    fn cheap_checks_keep_every_message_its_place_and_its_rules() {
+    fn cheap_checks_keep_messages_positions_index_and_constraints() {
         const ALL: &str = "SELECT position || '|' || message_id || '|' || session_id || '|' || sequence || '|' \
              || role || '|' || state || '|' || content || '|' || metadata || '|' || created_at \
              FROM messages ORDER BY position";
-        const FOUND: &str = "SELECT CAST(rowid AS TEXT) FROM message_search \
+        const INDEXED: &str = "SELECT CAST(rowid AS TEXT) FROM message_search \
              WHERE message_search MATCH 'apple' ORDER BY rowid";
         let mut connection = rusqlite::Connection::open_in_memory().expect("opens");
         connection
@@ -381,18 +381,18 @@ mod tests {
         sqlite(&mut connection, Policy::Upgrade, None).expect("migrated");
         assert_eq!(texts(&connection, ALL), before);
         assert_eq!(
-            texts(&connection, FOUND),
+            texts(&connection, INDEXED),
             ["1", "2"],
             "the index and its mark stay"
         );
-        for wrong in [
+        for statement in [
             "UPDATE messages SET role = 'robot' WHERE position = 1",
             "UPDATE messages SET state = 'half' WHERE position = 1",
             "UPDATE messages SET content = '' WHERE position = 1",
             "UPDATE messages SET sequence = 1 WHERE position = 1",
             "UPDATE messages SET session_id = 'none' WHERE position = 1",
         ] {
-            connection.execute_batch(wrong).expect_err(wrong);
+            connection.execute_batch(statement).expect_err(statement);
         }
         // The constraint is checked without building a temporary index for each row.
         assert_eq!(
@@ -409,9 +409,9 @@ mod tests {
             .execute_batch("DELETE FROM sessions WHERE session_id = 'one'")
             .expect("removed");
         assert_eq!(
-            texts(&connection, FOUND),
+            texts(&connection, INDEXED),
             ["2"],
-            "its messages went, from the index too"
+            "its messages are gone, also from the index"
         );
         assert_eq!(texts(&connection, "PRAGMA integrity_check"), ["ok"]);
     }
@@ -423,15 +423,15 @@ mod tests {
         }
     }
 
-    /// Report 5443: the pending list is exactly what an upgrade then runs.
+    /// Report 5443: the pending list contains exactly the migrations that an upgrade runs.
     #[test]
-    fn defect_5443_pending_is_what_lies_behind_the_present_version() {
+    fn defect_5443_pending_migrations_are_those_after_the_present_version() {
         for version in 0..=MIGRATIONS.len() as u64 {
-            let left: Vec<u64> = pending(version)
+            let numbers: Vec<u64> = pending(version)
                 .map(|migration| migration.version)
                 .collect();
             let expected: Vec<u64> = (version + 1..=MIGRATIONS.len() as u64).collect();
-            assert_eq!(left, expected);
+            assert_eq!(numbers, expected);
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) trait Connect {
 pub(crate) struct Pool<C: Connect> {
     connect: C,
     maximum: usize,
-    patience: Duration,
+    timeout: Duration,
     inner: Mutex<PoolState<C::Connection>>,
     returned: Condvar,
 }
@@ -34,7 +34,7 @@ struct PoolState<T> {
 }
 
 impl<C: Connect> Pool<C> {
-    pub(crate) fn new(connect: C, maximum: usize, patience: Duration) -> Self {
+    pub(crate) fn new(connect: C, maximum: usize, timeout: Duration) -> Self {
         let inner = Mutex::new(PoolState {
             idle: Vec::new(),
             open: 0,
@@ -42,7 +42,7 @@ impl<C: Connect> Pool<C> {
         Self {
             connect,
             maximum: maximum.max(1),
-            patience,
+            timeout,
             inner,
             returned: Condvar::new(),
         }
@@ -50,7 +50,7 @@ impl<C: Connect> Pool<C> {
 
     /// Hands out a connection, waiting for one to be returned when all are in use.
     pub(crate) fn get(&self) -> Result<PooledConnection<'_, C>, Error> {
-        let deadline = Instant::now() + self.patience;
+        let deadline = Instant::now() + self.timeout;
         let mut inner = self.lock();
         loop {
             while let Some(connection) = inner.idle.pop() {
@@ -67,32 +67,32 @@ impl<C: Connect> Pool<C> {
                 drop(inner);
                 return self.open();
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 tracing::warn!(
                     connections = self.maximum,
                     "no database connection became available"
                 );
                 return Err(Error::Busy {
-                    seconds: self.patience.as_secs(),
+                    seconds: self.timeout.as_secs(),
                 });
             }
             inner = self
                 .returned
-                .wait_timeout(inner, left)
+                .wait_timeout(inner, remaining)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
     }
 
     fn open(&self) -> Result<PooledConnection<'_, C>, Error> {
-        // Dropping it frees the slot when opening fails.
-        let mut place = PooledConnection {
+        // When opening fails, dropping this value frees the slot in the pool.
+        let mut slot = PooledConnection {
             pool: self,
             connection: None,
         };
-        place.connection = Some(self.connect.connect()?);
-        Ok(place)
+        slot.connection = Some(self.connect.connect()?);
+        Ok(slot)
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolState<C::Connection>> {

@@ -71,21 +71,21 @@ impl PostgresEngine {
             return Ok(Attempt::Again(error));
         }
         connection.transient = None;
-        let verdict =
-            catch_unwind(AssertUnwindSafe(|| unit.run(&mut *connection))).unwrap_or_else(|_| {
+        let decision = catch_unwind(AssertUnwindSafe(|| unit.run(&mut *connection)))
+            .unwrap_or_else(|_| {
                 unit.fail(Error::Internal(
                     "a unit of work panicked and was rolled back".to_owned(),
                 ));
                 UnitDecision::RollBack
             });
-        if verdict == UnitDecision::Commit {
+        if decision == UnitDecision::Commit {
             // A unit with a failed statement never gets here, so COMMIT cannot turn into ROLLBACK.
             if let Err(error) = connection.batch("COMMIT") {
                 connection.discard();
                 return Err(Error::unavailable(
                     "on the server",
                     format!(
-                        "the connection broke during the commit, so it is not known whether it was stored ({error})"
+                        "the connection broke during the commit; whether the changes were stored is unknown ({error})"
                     ),
                 ));
             }
@@ -157,7 +157,7 @@ pub(crate) struct PostgresConnection {
     statements: HashMap<String, Statement>,
     /// Set when a statement lost a conflict with another transaction and the unit should run again.
     transient: Option<Error>,
-    /// Still set when a reader panicked: the connection is then in the middle of its transaction.
+    /// Set while a reader runs. It stays set when the reader panics, because the transaction is then still open.
     reading: bool,
 }
 
@@ -186,18 +186,18 @@ impl PostgresConnection {
             return Ok(statement.clone());
         }
         let outcome = self.client.prepare(&numbered_for_postgres(sql));
-        let statement = outcome.map_err(|error| self.note(&error))?;
+        let statement = outcome.map_err(|error| self.translate_and_note(&error))?;
         self.statements.insert(sql.to_owned(), statement.clone());
         Ok(statement)
     }
 
-    fn note(&mut self, error: &::postgres::Error) -> Error {
+    fn translate_and_note(&mut self, error: &::postgres::Error) -> Error {
         let translated = translate(error);
-        let lost = [
+        let retryable = [
             &SqlState::T_R_SERIALIZATION_FAILURE,
             &SqlState::T_R_DEADLOCK_DETECTED,
         ];
-        if error.code().is_some_and(|code| lost.contains(&code)) {
+        if error.code().is_some_and(|code| retryable.contains(&code)) {
             self.transient = Some(translated.clone());
         }
         translated
@@ -318,7 +318,7 @@ impl Reader for PostgresConnection {
         })();
         match outcome {
             Ok(rows) => rows,
-            Err(error) => Err(self.note(&error)),
+            Err(error) => Err(self.translate_and_note(&error)),
         }
     }
 }
@@ -328,6 +328,6 @@ impl Transaction for PostgresConnection {
         let statement = self.prepared(sql)?;
         let params: Vec<&(dyn ToSql + Sync)> = params.iter().map(|param| param as _).collect();
         let outcome = self.client.execute(&statement, &params);
-        outcome.map_err(|error| self.note(&error))
+        outcome.map_err(|error| self.translate_and_note(&error))
     }
 }

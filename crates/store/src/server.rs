@@ -1,5 +1,5 @@
-//! Connections to PostgreSQL servers: for the program's own database, and for databases that are user resources. No
-//! other code connects to a server.
+//! Connections to PostgreSQL servers: for the program's own database, and for databases that are resources of users. No
+//! other module connects to a server.
 
 use std::fmt;
 use std::path::Path;
@@ -35,7 +35,7 @@ impl Server {
             Target::Postgres(address) => Self::parse(address, &url.to_string()),
             _ => Err(Error::InvalidUrl {
                 url: url.to_string(),
-                reason: "a server is written postgres://user@host/database".to_owned(),
+                reason: "the URL of a server has the form postgres://user@host/database".to_owned(),
             }),
         }
     }
@@ -69,7 +69,7 @@ impl Server {
     /// Connects, over TLS when the server offers it and the address does not forbid it.
     #[expect(
         clippy::disallowed_methods,
-        reason = "the one place where a server is connected to"
+        reason = "the only place that connects to a server"
     )]
     pub fn connect(&self) -> Result<Client, Error> {
         match self.config.get_ssl_mode() {

@@ -1,4 +1,4 @@
-//! The synchronisation primitives that `cache.rs` and `group.rs` are written against.
+//! The synchronization primitives that `cache.rs` and `group.rs` use.
 //!
 //! The model-checking tests compile those two files a second time with primitives whose
 //! interleavings a checker controls, under the same module name.

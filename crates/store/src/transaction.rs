@@ -129,7 +129,7 @@ impl<'t> UnitOfWork<'t> {
     ) -> Result<u64, Error> {
         self.wrote = true;
         let outcome = self.transaction.execute(sql, params);
-        self.note(outcome)
+        self.remember_failure(outcome)
     }
 
     /// Allocates the next `count` message numbers of a session and returns the first; `None` when the session does not
@@ -165,7 +165,7 @@ impl<'t> UnitOfWork<'t> {
             self.write_counters()?;
         }
         let outcome = self.read_number(session);
-        let Some(next) = self.note(outcome)? else {
+        let Some(next) = self.remember_failure(outcome)? else {
             return Ok(None);
         };
         self.wrote = true;
@@ -185,7 +185,7 @@ impl<'t> UnitOfWork<'t> {
 
     fn write_counters(&mut self) -> Result<(), Error> {
         let outcome = self.transaction.write_counters();
-        self.note(outcome)
+        self.remember_failure(outcome)
     }
 
     /// Runs a writing statement that returns rows (`RETURNING`).
@@ -237,7 +237,7 @@ impl<'t> UnitOfWork<'t> {
         Ok(())
     }
 
-    fn note<T>(&mut self, outcome: Result<T, Error>) -> Result<T, Error> {
+    fn remember_failure<T>(&mut self, outcome: Result<T, Error>) -> Result<T, Error> {
         if let Err(error) = &outcome
             && self.failed.is_none()
         {
@@ -260,7 +260,7 @@ impl Reader for UnitOfWork<'_> {
     ) -> Result<(), Error> {
         self.write_counters()?;
         let outcome = self.transaction.query_each(sql, params, each);
-        self.note(outcome)
+        self.remember_failure(outcome)
     }
 }
 
@@ -285,7 +285,7 @@ pub(crate) trait Unit: Any + Send {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnitDecision {
     Commit,
-    /// Nothing: it failed before it wrote anything.
+    /// No action: the unit failed before it wrote anything.
     Untouched,
     RollBack,
 }

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::dialect::Dialect;
 use crate::error::Error;
 
-/// Names a database. Two spellings of one database are equal.
+/// Names a database. Different spellings of the same database are equal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DatabaseUrl(Target);
 
@@ -14,7 +14,7 @@ pub struct DatabaseUrl(Target);
 pub(crate) enum Target {
     /// A SQLite file, by its canonical path.
     File(PathBuf),
-    /// An in-memory SQLite database, shared within one process by all who use its name.
+    /// An in-memory SQLite database, shared within one process by all users of its name.
     Memory(String),
     /// A PostgreSQL connection string.
     Postgres(String),
@@ -24,25 +24,27 @@ impl DatabaseUrl {
     /// Parses a URL. A relative path is resolved against `base`.
     pub fn parse(text: &str, base: &Path) -> Result<Self, Error> {
         let text = text.trim();
-        let wrong = |reason: &str| Error::InvalidUrl {
+        let invalid = |reason: &str| Error::InvalidUrl {
             url: redact(text),
             reason: reason.to_owned(),
         };
         let Some((scheme, rest)) = text.split_once(':') else {
-            return Err(wrong("it has no scheme"));
+            return Err(invalid("it has no scheme"));
         };
         match scheme.to_ascii_lowercase().as_str() {
-            "sqlite" => Self::parse_sqlite(rest, base).map_err(|reason| wrong(&reason)),
+            "sqlite" => Self::parse_sqlite(rest, base).map_err(|reason| invalid(&reason)),
             "postgres" | "postgresql" => {
                 let url = format!("postgres:{rest}");
                 if !rest.starts_with("//") {
-                    return Err(wrong("a server is written postgres://user@host/database"));
+                    return Err(invalid(
+                        "the URL of a server has the form postgres://user@host/database",
+                    ));
                 }
                 url.parse::<postgres::Config>()
-                    .map_err(|error| wrong(&chain(&error)))?;
+                    .map_err(|error| invalid(&chain(&error)))?;
                 Ok(Self(Target::Postgres(url)))
             }
-            _ => Err(wrong(&format!(
+            _ => Err(invalid(&format!(
                 "the scheme `{scheme}` is not sqlite or postgres"
             ))),
         }
@@ -129,7 +131,7 @@ pub fn redact(url: &str) -> String {
         let end = url[start..]
             .find(['/', '?'])
             .map_or(url.len(), |at| start + at);
-        // PostgreSQL clients take the first `@` as the end of the password, wherever it stands.
+        // PostgreSQL clients take the first `@` as the end of the password, even after a `/` or `?`.
         let first = url
             .get(..8)
             .is_some_and(|scheme| scheme.eq_ignore_ascii_case("postgres"))
@@ -166,7 +168,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The path with all symbolic links resolved as far as it exists, so that two spellings become one.
+/// Resolves the symbolic links in the existing part of a path, so that different spellings become equal.
 fn real_path(path: &Path) -> PathBuf {
     if let Ok(real) = path.canonicalize() {
         return real;
@@ -215,13 +217,13 @@ mod tests {
         let real = folder.path().join("real");
         std::fs::create_dir(&real).expect("made");
         std::os::unix::fs::symlink(&real, folder.path().join("link")).expect("linked");
-        let through =
+        let url_through =
             |name: &str| DatabaseUrl::file(&folder.path().join(name).join("x.db"), Path::new("/"));
-        assert_eq!(through("real"), through("link"));
+        assert_eq!(url_through("real"), url_through("link"));
     }
 
     #[test]
-    fn wrong_urls_are_refused() {
+    fn invalid_urls_are_refused() {
         for text in [
             "",
             "x",

@@ -167,10 +167,10 @@ pub trait FromColumn: Sized {
     fn from_column(value: Value) -> Result<Self, Error>;
 }
 
-fn unexpected(wanted: &str, found: &Value) -> Error {
+fn unexpected(expected: &str, actual: &Value) -> Error {
     Error::stored(
         "a column",
-        format!("should hold {wanted} but holds {found:?}"),
+        format!("should hold {expected} but holds {actual:?}"),
     )
 }
 
@@ -210,7 +210,7 @@ impl FromColumn for bool {
 impl FromColumn for f64 {
     #[expect(
         clippy::cast_precision_loss,
-        reason = "only ranks are read as numbers with a fraction"
+        reason = "only search ranks are read as floating-point numbers"
     )]
     fn from_column(value: Value) -> Result<Self, Error> {
         match value {

@@ -27,7 +27,7 @@ fn has_plan(engine: &Engine, id: PlanId) -> bool {
         .is_some()
 }
 
-/// All requirements of the founding report, for one URL.
+/// Checks all requirements of the founding report for one URL.
 fn many_openers_share_one_engine(url: &DatabaseUrl) {
     let runs = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let progress: cleveragents_store::ProgressCallback = {
@@ -53,7 +53,7 @@ fn many_openers_share_one_engine(url: &DatabaseUrl) {
         for (_, written) in &opened {
             assert!(
                 has_plan(engine, *written),
-                "a row written through any is seen through all"
+                "a row written through one handle is visible through all"
             );
         }
     }
@@ -105,7 +105,7 @@ fn two_spellings_of_one_file_are_one_engine() {
 }
 
 #[test]
-fn a_failing_url_fails_for_each_and_works_once_its_cause_is_gone() {
+fn a_url_that_failed_works_after_its_cause_is_removed() {
     let folder = tempfile::tempdir().expect("a folder");
     let missing = folder.path().join("missing");
     let url = DatabaseUrl::file(&missing.join("x.db"), Path::new("/"));
@@ -118,25 +118,24 @@ fn a_failing_url_fails_for_each_and_works_once_its_cause_is_gone() {
     }
     assert!(!missing.exists(), "a failure leaves nothing behind");
     std::fs::create_dir(&missing).expect("made");
-    let opened = at_once(16, |_| cache.open(&url).expect("its cause is gone"));
+    let opened = at_once(16, |_| cache.open(&url).expect("the cause is removed"));
     assert!(opened.iter().all(|engine| Arc::ptr_eq(engine, &opened[0])));
     assert!(has_plan(&opened[1], add_plan(&opened[0])));
 }
 
-/// The test holds the lock file of a new database, so its build cannot finish; the other URL is
-/// opened meanwhile.
+/// The test locks the lock file of a new database, so its build cannot finish. Other URLs are opened meanwhile.
 #[test]
 fn two_urls_do_not_wait_for_each_other() {
     let folder = tempfile::tempdir().expect("a folder");
-    let held = folder.path().join("held.db");
+    let locked_database = folder.path().join("held.db");
     let lock = std::fs::File::create(folder.path().join("held.db.lock")).expect("made");
     lock.lock().expect("locked");
     let cache = EngineCache::new(Options::default());
-    let held_url = DatabaseUrl::file(&held, Path::new("/"));
+    let held_url = DatabaseUrl::file(&locked_database, Path::new("/"));
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| cache.open(&held_url));
-        // The other build is certainly in progress once a second caller of its key has to wait too.
-        // That cannot be observed from outside; opening several other URLs takes long enough.
+        // The test cannot observe whether the blocked build is in progress. Opening several other URLs takes long
+        // enough.
         for number in 0..20 {
             let other = folder.path().join(format!("other-{number}.db"));
             let engine = cache
@@ -144,19 +143,22 @@ fn two_urls_do_not_wait_for_each_other() {
                 .expect("opens");
             assert!(has_plan(&engine, add_plan(&engine)));
         }
-        assert!(!waiting.is_finished(), "the held one still waits");
-        assert!(!held.exists(), "nothing is made without the lock");
+        assert!(!waiting.is_finished(), "the locked database still waits");
+        assert!(
+            !locked_database.exists(),
+            "no file is created without the lock"
+        );
         drop(lock);
         let engine = waiting
             .join()
             .expect("no panic")
-            .expect("opens once the lock is free");
+            .expect("opens after the lock is released");
         assert!(has_plan(&engine, add_plan(&engine)));
     });
 }
 
 #[test]
-fn a_lock_that_is_never_given_back_ends_in_busy_and_not_in_waiting_for_ever() {
+fn a_lock_that_is_never_released_results_in_busy() {
     let folder = tempfile::tempdir().expect("a folder");
     let lock = std::fs::File::create(folder.path().join("x.db.lock")).expect("made");
     lock.lock().expect("locked");
@@ -179,17 +181,17 @@ fn the_last_handle_frees_a_database_in_memory() {
     drop(engine);
     assert!(
         has_plan(&cache.open(&url).expect("opens"), id),
-        "a holder is left"
+        "one handle still exists"
     );
     drop(second);
     assert!(
         !has_plan(&cache.open(&url).expect("opens"), id),
-        "the last holder released it"
+        "the last handle released it"
     );
 }
 
 #[test]
-fn the_last_handle_closes_a_file_and_its_log_is_folded_in() {
+fn the_last_handle_closes_a_file_and_merges_its_log() {
     let database = TestDatabase::sqlite();
     let engine = database.open();
     let id = add_plan(&engine);
@@ -200,14 +202,14 @@ fn the_last_handle_closes_a_file_and_its_log_is_folded_in() {
     drop(engine);
     assert!(
         !database.file().with_extension("db-wal").exists(),
-        "none once it is closed"
+        "no log after it is closed"
     );
     assert!(has_plan(&database.open(), id));
 }
 
-/// A read that panics must not leave its transaction open for the next user of the connection.
+/// A read that panics must not leave its transaction open on the connection.
 #[test]
-fn a_panic_in_a_read_does_not_harm_those_who_come_after() {
+fn a_panic_in_a_read_does_not_affect_later_reads() {
     let memory = DatabaseUrl::memory("panics");
     let databases = TestDatabase::each();
     let urls = databases
@@ -215,7 +217,7 @@ fn a_panic_in_a_read_does_not_harm_those_who_come_after() {
         .map(TestDatabase::parsed_url)
         .chain([memory]);
     for url in urls {
-        // One connection, so that the next user gets exactly the one that the panic left.
+        // A single connection, so that the next read uses the connection of the panic.
         let cache = EngineCache::new(Options {
             connections: 1,
             ..Options::default()
@@ -233,18 +235,15 @@ fn a_panic_in_a_read_does_not_harm_those_who_come_after() {
             .find(|database| database.parsed_url() == url)
         {
             let id = add_plan(&database.open());
-            assert!(
-                has_plan(&engine, id),
-                "{url} does not answer from an old state"
-            );
+            assert!(has_plan(&engine, id), "{url} does not read an old snapshot");
         }
         let id = add_plan(&engine);
-        assert!(has_plan(&engine, id), "{url} still answers");
+        assert!(has_plan(&engine, id), "{url} still works");
     }
 }
 
 #[test]
-fn a_database_is_looked_at_without_being_migrated() {
+fn a_database_is_inspected_without_being_migrated() {
     let database = TestDatabase::sqlite();
     let cache = EngineCache::new(Options::default());
     let outcome = cache.inspect(&database.parsed_url());
@@ -252,7 +251,7 @@ fn a_database_is_looked_at_without_being_migrated() {
         matches!(outcome, Err(Error::Unavailable { .. })),
         "{outcome:?}"
     );
-    assert!(!database.file().exists(), "looking makes nothing");
+    assert!(!database.file().exists(), "inspecting creates no file");
     for database in TestDatabase::each() {
         database.meddle("CREATE TABLE other (x INTEGER)");
         let status = cache
@@ -285,7 +284,7 @@ fn a_database_is_looked_at_without_being_migrated() {
     }
 }
 
-/// A write to a file that no later process can open is never acknowledged.
+/// A write to a file that no later process can open must not be acknowledged.
 #[test]
 fn issue_16_25_a_database_that_was_replaced_or_deleted_is_not_written_to() {
     use cleveragents_domain::Diagnose as _;
@@ -296,17 +295,17 @@ fn issue_16_25_a_database_that_was_replaced_or_deleted_is_not_written_to() {
             || engine.write(|unit| plans::insert(unit, &plans::NewPlan::empty(PlanId::generate())));
         write().expect("written");
         let file = database.file();
-        let aside = file.with_extension("aside");
-        std::fs::rename(&file, &aside).expect("renamed");
+        let moved_file = file.with_extension("aside");
+        std::fs::rename(&file, &moved_file).expect("renamed");
         if is_replaced {
-            std::fs::copy(&aside, &file).expect("copied");
+            std::fs::copy(&moved_file, &file).expect("copied");
         }
         let code = cleveragents_domain::Code::DatabaseUnavailable;
         assert_eq!(write().expect_err("refused").code(), code);
         let read = engine.read(|reader| cleveragents_store::events::newest(reader));
         assert_eq!(read.expect_err("refused").code(), code);
-        // The database is usable again once the file is back.
-        std::fs::rename(&aside, &file).expect("renamed");
+        // The database is usable again after the file is restored.
+        std::fs::rename(&moved_file, &file).expect("renamed");
         write().expect("written");
     }
 }

@@ -1,6 +1,5 @@
-//! Migrations run once, whichever process comes first; a newer or damaged database is refused
-//! unchanged; the schema enforces its constraints; and readable rows of a damaged file are
-//! salvaged.
+//! Migrations run once, even with concurrent processes. A newer or damaged database is refused and stays unchanged. The
+//! schema enforces its constraints. Readable rows of a damaged file are salvaged.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -80,7 +79,7 @@ fn sixteen_processes_opening_one_new_database_migrate_it_once() {
         assert_eq!(versions, expected, "each version once on {}", database.kind);
         let engine = database.open();
         for session in printed.concat() {
-            let id = session.parse().expect("the child says its session");
+            let id = session.parse().expect("a session id from the child");
             let stored = engine
                 .read(|reader| sessions::get(reader, id))
                 .expect("read");
@@ -97,7 +96,7 @@ fn fingerprint(path: &Path) -> Option<ContentHash> {
 }
 
 #[test]
-fn a_newer_database_is_refused_and_not_touched() {
+fn a_newer_database_is_refused_unchanged() {
     let newer = Migration::newest() + 1;
     let mark_newer = format!(
         "INSERT INTO schema_migrations (version, name, applied_at) VALUES ({newer}, 'x', 0)"
@@ -124,21 +123,21 @@ fn a_newer_database_is_refused_and_not_touched() {
     }
 }
 
-/// As after a crash of the newer program: part of the data is only in the log.
+/// Simulates a crash of a newer program: part of the data is only in the log.
 #[test]
-fn a_newer_database_with_a_log_is_refused_and_not_touched() {
-    let made = TestDatabase::sqlite();
-    let engine = made.open();
+fn a_newer_database_with_a_log_is_refused_unchanged() {
+    let original = TestDatabase::sqlite();
+    let engine = original.open();
     add_session(&engine, "kept", vec!["in the log".to_owned()]);
     let newer = Migration::newest() + 1;
-    made.meddle(&format!(
+    original.meddle(&format!(
         "INSERT INTO schema_migrations (version, name, applied_at) VALUES ({newer}, 'x', 0)"
     ));
-    // Copied while open, which is what a crash leaves.
+    // A copy of the open files is the state after a crash.
     let crashed = TestDatabase::sqlite();
     let log = crashed.file().with_extension("db-wal");
-    std::fs::copy(made.file(), crashed.file()).expect("copied");
-    std::fs::copy(made.file().with_extension("db-wal"), &log).expect("copied");
+    std::fs::copy(original.file(), crashed.file()).expect("copied");
+    std::fs::copy(original.file().with_extension("db-wal"), &log).expect("copied");
     let (file_before, log_before) = (fingerprint(&crashed.file()), fingerprint(&log));
     assert!(std::fs::metadata(&log).expect("a log").len() > 0);
     for _ in 0..3 {
@@ -153,22 +152,22 @@ fn a_newer_database_with_a_log_is_refused_and_not_touched() {
         assert_eq!(
             fingerprint(&crashed.file()),
             file_before,
-            "the file is as it was"
+            "the file is unchanged"
         );
-        assert_eq!(fingerprint(&log), log_before, "so is its log");
+        assert_eq!(fingerprint(&log), log_before, "the log is unchanged");
     }
 }
 
 #[test]
-fn a_database_after_a_crash_has_what_its_log_holds() {
-    let made = TestDatabase::sqlite();
-    let engine = made.open();
+fn a_database_after_a_crash_contains_the_data_of_its_log() {
+    let original = TestDatabase::sqlite();
+    let engine = original.open();
     let id = add_session(&engine, "kept", vec!["in the log".to_owned()]);
     let crashed = TestDatabase::sqlite();
     for suffix in ["db", "db-wal"] {
         let name = format!("test.{suffix}");
         let folder = |database: &TestDatabase| database.folder().expect("a folder").join(&name);
-        std::fs::copy(folder(&made), folder(&crashed)).expect("copied");
+        std::fs::copy(folder(&original), folder(&crashed)).expect("copied");
     }
     let after = crashed.open();
     let page = after
@@ -177,7 +176,7 @@ fn a_database_after_a_crash_has_what_its_log_holds() {
     assert_eq!(page.len(), 1);
 }
 
-/// A database of some size, closed, so that all of it is in the file.
+/// A populated, closed database, whose data is completely in the file.
 fn populated(sessions: usize, messages_each: usize) -> TestDatabase {
     let database = TestDatabase::sqlite();
     let engine = database.open();
@@ -190,12 +189,11 @@ fn populated(sessions: usize, messages_each: usize) -> TestDatabase {
     database
 }
 
-/// Damage is reported as such when the database is opened or checked; nothing panics and no other
-/// error takes its place.
-fn damage_is_named(database: &TestDatabase, what: &str) {
+/// Asserts that opening or checking a damaged database reports the damage, without a panic or another error.
+fn assert_damage_is_reported(database: &TestDatabase, what: &str) {
     let before = fingerprint(&database.file());
     let outcome = open(&database.parsed_url()).and_then(|engine| {
-        // Reading a damaged file must not panic either, whatever it returns.
+        // Reading a damaged file may return anything, but must not panic.
         let _page = engine.read(|reader| sessions::list(reader, &SessionFilter::default()));
         engine.check()
     });
@@ -205,7 +203,7 @@ fn damage_is_named(database: &TestDatabase, what: &str) {
             assert_eq!(
                 fingerprint(&database.file()),
                 before,
-                "{what}: it was touched"
+                "{what}: the file was changed"
             );
         }
         Err(other) => panic!("{what}: {other:?}"),
@@ -236,13 +234,13 @@ fn a_file_that_is_not_a_database_is_reported_damaged() {
     ] {
         let database = TestDatabase::sqlite();
         std::fs::write(database.file(), bytes).expect("written");
-        damage_is_named(&database, what);
+        assert_damage_is_reported(&database, what);
     }
 }
 
 #[test]
-fn a_truncated_file_is_called_damaged() {
-    let whole = std::fs::read(populated(20, 20).file()).expect("read");
+fn a_truncated_file_is_reported_damaged() {
+    let complete = std::fs::read(populated(20, 20).file()).expect("read");
     for keep in [
         1,
         100,
@@ -251,27 +249,27 @@ fn a_truncated_file_is_called_damaged() {
         1000,
         4096,
         5000,
-        whole.len() / 2,
-        whole.len() - 4096,
+        complete.len() / 2,
+        complete.len() - 4096,
     ] {
         let database = TestDatabase::sqlite();
-        std::fs::write(database.file(), &whole[..keep]).expect("written");
-        damage_is_named(&database, &format!("{keep} of {} bytes", whole.len()));
+        std::fs::write(database.file(), &complete[..keep]).expect("written");
+        assert_damage_is_reported(&database, &format!("{keep} of {} bytes", complete.len()));
     }
 }
 
 #[test]
-fn an_overwritten_page_is_called_damaged() {
+fn an_overwritten_page_is_reported_damaged() {
     const PAGE: usize = 4096;
-    let whole = std::fs::read(populated(20, 20).file()).expect("read");
-    let pages = whole.len() / PAGE;
+    let complete = std::fs::read(populated(20, 20).file()).expect("read");
+    let pages = complete.len() / PAGE;
     let step = (pages / cleveragents_testkit::proof_size(12, 1000)).max(1);
     for page in (1..pages).step_by(step) {
         let database = TestDatabase::sqlite();
-        let mut bytes = whole.clone();
+        let mut bytes = complete.clone();
         bytes[page * PAGE..(page + 1) * PAGE].fill(0xA5);
         std::fs::write(database.file(), bytes).expect("written");
-        damage_is_named(&database, &format!("page {page} of {pages}"));
+        assert_damage_is_reported(&database, &format!("page {page} of {pages}"));
     }
 }
 
@@ -291,7 +289,7 @@ fn an_empty_file_becomes_a_database() {
 }
 
 #[test]
-fn a_database_file_is_for_its_owner_alone() {
+fn a_database_file_is_accessible_only_to_its_owner() {
     let database = TestDatabase::sqlite();
     let engine = database.open();
     add_session(&engine, "secret", vec!["hello".to_owned()]);
@@ -309,17 +307,17 @@ fn pragma(reader: &mut dyn Reader, sql: &str) -> Result<u64, Error> {
 
 #[test]
 fn defect_5417_every_connection_enforces_foreign_keys() {
-    const ASK: &str = "SELECT foreign_keys FROM pragma_foreign_keys";
+    const QUERY: &str = "SELECT foreign_keys FROM pragma_foreign_keys";
     let file = TestDatabase::sqlite();
     for url in [file.parsed_url(), DatabaseUrl::memory("foreign keys")] {
         let engine = open(&url).expect("opens");
         assert_eq!(
-            engine.write(|unit| pragma(unit, ASK)),
+            engine.write(|unit| pragma(unit, QUERY)),
             Ok(1),
             "the writer of {url}"
         );
-        // Readers that wait for each other inside their transactions use different connections; an
-        // in-memory database has a single one.
+        // Readers that wait for each other inside their transactions use different connections. An in-memory database
+        // has a single connection.
         let readers = if url.path().is_some() {
             Options::default().connections
         } else {
@@ -328,7 +326,7 @@ fn defect_5417_every_connection_enforces_foreign_keys() {
         let together = std::sync::Barrier::new(readers);
         let answers = cleveragents_testkit::at_once(readers, |_| {
             engine.read(|reader| {
-                let answer = pragma(reader, ASK);
+                let answer = pragma(reader, QUERY);
                 together.wait();
                 answer
             })
@@ -338,7 +336,7 @@ fn defect_5417_every_connection_enforces_foreign_keys() {
 }
 
 #[test]
-fn defect_5417_a_row_without_its_parent_is_refused_and_children_go_with_it() {
+fn defect_5417_rows_without_a_parent_are_refused_and_children_are_deleted_with_it() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let orphan = engine.write(|unit| {
@@ -409,11 +407,11 @@ fn defect_5417_a_row_without_its_parent_is_refused_and_children_go_with_it() {
         let entries = engine
             .read(|reader| changesets::entries(reader, changeset, EntryNumber(0), 10))
             .expect("read");
-        assert_eq!(entries.len(), 1, "the plan's record stays");
+        assert_eq!(entries.len(), 1, "the entry of the plan is kept");
         assert_eq!(
             entries[0].change.invocation(),
             None,
-            "without the call that is gone"
+            "without the deleted call"
         );
         assert_eq!(entries[0].change.tool(), Some("builtin/write"));
 
@@ -428,9 +426,9 @@ fn defect_5417_a_row_without_its_parent_is_refused_and_children_go_with_it() {
     }
 }
 
-/// The database itself refuses rows that no correct caller writes.
+/// The constraints of the schema refuse invalid rows.
 #[test]
-fn the_schema_itself_refuses_wrong_rows() {
+fn the_schema_refuses_invalid_rows() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let id = add_session(
@@ -447,11 +445,11 @@ fn the_schema_itself_refuses_wrong_rows() {
         // Report 7326: the store itself refuses a duplicate.
         assert!(
             insert("new", 1, "user", "complete", "again").is_err(),
-            "a number given twice"
+            "a duplicate number"
         );
         assert!(
             insert("new", -1, "user", "complete", "x").is_err(),
-            "a number below zero"
+            "a negative number"
         );
         assert!(
             insert("new", 2, "robot", "complete", "x").is_err(),
@@ -467,15 +465,15 @@ fn the_schema_itself_refuses_wrong_rows() {
         );
         assert!(
             insert("new", 2, "user", "complete", "x").is_ok(),
-            "and nothing else"
+            "a valid row"
         );
-        let uncounted = engine.check().expect("checked");
-        let wrong: Vec<_> = uncounted
+        let checks = engine.check().expect("checked");
+        let errors: Vec<_> = checks
             .iter()
             .filter(|check| check.severity == Severity::Error)
             .collect();
-        assert_eq!(wrong.len(), 1, "{wrong:?}");
-        assert!(wrong[0].name == "message numbers" && wrong[0].detail.contains(&id.to_string()));
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert!(errors[0].name == "message numbers" && errors[0].detail.contains(&id.to_string()));
     }
 }
 
@@ -580,7 +578,7 @@ fn wipe_pages(database: &TestDatabase, pages: &[usize]) -> Vec<u8> {
     bytes
 }
 
-/// Numbers of the pages that hold the rows of a table, in key order.
+/// Numbers of the leaf pages with the rows of a table, in key order.
 fn leaves_of(database: &TestDatabase, table: &str) -> Vec<usize> {
     let sql = format!(
         "SELECT pageno FROM dbstat WHERE name = '{table}' AND pagetype = 'leaf' ORDER BY path"
@@ -594,12 +592,12 @@ fn leaves_of(database: &TestDatabase, table: &str) -> Vec<usize> {
 }
 
 fn saved(report: &SalvageReport, table: &str) -> u64 {
-    let found = report.saved.iter().find(|(name, _)| name == table);
-    found.map(|(_, rows)| *rows).expect(table)
+    let row = report.saved.iter().find(|(name, _)| name == table);
+    row.map(|(_, rows)| *rows).expect(table)
 }
 
-/// All checks pass: lost messages have placeholders, and no row dangles.
-fn is_sound(engine: &Engine) {
+/// Asserts that all checks pass: lost messages have placeholders, and no row refers to a missing row.
+fn assert_sound(engine: &Engine) {
     let checks = engine.check().expect("checked");
     assert!(
         checks.iter().all(|check| check.severity == Severity::Ok),
@@ -613,11 +611,11 @@ fn repair_saves_readable_rows_and_keeps_the_damaged_file() {
     let leaves = leaves_of(&database, "messages");
     let middle = leaves.len() / 2;
     let bytes = wipe_pages(&database, &leaves[middle..middle + 3]);
-    damage_is_named(&database, "three pages of messages");
+    assert_damage_is_reported(&database, "three pages of messages");
     let report = salvage(&database.file(), &Options::default()).expect("saved");
 
-    let kept = std::fs::read(&report.set_aside).expect("the damaged file is still there");
-    assert!(kept == bytes, "byte for byte");
+    let damaged_file = std::fs::read(&report.set_aside).expect("the damaged file still exists");
+    assert!(damaged_file == bytes, "byte for byte");
     assert_ne!(report.set_aside, database.file());
 
     let engine = database.open();
@@ -631,15 +629,19 @@ fn repair_saves_readable_rows_and_keeps_the_damaged_file() {
         readable,
         "the report counts all rows"
     );
-    assert_eq!(report.lost_messages, 5_000 - readable, "and what is not");
+    assert_eq!(
+        report.lost_messages,
+        5_000 - readable,
+        "the report counts all lost messages"
+    );
     assert_eq!(report.incomplete, ["messages"]);
     assert_eq!(
         database.count("SELECT COUNT(*) FROM messages WHERE state = 'failed'"),
         report.lost_messages
     );
     assert_eq!(database.count("SELECT COUNT(*) FROM sessions"), 100);
-    is_sound(&engine);
-    // Every salvaged message keeps its number.
+    assert_sound(&engine);
+    // Salvaged messages keep their numbers.
     for row in database.ask(
         "SELECT message.sequence, message.content FROM messages message WHERE state = 'complete'",
     ) {
@@ -649,8 +651,7 @@ fn repair_saves_readable_rows_and_keeps_the_damaged_file() {
         assert_eq!(number.map(|(number, _)| number), Some(row[0].as_str()));
     }
 
-    // The new database continues where the old one ended: new event positions come after the old
-    // ones, so that a reader that resumes misses nothing.
+    // New events get positions after the salvaged ones, so a reader that resumes misses none.
     let newest = database.count("SELECT MAX(position) FROM events");
     assert_eq!(newest, 5_100, "events are saved too");
     let id = add_session(&engine, "afterwards", vec!["hello".to_owned()]);
@@ -663,16 +664,16 @@ fn repair_saves_readable_rows_and_keeps_the_damaged_file() {
     );
 }
 
-/// Whichever page is damaged, a salvage produces a consistent database and reports what is lost.
+/// With any page damaged, a salvage creates a consistent database and reports the lost rows.
 #[test]
-fn a_salvage_makes_a_sound_database_of_any_damage() {
+fn a_salvage_creates_a_consistent_database_from_any_damage() {
     let sessions = 30;
-    let whole = populated(sessions, 20);
-    let pages = std::fs::read(whole.file()).expect("read").len() / 4096;
+    let original = populated(sessions, 20);
+    let pages = std::fs::read(original.file()).expect("read").len() / 4096;
     let step = (pages / cleveragents_testkit::proof_size(15, 1000)).max(1);
     for page in (2..=pages).step_by(step) {
         let database = TestDatabase::sqlite();
-        std::fs::copy(whole.file(), database.file()).expect("copied");
+        std::fs::copy(original.file(), database.file()).expect("copied");
         let bytes = wipe_pages(&database, &[page]);
         let report = salvage(&database.file(), &Options::default()).expect("saved");
         assert!(
@@ -680,14 +681,14 @@ fn a_salvage_makes_a_sound_database_of_any_damage() {
             "page {page}"
         );
         if report.saved.is_empty() {
-            // Only damage to the schema itself leaves nothing to read, and the report states that.
+            // Only damage to the schema makes all tables unreadable; the report lists them.
             let sql = format!("SELECT name FROM dbstat WHERE pageno = {page}");
-            assert_eq!(whole.ask(&sql).concat(), ["sqlite_schema"]);
+            assert_eq!(original.ask(&sql).concat(), ["sqlite_schema"]);
             assert!(report.incomplete.contains(&"messages".to_owned()));
             continue;
         }
         let engine = database.open();
-        is_sound(&engine);
+        assert_sound(&engine);
         let lost = database.count("SELECT COUNT(*) FROM messages WHERE state = 'failed'");
         let readable = database.count("SELECT COUNT(*) FROM messages WHERE state = 'complete'");
         assert_eq!(
@@ -702,12 +703,12 @@ fn a_salvage_makes_a_sound_database_of_any_damage() {
             );
         }
         add_session(&engine, "afterwards", vec!["hello".to_owned()]);
-        is_sound(&engine);
+        assert_sound(&engine);
     }
 }
 
 #[test]
-fn a_file_of_which_nothing_can_be_read_is_set_aside_and_replaced() {
+fn an_unreadable_file_is_set_aside_and_replaced() {
     let database = TestDatabase::sqlite();
     let noise = b"no database at all".repeat(1000);
     std::fs::write(database.file(), &noise).expect("written");
@@ -744,13 +745,13 @@ fn two_salvages_keep_two_files() {
 /// Data in the log of a damaged file is salvaged as well.
 #[test]
 fn a_salvage_reads_the_log_of_the_damaged_file() {
-    let made = populated(20, 20);
-    let engine = made.open();
+    let original = populated(20, 20);
+    let engine = original.open();
     let id = add_session(&engine, "only in the log", vec!["last words".to_owned()]);
     let crashed = TestDatabase::sqlite();
-    std::fs::copy(made.file(), crashed.file()).expect("copied");
+    std::fs::copy(original.file(), crashed.file()).expect("copied");
     let log = crashed.file().with_extension("db-wal");
-    std::fs::copy(made.file().with_extension("db-wal"), &log).expect("copied");
+    std::fs::copy(original.file().with_extension("db-wal"), &log).expect("copied");
     salvage(&crashed.file(), &Options::default()).expect("saved");
     assert!(!log.exists() || std::fs::metadata(&log).expect("a log").len() < 1_000_000);
     let after = crashed.open();

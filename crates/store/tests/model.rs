@@ -1,8 +1,8 @@
-//! Model checking of the engine cache and of the group commit.
+//! Model checks of the engine cache and of the group commit.
 //!
-//! `src/cache.rs` and `src/group.rs` are compiled here a second time against primitives whose
-//! interleavings a checker controls: first depth-first, then at random, then with few but badly
-//! timed switches (PCT). A schedule that breaks a rule or deadlocks fails the test.
+//! This test compiles `src/cache.rs` and `src/group.rs` again, with synchronization primitives whose interleavings a
+//! checker controls: depth-first, at random, and with few but badly timed switches (PCT). A test fails if a schedule
+//! violates an assertion or deadlocks.
 
 use std::collections::HashMap;
 
@@ -32,7 +32,7 @@ fn explore(model: impl Fn() + Send + Sync + Clone + 'static) {
     shuttle::check_pct(model, proof_size(2_000, 200_000), 3);
 }
 
-/// Runs a model under every possible interleaving. Only for very small models.
+/// Runs a model under all possible interleavings. Only for very small models.
 fn exhaust(model: impl Fn() + Send + Sync + 'static) {
     shuttle::check_dfs(model, None);
 }
@@ -57,14 +57,17 @@ struct BuildCounts {
 impl BuildCounts {
     fn build(&self) -> CountedValue {
         self.built.fetch_add(1, Ordering::SeqCst);
-        // A build takes time: another thread may run in the middle of it.
+        // Lets another thread run during the build.
         thread::yield_now();
         CountedValue {
             freed: Arc::clone(&self.freed),
         }
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "what a cache is given")]
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "the signature of a build function"
+    )]
     fn try_build(&self) -> Result<CountedValue, &'static str> {
         Ok(self.build())
     }
@@ -84,7 +87,7 @@ fn engines() -> Engines {
     Arc::new(Cache::new())
 }
 
-/// N concurrent callers of one key.
+/// Concurrent callers of one key share one build.
 fn callers_share_one_build(callers: usize) {
     let (cache, count) = (engines(), BuildCounts::default());
     let running: Vec<_> = (0..callers)
@@ -106,7 +109,7 @@ fn callers_share_one_build(callers: usize) {
         "one value for all"
     );
     assert_eq!(count.built(), 1, "built once");
-    assert_eq!(count.freed(), 0, "alive while a holder is left");
+    assert_eq!(count.freed(), 0, "alive while a handle exists");
 }
 
 #[test]
@@ -120,7 +123,7 @@ fn defect_7566_three_callers_share_one_build() {
 }
 
 #[test]
-fn a_failed_build_is_not_remembered() {
+fn a_failed_build_is_not_cached() {
     explore(|| {
         let (cache, count) = (engines(), BuildCounts::default());
         let failing = {
@@ -128,32 +131,32 @@ fn a_failed_build_is_not_remembered() {
             thread::spawn(move || {
                 cache.get_or_build(&"memory", || {
                     thread::yield_now();
-                    Err::<CountedValue, _>("out of luck")
+                    Err::<CountedValue, _>("build failed")
                 })
             })
         };
-        let lucky = {
+        let succeeding = {
             let (cache, count) = (Arc::clone(&cache), count.clone());
             thread::spawn(move || cache.get_or_build(&"memory", || count.try_build()))
         };
         let failed = failing.join().expect("no panic");
-        let value = lucky
+        let value = succeeding
             .join()
             .expect("no panic")
-            .expect("another caller's failure is its own");
-        // The first caller either failed on its own or came late and got the other's value.
+            .expect("another caller's failure has no effect");
+        // The failing caller either failed, or came later and got the value of the other.
         if let Ok(shared) = failed {
             assert!(Arc::ptr_eq(&shared, &value));
         }
-        let again = cache
+        let reused = cache
             .get_or_build(&"memory", || count.try_build())
             .expect("alive");
-        assert!(Arc::ptr_eq(&again, &value));
+        assert!(Arc::ptr_eq(&reused, &value));
         assert_eq!(count.built(), 1);
     });
 }
 
-/// The cache interface that [`keys_that_meet`] needs.
+/// The cache interface that [`build_interdependent_keys`] needs.
 trait GetOrBuild: Send + Sync + 'static {
     fn get(&self, key: &'static str, build: &mut dyn FnMut());
 }
@@ -168,9 +171,8 @@ impl GetOrBuild for Cache<&'static str, ()> {
     }
 }
 
-/// The build of one key does not finish before the build of the other: if one key ever waited for
-/// another, both would deadlock.
-fn keys_that_meet(cache: &Arc<impl GetOrBuild>) {
+/// The build of the first key waits for the build of the second. If keys waited for each other, both would deadlock.
+fn build_interdependent_keys(cache: &Arc<impl GetOrBuild>) {
     let (done, wait) = mpsc::channel();
     let first = {
         let cache = Arc::clone(cache);
@@ -184,10 +186,10 @@ fn keys_that_meet(cache: &Arc<impl GetOrBuild>) {
 
 #[test]
 fn different_keys_never_wait_for_each_other() {
-    explore(|| keys_that_meet(&Arc::new(Cache::new())));
+    explore(|| build_interdependent_keys(&Arc::new(Cache::new())));
 }
 
-/// A cache with a single lock for everything.
+/// A cache with a single lock for all keys.
 struct SingleLock(Mutex<()>);
 
 impl GetOrBuild for SingleLock {
@@ -200,11 +202,11 @@ impl GetOrBuild for SingleLock {
 #[test]
 #[should_panic(expected = "deadlock")]
 fn the_checker_finds_keys_that_wait_for_each_other() {
-    explore(|| keys_that_meet(&Arc::new(SingleLock(Mutex::new(())))));
+    explore(|| build_interdependent_keys(&Arc::new(SingleLock(Mutex::new(())))));
 }
 
 #[test]
-fn the_last_user_frees_the_value_and_its_slot_is_forgotten() {
+fn the_last_user_frees_the_value_and_its_slot() {
     explore(|| {
         let (cache, count) = (engines(), BuildCounts::default());
         let running: Vec<_> = (0..3)
@@ -225,7 +227,7 @@ fn the_last_user_frees_the_value_and_its_slot_is_forgotten() {
         let other = cache
             .get_or_build(&"other", || count.try_build())
             .expect("built");
-        assert_eq!(cache.slot_count(), 1, "the unused slot is gone");
+        assert_eq!(cache.slot_count(), 1, "the unused slot is removed");
         drop(other);
         assert_eq!(count.freed(), count.built());
     });
@@ -235,7 +237,7 @@ fn the_last_user_frees_the_value_and_its_slot_is_forgotten() {
 fn forgetting_slots_never_splits_a_key() {
     explore(|| {
         let (cache, count) = (engines(), BuildCounts::default());
-        let ask = |key: &'static str| {
+        let get_in_thread = |key: &'static str| {
             let (cache, count) = (Arc::clone(&cache), count.clone());
             thread::spawn(move || {
                 cache
@@ -243,7 +245,11 @@ fn forgetting_slots_never_splits_a_key() {
                     .expect("built")
             })
         };
-        let (early, other, late) = (ask("memory"), ask("other"), ask("memory"));
+        let (early, other, late) = (
+            get_in_thread("memory"),
+            get_in_thread("other"),
+            get_in_thread("memory"),
+        );
         let early = early.join().expect("no panic");
         let late = late.join().expect("no panic");
         let other = other.join().expect("no panic");
@@ -252,7 +258,7 @@ fn forgetting_slots_never_splits_a_key() {
     });
 }
 
-/// The design of the founding report: check, build, insert, each step safe on its own.
+/// The design of the founding report: check, build and insert, each step thread-safe only on its own.
 #[derive(Default)]
 struct FoundingCache {
     engines: Mutex<HashMap<&'static str, Arc<CountedValue>>>,
@@ -281,13 +287,13 @@ fn defect_7566_the_checker_finds_the_founding_race() {
             let (cache, count) = (Arc::clone(&cache), count.clone());
             thread::spawn(move || cache.get_or_build("memory", &count))
         };
-        let mine = cache.get_or_build("memory", &count);
-        let theirs = other.join().expect("no panic");
-        assert!(Arc::ptr_eq(&mine, &theirs), "two engines for one URL");
+        let first = cache.get_or_build("memory", &count);
+        let second = other.join().expect("no panic");
+        assert!(Arc::ptr_eq(&first, &second), "two engines for one URL");
     });
 }
 
-/// A unit of work that records what was done to it.
+/// A unit of work that records its runs and outcome.
 #[derive(Debug, PartialEq)]
 struct Unit {
     caller: usize,
@@ -296,7 +302,7 @@ struct Unit {
     outcome: Option<(usize, usize)>,
 }
 
-/// A writer that records what it runs and detects concurrent use.
+/// A writer that records the units it runs and detects concurrent use.
 #[derive(Clone, Default)]
 struct RecordingWriter {
     busy: Arc<AtomicBool>,
@@ -305,10 +311,10 @@ struct RecordingWriter {
 }
 
 impl RecordingWriter {
-    fn alone<T>(&self, work: impl FnOnce() -> T) -> T {
+    fn exclusively<T>(&self, work: impl FnOnce() -> T) -> T {
         assert!(
             !self.busy.swap(true, Ordering::SeqCst),
-            "two at the writer at once"
+            "concurrent use of the writer"
         );
         let outcome = work();
         thread::yield_now();
@@ -322,7 +328,7 @@ impl Writer for RecordingWriter {
 
     fn run(&mut self, units: &mut Vec<Unit>, more: &mut dyn FnMut(&mut Vec<Unit>) -> bool) {
         assert!(!units.is_empty(), "a batch without a unit");
-        self.alone(|| {
+        self.exclusively(|| {
             let mut done = 0;
             loop {
                 for unit in &mut units[done..] {
@@ -334,7 +340,7 @@ impl Writer for RecordingWriter {
                     unit.outcome = Some((unit.caller, unit.number));
                 }
                 let before = std::mem::replace(&mut done, units.len());
-                assert!(before < done, "asked for more, and there was nothing");
+                assert!(before < done, "asked for more units and got none");
                 if !self.asks || !more(units) {
                     break;
                 }
@@ -358,7 +364,7 @@ impl LingerPolicy for NoLinger {
 struct FewTurns;
 
 impl LingerPolicy for FewTurns {
-    /// Turns waited in this batch.
+    /// Number of turns waited in this batch.
     type Patience = usize;
 
     fn wait(&self, turns: &mut usize, queued: &dyn Fn() -> usize) {
@@ -373,13 +379,12 @@ impl LingerPolicy for FewTurns {
 #[derive(Clone, Copy)]
 struct Model<L> {
     callers: usize,
-    /// Units that each caller submits, one after the other.
+    /// Number of units that each caller submits, one after another.
     units: usize,
     linger: L,
     /// Maximum number of units in a batch.
     maximum: usize,
-    /// Whether the writer asks for units that arrived meanwhile; one that had to start over does
-    /// not.
+    /// Whether the writer asks for units that arrived meanwhile. A writer that retries a batch does not.
     asks: bool,
 }
 
@@ -407,29 +412,29 @@ fn callers_submit<L: LingerPolicy + Send + Sync + 'static>(model: Model<L>) {
                         runs: 0,
                         outcome: None,
                     };
-                    let back = commit.submit(unit);
+                    let returned = commit.submit(unit);
                     let outcome = Some((caller, number));
                     assert_eq!(
-                        back,
+                        returned,
                         Unit {
                             caller,
                             number,
                             runs: 1,
                             outcome
                         },
-                        "its own, run once"
+                        "the caller's own unit, run once"
                     );
                 }
             })
         })
         .collect();
     // Maintenance uses the writer between two batches, never during one.
-    commit.with_writer(|writer| writer.alone(|| ()));
+    commit.with_writer(|writer| writer.exclusively(|| ()));
     for caller in running {
         caller.join().expect("no caller panics");
     }
     let ran = notes.ran.lock().expect("not poisoned");
-    assert_eq!(ran.len(), callers * units, "every unit ran, none twice");
+    assert_eq!(ran.len(), callers * units, "every unit ran exactly once");
     for caller in 0..callers {
         let own: Vec<usize> = ran
             .iter()
@@ -444,7 +449,7 @@ fn callers_submit<L: LingerPolicy + Send + Sync + 'static>(model: Model<L>) {
     }
 }
 
-const MANY: usize = 1024;
+const LARGE_BATCH: usize = 1024;
 
 fn explore_callers<L: LingerPolicy + Copy + Send + Sync + 'static>(model: Model<L>) {
     explore(move || callers_submit(model));
@@ -456,7 +461,7 @@ fn two_callers_of_the_group_commit_get_their_own_units_back() {
         callers: 2,
         units: 1,
         linger: NoLinger,
-        maximum: MANY,
+        maximum: LARGE_BATCH,
         asks: true,
     });
 }
@@ -467,7 +472,7 @@ fn many_callers_of_the_group_commit_get_their_own_units_back() {
         callers: 4,
         units: 2,
         linger: NoLinger,
-        maximum: MANY,
+        maximum: LARGE_BATCH,
         asks: true,
     });
 }
@@ -478,13 +483,13 @@ fn a_lingering_leader_loses_and_blocks_no_unit() {
         callers: 3,
         units: 3,
         linger: FewTurns,
-        maximum: MANY,
+        maximum: LARGE_BATCH,
         asks: true,
     });
 }
 
 #[test]
-fn those_who_find_no_room_in_a_batch_are_run_with_the_next() {
+fn units_beyond_the_maximum_run_in_the_next_batch() {
     for asks in [true, false] {
         explore_callers(Model {
             callers: 4,
@@ -497,7 +502,7 @@ fn those_who_find_no_room_in_a_batch_are_run_with_the_next() {
 }
 
 #[test]
-fn a_leader_whose_own_unit_finds_no_room_leads_on_or_follows() {
+fn a_leader_whose_unit_is_not_in_its_batch_gets_it_back() {
     explore_callers(Model {
         callers: 3,
         units: 2,
@@ -508,34 +513,34 @@ fn a_leader_whose_own_unit_finds_no_room_leads_on_or_follows() {
 }
 
 #[test]
-fn those_who_come_while_a_batch_begins_again_are_run_with_the_next() {
+fn units_submitted_during_a_retry_run_in_the_next_batch() {
     explore_callers(Model {
         callers: 3,
         units: 2,
         linger: NoLinger,
-        maximum: MANY,
+        maximum: LARGE_BATCH,
         asks: false,
     });
 }
 
-/// A group commit that decides in two steps whether there is a leader: the mistake that `group.rs`
-/// avoids by deciding it under the lock of its queue.
+/// A group commit with a race: it enqueues a unit and then checks for a leader in two steps. `group.rs` does both under
+/// the lock of its queue.
 #[derive(Default)]
-struct HastyCommit {
+struct RacyCommit {
     queue: Mutex<Vec<usize>>,
-    led: AtomicBool,
+    has_leader: AtomicBool,
     ran: AtomicUsize,
 }
 
-impl HastyCommit {
+impl RacyCommit {
     fn submit(&self, unit: usize) {
         self.queue.lock().expect("not poisoned").push(unit);
-        if self.led.swap(true, Ordering::SeqCst) {
+        if self.has_leader.swap(true, Ordering::SeqCst) {
             return;
         }
         let batch = std::mem::take(&mut *self.queue.lock().expect("not poisoned"));
         self.ran.fetch_add(batch.len(), Ordering::SeqCst);
-        self.led.store(false, Ordering::SeqCst);
+        self.has_leader.store(false, Ordering::SeqCst);
     }
 }
 
@@ -543,7 +548,7 @@ impl HastyCommit {
 #[should_panic(expected = "a unit was left in the queue")]
 fn the_checker_finds_a_unit_without_leader() {
     explore(|| {
-        let commit = Arc::new(HastyCommit::default());
+        let commit = Arc::new(RacyCommit::default());
         let other = {
             let commit = Arc::clone(&commit);
             thread::spawn(move || commit.submit(1))

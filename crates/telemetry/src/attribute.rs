@@ -31,7 +31,7 @@ pub enum Attribute {
     Texts(Vec<String>),
 }
 
-/// The attribute of a field.
+/// Maps a span field to its attribute; `None` for a field that is not exported.
 pub(crate) fn name_of(field: &str) -> Option<&'static str> {
     Some(match field {
         "provider" => PROVIDER,
@@ -63,7 +63,7 @@ pub(crate) fn text(attribute: &'static str, text: &str) -> Attribute {
     }
 }
 
-/// The conventions' name of a provider.
+/// Maps a provider to its name in the conventions.
 fn provider(name: &str) -> &str {
     match name {
         "openai-responses" => "openai",
@@ -74,14 +74,14 @@ fn provider(name: &str) -> &str {
     }
 }
 
-/// The fields whose values follow the name of an exported span, such as the model in `chat gpt-5.1`; and whether the
-/// span is an operation of the conventions for generative AI.
+/// Returns the fields whose values become part of the name of an exported span, such as the model in `chat gpt-5.1`,
+/// and whether the span is an operation of the conventions for generative AI.
 pub(crate) fn naming(span: &str) -> (&'static [&'static str], bool) {
     match span {
         "chat" => (&["model"], true),
         "invoke_agent" => (&["actor"], true),
         "execute_tool" => (&["tool"], true),
-        // `POST /api/v1/…`, without the word `request`.
+        // The exported name is `POST /api/v1/…`, without the word `request`.
         "request" => (&["method", "route"], false),
         _ => (&[], false),
     }

@@ -30,8 +30,13 @@ impl TraceContext {
         };
         let is_known = is_hex(version, 2) && version != "ff";
         // Later versions may have more parts; version 00 may not.
-        let is_whole = version != "00" || parts.next().is_none();
-        if !(is_known && is_whole && is_hex(trace, 32) && is_hex(span, 16) && is_hex(flags, 2)) {
+        let has_valid_length = version != "00" || parts.next().is_none();
+        if !(is_known
+            && has_valid_length
+            && is_hex(trace, 32)
+            && is_hex(span, 16)
+            && is_hex(flags, 2))
+        {
             return None;
         }
         let trace = u128::from_str_radix(trace, 16).ok()?;
@@ -71,15 +76,15 @@ mod tests {
     use super::TraceContext;
 
     #[test]
-    fn headers_are_read_as_they_are_written() {
+    fn a_header_survives_parsing_and_printing() {
         let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let context = TraceContext::parse(header).expect("a context");
         assert_eq!(context.to_string(), header);
         let unsampled = header.replace("-01", "-00");
         assert!(TraceContext::parse(&unsampled).is_some_and(|context| !context.is_sampled));
-        let later = format!("{}-more", header.replacen("00", "01", 1));
-        assert!(TraceContext::parse(&later).is_some());
-        for wrong in [
+        let later_version = format!("{}-more", header.replacen("00", "01", 1));
+        assert!(TraceContext::parse(&later_version).is_some());
+        for malformed in [
             "",
             "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
             "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
@@ -88,13 +93,13 @@ mod tests {
             "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
             "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more",
         ] {
-            assert_eq!(TraceContext::parse(wrong), None, "{wrong}");
+            assert_eq!(TraceContext::parse(malformed), None, "{malformed}");
         }
     }
 
     proptest! {
         #[test]
-        fn no_header_breaks_it(header in ".{0,80}") {
+        fn parsing_never_panics_and_survives_printing(header in ".{0,80}") {
             if let Some(context) = TraceContext::parse(&header) {
                 prop_assert!(TraceContext::parse(&context.to_string()) == Some(context));
             }

@@ -42,7 +42,7 @@ pub struct FinishedSpan {
 
 /// Passes ended spans to a sink. The sink must not block: it runs on the thread that ends the span.
 ///
-/// It must be filtered by [`is_exported`], so that spans of other layers are neither collected nor become parents.
+/// Filter the layer with [`is_exported`], so that spans for other layers are neither collected nor become parents.
 pub struct TraceLayer<F> {
     sink: F,
 }
@@ -54,12 +54,12 @@ impl<F: Fn(FinishedSpan) + Send + Sync + 'static> TraceLayer<F> {
     }
 }
 
-/// Whether a span is exported, which is when it has the field `otel.kind`.
+/// Whether a span is exported: it must have the field `otel.kind`.
 pub fn is_exported(metadata: &Metadata<'_>) -> bool {
     metadata.is_span() && metadata.fields().field(KIND_FIELD).is_some()
 }
 
-/// A span that has not ended, stored with it in the registry.
+/// Data of a span that has not ended, stored with the span in the registry.
 struct OpenSpan {
     context: TraceContext,
     parent: Option<u64>,
@@ -132,13 +132,13 @@ where
 }
 
 impl OpenSpan {
-    /// Returns the finished span, once, unless its trace is not sampled.
+    /// Returns the finished span; `None` when it was returned before, or when its trace is not sampled.
     fn finish(&mut self, name: &str) -> Option<FinishedSpan> {
         let fields = self.fields.take()?;
         if !self.context.is_sampled {
             return None;
         }
-        let (named_by, is_operation) = attribute::naming(name);
+        let (name_fields, is_operation) = attribute::naming(name);
         let SpanFields {
             kind,
             texts,
@@ -146,13 +146,13 @@ impl OpenSpan {
             ..
         } = fields;
         let is_failed = attributes.iter().any(|(name, _)| *name == ERROR);
-        let mut words: Vec<&str> = named_by
+        let mut name_parts: Vec<&str> = name_fields
             .iter()
             .filter_map(|field| texts.iter().find(|(name, _)| name == field))
             .map(|(_, text)| text.as_str())
             .collect();
-        if is_operation || words.is_empty() {
-            words.insert(0, name);
+        if is_operation || name_parts.is_empty() {
+            name_parts.insert(0, name);
         }
         if is_operation {
             attributes.insert(0, (OPERATION, Attribute::Text(name.to_owned())));
@@ -163,10 +163,10 @@ impl OpenSpan {
         Some(FinishedSpan {
             context: self.context,
             parent: self.parent,
-            name: words.join(" "),
+            name: name_parts.join(" "),
             kind,
             start: self.start,
-            // The system clock may be changed in between.
+            // Computed from the monotonic clock, because the system clock may have been changed since the start.
             end: self.start + self.clock.elapsed(),
             attributes,
             is_failed,
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_that_its_caller_does_not_record_is_not_exported_and_is_passed_on_as_such() {
+    fn an_unsampled_trace_is_not_exported_and_its_flag_is_propagated() {
         let spans = exported(|| {
             answer(&format!("00-{TRACE}-{CALLER}-00"));
             let parent = format!("00-{TRACE}-{CALLER}-00");
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_that_is_ended_early_is_exported_then_and_stays_a_parent() {
+    fn a_span_that_ends_early_is_exported_at_once_and_stays_a_parent() {
         let spans = exported(|| {
             let outer = tracing::info_span!("request", otel.kind = "server", otel.end = Empty);
             outer.record("otel.end", true);
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn the_context_to_send_is_that_of_the_innermost_exported_span() {
+    fn the_current_context_is_that_of_the_innermost_exported_span() {
         assert_eq!(current(), None, "no subscriber");
         let mut sent = String::new();
         let spans = exported(|| {

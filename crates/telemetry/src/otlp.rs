@@ -47,8 +47,8 @@ fn span(span: &FinishedSpan) -> Value {
 
 /// Formats a 64-bit number as text, because JSON numbers lose digits.
 fn nanoseconds(time: SystemTime) -> String {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    since.as_nanos().to_string()
+    let elapsed = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    elapsed.as_nanos().to_string()
 }
 
 fn attribute(name: &str, value: &Attribute) -> Value {

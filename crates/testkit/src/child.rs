@@ -1,8 +1,8 @@
-//! Child processes: the running test, started once more in a process of its own.
+//! Child processes: the running test, started again in its own process.
 //!
-//! A test that needs other processes begins with [`child_input`]: in the parent that is `None`, in
-//! a [`Child`] it is the input from the parent. The child sends lines with [`send_line`] and can be held
-//! at [`wait_for_release`] until all its siblings are there.
+//! A test that needs other processes begins with [`child_input`], which returns `None` in the parent and the parent's
+//! input in a [`Child`]. A child sends lines with [`send_line`], and can wait in [`wait_for_release`] until all its
+//! siblings are ready.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
@@ -20,16 +20,16 @@ pub fn child_input() -> Option<String> {
 /// Sends one line to the parent.
 pub fn send_line(line: impl std::fmt::Display) {
     println!("{MARK}{line}");
-    std::io::stdout().flush().expect("the parent listens");
+    std::io::stdout().flush().expect("the parent reads");
 }
 
-/// Tells the parent that this child is ready and waits until it may continue.
+/// Reports to the parent that this child is ready, and waits until the parent releases it.
 pub fn wait_for_release() {
     send_line(READY);
     let mut line = String::new();
     std::io::stdin()
         .read_line(&mut line)
-        .expect("the parent speaks");
+        .expect("the parent writes");
 }
 
 /// A running child.
@@ -41,9 +41,9 @@ pub struct Child {
 }
 
 impl Child {
-    /// Runs the test with this name once more, in its own process, with an input.
+    /// Runs the test with this name again, in its own process, with an input.
     pub fn start(test: &str, input: &str) -> Self {
-        let program = std::env::current_exe().expect("the test knows its program");
+        let program = std::env::current_exe().expect("the path of this program");
         let mut process = Command::new(program)
             .args(["--exact", test, "--nocapture", "--test-threads=1"])
             .env(INPUT, input)
@@ -60,8 +60,8 @@ impl Child {
         }
     }
 
-    /// Starts `count` children, holds them at [`wait_for_release`], releases all together, and returns
-    /// the lines of each one. All must succeed.
+    /// Starts `count` children, waits until all are in [`wait_for_release`], releases them together, and returns the
+    /// lines of each. All must succeed.
     pub fn race(count: usize, test: &str, input: impl Fn(usize) -> String) -> Vec<Vec<String>> {
         let mut children: Vec<Self> = (0..count)
             .map(|index| Self::start(test, &input(index)))
@@ -70,7 +70,7 @@ impl Child {
             assert_eq!(
                 child.read_line().as_deref(),
                 Some(READY),
-                "the child waits to go"
+                "the child waits for its release"
             );
         }
         for child in &mut children {
@@ -79,7 +79,7 @@ impl Child {
         children.into_iter().map(Self::finish).collect()
     }
 
-    /// Process number of the child.
+    /// Process id of the child.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
@@ -87,10 +87,10 @@ impl Child {
     /// Releases a waiting child.
     pub fn release(&mut self) {
         let input = self.input.as_mut().expect("a running child has an input");
-        input.write_all(b"go\n").expect("the child listens");
+        input.write_all(b"go\n").expect("the child reads");
     }
 
-    /// Returns the next line of the child; `None` when it has ended.
+    /// Returns the next line of the child; `None` after it has ended.
     pub fn read_line(&mut self) -> Option<String> {
         let mut line = String::new();
         loop {
@@ -98,7 +98,7 @@ impl Child {
             if self
                 .output
                 .read_line(&mut line)
-                .expect("the child speaks UTF-8")
+                .expect("the child writes UTF-8")
                 == 0
             {
                 return None;
@@ -109,7 +109,7 @@ impl Child {
         }
     }
 
-    /// Kills the child at once (`kill -9`) and waits until it is gone.
+    /// Kills the child (`kill -9`) and waits until it has ended.
     pub fn kill(mut self) {
         self.process.kill().expect("a running child can be killed");
         self.process.wait().expect("a killed child is reaped");
@@ -122,7 +122,7 @@ impl Child {
         let status = self.process.wait().expect("the child can be waited for");
         assert!(
             status.success(),
-            "the child ended with {status}; it said {message:?}"
+            "the child ended with {status}; its last lines: {message:?}"
         );
         message
     }
@@ -130,8 +130,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // A failing test must not leave its children behind; one that has already ended does not
-        // matter.
+        // A failing test must not leave its children behind. Both calls fail for a child that has already ended.
         let _killed = self.process.kill();
         let _reaped = self.process.wait();
     }

@@ -1,5 +1,4 @@
-//! [`TestDatabase`]: a database for one test, opened through the store or, to damage or inspect it,
-//! directly.
+//! [`TestDatabase`]: a database for one test, opened through the store, or directly to damage or inspect it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,7 +35,7 @@ impl TestDatabase {
         }
     }
 
-    /// Creates a new database on the test server; `None` when there is no server.
+    /// Creates a new database on the test server; `None` without a test server.
     pub fn postgres() -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let Ok(address) = std::env::var("CLEVERAGENTS_TEST_POSTGRES_URL") else {
@@ -63,7 +62,7 @@ impl TestDatabase {
         })
     }
 
-    /// One of each available kind.
+    /// One database of each available kind.
     pub fn each() -> Vec<Self> {
         std::iter::once(Self::sqlite())
             .chain(Self::postgres())
@@ -86,10 +85,10 @@ impl TestDatabase {
     }
 
     pub fn parsed_url(&self) -> DatabaseUrl {
-        DatabaseUrl::parse(&self.url, Path::new("/")).expect("test databases have good URLs")
+        DatabaseUrl::parse(&self.url, Path::new("/")).expect("test databases have valid URLs")
     }
 
-    /// Opens an engine that is not shared, as another process would.
+    /// Opens a separate engine, as another process would.
     pub fn open(&self) -> Arc<Engine> {
         EngineCache::new(Options::default())
             .open(&self.parsed_url())
@@ -98,10 +97,10 @@ impl TestDatabase {
 
     /// Changes the database directly, bypassing the store.
     pub fn meddle(&self, sql: &str) {
-        self.try_meddle(sql).expect("the meddling statement runs");
+        self.try_meddle(sql).expect("the direct statement runs");
     }
 
-    /// Tries to change the database directly and returns its error.
+    /// Tries to change the database directly; returns the error of the database.
     pub fn try_meddle(&self, sql: &str) -> Result<(), String> {
         match &self.guard {
             Guard::Folder(_) => connect_file(&self.file())
@@ -122,8 +121,7 @@ impl TestDatabase {
             .expect("the statement runs");
     }
 
-    /// Starts reading any SQLite file and does not end: no process can write until the value is
-    /// dropped.
+    /// Opens a read transaction on any SQLite file. No process can write until the returned value is dropped.
     pub fn keep_reading(path: &Path) -> impl Drop + use<> {
         let connection = connect_file(path);
         connection
@@ -137,7 +135,7 @@ impl TestDatabase {
         ask_file(&connect_file(path), sql).expect("the query runs")
     }
 
-    /// Queries the database directly: rows of columns as text, NULL as empty.
+    /// Queries the database directly. Returns rows of columns as text; NULL is empty.
     pub fn ask(&self, sql: &str) -> Vec<Vec<String>> {
         match &self.guard {
             Guard::Folder(_) => ask_file(&connect_file(&self.file()), sql).expect("the query runs"),
@@ -161,7 +159,7 @@ impl TestDatabase {
     pub fn count(&self, sql: &str) -> u64 {
         match self.ask(sql).as_slice() {
             [row] => row[0].parse().expect("a count"),
-            rows => panic!("{sql} answers with {} rows", rows.len()),
+            rows => panic!("{sql} returned {} rows", rows.len()),
         }
     }
 }
@@ -181,7 +179,7 @@ impl Drop for TestDatabase {
     reason = "tests look behind the store's back"
 )]
 fn connect(address: &str) -> Client {
-    Client::connect(address, NoTls).expect("the test server answers")
+    Client::connect(address, NoTls).expect("a connection to the test server")
 }
 
 #[expect(
@@ -192,7 +190,7 @@ fn connect_file(path: &Path) -> rusqlite::Connection {
     let connection = rusqlite::Connection::open(path).expect("the file opens");
     connection
         .busy_timeout(std::time::Duration::from_secs(30))
-        .expect("a connection can be patient");
+        .expect("a busy timeout can be set");
     connection
 }
 

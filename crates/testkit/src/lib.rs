@@ -1,9 +1,8 @@
-//! For tests only: a fresh database of each kind, racing threads and processes, and the size of
-//! long tests.
+//! Support for tests: databases, racing threads and processes, model servers, plans, and the real program.
 //!
-//! SQLite tests get a file in a temporary directory. PostgreSQL tests get their own database on the
-//! server in `CLEVERAGENTS_TEST_POSTGRES_URL` (`scripts/test` starts one); without it they report
-//! that and pass, unless `CLEVERAGENTS_TEST_REQUIRE_ALL` is set.
+//! SQLite tests get a file in a temporary directory. PostgreSQL tests get their own database on the server in
+//! `CLEVERAGENTS_TEST_POSTGRES_URL` (`scripts/test` starts one); without a server they report that they did not run and
+//! pass, unless `CLEVERAGENTS_TEST_REQUIRE_ALL` is set.
 
 #![expect(
     clippy::print_stdout,
@@ -34,7 +33,7 @@ pub fn proof_size(small: usize, full: usize) -> usize {
     }
 }
 
-/// Runs `work` on this many threads, all released at the same instant, and returns their results.
+/// Runs `work` on `threads` threads, all released at the same instant, and returns their results.
 pub fn at_once<T: Send>(threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let gate = Barrier::new(threads);
     std::thread::scope(|scope| {

@@ -10,7 +10,7 @@ use cleveragents_store::plans::{NewPlan, TransitionDetails};
 use cleveragents_store::{Engine, Error, decisions, plan_steps, plans};
 use serde_json::{Map, Value, json};
 
-/// Statement that sets the usage of a plan, which is otherwise summed from its runs.
+/// SQL statement that sets the usage of a plan, which normally is the sum of its runs.
 pub const TAKEN: &str = "UPDATE plans SET input_tokens = 1200, output_tokens = 300, cost_micro_usd = 12500, \
      model_calls = 3, tool_calls = 2";
 
@@ -78,13 +78,13 @@ pub fn write<T: Send + 'static>(
         .expect("the unit is stored")
 }
 
-/// Makes stage transitions of a plan, which must be allowed.
+/// Makes stage transitions of a plan. Panics if one is not allowed.
 pub fn advance(engine: &Engine, plan: PlanId, ways: &[StageTransition]) {
     for way in ways.iter().copied() {
         write(engine, move |unit| {
             plans::advance(unit, plan, way, &TransitionDetails::default())
         })
-        .unwrap_or_else(|| panic!("{way:?} is possible"));
+        .unwrap_or_else(|| panic!("transition {way:?} is allowed"));
     }
 }
 
@@ -99,7 +99,7 @@ pub fn fail(engine: &Engine, plan: PlanId, way: StageTransition, error: &Value) 
         };
         plans::advance(unit, plan, way, &details)
     })
-    .expect("the move is possible");
+    .expect("the transition is allowed");
 }
 
 /// Makes a plan wait.
@@ -130,8 +130,8 @@ pub fn decision(kind: DecisionType, parent: Option<DecisionId>, chosen: &str) ->
 pub fn decide(engine: &Engine, plan: PlanId, all: &[NewDecision]) {
     let all = all.to_vec();
     write(engine, move |unit| {
-        for one in &all {
-            decisions::insert(unit, plan, one)?;
+        for decision in &all {
+            decisions::insert(unit, plan, decision)?;
         }
         Ok(())
     });
@@ -158,9 +158,9 @@ pub fn step(
         decision: None,
     });
     write(engine, move |unit| {
-        let begun = plan_steps::begin(unit, plan, &new)?;
+        let step_started = plan_steps::begin(unit, plan, &new)?;
         if let Some(end) = &end {
-            plan_steps::finish(unit, plan, begun.number, end)?;
+            plan_steps::finish(unit, plan, step_started.number, end)?;
         }
         Ok(())
     });
@@ -181,7 +181,7 @@ pub struct Decisions {
     pub work: DecisionId,
 }
 
-/// Gives a plan a strategy of two steps and five decisions, one of them superseded.
+/// Sets a strategy of two steps and five decisions, one of them superseded.
 pub fn strategized(engine: &Engine, plan: PlanId) -> Decisions {
     advance(engine, plan, &[StageTransition::StartStrategize]);
     let root = decision(

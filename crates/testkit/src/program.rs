@@ -1,4 +1,4 @@
-//! [`Agents`]: runs the real program as a user does, with its own home directory and a minimal environment.
+//! [`Agents`]: runs the real program like a user, with its own home directory and a minimal environment.
 
 use std::ffi::OsStr;
 use std::io::{PipeReader, PipeWriter, Write as _};
@@ -7,13 +7,13 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// Initial growth of the disk size per attempt, in blocks of 512 bytes; later half as much again.
-const MORE_ROOM: u32 = 64;
+/// Minimum growth of the disk size per attempt, in blocks of 512 bytes; larger sizes grow by half.
+const ROOM_STEP: u32 = 64;
 
-/// Size with room for everything, in blocks of 512 bytes.
-const ROOMY: u32 = 1 << 13;
+/// Disk size that is enough for every command, in blocks of 512 bytes.
+const ENOUGH_ROOM: u32 = 1 << 13;
 
-/// A home directory for one test, with the program that uses it. The directory does not exist at first.
+/// The program with a home directory for one test. The directory does not exist initially.
 #[derive(Debug)]
 pub struct Agents {
     program: PathBuf,
@@ -49,7 +49,7 @@ impl Agents {
         self
     }
 
-    /// Uses another database than the file in the home.
+    /// Uses the database with this URL instead of the file in the home.
     #[must_use]
     pub fn on(self, url: &str) -> Self {
         self.with("CLEVERAGENTS_DATABASE_URL", url)
@@ -65,7 +65,7 @@ impl Agents {
         self.folder.path().join("work")
     }
 
-    /// Database file, when no other database is used.
+    /// Default database file.
     pub fn database(&self) -> PathBuf {
         self.home.join("cleveragents.db")
     }
@@ -75,7 +75,7 @@ impl Agents {
         self.home.join("config.toml")
     }
 
-    fn clean(&self, program: &OsStr) -> Command {
+    fn clean_command(&self, program: &OsStr) -> Command {
         let mut command = Command::new(program);
         command
             .env_clear()
@@ -92,14 +92,14 @@ impl Agents {
 
     /// Creates a command that is not started yet.
     pub fn command<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
-        let mut command = self.clean(self.program.as_os_str());
+        let mut command = self.clean_command(self.program.as_os_str());
         command.args(arguments);
         command
     }
 
-    /// Starts a command that waits, and runs when its [`Gate`] opens.
+    /// Starts a process that runs the command when the [`Gate`] opens.
     pub fn behind(&self, gate: &Gate, arguments: &[&str]) -> Child {
-        self.clean(OsStr::new("sh"))
+        self.clean_command(OsStr::new("sh"))
             .args(["-c", "read -r go; exec \"$0\" \"$@\" </dev/null"])
             .arg(&self.program)
             .args(arguments)
@@ -108,12 +108,12 @@ impl Agents {
             .expect("a shell starts")
     }
 
-    /// Creates a command for which the disk is full: neither it nor its descendants can create a file larger than this
-    /// many blocks of 512 bytes. Unlike a small file system this needs no privileges.
+    /// Creates a command with a simulated full disk: it and its descendants cannot create a file larger than `blocks`
+    /// blocks of 512 bytes. Unlike a small file system, this needs no privileges.
     pub fn on_full_disk(&self, blocks: u32, arguments: &[&str]) -> Command {
-        // Without the trap a signal would end the program where it should see an error.
+        // Without the trap, a signal would end the program instead of the write returning an error.
         let limited = "trap '' XFSZ; ulimit -f \"$0\"; exec \"$@\"";
-        let mut command = self.clean(OsStr::new("sh"));
+        let mut command = self.clean_command(OsStr::new("sh"));
         command
             .args(["-c", limited, &blocks.to_string()])
             .arg(&self.program)
@@ -121,32 +121,32 @@ impl Agents {
         command
     }
 
-    /// Runs a command on a full disk, and again with a little more room, until it succeeds. Passes each failure and its
-    /// position to `look`; none of them may claim success.
-    pub fn squeezed(&self, arguments: &[&str], mut look: impl FnMut(&Answer, &str)) -> Answer {
+    /// Runs a command on a full disk, repeatedly with a little more room, until it succeeds. Passes each failure and
+    /// its context to `inspect`. Panics if a failed command reports success.
+    pub fn squeezed(&self, arguments: &[&str], mut inspect: impl FnMut(&Answer, &str)) -> Answer {
         let mut room = 0;
         loop {
-            let here = format!("{arguments:?} with room for {room} blocks");
+            let context = format!("{arguments:?} with room for {room} blocks");
             let limited = [&["--format", "json"], arguments].concat();
             let output = self.on_full_disk(room, &limited).output();
             let answer = Answer::from_output(&output.expect("the program starts"));
             if answer.code == Some(0) {
                 return answer;
             }
-            answer.assert_no_claim(&here);
-            look(&answer, &here);
-            room += MORE_ROOM.max(room / 2);
-            assert!(room < ROOMY, "{here}: {answer:?}");
+            answer.assert_no_claim(&context);
+            inspect(&answer, &context);
+            room += ROOM_STEP.max(room / 2);
+            assert!(room < ENOUGH_ROOM, "{context}: {answer:?}");
         }
     }
 
-    /// Runs a command to its end.
+    /// Runs a command until it exits.
     pub fn run(&self, arguments: &[&str]) -> Answer {
         let output = self.command(arguments).output();
         Answer::from_output(&output.expect("the program starts"))
     }
 
-    /// Runs a command to its end with this standard input.
+    /// Runs a command with this standard input until it exits.
     pub fn run_with(&self, arguments: &[&str], input: &[u8]) -> Answer {
         let mut child = self
             .command(arguments)
@@ -155,7 +155,7 @@ impl Agents {
             .expect("the program starts");
         let mut stdin = child.stdin.take().expect("its input is a pipe");
         std::thread::scope(|scope| {
-            // A program that fails early closes its input; the test decides whether that is right.
+            // Writing fails if the program exits early; the test checks the result.
             scope.spawn(move || drop(stdin.write_all(input)));
             Answer::from_output(&child.wait_with_output().expect("the program ends"))
         })
@@ -184,7 +184,7 @@ impl Agents {
             .clone()
     }
 
-    /// Contents of all messages of a session, in order, whose numbers must be 0, 1, 2…
+    /// Contents of all messages of a session, in order. Asserts that their sequence numbers are 0, 1, 2……
     pub fn contents(&self, session: &str) -> Vec<String> {
         self.messages(session)
             .iter()
@@ -234,14 +234,14 @@ impl Answer {
         }
     }
 
-    /// Asserts that a command failed and reported it, in `--format json`.
-    pub fn assert_no_claim(&self, here: &str) {
-        assert_ne!(self.code, Some(0), "{here} claims success: {self:?}");
+    /// Asserts that a command with `--format json` failed and reported an error.
+    pub fn assert_no_claim(&self, context: &str) {
+        assert_ne!(self.code, Some(0), "{context} claims success: {self:?}");
         let received = self.json();
-        assert_eq!(received["status"], "error", "{here}: {self:?}");
+        assert_eq!(received["status"], "error", "{context}: {self:?}");
         let messages = received["messages"].as_array().expect("messages");
         let claims = messages.iter().any(|message| message["level"] == "ok");
-        assert!(!claims, "{here} claims success: {self:?}");
+        assert!(!claims, "{context} claims success: {self:?}");
     }
 
     /// The single JSON document on standard output.
@@ -252,7 +252,7 @@ impl Answer {
     }
 }
 
-/// Holds started programs until all may run at the same instant.
+/// Holds started commands until `open` releases them at the same instant.
 #[derive(Debug)]
 pub struct Gate {
     reader: PipeReader,
@@ -267,13 +267,13 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// Releases all of them.
+    /// Releases all commands.
     pub fn open(self) {
         drop(self.writer);
     }
 }
 
-/// Records that a test could not run something: a line in the file `CLEVERAGENTS_TEST_NOT_RUN`, and a failure when
+/// Records that a test or a part of it could not run, as a line in the file `CLEVERAGENTS_TEST_NOT_RUN`. Panics if
 /// `CLEVERAGENTS_TEST_REQUIRE_ALL` is set.
 pub fn not_run(what: &str, why: &str) {
     let line = format!("{what}: {why}");
@@ -292,7 +292,7 @@ pub fn not_run(what: &str, why: &str) {
     );
 }
 
-/// Random numbers: different in every run, for the instants at which something is killed, or derived from a seed, for
+/// Random numbers: different in every run, for example for the instant of a kill; or derived from a seed, for
 /// reproducible cases.
 #[derive(Debug)]
 pub struct Dice(u64);
@@ -307,14 +307,14 @@ impl Default for Dice {
 impl Dice {
     /// Creates numbers derived from a seed.
     pub const fn seeded(seed: u64) -> Self {
-        // Seeds are often small and similar; their numbers must not be.
+        // Spreads small and similar seeds to different states.
         Self((seed.wrapping_add(1)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
     /// Picks one of the choices.
     pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
-        let at = self.roll(choices.len() as u64);
-        &choices[usize::try_from(at).unwrap_or(0)]
+        let index = self.roll(choices.len() as u64);
+        &choices[usize::try_from(index).unwrap_or(0)]
     }
 
     /// Returns true once in `times` calls on average.
@@ -324,7 +324,7 @@ impl Dice {
 
     /// A number below `limit`.
     pub fn roll(&mut self, limit: u64) -> u64 {
-        // xorshift64: good enough to pick an instant.
+        // xorshift64, which is sufficient to pick an instant.
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

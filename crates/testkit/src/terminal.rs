@@ -1,5 +1,5 @@
 //! The program at a terminal: [`Agents::play`] simulates a user who waits for output before typing, and
-//! [`Agents::run_on_terminal`] one who types everything at the first prompt.
+//! [`Agents::run_on_terminal`] a user who types all input at the first prompt.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -14,11 +14,11 @@ use serde_json::json;
 
 use crate::{Agents, Answer};
 
-/// Marker in the text that a step of [`Agents::play`] types: pause here, longer than a display takes to redraw.
+/// Marker for a pause in the typed text of a step of [`Agents::play`], longer than a display takes to redraw.
 pub const PAUSE: char = '\u{e000}';
 
-/// Runs its arguments at a terminal. Each step waits for a text in the output since the previous step, and then types
-/// something. Prints the whole output.
+/// Script that runs its arguments at a terminal. Each step waits for a text in the output since the previous step, and
+/// then types its input. Prints the whole output.
 const PLAYER: &str = r#"
 import fcntl, json, os, pty, select, signal, struct, sys, termios, time
 steps = json.loads(sys.argv[1])
@@ -30,7 +30,7 @@ seen, since = b"", 0
 while True:
     if not select.select([terminal], [], [], 120)[0]:
         os.kill(pid, signal.SIGKILL)
-        seen += b"\n(nothing came any more; next step: %s)" % json.dumps(steps[:1]).encode()
+        seen += b"\n(no more output; next step: %s)" % json.dumps(steps[:1]).encode()
         break
     try:
         part = os.read(terminal, 65536)
@@ -55,10 +55,10 @@ sys.exit(os.waitstatus_to_exitcode(status) % 256)
 "#;
 
 impl Agents {
-    /// Runs a command at a terminal: waits for the first text of each step, and types the second. Returns the exit code
-    /// (99 when an expected text never appeared) and the whole output.
+    /// Runs a command at a terminal: waits for the first text of each step and types the second. Returns the exit code
+    /// (99 if an expected text never appeared) and the whole output.
     pub fn play(&self, steps: &[(&str, &str)], arguments: &[&str]) -> (Option<i32>, String) {
-        // The program's environment, at the terminal of another program.
+        // The player runs with the program's environment.
         let agents = self.command(arguments);
         let mut player = Command::new("python3");
         player.env_clear().env("TERM", "xterm-256color");
@@ -83,28 +83,29 @@ impl Agents {
 }
 
 impl Agents {
-    /// Runs a command whose standard input and error are a terminal, and types these lines when it shows a prompt. The
-    /// terminal output, typed lines included, becomes `err` of the answer.
+    /// Runs a command whose standard input and error are a terminal, and types `typed` when it shows a prompt. The
+    /// terminal output, including the typed text, becomes `err` of the answer.
     pub fn run_on_terminal(&self, arguments: &[&str], typed: &str) -> Answer {
-        let (mut person, terminal) = terminal();
+        let (mut user_side, terminal) = terminal();
         let child = self
             .command(arguments)
             .stdin(terminal.try_clone().expect("one more handle"))
             .stderr(terminal)
             .spawn()
             .expect("the program starts");
-        // The command, and with it our last handle of the terminal, is gone: reading ends when the program ends.
+        // `Command` is dropped here, and with it our last handle of the program's side: reading ends when the program
+        // exits.
         let typed = typed.to_owned();
         let seen = std::thread::spawn(move || {
             let mut seen = Vec::new();
             let mut part = [0_u8; 4096];
             let mut to_type = Some(typed);
-            // On Linux, reading fails with an error when the other side is gone.
-            while let Ok(count @ 1..) = person.read(&mut part) {
+            // On Linux, reading fails when the other side is closed.
+            while let Ok(count @ 1..) = user_side.read(&mut part) {
                 seen.extend_from_slice(&part[..count]);
                 let is_prompt = seen.ends_with(b": ") || seen.ends_with(b"> ");
                 if let Some(typed) = to_type.take_if(|_| is_prompt) {
-                    person.write_all(typed.as_bytes()).expect("it is typed");
+                    user_side.write_all(typed.as_bytes()).expect("it is typed");
                 }
             }
             seen
@@ -118,10 +119,10 @@ impl Agents {
 
 /// Both sides of a new terminal: the user's and the program's.
 fn terminal() -> (File, File) {
-    let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-    grantpt(&person).expect("it is ours");
-    unlockpt(&person).expect("it can be opened");
-    let name = ptsname(&person, Vec::new()).expect("it has a name");
+    let user_side = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&user_side).expect("it is ours");
+    unlockpt(&user_side).expect("it can be opened");
+    let name = ptsname(&user_side, Vec::new()).expect("it has a name");
     let flags = OFlags::NOCTTY.bits().try_into().expect("a small number");
     let terminal = OpenOptions::new()
         .read(true)
@@ -129,5 +130,5 @@ fn terminal() -> (File, File) {
         .custom_flags(flags)
         .open(OsStr::from_bytes(name.as_bytes()))
         .expect("its other side opens");
-    (File::from(person), terminal)
+    (File::from(user_side), terminal)
 }

@@ -1,4 +1,4 @@
-//! Each rule rejects a request that breaks it, and accepts the request that it was derived from.
+//! Each rule rejects a request that breaks it, and accepts the valid request from which the invalid one was derived.
 
 #![expect(clippy::too_many_lines, reason = "tables of requests")]
 
@@ -25,12 +25,12 @@ fn refused(path: &str, body: &Value) -> Option<String> {
     Some(message.as_str().expect("a message").to_owned())
 }
 
-/// Changes of an accepted request: where, what, and a part of the error. Null removes the field.
+/// Changes of a valid request: JSON pointer, new value, and a part of the expected error. Null removes the field.
 type InvalidChanges<'a> = &'a [(&'a str, Value, &'a str)];
 
-fn each_is_refused(path: &str, good: &Value, breaks: InvalidChanges<'_>) {
+fn assert_each_refused(path: &str, good: &Value, changes: InvalidChanges<'_>) {
     assert_eq!(refused(path, good), None, "{good}");
-    for (place, value, expected) in breaks {
+    for (place, value, expected) in changes {
         let mut body = good.clone();
         let (parent, field) = place.rsplit_once('/').expect("a pointer");
         let parent = body.pointer_mut(parent).expect(place);
@@ -51,22 +51,22 @@ fn long(length: usize) -> String {
     "x".repeat(length)
 }
 
-/// A request with this many copies of an element in one of its lists.
+/// A request with `times` copies of an element in one of its lists.
 fn repeated(body: &Value, list: &str, element: &Value, times: usize) -> Value {
     let mut body = body.clone();
     *body.pointer_mut(list).expect(list) = vec![element.clone(); times].into();
     body
 }
 
-/// A PNG whose header has this width, as base64.
+/// A base64 PNG with this width in its header.
 fn png_of_width(width: u32) -> String {
     let [_, high, middle, low] = width.to_be_bytes();
     // The width is in bytes 16 to 19 of the file; bytes 15 to 20 are eight characters.
     let group = [b'R', 0, high, middle, low, 0];
     let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
-    for three in group.chunks(3) {
-        let bits = u32::from(three[0]) << 16 | u32::from(three[1]) << 8 | u32::from(three[2]);
+    for bytes in group.chunks(3) {
+        let bits = u32::from(bytes[0]) << 16 | u32::from(bytes[1]) << 8 | u32::from(bytes[2]);
         for shift in [18, 12, 6, 0] {
             text.push(letters[(bits >> shift & 63) as usize].into());
         }
@@ -103,9 +103,9 @@ fn anthropic() {
     });
     let schema = "/output_config/format/schema";
     let large = format!("iVBORw0KGgo{}", long(5 * 1024 * 1024 + 1));
-    // A PNG whose header says 1,048,577 pixels.
+    // A PNG whose header has a width of 1,048,577 pixels.
     let wide = PNG.replacen("AAAAEAAAAB", "AQAAEAAAAB", 1);
-    each_is_refused(
+    assert_each_refused(
         "/v1/messages",
         &good,
         &[
@@ -283,7 +283,7 @@ fn anthropic() {
     let mut large = many(21);
     large["messages"][0]["content"][0]["source"]["data"] = png_of_width(2001).into();
     assert!(message_of("/v1/messages", &large).contains("many-image"));
-    each_is_refused(
+    assert_each_refused(
         "/v1/messages",
         &json!({"model": "claude-sonnet-4-20250514", "max_tokens": 64_000,
             "tools": good["tools"], "tool_choice": {"type": "tool", "name": "read"},
@@ -335,7 +335,7 @@ fn gemini() {
     });
     let path = "/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse";
     let function = "/tools/0/functionDeclarations/0";
-    each_is_refused(
+    assert_each_refused(
         path,
         &good,
         &[
@@ -471,7 +471,7 @@ fn gemini() {
     let newer = "/v1beta/models/gemini-3-pro-preview:generateContent";
     let mut good = good;
     good["generationConfig"]["thinkingConfig"] = json!({"thinkingLevel": "low"});
-    each_is_refused(
+    assert_each_refused(
         newer,
         &good,
         &[
@@ -510,7 +510,7 @@ fn openai_chat() {
     });
     let schema = "/response_format/json_schema/schema";
     let parameters = "/tools/0/function/parameters";
-    each_is_refused(
+    assert_each_refused(
         "/v1/chat/completions",
         &good,
         &[
@@ -617,7 +617,7 @@ fn openai_chat() {
     assert!(message_of("/v1/chat/completions", &calls).contains("tool_calls': array too long"));
     let plain = json!({"model": "gpt-4o", "max_completion_tokens": 16_384, "stop": "END",
         "messages": [{"role": "user", "content": "go"}]});
-    each_is_refused(
+    assert_each_refused(
         "/v1/chat/completions",
         &plain,
         &[
@@ -641,7 +641,7 @@ fn openai_chat() {
     );
     let newest = json!({"model": "gpt-5.6", "reasoning_effort": "none", "tools": good["tools"],
         "messages": [{"role": "user", "content": "go"}]});
-    each_is_refused(
+    assert_each_refused(
         "/v1/chat/completions",
         &newest,
         &[("/reasoning_effort", json!(null), "/v1/responses")],
@@ -660,7 +660,7 @@ fn openai_chat() {
     heavy["messages"][0]["content"][0]["image_url"]["url"] =
         format!("data:image/png;base64,iVBORw0KGgo{}", long(5 << 20)).into();
     assert!(message_of("/v1/chat/completions", &heavy).contains("Too Large"));
-    each_is_refused(
+    assert_each_refused(
         "/v1/chat/completions",
         &json!({"model": "mistral-small-latest", "messages": [
             {"role": "user", "content": "go"},
@@ -710,7 +710,7 @@ fn strict_schemas(path: &str, good: &Value, place: &str) {
         closed(json!({"a": {"type": "string", "enum": values}}))
     };
     let long_name = closed(json!({long(120_001): {"type": "string"}}));
-    each_is_refused(
+    assert_each_refused(
         path,
         good,
         &[
@@ -740,7 +740,7 @@ fn openai_responses() {
             {"type": "function_call_output", "call_id": "c1", "output": ""},
         ],
     });
-    each_is_refused(
+    assert_each_refused(
         "/v1/responses",
         &good,
         &[
@@ -808,7 +808,7 @@ fn ollama() {
         ],
     });
     let parameters = "/tools/0/function/parameters";
-    each_is_refused(
+    assert_each_refused(
         "/api/chat",
         &good,
         &[

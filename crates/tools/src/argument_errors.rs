@@ -1,4 +1,5 @@
-//! Error messages for invalid arguments: the argument, what it must be, the value received, an example.
+//! Error messages for invalid arguments. They contain the argument, the expected value, the received value and an
+//! example.
 
 use std::fmt::Write as _;
 
@@ -13,7 +14,7 @@ use crate::ports::Redact;
 /// Maximum number of errors in one message.
 const MAX_ERRORS: usize = 5;
 
-/// Longer values are truncated in messages; in bytes.
+/// Maximum length of a value in a message, in bytes. Longer values are truncated.
 const MAX_VALUE_LENGTH: usize = 60;
 
 /// Validates a value against a schema and describes the errors, redacted; `None` when the value is valid.
@@ -57,7 +58,7 @@ fn describe(error: &ValidationError<'_>, schema: &Value) -> String {
     match error.kind() {
         ValidationErrorKind::Required { property } => {
             let name = property.as_str().unwrap_or_default();
-            format!("`{}` is missing", joined(&place, name))
+            format!("`{}` is missing", join_place(&place, name))
         }
         ValidationErrorKind::AdditionalProperties { unexpected } => {
             let known = properties_of(property_at(schema, &pointer));
@@ -68,7 +69,11 @@ fn describe(error: &ValidationError<'_>, schema: &Value) -> String {
         }
         ValidationErrorKind::Type { .. } => {
             let expected = expected_types(property_at(schema, &pointer));
-            format!("{} must be {expected}; got {}", named(&place), shown(value))
+            format!(
+                "{} must be {expected}; got {}",
+                subject_of(&place),
+                describe_value(value)
+            )
         }
         ValidationErrorKind::Enum { options } => {
             let options = options.as_array().map(|options| {
@@ -78,27 +83,27 @@ fn describe(error: &ValidationError<'_>, schema: &Value) -> String {
             let options = options.unwrap_or_default().join(", ");
             format!(
                 "{} must be one of {options}; got {}",
-                named(&place),
-                shown(value)
+                subject_of(&place),
+                describe_value(value)
             )
         }
         ValidationErrorKind::Minimum { limit } => {
             format!(
                 "{} must be at least {limit}; got {}",
-                named(&place),
-                shown(value)
+                subject_of(&place),
+                describe_value(value)
             )
         }
         ValidationErrorKind::Maximum { limit } => {
             format!(
                 "{} must be at most {limit}; got {}",
-                named(&place),
-                shown(value)
+                subject_of(&place),
+                describe_value(value)
             )
         }
         ValidationErrorKind::MinLength { limit: 1 }
         | ValidationErrorKind::MinItems { limit: 1 } => {
-            format!("{} is empty", named(&place))
+            format!("{} is empty", subject_of(&place))
         }
         _ if place.is_empty() => error.to_string(),
         _ => format!("`{place}`: {error}"),
@@ -106,19 +111,19 @@ fn describe(error: &ValidationError<'_>, schema: &Value) -> String {
 }
 
 fn unknown_argument(name: &str, place: &str, known: &[&str]) -> String {
-    let within = joined(place, name);
-    let meant = nearest::best(name, known.iter().copied());
-    match meant {
-        Some(meant) => format!("unknown argument `{within}`; did you mean `{meant}`?"),
-        None if known.is_empty() => format!("unknown argument `{within}`"),
+    let path = join_place(place, name);
+    let suggestion = nearest::best(name, known.iter().copied());
+    match suggestion {
+        Some(suggestion) => format!("unknown argument `{path}`; did you mean `{suggestion}`?"),
+        None if known.is_empty() => format!("unknown argument `{path}`"),
         None => format!(
-            "unknown argument `{within}`; the arguments are `{}`",
+            "unknown argument `{path}`; the arguments are `{}`",
             known.join("`, `")
         ),
     }
 }
 
-/// `/edits/0/old_string` as `edits[0].old_string`.
+/// Converts a JSON pointer to a readable path: `/edits/0/old_string` becomes `edits[0].old_string`.
 fn place(pointer: &str) -> String {
     let mut place = String::new();
     for name in pointer.split('/').skip(1) {
@@ -134,7 +139,7 @@ fn place(pointer: &str) -> String {
     place
 }
 
-fn joined(place: &str, name: &str) -> String {
+fn join_place(place: &str, name: &str) -> String {
     if place.is_empty() {
         name.to_owned()
     } else {
@@ -142,8 +147,8 @@ fn joined(place: &str, name: &str) -> String {
     }
 }
 
-/// A place as the subject of a sentence.
-fn named(place: &str) -> String {
+/// Names a place as the subject of a sentence.
+fn subject_of(place: &str) -> String {
     if place.is_empty() {
         "the value".to_owned()
     } else {
@@ -151,7 +156,7 @@ fn named(place: &str) -> String {
     }
 }
 
-/// The subschema for a place in a value.
+/// The subschema of the value at a JSON pointer.
 fn property_at<'s>(schema: &'s Value, pointer: &str) -> &'s Value {
     pointer.split('/').skip(1).fold(schema, |schema, name| {
         if name.chars().all(|letter| letter.is_ascii_digit()) {
@@ -163,7 +168,7 @@ fn property_at<'s>(schema: &'s Value, pointer: &str) -> &'s Value {
 }
 
 fn expected_types(property: &Value) -> String {
-    let one = |kind: &str| match kind {
+    let phrase = |kind: &str| match kind {
         "string" => "a string",
         "integer" => "an integer, such as 10",
         "number" => "a number",
@@ -173,18 +178,18 @@ fn expected_types(property: &Value) -> String {
         _ => "null",
     };
     match &property["type"] {
-        Value::String(kind) => one(kind).to_owned(),
+        Value::String(kind) => phrase(kind).to_owned(),
         Value::Array(kinds) => {
             let kinds = kinds.iter().filter_map(Value::as_str);
-            let kinds = kinds.filter(|kind| *kind != "null").map(one);
+            let kinds = kinds.filter(|kind| *kind != "null").map(phrase);
             kinds.collect::<Vec<_>>().join(" or ")
         }
         _ => "of another type".to_owned(),
     }
 }
 
-/// The type and the start of a value.
-fn shown(value: &Value) -> String {
+/// Describes a value by its type and its start.
+fn describe_value(value: &Value) -> String {
     let kind = match value {
         Value::Null => return "null".to_owned(),
         Value::Bool(flag) => return flag.to_string(),
@@ -258,8 +263,8 @@ pub(crate) fn not_json(text: &str, error: &serde_json::Error, redactor: &dyn Red
         );
     }
     let message = error.to_string();
-    let what = message.split(" at line ").next().unwrap_or(&message);
-    format!("they are not valid JSON: {what}{before}")
+    let problem = message.split(" at line ").next().unwrap_or(&message);
+    format!("they are not valid JSON: {problem}{before}")
 }
 
 /// The text just before the place of an error. Redaction precedes truncation, so that no part of a secret remains.

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Whether a tool reads or writes.
+/// Access of a tool to its subjects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
@@ -35,19 +35,19 @@ pub enum Environment {
     reason = "independent properties, each a field of the user's file"
 )]
 pub struct Capability {
-    /// Whether it reads or writes.
+    /// Access of the tool: reading or writing.
     pub access: Access,
-    /// Free text about what it may change, such as `database:migrations`.
+    /// Free text about what the tool may change, such as `database:migrations`.
     pub write_scope: Vec<String>,
-    /// Whether a checkpoint can roll back its changes.
+    /// Whether a checkpoint can roll back the changes of the tool.
     pub checkpointable: bool,
-    /// Scope of its checkpoints, such as `file` or `snapshot`.
+    /// Scope of the tool's checkpoints, such as `file` or `snapshot`.
     pub checkpoint_scope: Option<String>,
     /// Effects outside the sandbox, as free text such as `network`.
     pub side_effects: Vec<String>,
     /// Whether repeating a call has no further effect.
     pub idempotent: bool,
-    /// Whether it runs only under a profile that allows unsafe tools.
+    /// Whether the tool runs only under a profile that allows unsafe tools.
     pub is_unsafe: bool,
     /// Whether the user must approve each call.
     pub needs_approval: bool,
@@ -82,7 +82,7 @@ impl Capability {
         }
     }
 
-    /// Whether the access is [`Access::Writes`].
+    /// Returns whether the access is [`Access::Writes`].
     pub fn is_writing(&self) -> bool {
         self.access == Access::Writes
     }
@@ -91,19 +91,19 @@ impl Capability {
 /// Override of a tool's capability by a skill. `None` keeps the tool's value; other values must be stricter.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CapabilityChange {
-    /// Whether it reads or writes.
+    /// Access of the tool: reading or writing.
     pub access: Option<Access>,
-    /// Replaces the free text about what it may change.
+    /// Replaces the free text about what the tool may change.
     pub write_scope: Option<Vec<String>>,
-    /// Whether a checkpoint can roll back its changes.
+    /// Whether a checkpoint can roll back the changes of the tool.
     pub checkpointable: Option<bool>,
-    /// Replaces the scope of its checkpoints.
+    /// Replaces the scope of the tool's checkpoints.
     pub checkpoint_scope: Option<String>,
     /// Must contain all side effects that the tool declares.
     pub side_effects: Option<Vec<String>>,
     /// Whether repeating a call has no further effect.
     pub idempotent: Option<bool>,
-    /// Whether it runs only under a profile that allows unsafe tools.
+    /// Whether the tool runs only under a profile that allows unsafe tools.
     pub is_unsafe: Option<bool>,
     /// Whether the user must approve each call.
     pub needs_approval: Option<bool>,
@@ -119,8 +119,8 @@ pub struct OverrideError(pub &'static str);
 impl CapabilityChange {
     /// Applies the override to the capability of a tool.
     pub fn apply(&self, base: &Capability) -> Result<Capability, OverrideError> {
-        let on = |change: Option<bool>, base: bool| change == Some(true) && !base;
-        let off = |change: Option<bool>, base: bool| change == Some(false) && base;
+        let enables = |change: Option<bool>, base: bool| change == Some(true) && !base;
+        let disables = |change: Option<bool>, base: bool| change == Some(false) && base;
         let mut changed = base.clone();
         match (base.access, self.access) {
             (Access::Writes, Some(Access::Reads)) => {
@@ -133,16 +133,20 @@ impl CapabilityChange {
             }
             _ => {}
         }
-        if on(self.checkpointable, changed.checkpointable) {
-            return Err(OverrideError("declares a tool checkpointable that is not"));
+        if enables(self.checkpointable, changed.checkpointable) {
+            return Err(OverrideError(
+                "declares a tool checkpointable, although it is not",
+            ));
         }
-        if on(self.idempotent, changed.idempotent) {
-            return Err(OverrideError("declares a tool idempotent that is not"));
+        if enables(self.idempotent, changed.idempotent) {
+            return Err(OverrideError(
+                "declares a tool idempotent, although it is not",
+            ));
         }
-        if off(self.is_unsafe, base.is_unsafe) {
+        if disables(self.is_unsafe, base.is_unsafe) {
             return Err(OverrideError("declares an unsafe tool safe"));
         }
-        if off(self.needs_approval, base.needs_approval) {
+        if disables(self.needs_approval, base.needs_approval) {
             return Err(OverrideError("removes an approval that the tool requires"));
         }
         let set = |field: &mut bool, change: Option<bool>| *field = change.unwrap_or(*field);

@@ -1,6 +1,6 @@
 //! Tools, and the gate that calls them.
 //!
-//! A [`Registry`] contains the built-in tools and those from the user's files ([`custom`]). Only a
+//! A [`Registry`] contains the built-in tools and tools from the user's files ([`custom`]). Only a
 //! [`Gate`] can run them: [`Tool::prepare`] has no effect, and [`PreparedCall::run`] needs a [`Permit`],
 //! which only the gate can create. Before a tool runs, the gate checks its arguments, the plan, the
 //! safety profile, guards, permission rules and the sandbox, and asks the user for approval where it

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use cleveragents_domain::ContentHash;
 use serde_json::Value;
 
-/// Decision about a call that was just answered.
+/// Decision after a call and its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Continue.
@@ -27,7 +27,7 @@ pub enum Verdict {
 pub struct LoopGuard {
     warn_at: u32,
     stop_at: u32,
-    seen: HashMap<ContentHash, u32>,
+    counts: HashMap<ContentHash, u32>,
 }
 
 impl LoopGuard {
@@ -36,7 +36,7 @@ impl LoopGuard {
         Self {
             warn_at: warn_at.max(2),
             stop_at: stop_at.max(warn_at.max(2) + 1),
-            seen: HashMap::new(),
+            counts: HashMap::new(),
         }
     }
 
@@ -53,7 +53,7 @@ impl LoopGuard {
                 .zip(parts)
                 .flat_map(|(length, part)| [length.as_slice(), part.as_bytes()]),
         );
-        let times = self.seen.entry(key).or_insert(0);
+        let times = self.counts.entry(key).or_insert(0);
         *times += 1;
         match *times {
             times if times >= self.stop_at => Verdict::Stuck { times },

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use cleveragents_domain::{Name, NameError};
 use serde::{Deserialize, Serialize};
 
-/// Maximum length of a name that model providers accept.
+/// Maximum length, in bytes, of a tool name that model providers accept.
 const MAX_WIRE_LENGTH: usize = 128;
 
 /// Alternative spellings of built-in tools, and the tool each refers to.
@@ -40,12 +40,12 @@ pub enum ToolNameError {
     /// Capital letters are reserved: they encode `:` and `/` in the form for models.
     #[error("`{0}` contains a capital letter: tool names are lower case")]
     Capital(String),
-    /// Contains a character that is allowed only in names of models.
+    /// The text contains a character that is allowed only in names of models.
     #[error(
         "`{0}` is not a valid tool name: write `namespace/name` with letters, digits, `_` or `-`"
     )]
     NotATool(String),
-    /// Longer than providers accept.
+    /// The name is longer than providers accept.
     #[error("`{0}` is too long: models accept names of at most {MAX_WIRE_LENGTH} characters")]
     TooLong(String),
 }
@@ -83,12 +83,12 @@ impl ToolName {
         &self.0
     }
 
-    /// Whether the namespace is `builtin`.
+    /// Returns whether the namespace is `builtin`.
     pub fn is_builtin(&self) -> bool {
         self.0.server().is_none() && self.namespace() == Self::BUILTIN
     }
 
-    /// Whether users cannot register tools in its namespace.
+    /// Returns whether the namespace is reserved: users cannot register tools in it.
     pub fn is_reserved(&self) -> bool {
         [Self::BUILTIN, Self::SKILL].contains(&self.namespace())
     }
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn alternative_spellings_resolve_to_the_same_tool() {
-        for (given, meant) in [
+        for (spelling, expected) in [
             ("builtin/read_file", "builtin/file-read"),
             ("builtin/file_read", "builtin/file-read"),
             ("builtin/git_commit", "builtin/git-commit"),
@@ -180,7 +180,10 @@ mod tests {
             ("local/read_file", "local/read_file"),
             ("server:builtin/read_file", "server:builtin/read_file"),
         ] {
-            assert_eq!(parse(given).expect(given).canonical().to_string(), meant);
+            assert_eq!(
+                parse(spelling).expect(spelling).canonical().to_string(),
+                expected
+            );
         }
     }
 
@@ -194,8 +197,8 @@ mod tests {
     #[test]
     fn names_that_providers_would_reject_are_refused() {
         let long = format!("a/{}", "b".repeat(126));
-        for wrong in ["", "Local/x", "local/X", "openai/gpt-4.1", "a/b/c", &long] {
-            assert!(parse(wrong).is_err(), "{wrong:?}");
+        for invalid in ["", "Local/x", "local/X", "openai/gpt-4.1", "a/b/c", &long] {
+            assert!(parse(invalid).is_err(), "{invalid:?}");
         }
         assert!(parse(&format!("a/{}", "b".repeat(120))).is_ok());
     }

@@ -205,13 +205,15 @@ impl Registry {
         registry
     }
 
-    /// Adds a tool. Refuses reserved namespaces such as `builtin/`; only tools that open agent skills
-    /// may be in `skill/`.
+    /// Adds a tool. Rejects reserved namespaces such as `builtin/`. Only tools that open agent skills may be
+    /// in `skill/`.
     pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
         let name = tool.spec().name.clone();
-        let is_skills =
+        let is_skill_tool =
             name.namespace() == ToolName::SKILL && tool.spec().source == Source::AgentSkill;
-        if (name.is_reserved() && !is_skills) || name.as_name().require_free_namespace().is_err() {
+        if (name.is_reserved() && !is_skill_tool)
+            || name.as_name().require_free_namespace().is_err()
+        {
             return Err(RegistryError::Reserved(name));
         }
         if self.tools.contains_key(&name) {
@@ -221,7 +223,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Overrides the capability of a tool with a stricter one.
+    /// Overrides the capability of a tool with a stricter capability.
     pub fn tighten(&mut self, name: &str, change: &CapabilityChange) -> Result<(), TightenError> {
         let spec = self.get(name)?;
         let (name, capability) = (spec.name.clone(), change.apply(&spec.capability)?);
@@ -236,12 +238,12 @@ impl Registry {
 
     /// Removes a tool that is not built in.
     pub fn remove(&mut self, name: &str) -> Result<ToolSpec, RegistryError> {
-        let found = self.get(name)?.clone();
-        if found.source == Source::Builtin {
-            return Err(RegistryError::Reserved(found.name));
+        let spec = self.get(name)?.clone();
+        if spec.source == Source::Builtin {
+            return Err(RegistryError::Reserved(spec.name));
         }
-        self.tools.remove(&found.name);
-        Ok(found)
+        self.tools.remove(&spec.name);
+        Ok(spec)
     }
 
     /// Finds a tool by its name, an alternative spelling, or its form for models.
@@ -269,7 +271,7 @@ impl Registry {
             })
     }
 
-    /// Resolves the name of a model's call: first to a model tool, if one of its built-in tools is available.
+    /// Resolves the name in a model's call: to a model tool if it is declared, otherwise to a registered tool.
     pub(crate) fn meant(&self, name: &str) -> Result<CallTarget<'_>, RegistryError> {
         let is_available = |tool: &str| self.builtin(tool).is_some();
         match ModelTool::find(name).filter(|tool| tool.is_declared(&is_available)) {
@@ -314,24 +316,24 @@ impl Registry {
         self.tools.values().map(|entry| entry.tool.spec())
     }
 
-    /// A registry with the selected tools only. Schemas are not recompiled.
+    /// Returns a registry with the selected tools only. Schemas are not recompiled.
     #[must_use]
-    pub fn narrowed(&self, keep: impl Fn(&ToolSpec) -> bool) -> Self {
-        let kept = self
+    pub fn narrowed(&self, is_selected: impl Fn(&ToolSpec) -> bool) -> Self {
+        let selected = self
             .tools
             .iter()
-            .filter(|(_, entry)| keep(entry.tool.spec()));
+            .filter(|(_, entry)| is_selected(entry.tool.spec()));
         Self {
-            tools: kept
+            tools: selected
                 .map(|(name, entry)| (name.clone(), Arc::clone(entry)))
                 .collect(),
         }
     }
 
-    /// Adds a tool that searches the selected tools.
+    /// Returns a registry with an additional tool that searches the selected tools.
     #[must_use]
-    pub fn with_search(&self, among: impl Fn(&ToolSpec) -> bool) -> Self {
-        let tools = self.list().filter(|spec| among(spec));
+    pub fn with_search(&self, is_searched: impl Fn(&ToolSpec) -> bool) -> Self {
+        let tools = self.list().filter(|spec| is_searched(spec));
         let search = ToolSearch::builtin(tools.map(SearchableTool::from).collect());
         let mut registry = self.narrowed(|_| true);
         let entry = Entry::new(Arc::new(search)).expect("the schema of the search is valid");
@@ -340,11 +342,11 @@ impl Registry {
         registry
     }
 
-    /// Names similar to one that does not exist.
+    /// Names of tools similar to a name that does not exist.
     fn nearest(&self, name: &str) -> Vec<String> {
         let plain = name.replace("_S_", "/").replace("_C_", ":");
-        // Each tool by its own name, and by the name for models.
-        let known: Vec<(String, &ToolName)> = self
+        // Compare with each tool's own name and with its name for models.
+        let names: Vec<(String, &ToolName)> = self
             .tools
             .keys()
             .flat_map(|name| {
@@ -354,14 +356,14 @@ impl Registry {
                 ]
             })
             .collect();
-        let texts = known.iter().map(|(text, _)| text.as_str());
-        let mut found = Vec::new();
+        let texts = names.iter().map(|(text, _)| text.as_str());
+        let mut similar = Vec::new();
         for text in nearest::all(&plain, texts, 8) {
-            let meant = known.iter().find(|(known, _)| *known == text);
-            let meant = meant.map(|(_, name)| name.to_string());
-            found.extend(meant.filter(|name| !found.contains(name)));
+            let tool = names.iter().find(|(name, _)| *name == text);
+            let tool = tool.map(|(_, name)| name.to_string());
+            similar.extend(tool.filter(|name| !similar.contains(name)));
         }
-        found.truncate(3);
-        found
+        similar.truncate(3);
+        similar
     }
 }

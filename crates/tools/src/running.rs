@@ -27,7 +27,7 @@ pub fn exec(
 ) -> Result<CommandResult, PortError> {
     let cancel = call.cancel();
     let received = RefCell::new((&mut call.output, &mut call.log, OutputBound::default()));
-    let hear = |stream, bytes: &[u8]| {
+    let on_output = |stream, bytes: &[u8]| {
         let (output, log, bound) = &mut *received.borrow_mut();
         if stream == Stream::Errors && streams == Streams::ErrorsAsLog {
             log.push(bytes);
@@ -35,13 +35,13 @@ pub fn exec(
             output.bytes(bound.admit(bytes));
         }
     };
-    let finished = workspace.exec(command, &hear, cancel);
+    let finished = workspace.exec(command, &on_output, cancel);
     let (output, _, bound) = received.into_inner();
     output.bytes(&bound.finish());
     finished
 }
 
-/// Maximum number of bytes of a command's output that are stored from its start and from its end.
+/// Maximum number of bytes to store from the start, and from the end, of a command's output.
 const STORED_HEAD: usize = 64 << 20;
 const STORED_TAIL: usize = 256 << 10;
 
@@ -51,27 +51,27 @@ const STORED_TAIL: usize = 256 << 10;
 struct OutputBound {
     admitted: usize,
     tail: VecDeque<u8>,
-    left_out: u64,
+    omitted: u64,
 }
 
 impl OutputBound {
-    /// The part of `bytes` that still belongs to the start.
+    /// Returns the part of `bytes` that belongs to the start, and buffers the other bytes for the end.
     fn admit<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
-        let room = STORED_HEAD.saturating_sub(self.admitted).min(bytes.len());
-        let (head, rest) = bytes.split_at(room);
+        let length = STORED_HEAD.saturating_sub(self.admitted).min(bytes.len());
+        let (head, tail) = bytes.split_at(length);
         self.admitted += head.len();
-        self.tail.extend(rest);
+        self.tail.extend(tail);
         let excess = self.tail.len().saturating_sub(STORED_TAIL);
         self.tail.drain(..excess);
-        self.left_out += excess as u64;
+        self.omitted += excess as u64;
         head
     }
 
-    /// The end of the output, preceded by a note about the omitted bytes.
+    /// Returns the end of the output, after a note about omitted bytes.
     fn finish(self) -> Vec<u8> {
         let mut end = Vec::new();
-        if self.left_out > 0 {
-            let note = format!("\n[… {} bytes of output not stored …]\n", self.left_out);
+        if self.omitted > 0 {
+            let note = format!("\n[… {} bytes of output not stored …]\n", self.omitted);
             end.extend_from_slice(note.as_bytes());
         }
         end.extend(self.tail);
@@ -79,7 +79,7 @@ impl OutputBound {
     }
 }
 
-/// Converts an unsuccessful ending of a command to a failure.
+/// Returns a failure for a command that exceeded a limit, was stopped, or exited with a code other than 0.
 pub fn check_ending(finished: &CommandResult, time: Duration) -> Result<(), Failure> {
     if let Some(limit) = finished.exceeded {
         let message = format!("stopped with its child processes: it exceeded {limit}");
@@ -118,8 +118,8 @@ mod tests {
         let end = bound.finish();
         assert!(end.len() <= STORED_TAIL + 100, "{}", end.len());
         assert!(end.ends_with(b"y\nz"));
-        let left_out = pieces * line.len() - STORED_HEAD - STORED_TAIL;
-        let note = format!("\n[… {left_out} bytes of output not stored …]\n");
+        let omitted = pieces * line.len() - STORED_HEAD - STORED_TAIL;
+        let note = format!("\n[… {omitted} bytes of output not stored …]\n");
         assert!(end.starts_with(note.as_bytes()));
     }
 

@@ -102,12 +102,12 @@ pub enum Ground {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Binding {
-    /// With a resource of the plan or session.
+    /// A resource of the plan or session.
     #[default]
     Contextual,
-    /// With a resource fixed in the tool's definition.
+    /// A resource fixed in the tool's definition.
     Static,
-    /// With a resource named in each call.
+    /// A resource named in each call.
     Parameter,
 }
 
@@ -118,7 +118,7 @@ pub struct Slot {
     pub name: String,
     /// Type of the resource, or a type it inherits from.
     pub resource_type: String,
-    /// Whether the tool changes the resource.
+    /// Access to the resource.
     pub access: Access,
     /// Whether the slot must be filled.
     pub required: bool,
@@ -141,7 +141,7 @@ pub struct ToolSpec {
     pub source: Source,
     /// Group for safety profiles.
     pub category: Category,
-    /// Whether the tool operates on the sandbox.
+    /// Resources on which the tool operates.
     pub ground: Ground,
     /// JSON schema of the arguments.
     pub input_schema: Value,

@@ -22,14 +22,14 @@ pub enum Subject {
     Path {
         /// Part and path.
         path: PartPath,
-        /// Whether the call reads or writes it.
+        /// Access of the call: reading or writing.
         access: Access,
     },
     /// A whole part of the sandbox.
     Part {
         /// Alias of the part.
         alias: String,
-        /// Whether the call reads or writes it.
+        /// Access of the call: reading or writing.
         access: Access,
     },
     /// A shell command.
@@ -55,7 +55,7 @@ pub struct Grounds<'a> {
     pub workspace: Option<&'a dyn Workspace>,
 }
 
-/// Reason why a call cannot be prepared. It had no effect.
+/// Reason why a call cannot be prepared. The call had no effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PrepareError {
     /// The arguments match the schema but are inconsistent.
@@ -78,16 +78,16 @@ pub trait Tool: Send + Sync {
     /// The static description.
     fn spec(&self) -> &ToolSpec;
 
-    /// Parses the arguments, which match the schema of the tool, and resolves their paths. May read
-    /// metadata; does not change anything or read content.
+    /// Parses the arguments, which match the schema of the tool, and resolves their paths. May read metadata
+    /// of files, but no content; changes nothing.
     fn prepare<'a>(
         &'a self,
         arguments: Value,
         grounds: Grounds<'a>,
     ) -> Result<Box<dyn PreparedCall + 'a>, PrepareError>;
 
-    /// The tools that a call with these arguments replaces: profiles, guards and rules for them apply to the call too.
-    /// Empty for most tools.
+    /// The tools that a call with these arguments replaces. Profiles, guards and rules for these tools apply to the
+    /// call too. Empty for most tools.
     fn acts_as(&self, _arguments: &Value) -> Vec<ToolName> {
         Vec::new()
     }
@@ -98,7 +98,8 @@ pub trait PreparedCall {
     /// The subjects that permission rules can match.
     fn subjects(&self) -> Vec<Subject>;
 
-    /// Subjects with the tool that is replaced for each, for a call that [acts as](Tool::acts_as) others.
+    /// The subjects, each with the tool that the call replaces for it. Empty unless the call
+    /// [acts as](Tool::acts_as) other tools.
     fn subjects_by_tool(&self) -> Vec<(ToolName, Subject)> {
         Vec::new()
     }
@@ -142,7 +143,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The written output, without changes.
+    /// An answer that consists of the written output, without changed paths.
     pub const fn written() -> Self {
         Self {
             body: Body::Written,
@@ -244,7 +245,7 @@ impl<'a> Call<'a> {
             .ok_or_else(|| Failure::new("there is no sandbox"))
     }
 
-    /// Asks the user.
+    /// Asks the user for approvals and answers.
     pub const fn approver(&self) -> &'a dyn Approver {
         self.approver
     }
@@ -264,7 +265,7 @@ impl<'a> Call<'a> {
         self.cancel
     }
 
-    /// Permission rules for paths that the tool finds, such as those below a directory.
+    /// Permission rules for paths that the tool finds, such as the content of a directory.
     pub const fn fence(&self) -> Fence<'a> {
         self.fence
     }
@@ -274,8 +275,8 @@ impl<'a> Call<'a> {
         self.timeout.saturating_sub(self.begun.elapsed())
     }
 
-    /// Remaining time when `uncounted` does not count, such as the time a user took to answer a
-    /// question.
+    /// Remaining time if `uncounted` does not count toward the time limit, such as the time that a user took
+    /// to answer a question.
     pub fn time_left_after(&self, uncounted: Duration) -> Duration {
         let counted = self.begun.elapsed().saturating_sub(uncounted);
         self.timeout.saturating_sub(counted)

@@ -1,4 +1,4 @@
-//! [`ToolSearch`]: finds tools that are not declared because there are too many.
+//! [`ToolSearch`]: finds tools that are not declared because too many are available.
 
 use cleveragents_domain::MicroUsd;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::tool::{
 };
 
 /// Maximum number of tools that a search returns.
-const MAX_FOUND: usize = 8;
+const MAX_RESULTS: usize = 8;
 
 /// A tool that can be searched.
 #[derive(Debug, Clone)]
@@ -44,7 +44,7 @@ impl ToolSearch {
         ToolName::builtin("search-tools")
     }
 
-    /// A search among the tools of MCP servers.
+    /// Creates a search among the tools of MCP servers.
     pub fn of_servers(name: ToolName, tools: Vec<SearchableTool>) -> Self {
         Self::new(
             name,
@@ -104,11 +104,11 @@ impl ToolSearch {
         Self { spec, tools }
     }
 
-    /// The best matches, best first. A word in the name counts more than one in the description; ties
-    /// are sorted by name.
+    /// Returns the best matches, best first. A word in the name scores higher than a word in the
+    /// description; ties are sorted by name.
     fn find(&self, query: &str) -> Vec<&ToolSpec> {
         let query: Vec<String> = words(query);
-        let mut found: Vec<(u32, &ToolSpec)> = self
+        let mut matches: Vec<(u32, &ToolSpec)> = self
             .tools
             .iter()
             .filter_map(|tool| {
@@ -132,12 +132,12 @@ impl ToolSearch {
                 (score > 0).then_some((score, &tool.spec))
             })
             .collect();
-        found.sort_by(|one, other| {
-            let names = || one.1.name.cmp(&other.1.name);
-            other.0.cmp(&one.0).then_with(names)
+        matches.sort_by(|left, right| {
+            let names = || left.1.name.cmp(&right.1.name);
+            right.0.cmp(&left.0).then_with(names)
         });
-        let found = found.into_iter().take(MAX_FOUND);
-        found.map(|(_, spec)| spec).collect()
+        let best = matches.into_iter().take(MAX_RESULTS);
+        best.map(|(_, spec)| spec).collect()
     }
 }
 
@@ -178,7 +178,7 @@ impl PreparedCall for PreparedSearch<'_> {
     }
 
     fn run(self: Box<Self>, _permit: Permit, _call: &mut Call<'_>) -> Result<Answer, Failure> {
-        let found: Vec<Value> = self
+        let results: Vec<Value> = self
             .search
             .find(&self.query)
             .into_iter()
@@ -190,11 +190,11 @@ impl PreparedCall for PreparedSearch<'_> {
                 })
             })
             .collect();
-        let note = found
+        let note = results
             .is_empty()
             .then(|| "no tool matches; try other keywords".to_owned());
         Ok(Answer {
-            body: Body::Json(Value::Array(found)),
+            body: Body::Json(Value::Array(results)),
             ..Answer::written()
         }
         .noting(note))

@@ -7,8 +7,9 @@ use std::fmt::Write as _;
 
 use crate::model_tools::with_model_names;
 
-/// Number of hexadecimal digits of a token. Every result of a conversation repeats two of them in
-/// every request; content is fixed before its token is drawn, so it cannot contain the token.
+/// Number of hexadecimal digits of a token. Few digits save input tokens: every request repeats the
+/// token twice for each earlier result. They are enough, because the token is drawn after the content is
+/// known, and not from tokens that the content contains.
 const DIGITS: usize = 8;
 
 /// A random token for one mark, drawn after the content is known.
@@ -20,11 +21,11 @@ impl Token {
     pub fn random() -> Self {
         let mut bytes = [0_u8; DIGITS / 2];
         getrandom::fill(&mut bytes).expect("the system provides random bytes");
-        let mut word = String::with_capacity(DIGITS);
+        let mut digits = String::with_capacity(DIGITS);
         for byte in bytes {
-            let _never_fails = write!(word, "{byte:02x}");
+            let _never_fails = write!(digits, "{byte:02x}");
         }
-        Self(word)
+        Self(digits)
     }
 }
 
@@ -66,15 +67,15 @@ fn wrap_with(token: &Token, source: &str, content: &str) -> String {
     format!("<data-{token} from=\"{source}\">\n{content}{line_end}</data-{token}>")
 }
 
-/// Truncates a text to about `length` bytes and closes a mark that is open at the cut. A note with the
-/// original length replaces the rest.
+/// Truncates a text to about `length` bytes, appends a note with the original length, and closes a mark
+/// that the truncation left open.
 pub fn shorten(text: &mut String, length: usize) {
     if text.len() <= length {
         return;
     }
     let total = text.len();
     let mut end = text.floor_char_boundary(length);
-    // Do not cut inside a tag.
+    // Do not truncate inside a tag.
     let tags = ["<data-", "</data-"].into_iter();
     if let Some(start) = tags.filter_map(|tag| text[..end].rfind(tag)).max()
         && !text[start..end].contains('>')
@@ -131,18 +132,18 @@ mod tests {
 
     #[test]
     fn truncating_closes_an_open_mark() {
-        let whole = wrap("builtin/file-read", &"line <data-1 of text\n".repeat(100));
-        let tag = whole[1..14].to_owned();
-        for length in [60, 400, whole.len() - 10] {
-            let mut text = format!("Before.\n{whole}\n3 of 9 bytes omitted.");
+        let wrapped = wrap("builtin/file-read", &"line <data-1 of text\n".repeat(100));
+        let tag = wrapped[1..14].to_owned();
+        for length in [60, 400, wrapped.len() - 10] {
+            let mut text = format!("Before.\n{wrapped}\n3 of 9 bytes omitted.");
             shorten(&mut text, length);
             assert!(text.ends_with(&format!("</{tag}>")), "{length}: {text}");
             assert_eq!(text.matches(&format!("</{tag}>")).count(), 1);
             assert!(text.contains("(truncated from "), "{text}");
         }
-        let mut short = whole.clone();
-        shorten(&mut short, whole.len());
-        assert_eq!(short, whole);
+        let mut short = wrapped.clone();
+        shorten(&mut short, wrapped.len());
+        assert_eq!(short, wrapped);
         let mut plain = "é".repeat(400);
         shorten(&mut plain, 401);
         assert!(plain.ends_with("é… (truncated from 800 bytes)"), "{plain}");

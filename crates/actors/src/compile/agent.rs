@@ -12,7 +12,7 @@ use crate::graph::{Actor, ActorKind, Agent, NodeKind, Role};
 use cleveragents_domain::DefinitionFault;
 
 /// Fields that configure a model.
-const OWN: &[&str] = &[
+const MODEL_FIELDS: &[&str] = &[
     "provider",
     "model",
     "system_prompt",
@@ -32,11 +32,11 @@ const OWN: &[&str] = &[
 
 /// Whether a field configures a model.
 pub(super) fn is_about_models(field: &str) -> bool {
-    OWN.contains(&field)
+    MODEL_FIELDS.contains(&field)
 }
 
 impl<'c> Compiler<'c> {
-    /// Resolves an actor's fields to an agent, or to the actor that they merely name.
+    /// Resolves the fields of an actor: to an agent, or to another actor that they reference without changes.
     pub(super) fn agent_of(
         &self,
         fields: &Fields<'c>,
@@ -45,12 +45,12 @@ impl<'c> Compiler<'c> {
     ) -> Result<Reference, DefinitionFault> {
         let own = self.settings(fields)?;
         // The file's top-level model applies to actors without their own.
-        let below = Settings::only_model(model(&self.top)?);
-        self.merged_fields(fields, own, below, trail, Some(name))
+        let defaults = Settings::only_model(model(&self.top)?);
+        self.merged_fields(fields, own, defaults, trail, Some(name))
     }
 
-    /// Resolves the agent of a node in a graph. Settings of the graph are defaults for inline agents; a named agent
-    /// only inherits the model.
+    /// Resolves the agent of a node in a graph. The settings of the graph are defaults for inline agents; a named
+    /// agent inherits only the model.
     pub(super) fn agent_in(
         &self,
         fields: &Fields<'c>,
@@ -69,27 +69,27 @@ impl<'c> Compiler<'c> {
         self.merged_fields(fields, own, defaults, trail, None)
     }
 
-    /// Merges the fields here over those of the named actor over `below`. A definition has its own name; a node
-    /// only uses an actor.
+    /// Merges settings in order of precedence: these fields, the referenced actor, `defaults`. `name` is the name of
+    /// a definition; it is `None` for a node, which keeps the name of the actor that it references.
     fn merged_fields(
         &self,
         fields: &Fields<'c>,
         own: Settings,
-        below: Settings,
+        defaults: Settings,
         trail: &CompileStack<'_>,
         name: Option<&str>,
     ) -> Result<Reference, DefinitionFault> {
-        let Some(named) = fields.text("actor")? else {
-            let agent = own.or(below).finish(name.unwrap_or_default());
+        let Some(actor_name) = fields.text("actor")? else {
+            let agent = own.or(defaults).finish(name.unwrap_or_default());
             return Ok(Reference::Agent(Arc::new(agent)));
         };
         let is_changed = fields.written().any(|(field, _)| is_about_models(field));
-        match self.resolve_actor(&named, trail)? {
+        match self.resolve_actor(&actor_name, trail)? {
             Reference::Agent(agent) if !is_changed && agent.model.is_some() && name.is_none() => {
                 Ok(Reference::Agent(agent))
             }
             Reference::Agent(agent) => {
-                let settings = own.or(Settings::from_agent(&agent)).or(below);
+                let settings = own.or(Settings::from_agent(&agent)).or(defaults);
                 let name = name.unwrap_or(&agent.name);
                 Ok(Reference::Agent(Arc::new(settings.finish(name))))
             }
@@ -98,12 +98,12 @@ impl<'c> Compiler<'c> {
                 let changed = fields
                     .written()
                     .find(|(field, _)| is_about_models(field))
-                    .map_or(&named, |(_, written)| written);
+                    .map_or(&actor_name, |(_, field_name)| field_name);
                 let message = format!(
                     "`{}` cannot be set here: `{}` is not just a model",
-                    changed.value, named.value
+                    changed.value, actor_name.value
                 );
-                let fix = format!("remove it, or change `{}` itself", named.value);
+                let fix = format!("remove it, or change `{}` itself", actor_name.value);
                 Err(broken_rule(changed.place, message, fix))
             }
         }
@@ -123,7 +123,7 @@ pub(super) fn refuse_other_fields(
         "route",
         "graph_descriptor",
     ];
-    let word = kind.as_str();
+    let kind_name = kind.as_str();
     let is_wrong = |field: &str| match kind {
         ActorKind::Graph => is_about_agents(field),
         ActorKind::Llm => GRAPH.contains(&field) || is_about_agents(field) || field == "arguments",
@@ -142,7 +142,7 @@ pub(super) fn refuse_other_fields(
         None => Ok(()),
         Some((_, written)) => {
             let message = format!(
-                "`{}` does not belong to an actor of the type `{word}`",
+                "`{}` does not belong to an actor of the type `{kind_name}`",
                 written.value
             );
             let fix = "remove it, or change `type`";
@@ -169,7 +169,7 @@ pub(super) fn check_role(actor: &Actor, warnings: &mut Vec<String>) {
         warnings
             .push("an estimation actor returns numbers: give it a `response_format`".to_owned());
     }
-    let fitting = match role {
+    let usual_view = match role {
         Role::Strategy | Role::Estimation | Role::InvariantReconciliation => "strategize",
         Role::Execution => "execute",
         Role::Review => "apply",
@@ -178,9 +178,9 @@ pub(super) fn check_role(actor: &Actor, warnings: &mut Vec<String>) {
         .iter()
         .filter_map(|agent| agent.context_view.as_deref())
     {
-        if view != fitting && view != "default" {
+        if view != usual_view && view != "default" {
             warnings.push(format!(
-                "the usual context view of this role is `{fitting}`, but the actor sets `{view}`"
+                "the usual context view of this role is `{usual_view}`, but the actor sets `{view}`"
             ));
         }
     }

@@ -25,15 +25,15 @@ pub(super) fn template(written: &WithPosition<String>) -> Result<Template, Defin
     })
 }
 
-/// The content of a text that consists of a single `{{ … }}`.
+/// Returns the expression inside a text that is a single `{{ … }}` placeholder.
 pub(super) fn whole_placeholder(text: &str) -> Option<&str> {
     let inner = text.trim().strip_prefix("{{")?.strip_suffix("}}")?;
-    let is_one = !inner.contains("{{") && !inner.contains("}}");
+    let is_single = !inner.contains("{{") && !inner.contains("}}");
     // `{{-` controls the surrounding whitespace.
-    (is_one && !inner.starts_with('-') && !inner.ends_with('-')).then_some(inner)
+    (is_single && !inner.starts_with('-') && !inner.ends_with('-')).then_some(inner)
 }
 
-/// Parses a value in which texts may be templates.
+/// Parses a value whose texts may be templates.
 pub(super) fn argument(tree: &WithPosition<Tree>) -> Result<Argument, DefinitionFault> {
     Ok(match &tree.value {
         Tree::Text(written) => {
@@ -67,7 +67,7 @@ pub(super) fn argument(tree: &WithPosition<Tree>) -> Result<Argument, Definition
     })
 }
 
-/// Parses the fields of a map, each a value in which texts may be templates.
+/// Parses the fields of a map; the texts in their values may be templates.
 pub(super) fn arguments(
     tree: &WithPosition<Tree>,
 ) -> Result<Vec<(String, Argument)>, DefinitionFault> {
@@ -81,7 +81,7 @@ const fn is_plain(argument: &Argument) -> bool {
     matches!(argument, Argument::Plain(_))
 }
 
-/// Whether expressions can look up a name.
+/// Whether a name is a valid identifier in expressions.
 pub(super) fn is_key(name: &str) -> bool {
     let mut letters = name.bytes();
     letters
@@ -104,7 +104,7 @@ pub(super) fn key(written: WithPosition<String>) -> Result<String, DefinitionFau
     Ok(written.value)
 }
 
-/// Parses the template in a field, if there is one.
+/// Parses the template in an optional field.
 pub(super) fn template_in(
     fields: &Fields<'_>,
     name: &str,

@@ -10,7 +10,7 @@ use cleveragents_domain::DefinitionFault;
 
 /// A graph that is not checked yet.
 pub(super) struct Draft {
-    /// Nodes; one more than the file has when an edge leads to `end`.
+    /// Nodes of the file, followed by an implicit `end` node when an edge leads to `end`.
     pub(super) nodes: Vec<Node>,
     /// Positions of the nodes in the file.
     pub(super) places: Vec<FilePosition>,
@@ -32,23 +32,23 @@ pub(super) fn finish(mut draft: Draft) -> Result<Vec<Node>, DefinitionFault> {
     Ok(draft.nodes)
 }
 
-/// Successors of a node, failures aside.
-fn ways(node: &Node) -> Vec<NodeIndex> {
-    let mut ways: Vec<NodeIndex> = node.edges.iter().map(|edge| edge.target).collect();
+/// Successors of a node, except the target of `on_error`.
+fn successors(node: &Node) -> Vec<NodeIndex> {
+    let mut successors: Vec<NodeIndex> = node.edges.iter().map(|edge| edge.target).collect();
     match &node.kind {
         NodeKind::Conditional(node) => {
-            ways.extend(node.conditions.iter().map(|(_, target)| *target));
-            ways.extend(node.otherwise);
+            successors.extend(node.conditions.iter().map(|(_, target)| *target));
+            successors.extend(node.otherwise);
         }
         NodeKind::Router(node) => {
-            ways.extend(node.rules.iter().map(|rule| rule.target));
-            ways.extend(node.otherwise);
+            successors.extend(node.rules.iter().map(|rule| rule.target));
+            successors.extend(node.otherwise);
         }
         // Nodes between the branches and the join are checked separately.
-        NodeKind::Parallel(node) => ways.push(node.join),
+        NodeKind::Parallel(node) => successors.push(node.join),
         _ => {}
     }
-    ways
+    successors
 }
 
 /// Whether a node may have no successor when none of its conditions matches.
@@ -78,11 +78,11 @@ impl Draft {
             .unwrap_or(FilePosition { line: 1, column: 1 })
     }
 
-    /// Refuses edges and rules that no run can take, because an earlier one is always taken. Edges that only
-    /// repeat it are dropped.
+    /// Rejects edges and rules that are never taken because an earlier edge or rule is unconditional. Drops later
+    /// edges with the same target.
     fn check_edges(&mut self) -> Result<(), DefinitionFault> {
         for number in 0..self.places.len() {
-            let always = match &self.nodes[number].kind {
+            let unconditional = match &self.nodes[number].kind {
                 NodeKind::Conditional(node) => node.otherwise,
                 NodeKind::Router(node) => {
                     let rule = node
@@ -90,9 +90,9 @@ impl Draft {
                         .iter()
                         .position(|rule| rule.fits == TextMatch::Always);
                     let first = rule.and_then(|place| node.rules.get(place));
-                    let behind = rule.and_then(|place| node.rules.get(place + 1));
-                    if let (Some(first), Some(behind)) = (first, behind) {
-                        return Err(self.never_taken(number, first.target, behind.target));
+                    let next = rule.and_then(|place| node.rules.get(place + 1));
+                    if let (Some(first), Some(next)) = (first, next) {
+                        return Err(self.never_taken(number, first.target, next.target));
                     }
                     if let (Some(first), Some(otherwise)) = (first, node.otherwise)
                         && first.target != otherwise
@@ -104,50 +104,50 @@ impl Draft {
                 _ => None,
             };
             let edges = &self.nodes[number].edges;
-            let (usage, behind) = match always {
+            let (taken, next) = match unconditional {
                 Some(target) => (target, 0),
                 None => match edges.iter().position(|edge| edge.condition.is_none()) {
                     Some(place) => (edges[place].target, place + 1),
                     None => continue,
                 },
             };
-            let differs = |edge: &&Edge| edge.target != usage;
-            if let Some(edge) = edges[behind..].iter().find(differs) {
-                return Err(self.never_taken(number, usage, edge.target));
+            let differs = |edge: &&Edge| edge.target != taken;
+            if let Some(edge) = edges[next..].iter().find(differs) {
+                return Err(self.never_taken(number, taken, edge.target));
             }
-            self.nodes[number].edges.truncate(behind);
+            self.nodes[number].edges.truncate(next);
         }
         Ok(())
     }
 
-    fn never_taken(&self, number: usize, usage: NodeIndex, never: NodeIndex) -> DefinitionFault {
-        let (id, usage, never) = (
+    fn never_taken(&self, number: usize, taken: NodeIndex, never: NodeIndex) -> DefinitionFault {
+        let (id, taken, never) = (
             &self.nodes[number].id,
-            &self.node(usage).id,
+            &self.node(taken).id,
             &self.node(never).id,
         );
         let message = format!(
-            "the edge from `{id}` to `{usage}` has no condition, so the one to `{never}` is never taken"
+            "the edge from `{id}` to `{taken}` has no condition, so the one to `{never}` is never taken"
         );
         let fix = format!(
-            "give the edge to `{usage}` a condition, put it last, or run both at the same time with a `parallel` node"
+            "give the edge to `{taken}` a condition, put it last, or run both at the same time with a `parallel` node"
         );
         broken_rule(self.places[number], message, fix)
     }
 
-    /// Walks each branch up to its join, and connects branches that end before it.
+    /// Traverses each branch up to its join, and adds an edge to the join where a branch ends before it.
     fn join_branches(&mut self) -> Result<(), DefinitionFault> {
-        // The number of the last traversal that visited a node, so that nothing has to be cleared between traversals.
+        // The number of the last traversal that visited each node, so that nothing is cleared between traversals.
         let mut seen = vec![0_u32; self.nodes.len()];
-        let mut walk = 0;
+        let mut traversal = 0;
         for number in 0..self.places.len() {
             let NodeKind::Parallel(parallel) = &self.nodes[number].kind else {
                 continue;
             };
             let (branches, join) = (parallel.branches.clone(), parallel.join);
             for branch in branches {
-                walk += 1;
-                self.join_branch(number, branch, join, &mut seen, walk)?;
+                traversal += 1;
+                self.join_branch(number, branch, join, &mut seen, traversal)?;
             }
         }
         Ok(())
@@ -159,11 +159,11 @@ impl Draft {
         branch: NodeIndex,
         join: NodeIndex,
         seen: &mut [u32],
-        walk: u32,
+        traversal: u32,
     ) -> Result<(), DefinitionFault> {
-        let wrong = |draft: &Self, at: NodeIndex, what: &str| {
+        let wrong = |draft: &Self, at: NodeIndex, problem: &str| {
             let message = format!(
-                "a branch of `{}` {what} before it reaches `{}`",
+                "a branch of `{}` {problem} before it reaches `{}`",
                 draft.nodes[parallel].id,
                 draft.node(join).id
             );
@@ -174,17 +174,17 @@ impl Draft {
             );
             broken_rule(draft.place(at), message, fix)
         };
-        let mut meets = false;
-        let mut ahead = vec![branch];
-        while let Some(index) = ahead.pop() {
+        let mut reaches_join = false;
+        let mut pending = vec![branch];
+        while let Some(index) = pending.pop() {
             if index == join {
-                meets = true;
+                reaches_join = true;
                 continue;
             }
             if index.0 as usize == parallel {
                 return Err(wrong(self, branch, "leads back to its start"));
             }
-            if std::mem::replace(&mut seen[index.0 as usize], walk) == walk {
+            if std::mem::replace(&mut seen[index.0 as usize], traversal) == traversal {
                 continue;
             }
             if self.node(index).is_exit || self.places.len() == index.0 as usize {
@@ -196,19 +196,19 @@ impl Draft {
                     condition: None,
                 });
             }
-            ahead.extend(ways(self.node(index)));
-            ahead.extend(self.node(index).on_error);
+            pending.extend(successors(self.node(index)));
+            pending.extend(self.node(index).on_error);
         }
-        if meets {
+        if reaches_join {
             Ok(())
         } else {
             Err(wrong(self, branch, "loops"))
         }
     }
 
-    /// Nodes without successors are exits, unless the file names the exits.
+    /// Marks nodes without successors as exits, unless the file names the exits.
     fn find_exits(&mut self) -> Result<(), DefinitionFault> {
-        let stops = |node: &Node| ways(node).is_empty();
+        let stops = |node: &Node| successors(node).is_empty();
         let named = !self.exits.is_empty();
         let last = self.places.len();
         for number in 0..self.nodes.len() {
@@ -236,19 +236,19 @@ impl Draft {
 
     fn check_reach(&self) -> Result<(), DefinitionFault> {
         let mut seen = vec![false; self.nodes.len()];
-        let mut ahead = vec![self.entry];
-        while let Some(index) = ahead.pop() {
+        let mut pending = vec![self.entry];
+        while let Some(index) = pending.pop() {
             if std::mem::replace(&mut seen[index.0 as usize], true) {
                 continue;
             }
             let node = self.node(index);
-            ahead.extend(node.on_error);
+            pending.extend(node.on_error);
             if let NodeKind::Parallel(parallel) = &node.kind {
-                ahead.extend(&parallel.branches);
+                pending.extend(&parallel.branches);
             }
             // A run ends at an exit.
             if !node.is_exit {
-                ahead.extend(ways(node));
+                pending.extend(successors(node));
             }
         }
         for (exit, place) in &self.exits {
@@ -281,7 +281,8 @@ impl Draft {
     }
 }
 
-/// Warns of parallel branches that write the same key, of which only the last update survives.
+/// Warns when the first nodes of parallel branches write the same key without a merging reducer: only the last update
+/// is kept.
 pub(super) fn same_output(
     nodes: &[Node],
     keys: &BTreeMap<String, Key>,

@@ -11,7 +11,7 @@ use crate::file::{CHECK, CONDITION, Fields, RULE, Tree, WithPosition, broken_rul
 use crate::graph::{ConditionalNode, NodeIndex, RouterNode, RouterRule, TextMatch};
 
 impl<'c> Compiler<'c> {
-    /// A condition: an expression, or a map that compares a key with a value.
+    /// Parses a condition: an expression, or a map that compares a key with a value.
     pub(super) fn condition(
         &self,
         tree: &'c WithPosition<Tree>,
@@ -43,8 +43,8 @@ impl<'c> Compiler<'c> {
         for check in fields.get("conditions").map_or(Ok(&[][..]), list)? {
             let check = self.open(check, &CHECK)?;
             let target = text(check.needed("route_to", "a check")?)?;
-            let holds = self.condition(check.needed("check", "a check")?)?;
-            conditions.push((holds, targets.find(&target)?));
+            let condition = self.condition(check.needed("check", "a check")?)?;
+            conditions.push((condition, targets.find(&target)?));
         }
         if conditions.is_empty() {
             let message = "the conditional node has no conditions";
@@ -113,7 +113,7 @@ impl<'c> Compiler<'c> {
         })
     }
 
-    /// The legacy form of a rule compares the text, or a key of the state, with a value.
+    /// Parses the legacy form of a rule, which compares the text, or a key of the state, with a value.
     fn rule_condition(&self, tree: &'c WithPosition<Tree>) -> Result<TextMatch, DefinitionFault> {
         if matches!(tree.value, Tree::Map(_)) {
             let fields = self.open(tree, &CONDITION)?;

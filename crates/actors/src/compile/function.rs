@@ -27,13 +27,13 @@ pub(crate) const FUNCTIONS: &[(&str, &str)] = &[
     ("not", "not $"),
 ];
 
-/// The expression of a function applied to its input, itself an expression; `input` when not given.
+/// Returns the expression that applies a function to its input. The input is an expression too; its default is `input`.
 pub(super) fn function(
     name: &WithPosition<String>,
     input: Option<&WithPosition<String>>,
 ) -> Result<Expression, DefinitionFault> {
-    let found = FUNCTIONS.iter().find(|(known, _)| *known == name.value);
-    let Some((_, pattern)) = found else {
+    let entry = FUNCTIONS.iter().find(|(known, _)| *known == name.value);
+    let Some((_, pattern)) = entry else {
         let message = format!("function `{}` does not exist", name.value);
         let fix = meant(
             &name.value,
@@ -57,6 +57,6 @@ pub(super) fn function(
     } else {
         format!("({inner})")
     };
-    let whole = pattern.replace('$', &operand);
-    expression(&WithPosition::new(whole, input.place))
+    let applied = pattern.replace('$', &operand);
+    expression(&WithPosition::new(applied, input.place))
 }

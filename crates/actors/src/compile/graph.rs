@@ -31,7 +31,7 @@ pub(super) struct Targets<'a> {
 }
 
 impl Targets<'_> {
-    /// The node of this id.
+    /// Returns the node with this id.
     pub(super) fn find(&self, id: &WithPosition<String>) -> Result<NodeIndex, DefinitionFault> {
         if let Some(index) = self.index.get(id.value.as_str()) {
             return Ok(*index);
@@ -42,7 +42,7 @@ impl Targets<'_> {
         }
         let message = format!("node `{}` does not exist", id.value);
         let known = self.index.keys().copied();
-        // The ids are unsorted here; sorting makes the first of equally similar ones deterministic.
+        // The map is unordered; sorting makes the choice among equally similar ids deterministic.
         let mut near = nearest::all(&id.value, known, 8);
         near.sort();
         let fix = meant(&id.value, near.iter().map(String::as_str), || {
@@ -67,7 +67,7 @@ fn is_sign(id: &str, sign: &str) -> bool {
 }
 
 fn index_of(number: usize) -> NodeIndex {
-    // A file of a megabyte has fewer nodes.
+    // A file of the maximum size, 1 MiB, has fewer nodes.
     NodeIndex(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
@@ -100,14 +100,14 @@ impl<'c> Compiler<'c> {
         let drafts = self.drafts(&route)?;
         let targets = targets(&drafts)?;
         let defaults = self.defaults(fields)?;
-        let around = NodeContext {
+        let context = NodeContext {
             targets: &targets,
             defaults: &defaults,
             trail,
         };
         let mut nodes = Vec::with_capacity(drafts.len() + 1);
         for (id, fields) in &drafts {
-            nodes.push(self.draft(id, fields, &around)?);
+            nodes.push(self.draft(id, fields, &context)?);
         }
         let entry = self.edges(&route, &targets, &mut nodes)?;
         let mut exits = Vec::new();
@@ -137,7 +137,7 @@ impl<'c> Compiler<'c> {
         check::same_output(&nodes, &self.keys_of(fields, &route)?, |message| {
             self.warn(route.place, &message);
         });
-        answer_in_form(&mut nodes, &defaults);
+        apply_response_format(&mut nodes, &defaults);
         Ok(Graph {
             limits: self.limits(&route, self.limits(fields, Limits::of_nodes(nodes.len()))?)?,
             nodes,
@@ -156,7 +156,7 @@ impl<'c> Compiler<'c> {
         Ok(keys)
     }
 
-    /// The map with the nodes: this one, `route`, or `graph_descriptor`.
+    /// Returns the map that contains the nodes: `fields` itself, `route`, or `graph_descriptor`.
     fn route(&self, fields: &Fields<'c>) -> Result<Fields<'c>, DefinitionFault> {
         let given = fields
             .get("route")
@@ -173,8 +173,8 @@ impl<'c> Compiler<'c> {
             return self.open(tree, &ROUTE);
         }
         let name = text(tree)?;
-        let found = self.local.get(name.value.as_str());
-        found.map(|local| local.fields.clone()).ok_or_else(|| {
+        let route = self.local.get(name.value.as_str());
+        route.map(|local| local.fields.clone()).ok_or_else(|| {
             let message = format!("route `{}` does not exist", name.value);
             let fix = meant(&name.value, self.local.keys().copied(), || {
                 "add it to `routes`".to_owned()
@@ -227,7 +227,7 @@ impl<'c> Compiler<'c> {
         &self,
         id: &WithPosition<String>,
         fields: &Fields<'c>,
-        around: &NodeContext<'_>,
+        context: &NodeContext<'_>,
     ) -> Result<Node, DefinitionFault> {
         let kind = Kind::from_fields(fields)?;
         let retries = match fields.count("retries")? {
@@ -243,16 +243,16 @@ impl<'c> Compiler<'c> {
         };
         Ok(Node {
             id: id.value.as_str().into(),
-            kind: self.node(&id.value, kind, fields, around)?,
-            edges: self.next(fields, around.targets)?,
+            kind: self.node(&id.value, kind, fields, context)?,
+            edges: self.next(fields, context.targets)?,
             is_exit: false,
             timeout: seconds(fields, "timeout_seconds")?,
             retries,
-            on_error: around.targets.field(fields, "on_error")?,
+            on_error: context.targets.field(fields, "on_error")?,
         })
     }
 
-    /// The edges that a node names itself.
+    /// Parses the edges in `next` of a node.
     fn next(
         &self,
         fields: &Fields<'c>,
@@ -261,10 +261,10 @@ impl<'c> Compiler<'c> {
         let Some(tree) = fields.get("next") else {
             return Ok(Vec::new());
         };
-        let one = std::slice::from_ref(tree);
+        let single_item = std::slice::from_ref(tree);
         let items = match &tree.value {
             Tree::List(items) => items,
-            _ => one,
+            _ => single_item,
         };
         let mut edges = Vec::with_capacity(items.len());
         for item in items {
@@ -297,7 +297,7 @@ impl<'c> Compiler<'c> {
         })
     }
 
-    /// Adds the edges of the list to their nodes. An edge from `start` sets the entry.
+    /// Adds the edges in `edges` to their source nodes. Returns the target of an edge from `start`, the entry.
     fn edges(
         &self,
         route: &Fields<'c>,
@@ -347,14 +347,14 @@ impl<'c> Compiler<'c> {
         Ok(keys)
     }
 
-    /// Compiles the limits of a run; missing ones are taken from `otherwise`.
+    /// Compiles the limits of a run; missing limits are taken from `defaults`.
     pub(super) fn limits(
         &self,
         fields: &Fields<'c>,
-        otherwise: Limits,
+        defaults: Limits,
     ) -> Result<Limits, DefinitionFault> {
         let Some(tree) = fields.get("limits") else {
-            return Ok(otherwise);
+            return Ok(defaults);
         };
         let limits = self.open(tree, &LIMITS)?;
         let positive = |name: &str| match limits.count(name)? {
@@ -376,20 +376,20 @@ impl<'c> Compiler<'c> {
             }
         };
         Ok(Limits {
-            max_steps: positive("max_steps")?.unwrap_or(otherwise.max_steps),
-            max_depth: positive("max_depth")?.map_or(otherwise.max_depth, |depth| {
+            max_steps: positive("max_steps")?.unwrap_or(defaults.max_steps),
+            max_depth: positive("max_depth")?.map_or(defaults.max_depth, |depth| {
                 u32::try_from(depth).unwrap_or(u32::MAX)
             }),
             max_model_calls: limits
                 .count("max_model_calls")?
                 .map(|count| count.value)
-                .or(otherwise.max_model_calls),
+                .or(defaults.max_model_calls),
             max_tool_calls: limits
                 .count("max_tool_calls")?
                 .map(|count| count.value)
-                .or(otherwise.max_tool_calls),
-            timeout: seconds(&limits, "timeout_seconds")?.or(otherwise.timeout),
-            max_cost: max_cost.or(otherwise.max_cost),
+                .or(defaults.max_tool_calls),
+            timeout: seconds(&limits, "timeout_seconds")?.or(defaults.timeout),
+            max_cost: max_cost.or(defaults.max_cost),
         })
     }
 }
@@ -454,21 +454,21 @@ fn end() -> Node {
 }
 
 /// Applies the response format of the graph to the agents at its exits.
-fn answer_in_form(nodes: &mut [Node], defaults: &Settings) {
+fn apply_response_format(nodes: &mut [Node], defaults: &Settings) {
     let Some((name, schema, strict)) = &defaults.response_format else {
         return;
     };
     for node in nodes.iter_mut().filter(|node| node.is_exit) {
-        if let NodeKind::Agent(asked) = &mut node.kind
-            && asked.agent.response_format.is_none()
+        if let NodeKind::Agent(agent_node) = &mut node.kind
+            && agent_node.agent.response_format.is_none()
         {
-            asked.agent = Arc::new(Agent {
+            agent_node.agent = Arc::new(Agent {
                 response_format: Some(ResponseFormat {
                     name: name.clone().unwrap_or_else(|| "answer".to_owned()),
                     schema: schema.clone(),
                     strict: *strict,
                 }),
-                ..Agent::clone(&asked.agent)
+                ..Agent::clone(&agent_node.agent)
             });
         }
     }

@@ -42,7 +42,7 @@ pub fn compile(
     compile_file(file, resolver, &CompileStack::begin(&name))
 }
 
-/// Compiles an actor that another one refers to; called by resolvers.
+/// Compiles an actor that another actor references; called by resolvers.
 pub fn compile_within(
     file: &ActorFile,
     resolver: &dyn Resolver,
@@ -71,10 +71,10 @@ struct Compiler<'c> {
     top: Fields<'c>,
     /// Actors and routes of the file.
     local: HashMap<&'c str, Local<'c>>,
-    /// Local actors that are already compiled, and external ones.
-    found: RefCell<HashMap<String, Reference>>,
-    /// Tools, skills and servers that are known to exist.
-    supplies: RefCell<HashSet<(ToolSource, String)>>,
+    /// References that are already resolved, by name.
+    resolved: RefCell<HashMap<String, Reference>>,
+    /// Tools, skills and servers that the resolver has found.
+    verified_sources: RefCell<HashSet<(ToolSource, String)>>,
     warnings: RefCell<Vec<String>>,
 }
 
@@ -90,7 +90,7 @@ struct Local<'c> {
 enum Reference {
     /// A model with its settings.
     Agent(Arc<Agent>),
-    /// An actor that runs on its own.
+    /// An actor that runs as a subgraph.
     Actor(Arc<Actor>),
 }
 
@@ -104,8 +104,8 @@ impl<'c> Compiler<'c> {
             resolver,
             top,
             local: HashMap::new(),
-            found: RefCell::default(),
-            supplies: RefCell::default(),
+            resolved: RefCell::default(),
+            verified_sources: RefCell::default(),
             warnings: RefCell::new(file.warnings.clone()),
         };
         for field in ["actors", "instances"] {
@@ -211,10 +211,10 @@ impl<'c> Compiler<'c> {
             };
             return self.entry_of(local, trail);
         }
-        let is_own = ["type", "nodes", "route", "graph_descriptor", "url"]
+        let is_top_level = ["type", "nodes", "route", "graph_descriptor", "url"]
             .iter()
             .any(|field| self.top.get(field).is_some());
-        if is_own || self.local.is_empty() {
+        if is_top_level || self.local.is_empty() {
             let kind = kind_of(&self.top)?;
             return Ok((
                 kind,
@@ -263,7 +263,7 @@ impl<'c> Compiler<'c> {
             ActorKind::Llm => {
                 let agent = match self.agent_of(fields, trail, id)? {
                     Reference::Agent(agent) => agent,
-                    // The actor only refers to another one.
+                    // The actor only references another actor.
                     Reference::Actor(actor) => {
                         let subgraph = crate::graph::SubgraphNode {
                             actor,
@@ -321,40 +321,41 @@ impl<'c> Compiler<'c> {
         })
     }
 
-    /// The actor of a name: one of this file, or one from elsewhere.
+    /// Resolves an actor by name: first among the actors of this file, then with the resolver.
     fn resolve_actor(
         &self,
         name: &WithPosition<String>,
         trail: &CompileStack<'_>,
     ) -> Result<Reference, DefinitionFault> {
         let key = name.value.as_str();
-        if let Some(found) = self.found.borrow().get(key) {
-            return Ok(found.clone());
+        if let Some(reference) = self.resolved.borrow().get(key) {
+            return Ok(reference.clone());
         }
-        let objected = |why: String| broken_rule(name.place, why, "remove one of the references");
-        let found = if let Some(local) = self.local.get(key) {
+        let nesting_error =
+            |why: String| broken_rule(name.place, why, "remove one of the references");
+        let reference = if let Some(local) = self.local.get(key) {
             if let Some(why) = trail.objection(&self.name, key) {
-                return Err(objected(why));
+                return Err(nesting_error(why));
             }
-            self.local_found(local, &trail.then(&self.name, key))?
+            self.compile_local(local, &trail.then(&self.name, key))?
         } else {
-            let whole = canonical(key);
-            if let Some(why) = trail.objection("", &whole) {
-                return Err(objected(why));
+            let full_name = canonical(key);
+            if let Some(why) = trail.objection("", &full_name) {
+                return Err(nesting_error(why));
             }
             let actor = self
                 .resolver
                 .actor(key, trail)
                 .map_err(|unresolved| self.unresolved(name, unresolved))?;
-            agent_inside(&actor).map_or(Reference::Actor(actor), Reference::Agent)
+            single_agent(&actor).map_or(Reference::Actor(actor), Reference::Agent)
         };
-        self.found
+        self.resolved
             .borrow_mut()
-            .insert(name.value.clone(), found.clone());
-        Ok(found)
+            .insert(name.value.clone(), reference.clone());
+        Ok(reference)
     }
 
-    fn local_found(
+    fn compile_local(
         &self,
         local: &Local<'c>,
         trail: &CompileStack<'_>,
@@ -377,7 +378,7 @@ impl<'c> Compiler<'c> {
             role: None,
             is_unsafe: false,
             graph,
-            // A part of the file sees the context of the whole file.
+            // Actors inside a file see the context of the file.
             context: self.context_of_file(),
             warnings: Vec::new(),
         })))
@@ -423,17 +424,17 @@ impl<'c> Compiler<'c> {
         name: &WithPosition<String>,
     ) -> Result<(), DefinitionFault> {
         let key = (kind, name.value.clone());
-        if self.supplies.borrow().contains(&key) {
+        if self.verified_sources.borrow().contains(&key) {
             return Ok(());
         }
         match self.resolver.find(kind, &name.value) {
             Ok(()) => {
-                self.supplies.borrow_mut().insert(key);
+                self.verified_sources.borrow_mut().insert(key);
                 Ok(())
             }
             Err(nearest) => {
-                let what = kind.as_str();
-                let message = format!("{what} `{}` does not exist", name.value);
+                let kind_name = kind.as_str();
+                let message = format!("{kind_name} `{}` does not exist", name.value);
                 let list = match kind {
                     ToolSource::Tool => suggest::tool_list(),
                     ToolSource::Skill => suggest::skill_list(),
@@ -448,7 +449,7 @@ impl<'c> Compiler<'c> {
         }
     }
 
-    /// Model settings of the whole file; defaults for its actors.
+    /// Returns the model settings of a graph, completed with the settings of the file.
     fn defaults(&self, fields: &Fields<'c>) -> Result<Settings, DefinitionFault> {
         let of_graph = self.settings(fields)?;
         Ok(of_graph.or(self.settings(&self.top)?))
@@ -510,9 +511,9 @@ fn refuse_streams(route: &WithPosition<Tree>) -> Result<(), DefinitionFault> {
     Ok(())
 }
 
-/// The agent of an actor that consists only of one. An actor with its own template context runs on its own, so that it
-/// sees that context.
-fn agent_inside(actor: &Actor) -> Option<Arc<Agent>> {
+/// Returns the agent of an actor that consists of a single agent node. Returns `None` for an actor with its own
+/// template context: it has to run as a subgraph, because its templates read that context.
+fn single_agent(actor: &Actor) -> Option<Arc<Agent>> {
     match (&actor.graph.nodes[..], actor.kind) {
         (
             [

@@ -1,4 +1,4 @@
-//! Compiles one node: its kind, its allowed fields, and its work.
+//! Compiles one node: its kind, its allowed fields, and the settings of its kind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,10 +92,10 @@ impl Kind {
     /// Kind of a node: its `type`, or derived from its fields.
     pub(super) fn from_fields(fields: &Fields<'_>) -> Result<Self, DefinitionFault> {
         let derived = || {
-            let found = KIND_BY_FIELD
+            let entry = KIND_BY_FIELD
                 .iter()
                 .find(|(field, _)| fields.get(field).is_some());
-            found.map(|(_, kind)| *kind)
+            entry.map(|(_, kind)| *kind)
         };
         let Some(kind) = fields.word("type", KINDS)?.or_else(derived) else {
             let message = "the node has no `type`, and its fields do not determine one";
@@ -154,7 +154,7 @@ impl Kind {
     }
 }
 
-/// Surroundings of a node.
+/// Context in which a node is compiled.
 pub(super) struct NodeContext<'a> {
     pub(super) targets: &'a Targets<'a>,
     pub(super) defaults: &'a Settings,
@@ -162,22 +162,22 @@ pub(super) struct NodeContext<'a> {
 }
 
 impl<'c> Compiler<'c> {
-    /// Compiles the work of a node.
+    /// Compiles the settings that depend on the kind of a node.
     pub(super) fn node(
         &self,
         id: &str,
         kind: Kind,
         fields: &Fields<'c>,
-        around: &NodeContext<'_>,
+        context: &NodeContext<'_>,
     ) -> Result<NodeKind, DefinitionFault> {
         Ok(match kind {
-            Kind::Agent => self.agent_node(id, fields, around)?,
+            Kind::Agent => self.agent_node(id, fields, context)?,
             Kind::Tool => NodeKind::Tool(ToolNode {
                 calls: self.tool_calls(fields)?,
                 output: output(fields)?,
             }),
-            Kind::Conditional => NodeKind::Conditional(self.conditional(fields, around.targets)?),
-            Kind::Router => NodeKind::Router(self.router(fields, around.targets)?),
+            Kind::Conditional => NodeKind::Conditional(self.conditional(fields, context.targets)?),
+            Kind::Router => NodeKind::Router(self.router(fields, context.targets)?),
             Kind::Subgraph => {
                 let name = match fields.text("actor_ref")? {
                     Some(name) => name,
@@ -186,15 +186,15 @@ impl<'c> Compiler<'c> {
                         malformed(fields.place, message, "add `actor_ref: …`")
                     })?)?,
                 };
-                let actor = match self.resolve_actor(&name, around.trail)? {
+                let actor = match self.resolve_actor(&name, context.trail)? {
                     Reference::Actor(actor) => actor,
-                    Reference::Agent(agent) => self.alone(&name, agent),
+                    Reference::Agent(agent) => self.agent_as_actor(&name, agent),
                 };
                 NodeKind::Subgraph(subgraph(actor, fields)?)
             }
             Kind::Function => NodeKind::Function(function_node(fields)?),
-            Kind::Map => NodeKind::Map(self.map_node(id, fields, around)?),
-            Kind::Parallel => NodeKind::Parallel(parallel(fields, around.targets)?),
+            Kind::Map => NodeKind::Map(self.map_node(id, fields, context)?),
+            Kind::Parallel => NodeKind::Parallel(parallel(fields, context.targets)?),
         })
     }
 
@@ -202,9 +202,9 @@ impl<'c> Compiler<'c> {
         &self,
         id: &str,
         fields: &Fields<'c>,
-        around: &NodeContext<'_>,
+        context: &NodeContext<'_>,
     ) -> Result<NodeKind, DefinitionFault> {
-        match self.agent_in(fields, around.defaults, around.trail, id)? {
+        match self.agent_in(fields, context.defaults, context.trail, id)? {
             Reference::Agent(agent) => Ok(NodeKind::Agent(AgentNode {
                 agent,
                 prompt: template_in(fields, "prompt")?,
@@ -214,8 +214,12 @@ impl<'c> Compiler<'c> {
         }
     }
 
-    /// A model as an actor, for a subgraph that names one.
-    fn alone(&self, name: &WithPosition<String>, agent: Arc<crate::graph::Agent>) -> Arc<Actor> {
+    /// Wraps an agent in an actor, for a subgraph that names an agent.
+    fn agent_as_actor(
+        &self,
+        name: &WithPosition<String>,
+        agent: Arc<crate::graph::Agent>,
+    ) -> Arc<Actor> {
         let node = AgentNode {
             agent,
             prompt: None,
@@ -234,7 +238,7 @@ impl<'c> Compiler<'c> {
         })
     }
 
-    /// The calls of a tool node or actor.
+    /// Compiles the calls of a tool node or a tool actor.
     pub(super) fn tool_calls(&self, fields: &Fields<'c>) -> Result<Vec<ToolCall>, DefinitionFault> {
         let shared = fields.get("arguments").or_else(|| fields.get("input"));
         let shared = match shared {
@@ -245,10 +249,10 @@ impl<'c> Compiler<'c> {
             }
         };
         let tree = fields.needed("tools", "a tool node")?;
-        let one = std::slice::from_ref(tree);
+        let single_item = std::slice::from_ref(tree);
         let items = match &tree.value {
             Tree::List(items) => items,
-            _ => one,
+            _ => single_item,
         };
         let mut calls = Vec::new();
         for item in items {
@@ -256,8 +260,8 @@ impl<'c> Compiler<'c> {
                 Tree::Map(_) => {
                     let call = self.open(item, &TOOL_CALL)?;
                     let name = text(call.needed("tool", "a tool")?)?;
-                    let own = call.get("arguments").map(argument).transpose()?;
-                    (name, own.unwrap_or_else(|| shared.clone()))
+                    let own_arguments = call.get("arguments").map(argument).transpose()?;
+                    (name, own_arguments.unwrap_or_else(|| shared.clone()))
                 }
                 _ => (text(item)?, shared.clone()),
             };
@@ -285,7 +289,7 @@ impl<'c> Compiler<'c> {
         &self,
         id: &str,
         fields: &Fields<'c>,
-        around: &NodeContext<'_>,
+        context: &NodeContext<'_>,
     ) -> Result<MapNode, DefinitionFault> {
         let over: Expression = expression(&text(fields.needed("over", "a map")?)?)?;
         let item = match fields.text("item")? {
@@ -296,7 +300,7 @@ impl<'c> Compiler<'c> {
         let each = match &each.value {
             Tree::Text(name) => {
                 let name = WithPosition::new(name.clone(), each.place);
-                match self.resolve_actor(&name, around.trail)? {
+                match self.resolve_actor(&name, context.trail)? {
                     Reference::Actor(actor) => NodeKind::Subgraph(SubgraphNode {
                         actor,
                         input: None,
@@ -336,7 +340,7 @@ impl<'c> Compiler<'c> {
                         return Err(broken_rule(place, message, "move it up"));
                     }
                 }
-                self.node(id, kind, &inner, around)?
+                self.node(id, kind, &inner, context)?
             }
             _ => return Err(unexpected(each, "an actor or a node", "write `each: {…}`")),
         };
@@ -351,7 +355,7 @@ impl<'c> Compiler<'c> {
     }
 }
 
-/// The state key for the answer.
+/// Parses the state key for the answer; the default is [`OUTPUT`].
 fn output(fields: &Fields<'_>) -> Result<String, DefinitionFault> {
     fields
         .text("output")?
@@ -370,7 +374,7 @@ fn concurrency(fields: &Fields<'_>) -> Result<Option<usize>, DefinitionFault> {
     Ok(usize::try_from(count.value).ok())
 }
 
-/// A time in seconds.
+/// Parses an optional duration in seconds.
 pub(super) fn seconds(
     fields: &Fields<'_>,
     name: &str,
@@ -386,18 +390,19 @@ pub(super) fn seconds(
     Ok(Some(Duration::from_secs_f64(seconds.value)))
 }
 
-/// Outputs of a subgraph: outer keys with inner values. A bare word is a key of the inner state, not a constant.
+/// Parses the outputs of a subgraph: outer keys with inner values. A bare word is a key of the inner state, not a
+/// constant.
 fn outputs(tree: &WithPosition<Tree>) -> Result<Vec<(String, Argument)>, DefinitionFault> {
     crate::file::map(tree)?
         .iter()
         .map(|(name, value)| {
-            let usage = match &value.value {
+            let argument = match &value.value {
                 Tree::Text(word) if is_key(word) => {
                     Argument::Value(expression(&WithPosition::new(word.clone(), value.place))?)
                 }
                 _ => argument(value)?,
             };
-            Ok((key(name.clone())?, usage))
+            Ok((key(name.clone())?, argument))
         })
         .collect()
 }

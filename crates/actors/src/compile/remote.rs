@@ -13,14 +13,14 @@ use crate::graph::Agent;
 const ASK_USER: &str = "builtin/ask-user";
 
 /// Fields that configure a remote agent.
-const OWN: &[&str] = &["url", "token_env", "timeout_seconds"];
+const REMOTE_FIELDS: &[&str] = &["url", "token_env", "timeout_seconds"];
 
 /// Whether a field configures a remote agent.
 pub(super) fn is_about_agents(field: &str) -> bool {
-    OWN.contains(&field)
+    REMOTE_FIELDS.contains(&field)
 }
 
-/// The agent that an actor's fields describe.
+/// Builds the remote agent that the fields of an actor describe.
 pub(super) fn agent(fields: &Fields<'_>, name: &str) -> Result<Agent, DefinitionFault> {
     let Some(url) = fields.text("url")? else {
         let message = "an actor of the type `a2a` requires `url`";
@@ -30,7 +30,7 @@ pub(super) fn agent(fields: &Fields<'_>, name: &str) -> Result<Agent, Definition
     let is_web = ["https://", "http://"].iter().any(|scheme| {
         url.value
             .strip_prefix(scheme)
-            .is_some_and(|rest| !rest.is_empty())
+            .is_some_and(|address| !address.is_empty())
     });
     if !is_web || url.value.contains(char::is_whitespace) {
         let message = "this is not a valid URL of an agent";

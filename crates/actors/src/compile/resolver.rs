@@ -1,5 +1,5 @@
-//! [`Resolver`]: looks up what a file refers to, and [`CompileStack`]: the actors that are currently being compiled, so that
-//! none contains itself.
+//! [`Resolver`] looks up the actors and tool sources that a file references. [`CompileStack`] lists the actors that are
+//! being compiled, so that no actor contains itself.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::graph::Actor;
 /// Maximum nesting of actors.
 const MAX_DEPTH: usize = 64;
 
-/// Looks up what a file refers to.
+/// Looks up the actors and tool sources that a file references.
 pub trait Resolver {
-    /// Returns another actor, or a model by the name `provider/model`. An actor that has a file is compiled with
-    /// [`compile_within`](super::compile_within) and this stack.
+    /// Returns another actor, or a model by the name `provider/model`. An implementation compiles an actor that has a
+    /// file with [`compile_within`](super::compile_within) and this stack.
     fn actor(&self, name: &str, trail: &CompileStack<'_>) -> Result<Arc<Actor>, ResolveError>;
 
     /// Checks whether a tool (or a tool that matches a pattern), a skill or a server of this name exists; returns
@@ -43,9 +43,9 @@ impl ToolSource {
 /// An actor cannot be resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResolveError {
-    /// It does not exist; these names are similar.
+    /// The actor does not exist. Contains similar names.
     Missing(Vec<String>),
-    /// It exists, but is invalid.
+    /// The actor exists, but is invalid. Contains the reason.
     Broken(String),
 }
 
@@ -55,20 +55,20 @@ pub struct CompileStack<'t> {
     /// The file that an unnamed actor belongs to.
     owner: &'t str,
     name: &'t str,
-    before: Option<&'t Self>,
+    parent: Option<&'t Self>,
 }
 
 impl<'t> CompileStack<'t> {
-    /// A stack that starts with an actor.
+    /// Creates a stack with one actor.
     pub(crate) const fn begin(name: &'t str) -> Self {
         Self {
             owner: "",
             name,
-            before: None,
+            parent: None,
         }
     }
 
-    /// The stack with one more actor.
+    /// Adds an actor to the stack.
     pub(crate) const fn then<'n>(&'n self, owner: &'n str, name: &'n str) -> CompileStack<'n>
     where
         't: 'n,
@@ -76,11 +76,11 @@ impl<'t> CompileStack<'t> {
         CompileStack {
             owner,
             name,
-            before: Some(self),
+            parent: Some(self),
         }
     }
 
-    /// Name of the innermost actor, prefixed with that of its file when it is a part of one.
+    /// Name of the innermost actor, prefixed with the name of its file when it is defined inside a file.
     pub(crate) fn name(&self) -> String {
         match self.owner {
             "" => self.name.to_owned(),
@@ -89,22 +89,22 @@ impl<'t> CompileStack<'t> {
     }
 
     fn steps(&self) -> impl Iterator<Item = &Self> {
-        std::iter::successors(Some(self), |step| step.before)
+        std::iter::successors(Some(self), |step| step.parent)
     }
 
     /// Reason why an actor cannot be added to the stack: the cycle it would create, or the depth.
     pub(crate) fn objection(&self, owner: &str, name: &str) -> Option<String> {
         let closes = |step: &&Self| step.owner == owner && step.name == name;
         if self.steps().any(|step| closes(&step)) {
-            let mut circle = vec![name];
+            let mut cycle = vec![name];
             for step in self.steps() {
-                circle.push(step.name);
+                cycle.push(step.name);
                 if closes(&step) {
                     break;
                 }
             }
-            circle.reverse();
-            return Some(format!("actors contain each other: {}", circle.join(" → ")));
+            cycle.reverse();
+            return Some(format!("actors contain each other: {}", cycle.join(" → ")));
         }
         (self.steps().count() >= MAX_DEPTH)
             .then(|| format!("actors are nested more than {MAX_DEPTH} levels deep"))

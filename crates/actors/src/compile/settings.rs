@@ -36,7 +36,7 @@ impl Settings {
     pub(super) fn or(self, others: Self) -> Self {
         let mut options = others.options;
         options.extend(self.options);
-        // A place that names any tools replaces all of them.
+        // Naming any tool, skill or server replaces all inherited tools, skills and servers.
         let names_tools =
             self.tools.is_some() || self.skills.is_some() || self.mcp_servers.is_some();
         let (tools, skills, mcp_servers) = if names_tools {
@@ -146,7 +146,7 @@ impl<'c> Compiler<'c> {
             context_view: fields.word("context_view", VIEWS)?.map(str::to_owned),
             ..Settings::default()
         };
-        self.supplies(fields, &mut settings)?;
+        self.tool_sources(fields, &mut settings)?;
         if let Some(options) = fields.get("options") {
             read_options(options, &mut settings)?;
         }
@@ -158,8 +158,8 @@ impl<'c> Compiler<'c> {
         Ok(settings)
     }
 
-    /// Tools, skills and servers; each must exist.
-    fn supplies(
+    /// Reads tools, skills and servers, and fails when any of them does not exist.
+    fn tool_sources(
         &self,
         fields: &Fields<'c>,
         settings: &mut Settings,
@@ -179,7 +179,7 @@ impl<'c> Compiler<'c> {
                 }
                 settings.tools = Some(Vec::new());
             }
-            Some(one) => given.push((ToolSource::Tool, text(one)?)),
+            Some(single_tool) => given.push((ToolSource::Tool, text(single_tool)?)),
             None => {}
         }
         for (field, kind) in [
@@ -302,11 +302,11 @@ fn temperature(fields: &Fields<'_>) -> Result<Option<f64>, DefinitionFault> {
     fields
         .number("temperature")?
         .as_ref()
-        .map(possible_temperature)
+        .map(checked_temperature)
         .transpose()
 }
 
-fn possible_temperature(temperature: &WithPosition<f64>) -> Result<f64, DefinitionFault> {
+fn checked_temperature(temperature: &WithPosition<f64>) -> Result<f64, DefinitionFault> {
     if !(0.0..=2.0).contains(&temperature.value) {
         let message = format!("a temperature of {} is out of range", temperature.value);
         let fix = "write a number from 0 to 2";
@@ -325,7 +325,7 @@ fn tokens(count: &WithPosition<u64>) -> Result<u32, DefinitionFault> {
         })
 }
 
-/// Options that have their own field are treated like that field; API keys are refused.
+/// Reads `options`. An option with a field of its own is treated like that field; API keys and base URLs are refused.
 fn read_options(tree: &WithPosition<Tree>, settings: &mut Settings) -> Result<(), DefinitionFault> {
     for (name, value) in map(tree)? {
         let word = name.value.to_lowercase();
@@ -351,7 +351,7 @@ fn read_options(tree: &WithPosition<Tree>, settings: &mut Settings) -> Result<()
         match name.value.as_str() {
             "temperature" => {
                 let given = WithPosition::new(number.ok_or_else(wrong)?, value.place);
-                let given = possible_temperature(&given)?;
+                let given = checked_temperature(&given)?;
                 settings.temperature.get_or_insert(given);
             }
             "max_tokens" | "max_output_tokens" => {

@@ -8,14 +8,14 @@ pub fn diagram(actor: &Actor) -> Diagram {
     let graph = &actor.graph;
     let nodes = graph.nodes.iter().map(|node| {
         let (kind, detail) = about(graph, node);
-        let below = if detail.is_empty() {
+        let subtitle = if detail.is_empty() {
             kind.to_owned()
         } else {
             format!("{kind}: {detail}")
         };
         DiagramNode {
-            tooltip: format!("{}: {below}", node.id),
-            lines: vec![node.id.to_string(), below],
+            tooltip: format!("{}: {subtitle}", node.id),
+            lines: vec![node.id.to_string(), subtitle],
             shape: match &node.kind {
                 NodeKind::Conditional(_) | NodeKind::Router(_) => NodeShape::Choice,
                 NodeKind::Subgraph(_) => NodeShape::Nested,
@@ -51,12 +51,12 @@ pub fn diagram(actor: &Actor) -> Diagram {
 /// A drawn edge from one node to another.
 pub(crate) struct DrawnEdge {
     pub(crate) target: NodeIndex,
-    /// Condition of the edge; `None` for an unconditional one.
+    /// Condition of the edge; `None` for an unconditional edge.
     pub(crate) label: Option<String>,
     pub(crate) kind: DrawnEdgeKind,
 }
 
-/// Condition of an edge.
+/// Kind of a drawn edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DrawnEdgeKind {
     /// One of several alternatives.

@@ -66,7 +66,7 @@ pub enum NodeShape {
     Nested,
     /// The start of concurrent branches.
     Fork,
-    /// Work of a program.
+    /// Work of a program, without a model.
     Slanted,
 }
 
@@ -96,7 +96,7 @@ pub enum EdgeStyle {
 }
 
 impl Diagram {
-    /// The distinct groups of its boxes.
+    /// Distinct groups of the boxes.
     pub(super) fn groups(&self) -> Vec<NodeGroup> {
         let mut groups: Vec<NodeGroup> = Vec::new();
         for group in self.nodes.iter().filter_map(|node| node.group) {
@@ -108,16 +108,16 @@ impl Diagram {
     }
 }
 
-/// Reduces a text to one line of at most `most` characters, without control characters.
-pub fn shortened(text: &str, most: usize) -> String {
+/// Reduces a text to one line of at most `max_length` characters, without control characters.
+pub fn shortened(text: &str, max_length: usize) -> String {
     let clean: String = text
         .chars()
         .map(|letter| if letter.is_control() { ' ' } else { letter })
         .collect();
     let clean = clean.split_whitespace().collect::<Vec<_>>().join(" ");
-    if clean.chars().count() <= most {
+    if clean.chars().count() <= max_length {
         return clean;
     }
-    let kept: String = clean.chars().take(most.saturating_sub(1)).collect();
-    kept + "…"
+    let start: String = clean.chars().take(max_length.saturating_sub(1)).collect();
+    start + "…"
 }

@@ -45,24 +45,24 @@ pub fn dot(diagram: &Diagram) -> String {
         out.push_str("];\n");
     }
     for edge in &diagram.edges {
-        let mut about = Vec::new();
+        let mut attributes = Vec::new();
         if let Some(label) = &edge.label {
-            about.push(format!(
+            attributes.push(format!(
                 "label=\"{}\"",
                 quoted(&shortened(label, MAX_LENGTH))
             ));
         }
         match edge.style {
             EdgeStyle::Plain => {}
-            EdgeStyle::Thick => about.push("penwidth=2".to_owned()),
-            EdgeStyle::Dashed => about.push("style=dashed".to_owned()),
+            EdgeStyle::Thick => attributes.push("penwidth=2".to_owned()),
+            EdgeStyle::Dashed => attributes.push("style=dashed".to_owned()),
         }
-        let about = if about.is_empty() {
+        let attributes = if attributes.is_empty() {
             String::new()
         } else {
-            format!(" [{}]", about.join(", "))
+            format!(" [{}]", attributes.join(", "))
         };
-        let _ = writeln!(out, "    n{} -> n{}{about};", edge.from, edge.to);
+        let _ = writeln!(out, "    n{} -> n{}{attributes};", edge.from, edge.to);
     }
     out.push_str("}\n");
     out

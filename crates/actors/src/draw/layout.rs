@@ -2,7 +2,7 @@
 
 use super::diagram::Diagram;
 
-/// The rows of a diagram, and which lines lead back up.
+/// The rows of a diagram.
 pub(super) struct Layout {
     /// The nodes of each row, from left to right.
     pub(super) rows: Vec<Vec<usize>>,
@@ -12,19 +12,19 @@ pub(super) struct Layout {
 
 impl Layout {
     pub(super) fn new(diagram: &Diagram) -> Self {
-        let mut ways = vec![Vec::new(); diagram.nodes.len()];
+        let mut successors = vec![Vec::new(); diagram.nodes.len()];
         for edge in &diagram.edges {
-            ways[edge.from].push(edge.to);
+            successors[edge.from].push(edge.to);
         }
-        let order = order(&ways, diagram.entry.unwrap_or(0));
-        let mut place = vec![0; ways.len()];
+        let order = order(&successors, diagram.entry.unwrap_or(0));
+        let mut place = vec![0; successors.len()];
         for (number, index) in order.iter().enumerate() {
             place[*index] = number;
         }
-        // The longest path from the entry along lines that do not lead back.
-        let mut row_of = vec![0_usize; ways.len()];
+        // The row is the length of the longest path from the entry, ignoring lines that lead back.
+        let mut row_of = vec![0_usize; successors.len()];
         for from in &order {
-            for to in &ways[*from] {
+            for to in &successors[*from] {
                 if place[*to] > place[*from] {
                     row_of[*to] = row_of[*to].max(row_of[*from] + 1);
                 }
@@ -36,7 +36,7 @@ impl Layout {
             rows[row_of[*index]].push(*index);
         }
         let mut layout = Self { rows, row_of };
-        layout.sort_rows(&ways);
+        layout.sort_rows(&successors);
         layout
     }
 
@@ -46,16 +46,16 @@ impl Layout {
     }
 
     /// Sorts the nodes of each row by the average position of their predecessors.
-    fn sort_rows(&mut self, ways: &[Vec<usize>]) {
-        let mut above: Vec<Vec<usize>> = vec![Vec::new(); ways.len()];
-        for (from, targets) in ways.iter().enumerate() {
+    fn sort_rows(&mut self, successors: &[Vec<usize>]) {
+        let mut above: Vec<Vec<usize>> = vec![Vec::new(); successors.len()];
+        for (from, targets) in successors.iter().enumerate() {
             for to in targets.iter().filter(|to| !self.is_back(from, **to)) {
                 above[*to].push(from);
             }
         }
-        let mut middle = vec![0.5_f64; ways.len()];
+        let mut middle = vec![0.5_f64; successors.len()];
         for row in &mut self.rows {
-            let wanted = |index: usize| {
+            let preferred_position = |index: usize| {
                 let parents = &above[index];
                 if parents.is_empty() {
                     return 0.5;
@@ -63,10 +63,12 @@ impl Layout {
                 let sum: f64 = parents.iter().map(|parent| middle[*parent]).sum();
                 sum / count(parents.len())
             };
-            let mut wishes: Vec<(f64, usize)> =
-                row.iter().map(|index| (wanted(*index), *index)).collect();
-            wishes.sort_by(|left, right| left.0.total_cmp(&right.0));
-            *row = wishes.into_iter().map(|(_, index)| index).collect();
+            let mut positions: Vec<(f64, usize)> = row
+                .iter()
+                .map(|index| (preferred_position(*index), *index))
+                .collect();
+            positions.sort_by(|left, right| left.0.total_cmp(&right.0));
+            *row = positions.into_iter().map(|(_, index)| index).collect();
             let all = count(row.len());
             for (number, index) in row.iter().enumerate() {
                 middle[*index] = (count(number) + 0.5) / all;
@@ -86,22 +88,22 @@ pub(super) const fn count(things: usize) -> f64 {
 
 /// Topological order of the nodes, ignoring lines that lead back. Iterative, because a chain of 10,000 nodes would
 /// overflow the stack.
-fn order(ways: &[Vec<usize>], entry: usize) -> Vec<usize> {
-    let mut is_seen = vec![false; ways.len()];
-    let mut done = Vec::with_capacity(ways.len());
+fn order(successors: &[Vec<usize>], entry: usize) -> Vec<usize> {
+    let mut is_seen = vec![false; successors.len()];
+    let mut done = Vec::with_capacity(successors.len());
     let mut reach = |start: usize| {
         if is_seen.get(start).is_none_or(|is_seen| *is_seen) {
             return;
         }
         is_seen[start] = true;
-        // A node with its lines that are not followed yet.
-        let mut stack = vec![(start, ways[start].clone())];
-        while let Some((index, ahead)) = stack.last_mut() {
-            match ahead.pop() {
+        // The nodes of the current path, each with the successors that are not visited yet.
+        let mut stack = vec![(start, successors[start].clone())];
+        while let Some((index, remaining)) = stack.last_mut() {
+            match remaining.pop() {
                 Some(next) if is_seen[next] => {}
                 Some(next) => {
                     is_seen[next] = true;
-                    stack.push((next, ways[next].clone()));
+                    stack.push((next, successors[next].clone()));
                 }
                 None => {
                     done.push(*index);
@@ -111,7 +113,7 @@ fn order(ways: &[Vec<usize>], entry: usize) -> Vec<usize> {
         }
     };
     reach(entry);
-    for other in 0..ways.len() {
+    for other in 0..successors.len() {
         reach(other);
     }
     done.reverse();

@@ -1,5 +1,5 @@
-//! Draws an actor for terminals: a tree from the entry node. A node that was already drawn is shown as an arrow with its
-//! name, so that loops and joins end there.
+//! Draws an actor for terminals, as a tree from the entry node. A node that is already drawn appears as an arrow with
+//! its name, so that loops and joins end there.
 
 use std::fmt::Write as _;
 
@@ -25,7 +25,7 @@ pub fn text(actor: &Actor) -> String {
 struct Drawing<'a> {
     graph: &'a Graph,
     seen: Vec<bool>,
-    /// Nodes that are drawn only where branches join, wherever else they occur.
+    /// Nodes where branches join. They are drawn below their parallel node; all other edges to them become arrows.
     joins: Vec<bool>,
     lines: String,
 }
@@ -42,7 +42,7 @@ struct PendingLine {
 impl Drawing<'_> {
     /// Iterative, because a chain of 10,000 nodes would overflow the stack.
     fn draw(&mut self) {
-        let mut ahead = vec![PendingLine {
+        let mut pending_lines = vec![PendingLine {
             edge: DrawnEdge {
                 target: self.graph.entry,
                 label: None,
@@ -52,16 +52,16 @@ impl Drawing<'_> {
             is_last: true,
             is_first: true,
         }];
-        while let Some(pending) = ahead.pop() {
+        while let Some(pending) = pending_lines.pop() {
             let target = pending.edge.target;
             let number = target.0 as usize;
-            let is_elsewhere = self.joins[number] && pending.edge.kind != DrawnEdgeKind::Join;
-            if is_elsewhere || std::mem::replace(&mut self.seen[number], true) {
+            let is_drawn_later = self.joins[number] && pending.edge.kind != DrawnEdgeKind::Join;
+            if is_drawn_later || std::mem::replace(&mut self.seen[number], true) {
                 self.line(&pending, true);
                 continue;
             }
             self.line(&pending, false);
-            let below = self.below(target);
+            let below = self.child_edges(target);
             // A chain stays in its column.
             let prefix = match (pending.is_first, pending.is_last) {
                 (true, _) => String::new(),
@@ -74,7 +74,7 @@ impl Drawing<'_> {
             let count = below.len();
             let chains = count == 1 && below[0].label.is_none();
             for (number, edge) in below.into_iter().enumerate().rev() {
-                ahead.push(PendingLine {
+                pending_lines.push(PendingLine {
                     edge,
                     prefix: prefix.clone(),
                     is_last: number + 1 == count,
@@ -84,8 +84,8 @@ impl Drawing<'_> {
         }
     }
 
-    /// Edges of a node; after branches, the join, which is drawn last.
-    fn below(&mut self, index: NodeIndex) -> Vec<DrawnEdge> {
+    /// Returns the edges of a node. The edge from a parallel node to its join comes last.
+    fn child_edges(&mut self, index: NodeIndex) -> Vec<DrawnEdge> {
         let node = &self.graph.nodes[index.0 as usize];
         let mut below = drawn_edges(node);
         if let NodeKind::Parallel(parallel) = &node.kind {

@@ -1,8 +1,8 @@
 //! The language of expressions and templates: Jinja without unbounded features.
 //!
-//! Steps are counted (`fuel`), resulting texts and values have a maximum size, and filters whose result can be much
-//! larger than their input are replaced by bounded ones. Nothing accesses files, the clock, the environment or
-//! randomness.
+//! The number of steps is limited (`fuel`), resulting texts and values have a maximum size, and bounded filters replace
+//! the filters whose result can be much larger than their input. No function accesses files, the clock, the environment
+//! or randomness.
 
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value as Jinja};
@@ -52,12 +52,12 @@ fn is_bool(value: &Jinja) -> bool {
     value.kind() == ValueKind::Bool
 }
 
-fn wrong(detail: String) -> Error {
+fn invalid_operation(detail: String) -> Error {
     Error::new(ErrorKind::InvalidOperation, detail)
 }
 
 fn too_large() -> Error {
-    wrong(format!("the result would exceed {MAX_TEXT_SIZE} bytes"))
+    invalid_operation(format!("the result would exceed {MAX_TEXT_SIZE} bytes"))
 }
 
 fn length(value: &Jinja) -> Result<usize, Error> {
@@ -65,7 +65,7 @@ fn length(value: &Jinja) -> Result<usize, Error> {
         Some(text) => Ok(text.chars().count()),
         None => value
             .len()
-            .ok_or_else(|| wrong(format!("{} has no length", value.kind()))),
+            .ok_or_else(|| invalid_operation(format!("{} has no length", value.kind()))),
     }
 }
 
@@ -99,9 +99,9 @@ fn join(list: &Jinja, between: Option<&str>) -> Result<String, Error> {
     Ok(text)
 }
 
-/// A value as the engine prints it, after checking its size.
+/// Formats a value like the engine, after checking its size.
 fn plain_text(value: &Jinja) -> Result<String, Error> {
-    to_json(value).map_err(wrong)?;
+    to_json(value).map_err(invalid_operation)?;
     Ok(value.to_string())
 }
 
@@ -139,7 +139,7 @@ fn to_json_text(value: &Jinja, indent: Option<usize>, named: Kwargs) -> Result<S
         None => named.get::<Option<usize>>("indent")?,
     };
     named.assert_all_used()?;
-    let value = to_json(value).map_err(wrong)?;
+    let value = to_json(value).map_err(invalid_operation)?;
     let text = match indent {
         None => value.to_string(),
         Some(_) => format!("{value:#}"),
@@ -172,11 +172,11 @@ pub(super) fn from_json(value: &Value) -> Jinja {
 
 /// Converts a value of the engine to JSON.
 pub(super) fn to_json(value: &Jinja) -> Result<Value, String> {
-    let mut left = SizeBudget {
+    let mut remaining = SizeBudget {
         parts: MAX_PARTS,
         bytes: MAX_BYTES,
     };
-    convert(value, 0, &mut left)
+    convert(value, 0, &mut remaining)
 }
 
 /// Remaining size budget of a result.
@@ -185,12 +185,12 @@ struct SizeBudget {
     bytes: usize,
 }
 
-fn convert(value: &Jinja, depth: usize, left: &mut SizeBudget) -> Result<Value, String> {
-    left.parts = left
+fn convert(value: &Jinja, depth: usize, remaining: &mut SizeBudget) -> Result<Value, String> {
+    remaining.parts = remaining
         .parts
         .checked_sub(1)
         .ok_or_else(|| format!("the result has more than {MAX_PARTS} values"))?;
-    left.bytes = left
+    remaining.bytes = remaining
         .bytes
         .checked_sub(value.as_str().map_or(0, str::len))
         .ok_or_else(|| format!("the result has more than {MAX_BYTES} bytes"))?;
@@ -209,14 +209,14 @@ fn convert(value: &Jinja, depth: usize, left: &mut SizeBudget) -> Result<Value, 
             let mut fields = Map::new();
             for name in items(value)? {
                 let field = value.get_item(&name).map_err(|error| error.to_string())?;
-                fields.insert(name.to_string(), convert(&field, depth + 1, left)?);
+                fields.insert(name.to_string(), convert(&field, depth + 1, remaining)?);
             }
             Ok(Value::Object(fields))
         }
         ValueKind::Seq | ValueKind::Iterable => {
             let mut list = Vec::new();
             for item in items(value)? {
-                list.push(convert(&item, depth + 1, left)?);
+                list.push(convert(&item, depth + 1, remaining)?);
             }
             Ok(Value::Array(list))
         }

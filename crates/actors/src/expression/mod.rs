@@ -1,7 +1,7 @@
 //! [`Expression`] and [`Template`]: a small language over the state that always terminates.
 //!
-//! Both use Jinja syntax. They see the keys of the state and `context`, and nothing else: no attribute of the program,
-//! no file, no clock. Evaluation steps are counted (`fuel`), so no expression runs for long.
+//! Both use Jinja syntax. They see only the keys of the state and `context`: no internals of the program, no files, no
+//! clock. The number of evaluation steps is limited (`fuel`), so every evaluation ends quickly.
 
 mod language;
 mod size;
@@ -84,18 +84,18 @@ impl Expression {
         &self.text
     }
 
-    /// Names it refers to.
+    /// Names that the source text references.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// Evaluates it.
+    /// Evaluates the expression.
     pub fn value(&self, names: &dyn NameValues) -> Result<Value, ExpressionError> {
         to_json(&self.evaluate(names)?)
             .map_err(|why| ExpressionError(format!("`{}`: {why}", self.text)))
     }
 
-    /// Whether it evaluates to true.
+    /// Evaluates the expression to a truth value.
     pub fn holds(&self, names: &dyn NameValues) -> Result<bool, ExpressionError> {
         Ok(self.evaluate(names)?.is_true())
     }
@@ -109,7 +109,7 @@ impl Expression {
     }
 }
 
-/// The values of only those names that are referred to, because the state may be large.
+/// The values of the referenced names. The other values are left out, because the state may be large.
 #[derive(Debug)]
 struct Scope {
     /// Names in the order of the values.
@@ -132,10 +132,10 @@ impl Object for Scope {
     }
 }
 
-fn scope(wanted: &Arc<[String]>, names: &dyn NameValues) -> Jinja {
+fn scope(referenced: &Arc<[String]>, names: &dyn NameValues) -> Jinja {
     Jinja::from_object(Scope {
-        names: Arc::clone(wanted),
-        values: wanted
+        names: Arc::clone(referenced),
+        values: referenced
             .iter()
             .map(|name| names.value(name).map(from_json))
             .collect(),
@@ -204,7 +204,7 @@ impl Template {
         &self.text
     }
 
-    /// Names it refers to.
+    /// Names that the source text references.
     pub fn names(&self) -> &[String] {
         self.compiled
             .as_ref()
@@ -219,9 +219,9 @@ impl Template {
                 let environment = if let Some(environment) = compiled.environment.get() {
                     environment
                 } else {
-                    let mut made = environment();
-                    made.add_template_owned(ONLY, self.text.as_ref().to_owned())?;
-                    compiled.environment.get_or_init(|| made)
+                    let mut created = environment();
+                    created.add_template_owned(ONLY, self.text.as_ref().to_owned())?;
+                    compiled.environment.get_or_init(|| created)
                 };
                 let template = environment.get_template(ONLY)?;
                 let mut bounded = BoundedWriter(Vec::new());

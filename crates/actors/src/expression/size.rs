@@ -1,7 +1,7 @@
 //! Size limits of expressions and templates.
 //!
-//! The engine parses, compiles and drops them recursively, so very deep nesting would overflow the stack and end the
-//! program. Limiting the number of tokens limits the depth.
+//! The engine parses, compiles and drops them recursively, so very deep nesting would overflow the stack and crash the
+//! process. Limiting the number of tokens limits the depth.
 
 /// Maximum number of tokens of one expression. Quoted texts count as one token.
 const MAX_TOKENS: usize = 500;
@@ -25,8 +25,8 @@ fn check_length(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses a template that is too large, or that contains an expression that is. It finds the ends of placeholders and
-/// statements like the engine does.
+/// Refuses a template that is too large or contains an expression that is too large. Finds the ends of placeholders and
+/// statements in the same way as the engine.
 pub(super) fn check_template(text: &str) -> Result<(), String> {
     check_length(text)?;
     let mut statements = 0;

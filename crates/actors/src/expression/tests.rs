@@ -1,4 +1,4 @@
-//! Tests of the meaning of expressions and templates, and of their termination.
+//! Tests of the semantics of expressions and templates, and of their termination.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Fast parser for actor files: works directly on the events of the YAML parser.
 //!
-//! It takes half the time of the general parser, and supports only what nearly all files consist of. For anything else,
-//! errors included, it gives up, and the general parser reads the file again.
+//! It takes half the time of the general parser, and supports only the YAML features that nearly all files use. For
+//! other files, including invalid files, it returns `None`, and the general parser parses the file again.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use super::tree::{FilePosition, Tree, WithPosition};
 const MAX_DEPTH: usize = 60;
 const MAX_VALUES: usize = 250_000;
 
-/// Parses a file that contains nothing unusual; `None` otherwise.
+/// Parses a file; returns `None` when it is invalid or contains anything unusual.
 pub(super) fn parse(text: &str) -> Option<WithPosition<Tree>> {
     let mut options = Options::default();
     options.emit_comments = false;
@@ -84,7 +84,7 @@ impl<'i> Reader<'i> {
             fields.push((name, self.value(event, span, depth + 1)?));
         }
         let mut names = HashSet::new();
-        let is_twice = if fields.len() <= 16 {
+        let has_duplicates = if fields.len() <= 16 {
             fields.iter().enumerate().any(|(number, (name, _))| {
                 fields[..number]
                     .iter()
@@ -93,11 +93,11 @@ impl<'i> Reader<'i> {
         } else {
             !fields.iter().all(|(name, _)| names.insert(&name.value))
         };
-        (!is_twice).then_some(Tree::Map(fields))
+        (!has_duplicates).then_some(Tree::Map(fields))
     }
 }
 
-/// Whether an unquoted word means null, which is an error as a name.
+/// Whether an unquoted word means null, which is not allowed as the name of a field.
 fn is_null(text: &str) -> bool {
     matches!(text, "" | "~") || text.eq_ignore_ascii_case("null")
 }
@@ -109,7 +109,7 @@ fn place(span: Span) -> Option<FilePosition> {
     })
 }
 
-/// Value of an unquoted word. Numbers in unusual formats are left to the general parser.
+/// Value of an unquoted word; `None` for numbers in unusual formats, which only the general parser supports.
 fn plain(text: &str) -> Option<Tree> {
     let Some(first) = text.bytes().next() else {
         return Some(Tree::Null);
@@ -158,14 +158,14 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn both_parsers_return_the_same() {
+    fn both_parsers_return_the_same_tree() {
         for text in [
             "name: local/x\nnodes:\n- {id: a, n: -3, f: 0.5, t: true, z: ~, q: '5', e: }\n- b\n",
             "# c\n---\na: |\n  two\n  lines\nb: >-\n  folded\n  text\nc: [1, [2, {d: No}]]\n",
             "ä: ö\n'quoted key': \"x\\ny\"\n12: on\n",
         ] {
-            let quick = parse(text).expect("nothing unusual");
-            assert_eq!(quick, parse_general(text).expect("in order"), "{text}");
+            let tree = parse(text).expect("nothing unusual");
+            assert_eq!(tree, parse_general(text).expect("valid YAML"), "{text}");
         }
     }
 
@@ -193,8 +193,8 @@ mod tests {
     proptest! {
         #[test]
         fn the_fast_parser_agrees_with_the_general_parser(text in "[a-c0-9:{}\\[\\], \n'\"#.~<&*|>-]{0,60}") {
-            if let Some(quick) = parse(&text) {
-                prop_assert_eq!(parse_general(&text).ok(), Some(quick));
+            if let Some(tree) = parse(&text) {
+                prop_assert_eq!(parse_general(&text).ok(), Some(tree));
             }
         }
     }

@@ -24,8 +24,8 @@ struct Entry<'t> {
 }
 
 impl<'t> Fields<'t> {
-    /// Opens a map, whose fields must all be known. Fields below `config`, where the section has
-    /// that field, count as fields of the map itself.
+    /// Opens a map and refuses unknown fields. If the section has the field `config`, the fields
+    /// below `config` count as fields of the map itself.
     pub(crate) fn open(
         tree: &'t WithPosition<Tree>,
         section: &'static Section,
@@ -105,31 +105,32 @@ impl<'t> Fields<'t> {
             .map_or(self.place, |entry| entry.name.place)
     }
 
-    /// The written names, each with its position.
+    /// The fields that the file contains: the name in the tables, and the name in the file with
+    /// its position.
     pub(crate) fn written(&self) -> impl Iterator<Item = (&'static str, &'t WithPosition<String>)> {
         self.entries
             .iter()
             .map(|entry| (entry.field.name, entry.name))
     }
 
-    /// A required field.
+    /// Value of a required field. `owner` names the map in the error message.
     pub(crate) fn needed(
         &self,
         name: &str,
-        whose: &str,
+        owner: &str,
     ) -> Result<&'t WithPosition<Tree>, DefinitionFault> {
         self.get(name).ok_or_else(|| {
-            let message = format!("the field `{name}` of {whose} is missing");
+            let message = format!("the field `{name}` of {owner} is missing");
             malformed(self.place, message, format!("add `{name}: …`"))
         })
     }
 
-    /// A text. A number is one too: `version: 1.0`.
+    /// Value of a text field. A number is accepted as a text: `version: 1.0`.
     pub(crate) fn text(&self, name: &str) -> Result<Option<WithPosition<String>>, DefinitionFault> {
         self.get(name).map(text).transpose()
     }
 
-    /// One text or a list of them.
+    /// Values of a field that contains one text or a list of texts.
     pub(crate) fn texts(&self, name: &str) -> Result<Vec<WithPosition<String>>, DefinitionFault> {
         match self.get(name) {
             None => Ok(Vec::new()),
@@ -137,7 +138,7 @@ impl<'t> Fields<'t> {
                 value: Tree::List(items),
                 ..
             }) => items.iter().map(text).collect(),
-            Some(one) => Ok(vec![text(one)?]),
+            Some(single) => Ok(vec![text(single)?]),
         }
     }
 
@@ -153,7 +154,7 @@ impl<'t> Fields<'t> {
             .transpose()
     }
 
-    /// An integer of at least 0.
+    /// Value of an integer field, which must be at least 0.
     pub(crate) fn count(&self, name: &str) -> Result<Option<WithPosition<u64>>, DefinitionFault> {
         let expected = "an integer of at least 0";
         self.get(name)
@@ -183,7 +184,7 @@ impl<'t> Fields<'t> {
             .transpose()
     }
 
-    /// One of several words.
+    /// Value of a field that must contain one of several words.
     pub(crate) fn word<T: Copy>(
         &self,
         name: &str,

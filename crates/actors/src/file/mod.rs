@@ -1,8 +1,8 @@
 //! [`ActorFile`]: an actor file, parsed but not yet compiled.
 //!
 //! Three shapes are accepted: several actors with routes (`actors`, `routes`), one actor (`type`), and the legacy form
-//! that has neither. Reading parses the YAML, inserts variables and templates and identifies the actors; the nodes are
-//! checked when the file is compiled.
+//! without these fields. Reading parses the YAML, inserts variables and templates, and reads the name and the header.
+//! The compiler checks the nodes.
 
 mod error;
 mod fast_parser;
@@ -40,7 +40,7 @@ pub struct ActorFile {
     pub(crate) warnings: Vec<String>,
 }
 
-/// General information about a file.
+/// The header `cleveragents` of a file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Header {
     pub(crate) default_actor: Option<WithPosition<String>>,
@@ -53,7 +53,7 @@ impl ActorFile {
         &self.name
     }
 
-    /// Path it was read from.
+    /// Path of the file.
     pub fn file(&self) -> &Path {
         &self.file
     }

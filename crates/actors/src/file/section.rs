@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 /// The fields that a map may have.
 pub(crate) struct Section {
-    /// Name of what the map describes, with its article.
+    /// Name of the object that the map describes, with its article.
     pub(crate) title: &'static str,
     /// Fields, in groups that several sections share.
     pub(crate) groups: &'static [&'static [Field]],
@@ -31,9 +31,9 @@ pub(crate) enum FieldUse {
     Read,
     /// Its fields count as fields of the map that contains it.
     Nested,
-    /// It is ignored, with a warning that gives the reason.
+    /// The field is ignored, with a warning that contains this reason.
     Ignored(&'static str),
-    /// The file is refused: the reason, and the fix.
+    /// The file is refused. Contains the reason and the fix.
     Refused(&'static str, &'static str),
 }
 

@@ -8,7 +8,7 @@ const NO_STREAMS: FieldUse = FieldUse::Refused(
 );
 const NO_LSP: FieldUse = FieldUse::Ignored("has no effect: language servers are not supported");
 
-/// Fields of both shapes with a `type`.
+/// Fields of every actor that can have a `type`.
 static COMMON: &[Field] = &[
     Field::new(
         "type",
@@ -131,7 +131,7 @@ static REMOTE: &[Field] = &[
     .or(&["timeout"]),
 ];
 
-/// Fields about tools: those an agent may call, or those a tool actor calls.
+/// Fields about tools: the tools that an agent may call, or that a tool actor calls.
 static TOOLS: &[Field] = &[
     Field::new(
         "tools",
@@ -181,7 +181,7 @@ const TEXT_OR_USE: &[Form] = &[Form::Text, Form::One(&PROMPT_USE)];
 const NODES: &[Form] = &[Form::Named(&NODE), Form::Each(&NODE)];
 const CONDITION_FORMS: &[Form] = &[Form::Text, Form::One(&CONDITION)];
 
-/// A file.
+/// The top level of a file.
 pub(crate) static TOP: Section = Section::new(
     "an actor file",
     &[FILE, COMMON, AGENT, REMOTE, TOOLS, GRAPH],
@@ -291,7 +291,7 @@ pub(crate) static HEADER: Section = Section::new(
     ]],
 );
 
-/// An actor of a file with several.
+/// An actor in a file with several actors.
 pub(crate) static DEFINITION: Section = Section::new(
     "an actor",
     &[COMMON, CONFIG, AGENT, REMOTE, TOOLS, GRAPH, ROUTE_OF],
@@ -489,7 +489,7 @@ pub(crate) static EDGE: Section = Section::new(
     ]],
 );
 
-/// A condition as a map.
+/// A condition in the form of a map.
 pub(crate) static CONDITION: Section = Section::new(
     "a condition",
     &[&[

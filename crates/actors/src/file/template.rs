@@ -2,7 +2,7 @@
 //! different values.
 //!
 //! A placeholder is `{{ name }}`, where `name` is a parameter; every other `{{ … }}` is left for the run. Uses are
-//! expanded right after parsing, so later stages do not know about them.
+//! expanded right after parsing, so later stages never see them.
 
 use super::error::{broken_rule, meant};
 use super::fields::{Fields, list, map, text};
@@ -16,8 +16,8 @@ const MAX_DEPTH: usize = 16;
 /// Maximum number of values that expansion may add to a file.
 const MAX_ADDED: usize = 50_000;
 
-/// Fields whose values are data: a `template` in them has no meaning.
-const DATA: &[&str] = &[
+/// Fields whose values are data: a field `template` below them is not a use of a template.
+const DATA_FIELDS: &[&str] = &[
     "arguments",
     "args",
     "parameters",
@@ -40,21 +40,21 @@ pub(super) fn replace_uses(top: &mut WithPosition<Tree>) -> Result<(), Definitio
     let Tree::Map(fields) = &top.value else {
         return Ok(());
     };
-    let named = |wanted: &str| {
-        let field = fields.iter().find(|(name, _)| name.value == wanted);
+    let field_value = |field_name: &str| {
+        let field = fields.iter().find(|(name, _)| name.value == field_name);
         field.map(|(_, value)| value.clone())
     };
     let uses = TemplateFields {
-        prompts: named("prompts"),
-        templates: named("templates"),
+        prompts: field_value("prompts"),
+        templates: field_value("templates"),
     };
-    let mut left = MAX_ADDED;
+    let mut remaining = MAX_ADDED;
     let Tree::Map(fields) = &mut top.value else {
         return Ok(());
     };
     for (name, value) in fields {
-        if !DATA.contains(&name.value.as_str()) {
-            uses.walk(&name.value, value, 0, &mut left)?;
+        if !DATA_FIELDS.contains(&name.value.as_str()) {
+            uses.walk(&name.value, value, 0, &mut remaining)?;
         }
     }
     Ok(())
@@ -71,7 +71,7 @@ impl TemplateFields {
         field: &str,
         tree: &mut WithPosition<Tree>,
         depth: usize,
-        left: &mut usize,
+        remaining: &mut usize,
     ) -> Result<(), DefinitionFault> {
         let is_prompt = matches!(field, "prompt" | "system_prompt" | "instructions");
         if is_prompt && matches!(tree.value, Tree::Map(_)) {
@@ -81,11 +81,11 @@ impl TemplateFields {
         match &mut tree.value {
             Tree::List(items) => items
                 .iter_mut()
-                .try_for_each(|item| self.walk("", item, depth, left)),
+                .try_for_each(|item| self.walk("", item, depth, remaining)),
             Tree::Map(fields) => {
                 if fields.iter().any(|(name, _)| name.value == "template") {
-                    let made = self.instance(fields, tree.place, left)?;
-                    *tree = made;
+                    let instance = self.instance(fields, tree.place, remaining)?;
+                    *tree = instance;
                     if depth >= MAX_DEPTH {
                         return Err(broken_rule(
                             tree.place,
@@ -93,11 +93,11 @@ impl TemplateFields {
                             "remove the recursive use",
                         ));
                     }
-                    return self.walk(field, tree, depth + 1, left);
+                    return self.walk(field, tree, depth + 1, remaining);
                 }
                 for (name, value) in fields {
-                    if !DATA.contains(&name.value.as_str()) {
-                        self.walk(&name.value, value, depth, left)?;
+                    if !DATA_FIELDS.contains(&name.value.as_str()) {
+                        self.walk(&name.value, value, depth, remaining)?;
                     }
                 }
                 Ok(())
@@ -108,8 +108,8 @@ impl TemplateFields {
 
     /// Expands a use of a prompt.
     fn prompt(&self, tree: &WithPosition<Tree>) -> Result<WithPosition<Tree>, DefinitionFault> {
-        let used = Fields::open(tree, &PROMPT_USE, &mut Vec::new())?;
-        let name = text(used.needed("prompt", "a use of a prompt")?)?;
+        let prompt_use = Fields::open(tree, &PROMPT_USE, &mut Vec::new())?;
+        let name = text(prompt_use.needed("prompt", "a use of a prompt")?)?;
         let found = find(self.prompts.as_ref(), &name, "prompt")?;
         let (body, parameters) = match &found.value {
             Tree::Map(_) => {
@@ -121,26 +121,26 @@ impl TemplateFields {
             }
             _ => (found, None),
         };
-        let filling = ParameterValues::new(parameters, used.get("with"), &name)?;
+        let values = ParameterValues::new(parameters, prompt_use.get("with"), &name)?;
         text(body)?;
-        Ok(filling.fill(body))
+        Ok(values.fill(body))
     }
 
-    /// Merges the fields of a template with those next to its use, which win.
+    /// Merges the fields of a template with the fields next to its use, which take precedence.
     fn instance(
         &self,
         fields: &[(WithPosition<String>, WithPosition<Tree>)],
         place: FilePosition,
-        left: &mut usize,
+        remaining: &mut usize,
     ) -> Result<WithPosition<Tree>, DefinitionFault> {
         let mut name = None;
         let mut with = None;
-        let mut own = Vec::new();
+        let mut overrides = Vec::new();
         for (field, value) in fields {
             match field.value.as_str() {
                 "template" => name = Some(text(value)?),
                 "with" | "parameters" | "params" => with = Some(value),
-                _ => own.push((field.clone(), value.clone())),
+                _ => overrides.push((field.clone(), value.clone())),
             }
         }
         let Some(name) = name else {
@@ -152,21 +152,24 @@ impl TemplateFields {
         for (field, value) in map(template)? {
             if field.value == "parameters" {
                 parameters = Some(value);
-            } else if !own.iter().any(|(other, _)| other.value == field.value) {
+            } else if !overrides
+                .iter()
+                .any(|(other, _)| other.value == field.value)
+            {
                 body.push((field.clone(), value.clone()));
             }
         }
-        let filling = ParameterValues::new(parameters, with, &name)?;
-        let mut made = filling.fill(&WithPosition::new(Tree::Map(body), place));
-        if let Tree::Map(fields) = &mut made.value {
-            fields.extend(own);
+        let values = ParameterValues::new(parameters, with, &name)?;
+        let mut expanded = values.fill(&WithPosition::new(Tree::Map(body), place));
+        if let Tree::Map(fields) = &mut expanded.value {
+            fields.extend(overrides);
         }
-        let Some(rest) = left.checked_sub(made.value.size()) else {
+        let Some(rest) = remaining.checked_sub(expanded.value.size()) else {
             let message = format!("templates add more than {MAX_ADDED} values to the file");
             return Err(broken_rule(name.place, message, "use them less often"));
         };
-        *left = rest;
-        Ok(made)
+        *remaining = rest;
+        Ok(expanded)
     }
 }
 
@@ -193,7 +196,7 @@ impl<'t> ParameterValues<'t> {
     fn new(
         declared: Option<&'t WithPosition<Tree>>,
         given: Option<&'t WithPosition<Tree>>,
-        whose: &WithPosition<String>,
+        owner: &WithPosition<String>,
     ) -> Result<Self, DefinitionFault> {
         let given = given.map_or(Ok(&[][..]), map)?;
         let mut values: Vec<(&str, &Tree)> = given
@@ -203,7 +206,7 @@ impl<'t> ParameterValues<'t> {
         let Some(declared) = declared else {
             return Ok(Self { values });
         };
-        let nothing = &Tree::Null;
+        let no_default = &Tree::Null;
         let declared: Vec<(&str, &Tree)> = match &declared.value {
             Tree::Map(fields) => fields
                 .iter()
@@ -212,14 +215,14 @@ impl<'t> ParameterValues<'t> {
             _ => list(declared)?
                 .iter()
                 .filter_map(|item| match &item.value {
-                    Tree::Text(name) => Some((name.as_str(), nothing)),
+                    Tree::Text(name) => Some((name.as_str(), no_default)),
                     _ => None,
                 })
                 .collect(),
         };
         for (name, _) in given {
             if !declared.iter().any(|(other, _)| *other == name.value) {
-                let message = format!("`{}` has no parameter `{}`", whose.value, name.value);
+                let message = format!("`{}` has no parameter `{}`", owner.value, name.value);
                 let known = declared.iter().map(|(other, _)| *other);
                 let fix = meant(&name.value, known, || "remove it".to_owned());
                 return Err(broken_rule(name.place, message, fix));
@@ -230,9 +233,9 @@ impl<'t> ParameterValues<'t> {
                 continue;
             }
             if *default == Tree::Null {
-                let message = format!("the parameter `{name}` of `{}` has no value", whose.value);
+                let message = format!("the parameter `{name}` of `{}` has no value", owner.value);
                 let fix = format!("add `with: {{{name}: …}}`");
-                return Err(broken_rule(whose.place, message, fix));
+                return Err(broken_rule(owner.place, message, fix));
             }
             values.push((name, default));
         }
@@ -259,7 +262,7 @@ impl<'t> ParameterValues<'t> {
         WithPosition::new(value, tree.place)
     }
 
-    /// A text that consists of a single placeholder becomes the value itself, whatever its type.
+    /// A text that consists of a single placeholder becomes the value itself, which may have any type.
     fn fill_text(&self, text: &str) -> Tree {
         let mut filled = String::new();
         let mut rest = text;

@@ -1,6 +1,6 @@
 //! [`Tree`]: a parsed YAML file in which every value and every field has its position.
 //!
-//! A file is parsed once, whatever its shape: 10,000 nodes are read in one pass.
+//! A file of any shape is parsed in a single pass, so that even 10,000 nodes are read quickly.
 
 use std::fmt;
 
@@ -15,8 +15,7 @@ use super::fast_parser;
 /// Maximum size of a file, in bytes.
 pub(crate) const MAX_FILE_SIZE: usize = 1024 * 1024;
 
-/// Maximum number of events that aliases may add to a file. A file whose aliases multiply is refused long before it
-/// fills memory.
+/// Maximum number of events that aliases may add to a file. Without a limit, nested aliases could fill the memory.
 const MAX_REPLAYED: usize = 50_000;
 
 /// Line and column, from 1.
@@ -54,7 +53,7 @@ pub(crate) enum Tree {
 }
 
 impl Tree {
-    /// Name of its type, for errors.
+    /// Name of the type of the value, for error messages.
     pub(crate) const fn kind(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
@@ -66,7 +65,7 @@ impl Tree {
         }
     }
 
-    /// Number of values it consists of.
+    /// Number of values in the tree, including this one.
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::List(items) => 1 + items.iter().map(|item| item.value.size()).sum::<usize>(),
@@ -149,7 +148,7 @@ pub(super) fn parse_general(text: &str) -> Result<WithPosition<Tree>, Fault> {
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPLAYED },
     };
     let spanned: Spanned<Tree> = yaml::read_with(text, options).map_err(reword_alias_error)?;
-    Ok(at(spanned))
+    Ok(with_position(spanned))
 }
 
 /// Rewords the parser's error about excessive aliases.
@@ -165,7 +164,7 @@ fn reword_alias_error(fault: Fault) -> Fault {
     }
 }
 
-fn at<T>(spanned: Spanned<T>) -> WithPosition<T> {
+fn with_position<T>(spanned: Spanned<T>) -> WithPosition<T> {
     let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
     let place = FilePosition {
         line: small(spanned.referenced.line()),
@@ -224,7 +223,7 @@ impl<'de> Visitor<'de> for TreeVisitor {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Tree, A::Error> {
         let mut list = Vec::new();
         while let Some(item) = items.next_element::<Spanned<Tree>>()? {
-            list.push(at(item));
+            list.push(with_position(item));
         }
         Ok(Tree::List(list))
     }
@@ -232,7 +231,10 @@ impl<'de> Visitor<'de> for TreeVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Tree, A::Error> {
         let mut map = Vec::new();
         while let Some(name) = fields.next_key::<Spanned<String>>()? {
-            map.push((at(name), at(fields.next_value::<Spanned<Tree>>()?)));
+            map.push((
+                with_position(name),
+                with_position(fields.next_value::<Spanned<Tree>>()?),
+            ));
         }
         Ok(Tree::Map(map))
     }

@@ -9,14 +9,14 @@ use crate::graph::Limits;
 use crate::ports::{Allowance, NestedSteps, StepUsage};
 
 pub(super) struct Budget<'a> {
-    above: Option<&'a Self>,
+    parent: Option<&'a Self>,
     limits: Limits,
     depth: u32,
     steps: AtomicU64,
     count: Mutex<UsageCount>,
 }
 
-/// Usage so far, and amounts claimed by running nodes.
+/// Usage so far, and calls claimed by running nodes.
 #[derive(Default)]
 struct UsageCount {
     usage: StepUsage,
@@ -46,9 +46,9 @@ impl<'a> Budget<'a> {
         Budget::new(Some(self), limits, self.depth + 1)
     }
 
-    fn new(above: Option<&'a Self>, limits: Limits, depth: u32) -> Self {
+    fn new(parent: Option<&'a Self>, limits: Limits, depth: u32) -> Self {
         Self {
-            above,
+            parent,
             limits,
             depth,
             steps: AtomicU64::new(0),
@@ -77,7 +77,7 @@ impl<'a> Budget<'a> {
         }
     }
 
-    /// The halt for an expired time limit.
+    /// Returns the halt for an expired time limit.
     pub(super) fn late(&self) -> Halt {
         let timeout = self.limits.timeout.unwrap_or_default();
         let milliseconds = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
@@ -94,7 +94,7 @@ impl<'a> Budget<'a> {
 
     /// This budget and all above it.
     fn chain(&self) -> impl Iterator<Item = &Budget<'a>> {
-        std::iter::successors(Some(self), |budget| budget.above)
+        std::iter::successors(Some(self), |budget| budget.parent)
     }
 
     /// Counts another step.
@@ -127,8 +127,8 @@ impl<'a> Budget<'a> {
         Ok(())
     }
 
-    /// Checks that `more` calls are within the limits of this budget.
-    fn require(&self, call: CallKind, more: u64, count: &UsageCount) -> Result<(), Halt> {
+    /// Checks that `additional` calls are within the limits of this budget.
+    fn require(&self, call: CallKind, additional: u64, count: &UsageCount) -> Result<(), Halt> {
         let (limits, usage, claimed) = (&self.limits, &count.usage, count.claimed);
         let (kind, limit, calls) = match call {
             CallKind::Model => (
@@ -143,7 +143,7 @@ impl<'a> Budget<'a> {
             ),
         };
         if let Some(limit) = limit
-            && calls.saturating_add(more) > limit
+            && calls.saturating_add(additional) > limit
         {
             return Err(self.reached(kind, limit));
         }
@@ -156,13 +156,13 @@ impl<'a> Budget<'a> {
     }
 
     /// Adds usage.
-    pub(super) fn take(&self, more: StepUsage) {
-        if more == StepUsage::default() {
+    pub(super) fn take(&self, additional: StepUsage) {
+        if additional == StepUsage::default() {
             return;
         }
         for budget in self.chain() {
             let usage = &mut lock(&budget.count).usage;
-            *usage = usage.plus(more);
+            *usage = usage.plus(additional);
         }
     }
 
@@ -210,31 +210,31 @@ impl<'a> Budget<'a> {
     }
 }
 
-/// Amounts that a running node has claimed from the limits of its actor and of those above, so that concurrent nodes do
-/// not exceed them together.
+/// Calls that a running node has claimed from the budgets of its actor and of all actors above it, so that concurrent
+/// nodes together stay within the limits.
 pub(super) struct UsageClaim<'a> {
     budget: &'a Budget<'a>,
     calls: Mutex<Calls>,
-    /// The limit that was reached.
+    /// The limit that refused a claim.
     refused: OnceLock<Halt>,
 }
 
 impl UsageClaim<'_> {
-    /// Claims `more` calls, from every budget or from none.
-    fn more(&self, call: CallKind, more: u64) -> bool {
+    /// Claims calls from every budget or from none.
+    fn claim_calls(&self, call: CallKind, additional: u64) -> bool {
         if self.refused.get().is_some() {
             return false;
         }
-        let calls = Calls::from_call(call, more);
-        for (below, budget) in self.budget.chain().enumerate() {
+        let calls = Calls::from_call(call, additional);
+        for (position, budget) in self.budget.chain().enumerate() {
             let mut count = lock(&budget.count);
-            if let Err(halt) = budget.require(call, more, &count) {
+            if let Err(halt) = budget.require(call, additional, &count) {
                 drop(count);
-                for budget in self.budget.chain().take(below) {
+                for budget in self.budget.chain().take(position) {
                     lock(&budget.count).claimed.subtract(calls);
                 }
-                // Of two refusals the first is reported.
-                let _sent = self.refused.set(halt);
+                // Only the first refusal is reported.
+                let _already_set = self.refused.set(halt);
                 return false;
             }
             count.claimed.add(calls);
@@ -243,7 +243,8 @@ impl UsageClaim<'_> {
         true
     }
 
-    /// Ends the work: replaces the claimed amounts by the actual usage. Returns the limit that ended it, if any.
+    /// Replaces the claimed calls by the actual usage when the node ends. Returns the limit that refused a claim, if
+    /// any.
     pub(super) fn finish(self, usage: StepUsage) -> Option<Halt> {
         let calls = *lock(&self.calls);
         for budget in self.budget.chain() {
@@ -268,11 +269,11 @@ impl Allowance for UsageClaim<'_> {
     }
 
     fn ask(&self) -> bool {
-        self.more(CallKind::Model, 1)
+        self.claim_calls(CallKind::Model, 1)
     }
 
     fn call(&self, calls: u64) -> bool {
-        self.more(CallKind::Tool, calls)
+        self.claim_calls(CallKind::Tool, calls)
     }
 }
 
@@ -290,9 +291,9 @@ impl Calls {
         }
     }
 
-    const fn add(&mut self, more: Self) {
-        self.models = self.models.saturating_add(more.models);
-        self.tools = self.tools.saturating_add(more.tools);
+    const fn add(&mut self, additional: Self) {
+        self.models = self.models.saturating_add(additional.models);
+        self.tools = self.tools.saturating_add(additional.tools);
     }
 
     const fn subtract(&mut self, less: Self) {
@@ -305,9 +306,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The stricter of each pair of limits.
+/// Returns the stricter limit of each pair.
 pub(super) fn narrower(first: Limits, second: Limits) -> Limits {
-    fn least<T: Ord>(first: Option<T>, second: Option<T>) -> Option<T> {
+    fn minimum<T: Ord>(first: Option<T>, second: Option<T>) -> Option<T> {
         match (first, second) {
             (Some(first), Some(second)) => Some(first.min(second)),
             (first, second) => first.or(second),
@@ -316,9 +317,9 @@ pub(super) fn narrower(first: Limits, second: Limits) -> Limits {
     Limits {
         max_steps: first.max_steps.min(second.max_steps),
         max_depth: first.max_depth.min(second.max_depth),
-        max_model_calls: least(first.max_model_calls, second.max_model_calls),
-        max_tool_calls: least(first.max_tool_calls, second.max_tool_calls),
-        timeout: least(first.timeout, second.timeout),
-        max_cost: least(first.max_cost, second.max_cost),
+        max_model_calls: minimum(first.max_model_calls, second.max_model_calls),
+        max_tool_calls: minimum(first.max_tool_calls, second.max_tool_calls),
+        timeout: minimum(first.timeout, second.timeout),
+        max_cost: minimum(first.max_cost, second.max_cost),
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct StepCaller<'a> {
     pub(super) scope: &'a CancelScope<'a>,
     pub(super) path: &'a str,
     pub(super) node: &'a Node,
-    /// Whether the answer is shown to the user.
+    /// Whether the user sees the answer.
     pub(super) is_shown: bool,
     pub(super) totals: &'a mut StepTotals,
 }
@@ -40,7 +40,7 @@ impl StepCaller<'_> {
     ) -> Result<(String, Value), Halt> {
         let prompt = match &node.prompt {
             Some(template) => template.render(&view),
-            None => self.question(view),
+            None => self.default_prompt(view),
         };
         let system = node
             .agent
@@ -51,7 +51,7 @@ impl StepCaller<'_> {
             (Ok(prompt), Ok(system)) => (prompt, system),
             (Err(why), _) | (_, Err(why)) => return Err(Halt::expression(self.path, why)),
         };
-        let messages = remembered(node.agent.memory, view.state);
+        let messages = recent_messages(node.agent.memory, view.state);
         let answer = self.attempts(|caller, attempt, scope| {
             let actor_run = caller.actor_run;
             actor_run.budget.begin_call(CallKind::Model)?;
@@ -74,8 +74,8 @@ impl StepCaller<'_> {
         Ok((prompt, answer))
     }
 
-    /// Prompt of an agent that has no prompt.
-    fn question(&self, view: View<'_>) -> Result<String, crate::ExpressionError> {
+    /// Prompt of an agent node without `prompt`: the state key `input`.
+    fn default_prompt(&self, view: View<'_>) -> Result<String, crate::ExpressionError> {
         view.state.get(key::INPUT).map(text_of).ok_or_else(|| {
             crate::ExpressionError(format!(
                 "node `{}` has no `prompt`, and the state has no `{}` to use instead",
@@ -134,7 +134,8 @@ impl StepCaller<'_> {
         result.map_err(|halt| limit.unwrap_or(halt))
     }
 
-    /// Makes attempts, each with its timeout, until one succeeds or none is left.
+    /// Executes work and retries it until it succeeds, fails permanently or has no retries left. The timeout of the
+    /// node applies to each attempt.
     fn attempts<T>(
         &mut self,
         mut work: impl FnMut(&mut Self, u32, &CancelScope<'_>) -> Result<T, Halt>,
@@ -153,7 +154,7 @@ impl StepCaller<'_> {
         }
     }
 
-    /// Runs a subgraph. A retry starts over, under paths of its own.
+    /// Runs a subgraph. A retry starts from its entry, with new step paths.
     pub(super) fn subgraph(
         &mut self,
         node: &SubgraphNode,
@@ -169,29 +170,33 @@ impl StepCaller<'_> {
         };
         input.begin(&node.actor.graph.keys);
         self.attempts(|caller, attempt, scope| {
-            let again = match attempt {
+            let suffix = match attempt {
                 0 => String::new(),
                 attempt => format!("~{attempt}"),
             };
-            let prefix = format!("{}{again}/", caller.path);
-            caller.inside(&node.actor, scope, prefix, input.clone())
+            let prefix = format!("{}{suffix}/", caller.path);
+            caller.attempt_subgraph(&node.actor, scope, prefix, input.clone())
         })
     }
 
     /// Makes one attempt at a subgraph.
-    fn inside(
+    fn attempt_subgraph(
         &mut self,
         actor: &Actor,
         scope: &CancelScope<'_>,
         prefix: String,
         input: State,
     ) -> Result<SubgraphResult, Halt> {
-        let above = self.actor_run;
+        let parent = self.actor_run;
         let limits = actor.graph.limits;
-        let actor_run = ActorRun::new(above.common, actor, above.budget.below(limits));
-        let own = limits.timeout.map(|timeout| scope.within(timeout));
-        let mut traversal =
-            GraphTraversal::new(&actor_run, own.as_ref().unwrap_or(scope), prefix, input);
+        let actor_run = ActorRun::new(parent.common, actor, parent.budget.below(limits));
+        let own_scope = limits.timeout.map(|timeout| scope.within(timeout));
+        let mut traversal = GraphTraversal::new(
+            &actor_run,
+            own_scope.as_ref().unwrap_or(scope),
+            prefix,
+            input,
+        );
         traversal.is_shown = self.is_shown;
         traversal.change = Some(State::default());
         let result = traversal.run_to_exit(actor.graph.entry, None);
@@ -225,15 +230,15 @@ impl SubgraphResult {
         }
     }
 
-    /// The update that the subgraph makes to the outer state.
+    /// Returns the update of the outer state.
     ///
-    /// Without an explicit `output`, that is every key it changed: as the combined update where both actors use the
-    /// same reducer for the key, else as the final value.
+    /// Without an explicit `output`, the update contains every key that the subgraph changed: the combined updates if
+    /// both actors use the same reducer for the key, otherwise the final value.
     pub(super) fn update(
         mut self,
         node: &SubgraphNode,
         path: &str,
-        above: &BTreeMap<String, Key>,
+        outer_keys: &BTreeMap<String, Key>,
     ) -> Result<Map<String, Value>, Halt> {
         if let Some(pairs) = &node.output {
             return self
@@ -241,13 +246,13 @@ impl SubgraphResult {
                 .fill_all(pairs)
                 .map_err(|why| Halt::expression(path, why));
         }
-        let own = &node.actor.graph.keys;
+        let inner_keys = &node.actor.graph.keys;
         let mut update = std::mem::take(&mut self.change).into_values();
         for (key, value) in &mut update {
-            if Reducer::for_key(key, own) != Reducer::for_key(key, above)
-                && let Some(left) = self.state.get(key)
+            if Reducer::for_key(key, inner_keys) != Reducer::for_key(key, outer_keys)
+                && let Some(final_value) = self.state.get(key)
             {
-                *value = left.clone();
+                *value = final_value.clone();
             }
         }
         Ok(update)
@@ -266,7 +271,7 @@ impl SubgraphResult {
     }
 }
 
-/// Result of a run: its `output`, else the last answer.
+/// Result of a run: the state key `output`, otherwise the last answer.
 pub(super) fn output_of(state: &State, last: Option<Value>) -> Value {
     match state.get(key::OUTPUT) {
         Some(output) => output.clone(),
@@ -284,24 +289,24 @@ pub(super) fn single(mut update: Map<String, Value>) -> Value {
     Value::Object(update)
 }
 
-/// Characters per token, a low estimate.
+/// Bytes of text per token, a low estimate.
 const CHARACTERS_PER_TOKEN: u64 = 4;
 
-/// The end of the conversation that an agent receives.
-fn remembered(memory: Memory, state: &State) -> &[Value] {
+/// Returns the most recent messages of the conversation, within the limits of the agent's memory.
+fn recent_messages(memory: Memory, state: &State) -> &[Value] {
     let messages = state.get(key::MESSAGES).and_then(Value::as_array);
     let Some(messages) = messages.filter(|_| memory.enabled) else {
         return &[];
     };
-    let most = memory
+    let max_messages = memory
         .max_messages
         .unwrap_or(usize::MAX)
         .min(messages.len());
-    let mut left = memory.max_tokens.unwrap_or(u64::MAX);
-    let kept = messages
+    let mut remaining_tokens = memory.max_tokens.unwrap_or(u64::MAX);
+    let count = messages
         .iter()
         .rev()
-        .take(most)
+        .take(max_messages)
         .take_while(|message| {
             if memory.max_tokens.is_none() {
                 return true;
@@ -311,10 +316,10 @@ fn remembered(memory: Memory, state: &State) -> &[Value] {
                 .as_str()
                 .map_or_else(|| content.to_string().len(), str::len);
             let tokens = (letters as u64).div_ceil(CHARACTERS_PER_TOKEN);
-            let fits = tokens <= left;
-            left = left.saturating_sub(tokens);
+            let fits = tokens <= remaining_tokens;
+            remaining_tokens = remaining_tokens.saturating_sub(tokens);
             fits
         })
         .count();
-    &messages[messages.len() - kept..]
+    &messages[messages.len() - count..]
 }

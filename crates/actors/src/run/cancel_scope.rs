@@ -1,4 +1,4 @@
-//! [`CancelScope`]: cancellation and deadline of a part of a run, and [`DeadlineTimer`], which cancels it when its time expires.
+//! [`CancelScope`]: cancellation and deadline of a part of a run. [`DeadlineTimer`] cancels a scope at its deadline.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,14 +9,14 @@ use cleveragents_process::Cancel;
 
 use super::halt::Halt;
 
-/// Cancellation and deadline of a part of a run: a handle of its own, cancelled with those above it and when its time
-/// expires.
+/// Cancellation and deadline of a part of a run. Its handle is cancelled together with the handles of outer scopes, and
+/// at the deadline.
 pub(super) struct CancelScope<'a> {
     pub(super) cancel: Cancel,
     pub(super) deadline: Option<Instant>,
     timer: &'a DeadlineTimer,
     /// Removes the deadline from the timer on drop.
-    _armed: Option<DeadlineGuard<'a>>,
+    _deadline_guard: Option<DeadlineGuard<'a>>,
 }
 
 impl<'a> CancelScope<'a> {
@@ -24,19 +24,19 @@ impl<'a> CancelScope<'a> {
     pub(super) fn of_run(
         cancel: &Cancel,
         timer: &'a DeadlineTimer,
-        begun: Instant,
+        started: Instant,
         timeout: Option<Duration>,
     ) -> Self {
         Self::new(
             cancel.child(),
             timer,
-            timeout.and_then(|timeout| begun.checked_add(timeout)),
+            timeout.and_then(|timeout| started.checked_add(timeout)),
         )
     }
 
     fn new(cancel: Cancel, timer: &'a DeadlineTimer, deadline: Option<Instant>) -> Self {
         Self {
-            _armed: deadline.map(|deadline| timer.set(deadline, &cancel)),
+            _deadline_guard: deadline.map(|deadline| timer.set(deadline, &cancel)),
             cancel,
             deadline,
             timer,
@@ -49,16 +49,16 @@ impl<'a> CancelScope<'a> {
             cancel: self.cancel.child(),
             deadline: self.deadline,
             timer: self.timer,
-            _armed: None,
+            _deadline_guard: None,
         }
     }
 
     /// A nested scope that ends after a timeout.
     pub(super) fn within(&self, timeout: Duration) -> Self {
-        let own = Instant::now().checked_add(timeout);
-        match (own, self.deadline) {
-            (Some(own), above) if above.is_none_or(|above| own < above) => {
-                Self::new(self.cancel.child(), self.timer, Some(own))
+        let deadline = Instant::now().checked_add(timeout);
+        match (deadline, self.deadline) {
+            (Some(deadline), outer) if outer.is_none_or(|outer| deadline < outer) => {
+                Self::new(self.cancel.child(), self.timer, Some(deadline))
             }
             _ => self.part(),
         }
@@ -79,11 +79,11 @@ impl<'a> CancelScope<'a> {
                 path,
                 format!("timeout after {} ms", timeout.as_millis()),
             )),
-            worked => worked,
+            result => result,
         }
     }
 
-    /// Whether it was cancelled, or its time expired.
+    /// Whether the scope was cancelled or its deadline has passed.
     pub(super) fn is_over(&self) -> bool {
         self.cancel.is_cancelled()
             || self
@@ -91,7 +91,7 @@ impl<'a> CancelScope<'a> {
                 .is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// Fails when it was cancelled or its time expired.
+    /// Fails when the scope was cancelled or its deadline has passed.
     pub(super) fn check(&self) -> Result<(), Halt> {
         if self.is_over() {
             Err(Halt::Stopped)
@@ -101,7 +101,7 @@ impl<'a> CancelScope<'a> {
     }
 }
 
-/// Cancels handles when their time expires. Its single thread starts with the first deadline, and ends with the timer.
+/// Cancels handles at their deadlines. A single thread starts with the first deadline, and ends with the timer.
 #[derive(Default)]
 pub(super) struct DeadlineTimer {
     clock: Arc<Clock>,
@@ -116,8 +116,8 @@ struct Clock {
 
 #[derive(Default)]
 struct Times {
-    set: BTreeMap<(Instant, u64), Cancel>,
-    numbers: u64,
+    deadlines: BTreeMap<(Instant, u64), Cancel>,
+    last_number: u64,
     is_over: bool,
 }
 
@@ -129,7 +129,7 @@ struct DeadlineGuard<'a> {
 
 impl Drop for DeadlineGuard<'_> {
     fn drop(&mut self) {
-        lock(&self.timer.clock.times).set.remove(&self.at);
+        lock(&self.timer.clock.times).deadlines.remove(&self.at);
     }
 }
 
@@ -137,16 +137,16 @@ impl DeadlineTimer {
     fn set(&self, when: Instant, cancel: &Cancel) -> DeadlineGuard<'_> {
         let at = {
             let mut times = lock(&self.clock.times);
-            times.numbers += 1;
-            let at = (when, times.numbers);
-            times.set.insert(at, cancel.clone());
+            times.last_number += 1;
+            let at = (when, times.last_number);
+            times.deadlines.insert(at, cancel.clone());
             at
         };
         self.clock.changed.notify_one();
         let mut thread = lock(&self.thread);
         if thread.is_none() {
             let clock = Arc::clone(&self.clock);
-            // Without the thread, code that checks the deadline still sees it.
+            // If the thread cannot start, code that checks the deadline still stops in time.
             *thread = std::thread::Builder::new()
                 .name("run-alarm".to_owned())
                 .spawn(move || clock.watch())
@@ -160,7 +160,7 @@ impl Clock {
     fn watch(&self) {
         let mut times = lock(&self.times);
         while !times.is_over {
-            let Some((&(when, number), _)) = times.set.first_key_value() else {
+            let Some((&(when, number), _)) = times.deadlines.first_key_value() else {
                 times = self
                     .changed
                     .wait(times)
@@ -173,7 +173,7 @@ impl Clock {
                     .changed
                     .wait_timeout(times, when - now)
                     .unwrap_or_else(PoisonError::into_inner);
-            } else if let Some(cancel) = times.set.remove(&(when, number)) {
+            } else if let Some(cancel) = times.deadlines.remove(&(when, number)) {
                 cancel.cancel();
             }
         }
@@ -185,7 +185,7 @@ impl Drop for DeadlineTimer {
         lock(&self.clock.times).is_over = true;
         self.clock.changed.notify_one();
         if let Some(thread) = lock(&self.thread).take() {
-            // A panic there does not concern the run.
+            // A panic of the timer thread does not affect the run.
             let _ended = thread.join();
         }
     }
@@ -225,10 +225,10 @@ mod tests {
     }
 
     #[test]
-    fn alarms_of_finished_parts_are_removed() {
+    fn deadlines_of_finished_parts_are_removed() {
         let (cancel, timer) = (Cancel::new(), DeadlineTimer::default());
         let whole = CancelScope::of_run(&cancel, &timer, Instant::now(), None);
         drop(whole.within(Duration::from_hours(1)));
-        assert!(super::lock(&timer.clock.times).set.is_empty());
+        assert!(super::lock(&timer.clock.times).deadlines.is_empty());
     }
 }

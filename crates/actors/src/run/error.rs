@@ -1,4 +1,4 @@
-//! [`RunError`]: why a run failed or stopped.
+//! [`RunError`]: reason why a run failed or stopped.
 
 use cleveragents_domain::{Code, Diagnose, Hint, hint};
 use serde_json::{Value, json};
@@ -48,10 +48,10 @@ impl LimitKind {
     }
 }
 
-/// A run failed or stopped. All but the first four can be resumed by running again once the cause is gone.
+/// A run failed or stopped. All variants except the first four can be resumed: run again after the cause is fixed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// A node failed, and has no `on_error`.
+    /// A node without `on_error` failed.
     #[error("step `{path}` failed: {failure}")]
     Node {
         /// Path of the step.
@@ -67,7 +67,7 @@ pub enum RunError {
         /// Error of the expression.
         why: ExpressionError,
     },
-    /// No edge of a node matches, and it is not an exit.
+    /// No edge of a node matches, and the node is not an exit.
     #[error("no edge of step `{path}` matches, and its node is not an exit")]
     Nowhere {
         /// Path of the step.

@@ -1,4 +1,4 @@
-//! [`Halt`]: why a part of a run stops, before it is decided what that means for the run.
+//! [`Halt`]: reason why a part of a run stops. The outer parts decide whether the run continues.
 
 use super::cancel_scope::CancelScope;
 use super::error::{LimitKind, RunError};
@@ -9,15 +9,15 @@ use crate::state::Mismatch;
 /// Reason why a part of a run stops.
 #[derive(Debug)]
 pub(super) enum Halt {
-    /// It was cancelled from above, or its time expired; the cause is known above.
+    /// The scope was cancelled or its deadline passed. The owner of the scope determines the cause.
     Stopped,
-    /// The actor at this depth reached a limit of its own.
+    /// The actor at this depth reached one of its limits.
     Limit {
         kind: LimitKind,
         limit: u64,
         depth: u32,
     },
-    /// An error of its own.
+    /// An error of this part of the run.
     Error(RunError),
 }
 
@@ -46,15 +46,15 @@ impl Halt {
 
     /// The node itself failed, and a retry would fail again.
     pub(super) fn refused(path: &str, message: String) -> Self {
-        Self::own(path, FailureKind::Refused, message)
+        Self::node_failure(path, FailureKind::Refused, message)
     }
 
     /// One attempt at the node timed out.
     pub(super) fn late(path: &str, message: String) -> Self {
-        Self::own(path, FailureKind::Timeout, message)
+        Self::node_failure(path, FailureKind::Timeout, message)
     }
 
-    fn own(path: &str, kind: FailureKind, message: String) -> Self {
+    fn node_failure(path: &str, kind: FailureKind, message: String) -> Self {
         Self::Error(RunError::Node {
             path: path.to_owned(),
             failure: Failure {
@@ -95,7 +95,8 @@ impl Halt {
         )
     }
 
-    /// The failure as seen by the step with this path, in an actor at this depth; `None` when the run cannot continue.
+    /// Converts the halt to a failure that the step with this path, in an actor at this depth, can handle. Returns
+    /// `None` when the run cannot continue.
     pub(super) fn handled_failure(&self, path: &str, depth: u32) -> Option<HandledFailure> {
         match self {
             Self::Error(error @ RunError::Node { path: at, failure }) => Some(HandledFailure {
@@ -134,7 +135,7 @@ impl Halt {
     /// Rank of a halt that waits for the user.
     pub(super) const WAITING: u8 = 1;
 
-    /// Precedence among several concurrent halts, by how informative each is; lowest first.
+    /// Precedence among concurrent halts: a halt with a higher rank is more informative.
     pub(super) const fn rank(&self) -> u8 {
         match self {
             Self::Stopped => 0,

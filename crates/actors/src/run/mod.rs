@@ -38,7 +38,7 @@ pub struct Run<'a> {
     pub input: State,
     /// Values that templates and expressions see as `context`, which override those of the actor.
     pub context: Map<String, Value>,
-    /// Limits in addition to those of the actor.
+    /// Additional limits; the stricter of these and the actor's limits applies.
     pub limits: Option<Limits>,
     /// Executes the work of nodes.
     pub executor: &'a dyn Executor,
@@ -55,12 +55,12 @@ pub struct Run<'a> {
 pub struct Outcome {
     /// Final state.
     pub state: State,
-    /// Value of its key `output`, else the last answer; null when there is none.
+    /// Value of the state key `output`, otherwise the last answer, otherwise null.
     pub output: Value,
     /// Usage of the run, reused steps included.
     pub usage: StepUsage,
-    /// Number of finished nodes, including reused ones and those of subgraphs. Items of maps do not count: their number
-    /// is that of a list, so it is bounded.
+    /// Number of finished nodes, including reused nodes and nodes of subgraphs. Items of maps do not count, because
+    /// their list already limits their number.
     pub steps: u64,
     /// Number of steps taken from the log.
     pub recalled: u64,
@@ -69,9 +69,9 @@ pub struct Outcome {
 }
 
 impl Run<'_> {
-    /// Runs from the end of the log to an exit.
+    /// Resumes after the steps in the log and runs to an exit.
     pub fn execute(&self) -> Result<Outcome, RunError> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let graph = &self.actor.graph;
         let limits = match self.limits {
             None => graph.limits,
@@ -80,7 +80,7 @@ impl Run<'_> {
         let common = RunShared::new(self.executor, self.log, self.observer, &self.context);
         let actor_run = ActorRun::new(&common, self.actor, Budget::of_run(limits));
         let timer = DeadlineTimer::default();
-        let scope = CancelScope::of_run(self.cancel, &timer, begun, limits.timeout);
+        let scope = CancelScope::of_run(self.cancel, &timer, started, limits.timeout);
         let mut state = self.input.clone();
         state.begin(&graph.keys);
 

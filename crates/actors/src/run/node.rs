@@ -1,4 +1,4 @@
-//! The work of each kind of node.
+//! Executes each kind of node.
 
 use serde_json::{Map, Value, json};
 
@@ -84,16 +84,16 @@ impl GraphTraversal<'_> {
             ),
             None => self.last_message(),
         };
-        let seen = Value::String(message);
+        let message_value = Value::String(message);
         let view = View {
-            extra: Some(("message", &seen)),
+            extra: Some(("message", &message_value)),
             ..view
         };
-        let message = seen.as_str().unwrap_or_default();
-        let mut passed_on = message;
+        let message = message_value.as_str().unwrap_or_default();
+        let mut routed_text = message;
         let mut next = router.otherwise.map_or(NextNode::ByEdges, NextNode::To);
         for rule in &router.rules {
-            let rest = match &rule.fits {
+            let remainder = match &rule.fits {
                 TextMatch::Prefix(prefix) => message.strip_prefix(prefix.as_str()),
                 TextMatch::Suffix(suffix) => message.strip_suffix(suffix.as_str()),
                 TextMatch::Contains(part) => message.contains(part.as_str()).then_some(message),
@@ -104,16 +104,16 @@ impl GraphTraversal<'_> {
                     .then_some(message),
                 TextMatch::Always => Some(message),
             };
-            if let Some(rest) = rest {
+            if let Some(remainder) = remainder {
                 if rule.strip {
-                    passed_on = rest.trim();
+                    routed_text = remainder.trim();
                 }
                 next = NextNode::To(rule.target);
                 break;
             }
         }
         Ok(NodeResult {
-            update: Map::from_iter([(key::ROUTED_MESSAGE.to_owned(), passed_on.into())]),
+            update: Map::from_iter([(key::ROUTED_MESSAGE.to_owned(), routed_text.into())]),
             next,
         })
     }
@@ -142,9 +142,9 @@ impl GraphTraversal<'_> {
             {"role": "user", "content": prompt},
             {"role": "assistant", "content": text_of(&answer)},
         ]);
-        let mut done = NodeResult::single_key(key::MESSAGES, messages);
-        done.update.insert(agent.output.clone(), answer);
-        Ok(done)
+        let mut result = NodeResult::single_key(key::MESSAGES, messages);
+        result.update.insert(agent.output.clone(), answer);
+        Ok(result)
     }
 
     fn subgraph(

@@ -17,9 +17,9 @@ use crate::state::{State, kind_of};
 /// Step kind of an item of a map.
 const ITEM: &str = "item";
 
-/// Runs jobs, at most `concurrency` of them concurrently, and returns their results in order. The first failure stops
-/// the others; of several failures, the first in order is reported. A job that waits for the user lets the others
-/// finish.
+/// Runs at most `concurrency` jobs concurrently, and returns their results in order. A failure stops the other jobs; of
+/// several failures, the one with the lowest job number is reported. A job that waits for the user does not stop the
+/// others.
 fn run_jobs<T: Send>(
     jobs: usize,
     concurrency: usize,
@@ -29,7 +29,8 @@ fn run_jobs<T: Send>(
     let part = scope.part();
     let next = AtomicUsize::new(0);
     let is_over = AtomicBool::new(false);
-    let ended: Mutex<Vec<Option<Result<T, Halt>>>> = Mutex::new((0..jobs).map(|_| None).collect());
+    let results: Mutex<Vec<Option<Result<T, Halt>>>> =
+        Mutex::new((0..jobs).map(|_| None).collect());
     let worker = || {
         while !is_over.load(Ordering::SeqCst) {
             let number = next.fetch_add(1, Ordering::SeqCst);
@@ -43,12 +44,12 @@ fn run_jobs<T: Send>(
                 is_over.store(true, Ordering::SeqCst);
                 part.cancel.cancel();
             }
-            ended.lock().unwrap_or_else(PoisonError::into_inner)[number] = Some(result);
+            results.lock().unwrap_or_else(PoisonError::into_inner)[number] = Some(result);
         }
     };
     let span = &tracing::Span::current();
     std::thread::scope(|scope| {
-        // The current thread works too.
+        // The current thread is a worker too.
         for _ in 1..concurrency.min(jobs) {
             let spawned = std::thread::Builder::new()
                 .name("run-branch".to_owned())
@@ -57,30 +58,30 @@ fn run_jobs<T: Send>(
                     worker();
                 });
             if spawned.is_err() {
-                // With fewer threads it only takes longer.
+                // With fewer threads, the jobs only take longer.
                 break;
             }
         }
         worker();
     });
-    let mut done = Vec::with_capacity(jobs);
-    let mut worst: Option<Halt> = None;
-    for result in ended.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    let mut values = Vec::with_capacity(jobs);
+    let mut reported: Option<Halt> = None;
+    for result in results.into_inner().unwrap_or_else(PoisonError::into_inner) {
         match result {
-            Some(Ok(value)) => done.push(value),
+            Some(Ok(value)) => values.push(value),
             Some(Err(halt))
-                if worst
+                if reported
                     .as_ref()
-                    .is_none_or(|worst| worst.rank() < halt.rank()) =>
+                    .is_none_or(|reported| reported.rank() < halt.rank()) =>
             {
-                worst = Some(halt);
+                reported = Some(halt);
             }
             Some(Err(_)) | None => {}
         }
     }
-    match worst {
+    match reported {
         Some(halt) => Err(halt),
-        None => Ok(done),
+        None => Ok(values),
     }
 }
 
@@ -124,7 +125,7 @@ impl GraphTraversal<'_> {
         })
     }
 
-    /// Does the same work for each item of a list.
+    /// Executes a map node: the same work for each item of a list.
     pub(super) fn map(
         &self,
         node: &Node,
@@ -161,7 +162,7 @@ impl GraphTraversal<'_> {
         Ok(NodeResult::single_key(&map.output, Value::Array(answers?)))
     }
 
-    /// Executes or reuses one item.
+    /// Executes one item, or reuses its result from the log.
     fn item(
         &self,
         node: &Node,

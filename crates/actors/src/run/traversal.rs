@@ -94,7 +94,7 @@ impl<'a> RunShared<'a> {
         Ok(())
     }
 
-    /// The current time, when it is needed.
+    /// The current time in milliseconds since 1970; 0 when no step is built.
     pub(super) fn now_ms(&self) -> u64 {
         if !self.needs_steps() {
             return 0;
@@ -114,7 +114,7 @@ pub(super) struct ActorRun<'a> {
 }
 
 impl<'a> ActorRun<'a> {
-    /// The context of the run overrides that of the actor.
+    /// Creates a running actor. The context of the run overrides the context of the actor.
     pub(super) fn new(common: &'a RunShared<'a>, actor: &'a Actor, budget: Budget<'a>) -> Self {
         let mut context = actor.context.clone();
         for (name, value) in common.context {
@@ -168,12 +168,12 @@ pub(super) struct GraphTraversal<'a> {
     pub(super) state: State,
     /// Combined updates of the steps, when the caller needs them.
     pub(super) change: Option<State>,
-    /// Work done so far.
+    /// Number and usage of the finished steps.
     pub(super) inside: NestedSteps,
-    /// The last answer that did not go to the key `output`.
+    /// The last answer that was not written to the key `output`.
     pub(super) answer: Option<Value>,
     path: String,
-    prefix: usize,
+    prefix_length: usize,
     visits: Vec<u32>,
 }
 
@@ -193,7 +193,7 @@ impl<'a> GraphTraversal<'a> {
             change: None,
             inside: NestedSteps::default(),
             answer: None,
-            prefix: prefix.len(),
+            prefix_length: prefix.len(),
             path: prefix,
             visits: vec![0; actor_run.graph().nodes.len()],
         }
@@ -201,7 +201,7 @@ impl<'a> GraphTraversal<'a> {
 
     /// Path of the last step, if any.
     pub(super) fn last(&self) -> Option<&str> {
-        (self.path.len() > self.prefix).then_some(&self.path)
+        (self.path.len() > self.prefix_length).then_some(&self.path)
     }
 
     pub(super) fn path(&self) -> &str {
@@ -216,23 +216,23 @@ impl<'a> GraphTraversal<'a> {
         }
     }
 
-    /// Runs from a node to an exit, or to the node where branches meet.
+    /// Runs from a node to an exit, or up to the node where the branches join.
     pub(super) fn run_to_exit(
         &mut self,
         from: NodeIndex,
         until: Option<NodeIndex>,
     ) -> Result<(), Halt> {
-        let mut at = Some(from);
-        while let Some(index) = at.filter(|index| Some(*index) != until) {
+        let mut current = Some(from);
+        while let Some(index) = current.filter(|index| Some(*index) != until) {
             self.scope.check()?;
             self.actor_run.budget.begin_step()?;
-            at = self.step(index)?;
+            current = self.step(index)?;
             self.actor_run.budget.check()?;
         }
         Ok(())
     }
 
-    /// Executes or reuses one step; returns the next node.
+    /// Executes one step, or reuses it from the log; returns the next node.
     fn step(&mut self, index: NodeIndex) -> Result<Option<NodeIndex>, Halt> {
         let common = self.actor_run.common;
         let node = &self.actor_run.graph().nodes[index.0 as usize];
@@ -244,26 +244,26 @@ impl<'a> GraphTraversal<'a> {
         common.started(&self.path, kind);
         let started_ms = common.now_ms();
         let mut totals = StepTotals::default();
-        let done = self.run_node(node, &mut totals).and_then(|done| {
-            self.check(&done.update)?;
-            Ok(done)
+        let result = self.run_node(node, &mut totals).and_then(|result| {
+            self.check(&result.update)?;
+            Ok(result)
         });
-        let (done, error) = match done {
-            Ok(done) => (done, None),
+        let (result, error) = match result {
+            Ok(result) => (result, None),
             Err(halt) => {
-                if let Some((done, message)) = self.continue_after_error(node, &halt) {
-                    (done, Some(message))
+                if let Some((result, message)) = self.continue_after_error(node, &halt) {
+                    (result, Some(message))
                 } else {
                     self.inside.usage = self.inside.usage.plus(totals.all());
                     return Err(halt);
                 }
             }
         };
-        let stored_update = common.needs_steps().then(|| done.update.clone());
-        self.join(node, done.update)?;
-        let next = match done.next {
+        let stored_update = common.needs_steps().then(|| result.update.clone());
+        self.join(node, result.update)?;
+        let next = match result.next {
             NextNode::To(target) => Some(target),
-            NextNode::ByEdges => self.edge(node)?,
+            NextNode::ByEdges => self.next_by_edges(node)?,
         };
         if let Some(update) = stored_update {
             common.finished(&Step {
@@ -285,7 +285,7 @@ impl<'a> GraphTraversal<'a> {
     /// Writes the path of the next visit to a node.
     fn enter(&mut self, index: NodeIndex, node: &Node) {
         let visits = &mut self.visits[index.0 as usize];
-        self.path.truncate(self.prefix);
+        self.path.truncate(self.prefix_length);
         self.path.push_str(&node.id);
         // Writing to a string cannot fail.
         let _written = write!(self.path, "#{visits}");
@@ -323,19 +323,19 @@ impl<'a> GraphTraversal<'a> {
             .map_err(|why| Halt::mismatch(&self.path, &why))
     }
 
-    /// The node that the edges of a node lead to.
-    fn edge(&self, node: &Node) -> Result<Option<NodeIndex>, Halt> {
+    /// Returns the target of the first edge whose condition holds; `None` at an exit.
+    fn next_by_edges(&self, node: &Node) -> Result<Option<NodeIndex>, Halt> {
         if node.is_exit {
             return Ok(None);
         }
         for edge in &node.edges {
-            let leads = match &edge.condition {
+            let matches = match &edge.condition {
                 None => true,
                 Some(condition) => condition
                     .holds(&self.view())
                     .map_err(|why| Halt::expression(&self.path, why))?,
             };
-            if leads {
+            if matches {
                 return Ok(Some(edge.target));
             }
         }
@@ -344,7 +344,8 @@ impl<'a> GraphTraversal<'a> {
         }))
     }
 
-    /// Continuation of the run after a failure, when the node defines one.
+    /// Returns the result and the error message with which the run continues after a failure. Returns `None` if the
+    /// node has no `on_error`, or cannot handle the failure.
     fn continue_after_error(&self, node: &Node, halt: &Halt) -> Option<(NodeResult, String)> {
         let target = node.on_error?;
         let handled_failure = halt.handled_failure(&self.path, self.actor_run.budget.depth())?;
@@ -353,11 +354,11 @@ impl<'a> GraphTraversal<'a> {
             "message": handled_failure.message,
             "kind": handled_failure.kind,
         });
-        let done = NodeResult {
+        let result = NodeResult {
             update: Map::from_iter([(key::ERROR.to_owned(), error)]),
             next: NextNode::To(target),
         };
-        Some((done, handled_failure.message))
+        Some((result, handled_failure.message))
     }
 
     fn follow_recalled(&mut self, node: &Node, step: Step) -> Result<Option<NodeIndex>, Halt> {
@@ -421,8 +422,8 @@ const fn kind_name(kind: &NodeKind) -> &'static str {
     }
 }
 
-/// Returns the answer in the update of a step; `None` if the node has none, or writes it to `output`. Computed from the
-/// stored update only, so that a reused step gives the same answer.
+/// Returns the answer in the update of a step; `None` if the node has no answer or writes it to the key `output`. Uses
+/// only the stored update, so that a reused step returns the same answer.
 fn answer_in<'a>(kind: &NodeKind, update: &'a Map<String, Value>) -> Option<&'a Value> {
     let key = match kind {
         NodeKind::Agent(agent) => &agent.output,

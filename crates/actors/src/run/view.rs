@@ -11,7 +11,7 @@ use crate::state::{State, key};
 pub(super) struct View<'a> {
     pub(super) state: &'a State,
     pub(super) context: &'a Value,
-    /// For example the item of a map.
+    /// An additional name with its value, such as the current item of a map.
     pub(super) extra: Option<(&'a str, &'a Value)>,
 }
 
@@ -26,7 +26,7 @@ impl NameValues for View<'_> {
 }
 
 impl View<'_> {
-    /// Default initial state of a subgraph.
+    /// The state including the additional name: the default initial state of a subgraph.
     pub(super) fn whole(&self) -> State {
         let mut state = self.state.clone();
         if let Some((name, value)) = self.extra {

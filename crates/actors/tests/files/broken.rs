@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::support::{ActorFiles, actor_in, try_actor};
 
-const WORLD: ActorFiles<'_> = ActorFiles(&[
+const OTHER_ACTORS: ActorFiles<'_> = ActorFiles(&[
     (
         "local/reviewer",
         "name: local/reviewer\ntype: llm\nmodel: openai/a\n",
@@ -30,8 +30,10 @@ fn every_invalid_file_has_one_error_with_position_and_fix() {
     for file in files {
         let text = std::fs::read_to_string(&file).expect("a text");
         let first = text.lines().next().unwrap_or_default();
-        let expected = first.strip_prefix("# expects: ").expect("what is expected");
-        let found = match actor_in(&text, &WORLD) {
+        let expected = first
+            .strip_prefix("# expects: ")
+            .expect("an expected error");
+        let actual = match actor_in(&text, &OTHER_ACTORS) {
             Ok(_) => "nothing".to_owned(),
             Err(error) => {
                 let message = error.to_string();
@@ -39,17 +41,19 @@ fn every_invalid_file_has_one_error_with_position_and_fix() {
                 format!("{message} | {}", error.fix.neutral())
             }
         };
-        if found != expected {
+        if actual != expected {
             let name = file.file_name().expect("a name").display().to_string();
-            wrong.push(format!("{name}\n  expected {expected}\n  found    {found}"));
+            wrong.push(format!(
+                "{name}\n  expected {expected}\n  found    {actual}"
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
-fn a_file_of_ten_megabytes_is_not_even_parsed() {
-    // Parsing it would report the unclosed list instead.
+fn a_file_of_ten_megabytes_is_refused_before_parsing() {
+    // The parser would report the unclosed list instead.
     let text = format!("name: [{}", "x, ".repeat(10 * 1024 * 1024 / 3));
     let error = try_actor(&text).expect_err("too large");
     assert!(error.message.contains("the maximum is 1048576"), "{error}");
@@ -57,7 +61,7 @@ fn a_file_of_ten_megabytes_is_not_even_parsed() {
 
 #[test]
 fn an_alias_bomb_is_not_expanded() {
-    // Nine levels of ten would be a billion values.
+    // Expanding nine nested levels of ten items each would create a billion values.
     let mut text = String::from("name: local/x\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
     for level in 1..10 {
         let inner = vec![format!("*a{}", level - 1); 10].join(", ");

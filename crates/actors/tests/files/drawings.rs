@@ -1,4 +1,4 @@
-//! Tests of drawings, and that no content of a file can break out of them.
+//! Tests of drawings, including the escaping of file content.
 
 use cleveragents_actors::draw;
 
@@ -20,7 +20,7 @@ nodes:
 ";
 
 #[test]
-fn a_terminal_shows_branches_joins_loops_and_conditions() {
+fn a_text_drawing_shows_branches_joins_loops_and_conditions() {
     let expected = "\
 local/review (graph, 7 nodes)
 begin (function round)
@@ -55,7 +55,7 @@ fn mermaid_has_a_line_for_each_edge() {
 }
 
 #[test]
-fn nothing_breaks_out_of_a_drawing() {
+fn content_of_files_is_escaped_in_drawings() {
     let actor = actor(
         "name: local/x\ntype: graph\nnodes:\n  a:\n    if: \"x == '\\\"]; <script>&\\e[2J\\n'\"\n    then: b\n    else: b\n  \
          b: {prompt: x, model: 'openai/<b>\"]'}\n",

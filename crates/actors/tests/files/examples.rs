@@ -1,4 +1,4 @@
-//! The files in `examples/actors`: each is valid, matches the schema, and can be drawn.
+//! Tests of the files in `examples/actors`: each is valid, matches the schema, and can be drawn.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Valid files, and what they compile to.
+//! Valid files, and the actors that they compile to.
 
 use cleveragents_actors::graph::{Argument, Role, TextMatch};
 use cleveragents_actors::{ActorKind, NodeKind, Reducer};
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::support::{ActorFiles, actor, actor_in, agent, exits, id, next, node, try_actor};
 
 #[test]
-fn the_flat_shape_of_a_model() {
+fn a_flat_model_file_is_compiled() {
     let actor = actor(
         "name: reviewer\ntype: llm\ndescription: Looks at code\nversion: 1.2\nprovider: OpenAI\nmodel: gpt-5\n\
          system_prompt: You are {{ context.team }}.\ntools: ['builtin/file-*']\nskills: [local/file-ops]\n\
@@ -38,13 +38,13 @@ fn the_flat_shape_of_a_model() {
     assert_eq!(agent.skills, ["local/file-ops"]);
     assert_eq!(agent.memory.max_messages, Some(5));
     assert_eq!(agent.context_view.as_deref(), Some("apply"));
-    let format = agent.response_format.as_ref().expect("a form");
+    let format = agent.response_format.as_ref().expect("a response format");
     assert_eq!((format.name.as_str(), format.strict), ("reviewer", true));
     assert_eq!(exits(&actor.graph), ["reviewer"]);
 }
 
 #[test]
-fn the_flat_shape_of_a_tool() {
+fn a_flat_tool_file_is_compiled() {
     let actor = actor(
         "name: local/look\ntype: tool\ntools:\n- builtin/file-read\n- {tool: builtin/git-diff, arguments: {all: true}}\n\
          arguments: {path: '{{ input }}', lines: ['{{ first }}', 2]}\n",
@@ -65,7 +65,7 @@ fn the_flat_shape_of_a_tool() {
 }
 
 #[test]
-fn the_shape_with_several_actors_and_routes() {
+fn a_file_with_several_actors_and_routes_is_compiled() {
     let actor = actor(
         "name: local/triage\ncleveragents: {version: '3.0', default_actor: flow}\nactors:\n  desk:\n    type: llm\n    \
          config: {actor: openai/gpt-4o, temperature: 0.3, system_prompt: Be kind.}\n    skills: [local/file-ops]\n  \
@@ -85,11 +85,11 @@ fn the_shape_with_several_actors_and_routes() {
     assert_eq!(next(&actor.graph, "ask"), ["again", "end"]);
     assert_eq!(next(&actor.graph, "again"), ["ask", "end"]);
     assert_eq!(exits(&actor.graph), ["end"]);
-    let condition = |of: &str| {
-        node(&actor.graph, of).edges[0]
+    let condition = |source: &str| {
+        node(&actor.graph, source).edges[0]
             .condition
             .as_ref()
-            .expect("one")
+            .expect("a condition")
             .text()
     };
     assert_eq!(condition("ask"), "mood is defined and mood == \"bad\"");
@@ -97,19 +97,19 @@ fn the_shape_with_several_actors_and_routes() {
 }
 
 #[test]
-fn agents_on_other_machines() {
-    let alone = actor(
+fn remote_agents_are_compiled() {
+    let standalone = actor(
         "name: acme/remote\nurl: https://agents.example/\ntoken_env: A2A_TOKEN\ntimeout: 2.5\n",
     );
-    assert_eq!(alone.kind, ActorKind::A2a);
-    let agent = agent(&alone.graph, "remote");
+    assert_eq!(standalone.kind, ActorKind::A2a);
+    let agent = agent(&standalone.graph, "remote");
     let remote = agent.remote.as_ref().expect("an agent");
     assert_eq!(remote.url, "https://agents.example/");
     assert_eq!(remote.token_variable.as_deref(), Some("A2A_TOKEN"));
     assert_eq!(remote.timeout, Some(std::time::Duration::from_millis(2500)));
     assert_eq!((agent.name.as_str(), &agent.model), ("acme/remote", &None));
 
-    // As a part of a file it runs on its own, under its own name.
+    // An agent that is defined inside a file runs as a subgraph with its own name.
     let file = actor(
         "name: acme/both\ntype: graph\nactors:\n  there: {type: a2a, url: 'https://agents.example'}\nnodes:\n  \
          ask: {agent: there, prompt: 'Say {{ input }}'}\n",
@@ -123,7 +123,7 @@ fn agents_on_other_machines() {
 }
 
 #[test]
-fn the_legacy_shape() {
+fn legacy_files_are_compiled() {
     let actor = actor(
         "name: local/old\nprovider_type: openai\nmodel_id: gpt-4\noptions: {top_p: 0.5}\nunsafe: false\n\
          capabilities: {supports_tools: true}\nsource: somewhere\n",
@@ -144,7 +144,7 @@ fn the_legacy_shape() {
 }
 
 #[test]
-fn branches_need_not_name_their_join() {
+fn edges_from_branches_to_their_join_can_be_omitted() {
     let actor = actor(
         "name: local/r\ntype: graph\nmodel: openai/x\nstate: {reviews: append, score: {reducer: sum, initial: 0}}\nnodes:\n  \
          all: {parallel: [a, b], join: judge}\n  a: {prompt: A, output: reviews}\n  \
@@ -263,7 +263,7 @@ actors:
 ";
 
 #[test]
-fn prompts_and_templates_are_filled_and_leave_the_rest_to_the_run() {
+fn prompts_and_templates_keep_unknown_placeholders_for_the_run() {
     let actor = actor(
         "name: local/t\ntype: graph\nmodel: openai/x\nprompts:\n  look: {template: 'Look for {{ what }} in {{ input }}.', parameters: {what: bugs}}\n\
          templates:\n  reviewer: {parameters: [topic, warmth], temperature: '{{ warmth }}', system_prompt: 'You know {{ topic }}.', type: llm}\n\
@@ -287,7 +287,7 @@ fn prompts_and_templates_are_filled_and_leave_the_rest_to_the_run() {
     assert_eq!(
         node.agent.temperature,
         Some(0.0),
-        "the fields next to the use win"
+        "the fields next to the use take precedence"
     );
     assert_eq!(
         node.agent.system_prompt.as_ref().expect("one").text(),
@@ -310,7 +310,7 @@ fn variables_are_replaced() {
 
 #[test]
 fn other_actors_are_resolved_and_can_be_overridden() {
-    let world = ActorFiles(&[
+    let other_actors = ActorFiles(&[
         (
             "local/clerk",
             "name: local/clerk\ntype: llm\nmodel: openai/a\ntemperature: 1\n",
@@ -326,13 +326,13 @@ fn other_actors_are_resolved_and_can_be_overridden() {
     ]);
     let actor = actor_in(
         "name: local/z\ntype: graph\nnodes:\n  a: {agent: local/clerk, temperature: 0, next: b}\n  b: {agent: local/deep, prompt: 'x {{ input }}', output: seen}\n",
-        &world,
+        &other_actors,
     )
     .expect("in order");
     assert_eq!(agent(&actor.graph, "a").temperature, Some(0.0));
     assert_eq!(agent(&actor.graph, "a").name, "clerk");
     let NodeKind::Subgraph(sub) = &node(&actor.graph, "b").kind else {
-        panic!("a graph that an agent node names is run");
+        panic!("an agent node that names a graph must compile to a subgraph");
     };
     assert_eq!(sub.input.as_ref().expect("a prompt")[0].0, "input");
     assert_eq!(sub.output.as_ref().expect("an output")[0].0, "seen");
@@ -340,7 +340,7 @@ fn other_actors_are_resolved_and_can_be_overridden() {
 
 #[test]
 fn actors_that_contain_each_other_over_several_files_are_refused() {
-    let world = ActorFiles(&[
+    let other_actors = ActorFiles(&[
         (
             "local/b",
             "name: local/b\ntype: graph\nnodes: {x: {actor_ref: local/c}}\n",
@@ -351,7 +351,7 @@ fn actors_that_contain_each_other_over_several_files_are_refused() {
         ),
     ]);
     let text = "name: local/a\ntype: graph\nnodes: {x: {actor_ref: local/b}}\n";
-    let error = actor_in(text, &world).expect_err("a circle");
+    let error = actor_in(text, &other_actors).expect_err("a cycle");
     assert!(
         error
             .message
@@ -370,7 +370,7 @@ fn an_unusual_role_causes_a_warning() {
 }
 
 #[test]
-fn ten_thousand_nodes_are_read() {
+fn a_file_with_ten_thousand_nodes_is_compiled() {
     use std::fmt::Write as _;
     let mut text = String::from("name: local/big\ntype: graph\nnodes:\n");
     for number in 0..10_000 {

@@ -1,4 +1,4 @@
-//! A small environment for files to refer to.
+//! Actors, tools, skills and servers that the test files reference.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) struct ActorFiles<'w>(pub(crate) &'w [(&'w str, &'w str)]);
 
 impl Resolver for ActorFiles<'_> {
     fn actor(&self, name: &str, trail: &CompileStack<'_>) -> Result<Arc<Actor>, ResolveError> {
-        let whole = if name.contains('/') {
+        let full_name = if name.contains('/') {
             name.to_owned()
         } else {
             format!("local/{name}")
@@ -39,7 +39,7 @@ impl Resolver for ActorFiles<'_> {
             let text = format!("name: local/model\ntype: llm\nmodel: {name}\n");
             return model(&text).map_err(|error| ResolveError::Broken(error.to_string()));
         }
-        let Some((_, text)) = self.0.iter().find(|(known, _)| *known == whole) else {
+        let Some((_, text)) = self.0.iter().find(|(known, _)| *known == full_name) else {
             let known = self.0.iter().map(|(known, _)| *known);
             return Err(ResolveError::Missing(nearest::all(name, known, 3)));
         };
@@ -75,12 +75,12 @@ fn file(text: &str) -> Result<cleveragents_actors::ActorFile, DefinitionFileErro
 /// Reads and compiles a file.
 pub(crate) fn actor_in(
     text: &str,
-    world: &ActorFiles<'_>,
+    other_actors: &ActorFiles<'_>,
 ) -> Result<Arc<Actor>, DefinitionFileError> {
-    compile(&file(text)?, world)
+    compile(&file(text)?, other_actors)
 }
 
-/// Reads and compiles a file that refers to no other.
+/// Reads and compiles a file that references no other file.
 pub(crate) fn try_actor(text: &str) -> Result<Arc<Actor>, DefinitionFileError> {
     actor_in(text, &ActorFiles(&[]))
 }
@@ -92,8 +92,8 @@ pub(crate) fn actor(text: &str) -> Arc<Actor> {
 
 /// A node by its id.
 pub(crate) fn node<'a>(graph: &'a Graph, id: &str) -> &'a Node {
-    let found = graph.nodes.iter().find(|node| &*node.id == id);
-    found.unwrap_or_else(|| panic!("no node {id}"))
+    let matching = graph.nodes.iter().find(|node| &*node.id == id);
+    matching.unwrap_or_else(|| panic!("no node {id}"))
 }
 
 /// The id of a node.
@@ -102,8 +102,8 @@ pub(crate) fn id(graph: &Graph, index: NodeIndex) -> &str {
 }
 
 /// The targets of a node's edges.
-pub(crate) fn next<'a>(graph: &'a Graph, of: &str) -> Vec<&'a str> {
-    let edges = &node(graph, of).edges;
+pub(crate) fn next<'a>(graph: &'a Graph, source: &str) -> Vec<&'a str> {
+    let edges = &node(graph, source).edges;
     edges.iter().map(|edge| id(graph, edge.target)).collect()
 }
 

@@ -1,4 +1,4 @@
-//! Test support for runs: an executor that answers by rule, a log in memory, and a function that runs an actor with
+//! Test support for runs: an executor with predictable answers, a log in memory, and functions that run an actor with
 //! both.
 
 use std::collections::HashMap;
@@ -20,18 +20,18 @@ pub(crate) struct Echo {
     pub(crate) calls: Mutex<Vec<(String, usize, u32)>>,
     /// Failures to return, by path, or by path and number of the call as in `a#0!1`; each is returned once.
     pub(crate) failures: Mutex<HashMap<String, Vec<Failure>>>,
-    /// Number of the call, from 0, at which the system breaks.
+    /// Number of the call, from 0, that fails as [`FailureKind::Broken`].
     pub(crate) breaks_at: Option<usize>,
     pub(crate) begun: AtomicUsize,
-    /// Runs before each answer.
+    /// Called with the path before each answer.
     pub(crate) before: Option<CallHook>,
-    /// Prompts of agents.
+    /// Received prompts.
     pub(crate) asked: Mutex<Vec<ReceivedPrompt>>,
 }
 
 type CallHook = Box<dyn Fn(&str) + Sync + Send>;
 
-/// A prompt as an agent got it.
+/// A prompt that an agent received.
 pub(crate) struct ReceivedPrompt {
     pub(crate) path: String,
     pub(crate) is_streamed: bool,
@@ -53,16 +53,16 @@ impl Echo {
         if let Some(before) = &self.before {
             before(path);
         }
-        let begun = self.begun.fetch_add(1, Ordering::SeqCst);
-        if self.breaks_at == Some(begun) {
+        let call_number = self.begun.fetch_add(1, Ordering::SeqCst);
+        if self.breaks_at == Some(call_number) {
             return Err(failure(FailureKind::Broken, "the machine broke"));
         }
         let mut failures = self.failures.lock().expect("not poisoned");
         for name in [path, &format!("{path}!{number}")] {
-            if let Some(waiting) = failures.get_mut(name)
-                && !waiting.is_empty()
+            if let Some(queued) = failures.get_mut(name)
+                && !queued.is_empty()
             {
-                return Err(waiting.remove(0));
+                return Err(queued.remove(0));
             }
         }
         let call = (path.to_owned(), number, attempt);
@@ -206,11 +206,11 @@ impl RunObserver for CountingObserver {
 pub(crate) fn state(values: Value) -> State {
     match values {
         Value::Object(values) => State::new(values),
-        _ => panic!("a map of values is wanted"),
+        _ => panic!("the values of a state must be a map"),
     }
 }
 
-/// Runs an actor with these parts.
+/// Runs an actor without additional limits or context.
 pub(crate) fn run(
     actor: &Actor,
     input: &State,
@@ -230,7 +230,7 @@ pub(crate) fn run(
     .execute()
 }
 
-/// Runs an actor with an empty log, and returns its outcome and its steps as they were written.
+/// Runs an actor with an empty log, and returns its outcome and the stored steps in order.
 pub(crate) fn run_new(actor: &Actor, input: Value) -> (Outcome, Vec<Step>) {
     let log = Memory::default();
     let outcome = run(actor, &state(input), &Echo::default(), &log).expect("the run succeeds");

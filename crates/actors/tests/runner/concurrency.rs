@@ -1,4 +1,4 @@
-//! Concurrent work: the same result in any order, and failures that stop the rest.
+//! Tests of concurrent work: results do not depend on the order of execution, and a failure stops the other jobs.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use crate::bench::{Echo, Memory, failure, run, state};
 use crate::draft::{Draft, agent, function, map};
 
-/// Branches that each update one key twice, with a model call in between, so that the order shows.
-fn updating(reducer: Reducer) -> (Actor, Value) {
+/// Builds branches that all update one key after a model call. Returns the actor and the expected value of the key.
+fn updating_branches(reducer: Reducer) -> (Actor, Value) {
     let branches = ["a", "b", "c", "d"];
     let ids: Vec<String> = ["fan".to_owned(), "join".to_owned()]
         .into_iter()
@@ -49,23 +49,23 @@ fn updating(reducer: Reducer) -> (Actor, Value) {
             "a": 1, "b": 1, "c": 1, "d": 1, "last": "d",
             "in": {"a": 0, "b": 1, "c": 2, "d": 3},
         }),
-        // One is lost next to a number so large; in another order it is not.
+        // Rounding loses the 1.0 when it is added to 1e16; another order of addition would keep it.
         Reducer::Sum => json!(0.3),
     };
     (draft.actor(), expected)
 }
 
-/// Takes a different time for each call, and sometimes lets another thread go first.
-fn stumbling() -> Echo {
-    let dice = AtomicU64::new(0x9e37_79b9_7f4a_7c15);
+/// Delays each call for a random time, and sometimes yields to another thread.
+fn randomly_delayed() -> Echo {
+    let seed = AtomicU64::new(0x9e37_79b9_7f4a_7c15);
     Echo {
         before: Some(Box::new(move |_| {
-            let thrown = dice.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-            let thrown = (thrown ^ (thrown >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 52;
-            for _ in 0..thrown {
+            let random = seed.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+            let random = (random ^ (random >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 52;
+            for _ in 0..random {
                 std::hint::spin_loop();
             }
-            if thrown.is_multiple_of(64) {
+            if random.is_multiple_of(64) {
                 std::thread::yield_now();
             }
         })),
@@ -82,8 +82,8 @@ fn branches_that_update_one_key_always_have_the_same_result() {
         Reducer::Merge,
         Reducer::Sum,
     ] {
-        let (actor, expected) = updating(reducer);
-        let echo = stumbling();
+        let (actor, expected) = updating_branches(reducer);
+        let echo = randomly_delayed();
         for _ in 0..runs {
             let outcome = run(&actor, &state(json!({})), &echo, &NoLog).expect("a run");
             assert_eq!(outcome.state.get("key"), Some(&expected), "{reducer:?}");
@@ -91,11 +91,11 @@ fn branches_that_update_one_key_always_have_the_same_result() {
     }
 }
 
-/// Waits until a number of calls are in progress, and then answers.
+/// Answers only when the expected number of calls are in progress.
 struct CallBarrier {
     inside: Mutex<usize>,
     changed: Condvar,
-    wanted: usize,
+    expected_calls: usize,
     most: AtomicUsize,
 }
 
@@ -105,7 +105,7 @@ impl Executor for CallBarrier {
         *inside += 1;
         self.most.fetch_max(*inside, Ordering::SeqCst);
         self.changed.notify_all();
-        while *inside < self.wanted {
+        while *inside < self.expected_calls {
             inside = self.changed.wait(inside).expect("not poisoned");
         }
         Ok(Answer {
@@ -121,19 +121,19 @@ impl Executor for CallBarrier {
 
 #[test]
 fn branches_and_items_run_concurrently() {
-    let meeting = |wanted| CallBarrier {
+    let barrier = |expected_calls| CallBarrier {
         inside: Mutex::new(0),
         changed: Condvar::new(),
-        wanted,
+        expected_calls,
         most: AtomicUsize::new(0),
     };
-    let (branches, _) = updating(Reducer::Append);
-    run(&branches, &state(json!({})), &meeting(4), &NoLog).expect("all four meet");
+    let (branches, _) = updating_branches(Reducer::Append);
+    run(&branches, &state(json!({})), &barrier(4), &NoLog).expect("all four meet");
     let items = Draft::new(&["all"])
         .does("all", map("range(3) | list", agent("?", "x"), "answers", 3))
         .exit("all")
         .actor();
-    run(&items, &state(json!({})), &meeting(3), &NoLog).expect("all three meet");
+    run(&items, &state(json!({})), &barrier(3), &NoLog).expect("all three meet");
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn the_concurrency_limit_is_enforced() {
     assert_eq!(echo.paths().len(), 500);
 }
 
-/// One item fails at once; the others wait until they are cancelled.
+/// One item fails immediately; the others wait until they are cancelled.
 struct OneFails;
 
 impl Executor for OneFails {
@@ -200,7 +200,7 @@ fn the_first_failure_stops_the_others_and_is_reported() {
 
 #[test]
 fn the_first_of_several_failures_is_reported() {
-    let meeting = Arc::new(std::sync::Barrier::new(3));
+    let barrier = Arc::new(std::sync::Barrier::new(3));
     let actor = Draft::new(&["all"])
         .does(
             "all",
@@ -211,9 +211,9 @@ fn the_first_of_several_failures_is_reported() {
     for _ in 0..20 {
         let echo = Echo {
             before: Some(Box::new({
-                let meeting = Arc::clone(&meeting);
+                let barrier = Arc::clone(&barrier);
                 move |_| {
-                    meeting.wait();
+                    barrier.wait();
                 }
             })),
             ..Echo::default()

@@ -1,4 +1,4 @@
-//! [`Draft`]: builds graphs by hand, nodes and edges by name.
+//! [`Draft`]: builder for graphs, in which nodes are referenced by id.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// A graph of nodes with these ids, none of which does anything yet.
+    /// Creates a graph with these nodes, which do nothing yet.
     pub(crate) fn new<S: AsRef<str>>(ids: &[S]) -> Self {
         let nodes: Vec<Node> = ids
             .iter()
@@ -46,7 +46,7 @@ impl Draft {
 
     pub(crate) fn at(&self, id: &str) -> NodeIndex {
         let place = self.graph.nodes.iter().position(|node| &*node.id == id);
-        let place = place.unwrap_or_else(|| panic!("there is no node {id}"));
+        let place = place.unwrap_or_else(|| panic!("no node {id}"));
         NodeIndex(u32::try_from(place).expect("few nodes"))
     }
 
@@ -165,7 +165,7 @@ pub(crate) fn template(text: &str) -> Template {
     Template::parse(text).expect("a template")
 }
 
-/// Expressions under their keys.
+/// Pairs of keys and parsed expressions.
 pub(crate) fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, Argument)> {
     pairs
         .iter()
@@ -179,7 +179,7 @@ pub(crate) fn function(set: &[(&str, &str)]) -> NodeKind {
 
 pub(crate) fn bare_agent() -> Agent {
     Agent {
-        name: "somebody".to_owned(),
+        name: "assistant".to_owned(),
         model: None,
         system_prompt: None,
         temperature: None,

@@ -1,4 +1,4 @@
-//! Failures, limits, time and cancellation.
+//! Tests of failures, limits, timeouts and cancellation.
 
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ fn a_failed_attempt_is_retried_up_to_the_limit_of_the_node() {
         (0, FailureKind::Failed, 1, false),
     ] {
         let echo = Echo::failing("node#0", failures(kind, number));
-        let ended = run(&actor(retries), &state(json!({})), &echo, &NoLog);
-        assert_eq!(ended.is_ok(), succeeds, "{retries} {kind:?} {number}");
+        let result = run(&actor(retries), &state(json!({})), &echo, &NoLog);
+        assert_eq!(result.is_ok(), succeeds, "{retries} {kind:?} {number}");
         if succeeds {
             let calls = echo.calls.lock().expect("not poisoned").clone();
             assert_eq!(calls, [("node#0".to_owned(), 0, retries)]);
@@ -81,20 +81,23 @@ fn a_failure_continues_with_on_error() {
     assert_eq!(steps[0].error.as_deref(), Some("not you"));
     assert_eq!(steps[0].next.as_deref(), Some("rescue"));
 
-    let again = Echo::default();
+    let second_echo = Echo::default();
     let resumed = run(
         &actor,
         &state(json!({})),
-        &again,
+        &second_echo,
         &Memory::from_steps(&steps),
     )
     .expect("resumed");
     assert_eq!(resumed.state, outcome.state);
-    assert!(again.paths().is_empty(), "the failure is not tried again");
+    assert!(
+        second_echo.paths().is_empty(),
+        "the failed step is not executed again"
+    );
 }
 
 #[test]
-fn errors_of_the_node_itself_can_be_caught() {
+fn errors_of_a_node_can_be_handled() {
     let inner = Draft::new(&["deep"])
         .does("deep", function(&[("x", "missing + 1")]))
         .exit("deep")
@@ -197,7 +200,7 @@ fn a_retried_subgraph_starts_over_under_new_paths() {
 pub(crate) fn limit_of(error: &RunError) -> (LimitKind, u64) {
     match error {
         RunError::Limit { kind, limit } => (*kind, *limit),
-        error => panic!("another error: {error}"),
+        error => panic!("unexpected error: {error}"),
     }
 }
 
@@ -208,7 +211,7 @@ fn a_loop_ends_at_the_limit_of_steps() {
     let log = Memory::default();
     let error = run(&actor, &state(json!({})), &Echo::default(), &log).expect_err("a limit");
     assert_eq!(limit_of(&error), (LimitKind::Steps, 10));
-    assert_eq!(log.into_steps().len(), 10, "not one more is begun");
+    assert_eq!(log.into_steps().len(), 10, "no further step starts");
     assert_eq!(error.code(), Code::RunLimit);
     assert!(
         error
@@ -229,7 +232,7 @@ fn nested_subgraphs_end_at_the_depth_limit() {
     run_new(&actor, json!({"input": ""}));
 }
 
-/// Runs with limits of the caller.
+/// Runs an actor with limits of the caller.
 fn limited(actor: &Actor, narrow: impl FnOnce(&mut Limits)) -> Result<Outcome, RunError> {
     let mut limits = Limits::of_nodes(1);
     narrow(&mut limits);
@@ -276,7 +279,7 @@ fn calls_and_cost_end_at_their_limits() {
 }
 
 #[test]
-fn a_limit_of_the_whole_run_cannot_be_caught() {
+fn a_limit_of_the_whole_run_cannot_be_handled() {
     let actor = Draft::new(&["try", "rescue"])
         .does("try", subgraph(counting_loop(100)))
         .exit("try")
@@ -293,7 +296,10 @@ struct WaitingExecutor;
 
 impl WaitingExecutor {
     fn wait(cancel: &Cancel, has_deadline: bool) -> Failure {
-        assert!(has_deadline || cancel.is_cancelled(), "it would never end");
+        assert!(
+            has_deadline || cancel.is_cancelled(),
+            "the call would never end"
+        );
         while !cancel.is_cancelled() {
             std::thread::yield_now();
         }
@@ -322,9 +328,10 @@ fn timeouts_cancel_running_calls() {
         "{error}"
     );
 
-    let mut whole = single_node(tool("local/t", &[], "x")).actor();
-    whole.graph.limits.timeout = timeout;
-    let error = run(&whole, &state(json!({})), &WaitingExecutor, &NoLog).expect_err("too late");
+    let mut limited_run = single_node(tool("local/t", &[], "x")).actor();
+    limited_run.graph.limits.timeout = timeout;
+    let error =
+        run(&limited_run, &state(json!({})), &WaitingExecutor, &NoLog).expect_err("too late");
     assert_eq!(limit_of(&error), (LimitKind::Timeout, 1));
 
     let mut items = single_node(map("[1, 2, 3]", agent("?", "x"), "y", 2)).actor();

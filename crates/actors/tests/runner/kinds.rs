@@ -100,11 +100,11 @@ fn an_agent_receives_the_conversation_within_its_memory_limits() {
             0,
         ),
     ] {
-        let mut somebody = bare_agent();
-        somebody.memory = memory;
-        somebody.system_prompt = Some(template("Be {{ context.mood }}."));
+        let mut configured_agent = bare_agent();
+        configured_agent.memory = memory;
+        configured_agent.system_prompt = Some(template("Be {{ context.mood }}."));
         let kind = NodeKind::Agent(AgentNode {
-            agent: Arc::new(somebody),
+            agent: Arc::new(configured_agent),
             prompt: Some(template("So?")),
             output: "output".to_owned(),
         });
@@ -311,11 +311,12 @@ fn a_subgraph_returns_the_keys_it_changed() {
                 {"role": "assistant", "content": "[q]"},
             ],
             "untouched": true,
-            // Both add, so the added amount is added; the inner initial value is not used, because the key had a value.
+            // Both actors use `sum`, so the combined inner updates are added. The inner initial value is not used,
+            // because the key already had a value.
             "n": 3,
             "seen": 1,
             "output": "[q]",
-            // Here the key is replaced by the final list.
+            // The outer actor replaces this key with the final inner list.
             "log": ["inner"],
         }))
     );
@@ -326,7 +327,7 @@ fn a_subgraph_returns_the_keys_it_changed() {
 }
 
 #[test]
-fn a_subgraph_with_input_and_output_sees_and_returns_only_those() {
+fn a_subgraph_with_input_and_output_is_isolated_from_the_outer_state() {
     let kind = |input, output| {
         NodeKind::Subgraph(SubgraphNode {
             actor: Arc::new(
@@ -360,7 +361,7 @@ fn a_subgraph_with_input_and_output_sees_and_returns_only_those() {
         outcome.state,
         state(json!({"input": "q", "reply": "q!", "fixed": 1}))
     );
-    assert_eq!(outcome.output, json!(1), "the last that it gave");
+    assert_eq!(outcome.output, json!(1), "the last output of the subgraph");
 
     let blind = Draft::new(&["part"])
         .does("part", kind(Some(Vec::new()), None))
@@ -404,7 +405,10 @@ fn results_of_a_map_are_in_the_order_of_the_items() {
         let (outcome, mut steps) = run_new(&actor, json!({"numbers": [1, 2, 3], "base": 100}));
         assert_eq!(outcome.state.get("answers"), Some(&expected));
         assert_eq!(outcome.output, expected);
-        assert!(outcome.state.get("messages").is_none(), "items say nothing");
+        assert!(
+            outcome.state.get("messages").is_none(),
+            "items add no messages"
+        );
         assert_eq!(steps.pop().expect("a step").path, "all#0");
         let mut items: Vec<&str> = paths(&steps);
         items.retain(|path| path.ends_with(']'));
@@ -414,7 +418,7 @@ fn results_of_a_map_are_in_the_order_of_the_items() {
 }
 
 #[test]
-fn a_map_over_an_empty_list_returns_one_and_over_another_type_fails() {
+fn a_map_accepts_an_empty_list_and_refuses_other_types() {
     let actor = Draft::new(&["all"])
         .does(
             "all",

@@ -1,5 +1,5 @@
-//! Limits on model and tool calls that several nodes share, and that apply inside the work of one
-//! node.
+//! Tests of limits on model and tool calls: several nodes share them, and they apply to each call
+//! inside a node.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,19 +15,22 @@ use crate::bench::{failure, state};
 use crate::draft::{Draft, agent, map};
 use crate::failures::limit_of;
 
-/// Calls as often as the limits allow, like a model that calls tools again and again.
+/// Makes as many calls as the limits allow, like a model that never stops calling tools.
 #[derive(Default)]
 struct RepeatingExecutor {
     asked: AtomicU64,
     called: AtomicU64,
-    /// Number of model calls after which a node is satisfied.
-    enough: Option<u64>,
+    /// Number of model calls after which a node finishes; `None` for unlimited.
+    calls_per_node: Option<u64>,
 }
 
 impl Executor for RepeatingExecutor {
     fn agent(&self, call: &AgentCall<'_>) -> Result<Answer, Failure> {
         let mut usage = StepUsage::default();
-        while self.enough.is_none_or(|enough| usage.model_calls < enough) {
+        while self
+            .calls_per_node
+            .is_none_or(|calls_per_node| usage.model_calls < calls_per_node)
+        {
             if !call.allowance.ask() {
                 return Err(Failure {
                     usage,
@@ -37,7 +40,7 @@ impl Executor for RepeatingExecutor {
             self.asked.fetch_add(1, Ordering::SeqCst);
             usage.model_calls += 1;
             std::thread::yield_now();
-            if self.enough.is_none() && !call.allowance.call(2) {
+            if self.calls_per_node.is_none() && !call.allowance.call(2) {
                 return Err(Failure {
                     usage,
                     ..failure(FailureKind::Failed, "nothing is left")
@@ -56,7 +59,7 @@ impl Executor for RepeatingExecutor {
     }
 }
 
-fn greedy(
+fn run_limited(
     actor: &Actor,
     limits: Limits,
     executor: &RepeatingExecutor,
@@ -83,18 +86,18 @@ fn concurrent_nodes_do_not_exceed_a_limit_together() {
     let mut limits = Limits::of_nodes(1);
     limits.max_model_calls = Some(5);
     let executor = RepeatingExecutor {
-        enough: Some(2),
+        calls_per_node: Some(2),
         ..RepeatingExecutor::default()
     };
-    let error = greedy(&actor, limits, &executor).expect_err("a limit");
+    let error = run_limited(&actor, limits, &executor).expect_err("a limit");
     assert_eq!(limit_of(&error), (LimitKind::ModelCalls, 5));
     assert!(executor.asked.load(Ordering::SeqCst) <= 5);
     limits.max_model_calls = Some(80);
     let executor = RepeatingExecutor {
-        enough: Some(2),
+        calls_per_node: Some(2),
         ..RepeatingExecutor::default()
     };
-    let outcome = greedy(&actor, limits, &executor).expect("all of them fit");
+    let outcome = run_limited(&actor, limits, &executor).expect("all of them fit");
     assert_eq!(outcome.usage.model_calls, 80);
 }
 
@@ -107,12 +110,12 @@ fn a_limit_ends_a_node_that_calls_endlessly() {
     let mut limits = Limits::of_nodes(1);
     limits.max_model_calls = Some(7);
     let executor = RepeatingExecutor::default();
-    let error = greedy(&actor, limits, &executor).expect_err("a limit");
+    let error = run_limited(&actor, limits, &executor).expect_err("a limit");
     assert_eq!(limit_of(&error), (LimitKind::ModelCalls, 7));
     assert_eq!(executor.asked.load(Ordering::SeqCst), 7);
     limits.max_tool_calls = Some(5);
     let executor = RepeatingExecutor::default();
-    let error = greedy(&actor, limits, &executor).expect_err("a limit");
+    let error = run_limited(&actor, limits, &executor).expect_err("a limit");
     assert_eq!(limit_of(&error), (LimitKind::ToolCalls, 5));
     assert_eq!(executor.called.load(Ordering::SeqCst), 4, "two at a time");
 }

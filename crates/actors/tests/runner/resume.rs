@@ -1,4 +1,5 @@
-//! Runs that are interrupted at any point and resumed: same result, and nothing finished is repeated.
+//! Tests of runs that are interrupted at any point and resumed: the result is the same, and no finished step is
+//! repeated.
 
 use std::collections::BTreeSet;
 
@@ -16,25 +17,25 @@ struct UninterruptedRun {
     outcome: Outcome,
     steps: Vec<Step>,
     /// Paths of the received calls.
-    asked: Vec<String>,
+    calls: Vec<String>,
 }
 
-fn undisturbed(actor: &Actor, input: &Value) -> UninterruptedRun {
+fn run_uninterrupted(actor: &Actor, input: &Value) -> UninterruptedRun {
     let (echo, log) = (Echo::default(), Memory::default());
     let outcome = run(actor, &state(input.clone()), &echo, &log).expect("a run");
     UninterruptedRun {
         outcome,
         steps: log.into_steps(),
-        asked: echo.paths(),
+        calls: echo.paths(),
     }
 }
 
-/// Resumes with some finished steps, and compares the result.
-fn resumes_after(
+/// Resumes a run with some finished steps, and compares the result with an uninterrupted run.
+fn assert_resumes_after(
     name: &str,
     actor: &Actor,
     input: &Value,
-    whole: &UninterruptedRun,
+    uninterrupted: &UninterruptedRun,
     finished: &[Step],
 ) {
     let (echo, log, observer) = (
@@ -56,23 +57,30 @@ fn resumes_after(
     .unwrap_or_else(|error| panic!("{name} after {} steps: {error}", finished.len()));
     let known: BTreeSet<&str> = finished.iter().map(|step| step.path.as_str()).collect();
 
-    assert_eq!(outcome.state, whole.outcome.state, "{name}");
-    assert_eq!(outcome.output, whole.outcome.output, "{name}");
-    assert_eq!(outcome.usage, whole.outcome.usage, "{name}");
-    assert_eq!(outcome.steps, whole.outcome.steps, "{name}");
-    assert_eq!(outcome.last, whole.outcome.last, "{name}");
-    let mut expected = whole.asked.clone();
+    assert_eq!(outcome.state, uninterrupted.outcome.state, "{name}");
+    assert_eq!(outcome.output, uninterrupted.outcome.output, "{name}");
+    assert_eq!(outcome.usage, uninterrupted.outcome.usage, "{name}");
+    assert_eq!(outcome.steps, uninterrupted.outcome.steps, "{name}");
+    assert_eq!(outcome.last, uninterrupted.outcome.last, "{name}");
+    let mut expected = uninterrupted.calls.clone();
     expected.retain(|path| !known.contains(path.as_str()));
-    assert_eq!(echo.paths(), expected, "{name}: what is left is done once");
+    assert_eq!(
+        echo.paths(),
+        expected,
+        "{name}: every remaining call is made once"
+    );
 
     let written: BTreeSet<String> = log.into_steps().into_iter().map(|step| step.path).collect();
-    let left: BTreeSet<String> = whole
+    let remaining: BTreeSet<String> = uninterrupted
         .steps
         .iter()
         .filter(|step| !known.contains(step.path.as_str()))
         .map(|step| step.path.clone())
         .collect();
-    assert_eq!(written, left, "{name}: what is left is written once");
+    assert_eq!(
+        written, remaining,
+        "{name}: every remaining step is written once"
+    );
     let recalled = observer.recalled.into_inner().expect("not poisoned");
     assert_eq!(outcome.recalled, recalled.len() as u64);
     assert!(recalled.iter().all(|path| known.contains(path.as_str())));
@@ -83,22 +91,28 @@ fn resumes_after(
 #[test]
 fn every_prefix_of_a_log_leads_to_the_same_result() {
     for (name, actor, input) in by_hand() {
-        let whole = undisturbed(&actor, &input);
-        for finished in 0..=whole.steps.len() {
-            resumes_after(name, &actor, &input, &whole, &whole.steps[..finished]);
+        let uninterrupted = run_uninterrupted(&actor, &input);
+        for finished in 0..=uninterrupted.steps.len() {
+            assert_resumes_after(
+                name,
+                &actor,
+                &input,
+                &uninterrupted,
+                &uninterrupted.steps[..finished],
+            );
         }
     }
 }
 
-/// Interrupts a run by an executor or a log that fails after a number of calls, until it completes. Compares the result
-/// with that of an uninterrupted run; returns the calls that succeeded in all attempts together.
-fn interrupted_everywhere(
+/// Interrupts and resumes a run until it completes. Compares the result with an uninterrupted run; returns the
+/// successful calls of all attempts together.
+fn interrupt_repeatedly(
     actor: &Actor,
     input: &Value,
     by: Interruption,
-    whole: &UninterruptedRun,
+    uninterrupted: &UninterruptedRun,
 ) -> Vec<String> {
-    let mut asked = Vec::new();
+    let mut calls = Vec::new();
     let mut finished: Vec<Step> = Vec::new();
     for _ in 0..100_000 {
         let mut log = Memory::from_steps(&finished);
@@ -107,19 +121,19 @@ fn interrupted_everywhere(
             Interruption::Executor => echo.breaks_at = Some(1),
             Interruption::Log => log.full_at = Some(1),
         }
-        let ended = run(actor, &state(input.clone()), &echo, &log);
-        asked.extend(echo.paths());
+        let result = run(actor, &state(input.clone()), &echo, &log);
+        calls.extend(echo.paths());
         finished.extend(log.into_steps());
-        match ended {
+        match result {
             Ok(outcome) => {
-                assert_eq!(outcome.state, whole.outcome.state);
-                assert_eq!(outcome.usage, whole.outcome.usage);
-                assert_eq!(outcome.steps, whole.outcome.steps);
-                asked.sort();
-                return asked;
+                assert_eq!(outcome.state, uninterrupted.outcome.state);
+                assert_eq!(outcome.usage, uninterrupted.outcome.usage);
+                assert_eq!(outcome.steps, uninterrupted.outcome.steps);
+                calls.sort();
+                return calls;
             }
             Err(RunError::Broken { .. } | RunError::Log(_)) => {}
-            Err(error) => panic!("another error: {error}"),
+            Err(error) => panic!("unexpected error: {error}"),
         }
     }
     panic!("the run makes no progress");
@@ -127,7 +141,7 @@ fn interrupted_everywhere(
 
 #[derive(Clone, Copy)]
 enum Interruption {
-    /// Every second call of the executor finds the system broken.
+    /// The second call of each attempt fails as broken.
     Executor,
     /// Only one step can be written in each attempt.
     Log,
@@ -136,20 +150,20 @@ enum Interruption {
 #[test]
 fn a_run_interrupted_at_every_call_makes_every_call_once() {
     for (name, actor, input) in by_hand() {
-        let whole = undisturbed(&actor, &input);
-        let asked = interrupted_everywhere(&actor, &input, Interruption::Executor, &whole);
-        assert_eq!(asked, whole.asked, "{name}");
+        let uninterrupted = run_uninterrupted(&actor, &input);
+        let asked = interrupt_repeatedly(&actor, &input, Interruption::Executor, &uninterrupted);
+        assert_eq!(asked, uninterrupted.calls, "{name}");
     }
 }
 
 #[test]
 fn a_run_whose_log_fails_at_every_step_has_the_same_result() {
     for (name, actor, input) in by_hand() {
-        let whole = undisturbed(&actor, &input);
-        let asked = interrupted_everywhere(&actor, &input, Interruption::Log, &whole);
-        // Work that was done but could not be stored is repeated, so some calls occur more than once.
+        let uninterrupted = run_uninterrupted(&actor, &input);
+        let asked = interrupt_repeatedly(&actor, &input, Interruption::Log, &uninterrupted);
+        // A call whose step could not be stored is repeated, so some calls occur more than once.
         let once: BTreeSet<&String> = asked.iter().collect();
-        let expected: BTreeSet<&String> = whole.asked.iter().collect();
+        let expected: BTreeSet<&String> = uninterrupted.calls.iter().collect();
         assert_eq!(once, expected, "{name}");
     }
 }
@@ -157,8 +171,8 @@ fn a_run_whose_log_fails_at_every_step_has_the_same_result() {
 #[test]
 fn a_log_of_another_actor_is_refused() {
     let (_, actor, input) = by_hand().swap_remove(1);
-    let whole = undisturbed(&actor, &input);
-    let mut steps = whole.steps.clone();
+    let uninterrupted = run_uninterrupted(&actor, &input);
+    let mut steps = uninterrupted.steps.clone();
     steps[1].kind = "agent".to_owned();
     let error = run(
         &actor,
@@ -169,7 +183,7 @@ fn a_log_of_another_actor_is_refused() {
     .expect_err("another kind");
     assert!(matches!(&error, RunError::Broken { path, .. } if *path == steps[1].path));
 
-    let mut steps = whole.steps.clone();
+    let mut steps = uninterrupted.steps.clone();
     steps[0].next = Some("nobody".to_owned());
     let error = run(
         &actor,
@@ -177,7 +191,7 @@ fn a_log_of_another_actor_is_refused() {
         &Echo::default(),
         &Memory::from_steps(&steps),
     )
-    .expect_err("another way");
+    .expect_err("an unknown next node");
     assert!(error.to_string().contains("`nobody`"), "{error}");
 }
 
@@ -202,7 +216,7 @@ fn limits_apply_across_all_attempts() {
                 assert_eq!((limit, calls), (7, 7));
                 return;
             }
-            error => panic!("another error: {error}"),
+            error => panic!("unexpected error: {error}"),
         }
     }
     panic!("{calls} calls and no limit");
@@ -219,15 +233,15 @@ proptest! {
     fn any_graph_can_be_interrupted_anywhere(pieces in pieces(), dice in any::<u64>()) {
         let actor = actor_of(&pieces);
         let input = json!({});
-        let whole = undisturbed(&actor, &input);
-        let beginnings = whole.steps.len() + 1;
+        let uninterrupted = run_uninterrupted(&actor, &input);
+        let beginnings = uninterrupted.steps.len() + 1;
         for turn in 0..8_u64 {
             let finished = usize::try_from(dice.rotate_left(u32::try_from(turn * 7)?) % beginnings as u64)?;
-            resumes_after("chance", &actor, &input, &whole, &whole.steps[..finished]);
+            assert_resumes_after("random graph", &actor, &input, &uninterrupted, &uninterrupted.steps[..finished]);
         }
-        if whole.asked.len() < 60 {
-            let asked = interrupted_everywhere(&actor, &input, Interruption::Executor, &whole);
-            prop_assert_eq!(asked, whole.asked);
+        if uninterrupted.calls.len() < 60 {
+            let asked = interrupt_repeatedly(&actor, &input, Interruption::Executor, &uninterrupted);
+            prop_assert_eq!(asked, uninterrupted.calls);
         }
     }
 }

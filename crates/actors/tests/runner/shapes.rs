@@ -1,4 +1,4 @@
-//! The graphs that are interrupted everywhere: hand-built ones, and random ones.
+//! Graphs for tests of interrupted runs: hand-built and random.
 
 use cleveragents_actors::{Actor, NodeKind, Reducer};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::draft::{Draft, agent, function, map, subgraph, tool};
 
-/// All hand-built graphs, with a name and their input.
+/// All hand-built graphs, each with a name and its input.
 pub(crate) fn by_hand() -> Vec<(&'static str, Actor, Value)> {
     vec![
         ("reviewers", reviewers(), json!({"input": "a change"})),
@@ -39,7 +39,7 @@ pub(crate) fn reviewers() -> Actor {
     draft.actor()
 }
 
-/// Counts, with a tool call each time.
+/// A loop that counts and calls a tool in each iteration.
 pub(crate) fn counting_loop(times: u32) -> Actor {
     Draft::new(&["count", "call", "again", "done"])
         .does("count", function(&[("n", "1")]))
@@ -120,7 +120,7 @@ pub(crate) fn pieces() -> impl Strategy<Value = Vec<GraphPart>> {
     prop::collection::vec(piece, 1..4)
 }
 
-/// The actor of parts in sequence. All keys accumulate, so that anything lost or repeated shows.
+/// Builds an actor from parts in sequence. All keys accumulate, so that a lost or repeated update changes the result.
 pub(crate) fn actor_of(pieces: &[GraphPart]) -> Actor {
     let mut plan = Plan::default();
     let (first, last) = plan.sequence(pieces);

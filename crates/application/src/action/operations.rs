@@ -37,13 +37,13 @@ fn service(context: &OperationContext) -> ActionService {
 pub struct ListedAction {
     pub name: String,
     pub state: ActionState,
-    /// Content of its file; missing when the file cannot be read any more.
+    /// Content of the action's file; missing if the file is no longer valid.
     #[serde(flatten)]
     pub definition: Option<ListedDefinition>,
     /// Error of its file, if it is no longer valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// The number of plans that were made from it.
+    /// Number of plans created from the action.
     pub plans: u64,
 }
 
@@ -54,9 +54,9 @@ pub struct ListedDefinition {
     pub strategy_actor: Option<String>,
     /// `null` stands for the configured actor.
     pub execution_actor: Option<String>,
-    /// Whether more than one plan may be made from it.
+    /// Whether several plans may be created from the action.
     pub reusable: bool,
-    /// Whether its plans may not change anything.
+    /// Whether its plans must not change anything.
     pub read_only: bool,
     pub description: String,
 }
@@ -86,10 +86,10 @@ impl From<&RegisteredAction> for ListedAction {
 pub struct ActionInfo {
     #[serde(flatten)]
     pub summary: ListedAction,
-    /// The rest of the file; missing when the file cannot be read any more.
+    /// Remaining content of the file; missing if the file is no longer valid.
     #[serde(flatten)]
     pub details: Option<ActionDetails>,
-    /// The file that it was read from.
+    /// File that the definition was read from.
     pub config: String,
     /// Grows with every update of the definition.
     pub version: u64,
@@ -213,7 +213,7 @@ pub struct ActionListSummary {
     pub total: u64,
     pub available: u64,
     pub archived: u64,
-    /// Actions whose files cannot be read any more.
+    /// Number of actions whose files are no longer valid.
     pub broken: u64,
     pub total_plans_created: u64,
 }
@@ -285,12 +285,12 @@ fn show(context: &OperationContext, name: &str) -> Result<ShownAction, Operation
     })
 }
 
-/// Archives an action, so that no more plans are made from it. Its plans are not changed.
+/// Archives an action: no new plans can be created from it. Existing plans remain unchanged.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ArchiveAction {
     pub name: String,
-    /// Confirms it; without it nothing is archived.
+    /// Confirms the archiving; without it nothing is archived.
     #[serde(default)]
     pub yes: bool,
 }

@@ -1,5 +1,6 @@
-//! Registered actions: which are available for plans, and how many plans use them. A plan stores the action as it was
-//! when the plan was created.
+//! Registered actions, their state, and the number of plans that use them. A plan stores a copy of its action, made
+//! when
+//! the plan is created.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,7 +37,7 @@ impl RegisteredAction {
         }
     }
 
-    /// Whether plans can be created from it.
+    /// `Available` if plans can be created from the action.
     pub const fn state(&self) -> ActionState {
         match self.registered.stored.archived_at {
             None => ActionState::Available,
@@ -62,7 +63,7 @@ impl ActionFilter {
             && self
                 .namespace
                 .as_deref()
-                .is_none_or(|wanted| namespace == Some(&*wanted.to_lowercase()))
+                .is_none_or(|required| namespace == Some(&*required.to_lowercase()))
     }
 }
 
@@ -97,7 +98,7 @@ impl DefinitionType for Action {
     }
 }
 
-/// The text of the action with a name.
+/// The stored text of the action with this name.
 pub(crate) fn find_action(
     reader: &mut dyn Reader,
     name: &str,
@@ -117,7 +118,7 @@ impl DefinitionService<Action> {
         Ok(RegisteredAction::new(registered, &plans))
     }
 
-    /// An action from which a plan can be created now.
+    /// Returns an action that is not archived, so that a plan can be created from it.
     pub fn available(
         &self,
         name: &str,
@@ -130,8 +131,8 @@ impl DefinitionService<Action> {
         }
     }
 
-    /// The registered actions by name, including those with invalid files. Two statements read them, however many
-    /// exist.
+    /// Registered actions sorted by name, including those with invalid files. Reads them with two SQL statements in
+    /// total.
     pub fn list(
         &self,
         filter: &ActionFilter,

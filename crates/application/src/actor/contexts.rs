@@ -26,7 +26,7 @@ pub enum ContextServiceError {
         /// The most similar name.
         nearest: Option<String>,
     },
-    /// A context of this name exists.
+    /// A context with this name exists already.
     #[error("a context named `{0}` exists already")]
     Exists(String),
     /// The name is not allowed.
@@ -116,12 +116,12 @@ impl ContextService {
         Self { engine, sessions }
     }
 
-    /// Every context, by name.
+    /// All contexts, sorted by name.
     pub fn list(&self) -> Result<Vec<Context>, ContextServiceError> {
         Ok(self.engine.read(contexts::list)?)
     }
 
-    /// One context.
+    /// Returns the context with this name.
     pub fn get(&self, name: &str) -> Result<Context, ContextServiceError> {
         if let Some(found) = self.engine.read(|reader| contexts::get(reader, name))? {
             return Ok(found);
@@ -133,9 +133,9 @@ impl ContextService {
         })
     }
 
-    /// The messages of a context in the form that runs use; empty if it does not exist yet.
+    /// Messages of a context in the format of runs; empty if the context does not exist yet.
     pub fn messages_for_run(&self, name: &str) -> Result<Vec<Value>, ContextServiceError> {
-        check(name)?;
+        check_name(name)?;
         let Some(found) = self.engine.read(|reader| contexts::get(reader, name))? else {
             return Ok(Vec::new());
         };
@@ -161,14 +161,14 @@ impl ContextService {
 
     /// Appends messages to a context atomically; creates the context if it does not exist.
     pub fn add(&self, name: &str, messages: &[ContextMessage]) -> Result<(), ContextServiceError> {
-        check(name)?;
-        let messages = self.checked(messages)?;
+        check_name(name)?;
+        let messages = self.validated_messages(messages)?;
         let key = name.to_owned();
         self.engine.write(move |unit| {
             resources::lock(unit)?;
             let session = match contexts::get(unit, &key)? {
                 Some(found) => found.session,
-                None => make(unit, &key)?,
+                None => create_context(unit, &key)?,
             };
             messages::append(unit, session, &messages, AppendEvents::Each)?;
             Ok::<(), Error>(())
@@ -176,7 +176,7 @@ impl ContextService {
         Ok(())
     }
 
-    fn checked(
+    fn validated_messages(
         &self,
         messages: &[ContextMessage],
     ) -> Result<Vec<AppendedMessage>, ContextServiceError> {
@@ -191,7 +191,7 @@ impl ContextService {
             .collect()
     }
 
-    /// Removes all messages of a context, which itself stays.
+    /// Removes all messages of a context but keeps the context. Returns the number of removed messages.
     pub fn clear(&self, name: &str) -> Result<u64, ContextServiceError> {
         let found = self.get(name)?;
         let key = name.to_owned();
@@ -199,7 +199,7 @@ impl ContextService {
             resources::lock(unit)?;
             // Deleting the conversation deletes its messages and the context.
             sessions::delete(unit, found.session)?;
-            make(unit, &key)
+            create_context(unit, &key)
         })?;
         Ok(found.messages)
     }
@@ -224,15 +224,15 @@ impl ContextService {
 
     /// Stores a context from a file, atomically.
     pub fn import(&self, context: &ExportedContext) -> Result<Context, ContextServiceError> {
-        check(&context.name)?;
-        let messages = self.checked(&context.messages)?;
+        check_name(&context.name)?;
+        let messages = self.validated_messages(&context.messages)?;
         let key = context.name.clone();
         let is_new = self.engine.write(move |unit| {
             resources::lock(unit)?;
             if contexts::get(unit, &key)?.is_some() {
                 return Ok::<bool, Error>(false);
             }
-            let session = make(unit, &key)?;
+            let session = create_context(unit, &key)?;
             messages::append(unit, session, &messages, AppendEvents::Each)?;
             Ok(true)
         })?;
@@ -270,18 +270,18 @@ fn role(name: &str) -> Result<Role, ContextServiceError> {
     }
 }
 
-fn check(name: &str) -> Result<(), ContextServiceError> {
+fn check_name(name: &str) -> Result<(), ContextServiceError> {
     let legal = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '-' | '.');
-    let begins = name.chars().next().is_some_and(char::is_alphanumeric);
-    if begins && name.chars().all(legal) && name.chars().count() <= 100 {
+    let is_first_legal = name.chars().next().is_some_and(char::is_alphanumeric);
+    if is_first_legal && name.chars().all(legal) && name.chars().count() <= 100 {
         Ok(())
     } else {
         Err(ContextServiceError::Name(name.to_owned()))
     }
 }
 
-/// Creates a context. The caller holds the lock of the registry since it checked that none exists.
-fn make(unit: &mut UnitOfWork<'_>, name: &str) -> Result<SessionId, Error> {
+/// Creates a context. The caller must have taken the registry lock before it checked that the name is free.
+fn create_context(unit: &mut UnitOfWork<'_>, name: &str) -> Result<SessionId, Error> {
     let session = SessionId::generate();
     let new = NewSession {
         owner: Some(contexts::owner(name)),

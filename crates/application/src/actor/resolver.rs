@@ -1,4 +1,4 @@
-//! [`ActorResolver`]: compiles the actors that a file may refer to on demand, and records which were used.
+//! [`ActorResolver`]: compiles the actors that a file refers to on demand, and records which actors were used.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -22,9 +22,9 @@ use crate::definition::DefinitionText;
 /// The file of an actor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActorText {
-    /// Its content.
+    /// The YAML text.
     pub text: String,
-    /// Its path.
+    /// The path of the file.
     pub source: String,
 }
 
@@ -46,14 +46,14 @@ pub struct ActorBundle {
     pub files: BTreeMap<String, ActorText>,
 }
 
-/// Names that actors may refer to besides each other.
+/// Names that actors may refer to, apart from the names of registered actors.
 #[derive(Debug, Clone, Default)]
 pub struct ReferableNames {
     /// Known tools.
     pub tools: Vec<cleveragents_tools::ToolName>,
     /// Known skills.
     pub skills: BTreeSet<String>,
-    /// Known servers; their tools are known only once they run.
+    /// Known MCP servers. Their tools are unknown until the servers run.
     pub servers: BTreeSet<String>,
     /// Namespaces of the servers' tools.
     pub server_namespaces: BTreeSet<String>,
@@ -61,7 +61,7 @@ pub struct ReferableNames {
     pub built_in: BTreeMap<String, ActorText>,
 }
 
-/// Whether a name is that of a model.
+/// Returns `true` for the name of a model.
 pub type IsModel<'a> = &'a dyn Fn(&str) -> bool;
 
 /// Registered and built-in actors.
@@ -94,7 +94,7 @@ impl<'a> ActorResolver<'a> {
         }
     }
 
-    /// Compiles a file that need not be registered.
+    /// Compiles a file, whether or not it is registered.
     pub(super) fn compile(
         &self,
         text: &str,
@@ -116,7 +116,7 @@ impl<'a> ActorResolver<'a> {
         }
     }
 
-    /// The files of an actor that was compiled here, and of all actors that it refers to.
+    /// Files of an actor that this resolver compiled, and of all actors that it refers to.
     pub(super) fn bundle(&self, actor: &str, own: Option<ActorText>) -> ActorBundle {
         let used = self.used.borrow();
         let mut files: BTreeMap<String, ActorText> = used
@@ -130,7 +130,7 @@ impl<'a> ActorResolver<'a> {
         }
     }
 
-    /// The registered actors that those compiled here refer to.
+    /// Registered actors that the compiled actors refer to.
     pub(super) fn used(&self) -> BTreeSet<String> {
         self.used.borrow().clone()
     }
@@ -143,27 +143,29 @@ impl<'a> ActorResolver<'a> {
 
 impl Resolver for ActorResolver<'_> {
     fn actor(&self, name: &str, trail: &CompileStack<'_>) -> Result<Arc<Actor>, ResolveError> {
-        let whole = whole_name(name);
-        if let Some(found) = self.compiled.borrow().get(&whole) {
-            self.used.borrow_mut().insert(whole);
+        let full_name = whole_name(name);
+        if let Some(found) = self.compiled.borrow().get(&full_name) {
+            self.used.borrow_mut().insert(full_name);
             return Ok(Arc::clone(found));
         }
-        let Some(file) = self.files.get(&whole) else {
+        let Some(file) = self.files.get(&full_name) else {
             if (self.is_model)(name) {
                 return Ok(Arc::new(of_model(name)));
             }
             return Err(ResolveError::Missing(self.nearest(name)));
         };
-        self.used.borrow_mut().insert(whole.clone());
+        self.used.borrow_mut().insert(full_name.clone());
         let broken = |error: DefinitionFileError| ResolveError::Broken(error.to_string());
         let read = read(&file.text, Path::new(&file.source), self.variables);
         let found = compile_within(&read.map_err(broken)?, self, trail).map_err(broken)?;
-        self.compiled.borrow_mut().insert(whole, Arc::clone(&found));
+        self.compiled
+            .borrow_mut()
+            .insert(full_name, Arc::clone(&found));
         Ok(found)
     }
 
     fn find(&self, kind: ToolSource, name: &str) -> Result<(), Vec<String>> {
-        let listed = |known: &BTreeSet<String>| {
+        let require_known = |known: &BTreeSet<String>| {
             if known.contains(name) || known.contains(&whole_name(name)) {
                 Ok(())
             } else {
@@ -171,17 +173,17 @@ impl Resolver for ActorResolver<'_> {
             }
         };
         match kind {
-            ToolSource::Skill => listed(&self.supplies.skills),
-            ToolSource::McpServer => listed(&self.supplies.servers),
+            ToolSource::Skill => require_known(&self.supplies.skills),
+            ToolSource::McpServer => require_known(&self.supplies.servers),
             ToolSource::Tool => {
                 let of_server = name
                     .split_once('/')
                     .is_some_and(|(space, _)| self.supplies.server_namespaces.contains(space));
                 let pattern = name.parse::<ToolPattern>();
-                let is_there = pattern.is_ok_and(|pattern| {
+                let is_known_tool = pattern.is_ok_and(|pattern| {
                     self.supplies.tools.iter().any(|tool| pattern.matches(tool))
                 });
-                if of_server || is_there {
+                if of_server || is_known_tool {
                     return Ok(());
                 }
                 let known: Vec<String> = self

@@ -1,4 +1,4 @@
-//! Registered actors, and lookup among these, the built-in ones and those of models.
+//! Registered actors, and lookup of registered actors, built-in actors and actors that represent models.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::definition::{DefinitionError, DefinitionService, DefinitionText, Defi
 pub struct ActorWorld<'a> {
     /// Known tools, skills and servers.
     pub supplies: &'a ReferableNames,
-    /// Whether a name is that of a model.
+    /// Returns `true` for the name of a model.
     pub is_model: IsModel<'a>,
     /// Returns the values of variables in files.
     pub variables: &'a dyn Fn(&str) -> Option<String>,
@@ -32,11 +32,11 @@ pub struct ActorWorld<'a> {
 pub struct FoundActor {
     /// The compiled actor.
     pub actor: Arc<Actor>,
-    /// Its file and dates; `None` when it represents a model.
+    /// The stored row with the file and the dates; `None` if the actor represents a model.
     pub stored: Option<StoredDefinition>,
-    /// Its file and those of all actors that it refers to.
+    /// The files of the actor and of all actors that it refers to.
     pub bundle: ActorBundle,
-    /// The hash of its file.
+    /// The hash of the actor's file.
     pub hash: String,
 }
 
@@ -56,7 +56,7 @@ impl DefinitionType for Arc<Actor> {
         actor_resolver(registered, world).compile(text.text, text.source)
     }
 
-    /// One resolver compiles each actor once, however many others refer to it.
+    /// Compiles all texts with one resolver, so that each actor is compiled only once.
     fn read_all(
         registered: &[StoredDefinition],
         world: ActorWorld<'_>,
@@ -95,7 +95,7 @@ impl DefinitionType for Arc<Actor> {
         }))
     }
 
-    /// Refuses a new text of an actor if actors that refer to it could no longer be compiled.
+    /// Refuses a new text of an actor if it breaks another actor that refers to this actor.
     fn check_new(
         &self,
         text: DefinitionText<'_>,
@@ -159,11 +159,11 @@ impl DefinitionService<Arc<Actor>> {
     pub fn find(&self, name: &str, world: ActorWorld<'_>) -> Result<FoundActor, DefinitionError> {
         let stored = self.stored()?;
         let known = actor_resolver(&stored, world);
-        let whole = whole_name(name);
-        let own = stored.iter().find(|stored| stored.name == whole);
-        let is_built_in = world.supplies.built_in.contains_key(&whole);
+        let full_name = whole_name(name);
+        let own = stored.iter().find(|stored| stored.name == full_name);
+        let is_built_in = world.supplies.built_in.contains_key(&full_name);
         let key = if own.is_some() || is_built_in {
-            &whole
+            &full_name
         } else {
             name
         };
@@ -218,7 +218,7 @@ impl DefinitionService<Arc<Actor>> {
         Ok(known.compile(&own.text, &own.source)?)
     }
 
-    /// The registered actors that refer to one.
+    /// Names of the registered actors that refer to this actor.
     pub fn referring(
         &self,
         name: &str,
@@ -242,7 +242,8 @@ impl DefinitionService<Arc<Actor>> {
 fn dependants(stored: &[StoredDefinition], name: &str, world: ActorWorld<'_>) -> Vec<String> {
     let refers = |other: &&StoredDefinition| {
         let known = actor_resolver(stored, world);
-        let _broken_ones_name_what_they_can = known.compile(&other.definition, &other.source);
+        // The resolver also records the references of an actor that fails to compile.
+        let _compiled = known.compile(&other.definition, &other.source);
         known.used().contains(name)
     };
     let others = stored.iter().filter(|other| other.name != name);
@@ -268,7 +269,7 @@ fn actor_resolver<'a>(stored: &[StoredDefinition], world: ActorWorld<'a>) -> Act
     )
 }
 
-/// Printed hash of a text.
+/// SHA-256 of a text, in the format `sha256:HEX`.
 pub(super) fn hash(text: &str) -> String {
     format!("sha256:{}", hex::encode(Sha256::digest(text.as_bytes())))
 }

@@ -1,4 +1,4 @@
-//! Automation profiles: built-in ones and those of the user's files.
+//! Automation profiles, built in or defined in files of the user.
 
 mod file;
 pub mod operations;

@@ -88,7 +88,7 @@ impl From<&AutomationProfile> for ProfileFlags {
     }
 }
 
-/// Limits of a profile, besides its thresholds.
+/// Limits of a profile in addition to its thresholds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProfileGuards {
     /// Tools that plans may not call, by name or pattern.
@@ -96,7 +96,7 @@ pub struct ProfileGuards {
     /// The only tools that plans may call; `null` allows all.
     pub tool_allowlist: Option<Vec<String>>,
     pub max_tool_calls_per_step: Option<u64>,
-    /// In US dollars, for a whole plan.
+    /// Maximum cost of a plan, in US dollars.
     pub max_total_cost: Option<f64>,
     /// The user approves every call that changes something.
     pub require_approval_for_writes: bool,
@@ -117,7 +117,7 @@ impl From<AutomationGuard> for ProfileGuards {
     }
 }
 
-/// Whether a profile comes with the program.
+/// Origin of a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ProfileSource {
@@ -145,9 +145,9 @@ pub struct AddedProfileInfo {
     pub guards: Option<ProfileGuards>,
     /// Maximum number of retries of a failed step.
     pub max_retries: u32,
-    /// Maximum number of fixes of failed validations.
+    /// Maximum number of attempts to fix failed validations.
     pub validation_retries: u32,
-    /// The file that it was read from.
+    /// File that the definition was read from.
     pub config: String,
     pub created: Timestamp,
     pub updated: Timestamp,
@@ -213,7 +213,7 @@ pub struct ProfileListSummary {
 pub struct ListedProfile {
     pub name: String,
     pub source: ProfileSource,
-    /// Missing when its file cannot be read any more.
+    /// Content of the file; missing if the file is no longer valid.
     #[serde(flatten)]
     pub definition: Option<ListedProfileDefinition>,
     /// Error of its file, if it is no longer valid.
@@ -299,7 +299,7 @@ pub struct ShownProfile {
     pub self_repair: GateThresholds,
     pub execution_controls: ExecutionControls,
     pub guards: Option<ProfileGuards>,
-    /// The file that it was read from; `null` for built-in profiles.
+    /// File that the definition was read from; `null` for built-in profiles.
     pub config: Option<String>,
     /// Grows with every update of the definition; `null` for built-in profiles.
     pub version: Option<u64>,
@@ -312,7 +312,7 @@ pub struct ExecutionControls {
     pub flags: ProfileFlags,
     /// Maximum number of retries of a failed step.
     pub max_retries: u32,
-    /// Maximum number of fixes of failed validations.
+    /// Maximum number of attempts to fix failed validations.
     pub validation_retries: u32,
     // Flattened fields have to be last.
     #[serde(flatten)]

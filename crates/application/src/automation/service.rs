@@ -41,7 +41,7 @@ impl DefinitionType for AutomationProfile {
         self.name.clone()
     }
 
-    /// A built-in profile has a name without a namespace, others have a namespace.
+    /// Names of built-in profiles have no namespace; all other names have one.
     fn complete_name(name: &str) -> String {
         let plain = name.trim().to_lowercase();
         if Self::find_built_in(&plain).is_some() {
@@ -102,7 +102,7 @@ impl DefinitionType for AutomationProfile {
     }
 }
 
-/// The complete name of an existing profile. An unknown name is refused, never replaced.
+/// Returns the complete name of an existing profile; an unknown name is an error.
 pub(crate) fn require(reader: &mut dyn Reader, name: &str) -> Result<String, DefinitionError> {
     match find_definition::<AutomationProfile>(reader, name, &|_| None) {
         Err(DefinitionError::BuiltIn { name, .. }) => Ok(name),
@@ -139,17 +139,17 @@ struct Profiles<'s> {
 }
 
 impl Profiles<'_> {
-    /// Parses a profile; `above` are the names of the profiles that extend it.
+    /// Parses a profile; `extended_by` contains the names of the profiles that extend it.
     fn read(
         &self,
         text: DefinitionText<'_>,
-        above: &mut Vec<String>,
+        extended_by: &mut Vec<String>,
     ) -> Result<AutomationProfile, Box<DefinitionFileError>> {
-        let mut find = |name: &str| self.base(name, above);
+        let mut find = |name: &str| self.base(name, extended_by);
         file::read(text.text, Path::new(text.source), self.variables, &mut find).map_err(Box::new)
     }
 
-    fn base(&self, name: &str, above: &mut Vec<String>) -> Result<AutomationProfile, String> {
+    fn base(&self, name: &str, extended_by: &mut Vec<String>) -> Result<AutomationProfile, String> {
         let complete = AutomationProfile::complete_name(name);
         if let Some(profile) = AutomationProfile::find_built_in(&complete) {
             return Ok(profile);
@@ -158,14 +158,14 @@ impl Profiles<'_> {
         let Some(stored) = registered.find(|stored| stored.name == complete) else {
             return Err(format!("there is no automation profile named `{name}`"));
         };
-        if above.contains(&complete) {
+        if extended_by.contains(&complete) {
             return Err(format!(
                 "`{complete}` extends itself through other profiles"
             ));
         }
-        above.push(complete);
-        let read = self.read(stored.into(), above);
-        above.pop();
+        extended_by.push(complete);
+        let read = self.read(stored.into(), extended_by);
+        extended_by.pop();
         read.map_err(|error| format!("`{name}` cannot be read: {}", error.message))
     }
 }
@@ -186,47 +186,47 @@ fn check_dependants(
     let read = |stored: &StoredDefinition, registered: &[StoredDefinition]| {
         <AutomationProfile as DefinitionType>::read(stored.into(), registered, variables)
     };
-    for (was, will_be) in before.iter().zip(&after) {
+    for (old, new) in before.iter().zip(&after) {
         // A profile that is already invalid is not broken by this change.
-        if read(was, before).is_ok() {
-            read(will_be, &after)?;
+        if read(old, before).is_ok() {
+            read(new, &after)?;
         }
     }
     Ok(())
 }
 
-/// A label of each user of a profile.
+/// Describes an object that uses the profile; `None` if none uses it.
 fn user_of(
     reader: &mut dyn Reader,
     name: &str,
     stored: &[StoredDefinition],
 ) -> Result<Option<String>, DefinitionError> {
-    let is_it = |other: &str| AutomationProfile::complete_name(other) == name;
+    let is_profile = |other: &str| AutomationProfile::complete_name(other) == name;
     for project in projects::list(reader)? {
         if project
             .rules
             .automation_profile
             .as_deref()
-            .is_some_and(is_it)
+            .is_some_and(is_profile)
         {
             return Ok(Some(format!("the project `{}`", project.name)));
         }
     }
     for action in definitions::list(reader, DefinitionKind::Action)? {
-        if profile_of_action(&action.definition).is_some_and(|profile| is_it(&profile)) {
+        if profile_of_action(&action.definition).is_some_and(|profile| is_profile(&profile)) {
             return Ok(Some(format!("the action `{}`", action.name)));
         }
     }
-    let builds_on_it = |other: &&StoredDefinition| {
-        other.name != name && file::base_of(&other.definition).is_some_and(|base| is_it(&base))
+    let extends_profile = |other: &&StoredDefinition| {
+        other.name != name && file::base_of(&other.definition).is_some_and(|base| is_profile(&base))
     };
     Ok(stored
         .iter()
-        .find(builds_on_it)
+        .find(extends_profile)
         .map(|other| format!("the automation profile `{}`", other.name)))
 }
 
-/// The profile that the text of an action names, with or without a wrapper.
+/// Profile that the text of an action names, at the top level or within `action`.
 fn profile_of_action(text: &str) -> Option<String> {
     let top: Value = yaml::read(text).ok()?;
     let fields = top.get("action").unwrap_or(&top);

@@ -37,17 +37,17 @@ pub enum DefinitionError {
         /// The complete name.
         name: String,
     },
-    /// The definition is referred to.
+    /// Other objects refer to the definition.
     #[error("the {kind} `{name}` is used by {}", .by.join(", "))]
     InUse {
         /// Kind of the definition.
         kind: DefinitionKind,
         /// The complete name.
         name: String,
-        /// The referring object, such as `the project local/shop`.
+        /// The referring objects, such as `the project local/shop`.
         by: Vec<String>,
     },
-    /// Active plans use it.
+    /// Active plans use the definition.
     #[error("unfinished plans use the {kind} `{name}`: {}", crate::project::shown(.plans))]
     UsedByPlans {
         /// Kind of the definition.
@@ -99,7 +99,7 @@ const fn exists_code(kind: DefinitionKind) -> Code {
         DefinitionKind::McpServer => Code::McpServerExists,
         DefinitionKind::Skill => Code::SkillExists,
         DefinitionKind::Tool | DefinitionKind::Validation => Code::ToolExists,
-        // Cannot be registered.
+        // Safety profiles cannot be registered.
         DefinitionKind::SafetyProfile => kind.invalid(),
     }
 }
@@ -122,7 +122,7 @@ const fn in_use_code(kind: DefinitionKind) -> Code {
         DefinitionKind::Skill => Code::SkillInUse,
         DefinitionKind::Tool => Code::ToolInUse,
         DefinitionKind::Validation => Code::ValidationInUse,
-        // Cannot be removed.
+        // Definitions of these kinds cannot be removed.
         DefinitionKind::Action | DefinitionKind::SafetyProfile => kind.invalid(),
     }
 }
@@ -142,14 +142,14 @@ fn list_operation(kind: DefinitionKind) -> Suggestion {
 
 fn not_found_hint(kind: DefinitionKind, nearest: &[String]) -> Hint {
     if kind == DefinitionKind::AutomationProfile {
-        let meant = nearest
+        let suggestion = nearest
             .first()
             .map(|name| format!("did you mean `{name}`? "))
             .unwrap_or_default();
         let built_in: Vec<&str> = AutomationProfile::built_in_names().collect();
         return hint!(
             "{}built in are {}; register others with {}",
-            meant,
+            suggestion,
             built_in.join(", "),
             suggest::automation_profile_add()
         );
@@ -166,7 +166,7 @@ fn not_found_hint(kind: DefinitionKind, nearest: &[String]) -> Hint {
 
 fn exists_hint(kind: DefinitionKind) -> Hint {
     let file = Placeholder("FILE");
-    let again = match kind {
+    let command = match kind {
         DefinitionKind::Action => {
             return hint!(
                 "choose another name, or replace it: {}",
@@ -188,7 +188,7 @@ fn exists_hint(kind: DefinitionKind) -> Hint {
     };
     hint!(
         "choose another name, or repeat the command with {}",
-        again.only_arguments()
+        command.only_arguments()
     )
 }
 

@@ -65,7 +65,7 @@ pub trait DefinitionType: Clone + Send + Sized + 'static {
     /// Kind of the definitions.
     const KIND: DefinitionKind;
 
-    /// Inputs for parsing besides the text, such as the values of variables.
+    /// Inputs for parsing in addition to the text, such as the values of variables.
     type Reading<'a>: Copy;
 
     /// Failure of an operation on definitions of this kind.
@@ -98,7 +98,7 @@ pub trait DefinitionType: Clone + Send + Sized + 'static {
     /// The complete name.
     fn name(&self) -> String;
 
-    /// A name with its namespace, in lower case; an invalid name stays as it is.
+    /// A name with its namespace, in lower case; an invalid name is returned unchanged.
     fn complete_name(name: &str) -> String {
         name.parse::<Name>()
             .map_or_else(|_| name.to_owned(), |name| name.to_string())
@@ -128,12 +128,12 @@ pub trait DefinitionType: Clone + Send + Sized + 'static {
         Ok(())
     }
 
-    /// Runs in the unit of work that replaced an older definition; an error rolls it back.
+    /// Runs in the unit of work that replaced an older definition; an error rolls the unit of work back.
     fn on_update(&self, _: &mut UnitOfWork<'_>) -> Result<(), Self::Error> {
         Ok(())
     }
 
-    /// The error for a name that a definition of another kind has.
+    /// Fails if a definition of another kind has the name.
     fn check_taken(_: &mut dyn Reader, _: &str) -> Result<(), Self::Error> {
         Ok(())
     }

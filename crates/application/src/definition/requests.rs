@@ -5,8 +5,8 @@ use cleveragents_store::definitions::StoredDefinition;
 use super::{DefinitionService, DefinitionType};
 use crate::operation::{OperationError, RemovedDefinition, confirm_removal};
 
-/// Defines the request that registers a definition. `run` receives the context, the text and whether to
-/// replace.
+/// Defines the request that registers a definition. `run` receives the context, the text and the
+/// [`Register`](crate::Register) mode.
 macro_rules! add_request {
     (
         $(#[$about:meta])*
@@ -101,8 +101,7 @@ macro_rules! show_request {
     };
 }
 
-/// Defines the request that removes a definition. `run` receives the context, the name and whether it is
-/// confirmed.
+/// Defines the request that removes a definition. `run` receives the context, the name and the confirmation.
 macro_rules! remove_request {
     (
         $(#[$about:meta])*
@@ -148,7 +147,7 @@ macro_rules! remove_request {
 
 pub(crate) use {add_request, remove_request, show_request};
 
-/// Removes a definition after the confirmation. `check` may refuse it before the user is asked.
+/// Removes a definition if the removal is confirmed. `check` may refuse the removal before that.
 pub(crate) fn remove_confirmed<T: DefinitionType>(
     service: &DefinitionService<T>,
     reading: T::Reading<'_>,
@@ -169,7 +168,7 @@ where
     })
 }
 
-/// The error for a name that the configuration uses.
+/// Error for a definition that the configuration key `key` refers to.
 pub(crate) fn named_by_configuration<T: DefinitionType>(
     name: &str,
     key: &str,

@@ -2,9 +2,10 @@
 //!
 //! The text of a file is stored unchanged and parsed on every use, so the file may be deleted.
 //!
-//! Adding and removing are optimistic: rules depend on all definitions of the kind and on variables, which a unit of
-//! work cannot read. The service checks the rules first; the writing unit changes nothing if the definitions changed
-//! meanwhile, and the service checks again.
+//! Adding and removing use optimistic locking, because the rules depend on all definitions of the kind and on
+//! variables,
+//! which a unit of work cannot read. The service checks the rules first. The unit of work writes nothing if the
+//! definitions have changed since that check; then the service retries.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -22,7 +23,7 @@ const NEAREST: usize = 3;
 
 #[derive(Debug, Clone)]
 pub struct RegisteredDefinition<T> {
-    /// Its text and dates.
+    /// The stored row with the text and the dates.
     pub stored: StoredDefinition,
     /// The definition as parsed with the current variables and other definitions.
     pub definition: Result<T, Box<DefinitionFileError>>,
@@ -33,9 +34,9 @@ pub struct RegisteredDefinition<T> {
 pub struct AddedDefinition<T> {
     /// The parsed definition.
     pub definition: T,
-    /// Its text and dates.
+    /// The stored row with the text and the dates.
     pub stored: StoredDefinition,
-    /// Whether it is new or replaced another.
+    /// Whether the definition is new or replaced another one.
     pub outcome: Outcome,
 }
 
@@ -102,7 +103,7 @@ impl<T: DefinitionType> DefinitionService<T> {
             .collect())
     }
 
-    /// A registered definition, even with an invalid text.
+    /// A registered definition, even if its text is invalid.
     pub fn get_registered(
         &self,
         name: &str,
@@ -118,7 +119,8 @@ impl<T: DefinitionType> DefinitionService<T> {
         })
     }
 
-    /// Registers the definition that a text describes. `source` should be an absolute path if files next to it matter.
+    /// Registers the definition that a text describes. `source` should be an absolute path if the definition refers to
+    /// files next to it.
     pub fn add(
         &self,
         text: &str,
@@ -173,7 +175,7 @@ impl<T: DefinitionType> DefinitionService<T> {
         })
     }
 
-    /// Removes a registered definition that nothing uses, even one with an invalid text.
+    /// Removes a registered definition that nothing uses, even if its text is invalid.
     pub fn remove(
         &self,
         name: &str,

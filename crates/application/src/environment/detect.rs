@@ -7,10 +7,10 @@ use cleveragents_domain::{FileKind, TreePath};
 use cleveragents_sandbox::{Root, is_by_product};
 
 /// Maximum number of subfolders of the root that are inspected.
-const MOST_FOLDERS: usize = 40;
+const MAX_FOLDERS: usize = 40;
 
 /// Maximum number of bytes read of a build file.
-const MOST_BYTES: u64 = 256 << 10;
+const MAX_FILE_BYTES: u64 = 256 << 10;
 
 /// A file that indicates a language and a build system.
 struct Manifest {
@@ -114,7 +114,7 @@ impl DetectedProject {
             let check = check_of(root, found, &top);
             checks.extend(check.filter(|check| !check.is_empty()));
         }
-        let inner = top.folders.iter().take(MOST_FOLDERS);
+        let inner = top.folders.iter().take(MAX_FOLDERS);
         let inner: Vec<Names> = inner
             .filter_map(|name| TreePath::from_bytes(name.as_str()).ok())
             .map(|folder| files_and_folders(root, Some(&folder)))
@@ -201,13 +201,13 @@ fn check_of(root: &Root, found: &Manifest, top: &Names) -> Option<String> {
     }
 }
 
-/// The beginning of a file in the root; empty when it cannot be read.
+/// The first [`MAX_FILE_BYTES`] of a file in the root; empty if the file cannot be read.
 fn read(root: &Root, name: &str) -> String {
     let path = TreePath::from_bytes(name).ok();
     let file = path.and_then(|path| root.open_regular(&path).ok().flatten());
     let mut bytes = Vec::new();
     if let Some(file) = file {
-        let _as_far_as_it_goes = file.take(MOST_BYTES).read_to_end(&mut bytes);
+        let _incomplete_on_error = file.take(MAX_FILE_BYTES).read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -240,14 +240,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_claimed_that_no_file_defines() {
+    fn check_commands_are_detected_only_if_a_file_defines_them() {
         let found = detected(&[("package.json", "{}"), ("Makefile", "all:\n")]);
         assert_eq!(found.checks, Vec::<String>::new());
         assert_eq!(detected(&[]), DetectedProject::default());
     }
 
     #[test]
-    fn python_tests_run_with_what_the_project_uses() {
+    fn python_checks_use_the_test_runner_of_the_project() {
         let with =
             |text: &str| detected(&[("pyproject.toml", text), ("tests/test_a.py", "")]).checks;
         assert_eq!(with("[tool.pytest.ini_options]\n"), ["python3 -m pytest"]);

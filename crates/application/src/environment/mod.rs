@@ -27,10 +27,10 @@ pub(crate) const MAX_BYTES: usize = 4 << 10;
 const TAG: &str = "environment";
 
 /// Maximum number of uncommitted files that are listed.
-const NAMED_FILES: usize = 20;
+const MAX_LISTED_FILES: usize = 20;
 
 /// Maximum length of the name of a file or branch, in characters.
-const LONGEST_NAME: usize = 120;
+const MAX_NAME_LENGTH: usize = 120;
 
 /// The working environment of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,8 +84,8 @@ impl EnvironmentBlock {
         }
     }
 
-    /// The text for a model, at most [`MAX_BYTES`] long. The most important facts come first; the block
-    /// reports that facts are left out.
+    /// The text for a model, at most [`MAX_BYTES`] long. The most important facts come first. If some do not fit, the
+    /// last line states that facts are left out.
     fn render(&self) -> String {
         let mut text = LimitedText::new();
         text.line(&format!("Date: {}", self.date));
@@ -176,21 +176,21 @@ impl PartEnvironment {
         let Some(git) = &self.git else {
             return;
         };
-        let mut list = |names: &[String], what: &str| {
+        let mut list = |names: &[String], description: &str| {
             if names.is_empty() {
                 return;
             }
             text.line(&format!(
-                "Part {}: {} {what}:",
+                "Part {}: {} {description}:",
                 quoted(&self.alias),
                 names.len()
             ));
-            for name in names.iter().take(NAMED_FILES) {
+            for name in names.iter().take(MAX_LISTED_FILES) {
                 text.line(&format!("- {}", quoted(name)));
             }
-            let rest = names.len().saturating_sub(NAMED_FILES);
-            if rest > 0 {
-                text.line(&format!("- and {rest} more"));
+            let omitted = names.len().saturating_sub(MAX_LISTED_FILES);
+            if omitted > 0 {
+                text.line(&format!("- and {omitted} more"));
             }
         };
         list(
@@ -209,23 +209,23 @@ fn edited_files(member: &Member) -> Vec<String> {
     paths.iter().map(ToString::to_string).collect()
 }
 
-/// The block of a conversation: the stored one if it is of today, else a new one, which is stored.
+/// Returns the stored block of the sandbox if it was stored today; otherwise creates and stores a new one.
 pub(crate) fn environment(workspace: Option<&SandboxWorkspace>) -> String {
     let now = Timestamp::now().to_string();
     let today = now.get(..10).unwrap_or(&now);
     let Some(workspace) = workspace else {
         return EnvironmentBlock::find(None, today).render();
     };
-    // Commands in the sandbox cannot write there.
-    let place = workspace.view().folders().state().join("environment");
-    let stored = std::fs::read_to_string(&place).ok();
+    // Commands in the sandbox cannot write to this folder.
+    let path = workspace.view().folders().state().join("environment");
+    let stored = std::fs::read_to_string(&path).ok();
     let is_current = |text: &String| text.contains(&format!("\nDate: {today}\n"));
     if let Some(text) = stored.filter(is_current) {
         return text;
     }
     let text = EnvironmentBlock::find(Some(workspace), today).render();
     // If this fails, the next turn computes the block again.
-    let _stored = std::fs::write(&place, &text);
+    let _stored = std::fs::write(&path, &text);
     text
 }
 
@@ -242,14 +242,14 @@ fn system_name() -> String {
 fn quoted(name: &str) -> String {
     let mut text: String = name
         .chars()
-        .take(LONGEST_NAME)
+        .take(MAX_NAME_LENGTH)
         .map(|letter| match letter {
             '`' | '<' | '>' => '?',
             letter if letter.is_control() => '?',
             letter => letter,
         })
         .collect();
-    if name.chars().nth(LONGEST_NAME).is_some() {
+    if name.chars().nth(MAX_NAME_LENGTH).is_some() {
         text.push('…');
     }
     format!("`{text}`")
@@ -262,7 +262,7 @@ struct LimitedText {
 }
 
 impl LimitedText {
-    /// Reserved for the end of the block.
+    /// Last line of a block without all facts; its length is always reserved.
     const END: &'static str = "(Some facts are left out.)\n";
 
     fn new() -> Self {
@@ -274,7 +274,7 @@ impl LimitedText {
         }
     }
 
-    /// Adds a line if it fits; after one that did not fit, no more are added.
+    /// Adds a line if it fits. After the first line that does not fit, all further lines are dropped.
     fn line(&mut self, line: &str) {
         let end = Self::END.len() + TAG.len() + "</>".len();
         self.is_cut |= self.text.len() + line.len() + 1 + end > MAX_BYTES;

@@ -7,10 +7,10 @@ use cleveragents_tools::ports::{Part, PartPath};
 
 use crate::turn::{instruction_tag, tagged_instruction};
 
-/// The instructions for these files, from the root of their part down. `is_shown` decides by its
-/// opening tag whether the conversation of the model contains a file already: in a new conversation,
-/// and after a summary replaced the old messages, it is shown again. Files in the root are part of
-/// the instructions of every request. `None` when there are none.
+/// Text with the instruction files that apply to `paths`, from the root of their part down; `None` if there are none.
+/// `is_shown` receives the opening tag of an instruction file and returns whether the conversation already contains
+/// the file. A file is shown again in a new conversation and after a summary has replaced the old messages. Files in
+/// the root are omitted, because they are part of the instructions of every request.
 pub(crate) fn nested_instructions(
     parts: &[Part],
     paths: &[PartPath],
@@ -32,7 +32,7 @@ pub(crate) fn nested_instructions(
         for found in instructions_in(&part.root, folder.as_ref()) {
             let is_at_top = !found.path.contains('/');
             let tag = instruction_tag(&part.alias, &found);
-            // A model that reads the file itself has its content.
+            // A model that reads the instruction file itself has its content.
             if !is_at_top && found.path != touched && !text.contains(&tag) && !is_shown(&tag) {
                 text.push_str(&tagged_instruction(&part.alias, &found));
             }

@@ -11,7 +11,7 @@ const PROGRAMS: &[&str] = &[
     "php", "composer", "dotnet", "swift", "ghc", "cabal", "stack", "mix", "zig", "sqlite3", "psql",
 ];
 
-/// Those of [`PROGRAMS`] that are on `PATH`.
+/// The entries of [`PROGRAMS`] that are on `PATH`.
 pub(super) fn on_path() -> Vec<&'static str> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<_> = std::env::split_paths(&path).collect();

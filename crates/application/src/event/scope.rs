@@ -24,7 +24,7 @@ pub struct EventScope {
     cache: Arc<Mutex<HashMap<Subject, Option<Arc<str>>>>>,
 }
 
-/// An object whose namespace the database has.
+/// An object whose namespace is in the database.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Subject {
     kind: SubjectKind,
@@ -60,7 +60,8 @@ impl EventScope {
         }
     }
 
-    /// The namespace of an event as far as it is known without the database; `None` when the database must be asked.
+    /// The namespace of an event, without access to the database. The outer `None` means that only the database knows
+    /// it; the inner `None` means that the event has no namespace.
     pub fn cached(&self, event: &Event) -> Option<Option<Arc<str>>> {
         match lookup(event) {
             NamespaceLookup::Named(namespace) => Some(Some(namespace.into())),
@@ -132,15 +133,15 @@ fn lookup(event: &Event) -> NamespaceLookup {
             _ => NamespaceLookup::NoNamespace,
         },
         ("task", _) => by(SubjectKind::Other, subject),
-        // Includes leases: they name machines and processes.
+        // Includes lease events, which name machines and processes.
         _ => NamespaceLookup::NoNamespace,
     }
 }
 
 /// The namespace of a full name.
 fn namespace_in_name(name: &str) -> Option<String> {
-    let whole: Name = name.contains('/').then(|| name.parse().ok()).flatten()?;
-    Some(whole.namespace().to_owned())
+    let full_name: Name = name.contains('/').then(|| name.parse().ok()).flatten()?;
+    Some(full_name.namespace().to_owned())
 }
 
 fn namespace_of(reader: &mut dyn Reader, subject: &Subject) -> Result<Option<String>, Error> {
@@ -239,10 +240,10 @@ mod tests {
     }
 
     #[test]
-    fn the_namespace_comes_from_what_an_event_names() {
+    fn the_namespace_comes_from_the_object_of_an_event() {
         let acme = || NamespaceLookup::Named("acme".to_owned());
-        let said = event(EventKind::SessionCreated, "S", json!({"namespace": "acme"}));
-        assert_eq!(lookup(&said), acme());
+        let with_namespace = event(EventKind::SessionCreated, "S", json!({"namespace": "acme"}));
+        assert_eq!(lookup(&with_namespace), acme());
         let named = event(EventKind::DefinitionRegistered, "acme/reviewer", json!({}));
         assert_eq!(lookup(&named), acme());
         let of_plan = event(
@@ -253,8 +254,8 @@ mod tests {
         assert_eq!(lookup(&of_plan), by(SubjectKind::Plan, "P"));
         let of_run = event(EventKind::RunEnded, "R", json!({}));
         assert_eq!(lookup(&of_run), by(SubjectKind::Run, "R"));
-        let spent = event(EventKind::BudgetExhausted, "session S", json!({}));
-        assert_eq!(lookup(&spent), by(SubjectKind::Session, "S"));
+        let exhausted = event(EventKind::BudgetExhausted, "session S", json!({}));
+        assert_eq!(lookup(&exhausted), by(SubjectKind::Session, "S"));
     }
 
     #[test]
@@ -277,13 +278,13 @@ mod tests {
 
     #[test]
     fn leases_name_machines_and_have_no_namespace() {
-        let taken = json!({"kind": "session", "owner": {"host": "machine", "pid": 1}});
-        let lease = event(EventKind::LeaseAcquired, "S", taken);
+        let payload = json!({"kind": "session", "owner": {"host": "machine", "pid": 1}});
+        let lease = event(EventKind::LeaseAcquired, "S", payload);
         assert_eq!(lookup(&lease), NamespaceLookup::NoNamespace);
     }
 
     #[test]
-    fn no_kind_of_event_gets_a_namespace_that_nothing_names() {
+    fn events_that_name_no_namespace_have_none() {
         // A new kind without a decision here must not be visible to all callers.
         for kind in EventKind::ALL {
             let found = lookup(&event(*kind, "01ARZ3NDEKTSV4RRFFQ69G5FAV", json!({})));

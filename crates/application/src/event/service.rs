@@ -29,8 +29,8 @@ impl EventService {
         self.engine.read(|reader| events::newest(reader))
     }
 
-    /// Calls `hook` after each unit of work that this process commits. Only the first hook of a database counts;
-    /// returns whether it is this one. Commits of other processes are not reported.
+    /// Calls `hook` after each unit of work that this process commits. Only the first hook of a database is registered;
+    /// returns whether `hook` is the first. Commits of other processes are not reported.
     pub fn on_commit(&self, hook: impl Fn() + Send + Sync + 'static) -> bool {
         self.engine.when_written(hook)
     }

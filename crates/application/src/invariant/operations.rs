@@ -51,13 +51,13 @@ pub struct InvariantInfo {
     pub id: InvariantId,
     pub text: String,
     pub scope: InvariantScope,
-    /// The same as `scope`.
+    /// Always equal to `scope`.
     pub source: InvariantScope,
     /// The project or action by its complete name, or the plan by its id.
     pub source_name: Option<String>,
-    /// Whether no other invariant may override it; only global ones.
+    /// Whether no other invariant may override it; only possible for global invariants.
     pub non_overridable: bool,
-    /// Whether it was not removed.
+    /// `false` once the invariant is removed.
     pub active: bool,
     pub created: Timestamp,
     pub removed: Option<Timestamp>,
@@ -79,7 +79,7 @@ impl From<Invariant> for InvariantInfo {
     }
 }
 
-/// Sets an invariant in each of the given scopes, or in none.
+/// Sets an invariant in each of the given scopes, atomically.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddInvariant {
@@ -105,7 +105,7 @@ pub struct AddInvariant {
 /// The response of `registry/invariant/add`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct AddedInvariants {
-    /// The first one.
+    /// The first of `invariants`.
     pub invariant: Option<InvariantInfo>,
     pub invariants: Vec<InvariantInfo>,
 }
@@ -146,34 +146,33 @@ impl Operation for AddInvariant {
     }
 }
 
-/// Lists the invariants that users set, or all that are effective for plans.
+/// Lists the invariants that users set, or the effective invariants of plans.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListInvariants {
-    /// Those of every plan.
+    /// Invariants that apply to every plan.
     #[serde(default)]
     pub global: bool,
-    /// Those of these projects, by name or id.
+    /// Invariants of these projects, by name or id.
     #[serde(default)]
     pub project: Vec<String>,
-    /// Those of these actions.
+    /// Invariants of these actions.
     #[serde(default)]
     pub action: Vec<String>,
-    /// Those of these plans, by id or prefix.
+    /// Invariants of these plans, by id or prefix.
     #[serde(default)]
     pub plan: Vec<String>,
-    /// Only this one, by id or prefix.
+    /// Only the invariant with this id or prefix.
     #[serde(default)]
     pub id: Option<String>,
-    /// All invariants that plans in these scopes must keep, with those of project and action files,
-    /// and which of them are overridden. Only for callers on the same machine; at most one plan and
-    /// one action.
+    /// All invariants that plans in these scopes must keep, including those of project and action files, and the
+    /// overridden ones. Only for callers on the same machine; at most one plan and one action.
     #[serde(default)]
     pub effective: bool,
     /// Only invariants whose text this regular expression matches somewhere.
     #[serde(default)]
     pub pattern: Option<String>,
-    /// Whether each stored invariant has its `short_id`.
+    /// Include the `short_id` of each stored invariant.
     #[serde(default)]
     pub short_ids: bool,
 }
@@ -198,11 +197,11 @@ pub struct Reconciliation {
     /// The plan of the request.
     pub plan_id: Option<PlanId>,
     pub conflicts_resolved: Vec<OverriddenInvariant>,
-    /// Pairs of equal strength that contradict each other; plans cannot run with them.
+    /// Pairs of equal precedence that contradict each other; they prevent plans from running.
     pub unresolved: Vec<(ListedInvariant, ListedInvariant)>,
 }
 
-/// An invariant that a stronger one contradicts.
+/// An invariant that a contradicting, stronger invariant overrides.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct OverriddenInvariant {
     pub overridden: ListedInvariant,
@@ -231,9 +230,9 @@ pub struct ListedInvariant {
 /// Times at which an invariant was set and removed.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct StoredInvariantInfo {
-    /// The same as `source`.
+    /// Always equal to `source`.
     pub scope: InvariantScope,
-    /// Whether it was not removed.
+    /// `false` once the invariant is removed.
     pub active: bool,
     pub created: Timestamp,
     pub removed: Option<Timestamp>,
@@ -273,11 +272,11 @@ impl ShortIds {
 
     fn short_id(&self, id: InvariantId) -> Option<String> {
         let all = self.0.as_ref()?;
-        let place = all.partition_point(|other| *other < id);
-        let at = |place: usize| all.get(place).map(ToString::to_string);
-        let (before, after) = (place.checked_sub(1).and_then(at), at(place + 1));
-        let whole = id.to_string();
-        Some(shortest_prefix(&whole, before.as_deref(), after.as_deref()).to_owned())
+        let index = all.partition_point(|other| *other < id);
+        let at = |index: usize| all.get(index).map(ToString::to_string);
+        let (before, after) = (index.checked_sub(1).and_then(at), at(index + 1));
+        let full_id = id.to_string();
+        Some(shortest_prefix(&full_id, before.as_deref(), after.as_deref()).to_owned())
     }
 
     fn stored(&self, invariant: Invariant) -> ListedInvariant {
@@ -312,17 +311,19 @@ impl ListInvariants {
     }
 
     fn scope(&self) -> Vec<InvariantScope> {
-        let asked = [
+        let requested = [
             (InvariantScope::Global, self.global),
             (InvariantScope::Project, !self.project.is_empty()),
             (InvariantScope::Action, !self.action.is_empty()),
             (InvariantScope::Plan, !self.plan.is_empty()),
         ];
-        let asked = asked.into_iter().filter(|(_, is_asked)| *is_asked);
-        asked.map(|(scope, _)| scope).collect()
+        let requested = requested
+            .into_iter()
+            .filter(|(_, is_requested)| *is_requested);
+        requested.map(|(scope, _)| scope).collect()
     }
 
-    /// The invariants that users set, as far as the caller may read them.
+    /// The invariants that users set and that the caller may read.
     fn list_stored(self, context: &OperationContext) -> Result<InvariantList, OperationError> {
         let service = service(context);
         let query = InvariantQuery {
@@ -450,7 +451,7 @@ impl Operation for ListInvariants {
     }
 }
 
-/// Removes an invariant that a user set. Plans need not keep it any more.
+/// Removes an invariant that a user set. Plans no longer have to keep it.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveInvariant {

@@ -19,7 +19,7 @@ use crate::definition::DefinitionError;
 use crate::project::find_project;
 use crate::reference::{find_referenced, unnamed};
 
-/// Prefix of the ids of invariants in some places.
+/// Optional prefix of an invariant id in a reference.
 const PREFIX: &str = "inv_";
 
 /// A scope of invariants, as the user names it.
@@ -40,7 +40,7 @@ pub enum InvariantTarget {
 pub struct NewInvariant {
     /// One sentence.
     pub text: String,
-    /// Its scopes: each gets its own invariant, or none does.
+    /// Scopes of the invariant. Each scope gets its own row; either all rows are added or none.
     pub targets: Vec<InvariantTarget>,
     /// Whether no other invariant can override the global one.
     pub non_overridable: bool,
@@ -60,7 +60,7 @@ pub struct InvariantQuery {
 pub struct ActionRules {
     /// Full name of the action.
     pub name: String,
-    /// The sentences; with the values of a plan in their placeholders, if there is a plan.
+    /// The sentences; with the values of a plan in their placeholders, if a plan is given.
     pub invariants: Vec<String>,
 }
 
@@ -73,13 +73,13 @@ impl From<&Action> for ActionRules {
     }
 }
 
-/// Scope of which the effective invariants are computed.
+/// Scope for which the effective invariants are computed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EffectiveQuery {
     /// Id of a plan.
     pub plan: Option<PlanId>,
     pub action: Option<ActionRules>,
-    /// Its projects: names, ids, or prefixes of ids.
+    /// Projects: names, ids, or prefixes of ids.
     pub projects: Vec<String>,
 }
 
@@ -89,11 +89,11 @@ pub struct InvariantService {
     engine: Arc<Engine>,
 }
 
-/// A scope as it is stored.
+/// The stored form of a scope.
 type ScopeAndTarget = (InvariantScope, Option<String>);
 
-/// The stored form of a scope; the project, action or plan that it names must exist.
-fn place(
+/// Resolves a scope to its stored form. Fails if its project, action or plan does not exist.
+fn resolve_target(
     reader: &mut dyn Reader,
     target: &InvariantTarget,
 ) -> Result<ScopeAndTarget, InvariantError> {
@@ -151,8 +151,7 @@ fn find(reader: &mut dyn Reader, reference: &str) -> Result<Invariant, Invariant
     )
 }
 
-/// Description of a scope.
-fn phrase((scope, source_name): &ScopeAndTarget) -> String {
+fn describe_scope((scope, source_name): &ScopeAndTarget) -> String {
     match source_name {
         None => "everywhere".to_owned(),
         Some(name) => format!("for {scope} `{name}`"),
@@ -165,13 +164,18 @@ impl InvariantService {
         Self { engine }
     }
 
-    /// Adds an invariant to each of the scopes, or to none.
+    /// Adds an invariant to each of the scopes, atomically.
     pub fn add(&self, new: NewInvariant) -> Result<Vec<Invariant>, InvariantError> {
         let text = Invariant::checked_text(&new.text)?;
         if new.targets.is_empty() {
             return Err(InvariantError::Nowhere);
         }
-        if new.non_overridable && new.targets.iter().any(|to| *to != InvariantTarget::Global) {
+        if new.non_overridable
+            && new
+                .targets
+                .iter()
+                .any(|target| *target != InvariantTarget::Global)
+        {
             return Err(InvariantError::NotGlobal);
         }
         self.engine.write(move |unit| {
@@ -179,7 +183,7 @@ impl InvariantService {
             resources::lock(unit)?;
             let mut places: Vec<ScopeAndTarget> = Vec::new();
             for target in &new.targets {
-                let place = place(unit, target)?;
+                let place = resolve_target(unit, target)?;
                 if !places.contains(&place) {
                     places.push(place);
                 }
@@ -195,7 +199,7 @@ impl InvariantService {
                 };
                 if !invariants::insert(unit, &row)? {
                     return Err(InvariantError::Exists {
-                        place: phrase(&place),
+                        place: describe_scope(&place),
                     });
                 }
                 let stored = invariants::get(unit, row.id)?;
@@ -211,11 +215,11 @@ impl InvariantService {
         let mut found = self.engine.read(|reader| {
             let mut places = Vec::new();
             for target in &query.targets {
-                places.push(place(reader, target)?);
+                places.push(resolve_target(reader, target)?);
             }
             Ok::<_, InvariantError>(invariants::list(reader, &InvariantFilter { places })?)
         })?;
-        found.retain(|invariant| fits(pattern.as_ref(), &invariant.text));
+        found.retain(|invariant| matches_pattern(pattern.as_ref(), &invariant.text));
         Ok(found)
     }
 
@@ -247,7 +251,7 @@ impl InvariantService {
         self.engine.read(|reader| Self::effective_in(reader, query))
     }
 
-    /// The same within a unit of work.
+    /// Like [`effective`](Self::effective), but with a given reader.
     pub(crate) fn effective_in(
         reader: &mut dyn Reader,
         query: &EffectiveQuery,
@@ -281,48 +285,51 @@ impl InvariantService {
         Ok(reconcile(all))
     }
 
-    /// Keeps only invariants that this regular expression matches.
+    /// Keeps only invariants whose text matches this regular expression.
     pub fn narrow(
         mut all: ReconciledInvariants,
         text: Option<&str>,
     ) -> Result<ReconciledInvariants, InvariantError> {
         let pattern = pattern(text)?;
-        let fits = |invariant: &SourcedInvariant| fits(pattern.as_ref(), &invariant.text);
-        all.effective.retain(fits);
-        all.conflicts
-            .retain(|conflict| fits(&conflict.overridden) || fits(&conflict.by));
+        let matches_pattern =
+            |invariant: &SourcedInvariant| matches_pattern(pattern.as_ref(), &invariant.text);
+        all.effective.retain(matches_pattern);
+        all.conflicts.retain(|conflict| {
+            matches_pattern(&conflict.overridden) || matches_pattern(&conflict.by)
+        });
         all.unresolved
-            .retain(|(left, right)| fits(left) || fits(right));
+            .retain(|(left, right)| matches_pattern(left) || matches_pattern(right));
         Ok(all)
     }
 
-    /// The query for scopes as the user names them. A plan adds its action, as it was when the plan was
-    /// created and with the plan's values, and those of its projects that still exist.
+    /// Builds a query from scopes as the user names them. A plan adds its projects that still exist, and its own copy
+    /// of
+    /// the action with the plan's argument values.
     pub fn query(
         &self,
         targets: &[InvariantTarget],
         variables: Variables<'_>,
     ) -> Result<EffectiveQuery, InvariantError> {
         let mut query = EffectiveQuery::default();
-        let mut named: Option<String> = None;
+        let mut action_name: Option<String> = None;
         for target in targets {
             match target {
                 InvariantTarget::Global => {}
                 InvariantTarget::Project(reference) => query.projects.push(reference.clone()),
-                InvariantTarget::Action(name) => named = Some(name.clone()),
+                InvariantTarget::Action(name) => action_name = Some(name.clone()),
                 InvariantTarget::Plan(reference) => {
                     let (sources, made_with) = self.engine.read(|reader| {
                         let mut sources = find_plan(reader, reference)?;
                         let plan = plans::get(reader, sources.plan)?;
-                        let mut there = Vec::new();
+                        let mut existing = Vec::new();
                         for name in std::mem::take(&mut sources.projects) {
                             let project = match name.parse() {
                                 Ok(parsed) => projects::with_name(reader, &parsed)?,
                                 Err(_) => None,
                             };
-                            there.extend(project.map(|project| project.name.to_string()));
+                            existing.extend(project.map(|project| project.name.to_string()));
                         }
-                        sources.projects = there;
+                        sources.projects = existing;
                         Ok::<_, InvariantError>((sources, plan.map(|plan| plan.made_with)))
                     })?;
                     query.plan = Some(sources.plan);
@@ -331,7 +338,7 @@ impl InvariantService {
                 }
             }
         }
-        if let Some(name) = named {
+        if let Some(name) = action_name {
             let actions = ActionService::new(Arc::clone(&self.engine));
             let found = actions.get_registered(&name, variables)?;
             let action = found.definition.map_err(DefinitionError::from)?;
@@ -361,6 +368,6 @@ fn pattern(text: Option<&str>) -> Result<Option<Regex>, InvariantError> {
     text.map(compile).transpose()
 }
 
-fn fits(pattern: Option<&Regex>, text: &str) -> bool {
+fn matches_pattern(pattern: Option<&Regex>, text: &str) -> bool {
     pattern.is_none_or(|pattern| pattern.is_match(text))
 }

@@ -83,7 +83,7 @@ impl Diagnose for McpServiceError {
     }
 }
 
-/// Servers are stored as JSON, with names of variables in place of secrets.
+/// Servers are stored as JSON, with references to variables in place of secrets.
 impl DefinitionType for ServerDefinition {
     const KIND: DefinitionKind = DefinitionKind::McpServer;
     type Reading<'a> = ();
@@ -156,7 +156,7 @@ impl McpService {
     ) -> Result<Vec<AddedDefinition<ServerDefinition>>, McpServiceError> {
         let mut all = Vec::new();
         for server in servers {
-            if let Some(field) = secrets(server, redactor).into_iter().next() {
+            if let Some(field) = secret_fields(server, redactor).into_iter().next() {
                 return Err(McpServiceError::Secret {
                     server: server.name.clone(),
                     field,
@@ -179,7 +179,7 @@ impl McpService {
         self.definitions.list_registered(())
     }
 
-    /// One server.
+    /// Returns the server with this name.
     pub fn get(
         &self,
         name: &str,
@@ -193,20 +193,20 @@ impl McpService {
     }
 }
 
-/// Whether a value is a secret itself and not the name of a variable.
+/// Whether a value is a literal secret rather than a reference to a variable.
 fn is_secret(name: &str, value: &HiddenText, redactor: &Redactor) -> bool {
     let text = value.expose();
     let is_named = is_secret_name(name) && !text.is_empty() && !text.contains("${");
     is_named || holds_secret(text, redactor)
 }
 
-/// Whether a text contains a known secret, or something that looks like one.
+/// Whether a text contains a known secret or has the format of a secret.
 fn holds_secret(text: &str, redactor: &Redactor) -> bool {
     looks_secret(text) || redactor.text(text) != text
 }
 
-/// The variables and headers of a server whose values are secrets.
-fn secrets(server: &ServerDefinition, redactor: &Redactor) -> Vec<String> {
+/// Names of the fields of a server that contain secrets.
+fn secret_fields(server: &ServerDefinition, redactor: &Redactor) -> Vec<String> {
     let named = server.env.iter().chain(&server.headers);
     let mut found: Vec<String> = named
         .filter(|(name, value)| is_secret(name, value, redactor))
@@ -218,15 +218,18 @@ fn secrets(server: &ServerDefinition, redactor: &Redactor) -> Vec<String> {
     {
         found.push("client_secret".to_owned());
     }
-    let open = server.args.iter().chain(&server.url);
-    if open.into_iter().any(|text| holds_secret(text, redactor)) {
+    let plain_texts = server.args.iter().chain(&server.url);
+    if plain_texts
+        .into_iter()
+        .any(|text| holds_secret(text, redactor))
+    {
         found.push("args".to_owned());
     }
     found
 }
 
-/// Replaces secrets by names of variables, and returns these. Secrets in other fields are refused when the server
-/// is added.
+/// Replaces the secrets of environment variables and headers by references to variables, and returns the names of these
+/// variables. Adding a server with secrets in other fields fails.
 pub fn hide_secrets(server: &mut ServerDefinition, redactor: &Redactor) -> Vec<String> {
     let mut hidden = Vec::new();
     for (name, value) in &mut server.env {

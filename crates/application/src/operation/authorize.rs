@@ -18,13 +18,13 @@ pub struct AccessTarget {
     pub scope: Scope,
     /// The permission that the caller needs in the namespace.
     pub permission: Permission,
-    /// The error for callers who may not read the object: the same as for one that does not exist.
+    /// The error for callers who may not read the object. It equals the error for an object that does not exist.
     pub absent: Option<OperationError>,
 }
 
 impl AccessTarget {
-    /// Whether it is a built-in definition, which every caller may read. Stored objects (those with `absent`)
-    /// belong to their namespace only, whatever it is called.
+    /// Whether the object is a built-in definition, which every caller may read. Stored objects (those with `absent`)
+    /// are not built in, whatever the name of their namespace.
     pub fn is_built_in(&self) -> bool {
         self.absent.is_none()
             && self.permission == Permission::Read
@@ -39,7 +39,7 @@ pub fn authorize(
     engine: &Arc<Engine>,
     operation: &'static str,
     requirement: Requirement,
-    touched: Vec<AccessTarget>,
+    targets: Vec<AccessTarget>,
 ) -> Result<(), OperationError> {
     if caller.is_local() {
         return Ok(());
@@ -60,28 +60,28 @@ pub fn authorize(
     if is_global && !caller.may_everywhere(scope, permission) {
         return denied(permission, EVERY_NAMESPACE);
     }
-    let names_a_place = touched.iter().any(|touch| {
-        touch.scope == scope && touch.permission == permission && !touch.is_built_in()
+    let names_an_object = targets.iter().any(|target| {
+        target.scope == scope && target.permission == permission && !target.is_built_in()
     });
-    // A caller without the permission anywhere does not have it on unnamed objects either.
-    if !names_a_place && caller.reach(scope, permission).is_empty() {
+    // A caller who has the permission in no namespace does not have it on unnamed objects either.
+    if !names_an_object && caller.reach(scope, permission).is_empty() {
         return denied(permission, EVERY_NAMESPACE);
     }
-    for touch in touched {
-        if holds_model_files(&touch.namespace) {
-            let message = format!("models of `{}` are files of the server", touch.namespace);
+    for target in targets {
+        if holds_model_files(&target.namespace) {
+            let message = format!("models of `{}` are files of the server", target.namespace);
             return Err(OperationError::new(Code::LocalOnly, message));
         }
-        if touch.is_built_in() || caller.may(touch.scope, touch.permission, &touch.namespace) {
+        if target.is_built_in() || caller.may(target.scope, target.permission, &target.namespace) {
             continue;
         }
-        let can_read = caller.may(touch.scope, Permission::Read, &touch.namespace);
-        if let Some(absent) = touch.absent
+        let can_read = caller.may(target.scope, Permission::Read, &target.namespace);
+        if let Some(absent) = target.absent
             && !can_read
         {
             return Err(absent);
         }
-        return denied(touch.permission, &touch.namespace);
+        return denied(target.permission, &target.namespace);
     }
     Ok(())
 }
@@ -94,7 +94,7 @@ pub(crate) fn holds_model_files(provider: &str) -> bool {
     )
 }
 
-/// Whether a namespace is the program's own, or contains models.
+/// Whether a namespace is reserved for the program or contains models.
 fn is_built_in_namespace(namespace: &str) -> bool {
     let name = format!("{namespace}/x").parse::<Name>();
     namespace == "builtin" || name.is_ok_and(|name| name.require_free_namespace().is_err())

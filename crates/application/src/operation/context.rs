@@ -92,8 +92,8 @@ impl Application {
         }
     }
 
-    /// Sets how a worker is started for queued plans. Without it, queued plans wait until one is
-    /// started.
+    /// Sets the callback that starts a worker for queued plans. Without it, queued plans wait until a worker is started
+    /// in another way.
     #[must_use]
     pub fn starting_workers(mut self, start: WorkerStarter) -> Self {
         self.start_worker = Some(start);
@@ -123,10 +123,10 @@ impl Application {
 /// Starts a progress display with a label. Front ends implement it.
 pub type ProgressStarter = Arc<dyn Fn(&'static str) -> ProgressCallback + Send + Sync>;
 
-/// Starts a worker on this machine unless one runs, and returns whether it did. Front ends implement it.
+/// Starts a worker on this machine unless one is running; returns whether it started one. Front ends implement it.
 pub type WorkerStarter = Arc<dyn Fn() -> Result<bool, OperationError> + Send + Sync>;
 
-/// Dependencies of one operation: the database as its caller sees it, and the front end.
+/// Dependencies of one operation of one caller.
 #[derive(Clone)]
 pub struct OperationContext {
     engine: Arc<Engine>,
@@ -182,7 +182,7 @@ impl OperationContext {
         })
     }
 
-    /// Resolves and authorizes the objects that a request names, without a typed request.
+    /// Resolves the objects that a request names, and authorizes the caller for them. Needs no typed request.
     pub fn authorize(
         &self,
         operation: &'static str,
@@ -191,8 +191,8 @@ impl OperationContext {
     ) -> Result<(), OperationError> {
         let mut resolver = Resolver::new(self, requirement);
         resolve(&mut resolver)?;
-        let touched = resolver.finish()?;
-        authorize(&self.caller, &self.engine, operation, requirement, touched)
+        let targets = resolver.finish()?;
+        authorize(&self.caller, &self.engine, operation, requirement, targets)
     }
 
     /// Resolves, authorizes and runs a request.
@@ -229,7 +229,8 @@ impl OperationContext {
         self.caller.reach(scope, Permission::Read)
     }
 
-    /// The namespace of names without one, if it is unambiguous. Local callers use names as they are.
+    /// The namespace that completes names without a namespace; `None` if it is ambiguous, and for local callers, whose
+    /// names are not completed.
     pub(super) fn home(&self, scope: Scope) -> Option<String> {
         if self.caller.is_local() {
             return None;
@@ -273,7 +274,7 @@ impl OperationContext {
             .with_policy(self.settings.sandbox_policy.clone())
     }
 
-    /// Starts a worker for queued plans unless one runs, and returns whether it did.
+    /// Starts a worker for queued plans unless one is running; returns whether it started one.
     pub(crate) fn start_worker(&self) -> Result<bool, OperationError> {
         match &self.start_worker {
             Some(start) => start(),
@@ -315,7 +316,7 @@ impl<O: Operation> PreparedRequest<O> {
     }
 }
 
-/// Confirms an operation that cannot be undone; `yes` is the caller's confirmation.
+/// Fails unless the caller confirmed an operation that cannot be undone.
 pub(crate) fn require_confirmation(yes: bool) -> Result<(), OperationError> {
     if yes {
         return Ok(());

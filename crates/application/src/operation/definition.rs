@@ -12,13 +12,13 @@ use crate::resource::Register;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RemovedDefinition {
-    /// Its complete name.
+    /// Complete name of the removed definition.
     pub removed: String,
-    /// The file it was read from.
+    /// File that the definition was read from.
     pub config: String,
 }
 
-/// The size of a page, and of all matches.
+/// Number of results on a page and in total.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PageSummary {
     /// The number of results on this page.
@@ -27,7 +27,7 @@ pub struct PageSummary {
     pub matching: u64,
 }
 
-/// Whether a new definition replaces an existing one.
+/// The mode for the flag `update` of a request.
 pub(crate) const fn register_mode(update: bool) -> Register {
     if update {
         Register::Update
@@ -36,8 +36,8 @@ pub(crate) const fn register_mode(update: bool) -> Register {
     }
 }
 
-/// Refuses a removal that is not confirmed. The details contain the complete name, for the question
-/// to the user.
+/// Refuses a removal that is not confirmed. The details contain the complete name, so that the front end can ask the
+/// user.
 pub(crate) fn confirm_removal(name: &str, yes: bool) -> Result<(), OperationError> {
     if yes {
         return Ok(());
@@ -59,7 +59,7 @@ pub(crate) fn redacted<T: Serialize + DeserializeOwned>(
         .map_err(|error| OperationError::internal("redacting a value failed").caused_by(error))
 }
 
-/// Whether a name matches a regular expression; without one every name does.
+/// Returns a filter that accepts the names that match a regular expression, or all names if there is no pattern.
 pub(crate) fn name_filter(
     pattern: Option<&str>,
 ) -> Result<impl Fn(&str) -> bool + use<>, OperationError> {

@@ -1,6 +1,6 @@
-//! [`OperationError`]: the failure of an operation, whichever service it came from.
+//! [`OperationError`]: failure of an operation or of a service that it calls.
 //!
-//! Front ends show it; nothing branches on its message. Callers that need to react use [`Diagnose::code`].
+//! Front ends show the message. Callers that need to distinguish errors use [`Diagnose::code`], never the message.
 
 use std::error::Error;
 use std::fmt;
@@ -15,7 +15,7 @@ pub struct OperationError(Box<Kind>);
 
 #[derive(Debug)]
 enum Kind {
-    /// The error of a service, which has its own code and hint; `hint` overrides the latter.
+    /// The error of a service, with its own code and hint; `hint` overrides the hint of the service.
     Service {
         error: Box<dyn Diagnose + Send + Sync>,
         hint: Option<Hint>,
@@ -42,7 +42,7 @@ impl OperationError {
         }))
     }
 
-    /// A request that is invalid as given.
+    /// An invalid request.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Code::Usage, message)
     }
@@ -60,7 +60,7 @@ impl OperationError {
         }))
     }
 
-    /// Sets the hint, and overrides that of the service.
+    /// Sets the hint; it overrides the hint of a service.
     #[must_use]
     pub fn with_hint(mut self, text: impl Into<Hint>) -> Self {
         let (Kind::Own { hint, .. } | Kind::Service { hint, .. }) = &mut *self.0;
@@ -68,7 +68,7 @@ impl OperationError {
         self
     }
 
-    /// Sets the details of a failure made by [`new`](Self::new).
+    /// Sets the details of a failure created by [`new`](Self::new).
     #[must_use]
     pub fn with_details(mut self, facts: Value) -> Self {
         if let Kind::Own { details, .. } = &mut *self.0 {
@@ -77,7 +77,7 @@ impl OperationError {
         self
     }
 
-    /// Sets the cause of a failure made by [`new`](Self::new).
+    /// Sets the cause of a failure created by [`new`](Self::new).
     #[must_use]
     pub fn caused_by(mut self, error: impl Error + Send + Sync + 'static) -> Self {
         if let Kind::Own { source, .. } = &mut *self.0 {

@@ -38,8 +38,7 @@ use serde::de::DeserializeOwned;
 pub struct Requirement {
     /// The area of the server that the operation belongs to.
     pub scope: Scope,
-    /// The permission for everything that the request names, unless the resolver requests another
-    /// one.
+    /// The permission for all objects that the request names, unless the resolver requires another permission.
     pub permission: Permission,
     /// Whether the operation belongs to no namespace and needs the permission on all of them.
     pub is_global: bool,
@@ -69,7 +68,8 @@ pub trait Operation: Serialize + DeserializeOwned + JsonSchema + Send + 'static 
     const SUMMARY: &'static str;
     /// The permission that the caller needs.
     const REQUIREMENT: Requirement;
-    /// Whether it runs agents. Then it reports events to the observer of the front end, which servers stream.
+    /// Whether the operation runs agents. If so, it reports events to the observer of the front end; servers stream
+    /// them.
     const RUNS_AGENTS: bool = false;
 
     /// The result of the operation; its JSON is the `data` of the command.

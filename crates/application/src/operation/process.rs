@@ -22,7 +22,7 @@ pub type RuntimeFactory =
 pub struct RuntimeRequest<'a> {
     /// The database; everything recorded through it carries the caller's identity.
     pub engine: Arc<Engine>,
-    /// Settings for the user of this machine must not apply to remote callers.
+    /// The caller. Settings of the local user must not apply to remote callers.
     pub caller: &'a Caller,
     /// Safety settings of the caller, in addition to the configuration.
     pub safety: &'a SafetySelection,
@@ -45,17 +45,17 @@ pub struct ProcessEnvironment {
     pub runtime: RuntimeFactory,
     /// The data folder of the program, with its skills, prompts and sign-in tokens.
     pub home: PathBuf,
-    /// The configuration file of the user, which need not exist.
+    /// The configuration file of the user, which may be missing.
     pub configuration_file: PathBuf,
     /// The retention of events.
     pub retention: Retention,
     /// The folder in which MCP servers start.
     pub working_folder: PathBuf,
-    /// Receives warnings about tools that are left out of a toolset.
+    /// Receives warnings about tools that are omitted from a toolset.
     pub warn: WarningHandler,
-    /// The actor that runs when none is named.
+    /// The actor that runs when a request names none.
     pub default_actor: Option<String>,
-    /// The configuration keys that name an actor, each with that actor.
+    /// The configuration keys that name an actor, each with the name of the actor.
     pub configured_actors: Vec<(String, String)>,
 }
 
@@ -121,8 +121,8 @@ impl OperationContext {
         self.visible(scope).contains(namespace_of(name))
     }
 
-    /// The stored source of a definition's text. Only local callers may name a file, because programs next to it
-    /// are located by its path.
+    /// The source to store with the text of a definition. Only local callers may name a file, because the program looks
+    /// up other files relative to its path.
     pub(crate) fn source_of(&self, file: Option<&str>) -> String {
         match file.filter(|_| self.caller().is_local()) {
             Some(file) => file.to_owned(),
@@ -130,7 +130,7 @@ impl OperationContext {
         }
     }
 
-    /// The registered tools, skills and MCP servers; starts nothing.
+    /// The registered tools, skills and MCP servers. Starts no server.
     pub(crate) fn toolset(&self) -> Result<Toolset, OperationError> {
         let process = self.process();
         Toolset::new(&ToolsetOptions {
@@ -143,7 +143,7 @@ impl OperationContext {
         })
     }
 
-    /// The actor that runs when none is named.
+    /// The actor that runs when a request names none.
     pub(crate) fn default_actor(&self) -> Option<&str> {
         self.process().default_actor.as_deref()
     }

@@ -7,16 +7,16 @@ use serde_json::{Map, Value};
 
 use super::{Operation, OperationContext, OperationError, Requirement};
 
-/// One operation as protocols see it.
+/// The description of an operation for protocols.
 #[derive(Debug, Clone, Copy)]
 pub struct OperationEntry {
     /// The name in paths and methods, such as `session/create`.
     pub name: &'static str,
-    /// One sentence about it.
+    /// One sentence for the list of operations.
     pub summary: &'static str,
     /// The permission that the caller needs.
     pub requirement: Requirement,
-    /// Whether it runs agents, and reports events to the observer of the front end.
+    /// Whether the operation runs agents and reports events to the observer of the front end.
     pub runs_agents: bool,
     /// The JSON schema of the request.
     pub request: fn() -> Schema,
@@ -80,7 +80,7 @@ fn prepare<O: Operation>(
     };
     let request = match request {
         Value::Null => Value::Object(Map::new()),
-        // serde would accept a list as the fields in their order.
+        // serde would also accept a list, as the values of the fields in order.
         request if request.is_object() => request,
         _ => return Err(malformed("they are not an object")),
     };
@@ -118,7 +118,7 @@ pub fn operations() -> impl Iterator<Item = &'static OperationEntry> {
     AREAS.iter().copied().flatten()
 }
 
-/// The operation with a name.
+/// Returns the operation with this name.
 pub fn find_operation(name: &str) -> Result<&'static OperationEntry, OperationError> {
     operations()
         .find(|entry| entry.name == name)

@@ -17,15 +17,15 @@ use crate::run::RunServiceError;
 use crate::session::SessionError;
 use crate::validation::{ValidationError, ValidationService};
 
-/// Resolves the references of one request. References of local callers become ids too, names stay as they are.
+/// Resolves the references of one request. For local callers, references become ids, but names are not completed.
 pub struct Resolver<'a> {
     /// `None` while a request is only checked before it is sent to a server.
     context: Option<&'a OperationContext>,
     requirement: Requirement,
     home: Option<String>,
-    touched: Vec<AccessTarget>,
+    targets: Vec<AccessTarget>,
     /// Error for the first name without a namespace, when the caller has no default namespace.
-    unplaced: Option<OperationError>,
+    missing_namespace: Option<OperationError>,
 }
 
 impl<'a> Resolver<'a> {
@@ -34,16 +34,16 @@ impl<'a> Resolver<'a> {
             context: Some(context),
             requirement,
             home: context.home(requirement.scope),
-            touched: Vec::new(),
-            unplaced: None,
+            targets: Vec::new(),
+            missing_namespace: None,
         }
     }
 
     /// The objects that the request names.
     pub(super) fn finish(self) -> Result<Vec<AccessTarget>, OperationError> {
-        match self.unplaced {
+        match self.missing_namespace {
             Some(error) => Err(error),
-            None => Ok(self.touched),
+            None => Ok(self.targets),
         }
     }
 
@@ -52,7 +52,7 @@ impl<'a> Resolver<'a> {
             .is_some_and(|context| context.caller().is_local())
     }
 
-    /// Refuses a request of a remote caller that omits the object it acts on.
+    /// Refuses a request of a remote caller that omits a parameter.
     pub fn require_from_elsewhere(
         &self,
         parameter: &str,
@@ -65,7 +65,7 @@ impl<'a> Resolver<'a> {
         Err(OperationError::new(Code::MalformedRequest, message))
     }
 
-    /// Refuses names of this machine in a request for a server.
+    /// Refuses names in `local/` in a request that is sent to a server.
     fn check_sendable(&self, name: &str) -> Result<(), OperationError> {
         let name = name.trim();
         let lower = name.to_lowercase();
@@ -80,8 +80,8 @@ impl<'a> Resolver<'a> {
     }
 
     /// Adds an object in a namespace, with the permission of the operation.
-    fn touch(&mut self, namespace: &str, absent: Option<OperationError>) {
-        self.touched.push(AccessTarget {
+    fn add_target(&mut self, namespace: &str, absent: Option<OperationError>) {
+        self.targets.push(AccessTarget {
             namespace: canonical_namespace(namespace),
             scope: self.requirement.scope,
             permission: self.requirement.permission,
@@ -90,8 +90,8 @@ impl<'a> Resolver<'a> {
     }
 
     /// Adds an object that is only read or run.
-    fn touch_read(&mut self, namespace: &str) {
-        self.touched.push(AccessTarget {
+    fn add_read_target(&mut self, namespace: &str) {
+        self.targets.push(AccessTarget {
             namespace: canonical_namespace(namespace),
             scope: self.requirement.scope,
             permission: Permission::Read,
@@ -118,11 +118,11 @@ impl<'a> Resolver<'a> {
             .get(id)
             .map_err(|error| self.hide_unless_local(error.into(), absent))?;
         *reference = session.id.to_string();
-        self.touch(&session.namespace, Some(absent()));
+        self.add_target(&session.namespace, Some(absent()));
         Ok(())
     }
 
-    /// The only session with a name that the caller may read.
+    /// The only candidate that the caller may read.
     fn visible_session(
         &self,
         context: &OperationContext,
@@ -164,7 +164,7 @@ impl<'a> Resolver<'a> {
         let plan = plan.map_err(|error| self.hide_unless_local(error.into(), absent))?;
         *reference = plan.id.to_string();
         let namespace = namespace_of_plan(context, plan.id)?;
-        self.touch(&namespace, Some(absent()));
+        self.add_target(&namespace, Some(absent()));
         Ok(())
     }
 
@@ -208,7 +208,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// A decision by id or prefix, or a plan, which means its first decision.
+    /// A decision, by id or prefix, or a plan, which stands for its first decision.
     pub fn decision_or_plan(&mut self, reference: &mut String) -> Result<(), OperationError> {
         let Some(context) = self.context else {
             return Ok(());
@@ -236,7 +236,7 @@ impl<'a> Resolver<'a> {
         };
         *reference = found;
         let namespace = namespace_of_plan(context, plan)?;
-        self.touch(&namespace, Some(absent().into()));
+        self.add_target(&namespace, Some(absent().into()));
         Ok(())
     }
 
@@ -255,11 +255,11 @@ impl<'a> Resolver<'a> {
         let run = context.runs().resolve(reference);
         let run = run.map_err(|error| self.hide_unless_local(error.into(), absent))?;
         *reference = run.id.to_string();
-        self.touch(&run.namespace, Some(absent()));
+        self.add_target(&run.namespace, Some(absent()));
         Ok(())
     }
 
-    /// A run to resume: this needs the same permissions as starting it.
+    /// A run to resume. Resuming a run needs the same permissions as starting it.
     pub fn resumed_run(&mut self, reference: &mut String) -> Result<(), OperationError> {
         self.run(reference)?;
         let Some(context) = self.context else {
@@ -267,7 +267,7 @@ impl<'a> Resolver<'a> {
         };
         let run = context.runs().resolve(reference)?;
         let options = run.options;
-        self.touch(namespace_of(&run.actor), None);
+        self.add_target(namespace_of(&run.actor), None);
         let ground = &options["ground"];
         let is_plain = |(name, value): (&String, &Value)| {
             ["project", "read_only", "max_cost"].contains(&name.as_str()) || is_unset(value)
@@ -277,18 +277,18 @@ impl<'a> Resolver<'a> {
             .is_none_or(|ground| ground.iter().all(is_plain));
         if !self.is_local() && (has_local_rights || !is_unset(&options["context"])) {
             let message = format!(
-                "the run {reference} has permissions that were granted on the machine of the server"
+                "the run {reference} has permissions that were granted on the server's machine"
             );
             return Err(OperationError::new(Code::LocalOnly, message)
                 .with_hint("resume it there, with --local"));
         }
         if let Some(project) = ground["project"].as_str() {
-            self.touch(namespace_of(project), None);
+            self.add_target(namespace_of(project), None);
         }
         for list in ["skills", "servers", "tools"] {
             let names = options[list].as_array().into_iter().flatten();
             for name in names.filter_map(Value::as_str) {
-                self.touch_read(namespace_of(name));
+                self.add_read_target(namespace_of(name));
             }
         }
         Ok(())
@@ -312,10 +312,10 @@ impl<'a> Resolver<'a> {
                 Ok(plan) => namespace_of_plan(context, plan)?,
                 Err(_) => LOCAL_NAMESPACE.to_owned(),
             },
-            // Global invariants belong to the machine.
+            // Global invariants belong to the machine of the database.
             _ => LOCAL_NAMESPACE.to_owned(),
         };
-        self.touch(&namespace, Some(absent()));
+        self.add_target(&namespace, Some(absent()));
         Ok(())
     }
 
@@ -334,7 +334,7 @@ impl<'a> Resolver<'a> {
         let found = ValidationService::new(context.engine()).attachment(reference);
         let found = found.map_err(|error| self.hide_unless_local(error.into(), absent))?;
         *reference = found.attachment.id.to_string();
-        self.touch(namespace_of(&found.resource), Some(absent()));
+        self.add_target(namespace_of(&found.resource), Some(absent()));
         Ok(())
     }
 
@@ -351,9 +351,9 @@ impl<'a> Resolver<'a> {
             None => namespace.clone_from(&self.home),
         }
         if let Some(namespace) = namespace.clone() {
-            self.touch(&namespace, None);
+            self.add_target(&namespace, None);
         } else {
-            self.unplaced.get_or_insert_with(|| {
+            self.missing_namespace.get_or_insert_with(|| {
                 OperationError::usage("the namespace of the new object is not given")
                     .with_hint("name one with the parameter `namespace`")
             });
@@ -365,7 +365,7 @@ impl<'a> Resolver<'a> {
     pub fn name(&mut self, name: &mut String, kind: NamedKind) -> Result<(), OperationError> {
         self.complete(name, kind)?;
         if name.contains('/') {
-            self.touch(namespace_of(name), None);
+            self.add_target(namespace_of(name), None);
         }
         Ok(())
     }
@@ -374,7 +374,7 @@ impl<'a> Resolver<'a> {
     pub fn read_name(&mut self, name: &mut String, kind: NamedKind) -> Result<(), OperationError> {
         self.complete(name, kind)?;
         if name.contains('/') {
-            self.touch_read(namespace_of(name));
+            self.add_read_target(namespace_of(name));
         }
         Ok(())
     }
@@ -399,7 +399,7 @@ impl<'a> Resolver<'a> {
             return Ok(());
         }
         if name.contains('/') {
-            // The search for resources also tries `local/NAME`, so the result is authorized.
+            // The search for resources also tries `local/NAME`, so the name of the resource found is authorized.
             if matches!(kind, NamedKind::Resource | NamedKind::ProjectOrResource)
                 && let Ok(found) = context.resources().resolve(name)
             {
@@ -421,27 +421,28 @@ impl<'a> Resolver<'a> {
         } else if let Some(home) = &self.home {
             *name = format!("{home}/{name}");
         } else {
-            self.unplaced.get_or_insert_with(|| no_namespace(name));
+            self.missing_namespace
+                .get_or_insert_with(|| no_namespace(name));
         }
         Ok(())
     }
 
-    /// An exported session: importing it uses the actor that it names.
+    /// An exported session. Importing the session needs read access to its actor.
     pub fn exported_session(&mut self, document: &str) -> Result<(), OperationError> {
         if self.is_local() || self.context.is_none() {
             return Ok(());
         }
         let tree: Value = serde_json::from_str(document).unwrap_or_default();
         match tree["actor_name"].as_str() {
-            Some(actor) if actor.contains('/') => self.touch_read(namespace_of(actor)),
+            Some(actor) if actor.contains('/') => self.add_read_target(namespace_of(actor)),
             Some(actor) => return Err(no_namespace(actor)),
             None => {}
         }
         Ok(())
     }
 
-    /// The text of a definition: its `name` determines the namespace. Definitions of remote callers cannot use
-    /// variables of the server, nor objects that exist only on its machine.
+    /// The text of a definition: its `name` determines the namespace. Definitions of remote callers can use neither
+    /// variables of the server nor objects that exist only on its machine.
     pub fn definition(&mut self, text: &mut String) -> Result<(), OperationError> {
         let malformed = |message: &str| OperationError::new(Code::MalformedRequest, message);
         if self.is_local() || self.context.is_none() {
@@ -458,19 +459,19 @@ impl<'a> Resolver<'a> {
                 "a definition from another machine cannot use variables (`${…}`) of the server",
             ));
         }
-        if names_local_things(&tree) {
+        if refers_to_local_objects(&tree) {
             return Err(OperationError::new(
                 Code::LocalOnly,
-                "the definition names something in `local/`, or a model that is a file, which never leave their machine",
+                "the definition refers to an object in `local/` or a model file, which only local callers may use",
             ));
         }
         if !name.contains('/') {
             let home = self.home.clone().ok_or_else(|| no_namespace(&name))?;
-            *text = placed(text, &name, &home)?;
-            self.touch(&home, None);
+            *text = add_namespace(text, &name, &home)?;
+            self.add_target(&home, None);
             return Ok(());
         }
-        self.touch(namespace_of(&name), None);
+        self.add_target(namespace_of(&name), None);
         Ok(())
     }
 
@@ -517,8 +518,8 @@ pub fn check_sendable<O: Operation>(request: &mut O) -> Result<(), OperationErro
         context: None,
         requirement: O::REQUIREMENT,
         home: None,
-        touched: Vec::new(),
-        unplaced: None,
+        targets: Vec::new(),
+        missing_namespace: None,
     })
 }
 
@@ -556,7 +557,7 @@ fn is_unset(value: &Value) -> bool {
 }
 
 /// A definition with a namespace added to its name. The rest of the text stays unchanged.
-fn placed(text: &str, name: &str, home: &str) -> Result<String, OperationError> {
+fn add_namespace(text: &str, name: &str, home: &str) -> Result<String, OperationError> {
     let line = regex::Regex::new(&format!(
         r#"(?m)^name:[ \t]*["']?{}["']?[ \t]*(#.*)?$"#,
         regex::escape(name)
@@ -564,22 +565,22 @@ fn placed(text: &str, name: &str, home: &str) -> Result<String, OperationError> 
     .map_err(|error| {
         OperationError::internal("the name of the definition cannot be found").caused_by(error)
     })?;
-    let placed = line.replace(text, format!("name: {home}/{name}").as_str());
-    if placed == text {
+    let completed = line.replace(text, format!("name: {home}/{name}").as_str());
+    if completed == text {
         return Err(no_namespace(name));
     }
-    Ok(placed.into_owned())
+    Ok(completed.into_owned())
 }
 
-fn names_local_things(tree: &Value) -> bool {
+fn refers_to_local_objects(tree: &Value) -> bool {
     match tree {
         Value::String(text) => {
             let text = text.trim().to_lowercase();
             let (first, _) = text.split_once('/').unwrap_or((&text, ""));
             holds_model_files(first) || text.starts_with("local/")
         }
-        Value::Array(items) => items.iter().any(names_local_things),
-        Value::Object(fields) => fields.values().any(names_local_things),
+        Value::Array(items) => items.iter().any(refers_to_local_objects),
+        Value::Object(fields) => fields.values().any(refers_to_local_objects),
         _ => false,
     }
 }

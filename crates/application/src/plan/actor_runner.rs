@@ -1,8 +1,7 @@
 //! [`PlanActorRunner`]: runs actors and single tool calls for a plan.
 //!
-//! The id of a run is derived from the plan and the key of the task. So a process that continues a
-//! plan resumes the runs of the process before it, and takes the results of those that are
-//! complete.
+//! The id of a run is derived from the plan and the key of the task. A process that continues a plan therefore resumes
+//! the unfinished runs of the previous process, and reuses the results of completed runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -39,7 +38,7 @@ use crate::runtime::{
 use crate::tool::SandboxWorkspace;
 use crate::turn::ReportTools;
 
-/// Reason of a run without result.
+/// The reason why a run has no result.
 pub(super) enum RunStop {
     /// The user has to approve or answer something.
     NeedsInput(Box<Waiting>),
@@ -50,7 +49,7 @@ pub(super) enum RunStop {
         message: String,
         /// The error code of the cause.
         code: Code,
-        /// Whether a retry may succeed.
+        /// True if a retry may succeed.
         is_transient: bool,
     },
 }
@@ -60,26 +59,26 @@ pub(super) struct ActorTask<'t> {
     /// Identifies the run within the plan.
     pub(super) key: &'t str,
     pub(super) performer: Performer<'t>,
-    /// The input of the run; none when empty.
+    /// The input of the run; an empty prompt is no input.
     pub(super) prompt: String,
-    /// The kind of step, which decides what tools may do.
+    /// The phase, which decides the permissions of tools.
     pub(super) phase: PlanPhase,
     pub(super) workspace: Option<&'t SandboxWorkspace>,
-    /// The conversation that is continued.
+    /// The conversation to continue.
     pub(super) carried: Option<CarriedConversation>,
     /// The state of the work, for an actor that changes files.
     pub(super) work: Option<&'t dyn WorkState>,
 }
 
-/// Actor or tool that runs a task.
+/// The actor or the tool call that performs a task.
 pub(super) enum Performer<'t> {
-    /// An actor or a model, for a kind of step.
+    /// An actor, or a model in place of the built-in actor, for a kind of step.
     Actor(&'t str, StepKind),
     /// A single tool call, without an actor.
     ToolCall(&'t StepCall),
 }
 
-/// The actor of a run, its files and their hash.
+/// The actor of a run, its definitions and their hash.
 struct ResolvedActor {
     actor: Arc<Actor>,
     definitions: Value,
@@ -99,7 +98,7 @@ pub(super) struct PlanActorRunner<'a> {
 }
 
 impl PlanActorRunner<'_> {
-    /// Runs a task, or takes the result of a run that is complete. Returns the answer of the actor.
+    /// Runs a task, or reuses the result of its completed run. Returns the answer of the actor.
     pub(super) fn run(
         &self,
         plan: &Plan,
@@ -182,8 +181,7 @@ impl PlanActorRunner<'_> {
             })
         };
         let outcome = match task.workspace.filter(|_| request.mode.is_trial()) {
-            // Changes that commands make are rolled back: now, or by the next process that opens
-            // the sandbox.
+            // Changes made by commands are rolled back after the run, or by the next process that opens the sandbox.
             Some(workspace) => match workspace.without_trace(run) {
                 Ok((outcome, _rolled_back)) => outcome,
                 Err(_) if self.cancel.is_cancelled() => return Ok(Err(RunStop::Cancelled)),
@@ -194,7 +192,7 @@ impl PlanActorRunner<'_> {
         match outcome.map_err(PlanError::from_service)? {
             Ok(report) => Ok(Ok(report.outcome.output)),
             Err(RunServiceError::Stopped(stopped)) => {
-                Ok(Err(stop_of(&stopped.why, approver.unanswered())))
+                Ok(Err(run_stop(&stopped.why, approver.unanswered())))
             }
             Err(RunServiceError::Busy { owner, .. }) => Err(PlanError::Busy {
                 plan: plan.id,
@@ -212,7 +210,7 @@ impl PlanActorRunner<'_> {
         }
     }
 
-    /// Whether the run of a task is complete.
+    /// True if the run of a task is complete.
     pub(super) fn is_complete(&self, plan: &Plan, key: &str) -> Result<bool, PlanError> {
         let known = self.stored_run(plan.id.run(key))?;
         Ok(known.is_some_and(|run| run.state == RunState::Complete))
@@ -221,7 +219,7 @@ impl PlanActorRunner<'_> {
     /// The instructions of the built-in actors, with the overrides of the plan's projects and of
     /// the home folder.
     pub(super) fn prompts(&self, plan: &Plan) -> RolePrompts {
-        // A deleted project has no instructions; the phase itself reports that it is missing.
+        // A deleted project has no instructions. The phase reports that the project is missing.
         let targets = self.requirements.targets(plan).unwrap_or_default();
         let folders: Vec<&Path> = targets
             .iter()
@@ -231,22 +229,23 @@ impl PlanActorRunner<'_> {
         RolePrompts::read(&self.runtime.options().home, &folders)
     }
 
-    /// Whether an actor is the built-in one for a kind of step, or a model in its place.
+    /// True if an actor is the built-in one for a kind of step, or a model in its place.
     pub(super) fn is_built_in(&self, actor: &str, kind: StepKind) -> Result<bool, PlanError> {
-        let found = self.runtime.actor(actor).map_err(PlanError::from_service)?;
-        Ok(built_in_role(kind)
-            .is_some_and(|role| found.bundle.files.is_empty() || found.actor.name == role))
+        let resolved_actor = self.runtime.actor(actor).map_err(PlanError::from_service)?;
+        Ok(built_in_role(kind).is_some_and(|role| {
+            resolved_actor.bundle.files.is_empty() || resolved_actor.actor.name == role
+        }))
     }
 
-    /// The standing instructions of a task. They are the same bytes for strategist and executor, so that the prompt
-    /// caches of providers stay valid from phase to phase.
+    /// The instructions that every request of a task contains. Strategist and executor receive identical bytes, so that
+    /// the prompt caches of providers stay valid from phase to phase.
     fn instructions(
         &self,
         plan: &Plan,
         task: &ActorTask<'_>,
         role: Option<&str>,
     ) -> Result<Vec<String>, PlanError> {
-        let of_plan = match task.performer {
+        let plan_text = match task.performer {
             Performer::Actor(_, StepKind::Review) => task_instructions(plan),
             _ => plan_instructions(plan, &self.requirements.reconciled(plan)?),
         };
@@ -256,8 +255,8 @@ impl PlanActorRunner<'_> {
             Some(ESTIMATOR) => Some("estimator"),
             _ => None,
         };
-        let of_role = prompt.map(|name| self.prompts(plan).text(name).to_owned());
-        Ok([of_plan].into_iter().chain(of_role).collect())
+        let role_instructions = prompt.map(|name| self.prompts(plan).text(name).to_owned());
+        Ok([plan_text].into_iter().chain(role_instructions).collect())
     }
 
     /// The safety demands of the action and the automation profile of a plan.
@@ -274,10 +273,10 @@ impl PlanActorRunner<'_> {
         Ok(demands)
     }
 
-    /// Chooses who answers the questions of actors in a phase, by the gates of the plan's profile.
+    /// Chooses the source of answers to questions of actors in a phase, by the gates of the plan's profile.
     fn answered_by(&self, plan: &Plan, phase: PlanPhase) -> Result<AnsweredBy, PlanError> {
         let thresholds = &plan.made_with.profile.snapshot.thresholds;
-        let (of_phase, of_other) = match phase {
+        let (phase_gate, other_gate) = match phase {
             PlanPhase::Strategize => (
                 AutomationGate::StrategyDecision,
                 AutomationGate::ExecutionDecision,
@@ -287,19 +286,19 @@ impl PlanActorRunner<'_> {
                 AutomationGate::StrategyDecision,
             ),
         };
-        let threshold = thresholds.threshold(of_phase);
+        let threshold = thresholds.threshold(phase_gate);
         let is_automated =
             threshold <= 0.0 || (threshold < 1.0 && self.gates.confidence(plan)?.passes(threshold));
         Ok(if !is_automated {
             AnsweredBy::User
-        } else if threshold <= 0.0 && thresholds.threshold(of_other) <= 0.0 {
+        } else if threshold <= 0.0 && thresholds.threshold(other_gate) <= 0.0 {
             AnsweredBy::Actor
         } else {
             AnsweredBy::UserOrActor
         })
     }
 
-    /// The actor of a task. A resumed run keeps the files it started with.
+    /// Resolves the actor of a task. A resumed run keeps the definitions that it started with.
     fn resolve_actor(
         &self,
         task: &ActorTask<'_>,
@@ -331,23 +330,24 @@ impl PlanActorRunner<'_> {
                 hash: String::new(),
             });
         }
-        let found = self.runtime.actor(name).map_err(PlanError::from_service)?;
+        let resolved_actor = self.runtime.actor(name).map_err(PlanError::from_service)?;
         match built_in_role(kind) {
-            Some(role) if found.bundle.files.is_empty() => self.role_actor(role, Some(name)),
-            Some(role) if found.actor.name == role => self.role_actor(role, None),
+            Some(role) if resolved_actor.bundle.files.is_empty() => {
+                self.role_actor(role, Some(name))
+            }
+            Some(role) if resolved_actor.actor.name == role => self.role_actor(role, None),
             _ => Ok(ResolvedActor {
-                actor: found.actor,
-                definitions: json!(found.bundle),
-                hash: found.hash,
+                actor: resolved_actor.actor,
+                definitions: json!(resolved_actor.bundle),
+                hash: resolved_actor.hash,
             }),
         }
     }
 
-    /// The built-in actor for a role, with another model if one is given. The plan supplies its
-    /// instructions.
+    /// The built-in actor for a role, with another model if one is given. The plan supplies the actor's instructions.
     fn role_actor(&self, role: &str, model: Option<&str>) -> Result<ResolvedActor, PlanError> {
-        let own = self.runtime.actor(role).map_err(PlanError::from_service)?;
-        let mut bundle = own.bundle;
+        let built_in = self.runtime.actor(role).map_err(PlanError::from_service)?;
+        let mut bundle = built_in.bundle;
         if let Some(file) = bundle.files.get_mut(role) {
             file.text = in_plan(&file.text, role, model)
                 .map_err(|error| Error::stored("a built-in actor", error.to_string()))?;
@@ -358,22 +358,22 @@ impl PlanActorRunner<'_> {
                 .bundled_actor(&bundle)
                 .map_err(PlanError::from_service)?,
             definitions: json!(bundle),
-            hash: own.hash,
+            hash: built_in.hash,
         })
     }
 }
 
-/// The carried conversation as a run stores it; earlier versions stored only the id of its run.
+/// Parses the carried conversation that a run stores. Earlier versions stored only the id of its run.
 fn stored_carried(stored: &Value) -> Option<CarriedConversation> {
     let id = || serde_json::from_value::<RunId>(stored.clone());
-    let old = || {
+    let earlier_form = || {
         id().map(|run| CarriedConversation {
             run,
             kept_files: None,
         })
     };
     serde_json::from_value(stored.clone())
-        .or_else(|_| old())
+        .or_else(|_| earlier_form())
         .ok()
 }
 
@@ -388,8 +388,8 @@ const fn built_in_role(kind: StepKind) -> Option<&'static str> {
     }
 }
 
-/// Permissions of the tools of a task. Actors of the strategize phase, and those of read-only plans, may run commands:
-/// their changes are rolled back.
+/// Permissions of the tools of a task. Actors of the strategize phase and of read-only plans may run commands, because
+/// the changes of these commands are rolled back.
 fn plan_mode(plan: &Plan, task: &ActorTask<'_>) -> PlanMode {
     let is_actor = matches!(task.performer, Performer::Actor(..));
     let is_read_only = plan.made_with.read_only;
@@ -403,8 +403,8 @@ fn plan_mode(plan: &Plan, task: &ActorTask<'_>) -> PlanMode {
     }
 }
 
-fn stop_of(why: &RunError, unanswered: Option<Waiting>) -> RunStop {
-    match why {
+fn run_stop(error: &RunError, unanswered: Option<Waiting>) -> RunStop {
+    match error {
         RunError::Cancelled => RunStop::Cancelled,
         RunError::HumanNeeded { message, .. } => {
             let waiting = unanswered.unwrap_or(Waiting::Guidance {

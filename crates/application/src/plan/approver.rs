@@ -1,6 +1,8 @@
-//! [`PlanApprover`]: answers the actors of a plan: with answers that were given beforehand, then by
-//! leaving the decision to the actor if the automation profile allows it, then by asking the user.
-//! The plan waits for unanswered requests.
+//! [`PlanApprover`]: answers the approval requests and questions of a plan's actors.
+//!
+//! It uses an answer that the user stored earlier, else asks the user. If no user is present, or if the automation
+//! profile automates every decision, the actor decides questions itself where the profile allows it. The plan waits for
+//! requests that stay unanswered.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -17,10 +19,10 @@ use super::plan_store::PlanStore;
 const ACTOR_DECIDES: &str = "no user is available, and the automation profile of this plan leaves the \
     decision to you: decide it yourself, and state in your answer what you decided and why";
 
-/// Who may answer the questions of a plan's actors?
+/// Source of the answers to the questions of a plan's actors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AnsweredBy {
-    /// The user; the plan waits when there is none.
+    /// The user; without a user, the plan waits.
     User,
     /// The user if one is present, otherwise the actor itself.
     UserOrActor,
@@ -34,7 +36,7 @@ pub(super) struct PlanApprover<'a> {
     plan: PlanId,
     front_end: &'a dyn Approver,
     answered_by: AnsweredBy,
-    /// The last request without an answer.
+    /// The last unanswered request.
     unanswered: Mutex<Option<Waiting>>,
 }
 
@@ -54,7 +56,7 @@ impl<'a> PlanApprover<'a> {
         }
     }
 
-    /// The unanswered request, for the plan to wait for.
+    /// The unanswered request that the plan has to wait for.
     pub(super) fn unanswered(&self) -> Option<Waiting> {
         self.unanswered
             .lock()
@@ -69,10 +71,10 @@ impl<'a> PlanApprover<'a> {
             .unwrap_or_else(PoisonError::into_inner) = Some(waiting);
     }
 
-    /// Takes the answer that was given beforehand. Each answer is used once.
+    /// Consumes an answer that the user stored earlier. Each answer is used once.
     fn take_answer(&self, subject: &str) -> Option<plan_steps::PlanAnswer> {
         let (plan, subject) = (self.plan, subject.to_owned());
-        // When reading the answer fails, the user is asked again.
+        // If reading the answer fails, the user is asked again.
         self.store
             .write(move |unit| Ok(plan_steps::take_answer(unit, plan, &subject)?))
             .unwrap_or_default()
@@ -81,8 +83,8 @@ impl<'a> PlanApprover<'a> {
 
 /// The subject under which the answer to a tool call is stored.
 fn call_subject(request: &ApprovalRequest<'_>) -> String {
-    let what = json!([request.tool.to_string(), request.arguments]).to_string();
-    format!("call/{}", ContentHash::of_bytes(what.as_bytes()))
+    let call = json!([request.tool.to_string(), request.arguments]).to_string();
+    format!("call/{}", ContentHash::of_bytes(call.as_bytes()))
 }
 
 /// The subject under which the answer to a question is stored.
@@ -96,11 +98,11 @@ fn question_subject(question: &Question<'_>) -> String {
 impl Approver for PlanApprover<'_> {
     fn approve(&self, request: &ApprovalRequest<'_>) -> Approval {
         let subject = call_subject(request);
-        if let Some(given) = self.take_answer(&subject) {
-            return match given.verdict {
+        if let Some(stored) = self.take_answer(&subject) {
+            return match stored.verdict {
                 AnswerVerdict::Approved => Approval::Once,
                 AnswerVerdict::Rejected | AnswerVerdict::Answered => {
-                    Approval::Refused(given.answer)
+                    Approval::Refused(stored.answer)
                 }
             };
         }
@@ -127,8 +129,8 @@ impl Approver for PlanApprover<'_> {
             return reply;
         }
         let subject = question_subject(question);
-        if let Some(given) = self.take_answer(&subject) {
-            return given.answer.map_or(Reply::Declined, Reply::Text);
+        if let Some(stored) = self.take_answer(&subject) {
+            return stored.answer.map_or(Reply::Declined, Reply::Text);
         }
         let reply = match self.answered_by {
             AnsweredBy::Actor => Reply::NoUser,

@@ -1,8 +1,8 @@
 //! The built-in actors, which work with any model that can call tools.
 //!
-//! Their instructions are files ([`PROMPTS`]). A file of the same name in the folder `prompts` of
-//! the home folder, or in `.cleveragents/prompts` of a project that a plan works on, replaces one;
-//! the project's takes precedence.
+//! Their instructions are files ([`PROMPTS`]). A file of the same name replaces a built-in one. It can be in
+//! `.cleveragents/prompts` of a project that a plan works on, or in the folder `prompts` of the home folder; the
+//! project's file takes precedence.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,9 +17,9 @@ use crate::actor::ActorText;
 /// done.
 pub const DETERMINISTIC: &str = "builtin/deterministic";
 
-/// The strategist of plans that name no other.
+/// The default strategist.
 pub const STRATEGIST: &str = "builtin/strategist";
-/// The executor of plans that name no other.
+/// The default executor.
 pub const EXECUTOR: &str = "builtin/executor";
 /// Reviews whether a plan is done.
 pub const REVIEWER: &str = "builtin/reviewer";
@@ -38,7 +38,7 @@ pub const PROMPTS: [(&str, &str); 8] = [
     ("summary", include_str!("../../prompts/summary.md")),
 ];
 
-/// The built-in actors.
+/// The built-in actors with a model, without `builtin/`.
 const ROLES: [&str; 4] = ["strategist", "executor", "reviewer", "estimator"];
 
 /// Maximum size of an instruction file in the home folder, in bytes.
@@ -56,22 +56,22 @@ pub(crate) struct RolePrompts {
 }
 
 impl RolePrompts {
-    /// Reads the instructions: from the first project that has the file, then the home folder, then
-    /// the built-in ones.
+    /// Reads each instruction file from the first project that has it, else from the home folder, else the built-in
+    /// text.
     pub(crate) fn read(home: &Path, projects: &[&Path]) -> Self {
         let texts = PROMPTS.iter().map(|(name, standard)| {
-            let own = projects
+            let custom = projects
                 .iter()
                 .find_map(|project| project_prompt(project, name))
                 .or_else(|| home_prompt(&home.join("prompts"), name));
-            (*name, own.unwrap_or_else(|| (*standard).to_owned()))
+            (*name, custom.unwrap_or_else(|| (*standard).to_owned()))
         });
         Self {
             texts: texts.collect(),
         }
     }
 
-    /// The text of a file; nothing for a name that is not in [`PROMPTS`].
+    /// The text of an instruction file; empty for a name that is not in [`PROMPTS`].
     pub(crate) fn text(&self, name: &str) -> &str {
         self.texts.get(name).map_or("", |text| text.trim())
     }
@@ -79,12 +79,12 @@ impl RolePrompts {
 
 fn home_prompt(folder: &Path, name: &str) -> Option<String> {
     let path = folder.join(format!("{name}.md"));
-    let own = read_regular(&path, Links::Follow, LONGEST_PROMPT).ok()??;
-    String::from_utf8(own).ok()
+    let bytes = read_regular(&path, Links::Follow, LONGEST_PROMPT).ok()??;
+    String::from_utf8(bytes).ok()
 }
 
-/// The instructions of a project. Symbolic links are refused on the whole path: they could lead to
-/// any file of the user.
+/// Reads an instruction file of a project. Refuses symbolic links below the project: they could point to any file of
+/// the user.
 fn project_prompt(project: &Path, name: &str) -> Option<String> {
     let mut folder = project.to_owned();
     for part in [".cleveragents", "prompts"] {
@@ -94,39 +94,40 @@ fn project_prompt(project: &Path, name: &str) -> Option<String> {
         }
     }
     let path = folder.join(format!("{name}.md"));
-    let own = read_regular(&path, Links::Refuse, LONGEST_PROJECT_PROMPT).ok()??;
-    String::from_utf8(own)
+    let bytes = read_regular(&path, Links::Refuse, LONGEST_PROJECT_PROMPT).ok()??;
+    String::from_utf8(bytes)
         .ok()
         .filter(|text| !text.trim().is_empty())
 }
 
-/// The actors, with instructions from a folder where it has them.
+/// The built-in actors by name. An instruction file in `folder` replaces the built-in text.
 pub fn built_in_actors(folder: &Path) -> BTreeMap<String, ActorText> {
-    let prompt = |wanted: &str| {
-        let standard = PROMPTS.iter().find(|(name, _)| *name == wanted);
-        home_prompt(folder, wanted)
+    let prompt = |file_name: &str| {
+        let standard = PROMPTS.iter().find(|(name, _)| *name == file_name);
+        home_prompt(folder, file_name)
             .or_else(|| standard.map(|(_, text)| (*text).to_owned()))
             .unwrap_or_default()
     };
     let mut actors = BTreeMap::new();
     for name in ROLES {
-        let whole = format!("builtin/{name}");
-        // Run alone they need both; in a plan the base is sent once and the other starts the phase.
+        let full_name = format!("builtin/{name}");
+        // Outside a plan, these actors need both texts. A plan sends the base once, and the other text when their phase
+        // starts.
         let prompt = match name {
             "strategist" | "executor" => format!("{}\n{}", prompt("base"), prompt(name)),
             _ => prompt(name),
         };
         let text = ActorText {
-            text: file(&whole, name, &prompt).to_string(),
-            source: whole.clone(),
+            text: definition(&full_name, name, &prompt).to_string(),
+            source: full_name.clone(),
         };
-        actors.insert(whole, text);
+        actors.insert(full_name, text);
     }
     actors
 }
 
-/// The definition of a built-in actor for a plan, which supplies the instructions itself and
-/// receives results through report tools.
+/// Adapts the definition of a built-in actor to a plan: the plan supplies the instructions, and receives results
+/// through report tools.
 pub(super) fn in_plan(
     text: &str,
     role: &str,
@@ -145,10 +146,10 @@ pub(super) fn in_plan(
     Ok(file.to_string())
 }
 
-/// The definition of an actor. JSON is YAML.
-fn file(whole: &str, name: &str, prompt: &str) -> Value {
+/// The definition of an actor, as JSON, which is valid YAML.
+fn definition(full_name: &str, name: &str, prompt: &str) -> Value {
     let mut file = json!({
-        "name": whole,
+        "name": full_name,
         "type": "llm",
         "system_prompt": prompt,
         "tools": ["builtin/*"],
@@ -202,43 +203,50 @@ mod tests {
 
     use super::{PROMPTS, RolePrompts};
 
-    /// Every request of a plan repeats them.
+    /// Every request of a plan repeats the instructions.
     #[test]
     fn the_instructions_of_a_phase_stay_small() {
-        let size = |wanted: &str| {
-            let found = PROMPTS.iter().find(|(name, _)| *name == wanted);
-            found.map_or(0, |(_, text)| text.len())
+        let size = |file_name: &str| {
+            let prompt = PROMPTS.iter().find(|(name, _)| *name == file_name);
+            prompt.map_or(0, |(_, text)| text.len())
         };
         for phase in ["strategist", "executor", "fix", "reviewer", "estimator"] {
-            let whole = size("base") + size(phase);
-            assert!(whole <= 5_400, "base and {phase} have {whole} bytes");
+            let total = size("base") + size(phase);
+            assert!(total <= 5_400, "base and {phase} have {total} bytes");
         }
     }
 
     #[test]
-    fn a_project_comes_before_the_home_and_links_are_refused() {
+    fn project_prompts_override_home_prompts_and_links_are_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let (home, project) = (folder.path().join("home"), folder.path().join("project"));
         let write = |folder: &Path, name: &str, text: &str| {
             std::fs::create_dir_all(folder).expect("a folder");
             std::fs::write(folder.join(name), text).expect("a file");
         };
-        let own = project.join(".cleveragents/prompts");
+        let project_prompts = project.join(".cleveragents/prompts");
         write(&home.join("prompts"), "base.md", "of the home");
         write(&home.join("prompts"), "fix.md", "of the home");
-        write(&own, "base.md", "of the project: {{ context.secret }}\n");
-        write(&own, "executor.md", " \n");
+        write(
+            &project_prompts,
+            "base.md",
+            "of the project: {{ context.secret }}\n",
+        );
+        write(&project_prompts, "executor.md", " \n");
         write(folder.path(), "secret.md", "secret");
-        std::os::unix::fs::symlink(folder.path().join("secret.md"), own.join("reviewer.md"))
-            .expect("a link");
-        write(&own, "strategist.md", &"x".repeat(70 << 10));
+        std::os::unix::fs::symlink(
+            folder.path().join("secret.md"),
+            project_prompts.join("reviewer.md"),
+        )
+        .expect("a link");
+        write(&project_prompts, "strategist.md", &"x".repeat(70 << 10));
         let prompts = RolePrompts::read(&home, &[project.as_path()]);
         assert_eq!(prompts.text("base"), "of the project: {{ context.secret }}");
         assert_eq!(prompts.text("fix"), "of the home");
         for name in ["executor", "reviewer", "strategist"] {
             assert!(prompts.text(name).contains("Phase") || prompts.text(name).contains("review"));
         }
-        // Nothing is read through a linked folder.
+        // Files in a linked folder are ignored.
         let linked = folder.path().join("linked");
         std::fs::create_dir(&linked).expect("a folder");
         std::os::unix::fs::symlink(project.join(".cleveragents"), linked.join(".cleveragents"))

@@ -1,4 +1,4 @@
-//! The actor of a run that is a single tool call of a plan.
+//! The actor of a plan step that is a single tool call.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use cleveragents_actors::{Actor, ActorKind};
 use cleveragents_domain::StepCall;
 use serde_json::{Map, Value};
 
-/// The actor of a run that is a single tool call of a plan, from the definitions stored with the run; `None` for other
-/// runs.
+/// Recreates the actor of a run that is a single tool call of a plan, from the definitions stored with the run. Returns
+/// `None` for other runs.
 pub fn calling_actor(definitions: &Value) -> Option<Actor> {
     let call = definitions.get("call")?.clone();
     let call = serde_json::from_value(call).ok();
     call.as_ref().map(tool_call_actor)
 }
 
-/// An actor that makes one tool call.
+/// Creates an actor that makes one tool call.
 pub(super) fn tool_call_actor(call: &StepCall) -> Actor {
     Actor {
         name: "builtin/deterministic".to_owned(),

@@ -1,8 +1,7 @@
 //! [`PlanExecutionContext`]: the changesets of one plan run.
 //!
-//! A change is recorded through the handle of the changeset that its caller opened, so concurrent
-//! threads cannot mix their changes. Under a lease every write carries the fencing token: a run
-//! that lost its lease cannot record anything.
+//! A caller records changes through the handle of the changeset that it opened, so concurrent threads cannot mix their
+//! changes. Under a lease, every write carries the fencing token: a run that lost its lease cannot record anything.
 
 use std::sync::Arc;
 
@@ -126,12 +125,12 @@ pub struct PlanExecutionContext {
 }
 
 impl PlanExecutionContext {
-    /// A context for a run of a stored plan.
+    /// Creates a context for a run of a stored plan.
     pub fn new(engine: Arc<Engine>, plan: PlanId) -> Result<Self, ContextError> {
         Self::with_fence(engine, plan, None)
     }
 
-    /// A context whose every write is refused once the lease is lost.
+    /// Creates a context whose writes fail after the lease is lost.
     pub fn under_lease(
         engine: Arc<Engine>,
         plan: PlanId,
@@ -156,7 +155,7 @@ impl PlanExecutionContext {
         Ok(Self { registry })
     }
 
-    /// Stores a new plan, for a context to run.
+    /// Stores a new plan without action, which only owns changesets.
     pub fn create_plan(engine: &Engine) -> Result<PlanId, ContextError> {
         let id = PlanId::generate();
         engine.write(move |unit| {
@@ -179,7 +178,7 @@ impl PlanExecutionContext {
         })
     }
 
-    /// Records into the most recent open changeset, for callers without a handle.
+    /// Records a change in the most recent open changeset, for callers without a handle.
     pub fn record_change(
         &self,
         change: &NewChange,
@@ -189,12 +188,12 @@ impl PlanExecutionContext {
             .ok_or(ContextError::NoActiveChangeset)
     }
 
-    /// The changesets that this run opened and has not closed yet, most recent last.
+    /// The open changesets of this run, most recent last.
     pub fn active_changesets(&self) -> Vec<ChangesetId> {
         self.registry.active()
     }
 
-    /// Every changeset of the plan, also of earlier runs and other processes.
+    /// All changesets of the plan, including those of earlier runs and other processes.
     pub fn changesets(&self) -> Result<Vec<Changeset>, ContextError> {
         let ledger = self.registry.ledger();
         Ok(ledger
@@ -202,7 +201,7 @@ impl PlanExecutionContext {
             .read(|reader| changesets::of_plan(reader, ledger.plan))?)
     }
 
-    /// Entries of a changeset from a number on, in order.
+    /// At most `limit` entries of a changeset, starting at number `from`, in order.
     pub fn entries(
         &self,
         id: ChangesetId,
@@ -218,7 +217,7 @@ impl PlanExecutionContext {
     }
 }
 
-/// An open changeset. Only this handle records into it; closing consumes it.
+/// The handle of an open changeset. Closing the changeset consumes the handle.
 pub struct OpenChangeset {
     id: ChangesetId,
     registry: Arc<Registry<ChangesetLedger>>,
@@ -237,7 +236,7 @@ impl OpenChangeset {
             .ok_or(ContextError::Closed(self.id))
     }
 
-    /// Completes the changeset. It accepts no more entries.
+    /// Closes the changeset, which then accepts no more entries.
     pub fn close(self) -> Result<Changeset, ContextError> {
         let closed = self.registry.ledger().close(self.id)?;
         self.registry.forget(self.id);

@@ -1,8 +1,8 @@
-//! Decisions that the program records itself.
+//! Decisions that the program records on its own, without an actor.
 
 use cleveragents_domain::{ContextSnapshot, DecisionId, DecisionType, NewDecision, PlanPhase};
 
-/// A decision below `parent`, without snapshot, alternatives and reasoning.
+/// Creates a decision below `parent`, without snapshot, alternatives and reasoning.
 pub(super) fn new_decision(
     parent: DecisionId,
     kind: DecisionType,

@@ -1,7 +1,6 @@
-//! The digest of a plan's conversation, for a conversation that is too long to be continued:
-//! strategy, decisions, steps, excerpts of the files that were read, changed files, and the last
-//! failure. It leaves out the task and the invariants, because the instructions of every request
-//! contain them.
+//! The digest of a plan's conversation, which replaces a conversation that is too long to continue: strategy,
+//! decisions, steps, changed files, excerpts of the files that were read, and the last failure. It omits the task and
+//! the invariants, because the instructions of every request contain them.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -14,17 +13,18 @@ use cleveragents_tools::{resolve_call, untrusted};
 use super::prompt::shortened;
 use crate::turn::chat_message;
 
-/// Number of files that are shown: those that the strategy names, then those read last.
-const FILES: usize = 8;
-/// Maximum size of the excerpt of a file, and of all excerpts, in bytes.
-const EXCERPT: usize = 8_000;
-const EXCERPTS: usize = 32_000;
-/// Number of decisions and steps that are listed, the newest.
-const LISTED: usize = 20;
-/// Bytes of one decision, step or failure.
-const LINE: usize = 400;
-/// Number of changed paths that are listed.
-const PATHS: usize = 100;
+/// Maximum number of files shown: first the files that the strategy names, then the files read last.
+const MAX_FILES: usize = 8;
+/// Maximum size of the excerpt of one file, in bytes.
+const MAX_EXCERPT: usize = 8_000;
+/// Maximum size of all excerpts, in bytes.
+const MAX_EXCERPTS: usize = 32_000;
+/// Maximum number of decisions, and of steps; the newest are listed.
+const MAX_LISTED: usize = 20;
+/// Maximum size of one decision, step or failure, in bytes.
+const MAX_LINE: usize = 400;
+/// Maximum number of changed paths that are listed.
+const MAX_PATHS: usize = 100;
 
 pub(super) struct DigestInputs<'d> {
     pub(super) strategy: Option<&'d PlanStrategy>,
@@ -32,7 +32,7 @@ pub(super) struct DigestInputs<'d> {
     pub(super) summary: Option<&'d str>,
     /// The files that the strategy names.
     pub(super) named: &'d [String],
-    /// Maximum size of all excerpts in bytes, for small models.
+    /// Maximum size of all excerpts in bytes, which depends on the model's context window.
     pub(super) room: usize,
     pub(super) decisions: &'d [Decision],
     pub(super) steps: &'d [StepRecord],
@@ -55,22 +55,23 @@ pub(super) fn digest(inputs: &DigestInputs<'_>) -> String {
     add_steps(inputs.steps, &mut text);
     if !inputs.changed.is_empty() {
         text.push_str("\n## Changed files\n\n");
-        for path in inputs.changed.iter().take(PATHS) {
+        for path in inputs.changed.iter().take(MAX_PATHS) {
             let _written = writeln!(text, "- {path}");
         }
-        let more = inputs.changed.len().saturating_sub(PATHS);
-        if more > 0 {
-            let _written = writeln!(text, "- and {more} more");
+        let omitted = inputs.changed.len().saturating_sub(MAX_PATHS);
+        if omitted > 0 {
+            let _written = writeln!(text, "- and {omitted} more");
         }
     }
     add_files(inputs, &mut text);
-    let failed = inputs.results.iter().rev().find(|one| !one.result.passed);
+    let mut newest_first = inputs.results.iter().rev();
+    let failed = newest_first.find(|stored| !stored.result.passed);
     if let Some(failed) = failed {
         let _written = writeln!(
             text,
             "\n## Last failure\n\n`{}`: {}",
             failed.result.validation,
-            shortened(&failed.result.message, LINE)
+            shortened(&failed.result.message, MAX_LINE)
         );
     }
     text
@@ -91,9 +92,9 @@ fn add_decisions(decisions: &[Decision], text: &mut String) {
         return;
     }
     text.push_str("\n## Decisions\n\n");
-    for decision in listed.iter().skip(listed.len().saturating_sub(LISTED)) {
+    for decision in listed.iter().skip(listed.len().saturating_sub(MAX_LISTED)) {
         let line = format!("{} {}", decision.said.question, decision.said.chosen);
-        let _written = writeln!(text, "- {}", shortened(&line, LINE));
+        let _written = writeln!(text, "- {}", shortened(&line, MAX_LINE));
     }
 }
 
@@ -112,13 +113,13 @@ fn add_steps(steps: &[StepRecord], text: &mut String) {
         return;
     }
     text.push_str("\n## Done so far\n\n");
-    for step in done.iter().skip(done.len().saturating_sub(LISTED)) {
+    for step in done.iter().skip(done.len().saturating_sub(MAX_LISTED)) {
         let summary = step.summary.as_deref().unwrap_or_default();
-        let _written = writeln!(text, "- {}: {}", step.title, shortened(summary, LINE));
+        let _written = writeln!(text, "- {}: {}", step.title, shortened(summary, MAX_LINE));
     }
 }
 
-/// Adds the files that the strategy names and those that were read last, each as a whole if it fits.
+/// Adds the files that the strategy names, then the files read last. A file that is too long is shortened.
 fn add_files(inputs: &DigestInputs<'_>, text: &mut String) {
     let mut paths: HashMap<String, String> = HashMap::new();
     let mut read: Vec<(String, String)> = Vec::new();
@@ -144,9 +145,9 @@ fn add_files(inputs: &DigestInputs<'_>, text: &mut String) {
     text.push_str("\n## Files read\n\nAs they were then; read again what you need.\n");
     read.reverse();
     read.sort_by_key(|(path, _)| !inputs.named.contains(path));
-    let mut room = EXCERPTS.min(inputs.room);
-    for (path, mut content) in read.into_iter().take(FILES) {
-        untrusted::shorten(&mut content, EXCERPT.min(room));
+    let mut room = MAX_EXCERPTS.min(inputs.room);
+    for (path, mut content) in read.into_iter().take(MAX_FILES) {
+        untrusted::shorten(&mut content, MAX_EXCERPT.min(room));
         room = room.saturating_sub(content.len());
         let _written = writeln!(text, "\n{path}:\n{content}");
         if room == 0 {

@@ -1,4 +1,4 @@
-//! [`PlanError`]: why an operation on a plan fails.
+//! [`PlanError`]: errors of operations on plans.
 
 use cleveragents_domain::{
     Code, Diagnose, Hint, Placeholder, PlanId, PlanStage, Waiting, hint, suggest,
@@ -17,33 +17,29 @@ pub enum PlanError {
     NotReady {
         plan: PlanId,
         stage: PlanStage,
-        /// Reason that follows from the stage.
+        /// The reason, given the stage.
         reason: String,
-        /// The recovery that the user can choose instead.
+        /// The operation that is possible instead.
         hint: Hint,
     },
-    /// Another process works on it.
+    /// Another process works on the plan.
     #[error("the plan {plan} is being worked on by {owner}")]
-    Busy {
-        plan: PlanId,
-        /// The process that works on it.
-        owner: String,
-    },
-    /// It waits for the user.
+    Busy { plan: PlanId, owner: String },
+    /// The plan waits for the user.
     #[error("the plan {plan} waits for {}", .waiting.sentence())]
     Waits {
         plan: PlanId,
-        /// The reason for the wait.
+        /// The input that the plan waits for.
         waiting: Box<Waiting>,
     },
-    /// A check before the start failed.
+    /// A preflight check failed.
     #[error("the plan {plan} cannot start: {}", .failed.join("; "))]
     Preflight {
         plan: PlanId,
         /// The failed checks.
         failed: Vec<String>,
     },
-    /// An invariant forbids it.
+    /// The plan violates an invariant.
     #[error("the plan {plan} violates an invariant: {reason}")]
     Invariant {
         plan: PlanId,
@@ -54,32 +50,32 @@ pub enum PlanError {
     #[error("the plan {plan} failed in {}: {message}", .stage.phase())]
     Failed {
         plan: PlanId,
-        /// Its stage now.
+        /// The stage after the failure.
         stage: PlanStage,
         /// The reason.
         message: String,
-        /// The recovery that the user can choose.
+        /// The recovery for the user.
         hint: Hint,
     },
     /// Required validations have not passed.
     #[error("the plan {plan} cannot be applied: {}", .reasons.join("; "))]
     Constrained {
         plan: PlanId,
-        /// The validations, each with its reason.
+        /// The validations that block the apply, each with its reason.
         reasons: Vec<String>,
     },
-    /// It changed nothing.
+    /// The plan changed nothing.
     #[error("the plan {0} changed nothing, so there is nothing to apply")]
     NothingToApply(PlanId),
-    /// The user or a signal stopped it.
+    /// The user or a signal stopped the plan.
     #[error("the plan {plan} was {}", if *.is_over { "cancelled" } else { "interrupted; completed \
     work is kept" })]
     Stopped {
         plan: PlanId,
-        /// Whether it was cancelled, not only interrupted.
+        /// True if the plan was cancelled, false if it was only interrupted.
         is_over: bool,
     },
-    /// It reached the limit of strategy revisions.
+    /// The plan reached the limit of strategy revisions.
     #[error("the plan {plan} reached the limit of {limit} strategy revisions")]
     ReversionLimit {
         plan: PlanId,
@@ -91,10 +87,10 @@ pub enum PlanError {
     Strategy {
         /// The reason.
         message: String,
-        /// The line of the fault.
+        /// The line that cannot be parsed.
         line: Option<usize>,
     },
-    /// It cannot be rolled back, or the rollback cannot be undone.
+    /// The plan cannot be rolled back, or the rollback cannot be undone.
     #[error("the plan {plan} cannot be {way}: {reason}")]
     Rollback {
         plan: PlanId,
@@ -126,7 +122,7 @@ pub enum PlanError {
 }
 
 impl PlanError {
-    /// A failure of another part of the program.
+    /// Wraps the error of another service.
     pub fn from_service(error: impl Diagnose + Send + Sync + 'static) -> Self {
         Self::World(PortError::new(error))
     }
@@ -214,7 +210,7 @@ impl Diagnose for PlanError {
                 Some(hint!("fix that and run {}", suggest::plan_execute(plan)))
             }
             Self::Invariant { plan, .. } => Some(hint!(
-                "leave one of them out with {}: {} shows the ids; then {}",
+                "remove one of them with {}: {} shows the ids; then {}",
                 suggest::invariant_remove(Placeholder("ID")),
                 suggest::invariant_list(),
                 suggest::plan_execute(plan)

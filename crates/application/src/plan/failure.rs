@@ -1,4 +1,4 @@
-//! [`PhaseFailure`]: why a phase failed, as it is stored with the plan, and the proposed recovery.
+//! [`PhaseFailure`]: the reason of a failed phase, as stored with the plan; [`Recovery`]: the proposed recovery.
 
 use cleveragents_domain::{
     FailureCategory, Hint, Placeholder, Plan, PlanPhase, REVERSION_LIMIT, Suggestion, hint, suggest,
@@ -48,7 +48,7 @@ impl PhaseFailure {
     }
 }
 
-/// The details of a failure. Unknown fields are absent.
+/// Details of a failure. Its JSON omits unknown fields.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct FailureFacts {
     /// The error code of the cause.
@@ -68,7 +68,7 @@ pub(super) struct FailureFacts {
     /// The checkpoint to roll back to, such as `cp_7`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) checkpoint: Option<String>,
-    /// Number of times the result was validated.
+    /// Number of validation attempts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) validation_attempts: Option<u64>,
     /// The details of the cause.
@@ -167,7 +167,7 @@ fn validation_hint(plan: &Plan) -> Hint {
     } else {
         Hint::default()
     };
-    // Without a model guidance has no effect.
+    // Guidance has no effect without a model.
     let fix = if plan.made_with.actors.execution == DETERMINISTIC {
         hint!("retry with {}", suggest::plan_execute(id))
     } else {

@@ -1,4 +1,4 @@
-//! [`AutomationGates`]: whether a plan may continue without the user.
+//! [`AutomationGates`]: decides if a plan may continue without the user's approval.
 
 use cleveragents_domain::{
     AnswerVerdict, AutomationGate, Confidence, ConfidenceInputs, GateAction, Plan, PlanId,
@@ -16,7 +16,7 @@ pub(super) fn gate_subject(gate: AutomationGate, plan: &Plan) -> String {
     format!("gate/{}/{}", gate.as_str(), plan.attempt)
 }
 
-/// The decision of a gate.
+/// Result of checking a gate.
 pub(super) enum GateOutcome {
     /// The plan continues.
     Open,
@@ -45,7 +45,7 @@ impl AutomationGates {
         let validations = self.requirements.validations_in_effect(plan)?;
         let required = validations
             .iter()
-            .filter(|one| one.validation.mode == ValidationMode::Required)
+            .filter(|attached| attached.validation.mode == ValidationMode::Required)
             .count();
         let reconciled = self.requirements.reconciled(plan)?;
         let mut inputs = self.store.read(|reader| stored_inputs(reader, plan))?;
@@ -55,8 +55,8 @@ impl AutomationGates {
         Ok(Confidence::compute(&inputs))
     }
 
-    /// Whether a plan passes a gate: because the user approved it, or because its confidence
-    /// reaches the threshold of its profile.
+    /// Checks a gate. A plan passes if the user approved it, or if its confidence reaches the threshold of its
+    /// automation profile.
     pub(super) fn check(
         &self,
         plan: &Plan,
@@ -67,7 +67,7 @@ impl AutomationGates {
         self.check_at(plan, gate, opens, threshold)
     }
 
-    /// The same with a given threshold instead of that of the profile.
+    /// Like [`Self::check`], with the given threshold instead of the profile's threshold.
     pub(super) fn check_at(
         &self,
         plan: &Plan,
@@ -104,14 +104,14 @@ impl AutomationGates {
         answer_subject: String,
     ) -> Result<Option<plan_steps::PlanAnswer>, PlanError> {
         self.store.write(move |unit| {
-            // Consumed under the lease: a process that lost the lease cannot use the answer.
+            // The answer is consumed under the lease: a process that lost the lease cannot use it.
             leases::require_owner(unit, &subject(plan), &current_owner())?;
             Ok(plan_steps::take_answer(unit, plan, &answer_subject)?)
         })
     }
 }
 
-/// The stored inputs of the confidence.
+/// Reads the stored inputs of the confidence.
 fn stored_inputs(reader: &mut dyn Reader, plan: &Plan) -> Result<ConfidenceInputs, Error> {
     let (succeeded, ended) = plans::record_of_action(reader, &plan.action)?;
     let mut familiarity = None;
@@ -119,8 +119,8 @@ fn stored_inputs(reader: &mut dyn Reader, plan: &Plan) -> Result<ConfidenceInput
         let (applied, _) = plans::record_of_project(reader, &project.name)?;
         familiarity = Some(familiarity.map_or(applied, |least: u64| least.min(applied)));
     }
-    let decided = decisions::of_plan(reader, plan.id)?;
-    let lowest = decided
+    let plan_decisions = decisions::of_plan(reader, plan.id)?;
+    let lowest = plan_decisions
         .iter()
         .filter(|decision| decision.holds())
         .filter_map(|decision| decision.said.confidence)

@@ -2,8 +2,8 @@
 //!
 //! [`PlanService`] is the entry point of front ends. It creates plans ([`create`]), changes them
 //! for the user ([`control`]) and rolls them back ([`rollback`]). [`runner`] runs them through the
-//! phases [`strategize`], [`execute`] (with [`validate`]) and [`apply`], each a struct of its
-//! dependencies. [`PlanQueries`] reads; [`PlanExecutionContext`] records the changes of a plan run.
+//! phases [`strategize`], [`execute`] (with [`validate`]) and [`apply`]; each phase is a struct of its
+//! dependencies. [`PlanQueries`] reads plans; [`PlanExecutionContext`] records the changes of a plan run.
 
 mod actor_runner;
 mod apply;

@@ -1,4 +1,4 @@
-//! [`PlanStore`]: rows of plans, and the lease under which a process changes one.
+//! [`PlanStore`]: reads and writes the rows of plans, and acquires their leases.
 
 use std::sync::Arc;
 
@@ -34,8 +34,7 @@ impl PlanStore {
             .ok_or(PlanError::NotFound(id))
     }
 
-    /// Acquires the lease of a plan; [`PlanError::Busy`] names the owner when another process holds
-    /// it.
+    /// Acquires the lease of a plan. If another process holds the lease, [`PlanError::Busy`] names that process.
     pub(super) fn acquire(&self, id: PlanId) -> Result<HeldLease, PlanError> {
         match self.leases.acquire(subject(id), Ttl::default()) {
             Err(LeaseError::Held { owner, .. }) => Err(PlanError::Busy {
@@ -46,7 +45,7 @@ impl PlanStore {
         }
     }
 
-    /// The process that runs a plan now.
+    /// The process that currently runs a plan.
     pub(super) fn owner(&self, id: PlanId) -> Result<Option<String>, PlanError> {
         let worker = self.leases.worker(&subject(id))?;
         Ok(worker.map(|lease| lease.owner.to_string()))
@@ -59,7 +58,7 @@ impl PlanStore {
         Ok(self.engine.read(work)?)
     }
 
-    /// Writes without the lease, for changes that any process may make at any time.
+    /// Writes without the lease: for changes that any process may make at any time.
     pub(super) fn write<T: Send + 'static>(
         &self,
         work: impl FnMut(&mut UnitOfWork<'_>) -> Result<T, PlanError> + Send + 'static,
@@ -67,7 +66,7 @@ impl PlanStore {
         self.engine.write(work)
     }
 
-    /// Writes under the lease of a plan: the write fails when the process lost it.
+    /// Writes under the lease of a plan: the write fails if the process lost the lease.
     pub(super) fn write_leased<T: Send + 'static>(
         &self,
         lease: &HeldLease,

@@ -1,5 +1,4 @@
-//! [`SandboxPolicy`]: which checkpoints a plan makes automatically, and when its sandbox is
-//! removed.
+//! [`SandboxPolicy`]: the automatic checkpoints of a plan, and the removal of its sandbox.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +12,7 @@ macro_rules! words {
             /// All variants.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
-            /// The name in configuration files.
+            /// The names of all variants in configuration files.
             pub const WORDS: &'static [&'static str] = &[$($text,)+];
 
             /// The variant with this name.
@@ -25,7 +24,7 @@ macro_rules! words {
 }
 
 words! {
-    /// Removal of the sandbox of a plan.
+    /// Time at which the sandbox of a plan is removed.
     SandboxCleanup {
         /// After the apply.
         OnApply = "on_apply",
@@ -37,7 +36,7 @@ words! {
 }
 
 words! {
-    /// Events upon which a plan makes a checkpoint automatically.
+    /// Events that create a checkpoint automatically.
     CheckpointTrigger {
         /// Before a call that may change files.
         ToolWrite = "on_tool_write",
@@ -50,10 +49,9 @@ words! {
     }
 }
 
-/// Sandbox settings of plans. Every step starts with a checkpoint, whatever the policy is.
+/// Sandbox settings of plans. Every step starts with a checkpoint, independent of this policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxPolicy {
-    /// Removal of the sandbox.
     pub cleanup: SandboxCleanup,
     /// Events that create checkpoints.
     pub checkpoints: BTreeSet<CheckpointTrigger>,
@@ -69,7 +67,7 @@ impl Default for SandboxPolicy {
 }
 
 impl SandboxPolicy {
-    /// Whether this event creates a checkpoint.
+    /// True if this event creates a checkpoint.
     pub fn marks(&self, trigger: CheckpointTrigger) -> bool {
         self.checkpoints.contains(&trigger)
     }

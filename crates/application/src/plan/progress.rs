@@ -1,4 +1,4 @@
-//! [`PlanProgress`]: the progress of one plan that this process runs: stages, waiting, failures and usage.
+//! [`PlanProgress`]: records the stages, pending input, failures and usage of a plan that this process runs.
 
 use cleveragents_domain::{
     EventKind, FailureCategory, NewEvent, Plan, StageTransition, Waiting, hint, suggest,
@@ -16,7 +16,7 @@ use super::plan_store::PlanStore;
 use crate::lease::HeldLease;
 use crate::observer::Observer;
 
-/// Writes the progress of a plan under its lease, and shows it to the observer.
+/// Stores the progress of a plan under its lease, and reports it to the observer.
 pub(super) struct PlanProgress<'a> {
     pub(super) store: &'a PlanStore,
     pub(super) lease: &'a HeldLease,
@@ -33,7 +33,7 @@ impl PlanProgress<'_> {
         self.store.read(work)
     }
 
-    /// Writes under the lease of the plan: the write fails when the process lost it.
+    /// Writes under the lease of the plan: the write fails if the process lost the lease.
     pub(super) fn write<T: Send + 'static>(
         &self,
         mut work: impl FnMut(&mut UnitOfWork<'_>) -> Result<T, Error> + Send + 'static,
@@ -50,25 +50,25 @@ impl PlanProgress<'_> {
         details: TransitionDetails,
     ) -> Result<Plan, PlanError> {
         let id = plan.id;
-        let moved = self.write(move |unit| plans::advance(unit, id, transition, &details))?;
-        let moved = moved.ok_or_else(|| PlanError::NotReady {
+        let updated = self.write(move |unit| plans::advance(unit, id, transition, &details))?;
+        let updated = updated.ok_or_else(|| PlanError::NotReady {
             plan: id,
             stage: plan.stage,
             reason: "it was changed by another process".to_owned(),
             hint: hint!("{} shows its state", suggest::plan_status(id)),
         })?;
-        tracing::info!(stage = %moved.stage, attempt = moved.attempt, "plan stage changed");
-        self.observer.stage_changed(&moved);
-        Ok(moved)
+        tracing::info!(stage = %updated.stage, attempt = updated.attempt, "plan stage changed");
+        self.observer.stage_changed(&updated);
+        Ok(updated)
     }
 
-    /// Stores what the plan waits for.
+    /// Stores the input that the plan waits for.
     pub(super) fn wait_for(&self, plan: &Plan, waiting: Waiting) -> Result<(), PlanError> {
         let id = plan.id;
         self.write(move |unit| plans::wait_for(unit, id, &waiting))
     }
 
-    /// Stores what the plan waits for, and stops it.
+    /// Stores the input that the plan waits for, and stops the plan with [`PlanError::Waits`].
     pub(super) fn wait<T>(&self, plan: &Plan, waiting: Waiting) -> Result<T, PlanError> {
         self.wait_for(plan, waiting.clone())?;
         Err(PlanError::Waits {
@@ -77,24 +77,25 @@ impl PlanProgress<'_> {
         })
     }
 
-    /// The error for an interrupted or cancelled plan; a cancellation changes its stage first.
+    /// Returns the error for an interrupted or cancelled plan. If the user requested the cancellation, first stores the
+    /// cancelled stage.
     pub(super) fn stopped(&self, plan: &Plan) -> Result<PlanError, PlanError> {
         self.lease.check()?;
-        let now = self.store.get(plan.id)?;
-        if now.is_cancelled && !now.stage.is_terminal() {
+        let current = self.store.get(plan.id)?;
+        if current.is_cancelled && !current.stage.is_terminal() {
             let details = TransitionDetails {
                 reason: Some("a user requested the cancellation".to_owned()),
                 ..TransitionDetails::default()
             };
-            self.advance(&now, StageTransition::Cancel, details)?;
+            self.advance(&current, StageTransition::Cancel, details)?;
         }
         Ok(PlanError::Stopped {
             plan: plan.id,
-            is_over: now.is_cancelled,
+            is_over: current.is_cancelled,
         })
     }
 
-    /// Stores that the current phase failed, and returns the error for it.
+    /// Stores the failure of the current phase, and returns it as an error.
     pub(super) fn fail<T>(
         &self,
         plan: &Plan,
@@ -107,16 +108,16 @@ impl PlanProgress<'_> {
             error: Some(failure.document(plan.stage.phase(), &recovery)),
             ..TransitionDetails::default()
         };
-        let moved = self.advance(plan, transition, details)?;
+        let updated = self.advance(plan, transition, details)?;
         Err(PlanError::Failed {
             plan: plan.id,
-            stage: moved.stage,
+            stage: updated.stage,
             message: failure.message,
             hint: recovery.hint,
         })
     }
 
-    /// Stops a phase for the same reason as the run of its actor.
+    /// Stops a phase because the run of its actor stopped, for the same reason.
     pub(super) fn stop_phase(
         &self,
         plan: &Plan,
@@ -183,7 +184,7 @@ impl PlanProgress<'_> {
     }
 }
 
-/// The category of the failure of a run.
+/// The category of a failed run.
 pub(super) const fn run_category(is_transient: bool) -> FailureCategory {
     if is_transient {
         FailureCategory::Transient

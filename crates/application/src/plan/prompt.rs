@@ -8,8 +8,8 @@ use cleveragents_store::plan_steps::Guidance;
 use super::strategize::TASK_CRITERION;
 use super::thread::PlanThread;
 
-/// The instructions of every model that works for a plan, also after its conversation was
-/// shortened. Prompts do not repeat them.
+/// The instructions that every request of a plan contains, even after its conversation was shortened. Prompts do not
+/// repeat them.
 pub(super) fn plan_instructions(plan: &Plan, reconciled: &ReconciledInvariants) -> String {
     let mut text = task_instructions(plan);
     let done: Vec<&str> = plan
@@ -18,7 +18,7 @@ pub(super) fn plan_instructions(plan: &Plan, reconciled: &ReconciledInvariants) 
         .filter(|line| line.trim_start_matches(['-', ' ']) != TASK_CRITERION)
         .collect();
     let done = done.join("\n");
-    // A criterion that repeats the task is not sent twice.
+    // A definition of done that only repeats the task is omitted.
     if !done.trim().is_empty()
         && done.trim_start_matches(['-', ' ']).trim() != plan.description.trim()
     {
@@ -36,26 +36,25 @@ pub(super) fn plan_instructions(plan: &Plan, reconciled: &ReconciledInvariants) 
     text
 }
 
-/// The task alone, for the reviewer, whose prompt lists the criteria.
+/// The task without the criteria: the prompt of the reviewer lists them.
 pub(super) fn task_instructions(plan: &Plan) -> String {
     format!("# Task\n\n{}\n", plan.description)
 }
 
-/// Adds the guidance of the user: for a continued conversation only the new entries, otherwise all
-/// of them.
+/// Adds the guidance of the user: only the pending entries to a continued conversation, otherwise all entries.
 pub(super) fn add_guidance(guidance: &[Guidance], thread: &PlanThread, text: &mut String) {
-    let is_new = |one: &&Guidance| thread.carried.is_none() || one.applied_at.is_none();
+    let is_new = |entry: &&Guidance| thread.carried.is_none() || entry.applied_at.is_none();
     let new: Vec<&Guidance> = guidance.iter().filter(is_new).collect();
     if new.is_empty() {
         return;
     }
     text.push_str("\nGuidance of the user, the last entry counts most:\n");
-    for one in new {
-        let _written = writeln!(text, "- {}", one.text);
+    for entry in new {
+        let _written = writeln!(text, "- {}", entry.text);
     }
 }
 
-/// At most `length` bytes from the beginning of a text.
+/// Trims a text and shortens it to at most `length` bytes, plus an ellipsis.
 pub(super) fn shortened(text: &str, length: usize) -> String {
     let text = text.trim();
     if text.len() <= length {

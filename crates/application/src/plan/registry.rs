@@ -1,9 +1,8 @@
 //! The open changesets of a plan run, most recent last.
 //!
-//! The ledger (the store) is authoritative: it numbers entries and refuses a closed changeset in
-//! the statement that writes. This list only remembers the most recent changeset for callers
-//! without a handle. Its lock is never held during a ledger call: when the chosen changeset turns
-//! out to be closed, the next most recent is tried.
+//! The ledger (the store) is authoritative: it numbers entries, and its write statement refuses a closed changeset. The
+//! registry only remembers the most recent changeset for callers without a handle. It never holds its lock during a
+//! ledger call: if the chosen changeset turns out to be closed, it tries the next most recent one.
 
 use super::super::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -21,7 +20,7 @@ pub(crate) trait Ledger {
     /// Stores a new, open changeset.
     fn open(&self) -> Result<Self::Id, Self::Error>;
 
-    /// Records a change, `None` when the changeset is closed.
+    /// Records a change; `None` if the changeset is closed.
     fn record(
         &self,
         id: Self::Id,
@@ -29,8 +28,8 @@ pub(crate) trait Ledger {
     ) -> Result<Option<Self::Number>, Self::Error>;
 }
 
-/// The changeset and the receipt of a recorded change.
-type Place<L> = (<L as Ledger>::Id, <L as Ledger>::Number);
+/// The changeset of a recorded change, and its receipt.
+type RecordedChange<L> = (<L as Ledger>::Id, <L as Ledger>::Number);
 
 /// The open changesets of one plan run.
 #[derive(Debug)]
@@ -58,11 +57,11 @@ impl<L: Ledger> Registry<L> {
         Ok(id)
     }
 
-    /// Records into the most recent open changeset, `None` when none is open.
+    /// Records a change in the most recent open changeset; `None` if no changeset is open.
     pub(crate) fn record_in_most_recent(
         &self,
         change: &L::Change,
-    ) -> Result<Option<Place<L>>, L::Error> {
+    ) -> Result<Option<RecordedChange<L>>, L::Error> {
         loop {
             let Some(id) = self.list().last().copied() else {
                 return Ok(None);

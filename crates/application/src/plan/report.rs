@@ -14,11 +14,11 @@ const STEP_DONE: &str = "step_done";
 const STEP_BLOCKED: &str = "step_blocked";
 const SUBMIT_REVIEW: &str = "submit_review";
 
-/// Maximum size of an answer that a reason repeats, in bytes.
+/// Maximum size of an actor's answer that a reason quotes, in bytes.
 const SHOWN_ANSWER: usize = 600;
 
-/// The reports of strategist and executor. Both get the same list, so that the prompt caches of
-/// providers stay valid from phase to phase.
+/// The report tools of strategist and executor. Both receive the same list, so that the prompt caches of providers
+/// stay valid from phase to phase.
 static WORK: LazyLock<[ReportTool; 3]> = LazyLock::new(|| {
     [
         ReportTool {
@@ -76,7 +76,7 @@ pub(super) fn report_tools(kind: StepKind) -> ReportTools<'static> {
 /// The reported outcome of a step.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum StepReport {
-    /// It is done; the text is the answer of the actor.
+    /// The step is done; the text is the answer of the actor.
     Done(String),
     Blocked {
         reason: String,
@@ -85,8 +85,8 @@ pub(super) enum StepReport {
 }
 
 impl StepReport {
-    /// Reads the answer of an actor. An answer in prose counts as done when the work may end with it
-    /// and it is no refusal.
+    /// Parses the answer of an actor. An answer in prose counts as done if `may_end` is set and the answer is not a
+    /// refusal.
     pub(super) fn parse(answer: &Value, may_end: bool) -> Self {
         let text = |name: &str| answer[name].as_str().map(str::trim);
         match answer[REPORT].as_str() {
@@ -96,11 +96,11 @@ impl StepReport {
                 let checks = answer["checks_run"].as_array().into_iter().flatten();
                 for check in checks {
                     let command = check["command"].as_str().unwrap_or_default();
-                    let word = match check["passed"].as_bool() {
+                    let verdict = match check["passed"].as_bool() {
                         Some(true) => "passed",
                         _ => "failed",
                     };
-                    let _written = write!(summary, "\n- `{command}` {word}");
+                    let _written = write!(summary, "\n- `{command}` {verdict}");
                 }
                 Self::Done(summary)
             }
@@ -131,7 +131,7 @@ impl StepReport {
 /// The outcome of strategizing.
 #[derive(Debug)]
 pub(super) enum StrategyOutcome {
-    /// A strategy, to be parsed.
+    /// A strategy, which still has to be parsed.
     Strategy,
     /// Nothing has to change, for this reason.
     NothingToDo(String),
@@ -143,7 +143,7 @@ pub(super) enum StrategyOutcome {
 }
 
 impl StrategyOutcome {
-    /// Reads the answer of a strategist.
+    /// Parses the answer of a strategist.
     pub(super) fn parse(answer: &Value) -> Self {
         match answer[REPORT].as_str() {
             Some(STEP_BLOCKED) => match StepReport::blocked(answer) {
@@ -169,11 +169,14 @@ impl StrategyOutcome {
     }
 }
 
-/// A reason that repeats what an actor answered in place of a report.
-fn without_report(what: &str, text: &str) -> String {
+/// A reason with the answer that an actor gave instead of a report.
+fn without_report(reason: &str, text: &str) -> String {
     match text.trim() {
-        "" => format!("{what}; its answer is empty"),
-        text => format!("{what}; it answered: \"{}\"", shortened(text, SHOWN_ANSWER)),
+        "" => format!("{reason}; its answer is empty"),
+        text => format!(
+            "{reason}; it answered: \"{}\"",
+            shortened(text, SHOWN_ANSWER)
+        ),
     }
 }
 
@@ -186,7 +189,7 @@ pub(super) fn answer_text(value: &Value) -> String {
     }
 }
 
-/// The declared schema of a strategy. The parser (`strategize/strategy_parser.rs`) accepts more:
+/// The declared schema of a strategy. The parser (`strategize/strategy_parser.rs`) accepts further fields:
 /// alternatives, confidence, risk and dependencies of steps.
 pub(super) fn strategy_schema() -> Value {
     json!({
@@ -216,7 +219,7 @@ pub(super) fn strategy_schema() -> Value {
     })
 }
 
-/// The declared schema. The parser also accepts `checks_run`: commands and whether they passed.
+/// The declared schema. The parser also accepts `checks_run`: commands with `passed`.
 fn step_done_schema() -> Value {
     json!({
         "type": "object",
@@ -273,7 +276,7 @@ mod tests {
     use super::StepReport;
 
     #[test]
-    fn a_blocked_step_is_not_done_and_plain_text_is() {
+    fn plain_text_counts_as_done_unless_blocked_or_refused() {
         let blocked =
             json!({"report": "step_blocked", "reason": "no such table", "suggestion": ""});
         assert_eq!(

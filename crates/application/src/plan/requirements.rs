@@ -1,4 +1,4 @@
-//! [`PlanRequirements`]: invariants, validations, targets and safety of a plan.
+//! [`PlanRequirements`]: the invariants, validations, targets and safety demands of a plan.
 
 use std::sync::Arc;
 
@@ -45,13 +45,16 @@ impl PlanRequirements {
             .map_err(PlanError::from_service)
     }
 
-    /// The effective invariants of a plan; fails while two of them contradict each other.
+    /// The effective invariants of a plan. Fails if two of them contradict each other.
     pub(super) fn check_invariants(&self, plan: &Plan) -> Result<ReconciledInvariants, PlanError> {
         let reconciled = self.reconciled(plan)?;
-        if let Some((one, other)) = reconciled.unresolved.first() {
+        if let Some((first, second)) = reconciled.unresolved.first() {
             return Err(PlanError::Invariant {
                 plan: plan.id,
-                reason: format!("`{}` and `{}` contradict each other", one.text, other.text),
+                reason: format!(
+                    "`{}` and `{}` contradict each other",
+                    first.text, second.text
+                ),
             });
         }
         Ok(reconciled)
@@ -62,7 +65,7 @@ impl PlanRequirements {
         self.targets_of(&plan.made_with)
     }
 
-    /// The resources that a plan with these inputs works on.
+    /// The resources that a plan created with these inputs works on.
     pub(super) fn targets_of(&self, made_with: &MadeWith) -> Result<Vec<Target>, PlanError> {
         let mut links = Vec::new();
         for project in &made_with.projects {
@@ -115,7 +118,7 @@ impl PlanRequirements {
         Ok((projects, resources))
     }
 
-    /// The names of the resources that a plan works on; the name of a project that no longer exists.
+    /// The names of the resources that a plan works on. A deleted project is listed by its own name.
     pub(super) fn resource_names(&self, plan: &Plan) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for project in &plan.made_with.projects {
@@ -147,7 +150,7 @@ pub(super) fn invariant_query(plan: &Plan) -> EffectiveQuery {
     }
 }
 
-/// The safety demands of the automation profile of a plan.
+/// The safety demands of a plan's automation profile.
 pub(super) fn profile_safety(plan: &Plan) -> Result<(SafetyProfile, Guards), PlanError> {
     let profile = &plan.made_with.profile.snapshot;
     let safety = SafetyProfile {
@@ -160,7 +163,7 @@ pub(super) fn profile_safety(plan: &Plan) -> Result<(SafetyProfile, Guards), Pla
     Ok((safety, guards_of(profile)?))
 }
 
-/// The guards of a profile, in the types of the tool gate.
+/// Converts the guards of a profile to the types of the tool gate.
 fn guards_of(profile: &AutomationProfile) -> Result<Guards, PlanError> {
     let Some(AutomationGuard {
         tool_denylist,

@@ -1,10 +1,8 @@
-//! [`PlanRunner`]: runs a plan from stage to stage, until it is finished, waits for the user, fails
-//! or is stopped.
+//! [`PlanRunner`]: runs a plan from stage to stage until it finishes, waits for the user, fails or is stopped.
 //!
-//! Every stage is stored before the next one starts, and all work in between can be looked up: the
-//! runs of actors by ids that are derived from plan and step, the sandbox by its name, finished
-//! steps by their paths. A process that runs a plan after another one died therefore continues
-//! where that one stopped.
+//! Each stage is stored before the next one starts, and stored work can be looked up: runs of actors by ids derived
+//! from plan and step, the sandbox by its name, finished steps by their paths. If a process dies, the next process
+//! therefore resumes the plan where the first one stopped.
 
 use cleveragents_domain::{
     AutomationGate, FailureCategory, GateAction, Hint, Plan, PlanPhase, PlanStage, StageTransition,
@@ -36,16 +34,16 @@ pub(super) struct PlanRunner<'a> {
 }
 
 impl PlanRunner<'_> {
-    /// Runs the plan through the phase that the user asked for, and through later ones as far as its automation profile
+    /// Runs the plan through the requested phase (`consent`), and through later phases as far as its automation profile
     /// allows.
     pub(super) fn run(
         &self,
         mut plan: Plan,
         consent: Option<PlanPhase>,
     ) -> Result<Plan, PlanError> {
+        // An executed plan that needs no approval for its apply continues below: the previous process may have died
+        // before the apply.
         if consent == Some(PlanPhase::Execute) && self.waits_for_apply_only(&plan)? {
-            // A plan that needs no approval for its apply continues: the previous process may have
-            // died here.
             return Ok(plan);
         }
         if let Some(phase) = consent {
@@ -60,7 +58,7 @@ impl PlanRunner<'_> {
         self.run_stages(plan, consent)
     }
 
-    /// Runs stage after stage. `consent` opens the gate of that phase, once.
+    /// Runs the stages in order. `consent` opens the gate of that phase once.
     fn run_stages(
         &self,
         mut plan: Plan,
@@ -102,8 +100,7 @@ impl PlanRunner<'_> {
         }
     }
 
-    /// Whether the automation profile lets a plan enter a phase. If not, stores what the plan waits
-    /// for.
+    /// Checks the gates of a phase. If they do not open, stores the approval that the plan waits for.
     fn may_enter(&self, plan: &Plan, phase: PlanPhase) -> Result<bool, PlanError> {
         match phase {
             PlanPhase::Strategize => {
@@ -121,7 +118,7 @@ impl PlanRunner<'_> {
                 let (gate, opens) = (AutomationGate::Apply, GateAction::Apply);
                 let profile = &plan.made_with.profile.snapshot;
                 let guards = profile.guards.as_ref();
-                // This guard asks whatever the threshold of the profile is.
+                // This guard requires approval whatever the threshold of the profile is.
                 let threshold = if guards.is_some_and(|guards| guards.require_approval_for_apply) {
                     ALWAYS_ASK
                 } else {
@@ -144,8 +141,8 @@ impl PlanRunner<'_> {
         }
     }
 
-    /// Records the error of a phase that could not run, such as a resource that cannot be copied;
-    /// otherwise the plan would look as if it were still running. Returns the error unchanged.
+    /// Stores the error of a phase that could not run, for example because a resource cannot be copied. Without this
+    /// record the plan would seem to be still running. Returns the error unchanged.
     fn record_error(
         &self,
         plan: &Plan,
@@ -161,22 +158,22 @@ impl PlanRunner<'_> {
             ) => error,
             other => return other,
         };
-        let now = self.progress.store.get(plan.id)?;
+        let current = self.progress.store.get(plan.id)?;
         let is_running = matches!(
-            now.stage,
+            current.stage,
             PlanStage::StrategizeProcessing | PlanStage::ExecuteProcessing
         );
         if is_running && !self.progress.cancel.is_cancelled() {
             let failure = PhaseFailure::new(FailureCategory::Resource, error.to_string());
-            match self.progress.fail::<()>(&now, transition, failure) {
+            match self.progress.fail::<()>(&current, transition, failure) {
                 Ok(()) | Err(PlanError::Failed { .. }) => {}
-                Err(not_recorded) => return Err(not_recorded),
+                Err(store_error) => return Err(store_error),
             }
         }
         Err(error)
     }
 
-    /// Whether only the approval of the apply is missing, and nothing is left to execute.
+    /// True if the plan waits only for the approval of its apply, and nothing is left to execute.
     fn waits_for_apply_only(&self, plan: &Plan) -> Result<bool, PlanError> {
         let waits = matches!(
             &plan.waiting,
@@ -227,7 +224,7 @@ impl PlanRunner<'_> {
     fn prepare_execute(&self, plan: Plan) -> Result<Plan, PlanError> {
         match plan.stage {
             PlanStage::StrategizeErrored => {
-                // The answer of the strategist was rejected: a new attempt asks it again, with the
+                // If the answer of the strategist was rejected, a new attempt asks the strategist again and names the
                 // reason.
                 let details = TransitionDetails {
                     starts_attempt: self.strategize.has_answered(&plan)?,
@@ -266,7 +263,7 @@ impl PlanRunner<'_> {
     }
 }
 
-/// The phase that a plan enters from a stage, through a gate.
+/// The phase whose gate a plan passes when it leaves a stage; `None` for stages without a gate.
 const fn gated_phase(stage: PlanStage) -> Option<PlanPhase> {
     match stage {
         PlanStage::StrategizeQueued => Some(PlanPhase::Strategize),

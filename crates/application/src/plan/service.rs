@@ -1,5 +1,5 @@
-//! [`PlanService`]: the plans of a database, for front ends. It connects the parts of this module:
-//! creation, control, rollback, and the runner with its phases.
+//! [`PlanService`]: the entry point of front ends to the plans of a database. It connects creation, control, rollback,
+//! and the runner with its phases.
 
 use std::sync::Arc;
 
@@ -39,15 +39,15 @@ use crate::watch::Watch;
 /// Environment variables that definitions refer to.
 pub(super) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// The defaults of plans whose request and action name no other.
+/// Defaults for plans whose request and action do not specify these values.
 #[derive(Debug, Clone, Default)]
 pub struct PlanDefaults {
-    /// The automation profile.
+    /// The name of the automation profile.
     pub profile: String,
     pub actors: DefaultActors,
 }
 
-/// Actors by role, as a configuration or a request names them.
+/// The names of actors by role, from the configuration or a request.
 #[derive(Debug, Clone, Default)]
 pub struct DefaultActors {
     /// Makes strategies.
@@ -62,37 +62,36 @@ pub struct DefaultActors {
     pub review: Option<String>,
 }
 
-/// A plan to be created.
+/// A request to create a plan from an action.
 #[derive(Debug, Clone, Default)]
 pub struct UseAction {
     pub action: String,
-    /// Its arguments, as name and value.
+    /// The arguments of the action: names and values.
     pub arguments: Vec<(String, String)>,
     pub projects: Vec<String>,
-    /// The automation profile; otherwise that of the action, a project or the configuration.
+    /// The automation profile. Default: the profile of the action, of a project, or of the configuration.
     pub profile: Option<String>,
-    /// Actors; otherwise those of the action or the configuration.
+    /// The actors. Default: the actors of the action or of the configuration.
     pub actors: DefaultActors,
-    /// Invariants of this plan alone.
+    /// Invariants of this plan only.
     pub invariants: Vec<String>,
-    /// The cost limit.
     pub max_cost: Option<MicroUsd>,
-    /// Whether it is read-only, whatever the action states.
+    /// True for a read-only plan, even if the action is not read-only.
     pub read_only: bool,
 }
 
 /// Options of running a plan.
 #[derive(Debug, Clone, Default)]
 pub struct DriveOptions {
-    /// The requested phase. The gates before other phases apply.
+    /// The requested phase, whose gate is open. The gates of other phases apply.
     pub consent: Option<PlanPhase>,
     /// Treatment of tool calls with unknown outcome.
     pub unknown_outcome: UnknownOutcome,
-    /// Form of the result on a branch.
+    /// The form of the result on a branch: one commit, or a merge.
     pub landing: BranchUpdate,
-    /// The message of the commit.
+    /// The commit message; a default is generated from the task and the steps.
     pub message: Option<String>,
-    /// Whether a plan without changes may be applied.
+    /// Permits the apply of a plan without changes.
     pub allow_empty: bool,
 }
 
@@ -112,7 +111,7 @@ pub struct PlanService {
 }
 
 impl PlanService {
-    /// A service over a store and its sandboxes.
+    /// Creates a service for the plans of a database and their sandboxes.
     pub fn new(
         engine: Arc<Engine>,
         sessions: SessionService,
@@ -161,7 +160,7 @@ impl PlanService {
         }
     }
 
-    /// The same service with another sandbox policy.
+    /// Replaces the sandbox policy.
     #[must_use]
     pub fn with_policy(mut self, policy: SandboxPolicy) -> Self {
         self.control.workspaces.policy = policy;
@@ -173,12 +172,12 @@ impl PlanService {
         self.store.get(id)
     }
 
-    /// The process that runs a plan now.
+    /// The process that currently runs a plan.
     pub fn owner(&self, id: PlanId) -> Result<Option<String>, PlanError> {
         self.store.owner(id)
     }
 
-    /// Creates a plan from an action. It does not run yet.
+    /// Creates a plan from an action, without starting it.
     pub fn create(
         &self,
         request: &UseAction,
@@ -188,13 +187,13 @@ impl PlanService {
         self.creation.create(request, defaults, variables)
     }
 
-    /// Cancels a plan: at once when no process runs it, otherwise that process is asked to stop. Returns whether the
-    /// plan is cancelled already.
+    /// Cancels a plan: at once if no process runs it, otherwise asks that process to stop. Returns true if the plan
+    /// is already cancelled.
     pub fn cancel(&self, id: PlanId, reason: &str) -> Result<bool, PlanError> {
         self.control.cancel(id, reason)
     }
 
-    /// Approves, rejects or answers what a plan waits for.
+    /// Approves, rejects or answers the request that a plan waits for.
     pub fn answer(
         &self,
         id: PlanId,
@@ -205,7 +204,7 @@ impl PlanService {
         self.control.answer(id, is_approved, text, person)
     }
 
-    /// Gives a plan guidance for its next step. Returns the decision that records it, too.
+    /// Gives a plan guidance for its next step. Also returns the decision that records the guidance.
     pub fn prompt(&self, id: PlanId, guidance: &str) -> Result<(Plan, NewDecision), PlanError> {
         self.control.prompt(id, guidance)
     }
@@ -220,14 +219,14 @@ impl PlanService {
         self.control.revert(id, reason)
     }
 
-    /// Sets the cost limit of a plan. It applies from the next `execute` on.
+    /// Sets the cost limit of a plan. The limit applies from the next `execute` on.
     pub fn limit_cost(&self, id: PlanId, limit: MicroUsd) -> Result<Plan, PlanError> {
         self.control.limit_cost(id, limit)
     }
 
     /// Queues a plan for a worker.
-    pub fn queue(&self, id: PlanId, how: &QueueEntry) -> Result<Plan, PlanError> {
-        self.control.queue(id, how)
+    pub fn queue(&self, id: PlanId, entry: &QueueEntry) -> Result<Plan, PlanError> {
+        self.control.queue(id, entry)
     }
 
     /// Removes a plan from the queue.
@@ -254,8 +253,7 @@ impl PlanService {
         self.control.rollback.redo(id)
     }
 
-    /// Runs a plan through the phase that the user asks for, and through later ones as far as its automation profile
-    /// allows.
+    /// Runs a plan through the requested phase, and through later phases as far as its automation profile allows.
     pub fn drive(
         &self,
         id: PlanId,
@@ -269,10 +267,10 @@ impl PlanService {
         let plan = self.get(id)?;
         let stop = front_end.cancel.child();
         let _guard = lease.guard(&stop);
-        let _until_the_end = Watch::over(
+        let _cancellation_watch = Watch::over(
             {
                 let engine = Arc::clone(self.store.engine());
-                // A database read that fails is retried after a moment.
+                // A failed read counts as not cancelled; the watch reads again.
                 move || {
                     let plan = engine.read(|reader| plans::get(reader, id));
                     matches!(plan, Ok(Some(plan)) if plan.is_cancelled)
@@ -356,7 +354,7 @@ impl PlanService {
     }
 }
 
-/// The error for a plan that is applied or cancelled.
+/// The error for an operation on a plan that is already applied or cancelled.
 pub(super) fn already_finished(plan: &Plan) -> PlanError {
     PlanError::NotReady {
         plan: plan.id,

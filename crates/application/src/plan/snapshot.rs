@@ -1,5 +1,5 @@
-//! [`DecisionSnapshots`]: the context of a decision. It is stored with the decision, so that the
-//! plan can continue from there.
+//! [`DecisionSnapshots`]: the context of a decision. It is stored with the decision, so that the plan can continue from
+//! that decision.
 
 use cleveragents_domain::{ContentHash, ContextSnapshot, Plan, RunId};
 use serde_json::json;
@@ -17,8 +17,8 @@ pub(super) struct DecisionSnapshots {
 }
 
 impl DecisionSnapshots {
-    /// The current context: with a run, that of its actor and conversation; without a run, the
-    /// state of the plan.
+    /// Takes a snapshot of the current context: of the actor and the conversation of a run, or of the plan if there is
+    /// no run.
     pub(super) fn take(
         &self,
         plan: &Plan,
@@ -33,7 +33,7 @@ impl DecisionSnapshots {
             None | Some(Err(RunServiceError::NotFound { .. })) => None,
             Some(Err(error)) => return Err(PlanError::from_service(error)),
         };
-        let (context, place) = match run {
+        let (context, origin) = match run {
             Some(run) => {
                 let messages = self
                     .runs
@@ -49,17 +49,17 @@ impl DecisionSnapshots {
         };
         Ok(ContextSnapshot {
             hot_context_hash: Some(ContentHash::of_bytes(context.to_string().as_bytes())),
-            hot_context_ref: Some(place.clone()),
+            hot_context_ref: Some(origin.clone()),
             relevant_resources: self.requirements.resource_names(plan),
-            actor_state_ref: Some(place),
+            actor_state_ref: Some(origin),
         })
     }
 }
 
-/// The snapshot of a decision that concerns further resources, such as files.
-pub(super) fn with_resources(snapshot: &ContextSnapshot, named: &[String]) -> ContextSnapshot {
+/// Adds resources, such as files, to the snapshot of a decision.
+pub(super) fn with_resources(snapshot: &ContextSnapshot, resources: &[String]) -> ContextSnapshot {
     let mut snapshot = snapshot.clone();
-    for name in named {
+    for name in resources {
         if !snapshot.relevant_resources.contains(name) {
             snapshot.relevant_resources.push(name.clone());
         }

@@ -1,11 +1,12 @@
 //! [`PlanThread`]: the conversation that the strategist, the executor and its fixes share.
 //!
-//! The executor's conversation starts with the strategist's; a step continues the step before it,
-//! and a fix continues where the executor stopped. The conversation of each run is stored
-//! completely: the earlier messages are copied when it starts (`run/agent.rs`). Steps that a
-//! rollback undid are not in it. When the executor continues the strategist, long results that the
-//! strategy does not name are replaced by stubs. A conversation that is too long for the model, or meant for an
-//! actor with several models, is replaced by a digest (`digest.rs`).
+//! The executor's conversation starts with the strategist's. A step continues the conversation of the previous step,
+//! and a fix continues the executor's conversation. Each run stores its complete conversation: when it starts, it
+//! copies the earlier messages (`run/agent.rs`). Steps that a rollback undid are excluded.
+//!
+//! When the executor continues the strategist's conversation, stubs replace long results that the strategy does not
+//! name. A digest (`digest.rs`) replaces the whole conversation if it is too long for the model, or if the actor uses
+//! several models.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -22,79 +23,80 @@ use crate::answer_json::json_values;
 use crate::run::{CarriedConversation, prune, read_paths};
 use crate::turn::chat_message;
 
-/// The longest conversation that is continued, in tokens, and as a percentage of the model's
-/// context window.
+/// Maximum size of a conversation that is continued, in tokens.
 const LONGEST_TOKENS: u64 = 60_000;
+
+/// Maximum size of a conversation that is continued, as a percentage of the model's context window.
 const LONGEST_PERCENT: u64 = 60;
 
-/// Bytes per token, estimated low so that the number of tokens is estimated high.
+/// Estimated bytes per token: a low estimate, so that the number of tokens is overestimated.
 const BYTES_PER_TOKEN: usize = 3;
 
-/// Blocks of lines longer than this, in bytes, are not repeated: about 200 tokens.
+/// Maximum size of a block of known lines that is repeated in full, in bytes: about 200 tokens.
 const REPEATED_BYTES: usize = 600;
 
 /// A conversation to start.
 pub(super) struct ThreadRequest<'t> {
     /// The actor that continues the thread.
     pub(super) actor: &'t str,
-    /// The number of its step: only steps before it count.
+    /// The number of the step to run. The thread contains only earlier steps.
     pub(super) before: u64,
-    /// The run of the same step that reported that it was blocked.
+    /// An earlier run of the same step that reported being blocked. The thread then continues that run.
     pub(super) blocked: Option<RunId>,
     /// The paths that the plan has changed so far.
     pub(super) changed: &'t [String],
-    /// The strategy to execute: the conversation of the strategist is pruned to what it names.
+    /// The strategy to execute. The strategist's conversation is pruned to the files that the strategy names.
     pub(super) strategy: Option<&'t PlanStrategy>,
 }
 
 /// The start of a conversation of a plan.
 #[derive(Debug, Default)]
 pub(super) struct PlanThread {
-    /// The conversation that is continued.
+    /// The conversation to continue.
     pub(super) carried: Option<CarriedConversation>,
-    /// The digest of a conversation that is not continued. The prompt shows it.
+    /// The digest of a conversation that cannot be continued. The prompt contains the digest.
     pub(super) digest: Option<String>,
     /// All text of the conversation or the digest.
     text: String,
 }
 
 impl PlanThread {
-    /// Whether there is no earlier conversation.
+    /// True if there is no earlier conversation.
     pub(super) const fn is_new(&self) -> bool {
         self.carried.is_none() && self.digest.is_none()
     }
 
-    /// Whether the conversation already shows a text.
+    /// True if the conversation already contains a text.
     pub(super) fn shows(&self, text: &str) -> bool {
         self.text.contains(text.trim())
     }
 
-    /// A text without long blocks of lines that the conversation already shows.
+    /// Replaces long blocks of lines that the conversation already contains by a short note.
     pub(super) fn without_repeats(&self, text: &str) -> String {
         let known: HashSet<&str> = self.text.lines().map(str::trim).collect();
-        let mut kept = String::new();
+        let mut output = String::new();
         let mut repeated: Vec<&str> = Vec::new();
         for line in text.lines() {
             if known.contains(line.trim()) {
                 repeated.push(line);
             } else {
-                add_repeated(&mut kept, &mut repeated);
-                let _written = writeln!(kept, "{line}");
+                add_repeated(&mut output, &mut repeated);
+                let _written = writeln!(output, "{line}");
             }
         }
-        add_repeated(&mut kept, &mut repeated);
-        kept
+        add_repeated(&mut output, &mut repeated);
+        output
     }
 }
 
-/// Adds lines that the conversation already shows: unchanged when they are few.
-fn add_repeated(kept: &mut String, repeated: &mut Vec<&str>) {
+/// Adds lines that the conversation already contains: a short block in full, a long one as a note.
+fn add_repeated(output: &mut String, repeated: &mut Vec<&str>) {
     let bytes: usize = repeated.iter().map(|line| line.len() + 1).sum();
     if bytes > REPEATED_BYTES {
-        let _written = writeln!(kept, "[{} lines, the same as above]", repeated.len());
+        let _written = writeln!(output, "[{} lines, the same as above]", repeated.len());
     } else {
         for line in repeated.iter() {
-            let _written = writeln!(kept, "{line}");
+            let _written = writeln!(output, "{line}");
         }
     }
     repeated.clear();
@@ -125,8 +127,8 @@ impl PlanActorRunner<'_> {
                 .strategy
                 .filter(|_| kind == StepKind::Strategize)
                 .map(|strategy| named_files(strategy, &messages));
-            if let Some(kept) = &kept_files {
-                prune(&mut messages, kept);
+            if let Some(files) = &kept_files {
+                prune(&mut messages, files);
             }
             let limit = self.limit(request.actor)?;
             let bytes: usize = messages.iter().map(message_bytes).sum();
@@ -153,7 +155,7 @@ impl PlanActorRunner<'_> {
                 summary: summary.as_deref(),
                 decisions: &decisions,
                 steps: &steps,
-                named: &strategy.map_or_else(Vec::new, |one| named_files(one, &messages)),
+                named: &strategy.map_or_else(Vec::new, |strategy| named_files(strategy, &messages)),
                 messages: &messages,
                 changed: request.changed,
                 results: &results,
@@ -171,18 +173,17 @@ impl PlanActorRunner<'_> {
         Ok(PlanThread::default())
     }
 
-    /// Maximum number of tokens of a conversation that an actor continues; 0 for an actor with several
-    /// models.
+    /// Maximum size of a conversation that an actor continues, in tokens; 0 for an actor with several models.
     fn limit(&self, actor: &str) -> Result<u64, PlanError> {
-        let found = self.runtime.actor(actor).map_err(PlanError::from_service)?;
-        let window = self.runtime.input_tokens(&found.actor);
+        let resolved = self.runtime.actor(actor).map_err(PlanError::from_service)?;
+        let window = self.runtime.input_tokens(&resolved.actor);
         Ok(window.map_or(0, |window| {
             (window / 100 * LONGEST_PERCENT).min(LONGEST_TOKENS)
         }))
     }
 }
 
-/// The files that a strategy names: those of its steps, and those that were read and that its text
+/// The files that a strategy names: the files of its steps, and the files read in the conversation whose name its text
 /// mentions.
 fn named_files(strategy: &PlanStrategy, messages: &[Message]) -> Vec<String> {
     let text = strategy.to_markdown();
@@ -199,7 +200,7 @@ fn named_files(strategy: &PlanStrategy, messages: &[Message]) -> Vec<String> {
 
 /// The runs whose conversation may be continued, newest first, with the kind of their step.
 fn earlier_runs(steps: &[StepRecord], before: u64) -> Vec<(RunId, StepKind)> {
-    let of_thread = |step: &StepRecord| {
+    let thread_run = |step: &StepRecord| {
         let kind = step.kind()?;
         let is_in_thread = step.number < before
             && step.undone_by.is_none()
@@ -209,7 +210,7 @@ fn earlier_runs(steps: &[StepRecord], before: u64) -> Vec<(RunId, StepKind)> {
             );
         Some((step.run?, kind)).filter(|_| is_in_thread)
     };
-    steps.iter().rev().filter_map(of_thread).collect()
+    steps.iter().rev().filter_map(thread_run).collect()
 }
 
 fn message_bytes(message: &Message) -> usize {
@@ -219,14 +220,14 @@ fn message_bytes(message: &Message) -> usize {
             let calls: usize = calls
                 .map(|call| call.name.len() + call.arguments.len())
                 .sum();
-            let thoughts: usize = answer.reasoning.iter().map(|one| one.text.len()).sum();
-            answer.text.len() + calls + thoughts
+            let reasoning: usize = answer.reasoning.iter().map(|part| part.text.len()).sum();
+            answer.text.len() + calls + reasoning
         }
         _ => message.content.len(),
     }
 }
 
-/// All text of a conversation, with the texts inside arguments and JSON answers unescaped.
+/// All text of a conversation. Strings inside tool arguments and JSON answers are unescaped.
 fn text_of(messages: &[Message]) -> String {
     let mut text = String::new();
     for message in messages {
@@ -280,7 +281,7 @@ mod tests {
     use super::PlanThread;
 
     #[test]
-    fn only_long_blocks_that_were_shown_are_left_out() {
+    fn only_long_repeated_blocks_are_omitted() {
         let lines = |from: usize, to: usize| -> String {
             let lines: Vec<String> = (from..to)
                 .map(|number| format!("line {number} of the output of a check\n"))

@@ -1,4 +1,4 @@
-//! [`PlanWorkspaces`]: the sandboxes of plans.
+//! [`PlanWorkspaces`]: opens and cleans up the sandboxes of plans.
 
 use cleveragents_domain::{InvocationOutcome, Plan, PlanId, PlanStage, SandboxState};
 use cleveragents_process::{Cancel, WhenMissing};
@@ -21,7 +21,7 @@ pub(super) struct PlanWorkspaces {
 }
 
 impl PlanWorkspaces {
-    /// Opens the sandbox of a plan for this process alone, and creates it when it does not exist.
+    /// Opens the sandbox of a plan for exclusive use by this process. Creates the sandbox if it does not exist.
     pub(super) fn open(&self, plan: &Plan, cancel: &Cancel) -> Result<SandboxWorkspace, PlanError> {
         let name = sandbox_name(plan.id);
         if !self.exists(&name)? {
@@ -45,9 +45,8 @@ impl PlanWorkspaces {
 
     fn exists(&self, name: &str) -> Result<bool, PlanError> {
         match self.sandboxes.find(name) {
-            Ok(found) => match found.sandbox.state {
-                // Opening one that was interrupted during its creation or removal finishes that
-                // first.
+            Ok(view) => match view.sandbox.state {
+                // Opening such a sandbox first finishes its interrupted creation or removal.
                 SandboxState::Creating | SandboxState::Discarding => {
                     match self.sandboxes.open(name) {
                         Ok(_) => Ok(true),
@@ -63,7 +62,7 @@ impl PlanWorkspaces {
         }
     }
 
-    /// Discards the sandbox of a cancelled plan if the policy demands it. No process may have it open.
+    /// Discards the sandbox of a cancelled plan if the policy demands it. No process may have the sandbox open.
     pub(super) fn clean_up(&self, plan: &Plan) -> Result<(), PlanError> {
         let is_due = self.policy.cleanup == SandboxCleanup::OnTerminal
             && plan.stage.is_terminal()

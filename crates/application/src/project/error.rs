@@ -51,7 +51,7 @@ pub enum ProjectError {
         project: String,
         /// Name of the resource.
         resource: String,
-        /// Its alias in the project.
+        /// Alias of the resource in the project.
         alias: String,
     },
     /// The resource is not linked.
@@ -88,10 +88,14 @@ pub enum ProjectError {
 
 /// The ids of the first few plans, as text.
 pub(crate) fn shown(plans: &[PlanId]) -> String {
-    const MOST: usize = 5;
-    let mut ids: Vec<String> = plans.iter().take(MOST).map(ToString::to_string).collect();
-    if plans.len() > MOST {
-        ids.push(format!("{} more", plans.len() - MOST));
+    const MAX_SHOWN: usize = 5;
+    let mut ids: Vec<String> = plans
+        .iter()
+        .take(MAX_SHOWN)
+        .map(ToString::to_string)
+        .collect();
+    if plans.len() > MAX_SHOWN {
+        ids.push(format!("{} more", plans.len() - MAX_SHOWN));
     }
     ids.join(", ")
 }

@@ -32,7 +32,7 @@ pub struct FolderProject {
     pub name: String,
     /// The absolute path of the folder.
     pub folder: PathBuf,
-    /// Whether it was created now.
+    /// Whether this request created the project.
     pub created: bool,
 }
 
@@ -52,18 +52,18 @@ impl Operation for ProjectOfFolder {
             Some(repository) if self.whole_repository => repository,
             _ => folder,
         };
-        // Checked before anything is stored.
+        // This check must precede all writes.
         context.sandboxes().check_folder(&folder)?;
         let resource = context.resources().ensure_path(&folder)?;
         let projects = context.projects();
-        let links_only_it = |project: &cleveragents_domain::Project| {
+        let links_only_folder = |project: &cleveragents_domain::Project| {
             project.links.len() == 1
                 && project
                     .links
                     .iter()
                     .all(|link| link.resource == resource.id)
         };
-        if let Some(known) = projects.list()?.into_iter().find(links_only_it) {
+        if let Some(known) = projects.list()?.into_iter().find(links_only_folder) {
             return Ok(FolderProject {
                 name: known.name.to_string(),
                 folder,

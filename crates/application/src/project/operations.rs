@@ -34,7 +34,7 @@ pub struct ProjectInfo {
     pub id: ProjectId,
     pub name: String,
     pub namespace: String,
-    /// The server in the name, if it has one.
+    /// The server part of the name, if any.
     pub server: Option<String>,
     pub description: Option<String>,
     pub tags: Vec<String>,
@@ -101,7 +101,7 @@ impl From<ProjectTarget> for LinkedResource {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProjectDetails {
     pub project: ProjectInfo,
-    /// By alias.
+    /// The linked resources, sorted by alias.
     pub linked_resources: Vec<LinkedResource>,
 }
 
@@ -139,8 +139,9 @@ pub struct CreateProject {
     pub automation_profile: Option<String>,
 }
 
-/// Splits a resource and the alias after its last colon. The text after the colon of a server contains
-/// a slash, so it is not an alias.
+/// Splits a resource from the alias after its last colon. After the colon of a server name follows a slash, so that
+/// text
+/// is not an alias.
 fn split_alias(text: &str) -> (&str, Option<&str>) {
     match text.rsplit_once(':') {
         Some((resource, alias)) if !alias.contains('/') => (resource, Some(alias)),
@@ -329,7 +330,7 @@ impl Operation for DeleteProject {
 pub struct LinkResource {
     /// The project, by name or id.
     pub reference: String,
-    /// By name or id.
+    /// The resource, by name or id.
     pub resource: String,
     /// The name of the resource inside the project; the last part of its name when not given.
     #[serde(default)]
@@ -367,7 +368,7 @@ impl Operation for LinkResource {
 pub struct UnlinkResource {
     /// The project, by name or id.
     pub reference: String,
-    /// By name or id. Callers on the same machine may also give its alias in the project.
+    /// The resource, by name or id. Callers on the same machine may also give its alias in the project.
     pub resource: String,
 }
 

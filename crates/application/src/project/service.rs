@@ -19,7 +19,7 @@ use crate::resource::find_resource;
 pub struct LinkRequest {
     /// Name, id or prefix of an id.
     pub resource: String,
-    /// Alias in the project; by default the last segment of its name.
+    /// Alias in the project; by default the last segment of the resource's name.
     pub alias: Option<String>,
     /// Whether plans of the project may only read it.
     pub read_only: bool,
@@ -28,7 +28,7 @@ pub struct LinkRequest {
 /// A project to create, as given by the user.
 #[derive(Debug, Clone, Default)]
 pub struct NewProject {
-    /// Its name; without a namespace it is in `local/`.
+    /// Name of the project; the default namespace is `local`.
     pub name: String,
     /// Description, tags and rules for its plans.
     pub rules: ProjectRules,
@@ -39,7 +39,7 @@ pub struct NewProject {
 /// A resource that the plans of a project work on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProjectTarget {
-    /// Its alias in the project.
+    /// Alias of the resource in the project.
     pub alias: Alias,
     /// The linked resource.
     pub resource: Resource,
@@ -80,7 +80,7 @@ fn read_back(reader: &mut dyn Reader, id: ProjectId) -> Result<Project, ProjectE
     projects::get(reader, id)?.ok_or_else(|| ProjectError::NotFound(id.to_string()))
 }
 
-/// Links one resource; the project is read again for the next.
+/// Links one resource. The caller has to read the project again before it links another one.
 fn link_one(
     unit: &mut UnitOfWork<'_>,
     project: &Project,
@@ -163,12 +163,12 @@ impl ProjectService {
         self.engine.read(|reader| find(reader, reference))
     }
 
-    /// Every project, by name.
+    /// All projects, sorted by name.
     pub fn list(&self) -> Result<Vec<Project>, ProjectError> {
         Ok(self.engine.read(|reader| projects::list(reader))?)
     }
 
-    /// The targets of a project's plans, by alias.
+    /// The targets of a project's plans, sorted by alias.
     pub fn targets(&self, reference: &str) -> Result<Vec<ProjectTarget>, ProjectError> {
         self.view(reference).map(|(_, targets)| targets)
     }
@@ -206,7 +206,7 @@ impl ProjectService {
         })
     }
 
-    /// Unlinks a resource, by name, id or alias, from a project. The resource itself stays.
+    /// Unlinks a resource, by name, id or alias, from a project. The resource remains registered.
     pub fn unlink_resource(
         &self,
         project: &str,
@@ -248,7 +248,7 @@ impl ProjectService {
             let project = find(unit, &reference)?;
             check_unused(unit, &project)?;
             projects::delete(unit, &project)?;
-            // Otherwise they would apply to another project that gets the same name.
+            // Otherwise the invariants would apply to a later project with the same name.
             let filter = InvariantFilter {
                 places: vec![(InvariantScope::Project, Some(project.name.to_string()))],
             };

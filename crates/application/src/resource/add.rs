@@ -1,4 +1,4 @@
-//! Registers resources, together with the discovered ones below them, in one unit of work.
+//! Registers resources and the resources discovered below them in one unit of work.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,13 +18,13 @@ use super::service::{Register, ResourceService, delete_all, holders, with_discov
 #[derive(Debug, Clone, Default)]
 pub struct NewResource {
     pub type_name: String,
-    /// Its name; without a namespace it is in `local/`.
+    /// Name of the resource; the default namespace is `local`.
     pub name: String,
-    /// The values of its type's arguments, by name.
+    /// Values for the arguments of the type, by argument name.
     pub values: BTreeMap<String, String>,
     /// Description for users.
     pub description: Option<String>,
-    /// Whether plans may only read it.
+    /// Whether plans may only read the resource.
     pub read_only: bool,
     /// The folder that relative paths start from.
     pub base: PathBuf,
@@ -37,9 +37,9 @@ pub struct NewResource {
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     Created,
-    /// It existed and was changed.
+    /// The object existed and was changed.
     Updated,
-    /// It existed and did not change.
+    /// The object existed and did not change.
     Unchanged,
 }
 
@@ -47,7 +47,7 @@ pub enum Outcome {
 pub struct RegisteredResource {
     /// Stored row.
     pub resource: Resource,
-    /// Whether it was created, updated or unchanged.
+    /// Whether the resource was created, updated or unchanged.
     pub outcome: Outcome,
     /// Resources discovered below it.
     pub discovered: Vec<Resource>,
@@ -57,7 +57,7 @@ pub struct RegisteredResource {
     pub warnings: Vec<String>,
 }
 
-/// A validated resource with its discovered ones, ready to be stored.
+/// A validated resource and the resources discovered below it, ready to be stored.
 #[derive(Debug, Clone)]
 pub(super) struct ResourceDraft {
     pub(super) type_name: TypeName,
@@ -88,7 +88,7 @@ impl ResourceDraft {
 }
 
 impl ResourceService {
-    /// Registers a resource and the discovered ones below it.
+    /// Registers a resource and the resources discovered below it.
     pub fn add(
         &self,
         new: &NewResource,
@@ -104,7 +104,7 @@ impl ResourceService {
                     let row = prepared.row(ResourceId::generate(), name.clone());
                     store_new(unit, &row, &prepared.findings)
                 }
-                Some(present) => replace(unit, &present, &prepared, register),
+                Some(existing) => replace(unit, &existing, &prepared, register),
             }
         })
     }
@@ -128,7 +128,7 @@ impl ResourceService {
     }
 }
 
-/// Stores a resource under an unused name, and the discovered ones below it.
+/// Stores a resource under an unused name, and the resources discovered below it.
 pub(super) fn store_new(
     unit: &mut UnitOfWork<'_>,
     row: &Resource,
@@ -151,29 +151,29 @@ pub(super) fn store_under_free_name(
 
 fn replace(
     unit: &mut UnitOfWork<'_>,
-    present: &Resource,
+    existing: &Resource,
     prepared: &ResourceDraft,
     register: Register,
 ) -> Result<RegisteredResource, ResourceError> {
-    let is_same_kind = present.type_name == prepared.type_name && !present.auto_discovered;
+    let is_same_kind = existing.type_name == prepared.type_name && !existing.auto_discovered;
     if register == Register::New || !is_same_kind {
         return Err(ResourceError::Exists {
-            name: present.name.to_string(),
-            type_name: present.type_name.to_string(),
+            name: existing.name.to_string(),
+            type_name: existing.type_name.to_string(),
         });
     }
-    let id = present.id;
-    let wanted = Resource {
-        content_hash: present.content_hash,
-        version: present.version,
-        created_at: present.created_at,
-        updated_at: present.updated_at,
-        ..prepared.row(id, present.name.clone())
+    let id = existing.id;
+    let new_row = Resource {
+        content_hash: existing.content_hash,
+        version: existing.version,
+        created_at: existing.created_at,
+        updated_at: existing.updated_at,
+        ..prepared.row(id, existing.name.clone())
     };
-    let outcome = if wanted == *present {
+    let outcome = if new_row == *existing {
         Outcome::Unchanged
     } else {
-        resources::update(unit, &wanted)?;
+        resources::update(unit, &new_row)?;
         Outcome::Updated
     };
     finish(unit, id, outcome, &prepared.findings)
@@ -190,7 +190,7 @@ fn free_name(reader: &mut dyn Reader, name: &ResourceName) -> Result<ResourceNam
     Ok(candidate)
 }
 
-/// Updates the discovered resources below a resource, and reads everything back.
+/// Updates the discovered resources below a resource, and returns the stored rows.
 fn finish(
     unit: &mut UnitOfWork<'_>,
     id: ResourceId,
@@ -202,7 +202,7 @@ fn finish(
     let mut warnings = findings.warnings.clone();
     let before = resources::children(unit, id)?;
     for found in &findings.found {
-        take_in(unit, &resource, found)?;
+        store_discovered(unit, &resource, found)?;
     }
     let mut removed = Vec::new();
     for old in before.into_iter().filter(|child| child.auto_discovered) {
@@ -214,10 +214,10 @@ fn finish(
         {
             continue;
         }
-        let doomed = with_discovered(unit, child.clone())?;
-        if holders(unit, &doomed)?.is_empty() {
-            delete_all(unit, &doomed)?;
-            removed.extend(doomed);
+        let obsolete = with_discovered(unit, child.clone())?;
+        if holders(unit, &obsolete)?.is_empty() {
+            delete_all(unit, &obsolete)?;
+            removed.extend(obsolete);
         } else {
             warnings.push(format!(
                 "{} no longer exists, but is still in use; it was kept",
@@ -241,21 +241,21 @@ fn finish(
 
 /// Stores or updates a discovered resource. Its id depends only on the parent and the key, so the
 /// next discovery updates the same row.
-fn take_in(
+fn store_discovered(
     unit: &mut UnitOfWork<'_>,
     parent: &Resource,
     found: &DiscoveredResource,
 ) -> Result<(), ResourceError> {
     let id = parent.id.child(&found.key);
-    if let Some(present) = resources::get(unit, id)? {
+    if let Some(existing) = resources::get(unit, id)? {
         let location = Some(found.location.clone());
-        if present.location != location || present.properties != found.properties {
+        if existing.location != location || existing.properties != found.properties {
             resources::update(
                 unit,
                 &Resource {
                     location,
                     properties: found.properties.clone(),
-                    ..present
+                    ..existing
                 },
             )?;
         }

@@ -1,4 +1,4 @@
-//! Converts the argument texts that a user gives to the properties and the location of a resource.
+//! Converts arguments as entered by the user into the properties and the location of a resource.
 //!
 //! Paths become absolute and canonical and must exist; types for repositories, databases and folders
 //! refuse any other content.
@@ -14,8 +14,8 @@ use serde_json::Value;
 use super::error::ResourceError;
 use super::git::{self, GitProblem, git_probe};
 
-/// Maximum length of an argument's text.
-const TEXT_MAXIMUM: usize = 4_096;
+/// Maximum length of an argument's text, in bytes.
+const MAX_TEXT_BYTES: usize = 4_096;
 
 /// The first bytes of every SQLite database.
 const SQLITE_HEADER: &[u8; 16] = b"SQLite format 3\0";
@@ -42,8 +42,8 @@ pub(super) fn check_default(argument: &Argument, default: &str) -> Result<(), St
 }
 
 fn value(argument: &Argument, text: &str, base: &Path) -> Result<Value, String> {
-    if text.len() > TEXT_MAXIMUM {
-        return Err(format!("is longer than {TEXT_MAXIMUM} bytes"));
+    if text.len() > MAX_TEXT_BYTES {
+        return Err(format!("is longer than {MAX_TEXT_BYTES} bytes"));
     }
     if text.chars().any(char::is_control) {
         return Err("contains a control character".to_owned());
@@ -78,19 +78,19 @@ fn value(argument: &Argument, text: &str, base: &Path) -> Result<Value, String> 
 
 fn is_url(text: &str) -> bool {
     text.split_once("://").is_some_and(|(scheme, rest)| {
-        let begins = scheme
+        let starts_with_letter = scheme
             .bytes()
             .next()
             .is_some_and(|byte| byte.is_ascii_alphabetic());
         let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"+.-".contains(&byte);
-        begins
+        starts_with_letter
             && scheme.bytes().all(legal)
             && !rest.is_empty()
             && !rest.contains(char::is_whitespace)
     })
 }
 
-/// A path as it is stored: absolute, without links, and valid UTF-8.
+/// The stored form of a path: absolute, without links, and valid UTF-8.
 pub(super) fn canonical(path: &Path) -> Result<PathBuf, ResourceError> {
     let canonical = std::fs::canonicalize(path).map_err(|error| {
         let reason = match error.kind() {
@@ -144,7 +144,7 @@ pub(super) fn check(
         };
         let mut found =
             value(argument, text, base).map_err(|problem| wrong(&argument.name, problem))?;
-        let place = match (argument.kind, found.as_str()) {
+        let location = match (argument.kind, found.as_str()) {
             (ArgumentType::Path, Some(text)) => {
                 let path = canonical(Path::new(text))?.display().to_string();
                 found = path.clone().into();
@@ -153,14 +153,14 @@ pub(super) fn check(
             (ArgumentType::Url, Some(text)) => Some(cleveragents_store::redact(text)),
             _ => None,
         };
-        checked.location = checked.location.or(place);
+        checked.location = checked.location.or(location);
         checked.properties.insert(argument.name.clone(), found);
     }
-    suits(kind, &checked)?;
+    check_location(kind, &checked)?;
     Ok(checked)
 }
 
-/// Whether a type is a built-in one, or inherits from it.
+/// Whether a type is the built-in type `built_in` or inherits from it.
 pub(super) fn is_a(kind: &InheritedType, built_in: &str) -> bool {
     kind.chain
         .iter()
@@ -168,14 +168,13 @@ pub(super) fn is_a(kind: &InheritedType, built_in: &str) -> bool {
 }
 
 /// Checks that the location contains what the type requires.
-fn suits(kind: &InheritedType, checked: &ValidatedArguments) -> Result<(), ResourceError> {
+fn check_location(kind: &InheritedType, checked: &ValidatedArguments) -> Result<(), ResourceError> {
     let text = |name: &str| checked.properties.get(name).and_then(Value::as_str);
     if let Some(url) = text("url")
         && is_a(kind, "postgres")
         && cleveragents_store::Server::at(url).is_err()
     {
-        // The address may contain a password, so the message repeats neither it nor the parser's
-        // error.
+        // The address may contain a password, so the message contains neither the address nor the parser's error.
         return Err(ResourceError::Argument {
             argument: "url".to_owned(),
             problem: "the value is not an address such as postgres://user@host/database".to_owned(),
@@ -224,14 +223,14 @@ pub(super) fn repository(path: &Path) -> Result<git::GitProbe, ResourceError> {
         return Err(ResourceError::unsuitable(path, "is not a folder"));
     }
     let probe = git_probe(path).map_err(problem(path))?;
-    let is_here = |place: &Path| std::fs::canonicalize(place).is_ok_and(|place| place == path);
+    let is_at_path = |place: &Path| std::fs::canonicalize(place).is_ok_and(|place| place == path);
     match &probe.root {
-        Some(root) if is_here(root) => Ok(probe),
+        Some(root) if is_at_path(root) => Ok(probe),
         Some(root) => Err(ResourceError::unsuitable(
             path,
             format!("is not the root of a git repository; {} is", root.display()),
         )),
-        None if probe.is_bare && is_here(&probe.common_dir) => Ok(probe),
+        None if probe.is_bare && is_at_path(&probe.common_dir) => Ok(probe),
         None => Err(ResourceError::unsuitable(
             path,
             "is inside a git repository, but not its root",

@@ -49,7 +49,7 @@ mod tests {
         assert_eq!(found["image"], json!("\",}"));
         assert_eq!(found.len(), 2);
         let others = properties("{\"name\": 1, \"image\": null}").expect("readable");
-        assert!(others.is_empty(), "only texts count");
+        assert!(others.is_empty(), "only string values are used");
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Discovers the resources below a resource by inspecting its files.
 //!
-//! A checkout has its object database and its working tree. Every other type is found by its own
-//! `auto_discovery`: a path whose presence below the parent means that such a resource exists. The
-//! result depends only on the files, and so do the keys from which ids and names are derived.
+//! Below a checkout, discovery finds its object database and its working tree. Resources of other types are found by
+//! the
+//! `auto_discovery` of the type: paths whose existence below the parent shows that such a resource exists. The result,
+//! with the keys from which ids and names are derived, depends only on the files.
 
 use std::path::{Path, PathBuf};
 
@@ -17,10 +18,10 @@ use super::error::ResourceError;
 use super::registry::TypeRegistry;
 
 /// Maximum number of folders that a search inspects.
-const FOLDERS_MAXIMUM: usize = 10_000;
+const MAX_FOLDERS: usize = 10_000;
 
-/// Maximum size of a `devcontainer.json` that is read.
-const FILE_MAXIMUM: u64 = 1 << 20;
+/// Maximum size of a `devcontainer.json`, in bytes.
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// A resource discovered below another.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,10 +74,11 @@ pub(super) fn look(
             let Some(discovery) = child.whole.auto_discovery.as_ref() else {
                 continue;
             };
-            let below = discovery.parent_types.iter().any(|name| kind.is_a(name));
-            let wanted = discovery.enabled && (below || looks_for(declared.name.as_str()));
-            // A type that only inherits its discovery would find the same resources twice.
-            if wanted && declared.auto_discovery.is_some() {
+            let is_parent_type = discovery.parent_types.iter().any(|name| kind.is_a(name));
+            let is_searched =
+                discovery.enabled && (is_parent_type || looks_for(declared.name.as_str()));
+            // A type that inherits its discovery would find the resources of its base type again.
+            if is_searched && declared.auto_discovery.is_some() {
                 findings.scan(path, &child, discovery);
             }
         }
@@ -97,19 +99,19 @@ impl DiscoveryResult {
         Ok(())
     }
 
-    /// Looks for the paths of one type in the parent's folder and those below it.
+    /// Searches the parent's folder and its subfolders for resources of one type.
     fn scan(&mut self, root: &Path, child: &InheritedType, discovery: &AutoDiscovery) {
         let name = &child.whole.name;
         let patterns = Patterns::new(discovery);
         for folder in folders(root, discovery.scan_depth, &patterns) {
             let inside = folder.strip_prefix(root).unwrap_or(&folder);
             // One folder has at most one such resource, at the first matching path.
-            let present = discovery
+            let first_match = discovery
                 .scan_paths
                 .iter()
                 .map(|path| folder.join(path))
                 .find(|path| path.exists());
-            let Some(path) = present else { continue };
+            let Some(path) = first_match else { continue };
             let described = if is_a(child, "devcontainer-instance") {
                 read_devcontainer(&path)
             } else {
@@ -119,9 +121,9 @@ impl DiscoveryResult {
                 Ok((mut properties, location)) => {
                     properties.insert("path".to_owned(), json!(location));
                     properties.insert("state".to_owned(), json!("discovered"));
-                    let place = inside.display().to_string();
+                    let relative = inside.display().to_string();
                     self.found.push(DiscoveredResource {
-                        key: format!("{name}:{place}"),
+                        key: format!("{name}:{relative}"),
                         segment: segment(name, inside),
                         type_name: name.clone(),
                         location,
@@ -136,34 +138,33 @@ impl DiscoveryResult {
     }
 }
 
-/// A path as it is stored. A link that leads out of the parent is followed, because the user put it
-/// there.
+/// The stored form of a path. A link that leads out of the parent is followed, because the user created it.
 fn stored_path(path: &Path) -> Result<String, String> {
     super::arguments::canonical(path)
         .map(|path| path.display().to_string())
         .map_err(|error| error.to_string())
 }
 
-/// The name of a discovered resource: that of its type, prefixed by the folder unless it is the
-/// parent's own.
+/// The last segment of the name of a discovered resource: the name of its type, with the name of its folder as a prefix
+/// unless it lies directly in the parent's folder.
 fn segment(name: &TypeName, inside: &Path) -> String {
-    let word = name.last_segment().trim_end_matches("-instance");
+    let type_segment = name.last_segment().trim_end_matches("-instance");
     let folder = inside
         .file_name()
         .map(|folder| folder.to_string_lossy().into_owned());
     match folder {
         Some(folder) => {
             let folder = cleveragents_domain::ResourceName::for_file(&folder);
-            format!("{}-{word}", folder.last_segment())
+            format!("{}-{type_segment}", folder.last_segment())
         }
-        None => word.to_owned(),
+        None => type_segment.to_owned(),
     }
 }
 
 /// Reads the name and the image of a development container.
 fn read_devcontainer(path: &Path) -> Result<Properties, String> {
     let bytes =
-        read_regular(path, Links::Refuse, FILE_MAXIMUM).map_err(|error| error.to_string())?;
+        read_regular(path, Links::Refuse, MAX_FILE_BYTES).map_err(|error| error.to_string())?;
     let bytes = bytes.ok_or("it no longer exists")?;
     let text = String::from_utf8(bytes).map_err(|error| error.to_string())?;
     devcontainer::properties(&text)
@@ -203,14 +204,14 @@ fn glob(pattern: &str) -> Option<Regex> {
     Regex::new(&format!("^{escaped}$")).ok()
 }
 
-/// The folder itself and those below it, by name, up to the maximum depth and number.
+/// The folder and its subfolders, sorted by name, up to the maximum depth and number.
 fn folders(root: &Path, depth: u32, patterns: &Patterns) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut waiting = vec![(root.to_owned(), 0)];
-    let mut seen = 0;
-    while let Some((folder, level)) = waiting.pop() {
-        seen += 1;
-        if seen > FOLDERS_MAXIMUM {
+    let mut pending = vec![(root.to_owned(), 0)];
+    let mut visited = 0;
+    while let Some((folder, level)) = pending.pop() {
+        visited += 1;
+        if visited > MAX_FOLDERS {
             break;
         }
         let inside = folder
@@ -223,13 +224,13 @@ fn folders(root: &Path, depth: u32, patterns: &Patterns) -> Vec<PathBuf> {
         if level < depth {
             let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
             let mut below: Vec<PathBuf> = entries
-                // Links are not followed: they may lead out or in circles.
+                // Links are not followed, because they may lead out of the folder or form cycles.
                 .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
                 .filter(|entry| entry.file_name() != ".git")
                 .map(|entry| entry.path())
                 .collect();
             below.sort_unstable_by(|left, right| right.cmp(left));
-            waiting.extend(below.into_iter().map(|folder| (folder, level + 1)));
+            pending.extend(below.into_iter().map(|folder| (folder, level + 1)));
         }
         if patterns.includes(&inside) {
             found.push(folder);
@@ -244,7 +245,7 @@ mod tests {
 
     #[test]
     fn patterns_match_whole_paths() {
-        for (pattern, path, fits) in [
+        for (pattern, path, is_match) in [
             ("packages/*", "packages/a", true),
             ("packages/*", "packages/a/b", false),
             ("packages/**", "packages/a/b", true),
@@ -254,8 +255,8 @@ mod tests {
             ("a.c", "abc", false),
             ("vendor/", "vendor", true),
         ] {
-            let pattern_found = glob(pattern).expect("a pattern");
-            assert_eq!(pattern_found.is_match(path), fits, "{pattern} {path}");
+            let regex = glob(pattern).expect("a pattern");
+            assert_eq!(regex.is_match(path), is_match, "{pattern} {path}");
         }
     }
 }

@@ -13,7 +13,7 @@ use super::registry::TypeRegistry;
 use super::service::ResourceService;
 
 /// The built-in types whose resources can represent a path.
-const OF_A_PATH: [&str; 5] = [
+const PATH_TYPES: [&str; 5] = [
     "git-checkout",
     "fs-directory",
     "fs-mount",
@@ -29,11 +29,11 @@ impl ResourceService {
         let path = canonical(path)?;
         let location = path.display().to_string();
         let kind = kind_of(&path)?;
-        let present = self
+        let existing = self
             .engine
             .read(|reader| registered(reader, &location, kind))?;
-        if let Some(present) = present {
-            return Ok(present);
+        if let Some(existing) = existing {
+            return Ok(existing);
         }
         let new = NewResource {
             type_name: kind.to_owned(),
@@ -46,9 +46,9 @@ impl ResourceService {
         let name = ResourceName::for_file(&file_name);
         self.engine.write(move |unit| {
             resources::lock(unit)?;
-            // Another process may have registered it while this one inspected the files.
-            if let Some(present) = registered(unit, &location, kind)? {
-                return Ok(present);
+            // Another process may have registered the path while this process inspected the files.
+            if let Some(existing) = registered(unit, &location, kind)? {
+                return Ok(existing);
             }
             Ok(store_under_free_name(unit, &prepared, &name)?.resource)
         })
@@ -58,9 +58,9 @@ impl ResourceService {
 /// The type that matches a path.
 fn kind_of(path: &Path) -> Result<&'static str, ResourceError> {
     if path.is_dir() {
-        // Git is asked only where a repository is possible.
-        let can_be = path.join(".git").exists() || path.join("HEAD").is_file();
-        return match can_be.then(|| repository(path)) {
+        // Git is run only if the folder may be a repository.
+        let may_be_repository = path.join(".git").exists() || path.join("HEAD").is_file();
+        return match may_be_repository.then(|| repository(path)) {
             Some(Ok(_)) => Ok("git-checkout"),
             Some(Err(error @ ResourceError::Git(_))) => Err(error),
             Some(Err(_)) | None => Ok("fs-directory"),
@@ -75,7 +75,7 @@ fn kind_of(path: &Path) -> Result<&'static str, ResourceError> {
     Ok(if is_sqlite(path) { "sqlite" } else { "fs-file" })
 }
 
-/// The registered resource of a location: one of the matching type if it exists, else the oldest.
+/// The registered resource of a location: preferably of type `kind`, otherwise the oldest one.
 fn registered(
     reader: &mut dyn Reader,
     location: &str,
@@ -87,8 +87,8 @@ fn registered(
         .filter(|resource| !resource.auto_discovered)
         .filter_map(|resource| {
             let inherited = types.inherited(&resource.type_name).ok()?;
-            let stands_for_path = OF_A_PATH.iter().any(|name| is_a(&inherited, name));
-            stands_for_path.then(|| (!is_a(&inherited, kind), resource))
+            let represents_path = PATH_TYPES.iter().any(|name| is_a(&inherited, name));
+            represents_path.then(|| (!is_a(&inherited, kind), resource))
         })
         .collect();
     candidates.sort_by_key(|(is_other, resource)| (*is_other, resource.id));

@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 pub enum ResourceUser {
     /// A project links it.
     Project(String),
-    /// It contains a resource by a manual link: parent and child.
+    /// The resource is the parent of a link: parent and child.
     Child(String, String),
-    /// It is below a resource by a manual link: parent and child.
+    /// The resource is the child of a manual link: parent and child.
     Parent(String, String),
 }
 
 impl ResourceUser {
-    fn phrase(&self) -> String {
+    fn description(&self) -> String {
         match self {
             Self::Project(project) => format!("project {project} links it"),
             Self::Child(parent, child) => format!("{child} is below {parent}"),
@@ -37,15 +37,15 @@ impl ResourceUser {
     }
 }
 
-fn phrases(holders: &[(String, ResourceUser)]) -> String {
+fn describe_users(holders: &[(String, ResourceUser)]) -> String {
     holders
         .iter()
-        .map(|(_, holder)| holder.phrase())
+        .map(|(_, holder)| holder.description())
         .collect::<Vec<_>>()
         .join("; ")
 }
 
-fn place_phrase(place: Option<(u64, u64)>) -> String {
+fn describe_place(place: Option<(u64, u64)>) -> String {
     place.map_or_else(String::new, |(line, column)| {
         format!(" in line {line}, column {column}")
     })
@@ -91,7 +91,7 @@ pub enum ResourceError {
     #[error("`{0}` is a built-in resource type")]
     BuiltIn(String),
     /// The file is not a resource type.
-    #[error("the resource type is invalid{}: {message}", place_phrase(*.place))]
+    #[error("the resource type is invalid{}: {message}", describe_place(*.place))]
     Malformed {
         /// Description of the problem.
         message: String,
@@ -112,7 +112,7 @@ pub enum ResourceError {
     #[error(transparent)]
     Inheritance(#[from] InheritanceError),
     /// Resources or types refer to the type.
-    #[error("resource type `{name}` is in use by {}", users_phrase(.resources, .subtypes))]
+    #[error("resource type `{name}` is in use by {}", describe_type_users(.resources, .subtypes))]
     TypeInUse {
         /// Name of the type.
         name: String,
@@ -148,8 +148,8 @@ pub enum ResourceError {
         /// Description of the mismatch.
         problem: String,
     },
-    /// The resource, or a discovered one below it, is referred to.
-    #[error("resource `{name}` is in use: {}; nothing was removed", phrases(.holders))]
+    /// Other objects refer to the resource or to a resource discovered below it.
+    #[error("resource `{name}` is in use: {}; nothing was removed", describe_users(.holders))]
     InUse {
         /// Name of the resource.
         name: String,
@@ -215,7 +215,7 @@ pub enum ResourceError {
     Store(#[from] cleveragents_store::Error),
 }
 
-fn users_phrase(resources: &[String], subtypes: &[String]) -> String {
+fn describe_type_users(resources: &[String], subtypes: &[String]) -> String {
     let mut parts = Vec::new();
     if !resources.is_empty() {
         parts.push(format!("resources {}", resources.join(", ")));
@@ -406,8 +406,10 @@ impl Diagnose for ResourceError {
             Self::Argument { argument, .. } => json!({"argument": argument}),
             Self::Location { path, .. } | Self::Unsuitable { path, .. } => json!({"path": path}),
             Self::InUse { name, holders } => {
-                let holders: Vec<String> =
-                    holders.iter().map(|(_, holder)| holder.phrase()).collect();
+                let holders: Vec<String> = holders
+                    .iter()
+                    .map(|(_, holder)| holder.description())
+                    .collect();
                 json!({"name": name, "holders": holders})
             }
             Self::Discovered { name, parent } => json!({"name": name, "parent": parent}),

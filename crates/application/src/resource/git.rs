@@ -1,7 +1,7 @@
 //! Reads a git repository with the `git` program.
 //!
-//! Git runs as in sandboxes: no configuration of a repository can start a command. Nothing here
-//! changes a repository.
+//! Git runs with the same restrictions as in sandboxes, so that the configuration of a repository cannot start a
+//! command. This module never changes a repository.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ pub struct GitProbe {
 /// Reason why a folder could not be read as a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GitProblem {
-    /// Git reports that it is none, or refuses to read it.
+    /// Git reports that the folder is not in a repository, or refuses to read it.
     NotARepository(String),
     /// Git cannot be started.
     Unavailable(String),
@@ -52,15 +52,15 @@ fn run(path: &Path, arguments: &[&str]) -> Result<GitOutput, GitProblem> {
 }
 
 /// The first line of git's error output.
-fn complaint(output: &GitOutput) -> String {
+fn first_error_line(output: &GitOutput) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
-    let line = text.lines().next().unwrap_or("it gave no reason");
+    let line = text.lines().next().unwrap_or("git gave no reason");
     line.strip_prefix("fatal: ").unwrap_or(line).to_owned()
 }
 
-/// Asks git for the repository of a folder.
+/// Determines the repository that a folder belongs to.
 pub fn git_probe(path: &Path) -> Result<GitProbe, GitProblem> {
-    // The root comes last: without a working tree git prints the others and then fails.
+    // The root comes last: without a working tree, git prints the other values and then fails.
     let output = run(
         path,
         &[
@@ -79,7 +79,7 @@ pub fn git_probe(path: &Path) -> Result<GitProbe, GitProblem> {
             common_dir: PathBuf::from(common_dir),
             is_bare: is_bare == "true",
         }),
-        _ => Err(GitProblem::NotARepository(complaint(&output))),
+        _ => Err(GitProblem::NotARepository(first_error_line(&output))),
     }
 }
 
@@ -121,7 +121,7 @@ pub(super) fn state(path: &Path, probe: &GitProbe) -> Result<GitState, GitProble
             .try_run(&["status", "--porcelain=v1", "-z", "--no-renames"])
             .map_err(|error| unavailable(&error))?;
         if output.code != Some(0) {
-            return Err(GitProblem::NotARepository(complaint(&output)));
+            return Err(GitProblem::NotARepository(first_error_line(&output)));
         }
         // Every entry ends with a zero byte.
         let entries = output.stdout.split(|byte| *byte == 0).count() - 1;

@@ -21,7 +21,7 @@ pub enum Presence {
     Other,
     /// The location does not exist.
     Missing,
-    /// It cannot be inspected from here, such as an address.
+    /// The location cannot be inspected, for example because it is a URL.
     Unknown,
 }
 
@@ -30,7 +30,7 @@ pub enum Presence {
 pub struct Inspection {
     /// Registered row.
     pub resource: Resource,
-    /// Whether its location exists, and of which kind.
+    /// Kind of the object at the location.
     pub presence: Presence,
     /// Size of a file in bytes.
     pub size: Option<u64>,
@@ -66,22 +66,22 @@ impl ResourceService {
         if !path.is_absolute() {
             return Ok(inspection);
         }
-        let Ok(facts) = std::fs::metadata(path) else {
+        let Ok(metadata) = std::fs::metadata(path) else {
             inspection.presence = Presence::Missing;
             inspection
                 .warnings
                 .push(format!("{} does not exist", path.display()));
             return Ok(inspection);
         };
-        inspection.presence = if facts.is_file() {
+        inspection.presence = if metadata.is_file() {
             Presence::File
-        } else if facts.is_dir() {
+        } else if metadata.is_dir() {
             Presence::Folder
         } else {
             Presence::Other
         };
-        inspection.size = facts.is_file().then_some(facts.len());
-        inspection.modified = facts.modified().ok().and_then(|time| {
+        inspection.size = metadata.is_file().then_some(metadata.len());
+        inspection.modified = metadata.modified().ok().and_then(|time| {
             let since = time.duration_since(std::time::UNIX_EPOCH).ok()?;
             i64::try_from(since.as_micros())
                 .ok()

@@ -33,8 +33,7 @@ pub(super) fn is_allowed(parent: &InheritedType, child: &InheritedType) -> bool 
 }
 
 impl ResourceService {
-    /// Links a resource below another. If two callers together would create a cycle, one of them
-    /// fails.
+    /// Links a resource below another. If two concurrent calls would together create a cycle, one of them fails.
     pub fn link_child(
         &self,
         parent: &str,
@@ -75,7 +74,7 @@ impl ResourceService {
         })
     }
 
-    /// Removes a manual link. Links that discovery created stay.
+    /// Removes a manual link. Fails for links that discovery created.
     pub fn unlink_child(
         &self,
         parent: &str,

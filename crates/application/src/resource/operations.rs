@@ -63,11 +63,11 @@ pub struct ListedResource {
     pub name: String,
     #[serde(rename = "type")]
     pub type_name: String,
-    /// `null` when the type, which may no longer exist, names none.
+    /// `null` if the type defines none or no longer exists.
     pub sandbox_strategy: Option<SandboxStrategy>,
     /// Whether plans may only read it.
     pub read_only: bool,
-    /// Whether discovery found it, rather than a user registering it.
+    /// Whether discovery registered the resource, rather than a user.
     pub auto_discovered: bool,
     /// An absolute path, or an address without its password.
     pub location: Option<String>,
@@ -141,7 +141,7 @@ pub struct ResourceInfo {
     pub description: Option<String>,
     /// Whether plans may only read it.
     pub read_only: bool,
-    /// Whether discovery found it, rather than a user registering it.
+    /// Whether discovery registered the resource, rather than a user.
     pub auto_discovered: bool,
     /// The values of the arguments of its type; addresses are without their passwords.
     pub properties: Map<String, Value>,
@@ -153,7 +153,7 @@ pub struct ResourceInfo {
 }
 
 impl ResourceInfo {
-    /// A resource; without a type if the type no longer exists.
+    /// The description of a resource; `kind` is `None` if its type no longer exists.
     pub fn new(resource: Resource, kind: Option<&InheritedType>) -> Self {
         Self {
             properties: shown_properties(&resource, kind),
@@ -204,8 +204,7 @@ pub struct ShowResource {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ShownResource {
     pub resource: ResourceInfo,
-    /// The type and those it inherits from, the most specific first; `null` when it no longer
-    /// exists.
+    /// The type and the types that it inherits from, the most specific first; `null` if the type no longer exists.
     pub type_chain: Option<Vec<TypeName>>,
     pub parents: Vec<ResourceLink>,
     pub children: Vec<ResourceLink>,
@@ -219,7 +218,7 @@ pub struct ResourceLink {
     pub name: String,
     #[serde(rename = "type")]
     pub type_name: String,
-    /// Whether discovery made the link.
+    /// Whether discovery created the link.
     pub auto_discovered: bool,
 }
 
@@ -289,11 +288,11 @@ pub struct InspectedResource {
     /// `null` when the location cannot be inspected, such as an address.
     pub exists: Option<bool>,
     pub presence: Presence,
-    /// Bytes of a file.
+    /// Size of a file, in bytes.
     pub size: Option<u64>,
     /// The last change of a file or folder.
     pub modified: Option<Timestamp>,
-    /// Of a repository.
+    /// State of a git repository.
     pub git: Option<GitState>,
     /// Differences from the registration; missing when there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -348,7 +347,7 @@ impl Operation for InspectResource {
     }
 }
 
-/// Shows the resources below a resource, or below all.
+/// Shows the tree of resources below a resource, or all trees.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShowResourceTree {
@@ -367,7 +366,7 @@ pub struct ResourceTree {
     pub tree: Vec<ResourceNode>,
 }
 
-/// A resource and those below it.
+/// A resource and the resources below it.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ResourceNode {
     pub id: ResourceId,
@@ -375,9 +374,9 @@ pub struct ResourceNode {
     #[serde(rename = "type")]
     pub type_name: String,
     pub sandbox_strategy: Option<SandboxStrategy>,
-    /// Whether discovery made the link to its parent.
+    /// Whether discovery created the link to its parent.
     pub auto_discovered: bool,
-    /// Whether its children are listed at an earlier place of the tree.
+    /// Whether the resource occurs earlier in the tree; its children are listed only there.
     pub repeated: bool,
     pub children: Vec<Self>,
 }
@@ -426,9 +425,9 @@ impl Operation for ShowResourceTree {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkChild {
-    /// The resource that contains the other, by name or id.
+    /// The parent resource, by name or id.
     pub parent: String,
-    /// By name or id.
+    /// The child resource, by name or id.
     pub child: String,
 }
 
@@ -465,13 +464,13 @@ impl Operation for LinkChild {
     }
 }
 
-/// Removes the link between a resource and the one below it. Links that discovery made remain.
+/// Removes the manual link between a parent and a child resource. Links that discovery created cannot be removed.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UnlinkChild {
-    /// The resource that contains the other, by name or id.
+    /// The parent resource, by name or id.
     pub parent: String,
-    /// By name or id.
+    /// The child resource, by name or id.
     pub child: String,
 }
 
@@ -493,7 +492,7 @@ impl Operation for UnlinkChild {
     }
 }
 
-/// Removes a resource and those that were discovered below it. Files are not touched.
+/// Removes a resource and the resources that were discovered below it. Its files remain unchanged.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveResource {
@@ -515,7 +514,7 @@ pub struct RemovedResource {
 pub struct ResourceRemoval {
     pub resource: String,
     pub id: ResourceId,
-    /// The names of the discovered resources that were removed with it.
+    /// Names of the discovered resources that were removed with the resource.
     pub discovered_removed: Vec<String>,
 }
 
@@ -539,13 +538,13 @@ impl Operation for RemoveResource {
             removal_summary: ResourceRemoval {
                 resource: resource.name.to_string(),
                 id: resource.id,
-                discovered_removed: removed.map(|below| below.name.to_string()).collect(),
+                discovered_removed: removed.map(|child| child.name.to_string()).collect(),
             },
         })
     }
 }
 
-/// Whether a type comes with the program.
+/// Origin of a resource type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TypeSource {
@@ -591,7 +590,7 @@ pub struct ListedResourceType {
     pub source: TypeSource,
     pub description: String,
     pub physical_virtual: ResourceKind,
-    /// Whether users can register resources of it.
+    /// Whether users can register resources of this type.
     pub user_addable: bool,
     pub inherits: Option<String>,
     pub sandbox: ListedSandbox,
@@ -600,7 +599,7 @@ pub struct ListedResourceType {
 /// The isolation of a listed type.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ListedSandbox {
-    /// Its own strategy or an inherited one.
+    /// The strategy of the type, which may be inherited.
     pub strategy: Option<SandboxStrategy>,
 }
 
@@ -651,20 +650,20 @@ pub struct ResourceTypeInfo {
     pub source: TypeSource,
     pub description: String,
     pub physical_virtual: ResourceKind,
-    /// Whether users can register resources of it.
+    /// Whether users can register resources of this type.
     pub user_addable: bool,
     pub inherits: Option<String>,
-    /// The type and those it inherits from, the most specific first.
+    /// The type and the types that it inherits from, the most specific first.
     pub chain: Vec<TypeName>,
     /// The flags of `resource add`.
     pub cli_arguments: Vec<TypeArgument>,
-    /// The types that it may be below; any that allows it when empty.
+    /// Types that may be parents. If empty, any type that allows this type as a child.
     pub parent_types: Vec<TypeName>,
-    /// The types that may be below it.
+    /// Types that may be children.
     pub child_types: Vec<ChildType>,
-    /// Discovery of its resources below others.
+    /// Discovery of resources of this type below other resources.
     pub auto_discovery: Option<AutoDiscovery>,
-    /// The properties that two resources must share to be the same; virtual types only.
+    /// Properties that identify a resource: resources with equal values are the same object. Only for virtual types.
     pub equivalence: Vec<String>,
     pub sandbox: TypeSandbox,
     pub capabilities: Capabilities,
@@ -673,7 +672,7 @@ pub struct ResourceTypeInfo {
 /// A flag of `resource add`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TypeArgument {
-    /// With its dashes, such as `--path`.
+    /// The flag with its dashes, such as `--path`.
     pub argument: String,
     pub required: bool,
     #[serde(rename = "type")]

@@ -33,16 +33,16 @@ impl TypeRegistry {
 
     /// A type with everything it inherits.
     pub fn inherited(&self, name: &TypeName) -> Result<InheritedType, InheritanceError> {
-        inherit(name, |wanted| self.find(wanted))
+        inherit(name, |ancestor| self.find(ancestor))
     }
 
-    /// The type with a name that a user gives: a built-in one, or one in `local/`.
+    /// Resolves the name of a type as the user enters it; the default namespace is `local`.
     pub fn resolve(&self, reference: &str) -> Result<InheritedType, ResourceError> {
         let name = self.name_of(reference)?;
         Ok(self.inherited(&name)?)
     }
 
-    /// The full name of the type that a user names.
+    /// Returns the full name of a type, whose name the user may enter without the namespace `local`.
     pub(super) fn name_of(&self, reference: &str) -> Result<TypeName, ResourceError> {
         let unknown = || ResourceError::TypeNotFound {
             name: reference.to_owned(),

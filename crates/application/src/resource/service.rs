@@ -16,7 +16,7 @@ use crate::reference::find_referenced;
 /// Behaviour when the name is already registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Register {
-    /// Refuse.
+    /// Fail if the name is registered.
     New,
     /// Replace the registration.
     Update,
@@ -36,13 +36,13 @@ pub struct ResourceFilter {
 pub struct ResourceDetails {
     /// Registered row.
     pub resource: Resource,
-    /// Its type with everything it inherits; `None` if the type no longer exists.
+    /// The type with everything it inherits; `None` if the type no longer exists.
     pub inherited: Option<InheritedType>,
-    /// Resources above it.
+    /// Resources above the resource.
     pub parents: Vec<LinkedResource>,
-    /// Resources below it.
+    /// Resources below the resource.
     pub children: Vec<LinkedResource>,
-    /// The projects that link it.
+    /// The projects that link the resource.
     pub projects: Vec<LinkingProject>,
 }
 
@@ -88,27 +88,27 @@ impl ResourceService {
         Self { engine }
     }
 
-    /// Finds a resource by its full id, its name (`local/` may be left out), or at least 6
+    /// Finds a resource by its full id, its name (`local/` may be omitted), or at least 6
     /// characters of its id.
     pub fn resolve(&self, reference: &str) -> Result<Resource, ResourceError> {
         self.engine.read(|reader| find(reader, reference))
     }
 
-    /// The resource with an id.
+    /// Returns the resource with this id.
     pub fn get(&self, id: ResourceId) -> Result<Resource, ResourceError> {
         self.engine
             .read(|reader| resources::get(reader, id))?
             .ok_or_else(|| ResourceError::NotFound(id.to_string()))
     }
 
-    /// Resources by name, each with its isolation strategy.
+    /// Resources sorted by name, each with its isolation strategy.
     pub fn list(
         &self,
         filter: &ResourceFilter,
     ) -> Result<Vec<(Resource, Option<SandboxStrategy>)>, crate::ProjectError> {
         self.engine.read(|reader| {
             let types = TypeRegistry::load(reader)?;
-            let wanted = filter
+            let required_type = filter
                 .type_name
                 .as_deref()
                 .map(|reference| types.name_of(reference))
@@ -123,13 +123,13 @@ impl ResourceService {
             Ok(all
                 .into_iter()
                 .filter(|resource| {
-                    let fits = wanted
+                    let has_type = required_type
                         .as_ref()
-                        .is_none_or(|wanted| types.is_a(&resource.type_name, wanted));
+                        .is_none_or(|required_type| types.is_a(&resource.type_name, required_type));
                     let is_linked = linked
                         .as_ref()
                         .is_none_or(|links| links.iter().any(|link| link.resource == resource.id));
-                    fits && is_linked
+                    has_type && is_linked
                 })
                 .map(|resource| {
                     let strategy = types.strategy(&resource.type_name);
@@ -155,9 +155,9 @@ impl ResourceService {
         })
     }
 
-    /// The sandbox boundary of a resource: the resource itself when its type can be isolated, else
-    /// the nearest one above it. A resource discovered inside a parent's own files is isolated with
-    /// the parent, so that the same files never have two sandboxes.
+    /// The sandbox boundary of a resource: the resource itself if its type can be isolated, otherwise the nearest
+    /// resource above it that can be isolated. A resource that was discovered inside the files of a parent is isolated
+    /// together with that parent, so that no file is in two sandboxes.
     pub fn boundary(&self, resource: ResourceId) -> Result<Boundary, ResourceError> {
         self.engine.read(|reader| {
             let types = TypeRegistry::load(reader)?;
@@ -195,8 +195,9 @@ impl ResourceService {
         })
     }
 
-    /// Removes a resource and the discovered ones below it, unless one of them is still referred
-    /// to. Returns the removed resources, the requested one first.
+    /// Removes a resource and the resources discovered below it. Fails if other objects refer to one of them. Returns
+    /// the
+    /// removed resources, starting with the requested one.
     pub fn remove(&self, reference: &str) -> Result<Vec<Resource>, ResourceError> {
         let reference = reference.to_owned();
         self.engine.write(move |unit| {
@@ -212,16 +213,16 @@ impl ResourceService {
                     parent: parent.resource.name.to_string(),
                 });
             }
-            let doomed = with_discovered(unit, resource.clone())?;
-            let holders = holders(unit, &doomed)?;
+            let obsolete = with_discovered(unit, resource.clone())?;
+            let holders = holders(unit, &obsolete)?;
             if !holders.is_empty() {
                 return Err(ResourceError::InUse {
                     name: resource.name.to_string(),
                     holders,
                 });
             }
-            delete_all(unit, &doomed)?;
-            Ok(doomed)
+            delete_all(unit, &obsolete)?;
+            Ok(obsolete)
         })
     }
 }
@@ -239,7 +240,7 @@ fn is_part_of(resource: &Resource, parent: &LinkedResource, types: &TypeRegistry
             .is_some_and(SandboxStrategy::isolates)
 }
 
-/// A resource and all discovered ones below it, top down.
+/// A resource and all resources discovered below it, parents before their children.
 pub(super) fn with_discovered(
     reader: &mut dyn Reader,
     resource: Resource,
@@ -257,14 +258,14 @@ pub(super) fn with_discovered(
     Ok(all)
 }
 
-/// References to the resources from outside them.
+/// References to these resources from projects and from other resources.
 pub(super) fn holders(
     reader: &mut dyn Reader,
-    doomed: &[Resource],
+    obsolete: &[Resource],
 ) -> Result<Vec<(String, ResourceUser)>, ResourceError> {
-    let is_doomed = |id: ResourceId| doomed.iter().any(|resource| resource.id == id);
+    let is_obsolete = |id: ResourceId| obsolete.iter().any(|resource| resource.id == id);
     let mut found = Vec::new();
-    for resource in doomed {
+    for resource in obsolete {
         let name = resource.name.to_string();
         for project in projects::linking(reader, resource.id)? {
             found.push((
@@ -273,13 +274,13 @@ pub(super) fn holders(
             ));
         }
         for child in resources::children(reader, resource.id)? {
-            if !child.auto_discovered || !is_doomed(child.resource.id) {
+            if !child.auto_discovered || !is_obsolete(child.resource.id) {
                 let child = child.resource.name.to_string();
                 found.push((name.clone(), ResourceUser::Child(name.clone(), child)));
             }
         }
         for parent in resources::parents(reader, resource.id)? {
-            if !parent.auto_discovered && !is_doomed(parent.resource.id) {
+            if !parent.auto_discovered && !is_obsolete(parent.resource.id) {
                 let parent = parent.resource.name.to_string();
                 found.push((name.clone(), ResourceUser::Parent(parent, name.clone())));
             }
@@ -288,12 +289,12 @@ pub(super) fn holders(
     Ok(found)
 }
 
-/// Removes resources without references, and the links among them.
+/// Removes resources that nothing else refers to, and their links.
 pub(super) fn delete_all(
     unit: &mut UnitOfWork<'_>,
-    doomed: &[Resource],
+    obsolete: &[Resource],
 ) -> Result<(), ResourceError> {
-    for resource in doomed {
+    for resource in obsolete {
         for parent in resources::parents(unit, resource.id)? {
             resources::unlink(
                 unit,
@@ -305,7 +306,7 @@ pub(super) fn delete_all(
             )?;
         }
     }
-    for resource in doomed {
+    for resource in obsolete {
         resources::delete(unit, resource)?;
     }
     Ok(())

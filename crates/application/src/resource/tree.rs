@@ -1,5 +1,5 @@
-//! The resources as trees for display: a resource with several parents appears below each, with its
-//! children only the first time.
+//! Trees of resources, for display. A resource with several parents appears below each of them; its children are listed
+//! only at its first occurrence.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,18 +10,18 @@ use super::error::ResourceError;
 use super::registry::TypeRegistry;
 use super::service::{ResourceService, find};
 
-/// A resource and those below it.
+/// A resource and the resources below it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResourceTreeNode {
     /// Registered row.
     pub resource: Resource,
-    /// Its isolation strategy.
+    /// The isolation strategy of the resource.
     pub strategy: Option<SandboxStrategy>,
     /// Whether discovery created the link to its parent.
     pub auto_discovered: bool,
-    /// Whether its children are listed at an earlier place of the tree.
+    /// Whether the resource occurs earlier in the tree; its children are listed only there.
     pub is_repeated: bool,
-    /// Resources below it, by name.
+    /// Resources below it, sorted by name.
     pub children: Vec<Self>,
 }
 
@@ -29,21 +29,21 @@ struct Forest<'f> {
     resources: HashMap<ResourceId, &'f Resource>,
     below: HashMap<ResourceId, Vec<Link>>,
     types: &'f TypeRegistry,
-    drawn: HashSet<ResourceId>,
+    visited: HashSet<ResourceId>,
 }
 
 impl Forest<'_> {
-    fn grow(&mut self, id: ResourceId, auto_discovered: bool) -> Option<ResourceTreeNode> {
+    fn build_node(&mut self, id: ResourceId, auto_discovered: bool) -> Option<ResourceTreeNode> {
         let resource = (*self.resources.get(&id)?).clone();
         let mut links = self.below.get(&id).cloned().unwrap_or_default();
         links.sort_by_key(|link| self.resources.get(&link.child).map(|child| &child.name));
-        let is_repeated = !self.drawn.insert(id) && !links.is_empty();
+        let is_repeated = !self.visited.insert(id) && !links.is_empty();
         let children = if is_repeated {
             Vec::new()
         } else {
             links
                 .into_iter()
-                .filter_map(|link| self.grow(link.child, link.auto_discovered))
+                .filter_map(|link| self.build_node(link.child, link.auto_discovered))
                 .collect()
         };
         Some(ResourceTreeNode {
@@ -57,19 +57,19 @@ impl Forest<'_> {
 }
 
 /// Keeps matching nodes and their ancestors.
-fn prune(node: ResourceTreeNode, fits: &dyn Fn(&Resource) -> bool) -> Option<ResourceTreeNode> {
+fn prune(node: ResourceTreeNode, is_match: &dyn Fn(&Resource) -> bool) -> Option<ResourceTreeNode> {
     let children: Vec<ResourceTreeNode> = node
         .children
         .into_iter()
-        .filter_map(|child| prune(child, fits))
+        .filter_map(|child| prune(child, is_match))
         .collect();
-    let keeps = !children.is_empty() || fits(&node.resource);
-    keeps.then_some(ResourceTreeNode { children, ..node })
+    let is_kept = !children.is_empty() || is_match(&node.resource);
+    is_kept.then_some(ResourceTreeNode { children, ..node })
 }
 
 impl ResourceService {
-    /// The tree below a resource, or all trees. With a type, only resources of it and of types that
-    /// inherit from it, and their ancestors.
+    /// The tree below a resource, or all trees. With `type_name`, the trees contain only resources of that type or of
+    /// types that inherit from it, and their ancestors.
     pub fn tree(
         &self,
         reference: Option<&str>,
@@ -77,7 +77,7 @@ impl ResourceService {
     ) -> Result<Vec<ResourceTreeNode>, ResourceError> {
         self.engine.read(|reader| {
             let types = TypeRegistry::load(reader)?;
-            let wanted = type_name
+            let required_type = type_name
                 .map(|reference| types.name_of(reference))
                 .transpose()?;
             let start = reference
@@ -102,17 +102,17 @@ impl ResourceService {
                 resources: all.iter().map(|resource| (resource.id, resource)).collect(),
                 below,
                 types: &types,
-                drawn: HashSet::new(),
+                visited: HashSet::new(),
             };
-            let fits = |resource: &Resource| {
-                wanted
+            let is_match = |resource: &Resource| {
+                required_type
                     .as_ref()
-                    .is_none_or(|wanted| types.is_a(&resource.type_name, wanted))
+                    .is_none_or(|required_type| types.is_a(&resource.type_name, required_type))
             };
             Ok(roots
                 .into_iter()
-                .filter_map(|root| forest.grow(root, false))
-                .filter_map(|root| prune(root, &fits))
+                .filter_map(|root| forest.build_node(root, false))
+                .filter_map(|root| prune(root, &is_match))
                 .collect())
         })
     }

@@ -13,7 +13,7 @@ use super::yaml;
 pub struct RegisteredType {
     /// The type with everything it inherits.
     pub inherited: InheritedType,
-    /// Whether it was created, updated or unchanged.
+    /// Whether the type was created, updated or unchanged.
     pub outcome: Outcome,
 }
 
@@ -23,7 +23,7 @@ impl ResourceService {
         Ok(self.engine.read(|reader| TypeRegistry::load(reader))?)
     }
 
-    /// The type that a user names, with everything it inherits.
+    /// Returns the type with this name, including everything it inherits. The user may omit the namespace `local`.
     pub fn show_type(&self, reference: &str) -> Result<InheritedType, ResourceError> {
         self.types()?.resolve(reference)
     }
@@ -37,10 +37,10 @@ impl ResourceService {
     ) -> Result<RegisteredType, ResourceError> {
         let written = yaml::read(text, variables)?;
         let name = written.declared.name.clone();
-        let taken = [name.clone(), bare(&name)]
+        let is_built_in_name = [name.clone(), without_namespace(&name)]
             .iter()
             .any(|name| ResourceType::find_built_in(name).is_some());
-        if taken {
+        if is_built_in_name {
             return Err(ResourceError::BuiltIn(name.last_segment().to_owned()));
         }
         name.require_free_namespace()?;
@@ -48,13 +48,13 @@ impl ResourceService {
             resources::lock(unit)?;
             let registry = TypeRegistry::load(unit)?;
             let declared = complete(&written, &registry)?;
-            let present = registry.find(&declared.name).cloned();
-            if present.is_some() && register == Register::New {
+            let existing = registry.find(&declared.name).cloned();
+            if existing.is_some() && register == Register::New {
                 return Err(ResourceError::TypeExists(declared.name.to_string()));
             }
             let users = resource_types::users(unit, &declared.name)?;
-            if let Some(present) = &present
-                && present.kind != declared.kind
+            if let Some(existing) = &existing
+                && existing.kind != declared.kind
                 && !users.is_empty()
             {
                 return Err(ResourceError::TypeInUse {
@@ -65,12 +65,12 @@ impl ResourceService {
             }
             let registry = registry.with(declared.clone());
             check_all(&registry, &declared)?;
-            let outcome = match present {
+            let outcome = match existing {
                 None => {
                     resource_types::insert(unit, &declared)?;
                     Outcome::Created
                 }
-                Some(present) if present == declared => Outcome::Unchanged,
+                Some(existing) if existing == declared => Outcome::Unchanged,
                 Some(_) => {
                     resource_types::update(unit, &declared)?;
                     Outcome::Updated
@@ -108,31 +108,31 @@ impl ResourceService {
 }
 
 /// The name without its namespace.
-fn bare(name: &TypeName) -> TypeName {
+fn without_namespace(name: &TypeName) -> TypeName {
     name.last_segment().parse().unwrap_or_else(|_| name.clone())
 }
 
-/// Completes names with their namespace, and sets the inherited kind if the text names none.
+/// Adds the namespace to all names, and sets the inherited kind if the text names none.
 fn complete(
     written: &yaml::ParsedType,
     registry: &TypeRegistry,
 ) -> Result<ResourceType, ResourceError> {
     let mut declared = written.declared.clone();
     declared.name = declared.name.in_local();
-    let whole = |name: &TypeName| match ResourceType::find_built_in(name) {
+    let full_name = |name: &TypeName| match ResourceType::find_built_in(name) {
         Some(_) => name.clone(),
         None => name.in_local(),
     };
-    declared.inherits = declared.inherits.as_ref().map(whole);
+    declared.inherits = declared.inherits.as_ref().map(full_name);
     for name in &mut declared.parent_types {
-        *name = whole(name);
+        *name = full_name(name);
     }
     for child in &mut declared.child_types {
-        child.name = whole(&child.name);
+        child.name = full_name(&child.name);
     }
     if let Some(discovery) = &mut declared.auto_discovery {
         for name in &mut discovery.parent_types {
-            *name = whole(name);
+            *name = full_name(name);
         }
     }
     if let Some(parent) = &declared.inherits
@@ -148,14 +148,14 @@ fn complete(
 
 /// Validates a new definition, and every type that inherits from it.
 fn check_all(registry: &TypeRegistry, declared: &ResourceType) -> Result<(), ResourceError> {
-    let known = |name: &&TypeName| registry.find(name).is_none();
+    let is_unknown = |name: &&TypeName| registry.find(name).is_none();
     let related = declared.parent_types.iter().chain(
         declared
             .auto_discovery
             .iter()
             .flat_map(|found| &found.parent_types),
     );
-    if let Some(unknown) = related.into_iter().find(known) {
+    if let Some(unknown) = related.into_iter().find(is_unknown) {
         return Err(ResourceError::TypeNotFound {
             name: unknown.to_string(),
             nearest: None,

@@ -1,5 +1,5 @@
-//! Asks a model for a node: one turn in a conversation whose id is derived from the run and the
-//! step, so that a resumed run finds the conversation and resumes its turn.
+//! Runs an agent node: one turn in a conversation whose id is derived from the run and the step, so
+//! that a resumed run finds the conversation and resumes its turn.
 
 use cleveragents_actors::graph::ResponseFormat;
 use cleveragents_actors::ports::{AgentCall, Allowance, Answer, Failure, FailureKind, StepUsage};
@@ -30,51 +30,51 @@ use crate::turn::{
 };
 use crate::unknown_outcome::UnknownOutcomeApprover;
 
-/// Maximum number of corrections of an answer that does not fit its schema.
-const CORRECTIONS: usize = 2;
+/// Maximum number of times that a model may correct an answer that does not fit the schema.
+const MAX_CORRECTIONS: usize = 2;
 
-/// Maximum number of reminders of a report.
-const REMINDERS: usize = 1;
+/// Maximum number of reminders to report the result.
+const MAX_REMINDERS: usize = 1;
 
 /// Maximum size of the diff in the prompt that continues a failed turn, in bytes.
-const SHOWN_DIFF: usize = 8_000;
+const SHOWN_DIFF_BYTES: usize = 8_000;
 
-/// Maximum size of an answer that an error repeats, in bytes.
-const SHOWN_ANSWER: usize = 300;
+/// Maximum size of an answer that an error message quotes, in bytes.
+const SHOWN_ANSWER_BYTES: usize = 300;
 
-/// Only a process that died can have held the conversation of a run.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Maximum wait for the lock of a conversation. Only a process that died can still hold the lock.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// State of the conversation of a step.
 enum ConversationState {
-    /// It has not started.
+    /// The conversation does not exist yet.
     Absent,
-    /// It waits for a question.
+    /// The conversation exists and has no turn.
     Open,
-    /// Its turn was interrupted.
+    /// The last turn was interrupted.
     Interrupted,
-    /// It has an answer, after this number of turns.
+    /// The last turn is complete; `turns` is the number of complete turns.
     Answered { answer: TurnAnswer, turns: usize },
-    /// Its last turn failed.
+    /// The last turn failed.
     Failed {
         reason: String,
-        /// Whether the model answered in that turn; otherwise its question is asked again.
+        /// Whether the model answered in the failed turn; otherwise the question is asked again.
         has_answer: bool,
-        /// Whether a turn before it failed too, and the model has not answered since.
+        /// Whether the turn before failed too and the model has not answered since.
         is_hopeless: bool,
     },
 }
 
 /// Answer of the model in a turn.
 enum TurnAnswer {
-    /// In plain text.
+    /// Plain text.
     Text(String),
-    /// With a report tool.
+    /// The arguments of a report tool.
     Report(Value),
 }
 
 impl RunExecutor<'_> {
-    /// Asks the model, or takes the answer that an earlier attempt of the run stored.
+    /// Asks the model, or returns the answer that an earlier attempt of the run stored.
     pub(super) fn ask(&self, call: &AgentCall<'_>) -> Result<Answer, Failure> {
         let agent = call.agent;
         let models = self.run_context.models;
@@ -86,14 +86,14 @@ impl RunExecutor<'_> {
         let gate = self.gate(&agent.tools, &agent.skills, &agent.mcp_servers)?;
         let mut number = 0_u32;
         let mut prompt = Some(call.prompt.clone());
-        // Usage of the conversations that earlier attempts of the run left failed.
-        let mut lost = StepUsage::default();
+        // Usage of abandoned conversations.
+        let mut abandoned_usage = StepUsage::default();
         let (mut is_known, mut has_reported) = (false, false);
         loop {
             let key = format!("{}~{}~{number}", call.path, call.attempt);
             let session = self.run.session(&key);
             let state = self.conversation_state(session).map_err(broken)?;
-            // A retry of a failed turn of a plan's step has the limits of a new one.
+            // In a plan, the retry of a failed turn starts with fresh limits.
             let is_retry = matches!(state, ConversationState::Failed { .. });
             let has_new_limits = is_retry && self.run_context.work.is_some();
             if !is_known && !has_new_limits {
@@ -101,11 +101,11 @@ impl RunExecutor<'_> {
             }
             is_known = true;
             match state {
-                // The conversation itself may be the cause: the next one starts without it.
+                // The conversation itself may cause the failures, so start a new one.
                 ConversationState::Failed {
                     is_hopeless: true, ..
                 } => {
-                    lost = lost.plus(self.usage(session).map_err(broken)?);
+                    abandoned_usage = abandoned_usage.plus(self.usage(session).map_err(broken)?);
                     number += 1;
                     is_known = false;
                     continue;
@@ -123,16 +123,20 @@ impl RunExecutor<'_> {
                 ConversationState::Open => {}
                 ConversationState::Interrupted => prompt = None,
                 ConversationState::Answered { answer, turns } => {
-                    let usage = lost.plus(self.usage(session).map_err(broken)?);
+                    let usage = abandoned_usage.plus(self.usage(session).map_err(broken)?);
                     let is_reminded = agent.response_format.is_none();
-                    let limit = if is_reminded { REMINDERS } else { CORRECTIONS };
+                    let limit = if is_reminded {
+                        MAX_REMINDERS
+                    } else {
+                        MAX_CORRECTIONS
+                    };
                     let text = match &answer {
                         TurnAnswer::Text(text) => text.clone(),
                         TurnAnswer::Report(_) => String::new(),
                     };
                     match self.read_answer(agent.response_format.as_ref(), answer) {
                         Ok(value) => return Ok(Answer { value, usage }),
-                        // The caller decides what the text means.
+                        // The caller interprets the text.
                         Err(_)
                             if turns > limit
                                 && is_reminded
@@ -141,10 +145,10 @@ impl RunExecutor<'_> {
                             let value = Value::String(text);
                             return Ok(Answer { value, usage });
                         }
-                        // An earlier attempt of the run gave up on the step; this attempt asks
-                        // again.
+                        // An earlier attempt of the run reached the limit of corrections. This attempt
+                        // starts a new conversation.
                         Err(_) if turns > limit && !has_reported => {
-                            lost = usage;
+                            abandoned_usage = usage;
                             number += 1;
                             is_known = false;
                             continue;
@@ -164,7 +168,7 @@ impl RunExecutor<'_> {
             }
             self.run_turn(call, &gate, &model, session, prompt.clone())
                 .map_err(|failure| Failure {
-                    usage: lost.plus(failure.usage),
+                    usage: abandoned_usage.plus(failure.usage),
                     ..failure
                 })?;
             has_reported = true;
@@ -187,12 +191,12 @@ impl RunExecutor<'_> {
                 TurnState::Running => ConversationState::Interrupted,
                 TurnState::Failed => {
                     let has_answer = turns::steps(reader, last.id)?.iter().any(is_answer);
-                    let mut before = all.iter().rev().skip(1);
+                    let mut earlier = all.iter().rev().skip(1);
                     ConversationState::Failed {
                         reason: last.error.clone().unwrap_or_default(),
                         has_answer,
                         is_hopeless: !has_answer
-                            && before
+                            && earlier
                                 .next()
                                 .is_some_and(|turn| turn.state == TurnState::Failed),
                     }
@@ -219,7 +223,8 @@ impl RunExecutor<'_> {
         }
     }
 
-    /// The answer as a value: a report, text, or JSON when it has a form.
+    /// Reads an answer as a value: a report, plain text, or JSON when a format is given. The error is the reason why
+    /// the answer cannot be used.
     fn read_answer(
         &self,
         format: Option<&ResponseFormat>,
@@ -256,14 +261,14 @@ impl RunExecutor<'_> {
         if let Some(mut diff) = self.run_context.work.and_then(WorkState::diff) {
             diff = self.run_context.redactor.text(&diff).into_owned();
             let mut shown = untrusted::wrap("diff", &diff);
-            untrusted::shorten(&mut shown, SHOWN_DIFF);
+            untrusted::shorten(&mut shown, SHOWN_DIFF_BYTES);
             prompt.push_str("\n\nThe changes so far:\n");
             prompt.push_str(&shown);
         }
         prompt
     }
 
-    /// The correction that a model receives when its answer has no usable form.
+    /// The prompt that asks the model to correct an unusable answer.
     fn correction(&self, why: &str, format: Option<&ResponseFormat>) -> String {
         let tools: Vec<String> = self
             .run_context
@@ -292,8 +297,8 @@ impl RunExecutor<'_> {
         )
     }
 
-    /// Creates the conversation with all earlier messages in one transaction: messages of the
-    /// actor's state, or a copy of the conversation that this run continues.
+    /// Creates the conversation with all earlier messages in one transaction: messages from
+    /// the state of the actor, or a copy of the conversation that this run continues.
     fn begin(&self, session: SessionId, call: &AgentCall<'_>) -> Result<(), Failure> {
         let mut earlier = Vec::new();
         for message in call.messages {
@@ -340,7 +345,10 @@ impl RunExecutor<'_> {
                 };
                 if let Some(source) = source {
                     let mut messages = trace::messages(unit, source)?;
-                    if let Some(kept) = carried.as_ref().and_then(|one| one.kept_files.as_ref()) {
+                    if let Some(kept) = carried
+                        .as_ref()
+                        .and_then(|carried| carried.kept_files.as_ref())
+                    {
                         prune(&mut messages, kept);
                     }
                     let copied: Vec<AppendedMessage> = messages
@@ -385,7 +393,7 @@ impl RunExecutor<'_> {
             is_streamed: call.is_streamed,
         };
         let waiting = Waiting {
-            patience: PATIENCE,
+            patience: LOCK_TIMEOUT,
             observer: &observer,
             cancel: call.cancel,
         };
@@ -437,12 +445,12 @@ impl RunExecutor<'_> {
         Ok(())
     }
 
-    /// The instructions that are repeated in every request.
+    /// The instructions that every request contains.
     fn system(&self, call: &AgentCall<'_>, model: &dyn Model) -> Vec<String> {
         let mut system = self.run_context.instructions.clone();
         system.extend(call.system.clone());
         system.extend(self.run_context.sources.disclosure(&call.agent.skills));
-        // Every model receives the schema as text, because some providers cannot enforce one while
+        // Every model receives the schema as text, because some providers cannot enforce a schema while
         // tools are declared.
         if let Some(format) = self.format(call, model) {
             let first = if model.capabilities().tools {
@@ -458,7 +466,7 @@ impl RunExecutor<'_> {
         system
     }
 
-    /// The JSON schema of a text answer. A model without tools answers with the arguments of its
+    /// The format of a text answer. A model without tools answers with the arguments of the expected
     /// report.
     fn format(&self, call: &AgentCall<'_>, model: &dyn Model) -> Option<ResponseFormat> {
         if let Some(format) = &call.agent.response_format {
@@ -477,9 +485,9 @@ impl RunExecutor<'_> {
     fn settings(&self, call: &AgentCall<'_>, model: &dyn Model) -> Result<TurnSettings, Failure> {
         let agent = call.agent;
         let standard = TurnSettings::default();
-        // The actor's own request limit replaces the default: the run counts requests and refuses
-        // the next one.
-        let asks = call.actor.graph.limits.max_model_calls;
+        // The request limit of the actor replaces the default. The run enforces it, so the turn itself
+        // has no limit.
+        let request_limit = call.actor.graph.limits.max_model_calls;
         let reasoning_effort = agent
             .reasoning_effort
             .as_ref()
@@ -489,13 +497,13 @@ impl RunExecutor<'_> {
             })
             .transpose()?;
         Ok(TurnSettings {
-            max_steps: asks.map_or(standard.max_steps, |_| u32::MAX),
+            max_steps: request_limit.map_or(standard.max_steps, |_| u32::MAX),
             max_output_tokens: agent.max_output_tokens,
             context_tokens: agent.memory.max_tokens,
             temperature: self.run_context.temperature.or(agent.temperature),
             reasoning_effort,
             options: agent.options.clone(),
-            answer_limit: asks.filter(|_| !self.run_context.reports.offered.is_empty()),
+            answer_limit: request_limit.filter(|_| !self.run_context.reports.offered.is_empty()),
             response_schema: self.format(call, model).map(|format| ResponseSchema {
                 name: format.name,
                 schema: format.schema,
@@ -547,14 +555,14 @@ fn is_answer(step: &Value) -> bool {
     )
 }
 
-/// Why an answer has no usable form, with its beginning.
+/// The error message for an unusable answer: the reason and the beginning of the answer.
 fn misfit(why: &str, text: &str) -> String {
     let text = text.trim();
     let message = format!("the answer does not fit the response format: {why}");
     if text.is_empty() {
         return message;
     }
-    let end = text.floor_char_boundary(SHOWN_ANSWER);
+    let end = text.floor_char_boundary(SHOWN_ANSWER_BYTES);
     let more = if end < text.len() { "…" } else { "" };
     format!("{message}; it answered: \"{}{more}\"", &text[..end])
 }
@@ -568,7 +576,7 @@ fn last_answer(steps: Vec<Value>) -> String {
         .unwrap_or_default()
 }
 
-/// The JSON of an answer that fits its format.
+/// The first JSON value in an answer that fits the format.
 fn formatted(format: &ResponseFormat, text: &str) -> Result<Value, String> {
     if text.trim().is_empty() {
         return Err("it is empty".to_owned());
@@ -584,7 +592,7 @@ fn formatted(format: &ResponseFormat, text: &str) -> Result<Value, String> {
     Err(misfit.unwrap_or_else(|| "it holds no JSON value".to_owned()))
 }
 
-/// Grants a turn the requests and calls that the limits of the run leave.
+/// Applies the limits of the run to a turn.
 struct RunAllowance<'a>(&'a dyn Allowance);
 
 impl TurnAllowance for RunAllowance<'_> {

@@ -1,5 +1,5 @@
-//! [`RunContext`]: models, tools, permissions and limits of a run. The runtime assembles it
-//! (`runtime/`).
+//! [`RunContext`]: models, tools, permissions and limits of a run. The runtime (`runtime/`) assembles
+//! it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub trait ModelSource: Sync {
     /// Opens a model; the default model when no name is given.
     fn open(&self, name: Option<&str>) -> Result<Arc<dyn Model>, String>;
 
-    /// Opens an agent on another machine, which answers like a model. `name` is that of its actor.
+    /// Opens a remote agent as a model. `name` is the name of its actor.
     fn agent(&self, name: &str, _agent: &RemoteAgent) -> Result<Arc<dyn Model>, String> {
         Err(format!(
             "`{name}` is an agent on another machine, which cannot be asked here"
@@ -43,15 +43,15 @@ pub trait ToolSources: Sync {
     }
 }
 
-/// Treatment of a started call whose process died before its outcome was stored.
+/// Treatment of a tool call whose process died before the outcome was stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UnknownOutcome {
     /// Ask the user.
     #[default]
     Ask,
-    /// Run it again.
+    /// Run the call again.
     Retry,
-    /// Assume that it was done; its result is lost.
+    /// Assume that the call succeeded. Its result is lost.
     AssumeDone,
 }
 
@@ -60,61 +60,61 @@ pub enum UnknownOutcome {
 pub struct CarriedConversation {
     /// The run whose last conversation is continued.
     pub run: RunId,
-    /// The files whose content stays in it when another phase starts; results that the next phase
-    /// does not need are replaced by stubs. `None` copies everything.
+    /// The files whose content stays in the copy. Stubs replace other long tool results, which the next
+    /// phase does not need. `None` copies everything.
     #[serde(default)]
     pub kept_files: Option<Vec<String>>,
 }
 
-/// The state of the work that a run does in a sandbox.
+/// The state of the changes that a run makes in a sandbox.
 pub trait WorkState: Sync {
-    /// Whether an answer in prose may end the work: files changed, or none are expected to.
+    /// Whether an answer in plain text may end the work: files changed, or no change is expected.
     fn may_end(&self) -> bool;
 
     /// The changes so far as a diff; `None` when there are none.
     fn diff(&self) -> Option<String>;
 }
 
-/// Everything that a run needs.
+/// Models, tools, permissions and limits of a run.
 pub struct RunContext<'a> {
     pub models: &'a dyn ModelSource,
     /// All registered tools.
     pub registry: &'a Registry,
     /// The tools of skills and servers.
     pub sources: &'a dyn ToolSources,
-    /// Deferred tools: requests do not declare them until the model finds them by searching.
+    /// Tools that requests declare only after the model found them by searching.
     pub deferred: &'a BTreeSet<ToolName>,
     /// Tools that every agent has in addition to its own.
     pub extra_tools: &'a [ToolName],
     /// The plan that the run belongs to.
     pub plan: Option<PlanId>,
-    /// Permissions of tools.
+    /// The capabilities that the plan or session allows.
     pub mode: PlanMode,
     /// The safety profile.
     pub profile: &'a SafetyProfile,
-    /// Guards: limits of calls that run without approval.
+    /// Limits for calls that run without approval.
     pub guards: &'a Guards,
     /// The permission rules.
     pub rules: &'a PermissionRules,
     /// The sandbox.
     pub workspace: Option<&'a SandboxWorkspace>,
-    /// Receives requests for approvals and answers.
+    /// Asks the user for approvals and answers.
     pub approver: &'a dyn Approver,
     /// Spending limits.
     pub scopes: Vec<SpendScope>,
     /// Standing instructions for every model.
     pub instructions: Vec<String>,
-    /// The instructions for summaries; the built-in ones when not given.
+    /// The system prompt for summaries of long conversations; `None` for the built-in prompt.
     pub summary_prompt: Option<String>,
     /// Tools with which agents report their results.
     pub reports: ReportTools<'a>,
-    /// The conversation that every conversation of this run starts with.
+    /// The conversation whose copy starts every conversation of this run.
     pub carried: Option<CarriedConversation>,
-    /// The state of the work, for the prompts between the turns of a model.
+    /// The state of the work, for reminders and for prompts that continue a failed turn.
     pub work: Option<&'a dyn WorkState>,
     /// Overrides the temperature of the actor.
     pub temperature: Option<f64>,
-    /// Removes secrets from stored and shown text.
+    /// Removes secrets from text that is stored or displayed.
     pub redactor: Redactor,
     /// Receives progress events.
     pub observer: &'a dyn Observer,

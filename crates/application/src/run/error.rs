@@ -10,33 +10,33 @@ use crate::lease::LeaseError;
 #[derive(Debug)]
 pub struct StoppedRun {
     pub run: RunId,
-    /// The reason.
+    /// The reason why the run stopped.
     pub why: RunError,
 }
 
-/// Errors of finding, starting and resuming a run.
+/// Errors of looking up, starting, resuming, cancelling and replaying a run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunServiceError {
     /// No run, or more than one run, has an id with this prefix.
     #[error("{} run has an id that begins with `{reference}`", if .candidates.is_empty() { "no" } else { "more than one" })]
     NotFound {
-        /// The id as the caller gave it.
+        /// The given id or prefix.
         reference: String,
-        /// Some ids with that prefix.
+        /// Some runs with this prefix.
         candidates: Vec<RunId>,
     },
     /// The run is finished.
     #[error("the run {run} has ended: it is {state}")]
     Over {
         run: RunId,
-        /// Its final state.
+        /// The final state of the run.
         state: &'static str,
     },
-    /// Another process works on the run.
+    /// Another process executes the run.
     #[error("the run {run} is being worked on by {owner}")]
     Busy {
         run: RunId,
-        /// The process that works on it.
+        /// The process that executes the run.
         owner: String,
     },
     /// The run stopped before it finished.
@@ -95,11 +95,11 @@ impl Diagnose for RunServiceError {
                 suggest::run_cancel(run)
             )),
             Self::Stopped(stopped) if stopped.why.would_repeat() => {
-                let what = stopped.why.hint().unwrap_or_default();
+                let cause_hint = stopped.why.hint().unwrap_or_default();
                 Some(hint!(
                     "{}. A run keeps the files it started with: correct the actor and start a new \
                      run; {} shows the steps that were finished",
-                    what,
+                    cause_hint,
                     suggest::run_show(stopped.run)
                 ))
             }
@@ -112,14 +112,16 @@ impl Diagnose for RunServiceError {
                 ))
             }
             Self::Stopped(stopped) => {
-                let what = match &stopped.why {
+                let cause_hint = match &stopped.why {
                     RunError::Node { .. } | RunError::Limit { .. } => stopped.why.hint(),
                     _ => None,
                 };
-                let what = what.map(|what| hint!("{}; ", what)).unwrap_or_default();
+                let cause_hint = cause_hint
+                    .map(|cause_hint| hint!("{}; ", cause_hint))
+                    .unwrap_or_default();
                 Some(hint!(
                     "{}finished steps are kept: {} shows them, {} resumes the run",
-                    what,
+                    cause_hint,
                     suggest::run_show(stopped.run),
                     suggest::run_resume(stopped.run)
                 ))

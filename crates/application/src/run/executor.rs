@@ -26,7 +26,7 @@ pub(super) struct RunExecutor<'a> {
     pub(super) fence: Fence,
     /// The conversation to which calls of tool nodes belong.
     pub(super) session: SessionId,
-    /// Calls of tool nodes of earlier attempts of the run; for each step the last one.
+    /// The last call of each tool step in earlier attempts of the run, by call id.
     pub(super) earlier: HashMap<String, ToolInvocation>,
 }
 
@@ -41,7 +41,8 @@ impl Executor for RunExecutor<'_> {
 }
 
 impl RunExecutor<'_> {
-    /// A gate that accepts only the tools that these patterns, skills and servers name.
+    /// A gate for the tools that match the patterns, the tools of the skills and servers, and the extra tools of the
+    /// run.
     pub(super) fn gate(
         &self,
         tools: &[String],
@@ -78,12 +79,12 @@ pub(super) fn failure(kind: FailureKind, message: impl Into<String>) -> Failure 
     }
 }
 
-/// A retry would fail in the same way.
+/// A failure that a retry would repeat.
 pub(super) fn refused(message: impl Into<String>) -> Failure {
     failure(FailureKind::Refused, message)
 }
 
-/// The store or the operating system failed.
+/// A failure of the store or the operating system.
 pub(super) fn broken(error: impl std::fmt::Display) -> Failure {
     failure(FailureKind::Broken, error.to_string())
 }

@@ -16,7 +16,7 @@ pub(super) struct StoreLog {
     run: RunId,
     fence: (LeaseSubject, LeaseToken),
     redactor: Redactor,
-    recalled: HashMap<String, Step>,
+    stored_steps: HashMap<String, Step>,
 }
 
 impl StoreLog {
@@ -28,7 +28,7 @@ impl StoreLog {
         redactor: Redactor,
     ) -> Result<Self, Error> {
         let steps = engine.read(|reader| runs::steps(reader, run))?;
-        let recalled = steps
+        let stored_steps = steps
             .into_iter()
             .map(|stored| {
                 let step = read(&stored)?;
@@ -40,12 +40,12 @@ impl StoreLog {
             run,
             fence,
             redactor,
-            recalled,
+            stored_steps,
         })
     }
 }
 
-/// A step as it was stored.
+/// Parses a stored step.
 pub(super) fn read(stored: &runs::StoredStep) -> Result<Step, Error> {
     serde_json::from_value(stored.step.clone())
         .map_err(|error| Error::stored("a step of a run", error.to_string()))
@@ -53,18 +53,18 @@ pub(super) fn read(stored: &runs::StoredStep) -> Result<Step, Error> {
 
 impl StepLog for StoreLog {
     fn recall(&self, path: &StepPath) -> Option<Step> {
-        self.recalled.get(path).cloned()
+        self.stored_steps.get(path).cloned()
     }
 
     fn record(&self, step: &Step) -> Result<(), LogError> {
-        let written =
+        let to_json =
             |step: &Step| serde_json::to_string(step).map_err(|error| LogError(error.to_string()));
         let text = match self.redactor.value(&Value::Object(step.update.clone())) {
-            Value::Object(update) if update != step.update => written(&Step {
+            Value::Object(update) if update != step.update => to_json(&Step {
                 update,
                 ..step.clone()
             })?,
-            _ => written(step)?,
+            _ => to_json(step)?,
         };
         let (run, fence, path) = (self.run, self.fence.clone(), step.path.clone());
         self.engine
@@ -76,7 +76,7 @@ impl StepLog for StoreLog {
     }
 }
 
-/// A read-only log for replays: it looks steps up and stores nothing.
+/// A read-only log for replays: returns stored steps and records nothing.
 pub(super) struct ReplayLog(pub(super) HashMap<String, Step>);
 
 impl StepLog for ReplayLog {

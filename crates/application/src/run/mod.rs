@@ -1,8 +1,8 @@
 //! Runs of actors: every finished node is stored before the run continues, so that any process can
 //! resume an interrupted run.
 //!
-//! `cleveragents-actors` walks the graph; this module implements what it needs: [`StoreLog`](log)
-//! stores steps, [`RunExecutor`](work) asks models and calls tools, and [`RunService`] starts, resumes,
+//! `cleveragents-actors` walks the graph. This module implements its ports: [`StoreLog`](log) stores
+//! steps, and [`RunExecutor`](executor) asks models and calls tools. [`RunService`] starts, resumes,
 //! cancels and lists runs.
 
 mod agent;

@@ -1,9 +1,9 @@
-//! [`prune`]: removes from a conversation what its next phase does not need.
+//! [`prune`]: removes tool results from a conversation that the next phase does not need.
 //!
-//! Long results of searches, listings, commands and file reads are replaced by stubs that name the
-//! call. Failing output, answers of the user, short results and the kept files stay, and so does
-//! everything that the model wrote. The pruned conversation is stored once, so that the beginning of
-//! later requests stays the same.
+//! Stubs that name the call replace long results of searches, listings, commands and file reads.
+//! Failed results, answers of the user, short results, the content of the kept files and all messages
+//! of the model stay. The pruned conversation is stored once, so that the prompt cache of later
+//! requests stays valid.
 
 use std::collections::HashMap;
 
@@ -14,13 +14,13 @@ use serde_json::Value;
 
 use crate::turn::{chat_message, set_chat_message};
 
-/// Results up to this size stay, in bytes: a stub would not be much shorter.
-const SHORT: usize = 400;
+/// Results up to this size stay, in bytes, because a stub would not be much shorter.
+const MIN_PRUNED_BYTES: usize = 400;
 
 /// Maximum size of the call in a stub, in bytes.
-const SHOWN_CALL: usize = 120;
+const SHOWN_CALL_BYTES: usize = 120;
 
-/// Replaces results that are not needed. `kept_files` are the files whose content stays.
+/// Replaces long results with stubs. The content of `kept_files` stays.
 pub(crate) fn prune(messages: &mut [Message], kept_files: &[String]) {
     let mut calls: HashMap<String, ToolCall> = HashMap::new();
     for message in messages {
@@ -33,7 +33,7 @@ pub(crate) fn prune(messages: &mut [Message], kept_files: &[String]) {
                 for result in results.iter_mut().filter(|result| !result.is_error) {
                     let stub = calls
                         .get(&result.call_id)
-                        .filter(|_| result.content.len() > SHORT)
+                        .filter(|_| result.content.len() > MIN_PRUNED_BYTES)
                         .and_then(|call| stub(call, &result.content, kept_files));
                     if let Some(stub) = stub {
                         result.content = stub;
@@ -69,7 +69,7 @@ pub(crate) fn read_paths(messages: &[Message]) -> Vec<String> {
     paths
 }
 
-/// The stub for a result; `None` when it stays.
+/// The stub that replaces a result; `None` when the result stays.
 fn stub(call: &ToolCall, content: &str, kept_files: &[String]) -> Option<String> {
     let (tool, arguments) = resolve_call(&call.name, &call.arguments)?;
     if !tool.is_builtin() {
@@ -91,7 +91,7 @@ fn stub(call: &ToolCall, content: &str, kept_files: &[String]) -> Option<String>
         _ => return None,
     };
     let shown = shown.replace('\n', " ");
-    let end = shown.floor_char_boundary(SHOWN_CALL);
+    let end = shown.floor_char_boundary(SHOWN_CALL_BYTES);
     let more = if end < shown.len() { "…" } else { "" };
     let lines = content.lines().count();
     Some(format!(
@@ -100,14 +100,17 @@ fn stub(call: &ToolCall, content: &str, kept_files: &[String]) -> Option<String>
     ))
 }
 
-/// Whether two paths name the same file; one of them may start with the name of its part.
-fn is_same_file(one: &str, other: &str) -> bool {
-    let (one, other) = (one.trim_start_matches("./"), other.trim_start_matches("./"));
+/// Whether two paths refer to the same file; one of them may be prefixed with the name of its part.
+fn is_same_file(left: &str, right: &str) -> bool {
+    let (left, right) = (
+        left.trim_start_matches("./"),
+        right.trim_start_matches("./"),
+    );
     let ends_with = |long: &str, short: &str| {
         long.strip_suffix(short)
-            .is_some_and(|rest| rest.ends_with('/'))
+            .is_some_and(|prefix| prefix.ends_with('/'))
     };
-    !one.is_empty() && (one == other || ends_with(one, other) || ends_with(other, one))
+    !left.is_empty() && (left == right || ends_with(left, right) || ends_with(right, left))
 }
 
 fn one_line(arguments: &Value) -> String {
@@ -154,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_found_under_the_name_of_its_part() {
+    fn a_path_with_the_name_of_its_part_is_the_same_file() {
         assert!(is_same_file("shop/a.c", "a.c") && is_same_file("./a.c", "a.c"));
         assert!(!is_same_file("ba.c", "a.c") && !is_same_file("", "a.c"));
     }

@@ -1,5 +1,5 @@
-//! [`OpenQuestion`]: what a waiting run asks the user, and [`GivenAnswer`], which answers it when
-//! the run resumes without a terminal.
+//! [`OpenQuestion`]: the question of a waiting run to the user. [`GivenAnswer`]: answers the question
+//! when the run resumes without a terminal.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -24,15 +24,15 @@ pub enum OpenQuestion {
     Question {
         /// The question.
         text: String,
-        /// Answers to choose from; anything when empty.
+        /// Suggested answers; empty for any text.
         options: Vec<String>,
     },
     /// A call that the user must approve.
     Approval {
         tool: String,
-        /// Its arguments, without secrets, long texts shortened.
+        /// The arguments of the call, without secrets and with long texts shortened.
         arguments: Value,
-        /// Reason for the approval.
+        /// The reason why the call needs approval.
         reason: String,
     },
 }
@@ -79,7 +79,7 @@ pub(super) fn open_questions(
     let mut open: Vec<ToolInvocation> = Vec::new();
     for session in runs::sessions(reader, run)? {
         for row in invocations::of_session(reader, session)? {
-            // A repeated call has a later row.
+            // The later row of a repeated call replaces the earlier row.
             open.retain(|known| known.session != row.session || known.call_id != row.call_id);
             if is_for_a_person(&row) {
                 open.push(row);
@@ -90,18 +90,18 @@ pub(super) fn open_questions(
     Ok(open.iter().map(OpenQuestion::from_row).collect())
 }
 
-/// Answers one open question of a run, once; passes every other question to another approver.
+/// Answers one open question of a run once. Passes every other question to another approver.
 pub struct GivenAnswer<'a> {
     question: OpenQuestion,
-    /// Whether this is the only open question of the run, so that the next question must be this
-    /// one.
+    /// Whether the run has only this open question. The answer then also applies to a question with a
+    /// different text.
     is_only: bool,
     answer: Mutex<Option<String>>,
     other: &'a dyn Approver,
 }
 
 impl<'a> GivenAnswer<'a> {
-    /// The answer to the last of these questions.
+    /// Creates an approver that answers the last of the questions. `None` when there are no questions.
     pub fn new(questions: &[OpenQuestion], answer: &str, other: &'a dyn Approver) -> Option<Self> {
         Some(Self {
             question: questions.last()?.clone(),
@@ -129,9 +129,9 @@ impl Approver for GivenAnswer<'_> {
         else {
             return self.other.approve(request);
         };
-        let asked = storable_json(&shortened(request.arguments.clone()));
+        let request_arguments = storable_json(&shortened(request.arguments.clone()));
         let is_tool = *tool == request.tool.to_string();
-        let is_match = is_tool && asked == *arguments;
+        let is_match = is_tool && request_arguments == *arguments;
         let Some(answer) = is_tool.then(|| self.take(is_match)).flatten() else {
             return self.other.approve(request);
         };
@@ -146,8 +146,8 @@ impl Approver for GivenAnswer<'_> {
         let OpenQuestion::Question { text, .. } = &self.question else {
             return self.other.question(question);
         };
-        let asked = storable_json(&shortened(question.text.into()));
-        let is_match = asked.as_str() == Some(text);
+        let question_text = storable_json(&shortened(question.text.into()));
+        let is_match = question_text.as_str() == Some(text);
         let Some(answer) = self.take(is_match) else {
             return self.other.question(question);
         };

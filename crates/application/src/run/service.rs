@@ -33,27 +33,28 @@ use crate::watch::Watch;
 /// Values by name.
 type Values = Map<String, Value>;
 
-/// Everything that a run starts with.
+/// The input of a new run.
 pub struct RunStart {
     /// The id of the run.
     pub id: RunId,
     /// The namespace of the plan, project or caller that starts it.
     pub namespace: String,
     pub actor: Arc<Actor>,
-    /// The hash of its file.
+    /// The hash of the file of the actor.
     pub actor_hash: String,
-    /// The files of the actor and of all that it refers to.
+    /// The files of the actor and of everything that it refers to.
     pub definitions: Value,
     /// The initial state.
     pub input: Map<String, Value>,
-    /// Values that templates see as `context`.
+    /// Values that templates can use as `context`.
     pub context: Map<String, Value>,
     /// The options of the run, stored for the process that resumes it.
     pub options: Value,
 }
 
-/// The namespace of a run that a caller starts: that of its project, otherwise the caller's. A caller with several
-/// namespaces uses the one of the actor; actors of `builtin/` and of model providers belong to no caller.
+/// The namespace of a run that a caller starts: the namespace of its project, if there is one; `local` for the local
+/// caller; otherwise the namespace of the actor. Actors of `builtin/` and of model providers are shared, so their runs
+/// belong to the home namespace of the caller.
 pub fn run_namespace(caller: &Caller, project: Option<&str>, actor: &str) -> String {
     let namespace_of = |name: &str| match name.split_once('/') {
         Some((namespace, _)) => namespace.to_lowercase(),
@@ -65,15 +66,15 @@ pub fn run_namespace(caller: &Caller, project: Option<&str>, actor: &str) -> Str
     if caller.is_local() {
         return LOCAL_NAMESPACE.to_owned();
     }
-    let of_actor = namespace_of(actor);
-    let is_shared = of_actor == "builtin"
-        || format!("{of_actor}/x")
+    let actor_namespace = namespace_of(actor);
+    let is_shared = actor_namespace == "builtin"
+        || format!("{actor_namespace}/x")
             .parse::<Name>()
             .is_ok_and(|name| name.require_free_namespace().is_err());
     if is_shared {
-        caller.home(Scope::Registry).unwrap_or(of_actor)
+        caller.home(Scope::Registry).unwrap_or(actor_namespace)
     } else {
-        of_actor
+        actor_namespace
     }
 }
 
@@ -81,7 +82,7 @@ pub fn run_namespace(caller: &Caller, project: Option<&str>, actor: &str) -> Str
 #[derive(Debug)]
 pub struct RunReport {
     pub run: RunId,
-    /// Result.
+    /// The result of the graph.
     pub outcome: Outcome,
 }
 
@@ -89,24 +90,24 @@ pub struct RunReport {
 #[derive(Debug)]
 pub struct RunView {
     pub run: Run,
-    /// The process that works on it, if any.
+    /// The process that executes the run; `None` when no process does.
     pub owner: Option<String>,
-    /// Its finished steps, in the order in which they finished.
+    /// The finished steps, in the order in which they finished.
     pub steps: Vec<StepView>,
-    /// Whether the price of every model that it called is known.
+    /// Whether the prices of all called models are known.
     pub is_cost_known: bool,
-    /// The open questions while it waits, oldest first.
+    /// The open questions of a waiting run, oldest first.
     pub questions: Vec<OpenQuestion>,
 }
 
 /// A finished step.
 #[derive(Debug)]
 pub struct StepView {
-    /// Its number in the run, from 1.
+    /// Number of the step in the run, from 1.
     pub number: u64,
     /// The stored record.
     pub step: Step,
-    /// Storage time.
+    /// The time when the step was stored.
     pub stored_at: Timestamp,
 }
 
@@ -117,12 +118,12 @@ pub struct RunService {
     sessions: SessionService,
     turns: TurnService,
     leases: LeaseService,
-    /// Runs in other namespaces do not exist for this service.
+    /// The namespaces whose runs this service can access. Other runs are reported as not found.
     pub(super) visible: Namespaces,
 }
 
 impl RunService {
-    /// A service over the runs of every namespace.
+    /// Creates a service that can access the runs of all namespaces.
     pub fn new(engine: Arc<Engine>, sessions: SessionService) -> Self {
         Self {
             leases: LeaseService::new(Arc::clone(&engine)),
@@ -133,7 +134,7 @@ impl RunService {
         }
     }
 
-    /// The same service for a caller that sees these namespaces only.
+    /// Restricts the service to the runs of these namespaces.
     #[must_use]
     pub fn visible_in(mut self, namespaces: Namespaces) -> Self {
         self.visible = namespaces;
@@ -191,14 +192,14 @@ impl RunService {
         }
         let lease = self.take(id)?;
         let fence = (lease.subject().clone(), lease.token());
-        let is_begun = self.engine.write(move |unit| {
+        let is_resumed = self.engine.write(move |unit| {
             leases::require(unit, &fence.0, fence.1)?;
             runs::resume(unit, id)
         })?;
-        if !is_begun {
+        if !is_resumed {
             return Err(over(&self.get(id)?));
         }
-        let (input, context) = begun_with(&run)?;
+        let (input, context) = initial_values(&run)?;
         self.drive(id, actor, (&input, &context), run_context, &lease)
     }
 
@@ -218,7 +219,7 @@ impl RunService {
         let rows = self
             .engine
             .read(|reader| invocations::of_session(reader, id.session("")))?;
-        let work = RunExecutor {
+        let executor = RunExecutor {
             engine: Arc::clone(&self.engine),
             sessions: &self.sessions,
             turns: &self.turns,
@@ -234,10 +235,10 @@ impl RunService {
         let cancel = run_context.cancel.child();
         let _guard = lease.guard(&cancel);
         let graph_result = {
-            let _until_the_end = Watch::over(
+            let _cancel_watch = Watch::over(
                 {
                     let engine = Arc::clone(&self.engine);
-                    // A database read that fails is retried after a moment.
+                    // A failed database read is retried at the next poll.
                     move || {
                         let run = engine.read(|reader| runs::get(reader, &Namespaces::All, id));
                         matches!(run, Ok(Some(run)) if run.is_cancelled)
@@ -250,7 +251,7 @@ impl RunService {
                 input: State::new(input.clone()),
                 context: context.clone(),
                 limits: None,
-                executor: &work,
+                executor: &executor,
                 log: &log,
                 observer: &NodeObserver(run_context.observer),
                 cancel: &cancel,
@@ -270,7 +271,7 @@ impl RunService {
         let usage = self.engine.read(|reader| usage::of_run(reader, id))?;
         if let Ok(outcome) = &mut graph_result {
             outcome.usage = usage;
-            // Redacted like the stored steps, so that a replay ends in the same state.
+            // Redact the result like the stored steps, so that a replay ends in the same state.
             outcome.state = State::new(redacted(redactor, outcome.state.values()));
             outcome.output = redactor.value(&outcome.output);
         }
@@ -290,7 +291,7 @@ impl RunService {
                 (state, None, Some(error))
             }
         };
-        let ended = RunResult {
+        let run_result = RunResult {
             result,
             error,
             usage: usage.usage,
@@ -300,14 +301,14 @@ impl RunService {
         let fence = (lease.subject().clone(), lease.token());
         let stored = self.engine.write(move |unit| {
             leases::require(unit, &fence.0, fence.1)?;
-            runs::end(unit, id, state, &ended)
+            runs::end(unit, id, state, &run_result)
         });
         match graph_result {
             Ok(outcome) => {
                 stored?;
                 Ok(RunReport { run: id, outcome })
             }
-            // The reason of the stop is more useful than the error of storing it.
+            // The reason why the run stopped is more useful than a failure to store the reason.
             Err(why) => Err(RunServiceError::Stopped(Box::new(StoppedRun {
                 run: id,
                 why,
@@ -325,8 +326,8 @@ impl RunService {
         }
     }
 
-    /// Fails when a run is finished or another process works on it, before the caller takes other
-    /// locks that this process may hold. Resuming takes the lease itself.
+    /// Fails when a run is complete or another process executes it. Callers check this before they
+    /// acquire other locks that the other process may hold. [`Self::resume`] acquires the lease itself.
     pub fn require_free(&self, id: RunId) -> Result<(), RunServiceError> {
         let run = self.get(id)?;
         if run.state == RunState::Complete {
@@ -335,7 +336,7 @@ impl RunService {
         self.take(id).map(drop)
     }
 
-    /// Looks a run up by its id, or by the first six or more characters of its id.
+    /// Looks up a run by its id, or by a prefix of at least six characters.
     pub fn resolve(&self, reference: &str) -> Result<Run, RunServiceError> {
         self.engine.read(|reader| {
             find_referenced(
@@ -372,7 +373,7 @@ impl RunService {
             .unwrap_or(Value::Null))
     }
 
-    /// Runs that are visible to this service, newest first.
+    /// The matching runs that this service can access, newest first.
     pub fn list(&self, filter: RunFilter) -> Result<RunPage, RunServiceError> {
         let filter = RunFilter {
             visible: self.visible.clone(),
@@ -381,7 +382,7 @@ impl RunService {
         Ok(self.engine.read(|reader| runs::list(reader, &filter))?)
     }
 
-    /// Whether the price of every model that a run called is known.
+    /// Whether the prices of all models that a run called are known.
     pub fn is_cost_known(&self, id: RunId) -> Result<bool, RunServiceError> {
         self.get(id)?;
         let is_unknown = self.engine.read(|reader| runs::has_unpriced(reader, id))?;
@@ -396,7 +397,7 @@ impl RunService {
         Ok(self.engine.read(|reader| open_questions(reader, run.id))?)
     }
 
-    /// A run step by step.
+    /// A run with its steps.
     pub fn view(&self, id: RunId) -> Result<RunView, RunServiceError> {
         let run = self.get(id)?;
         let steps = self.engine.read(|reader| runs::steps(reader, id))?;
@@ -420,8 +421,8 @@ impl RunService {
         })
     }
 
-    /// Cancels a run: at once when no process works on it, otherwise that process is asked to stop.
-    /// Returns whether the run is over already.
+    /// Cancels a run. A run without a process is cancelled at once; otherwise its process receives a
+    /// request to stop. Returns whether the run is already cancelled.
     pub fn cancel(&self, id: RunId) -> Result<bool, RunServiceError> {
         let run = self.get(id)?;
         if !matches!(run.state, RunState::Running | RunState::Waiting) {
@@ -466,11 +467,11 @@ impl RunService {
         }
     }
 
-    /// Replays a finished run from its stored steps, without calling anything, and compares the
+    /// Replays a finished run from its stored steps, without model or tool calls, and compares the
     /// final states.
     pub fn replay(&self, id: RunId, actor: &Actor) -> Result<Outcome, RunServiceError> {
         let view = self.view(id)?;
-        let (input, context) = begun_with(&view.run)?;
+        let (input, context) = initial_values(&view.run)?;
         let log = ReplayLog(
             view.steps
                 .into_iter()
@@ -478,7 +479,7 @@ impl RunService {
                 .collect::<HashMap<_, _>>(),
         );
         let cancel = Cancel::new();
-        let replayed = GraphRun {
+        let replay_result = GraphRun {
             actor,
             input: State::new(input),
             context,
@@ -489,19 +490,19 @@ impl RunService {
             cancel: &cancel,
         }
         .execute();
-        let outcome = replayed
+        let outcome = replay_result
             .map_err(|why| RunServiceError::Stopped(Box::new(StoppedRun { run: id, why })))?;
         let Some(result) = &view.run.result else {
             return Ok(outcome);
         };
-        let (before, now) = (&result["state"], outcome.state.values());
-        let differs = now
+        let (stored, replayed) = (&result["state"], outcome.state.values());
+        let changed = replayed
             .iter()
-            .find(|(key, value)| before.get(key.as_str()) != Some(value));
-        let lost = before
+            .find(|(key, value)| stored.get(key.as_str()) != Some(value));
+        let missing = stored
             .as_object()
-            .and_then(|before| before.keys().find(|key| !now.contains_key(*key)));
-        match differs.map(|(key, _)| key).or(lost) {
+            .and_then(|stored| stored.keys().find(|key| !replayed.contains_key(*key)));
+        match changed.map(|(key, _)| key).or(missing) {
             Some(key) => Err(RunServiceError::ReplayDiffers {
                 run: id,
                 key: key.clone(),
@@ -511,7 +512,7 @@ impl RunService {
     }
 }
 
-/// Values without the secrets in their texts.
+/// Removes the secrets from the texts in the values.
 fn redacted(redactor: &Redactor, values: &Map<String, Value>) -> Map<String, Value> {
     let clean = values
         .iter()
@@ -531,7 +532,7 @@ fn over(run: &Run) -> RunServiceError {
 }
 
 /// The state and the context that a run started with.
-fn begun_with(run: &Run) -> Result<(Values, Values), Error> {
+fn initial_values(run: &Run) -> Result<(Values, Values), Error> {
     let part = |name: &str| match &run.input[name] {
         Value::Object(fields) => Ok(fields.clone()),
         _ => Err(Error::stored(
@@ -542,7 +543,7 @@ fn begun_with(run: &Run) -> Result<(Values, Values), Error> {
     Ok((part("state")?, part("context")?))
 }
 
-/// Executes nothing: a replay only reads stored steps.
+/// Refuses to execute steps, because a replay only reads stored steps.
 struct ReplayExecutor;
 
 impl ReplayExecutor {

@@ -1,5 +1,5 @@
-//! Calls a tool for a node. A resumed run looks the row of the call up: it takes a stored result,
-//! and asks about a call whose outcome is unknown.
+//! Runs a tool node. A resumed run looks up the row of the call: it reuses a stored result, and asks
+//! the user about a call whose outcome is unknown.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,11 +21,11 @@ use crate::tool::{StoreBudget, StoreLedger};
 use crate::turn::{Secrets, log_tool_outcome, tool_span};
 use crate::unknown_outcome::{ASSUME_DONE, RETRY};
 
-/// Maximum size of a tool's output in the state, in bytes.
-const LONGEST: usize = 1 << 20;
+/// Maximum size of the output of a tool in the state, in bytes.
+const MAX_OUTPUT_BYTES: usize = 1 << 20;
 
-/// One call of a tool.
-const ONE: StepUsage = StepUsage {
+/// The usage of one tool call.
+const ONE_CALL: StepUsage = StepUsage {
     usage: cleveragents_domain::TokenUsage {
         input_tokens: cleveragents_domain::Tokens(0),
         output_tokens: cleveragents_domain::Tokens(0),
@@ -36,11 +36,11 @@ const ONE: StepUsage = StepUsage {
 };
 
 impl RunExecutor<'_> {
-    /// Calls the tool, or takes the result that an earlier attempt of the run stored.
+    /// Calls the tool, or returns the result that an earlier attempt of the run stored.
     pub(super) fn call(&self, step: &ToolStep<'_>) -> Result<Answer, Failure> {
         let key = format!("{}.{}", step.path, step.number);
         if let Some(row) = self.earlier.get(&key)
-            && let Some(answer) = self.known(row)?
+            && let Some(answer) = self.stored_answer(row)?
         {
             return Ok(answer);
         }
@@ -65,7 +65,7 @@ impl RunExecutor<'_> {
             ledger: &ledger,
             redactor: &Secrets(&run_context.redactor),
             cancel: step.cancel,
-            shown_bytes: LONGEST,
+            shown_bytes: MAX_OUTPUT_BYTES,
         };
         let request = CallRequest {
             call_id: key.clone(),
@@ -97,16 +97,19 @@ impl RunExecutor<'_> {
                 let mut text = done.shown.head.clone();
                 if done.shown.left_out > 0 {
                     return Err(Failure {
-                        usage: ONE,
+                        usage: ONE_CALL,
                         ..refused(format!(
-                            "`{}` answered {} bytes, more than the {LONGEST} that a state can hold",
+                            "`{}` answered {} bytes, more than the {MAX_OUTPUT_BYTES} that a state can hold",
                             done.tool, done.shown.total
                         ))
                     });
                 }
                 text.push_str(&done.shown.tail);
                 let value = self.value(&done.tool.to_string(), text, done.picture.is_some());
-                return Ok(Answer { value, usage: ONE });
+                return Ok(Answer {
+                    value,
+                    usage: ONE_CALL,
+                });
             }
             _ if outcome.needs_human() => FailureKind::HumanNeeded,
             CallOutcome::Failed(failed) => match failed.kind {
@@ -142,12 +145,12 @@ impl RunExecutor<'_> {
             CallOutcome::Succeeded(_) => String::new(),
         };
         Err(Failure {
-            usage: ONE,
+            usage: ONE_CALL,
             ..failure(kind, message)
         })
     }
 
-    /// The output of a tool: JSON when the tool returns JSON, else text.
+    /// The output of a tool: JSON when the tool declares an output schema, otherwise text.
     fn value(&self, tool: &str, text: String, is_picture: bool) -> Value {
         let returns_json = self
             .run_context
@@ -164,7 +167,7 @@ impl RunExecutor<'_> {
     }
 
     /// The stored result of an earlier call; `None` when the call has to run.
-    fn known(&self, row: &ToolInvocation) -> Result<Option<Answer>, Failure> {
+    fn stored_answer(&self, row: &ToolInvocation) -> Result<Option<Answer>, Failure> {
         match row.outcome {
             // These calls had no effect or failed, so they are retried.
             InvocationOutcome::Failed | InvocationOutcome::Refused => Ok(None),
@@ -176,10 +179,13 @@ impl RunExecutor<'_> {
                         let text = String::from_utf8_lossy(&content).into_owned();
                         self.value(&row.tool, text, row.media_type.is_some())
                     }
-                    // The user reported that it was done.
+                    // The user confirmed that the call was done.
                     None => Value::Null,
                 };
-                Ok(Some(Answer { value, usage: ONE }))
+                Ok(Some(Answer {
+                    value,
+                    usage: ONE_CALL,
+                }))
             }
             InvocationOutcome::Running if row.is_repeatable => {
                 self.store_outcome(row, InvocationOutcome::Failed)?;
@@ -192,7 +198,7 @@ impl RunExecutor<'_> {
     fn resolve_unknown_outcome(&self, row: &ToolInvocation) -> Result<Option<Answer>, Failure> {
         let choice = match self.run_context.unknown_outcome {
             UnknownOutcome::Ask => self.ask_about(row)?,
-            settled => settled,
+            choice => choice,
         };
         if choice == UnknownOutcome::Retry {
             self.store_outcome(row, InvocationOutcome::Failed)?;
@@ -201,7 +207,7 @@ impl RunExecutor<'_> {
         self.store_outcome(row, InvocationOutcome::Succeeded)?;
         Ok(Some(Answer {
             value: Value::Null,
-            usage: ONE,
+            usage: ONE_CALL,
         }))
     }
 
@@ -237,12 +243,12 @@ impl RunExecutor<'_> {
         row: &ToolInvocation,
         outcome: InvocationOutcome,
     ) -> Result<(), Failure> {
-        let mut ended = row.clone();
-        ended.outcome = outcome;
-        ended.error = (outcome == InvocationOutcome::Failed)
+        let mut updated = row.clone();
+        updated.outcome = outcome;
+        updated.error = (outcome == InvocationOutcome::Failed)
             .then(|| "interrupted: the outcome is unknown".to_owned());
         self.engine
-            .write(move |unit| invocations::finish(unit, &ended))
+            .write(move |unit| invocations::finish(unit, &updated))
             .map_err(|error: cleveragents_store::Error| broken(error))?;
         Ok(())
     }

@@ -8,31 +8,31 @@ use serde_json::Value;
 use super::error::RunServiceError;
 use super::service::RunService;
 
-/// Maximum size of a stored trace, in bytes. The end is kept, because it holds the answer.
-const LONGEST: usize = 64 * 1024;
+/// Maximum size of a stored trace, in bytes. Longer traces keep their end, which contains the answer.
+const MAX_TRACE_BYTES: usize = 64 * 1024;
 
 impl RunService {
     /// Every message that models received and sent in a run, in chronological order.
     pub(crate) fn conversation(&self, id: RunId) -> Result<Vec<Value>, RunServiceError> {
         Ok(self.engine.read(|reader| {
-            let mut asked: Vec<Turn> = Vec::new();
+            let mut all_turns: Vec<Turn> = Vec::new();
             if runs::get(reader, &self.visible, id)?.is_none() {
                 return Ok(Vec::new());
             }
             for session in runs::sessions(reader, id)? {
-                asked.extend(turns::of_session(reader, session)?);
+                all_turns.extend(turns::of_session(reader, session)?);
             }
-            // Ids of conversations are derived from the run, ids of turns from the time.
-            asked.sort_by_key(|turn| turn.id);
+            // Sort by turn id, which contains the time; session ids are derived from the run.
+            all_turns.sort_by_key(|turn| turn.id);
             let mut steps = Vec::new();
-            for turn in asked {
+            for turn in all_turns {
                 steps.extend(turns::steps(reader, turn.id)?);
             }
             Ok::<_, cleveragents_store::Error>(steps)
         })?)
     }
 
-    /// The messages of the conversation of a run that was answered last, with the messages it
+    /// The messages of the conversation of a run with the newest answer, including the messages that it
     /// started with. Empty when no model answered.
     pub(crate) fn last_messages(&self, id: RunId) -> Result<Vec<Message>, RunServiceError> {
         Ok(self.engine.read(|reader| {
@@ -43,7 +43,7 @@ impl RunService {
         })?)
     }
 
-    /// The newest summary of that conversation.
+    /// The newest summary of the conversation of a run with the newest answer.
     pub(crate) fn last_summary(&self, id: RunId) -> Result<Option<String>, RunServiceError> {
         Ok(self.engine.read(|reader| {
             let Some(session) = last_conversation(reader, id)? else {
@@ -68,8 +68,8 @@ impl RunService {
     }
 }
 
-/// The conversation of a run that was answered last, also when its turn failed afterwards; `None`
-/// when no model answered.
+/// The conversation of a run with the newest answer, even if its turn failed afterwards. `None` when
+/// no model answered.
 pub(super) fn last_conversation(
     reader: &mut dyn Reader,
     run: RunId,
@@ -104,7 +104,7 @@ pub(super) fn messages(reader: &mut dyn Reader, session: SessionId) -> Result<Ve
     messages::page(reader, session, Sequence(0), i64::MAX.unsigned_abs())
 }
 
-/// Answers as one text, the reasoning before the answer.
+/// Joins answers into one text, with the reasoning before each answer.
 fn render_answers(answers: &[AssistantMessage]) -> Option<String> {
     let mut parts: Vec<String> = Vec::new();
     for answer in answers {
@@ -122,12 +122,12 @@ fn render_answers(answers: &[AssistantMessage]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("\n\n"))
 }
 
-/// The end of a trace, with a note about the part that is left out.
+/// Shortens a long trace to its end, with a note about the omitted beginning.
 pub(crate) fn bounded(trace: &str) -> String {
-    if trace.len() <= LONGEST {
+    if trace.len() <= MAX_TRACE_BYTES {
         return trace.to_owned();
     }
-    let from = trace.ceil_char_boundary(trace.len() - LONGEST);
+    let from = trace.ceil_char_boundary(trace.len() - MAX_TRACE_BYTES);
     format!("[the first {from} bytes are left out]\n{}", &trace[from..])
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn bounded(trace: &str) -> String {
 mod tests {
     use cleveragents_models::{AssistantMessage, Reasoning};
 
-    use super::{LONGEST, bounded, render_answers};
+    use super::{MAX_TRACE_BYTES, bounded, render_answers};
 
     #[test]
     fn reasoning_precedes_the_answer_and_encrypted_reasoning_is_omitted() {
@@ -163,13 +163,13 @@ mod tests {
 
     #[test]
     fn a_long_trace_keeps_its_end_and_a_note() {
-        let short = "é".repeat(LONGEST / 2);
+        let short = "é".repeat(MAX_TRACE_BYTES / 2);
         assert_eq!(bounded(&short), short);
         let long = format!("x{short}!");
         let kept = bounded(&long);
-        let (word, rest) = kept.split_once('\n').expect("two parts");
-        assert_eq!(word, "[the first 3 bytes are left out]");
-        assert_eq!(rest, &long[3..]);
-        assert!(rest.len() <= LONGEST);
+        let (note, end) = kept.split_once('\n').expect("two parts");
+        assert_eq!(note, "[the first 3 bytes are left out]");
+        assert_eq!(end, &long[3..]);
+        assert!(end.len() <= MAX_TRACE_BYTES);
     }
 }

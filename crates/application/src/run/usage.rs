@@ -1,4 +1,4 @@
-//! Usage of a run. Every request and every call has a row, also those of failed steps.
+//! Usage of a run, computed from the stored requests and calls. Failed steps count too.
 
 use cleveragents_actors::ports::StepUsage;
 use cleveragents_domain::{RunId, SessionId, Turn};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::turn::is_for_a_person;
 
-/// Usage of a whole run, with failed and unfinished steps.
+/// Usage of a run, including failed and unfinished steps.
 pub(super) fn of_run(reader: &mut dyn Reader, run: RunId) -> Result<StepUsage, Error> {
     let mut usage = StepUsage::default();
     for session in runs::sessions(reader, run)? {

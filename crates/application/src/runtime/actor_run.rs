@@ -30,32 +30,32 @@ use crate::turn::ReportTools;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunPlace {
-    /// Tools act in a sandbox of this project's resources.
+    /// Tools run in a sandbox of this project's resources.
     pub project: Option<String>,
-    /// Tools act in this sandbox.
+    /// Tools run in this sandbox.
     pub sandbox: Option<String>,
     /// Whether tools may only read.
     pub read_only: bool,
-    /// Permission rules besides the stored ones.
+    /// Permission rules in addition to the stored rules.
     pub rule: Vec<String>,
-    /// Spending limit of the run in US dollars, as the user wrote it.
+    /// Spending limit of the run in US dollars, as text such as `0.50`.
     pub max_cost: Option<String>,
     /// The safety options of the request.
     pub safety: SafetySelection,
 }
 
-/// The options of a run. Stored with it, for the process that resumes it.
+/// The options of a run. They are stored with the run, for the process that resumes it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ActorRunOptions {
-    /// Sandbox of its tools.
+    /// Sandbox and limits of the tools.
     #[serde(rename = "ground")]
     pub place: RunPlace,
     /// Skills of every agent.
     pub skills: Vec<String>,
     /// MCP servers of every agent.
     pub servers: Vec<String>,
-    /// Patterns of tools of every agent.
+    /// Patterns of additional tools of every agent.
     pub tools: Vec<String>,
     /// Overrides the temperature of the actor.
     pub temperature: Option<f64>,
@@ -79,7 +79,7 @@ pub struct ActorRunRequest<'a> {
     pub actor: FoundActor,
     /// Whether an actor whose file has `unsafe: true` may run.
     pub allow_unsafe: bool,
-    /// The caller that starts it.
+    /// The caller that starts the run.
     pub caller: &'a Caller,
     /// The initial state, without the question and the earlier messages.
     pub input: Map<String, Value>,
@@ -92,7 +92,7 @@ pub struct ActorRunRequest<'a> {
 
 #[derive(Clone, Copy)]
 pub struct RunFrontEnd<'a> {
-    /// Receives requests for approvals and answers.
+    /// Asks the user for approvals and answers.
     pub approver: &'a dyn Approver,
     /// Receives progress events.
     pub observer: &'a dyn Observer,
@@ -103,11 +103,11 @@ pub struct RunFrontEnd<'a> {
 /// The outcome of a run.
 pub struct ActorRunReport {
     pub actor: Arc<Actor>,
-    /// The options it ran with.
+    /// The options of the run.
     pub options: ActorRunOptions,
     /// The stored run and its result.
     pub report: RunReport,
-    /// The sandbox in which its tools acted.
+    /// The sandbox of its tools.
     pub sandbox: Option<String>,
 }
 
@@ -125,7 +125,7 @@ pub struct ActorRunner<'a> {
 }
 
 impl<'a> ActorRunner<'a> {
-    /// Runs that the caller of `runs` can see, executed with `runtime`.
+    /// Creates a runner for the runs that `runs` can access.
     pub const fn new(runtime: &'a AgentRuntime, runs: RunService) -> Self {
         Self { runtime, runs }
     }
@@ -148,9 +148,9 @@ impl<'a> ActorRunner<'a> {
             );
         }
         let temperature = request.options.temperature;
-        if let Some(wrong) = temperature.filter(|value| !(0.0..=2.0).contains(value)) {
+        if let Some(invalid) = temperature.filter(|value| !(0.0..=2.0).contains(value)) {
             return Err(
-                OperationError::usage(format!("temperature {wrong} is out of range"))
+                OperationError::usage(format!("temperature {invalid} is out of range"))
                     .with_hint("give a number from 0 to 2"),
             );
         }
@@ -211,7 +211,7 @@ impl<'a> ActorRunner<'a> {
         unknown_outcome: UnknownOutcome,
         front_end: RunFrontEnd<'_>,
     ) -> Result<ActorRunReport, OperationError> {
-        // On its own it would have neither the sandbox of the plan nor its limits.
+        // Without its plan, the run would have neither the sandbox nor the limits of the plan.
         if let Some(plan) = run.options["plan"].as_str() {
             return Err(OperationError::new(
                 Code::PlanNotReady,
@@ -236,11 +236,11 @@ impl<'a> ActorRunner<'a> {
         }
         let (actors, world) = (self.runtime.actors(), self.runtime.actor_world());
         let actor = stored_actor(&self.runs, &actors, world, run.id)?;
-        let given =
+        let given_answer =
             answer.and_then(|answer| GivenAnswer::new(&questions, answer, front_end.approver));
-        let front_end = match &given {
-            Some(given) => RunFrontEnd {
-                approver: given,
+        let front_end = match &given_answer {
+            Some(given_answer) => RunFrontEnd {
+                approver: given_answer,
                 ..front_end
             },
             None => front_end,
@@ -309,7 +309,7 @@ impl<'a> ActorRunner<'a> {
         })
     }
 
-    /// Adds question and answer to the named conversation that the run continued.
+    /// Appends the question and the answer to the named conversation that the run continued.
     fn remember(
         &self,
         options: &ActorRunOptions,
@@ -341,20 +341,21 @@ impl<'a> ActorRunner<'a> {
     }
 }
 
-/// The initial state of a run. A key that is given twice is refused, because one of its values
-/// would be lost.
+/// The initial state of a run. Refuses a key that is given twice, because one of the values would be
+/// lost.
 fn start_state(
     mut input: Map<String, Value>,
     prompt: Option<&str>,
     earlier_messages: Option<Vec<Value>>,
 ) -> Result<Map<String, Value>, OperationError> {
-    let mut add = |key: &str, value: Value, also: &str| match input.insert(key.to_owned(), value) {
-        None => Ok(()),
-        Some(_) => Err(OperationError::usage(format!(
-            "`{key}` is given twice: in --input, and {also}"
-        ))
-        .with_hint("leave out one of the two")),
-    };
+    let mut add =
+        |key: &str, value: Value, second_source: &str| match input.insert(key.to_owned(), value) {
+            None => Ok(()),
+            Some(_) => Err(OperationError::usage(format!(
+                "`{key}` is given twice: in --input, and {second_source}"
+            ))
+            .with_hint("leave out one of the two")),
+        };
     if let Some(prompt) = prompt {
         add("input", json!(prompt), "as the prompt")?;
     }
@@ -364,7 +365,7 @@ fn start_state(
     Ok(input)
 }
 
-/// An amount of US dollars, such as `0.50` or `$2`.
+/// Parses an amount of US dollars, such as `0.50` or `$2`.
 pub fn parse_usd(text: &str) -> Result<MicroUsd, OperationError> {
     let dollars: Option<f64> = text.trim_start_matches('$').parse().ok();
     dollars
@@ -384,7 +385,7 @@ pub fn answer_text(value: &Value) -> String {
     }
 }
 
-/// The actor of a run, read from the files that the run started with.
+/// Loads the actor of a run from the files that the run started with.
 pub(crate) fn stored_actor(
     runs: &RunService,
     actors: &ActorService,

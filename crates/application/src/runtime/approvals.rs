@@ -1,5 +1,5 @@
-//! [`RememberingApprover`]: stores approvals that the user gave for always, and does not ask for
-//! them again.
+//! [`RememberingApprover`]: stores permission rules for calls that the user always allows, and does not
+//! ask about these calls again.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,16 +8,16 @@ use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, R
 
 use crate::tool::ToolService;
 
-/// Asks the user of a front end, and turns "always" into stored permission rules.
+/// Asks the user of a front end, and stores the answer "always" as permission rules.
 pub struct RememberingApprover<'a> {
     tools: ToolService,
     user: &'a dyn Approver,
-    /// Rules that the user approved after this run read the permission rules.
+    /// Rules that the user allowed after this run read the stored permission rules.
     always: Mutex<Vec<String>>,
 }
 
 impl<'a> RememberingApprover<'a> {
-    /// Asks `user`, and stores rules with `tools`.
+    /// Creates an approver that asks `user` and stores rules with `tools`.
     pub fn new(tools: ToolService, user: &'a dyn Approver) -> Self {
         Self {
             tools,
@@ -26,7 +26,7 @@ impl<'a> RememberingApprover<'a> {
         }
     }
 
-    /// When storing the rule fails, the user is asked again next time.
+    /// Allows rules for this run and stores them. When storing fails, the next run asks the user again.
     fn remember<'r>(&self, always: &mut Vec<String>, rules: impl IntoIterator<Item = &'r Rule>) {
         for rule in rules {
             let _stored = self.tools.remember(rule);
@@ -37,7 +37,7 @@ impl<'a> RememberingApprover<'a> {
 
 impl Approver for RememberingApprover<'_> {
     fn approve(&self, request: &ApprovalRequest<'_>) -> Approval {
-        // Held while asking, so that concurrent calls ask one question at a time.
+        // Hold the lock while asking, so that concurrent calls ask one question at a time.
         let mut always = self.always.lock().unwrap_or_else(PoisonError::into_inner);
         let is_allowed = |rule: &Rule| always.contains(&rule.to_string());
         if request.always_server.is_some_and(is_allowed)

@@ -1,5 +1,5 @@
-//! [`Conversation`]: turns of sessions. It holds the state that turns share: tools, safety and
-//! limits. Each turn locks the session and its sandbox and releases them when it ends.
+//! [`Conversation`]: runs turns of sessions. It holds the state that turns share: tools, safety and
+//! limits. Each turn locks the session and its sandbox, and releases both when the turn ends.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,23 +31,23 @@ use crate::turn::{
 const LISTED_FILES: usize = 30;
 
 /// Maximum time that a turn waits for another turn of its session.
-const PATIENCE: Duration = Duration::from_mins(10);
+const TURN_WAIT: Duration = Duration::from_mins(10);
 
 /// The model that answers in a conversation, and its limits.
 #[derive(Debug, Clone, Default)]
 pub struct ConversationOptions {
-    /// The model or actor that answers; by default that of the session, then the default model.
+    /// The model or actor that answers. Defaults to the actor of the session, then to the default model.
     pub actor: Option<String>,
-    /// Tools act in a sandbox of this project's resources.
+    /// Tools run in a sandbox of this project's resources.
     pub project: Option<String>,
-    /// Tools act in this sandbox.
+    /// Tools run in this sandbox.
     pub sandbox: Option<String>,
-    /// Whether each turn starts with the present files of the project: an unchanged sandbox is created again, and for a
-    /// changed one the model is shown which files differ.
+    /// Whether each turn starts with the current files of the project. A sandbox without changes is recreated; for a
+    /// sandbox with changes, the model receives a list of the files that differ.
     pub follows_files: bool,
     /// Whether tools may only read.
     pub read_only: bool,
-    /// Permission rules besides the stored ones.
+    /// Permission rules in addition to the stored rules.
     pub rules: Vec<String>,
     /// Skills and MCP servers.
     pub requirements: ToolRequirements,
@@ -55,14 +55,14 @@ pub struct ConversationOptions {
     pub max_cost: Option<MicroUsd>,
 }
 
-/// A conversation with a model or an agent. See the module.
+/// A conversation with a model or a remote agent. See the module documentation.
 pub struct Conversation {
     runtime: AgentRuntime,
     options: ConversationOptions,
     sessions: SessionService,
     turns: TurnService,
     gate: Gate,
-    /// Tools of skills and servers. The servers run as long as the conversation.
+    /// Tools of skills and servers. Dropping the conversation stops the servers.
     connected: Arc<ConnectedTools>,
 }
 
@@ -73,10 +73,10 @@ pub struct ConversationTurn<'a> {
     pub prompt: Option<String>,
     /// Receives the answer while it streams.
     pub observer: &'a dyn Observer,
-    /// Receives requests for approvals and answers.
+    /// Asks the user for approvals and answers.
     pub approver: &'a dyn Approver,
-    /// Whether a turn stays open for a later resume when it needs an answer that the approver does
-    /// not have.
+    /// Whether a turn that was cancelled or needs an absent user can be resumed; otherwise it ends as
+    /// failed.
     pub keeps_unfinished: bool,
     /// Stops the turn.
     pub cancel: &'a Cancel,
@@ -88,9 +88,9 @@ pub struct ConversationTurn<'a> {
 pub struct ConversationAnswer {
     /// The result of the turn.
     pub report: TurnReport,
-    /// The question as it was stored, without secrets.
+    /// The stored question, without secrets.
     pub prompt: Option<String>,
-    /// The sandbox in which tools acted.
+    /// The sandbox of the tools.
     pub sandbox: Option<String>,
 }
 
@@ -129,7 +129,7 @@ impl Conversation {
         &self.options
     }
 
-    /// Changes the model or agent that answers from now on. Fails at once when its key is missing.
+    /// Changes the model or agent for the next turns. Fails if the API key of the model is missing.
     pub fn use_actor(&mut self, name: &str) -> Result<ModelName, OperationError> {
         let model = self.model_called(name)?;
         self.open(&model)?;
@@ -137,7 +137,7 @@ impl Conversation {
         Ok(model)
     }
 
-    /// Opens a model, or an agent on another machine.
+    /// Opens a model or a remote agent.
     pub fn open(&self, name: &ModelName) -> Result<Arc<dyn Model>, OperationError> {
         let catalogue = &self.runtime.options().catalogue;
         if name.provider() != AGENT_PROVIDER {
@@ -155,12 +155,13 @@ impl Conversation {
         Ok(self.runtime.actor(name)?.actor)
     }
 
-    /// The model or agent that answers in a session, or in a new one.
+    /// The model or agent that answers in a session; `None` for a new session.
     pub fn model_name(&self, session: Option<&Session>) -> Result<ModelName, OperationError> {
         self.model_for(session, None)
     }
 
-    /// The model of the options, of the interrupted turn, of the session's actor, or the default.
+    /// The model of the options, of the interrupted turn, of the actor of the session, or the default model, in this
+    /// order.
     fn model_for(
         &self,
         session: Option<&Session>,
@@ -185,8 +186,8 @@ impl Conversation {
         })
     }
 
-    /// A model by its name, or an agent on another machine by the name of its actor. Other
-    /// registered actors cannot answer in sessions.
+    /// A model by its name, or a remote agent by the name of its actor. Other registered actors cannot
+    /// answer in sessions.
     fn model_called(&self, name: &str) -> Result<ModelName, OperationError> {
         let full: Option<ActorName> = name.parse().ok();
         let full = full.map_or_else(|| name.to_owned(), |full| full.to_string());
@@ -198,7 +199,7 @@ impl Conversation {
             };
         }
         let name = model_name(name)?;
-        // Permissions are checked against the name of the actor.
+        // Require the name of the actor, because permissions are checked against it.
         if name.provider() == AGENT_PROVIDER {
             return Err(
                 OperationError::usage(format!("`{name}` is not the name of an actor"))
@@ -223,7 +224,7 @@ impl Conversation {
         }
     }
 
-    /// The sessions whose tools acted on a folder, the last used first.
+    /// The sessions with a sandbox of a folder, most recently used first.
     pub fn sessions_of_folder(&self, folder: &Path) -> Result<Vec<Session>, OperationError> {
         let names = self.runtime.sandboxes().names_at(folder, SESSION_SANDBOX)?;
         let mut sessions: Vec<Session> = Vec::new();
@@ -245,7 +246,7 @@ impl Conversation {
         Ok(sessions)
     }
 
-    /// The turn of a session whose process died; `None` also while another turn runs.
+    /// The interrupted turn of a session, whose process died. `None` while another turn runs.
     pub fn interrupted(&self, session: SessionId) -> Result<Option<Turn>, OperationError> {
         let waiting = Waiting {
             patience: Duration::ZERO,
@@ -253,7 +254,7 @@ impl Conversation {
             cancel: &Cancel::new(),
         };
         match self.turns.take(session, &waiting) {
-            Ok(taken) => Ok(taken.interrupted().cloned()),
+            Ok(locked_session) => Ok(locked_session.interrupted().cloned()),
             Err(TurnError::Busy(_)) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -262,19 +263,21 @@ impl Conversation {
     /// Answers a question, or resumes the interrupted turn.
     pub fn ask(&self, turn: &ConversationTurn<'_>) -> Result<ConversationAnswer, OperationError> {
         let session = turn.session;
-        // Read for each turn: the user may have approved something for always.
+        // Read the rules for each turn, because the user may have allowed more calls for always.
         let rules = self.runtime.rules(&self.options.rules)?;
-        // Dropped after the sandbox, because the next turn of the session takes the sandbox at
-        // once.
-        let mut taken = self.turns.take(
+        // Must be dropped after the sandbox, because the next turn of the session opens the sandbox
+        // immediately.
+        let mut locked_session = self.turns.take(
             session.id,
             &Waiting {
-                patience: PATIENCE,
+                patience: TURN_WAIT,
                 observer: turn.observer,
                 cancel: turn.cancel,
             },
         )?;
-        let interrupted = taken.interrupted().filter(|_| turn.prompt.is_none());
+        let interrupted = locked_session
+            .interrupted()
+            .filter(|_| turn.prompt.is_none());
         if turn.prompt.is_none() && interrupted.is_none() {
             return Err(TurnError::NothingToResume(session.id).into());
         }
@@ -287,17 +290,17 @@ impl Conversation {
             question.push_str(&note);
         }
         let project = self.options.project.as_deref();
-        // A resumed turn stays in its own sandbox.
-        let own = interrupted.and_then(|turn| turn.sandbox.as_deref());
+        // A resumed turn uses its previous sandbox.
+        let previous_sandbox = interrupted.and_then(|turn| turn.sandbox.as_deref());
         let sandbox = self.options.sandbox.as_deref();
-        let sandbox = sandbox.or_else(|| own.filter(|_| project.is_none()));
-        // Each session has its own sandbox, whatever the project.
+        let sandbox = sandbox.or_else(|| previous_sandbox.filter(|_| project.is_none()));
+        // Each session has its own sandbox, even when sessions share a project.
         let workspace = self.runtime.workspace(turn.cancel, sandbox, project, |_| {
             session_sandbox(session.id)
         })?;
         let options = self.runtime.options();
         let prompts = self.prompts(workspace.as_ref());
-        // A model with files works like an engineer; without any it only talks.
+        // Only a model with tools and files receives the instructions for engineering work.
         let role = workspace
             .as_ref()
             .map(|_| prompts.text("chat").to_owned())
@@ -340,7 +343,7 @@ impl Conversation {
         };
         let prompt = prompt.as_deref();
         Ok(ConversationAnswer {
-            report: self.turns.run(&mut taken, &request)?,
+            report: self.turns.run(&mut locked_session, &request)?,
             prompt: prompt.map(|prompt| request.redactor.text(prompt).into_owned()),
             sandbox: workspace
                 .as_ref()
@@ -391,8 +394,8 @@ impl Conversation {
         )))
     }
 
-    /// The instructions of conversations, with the overrides of the resources in the sandbox and of
-    /// the home folder.
+    /// The prompts of conversations, with overrides from the resources in the sandbox and from the data
+    /// folder of the program.
     fn prompts(&self, workspace: Option<&SandboxWorkspace>) -> RolePrompts {
         let members = workspace.map(|workspace| workspace.view().members.as_slice());
         let folders: Vec<&Path> = members
@@ -425,12 +428,12 @@ fn model_name(text: &str) -> Result<ModelName, OperationError> {
     text.parse().map_err(OperationError::from_service)
 }
 
-/// The error for a name that is neither an actor nor looks like a model.
+/// The error for a name that is neither a registered actor nor the name of a model.
 fn no_such_actor<'a>(name: &str, registered: impl Iterator<Item = &'a str>) -> OperationError {
     let hint = match nearest::best(name, registered) {
-        Some(like) => hint!(
+        Some(similar) => hint!(
             "did you mean `{}`? {} shows all",
-            like,
+            similar,
             suggest::actor_list()
         ),
         None => hint!(
@@ -452,10 +455,10 @@ fn not_a_model(name: &str) -> OperationError {
     ))
 }
 
-/// The name of the sandbox that belongs to a session.
+/// The name of the sandbox of a session.
 fn session_sandbox(session: SessionId) -> String {
     format!("{SESSION_SANDBOX}{session}").to_ascii_lowercase()
 }
 
-/// The beginning of the names of sandboxes that belong to sessions.
+/// Prefix of the names of session sandboxes.
 const SESSION_SANDBOX: &str = "session-";

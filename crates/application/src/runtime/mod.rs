@@ -1,9 +1,9 @@
-//! [`AgentRuntime`]: models, tools, safety, permission rules, budgets, instructions and sandbox,
-//! assembled in one place from plain options.
+//! [`AgentRuntime`]: assembles models, tools, safety, permission rules, budgets, instructions and
+//! sandbox from plain options.
 //!
 //! Conversations ([`Conversation`]), runs of actors ([`ActorRunner`]) and the phases of plans
-//! (`plan/`) all start here. The only calls upward go to the approver and the observer of a
-//! request, which belong to the front end.
+//! (`plan/`) all use it. It calls the front end only through the approver and the observer of a
+//! request.
 
 mod actor_run;
 mod approvals;
@@ -63,13 +63,13 @@ pub struct RuntimeOptions {
     pub engine: Arc<Engine>,
     /// The catalogue of models.
     pub catalogue: Catalogue,
-    /// The model of actors and conversations that name none.
+    /// The model of actors and conversations that do not name a model.
     pub default_model: Option<ModelName>,
     /// The data folder of the program. No tool may access it.
     pub home: PathBuf,
     /// The folder of the sandboxes.
     pub sandboxes: PathBuf,
-    /// The folder that relative paths of commands and MCP servers start from.
+    /// The folder against which relative paths of commands and MCP servers are resolved.
     pub working_folder: PathBuf,
     /// Values of `${VARIABLE}` in definitions.
     pub variables: Variables,
@@ -81,15 +81,15 @@ pub struct RuntimeOptions {
     pub budget_per_day: Option<MicroUsd>,
     /// The safety profile and guards of everything that this runtime runs.
     pub safety: EffectiveSafety,
-    /// Reports what was left out to the user, such as a server that did not start.
+    /// Warns the user about omitted tools and servers, such as a server that did not start.
     pub warn: WarningHandler,
 }
 
-/// Models, tools and limits that agents run with. See the module.
+/// Models, tools and limits of agents. See the module documentation.
 pub struct AgentRuntime {
     options: RuntimeOptions,
     toolset: Toolset,
-    /// Servers that were started for one step are reused by the next.
+    /// Connected tools by requirements, so that the next step reuses running servers.
     connected: Mutex<BTreeMap<ToolRequirements, Arc<ConnectedTools>>>,
 }
 
@@ -98,35 +98,36 @@ pub struct AgentRequest<'a> {
     pub actor: &'a Actor,
     /// The label of the budget of the run, such as `plan 01J9…`.
     pub budget_name: String,
-    /// Spending limits besides those of the actor and of the safety profile; the smallest applies.
+    /// Spending limits in addition to the limits of the actor and the safety profile. The smallest limit
+    /// applies.
     pub cost_limits: Vec<Option<MicroUsd>>,
     /// The plan that the run belongs to.
     pub plan: Option<cleveragents_domain::PlanId>,
-    /// Skills and servers besides those that the actor names.
+    /// Skills and servers in addition to those that the actor names.
     pub requirements: ToolRequirements,
-    /// Tools that every agent of the actor gets, besides its own.
+    /// Patterns of tools that every agent of the actor has in addition to its own.
     pub extra_tools: &'a [String],
     /// The sandbox.
     pub workspace: Option<&'a SandboxWorkspace>,
-    /// Permissions of tools.
+    /// The capabilities that the plan or session allows.
     pub mode: PlanMode,
-    /// Narrows the safety of the runtime, for example by the profile of a plan.
+    /// Restrictions in addition to the safety of the runtime, such as the profile of a plan.
     pub safety: Vec<EffectiveSafety>,
-    /// Permission rules of this request, besides the stored ones.
+    /// Permission rules in addition to the stored rules.
     pub rules: &'a [String],
-    /// Instructions that every request repeats, even when a long conversation is shortened.
+    /// Instructions that every model request contains, even when a long conversation is shortened.
     pub instructions: Vec<String>,
-    /// The instructions for summaries; the built-in ones when not given.
+    /// The system prompt for summaries of long conversations; `None` for the built-in prompt.
     pub summary_prompt: Option<String>,
     /// Tools with which agents report their results.
     pub reports: ReportTools<'a>,
-    /// The conversation that is continued.
+    /// The conversation that the run continues.
     pub carried: Option<CarriedConversation>,
-    /// The state of the work, for the prompts between the turns of a model.
+    /// The state of the work, for reminders and for prompts that continue a failed turn.
     pub work: Option<&'a dyn WorkState>,
     /// Overrides the temperature of the actor.
     pub temperature: Option<f64>,
-    /// Receives requests for approvals and answers.
+    /// Asks the user for approvals and answers.
     pub approver: &'a dyn Approver,
     /// Receives progress events.
     pub observer: &'a dyn Observer,
@@ -137,7 +138,7 @@ pub struct AgentRequest<'a> {
 }
 
 impl AgentRuntime {
-    /// Reads the registered tools, skills and servers; starts nothing.
+    /// Reads the registered tools, skills and servers. Does not start servers.
     pub fn new(options: RuntimeOptions) -> Result<Self, OperationError> {
         let toolset = Toolset::new(&ToolsetOptions {
             engine: &options.engine,
@@ -164,28 +165,28 @@ impl AgentRuntime {
         &self.toolset
     }
 
-    /// Replaces secrets in text that is stored or shown.
+    /// Removes secrets from text that is stored or displayed.
     pub fn redactor(&self) -> Redactor {
         self.options.catalogue.redactor()
     }
 
-    /// The names that actors are compiled against.
+    /// The tools, skills, servers, models and variables that actor files may refer to.
     pub fn actor_world(&self) -> ActorWorld<'_> {
         self.toolset.actor_world()
     }
 
-    /// A registered actor, a built-in one, or the actor of a model, ready to run.
+    /// Loads a registered actor, a built-in actor, or the actor of a model.
     pub fn actor(&self, name: &str) -> Result<FoundActor, OperationError> {
         Ok(self.actors().find(name, self.actor_world())?)
     }
 
-    /// The actor of an earlier run, from the files that the run started with.
+    /// Loads the actor of an earlier run from the files that the run started with.
     pub fn bundled_actor(&self, bundle: &ActorBundle) -> Result<Arc<Actor>, OperationError> {
         Ok(self.actors().from_bundle(bundle, self.actor_world())?)
     }
 
-    /// Context window of the only model of an actor, in tokens. `None` when the actor uses several
-    /// models or another machine, or when its model cannot be opened or cannot call tools.
+    /// Context window of an actor with a single agent, in tokens. `None` when the actor has several
+    /// agents or a remote agent, or when its model cannot be opened or cannot call tools.
     pub(crate) fn input_tokens(&self, actor: &Actor) -> Option<u64> {
         let agents = toolset::agents_of(actor);
         let [agent] = agents.as_slice() else {
@@ -205,8 +206,8 @@ impl AgentRuntime {
         }
         let output = capabilities.output_tokens(agent.max_output_tokens);
         let window = capabilities.input_tokens(output).unwrap_or(USUAL_WINDOW);
-        let most = agent.memory.max_tokens.unwrap_or(window);
-        Some(window.min(most))
+        let limit = agent.memory.max_tokens.unwrap_or(window);
+        Some(window.min(limit))
     }
 
     pub(crate) fn actors(&self) -> ActorService {
@@ -239,14 +240,14 @@ impl AgentRuntime {
         ResourceService::new(Arc::clone(&self.options.engine))
     }
 
-    /// The stored permission rules and those of a request. No rule allows access to the data folder
-    /// of the program.
+    /// The stored permission rules and the rules of a request. No rule can allow access to the data
+    /// folder of the program.
     pub fn rules(&self, given: &[String]) -> Result<PermissionRules, OperationError> {
         let rules = self.tools().rules(given, Effect::Allow)?;
         Ok(rules.protecting([self.options.home.clone()]))
     }
 
-    /// The budget of today.
+    /// The budget of the current day (UTC).
     pub fn day_budget(&self) -> SpendScope {
         let now = Timestamp::now().to_string();
         let day = now.get(..10).unwrap_or(&now);
@@ -256,7 +257,7 @@ impl AgentRuntime {
         }
     }
 
-    /// Reads skills and starts servers, or reuses the running ones.
+    /// Reads skills and starts servers, or reuses running servers.
     pub fn connect(&self, needs: ToolRequirements) -> Result<Arc<ConnectedTools>, OperationError> {
         let mut connected = self
             .connected
@@ -270,13 +271,13 @@ impl AgentRuntime {
         Ok(tools)
     }
 
-    /// The standing instructions: of the program, the environment, the skills, the code in the
-    /// sandbox, and the request.
+    /// The standing instructions of the program, the environment, the skills, the code in the sandbox,
+    /// and the request, in this order.
     pub(crate) fn instructions(
         &self,
         workspace: Option<&SandboxWorkspace>,
         skills: Option<String>,
-        of_request: &[String],
+        request_instructions: &[String],
     ) -> Vec<String> {
         let redactor = self.redactor();
         let mut all = vec![instructions(workspace)];
@@ -284,11 +285,11 @@ impl AgentRuntime {
             .chain(skills)
             .chain(workspace.and_then(project_instructions));
         all.extend(others.map(|text| redactor.text(&text).into_owned()));
-        all.extend(of_request.iter().cloned());
+        all.extend(request_instructions.iter().cloned());
         all
     }
 
-    /// Calls `run` with everything that the actor of a request needs.
+    /// Assembles the run context of a request and calls `run` with it.
     pub fn run<T>(
         &self,
         request: &AgentRequest<'_>,
@@ -355,7 +356,7 @@ impl AgentRuntime {
     }
 }
 
-/// Permissions of the tools of a session or an actor.
+/// The plan mode that sets the permissions of the tools of a session or an actor run.
 pub const fn session_mode(is_read_only: bool) -> PlanMode {
     if is_read_only {
         PlanMode::ReadOnly

@@ -7,7 +7,7 @@ use cleveragents_models::{Catalogue, Model, ModelName};
 
 use crate::run::ModelSource;
 
-/// The models of a catalogue, with a default for actors that name none.
+/// The models of a catalogue, with a default for actors that do not name a model.
 pub(super) struct CatalogueModels<'a> {
     pub(super) catalogue: &'a Catalogue,
     pub(super) default: Option<&'a ModelName>,

@@ -1,10 +1,10 @@
-//! The safety profile and guards in force.
+//! The effective safety profile and guards.
 //!
-//! Each level (options, variables, the project's file, the user's file) is a [`SafetyLayer`]. A
-//! call is allowed only when all layers allow it, so no level can allow what another one denies.
+//! Each level (options, variables, the project's file, the user's file) is a [`SafetyLayer`]. A call
+//! is allowed only when all layers allow it, so no level can override a restriction of another level.
 //! The standard profile is one of the layers unless the user chose a profile. The file of a project
-//! comes with the code in the sandbox, so it does not count as a choice of the user: it narrows the
-//! standard profile.
+//! is part of the code in the sandbox and not a choice of the user, so it can only narrow the standard
+//! profile.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::operation::OperationError;
 use crate::text_file::read_text_file;
 
-/// The safety options of one request, as the user wrote them.
+/// The safety options of one request, before they are resolved.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SafetySelection {
@@ -24,7 +24,7 @@ pub struct SafetySelection {
     pub safety: Option<String>,
     /// Patterns of tools that are refused.
     pub deny_tool: Vec<String>,
-    /// Patterns of the only tools that are not refused.
+    /// Patterns of allowed tools. If given, all other tools are refused.
     pub allow_tool: Vec<String>,
     /// Maximum number of tool calls after one answer of the model.
     pub max_calls: Option<u64>,
@@ -32,16 +32,16 @@ pub struct SafetySelection {
     pub approve_writes: bool,
 }
 
-/// The demands of one level.
+/// The restrictions of one level.
 #[derive(Debug, Clone, Serialize)]
 pub struct SafetyLayer {
     /// The level, such as `flag` or `project`.
     pub level: String,
-    /// The option, variable or line of a file that sets it.
+    /// The option, variable or line of a file that sets the restriction.
     pub source: String,
-    /// A short description of its demands.
+    /// A short description of the restrictions.
     pub says: String,
-    /// Whether it is a profile that the user chose.
+    /// Whether the layer is a profile that the user chose.
     #[serde(skip)]
     pub is_chosen_profile: bool,
     #[serde(skip)]
@@ -53,9 +53,9 @@ pub struct SafetyLayer {
 /// The combined safety of all layers.
 #[derive(Debug, Clone, Serialize)]
 pub struct EffectiveSafety {
-    /// Tools that all layers allow.
+    /// Permissions that all layers grant.
     pub profile: SafetyProfile,
-    /// Guards of all layers together.
+    /// The strictest guards of all layers.
     pub guards: Guards,
     /// The layers, the strongest level first.
     #[serde(rename = "said")]
@@ -63,7 +63,7 @@ pub struct EffectiveSafety {
 }
 
 impl EffectiveSafety {
-    /// Combines the layers; the standard profile is among them unless the user chose one.
+    /// Combines the layers. Adds the standard profile unless the user chose a profile.
     pub fn combine(mut profiles: Vec<SafetyLayer>, guards: Vec<SafetyLayer>) -> Self {
         let is_chosen = profiles.iter().any(|layer| layer.is_chosen_profile);
         if !is_chosen && let Some(standard) = Safety::find(STANDARD) {
@@ -86,7 +86,7 @@ impl EffectiveSafety {
         effective
     }
 
-    /// Demands from outside the layers, such as the profile of a plan.
+    /// Restrictions that do not belong to a layer, such as the profile of a plan.
     pub fn new(profile: SafetyProfile, guards: Guards) -> Self {
         Self {
             profile,
@@ -99,15 +99,15 @@ impl EffectiveSafety {
         Self::new(SafetyProfile::unrestricted(), Guards::default())
     }
 
-    /// Adds the demands of another value.
+    /// Adds the restrictions of another value.
     pub fn narrow(&mut self, other: &Self) {
         self.profile.narrow(&other.profile);
         self.guards.narrow(&other.guards);
     }
 }
 
-/// A safety profile by its name, or from a file. Relative paths start from `folder`; error messages
-/// quote `place`, where the name was found.
+/// Loads a safety profile by its name, or from a file. Relative paths are resolved against `folder`.
+/// Error messages end with `place`, the location of the name.
 pub fn find_safety_profile(
     text: &str,
     folder: &Path,
@@ -143,7 +143,7 @@ fn unknown_profile(name: &str, place: &str) -> OperationError {
     let built_in = Safety::built_in().map(|safety| safety.name);
     let known = built_in.iter().map(String::as_str);
     let hint = match nearest::best(name, known) {
-        Some(near) => hint!("did you mean `{}`?", near),
+        Some(similar) => hint!("did you mean `{}`?", similar),
         None => hint!(
             "{} shows all; a file ends in .yaml or has a / in it",
             suggest::safety_list()

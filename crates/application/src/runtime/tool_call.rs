@@ -16,24 +16,24 @@ pub struct ToolCallRequest<'a> {
     /// The id of the call in its row.
     pub call_id: &'a str,
     pub tool: &'a str,
-    /// Skills whose tools may be called, too.
+    /// Skills whose tools may also be called.
     pub skills: &'a [String],
-    /// Permissions of the tool.
+    /// The capabilities that are allowed.
     pub mode: PlanMode,
-    /// Permission rules besides the stored ones.
+    /// Permission rules in addition to the stored rules.
     pub rules: &'a [String],
     /// The sandbox.
     pub workspace: Option<&'a SandboxWorkspace>,
-    /// Asked for approvals.
+    /// Asks the user for approvals.
     pub approver: &'a dyn Approver,
     /// Stops the call.
     pub cancel: &'a Cancel,
-    /// Maximum size of the output that is returned, in bytes.
+    /// Maximum size of the returned output, in bytes.
     pub shown_bytes: usize,
 }
 
 impl AgentRuntime {
-    /// Calls a tool. `arguments` makes the arguments, as JSON text, after the tools are known.
+    /// Calls a tool. `arguments` receives the available tools and returns the arguments as JSON text.
     pub fn call_tool<E: From<OperationError>>(
         &self,
         request: &ToolCallRequest<'_>,
@@ -48,7 +48,7 @@ impl AgentRuntime {
             && let Ok(found) =
                 (self.tools()).get_registered(request.tool, &*self.options().variables)
         {
-            // The tool is registered but was left out: reading its file shows why.
+            // The tool is registered but was left out. Return the error of its definition.
             let _spec = (found.definition)
                 .map_err(|error| OperationError::from_service(ToolError::from(error)))?;
         }

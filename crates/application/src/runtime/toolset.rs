@@ -1,7 +1,8 @@
-//! [`Toolset`]: every tool that an agent can use. Reading it starts nothing.
+//! [`Toolset`]: the registered tools, skills and MCP servers that agents can use. Creating a toolset
+//! does not start servers.
 //!
-//! [`Toolset::connect`] reads the skills and starts the MCP servers that an actor needs, and puts
-//! the tools of both into one registry. The servers run until the [`ConnectedTools`] are dropped.
+//! [`Toolset::connect`] reads the skills and starts the MCP servers that an actor needs, and adds the
+//! tools of both to one registry. The servers run until the [`ConnectedTools`] are dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -26,10 +27,10 @@ use crate::tool::{LeftOut, ToolService};
 /// The namespace of the tools that list and read resources and prompts of all servers.
 const MCP_NAMESPACE: &str = "mcp";
 
-/// Reports what is left out of a toolset to the user.
+/// Warns the user about tools and servers that are left out of a toolset.
 pub type WarningHandler = Arc<dyn Fn(&Hint) + Send + Sync>;
 
-/// The tools, skills and MCP servers that are registered.
+/// The registered tools, skills and MCP servers.
 pub struct Toolset {
     registry: Arc<Registry>,
     skills: SkillService,
@@ -61,12 +62,12 @@ pub struct ToolsetOptions<'a> {
     pub working_folder: &'a Path,
     /// Values of `${VARIABLE}` in definitions.
     pub variables: &'a Variables,
-    /// Shows the user what is left out.
+    /// Warns the user about omitted tools and servers.
     pub warn: &'a WarningHandler,
 }
 
 impl Toolset {
-    /// Reads the registered tools, skills and servers; starts nothing.
+    /// Reads the registered tools, skills and servers. Does not start servers.
     pub fn new(options: &ToolsetOptions<'_>) -> Result<Self, OperationError> {
         let engine = options.engine;
         let variables = options.variables;
@@ -119,12 +120,12 @@ impl Toolset {
         })
     }
 
-    /// The tools that need neither a skill nor a server.
+    /// Built-in and registered tools, without the tools of skills and servers.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// The names that actors are compiled against.
+    /// The tools, skills, servers, models and variables that actor files may refer to.
     pub fn actor_world(&self) -> ActorWorld<'_> {
         ActorWorld {
             supplies: &self.supplies,
@@ -157,30 +158,30 @@ impl Toolset {
     pub fn server_of(&self, tool: &str) -> Option<String> {
         let space = tool.split_once('/')?.0;
         let mut servers = self.servers.iter();
-        let found = servers.find(|server| namespace(&server.name) == space)?;
-        Some(found.name.clone())
+        let server = servers.find(|server| namespace(&server.name) == space)?;
+        Some(server.name.clone())
     }
 
-    /// Reads the skills and starts the servers that are needed.
+    /// Reads the required skills and starts the required servers.
     pub(crate) fn connect(
         &self,
         needs: &ToolRequirements,
     ) -> Result<ConnectedTools, OperationError> {
         let skills: Vec<String> = needs.skills.iter().cloned().collect();
-        let equipped = self
+        let skill_tools = self
             .skills
             .assemble_tools(&skills, &self.registry, &*self.variables)?;
         let mut definitions: BTreeMap<String, ServerDefinition> = BTreeMap::new();
         for name in &needs.servers {
-            let found = self.servers.iter().find(|server| server.name == *name);
-            let Some(found) = found else {
+            let server = self.servers.iter().find(|server| server.name == *name);
+            let Some(server) = server else {
                 let message = format!("there is no MCP server named `{name}`");
                 return Err(OperationError::new(Code::McpServerNotFound, message)
                     .with_hint(hint!("{} lists the servers", suggest::mcp_list())));
             };
-            definitions.insert(name.clone(), found.clone());
+            definitions.insert(name.clone(), server.clone());
         }
-        for server in equipped.servers() {
+        for server in skill_tools.servers() {
             let definition = self.of_skill(&server.server.name, &server.server.definition)?;
             definitions
                 .entry(definition.name.clone())
@@ -189,7 +190,7 @@ impl Toolset {
         let mut connected = ConnectedTools {
             registry: Arc::clone(&self.registry),
             deferred: BTreeSet::new(),
-            equipped,
+            skill_tools,
             by_server: BTreeMap::new(),
             servers: None,
         };
@@ -197,44 +198,44 @@ impl Toolset {
         Ok(connected)
     }
 
-    /// The server that a skill describes, or a registered one that the skill only names.
+    /// The server that a skill defines, or the registered server that the skill only names.
     fn of_skill(
         &self,
         name: &str,
         definition: &serde_json::Value,
     ) -> Result<ServerDefinition, OperationError> {
-        let is_bare = definition
+        let is_name_only = definition
             .as_object()
             .is_none_or(|fields| !fields.contains_key("command") && !fields.contains_key("url"));
         let registered = self.servers.iter().find(|server| server.name == name);
-        if let (true, Some(registered)) = (is_bare, registered) {
+        if let (true, Some(registered)) = (is_name_only, registered) {
             return Ok(registered.clone());
         }
         let mut definition = definition.clone();
         if let Some(fields) = definition.as_object_mut() {
             fields.insert("name".to_owned(), name.into());
         }
-        let wrong = |why: String| {
+        let invalid = |why: String| {
             let message = format!("the MCP server `{name}` of a skill cannot be used: {why}");
             OperationError::new(Code::InvalidMcp, message)
                 .with_hint("correct `mcp_servers` in the file of the skill")
         };
         let definition: ServerDefinition =
-            serde_json::from_value(definition).map_err(|error| wrong(error.to_string()))?;
-        definition.checked().map_err(|broken| wrong(broken.message))
+            serde_json::from_value(definition).map_err(|error| invalid(error.to_string()))?;
+        definition.checked().map_err(|error| invalid(error.message))
     }
 }
 
-/// Calls `see` with every node of an actor, also inside maps and subgraphs.
-pub fn for_each_node<'a>(actor: &'a Actor, see: &mut dyn FnMut(&'a NodeKind)) {
+/// Calls `visit` with every node of an actor, including nodes inside maps and subgraphs.
+pub fn for_each_node<'a>(actor: &'a Actor, visit: &mut dyn FnMut(&'a NodeKind)) {
     for node in &actor.graph.nodes {
         let mut kind = &node.kind;
         loop {
-            see(kind);
+            visit(kind);
             match kind {
                 NodeKind::Map(map) => kind = &map.each,
                 NodeKind::Subgraph(subgraph) => {
-                    for_each_node(&subgraph.actor, see);
+                    for_each_node(&subgraph.actor, visit);
                     break;
                 }
                 _ => break,
@@ -243,28 +244,28 @@ pub fn for_each_node<'a>(actor: &'a Actor, see: &mut dyn FnMut(&'a NodeKind)) {
     }
 }
 
-/// The agents of an actor and of its subgraphs, each once.
+/// The agents of an actor and of its subgraphs, without duplicates.
 pub fn agents_of(actor: &Actor) -> Vec<&Agent> {
-    let mut found: Vec<&Agent> = Vec::new();
+    let mut agents: Vec<&Agent> = Vec::new();
     for_each_node(actor, &mut |kind| {
         if let NodeKind::Agent(node) = kind
-            && !found
+            && !agents
                 .iter()
                 .any(|known| std::ptr::eq(*known, &raw const *node.agent))
         {
-            found.push(&node.agent);
+            agents.push(&node.agent);
         }
     });
-    found
+    agents
 }
 
-/// The folder of the private home folders of MCP servers.
+/// The folder that contains the private home folders of MCP servers.
 pub fn mcp_server_homes(home: &Path) -> PathBuf {
     home.join("mcp-homes")
 }
 
-/// The start options of MCP servers: their folder, variables, private homes and the folder of their
-/// sign-in tokens.
+/// The start options of MCP servers: working folder, variables, private home folders and the folder of
+/// the sign-in tokens.
 pub fn mcp_server_options(folder: &Path, home: &Path, variables: Variables) -> Options {
     Options {
         variables,
@@ -274,13 +275,13 @@ pub fn mcp_server_options(folder: &Path, home: &Path, variables: Variables) -> O
     }
 }
 
-/// The tools of a run or a conversation. Dropping it stops its servers.
+/// The tools of a run or a conversation. Dropping the value stops the servers.
 pub struct ConnectedTools {
     pub(crate) registry: Arc<Registry>,
     pub(crate) deferred: BTreeSet<ToolName>,
-    equipped: SkillTools,
+    skill_tools: SkillTools,
     by_server: BTreeMap<String, Result<Vec<ToolName>, String>>,
-    /// Held only to stop the servers when this is dropped.
+    /// Kept because dropping it stops the servers.
     servers: Option<Servers>,
 }
 
@@ -291,7 +292,7 @@ impl ConnectedTools {
         options: &Options,
         warn: &dyn Fn(&Hint),
     ) -> Result<(), OperationError> {
-        let mut registry = self.equipped.registry.narrowed(|_| true);
+        let mut registry = self.skill_tools.registry.narrowed(|_| true);
         if definitions.is_empty() {
             self.registry = Arc::new(registry);
             return Ok(());
@@ -327,11 +328,11 @@ impl ConnectedTools {
         }
         for server in names {
             let space = namespace(&server);
-            let own = added
+            let server_tools = added
                 .iter()
                 .filter(|name| name.namespace() == space || name.namespace() == MCP_NAMESPACE);
-            let own = own.cloned().collect();
-            self.by_server.entry(server).or_insert(Ok(own));
+            let server_tools = server_tools.cloned().collect();
+            self.by_server.entry(server).or_insert(Ok(server_tools));
         }
         self.deferred = offer.deferred;
         self.registry = Arc::new(registry);
@@ -339,13 +340,13 @@ impl ConnectedTools {
         Ok(())
     }
 
-    /// Describes all connected skills to a model.
+    /// The description of all connected skills for a model; `None` when there are none.
     pub(crate) fn announcement(&self) -> Option<String> {
-        Some(self.equipped.announcement(None)).filter(|text| !text.is_empty())
+        Some(self.skill_tools.announcement(None)).filter(|text| !text.is_empty())
     }
 }
 
-/// The tools that every agent of a request gets besides its own.
+/// The tools that every agent of a request has in addition to its own.
 pub(super) fn extra_tools(
     connected: &ConnectedTools,
     request: &AgentRequest<'_>,
@@ -379,10 +380,10 @@ pub(super) fn extra_tools(
 impl ToolSources for ConnectedTools {
     fn skill(&self, name: &str) -> Result<Vec<ToolName>, String> {
         let mut tools = self
-            .equipped
+            .skill_tools
             .tools(name)
             .ok_or_else(|| format!("there is no skill named `{name}`"))?;
-        for server in self.equipped.servers_of(name) {
+        for server in self.skill_tools.servers_of(name) {
             tools.extend(self.server(&server)?);
         }
         Ok(tools)
@@ -400,6 +401,6 @@ impl ToolSources for ConnectedTools {
         if skills.is_empty() {
             return None;
         }
-        Some(self.equipped.announcement(Some(skills))).filter(|text| !text.is_empty())
+        Some(self.skill_tools.announcement(Some(skills))).filter(|text| !text.is_empty())
     }
 }

@@ -9,9 +9,9 @@ use crate::sandbox::{SandboxError, Target};
 use crate::tool::SandboxWorkspace;
 
 impl AgentRuntime {
-    /// Opens the named sandbox, or a sandbox of a project's resources. The latter is created, if
-    /// missing, under the name that `name_it` makes from the project's id; `None` when neither is
-    /// given. `cancel` also stops captures of its files.
+    /// Opens the named sandbox, or a sandbox of the resources of a project. `None` when neither is given.
+    /// A missing project sandbox is created; `name_it` returns its name for the lowercase id of the
+    /// project. `cancel` also stops captures of the files of the sandbox.
     pub fn workspace(
         &self,
         cancel: &Cancel,
@@ -40,7 +40,7 @@ impl AgentRuntime {
                 }
                 Target::make_distinct(&mut targets);
                 let exists = match service.find(&name) {
-                    // A sandbox that was applied or discarded frees its name for the next.
+                    // The name of an applied or discarded sandbox can be used again.
                     Ok(found) => !found.sandbox.state.is_over(),
                     Err(SandboxError::NotFound(_)) => false,
                     Err(error) => return Err(error.into()),

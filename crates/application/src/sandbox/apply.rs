@@ -17,11 +17,11 @@ use crate::log_fields::milliseconds;
 /// Options of an apply.
 #[derive(Debug, Clone, Default)]
 pub struct ApplyRequest {
-    /// Commit or merge on the user's branch.
+    /// Whether to commit or merge on the user's branch.
     pub landing: BranchUpdate,
-    /// Commit message; by default one that names the sandbox.
+    /// Commit message; by default a message with the name of the sandbox.
     pub message: Option<String>,
-    /// Whether the copies stay until a user discards them.
+    /// Whether to keep the files of the sandbox until the user discards it.
     pub keeps_files: bool,
 }
 
@@ -76,21 +76,21 @@ impl SandboxService {
         match planned {
             Ok(mut planned) => {
                 for preview in &mut planned.previews {
-                    let more = by_products.remove(&preview.alias).unwrap_or_default();
-                    preview.left_out.extend(more);
+                    let part_by_products = by_products.remove(&preview.alias).unwrap_or_default();
+                    preview.left_out.extend(part_by_products);
                     preview.left_out.sort();
                     preview.left_out.dedup();
                 }
                 Ok((planned, scratch))
             }
             Err(error) => {
-                let _gone = cleveragents_sandbox::remove_folder(&scratch);
+                let _ignored = cleveragents_sandbox::remove_folder(&scratch);
                 Err(error.into())
             }
         }
     }
 
-    /// Changes that an apply would make: plans a real apply and discards the plan.
+    /// Returns the changes that an apply would make, without changing the real resources.
     pub fn preview(
         &self,
         open: &mut OpenSandbox,
@@ -99,30 +99,31 @@ impl SandboxService {
         let resources = self.lease_resources(open)?;
         let (planned, scratch) = self.plan_apply(open, request, true)?;
         drop(resources);
-        let _gone = cleveragents_sandbox::remove_folder(&scratch);
+        let _ignored = cleveragents_sandbox::remove_folder(&scratch);
         Ok(ApplyResult {
             parts: planned.previews,
         })
     }
 
-    /// Applies everything and ends the sandbox, or changes nothing.
+    /// Applies all changes atomically and ends the sandbox. If the apply fails, the real resources are
+    /// unchanged.
     pub fn apply(
         &self,
         mut open: OpenSandbox,
         request: &ApplyRequest,
     ) -> Result<ApplyResult, SandboxError> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let sandbox = open.view.sandbox.id;
         self.recover_unfinished(&open)?;
         let resources = self.lease_resources(&open)?;
         self.check_unfinished(&open)?;
         let (planned, scratch) = self.plan_apply(&mut open, request, false)?;
-        let stored = report_of(&planned.previews, request.keeps_files);
+        let planned_report = report_of(&planned.previews, request.keeps_files);
         self.advance_under(
             &open,
             &resources,
             (SandboxState::Active, SandboxState::Applying),
-            Some(stored),
+            Some(planned_report),
         )?;
         let journal = journal_place(&open.view.folders().state());
         match planned.execute(&journal, &self.servers(&open.view)) {
@@ -131,7 +132,7 @@ impl SandboxService {
                 self.complete(&open, Some(&report))?;
                 drop(resources);
                 let files: usize = parts.iter().map(|part| part.files.len()).sum();
-                let duration_ms = milliseconds(begun);
+                let duration_ms = milliseconds(started);
                 tracing::info!(%sandbox, parts = parts.len(), files, duration_ms, "sandbox applied");
                 Ok(ApplyResult { parts })
             }
@@ -139,14 +140,13 @@ impl SandboxService {
             Err(error) => {
                 tracing::warn!(%sandbox, %error, "sandbox not applied; nothing was changed");
                 self.advance(&open, SandboxState::Applying, SandboxState::Active, None)?;
-                let _gone = cleveragents_sandbox::remove_folder(&scratch);
+                let _ignored = cleveragents_sandbox::remove_folder(&scratch);
                 Err(error.into())
             }
         }
     }
 
-    /// Called after the last change is in place: removes the copies, unless they are to be kept, then ends the
-    /// sandbox.
+    /// Ends the sandbox after the last change is in place. Removes its files unless the request keeps them.
     pub(super) fn complete(
         &self,
         open: &OpenSandbox,
@@ -154,7 +154,7 @@ impl SandboxService {
     ) -> Result<(), SandboxError> {
         let id = open.view.sandbox.id;
         let report = report.cloned();
-        // A process that recovers an interrupted apply finds its options in the stored report.
+        // The recovery of an interrupted apply reads the options from the stored report.
         let keeps_files = match &report {
             Some(report) => keeps_files(report),
             None => self
@@ -170,7 +170,7 @@ impl SandboxService {
         self.advance(open, SandboxState::Applying, SandboxState::Applied, report)
     }
 
-    /// Other sandboxes with an unfinished apply to one of the same resources.
+    /// Other sandboxes with an unfinished apply to a resource of this sandbox.
     fn unfinished(&self, open: &OpenSandbox) -> Result<Vec<SandboxView>, SandboxError> {
         let is_shared = |other: &SandboxView| {
             other.sandbox.id != open.view.sandbox.id
@@ -178,7 +178,7 @@ impl SandboxService {
                 && other.sandbox.state == SandboxState::Applying
                 && other.stored.iter().any(|theirs| {
                     let mut ours = open.view.stored.iter();
-                    ours.any(|ours| ours.location == theirs.location)
+                    ours.any(|part| part.location == theirs.location)
                 })
         };
         let mut all = self.list(false)?;
@@ -186,8 +186,8 @@ impl SandboxService {
         Ok(all)
     }
 
-    /// Completes or rolls back applies to the same resources that killed processes left unfinished. While such
-    /// a process is alive, or its lease has not expired, the resources are held.
+    /// Completes or rolls back unfinished applies of dead processes to the same resources. Fails while such a process
+    /// is alive or its lease has not expired.
     fn recover_unfinished(&self, open: &OpenSandbox) -> Result<(), SandboxError> {
         for view in self.unfinished(open)? {
             let lease = self.lease(view.sandbox.id)?;
@@ -200,8 +200,8 @@ impl SandboxService {
         Ok(())
     }
 
-    /// Refuses while the apply of another sandbox to the same resources is unfinished: it could then be
-    /// neither completed nor rolled back.
+    /// Fails while the apply of another sandbox to the same resources is unfinished: a second apply would
+    /// prevent its completion and its rollback.
     fn check_unfinished(&self, open: &OpenSandbox) -> Result<(), SandboxError> {
         match self.unfinished(open)?.into_iter().next() {
             Some(other) => Err(SandboxError::NotReady {
@@ -212,20 +212,20 @@ impl SandboxService {
         }
     }
 
-    /// Takes the leases of the real resources: two sandboxes of one resource are applied one after the other.
+    /// Acquires the leases of the real resources, so that only one sandbox at a time is applied to a resource.
     pub(super) fn lease_resources(
         &self,
         open: &OpenSandbox,
     ) -> Result<Vec<HeldLease>, SandboxError> {
-        let mut places: Vec<String> = open
+        let mut locations: Vec<String> = open
             .view
             .stored
             .iter()
             .map(|member| format!("{} {}", open.view.sandbox.machine, member.location))
             .collect();
-        places.sort();
-        places.dedup();
-        places
+        locations.sort();
+        locations.dedup();
+        locations
             .into_iter()
             .map(|place| {
                 Ok(self
@@ -244,7 +244,7 @@ fn report_of(previews: &[MemberPreview], keeps_files: bool) -> Value {
     report
 }
 
-/// Field of a report: whether the copies stay.
+/// Field of a report: whether the files of the sandbox are kept.
 const KEEPS_FILES: &str = "keeps_files";
 
 fn keeps_files(report: &Value) -> bool {

@@ -1,4 +1,4 @@
-//! Separates the changes that a user wants from by-products of the commands that ran.
+//! Separates intended changes from by-products of commands, such as build output and caches.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -11,7 +11,7 @@ use super::error::SandboxError;
 use super::history::{MemberChanges, change_of};
 use super::service::SandboxView;
 
-/// Tools that write files which the model names explicitly.
+/// Tools that write only files that their arguments name.
 pub(crate) const FILE_TOOLS: &[&str] = &[
     "builtin/apply-patch",
     "builtin/file-write",
@@ -24,13 +24,13 @@ pub(crate) const FILE_TOOLS: &[&str] = &[
 /// Facts about a path from the whole history of its part.
 #[derive(Default)]
 struct PathHistory {
-    /// Whether it existed when the sandbox was created.
+    /// Whether the path existed when the sandbox was created.
     is_original: bool,
-    /// Whether a file tool wrote it.
+    /// Whether a file tool wrote the path.
     is_written: bool,
 }
 
-/// The net changes of a part since a position, split into wanted changes and by-products.
+/// The net changes of a part since a position, split into intended changes and by-products.
 pub(super) fn without(
     view: &SandboxView,
     member: &Member,
@@ -43,14 +43,14 @@ pub(super) fn without(
         let Some(change) = change_of(entry) else {
             continue;
         };
-        let known = paths
+        let path_history = paths
             .entry(change.path.clone())
             .or_insert_with(|| PathHistory {
                 is_original: change.before.is_some(),
                 is_written: false,
             });
         let tool = entry.change.tool();
-        known.is_written |= tool.is_some_and(|tool| FILE_TOOLS.contains(&tool));
+        path_history.is_written |= tool.is_some_and(|tool| FILE_TOOLS.contains(&tool));
         if entry.number.0 >= from {
             recent.push(change);
         }
@@ -68,12 +68,12 @@ pub(super) fn without(
         if ignored.contains(&change.path) {
             return true;
         }
-        let known = &paths[&change.path];
-        // A folder without a repository has no list of tracked files: there a rewritten cache is a
-        // by-product too.
-        let may_be =
-            !known.is_original || (member.base == Base::Directory && change.after.is_some());
-        may_be && !known.is_written && is_by_product(&change.path, exists)
+        let path_history = &paths[&change.path];
+        // A folder without a repository has no list of tracked files. A rewritten cache in such a folder
+        // is a by-product, even if it existed before.
+        let may_be_by_product =
+            !path_history.is_original || (member.base == Base::Directory && change.after.is_some());
+        may_be_by_product && !path_history.is_written && is_by_product(&change.path, exists)
     };
     let (left_out, mut changes): (Vec<Change>, Vec<Change>) =
         net.into_iter().partition(|change| is_left_out(change));
@@ -82,8 +82,8 @@ pub(super) fn without(
         .iter()
         .filter(|change| change.before.is_none() && !change.after.is_some_and(is_folder))
         .filter(|change| {
-            let known = &paths[&change.path];
-            !known.is_original && !known.is_written
+            let path_history = &paths[&change.path];
+            !path_history.is_original && !path_history.is_written
         })
         .map(|change| change.path.clone())
         .collect();
@@ -99,8 +99,8 @@ fn is_folder(state: FileState) -> bool {
     state.kind() == FileKind::Directory
 }
 
-/// The new paths that git ignores: by the rules of the copy, or as recorded by the apply that removed
-/// the copy.
+/// The new paths that git ignores, by the rules of the copy. After an apply removed the copy, the paths
+/// come from the report of the apply.
 fn ignored(
     view: &SandboxView,
     member: &Member,
@@ -125,15 +125,16 @@ fn ignored(
         .collect())
 }
 
-/// Moves folders that contain a wanted change back to the changes, and removes new folders that
-/// contain only by-products, so that no empty folder is applied.
+/// Moves folders that contain an intended change from the by-products to the changes, and new folders
+/// that contain only by-products from the changes to the by-products, so that no empty folder is
+/// applied.
 fn keep_needed_folders(changes: &mut Vec<Change>, left_out: Vec<Change>) -> Vec<Change> {
     let ancestors = |changes: &[Change]| -> BTreeSet<TreePath> {
         let mut folders = BTreeSet::new();
         for change in changes {
-            let mut near = change.path.parent();
-            while let Some(folder) = near {
-                near = folder.parent();
+            let mut parent = change.path.parent();
+            while let Some(folder) = parent {
+                parent = folder.parent();
                 if !folders.insert(folder) {
                     break;
                 }
@@ -148,7 +149,7 @@ fn keep_needed_folders(changes: &mut Vec<Change>, left_out: Vec<Change>) -> Vec<
         .collect();
     let needed = ancestors(&files);
     let emptied = ancestors(&left_out);
-    let (back, mut left_out): (Vec<Change>, Vec<Change>) = left_out
+    let (needed_folders, mut left_out): (Vec<Change>, Vec<Change>) = left_out
         .into_iter()
         .partition(|change| needed.contains(&change.path));
     let is_empty_now = |change: &Change| {
@@ -158,7 +159,7 @@ fn keep_needed_folders(changes: &mut Vec<Change>, left_out: Vec<Change>) -> Vec<
             && !needed.contains(&change.path)
     };
     left_out.extend(changes.extract_if(.., |change| is_empty_now(change)));
-    changes.extend(back);
+    changes.extend(needed_folders);
     changes.sort_by(|left, right| left.path.cmp(&right.path));
     left_out.sort_by(|left, right| left.path.cmp(&right.path));
     left_out

@@ -7,10 +7,12 @@ use cleveragents_sandbox::{CacheUsage, ProjectCaches, folder_bytes, remove_folde
 use super::error::SandboxError;
 use super::service::{SandboxService, removing};
 
-/// Disk usage of everything except the copies: temporary files, homes and package caches.
+/// Disk usage of temporary files, home folders and package caches. The copies of resources are not
+/// included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DiskUsage {
-    /// Temporary folders and private homes of all sandboxes. They are removed with their sandbox.
+    /// Temporary folders and private home folders of all sandboxes, which are removed with their
+    /// sandbox.
     pub private_bytes: u64,
     /// Package caches that no command used for [`UNUSED_CACHES`](cleveragents_sandbox::UNUSED_CACHES).
     pub unused: CacheTotal,
@@ -23,7 +25,7 @@ pub struct DiskUsage {
 pub struct CacheTotal {
     /// Number of projects.
     pub projects: usize,
-    /// Total size of their files.
+    /// Total size of the caches.
     pub bytes: u64,
 }
 
@@ -35,7 +37,7 @@ impl CacheTotal {
 }
 
 impl SandboxService {
-    /// Measures temporary files, homes and package caches.
+    /// Measures temporary files, home folders and package caches.
     pub fn disk_usage(&self) -> Result<DiskUsage, SandboxError> {
         let mut usage = DiskUsage::default();
         for view in self.list(false)? {
@@ -54,7 +56,8 @@ impl SandboxService {
         Ok(usage)
     }
 
-    /// Removes the package caches that no command used for a long time.
+    /// Removes the package caches that no command used for
+    /// [`UNUSED_CACHES`](cleveragents_sandbox::UNUSED_CACHES).
     pub fn remove_unused_caches(&self) -> Result<(), SandboxError> {
         let now = SystemTime::now();
         for cache in self.caches()? {

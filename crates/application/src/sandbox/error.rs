@@ -25,7 +25,7 @@ pub enum SandboxError {
     NotReady {
         /// Name of the sandbox.
         name: String,
-        /// Its current state.
+        /// Current state of the sandbox.
         state: SandboxState,
     },
     /// The files of the sandbox are on another machine.
@@ -33,7 +33,7 @@ pub enum SandboxError {
     Elsewhere {
         /// Name of the sandbox.
         name: String,
-        /// Name of that machine.
+        /// Name of the other machine.
         machine: String,
     },
     /// The checkpoint does not exist.
@@ -61,12 +61,12 @@ pub enum SandboxError {
     /// No rollback can be undone.
     #[error("sandbox `{0}` has nothing to redo")]
     NothingToRedo(String),
-    /// The sandbox has no database on a server, or several and the request names none.
+    /// The request names no part, and the sandbox has no database on a server or several.
     #[error("sandbox `{name}` has {}", databases(.parts))]
     WhichDatabase {
         /// Name of the sandbox.
         name: String,
-        /// Its parts that are databases on servers.
+        /// The parts of the sandbox that are databases on servers.
         parts: Vec<String>,
     },
     /// The part does not accept SQL statements.
@@ -80,10 +80,10 @@ pub enum SandboxError {
     /// Another process uses the sandbox.
     #[error(transparent)]
     Lease(Box<LeaseError>),
-    /// An operation on its files failed.
+    /// An operation on the files of the sandbox failed.
     #[error(transparent)]
     Files(#[from] cleveragents_sandbox::Error),
-    /// An operation on one of its resources failed.
+    /// An operation on a resource failed.
     #[error(transparent)]
     Resource(#[from] crate::resource::ResourceError),
     /// A command in the sandbox could not run.

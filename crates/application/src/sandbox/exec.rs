@@ -25,17 +25,17 @@ pub struct ExecRequest {
     pub part: Option<String>,
     /// Variables passed in addition to the clean environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// Folders outside the sandbox that it may also read and write.
+    /// Folders outside the sandbox that the command may read and write.
     pub writable: Vec<PathBuf>,
-    /// Files and folders outside the sandbox that it may also read.
+    /// Files and folders outside the sandbox that the command may read.
     pub readable: Vec<PathBuf>,
-    /// Whether it may use the network.
+    /// Whether the command may use the network.
     pub network: bool,
-    /// Behaviour if the system cannot confine it.
+    /// Behaviour if the operating system cannot confine the command.
     pub when_missing: WhenMissing,
     /// Standard input.
     pub input: Input,
-    /// Destination of its output.
+    /// Destination of the output.
     pub output: Output,
     /// Resource limits.
     pub limits: Limits,
@@ -46,34 +46,35 @@ pub struct ExecRequest {
 pub struct ExecReport {
     /// Exit status and confinement.
     pub finished: CommandResult,
-    /// Checkpoint of the state before it ran.
+    /// Checkpoint of the state before the command ran.
     pub checkpoint: CheckpointNumber,
-    /// Its changes; `None` when recording them was interrupted. The next command on the sandbox records them.
+    /// Changes of the command; `None` when recording was interrupted. The next command on the sandbox then records the
+    /// changes.
     pub changes: Option<CaptureReport>,
 }
 
 impl SandboxService {
-    /// Runs a command and records its changes. A checkpoint stores the state before. Calls `ended` with the result
-    /// of the command before its changes are recorded.
+    /// Runs a command and records its changes. First creates a checkpoint. Calls `on_exit` with the result of the
+    /// command before the changes are recorded.
     pub fn exec(
         &self,
         open: &mut OpenSandbox,
         request: &ExecRequest,
         cancel: &Cancel,
-        ended: impl FnOnce(&CommandResult),
+        on_exit: impl FnOnce(&CommandResult),
     ) -> Result<ExecReport, SandboxError> {
         for member in &open.view.members {
             member.protect()?;
         }
-        let shown = shown(&request.program, &request.arguments);
-        let checkpoint = self.checkpoint(open, CheckpointReason::BeforeExec, Some(&shown))?;
+        let label = command_line(&request.program, &request.arguments);
+        let checkpoint = self.checkpoint(open, CheckpointReason::BeforeExec, Some(&label))?;
         let invocation = invocation(&open.view, request)?;
         let stop = cancel.child();
         let finished = {
             let _guard = open.guard(&stop);
             run(&invocation, &stop)?
         };
-        ended(&finished);
+        on_exit(&finished);
         let changes = match self.capture(open, Some("sandbox/exec".into())) {
             Ok(changes) => Some(changes),
             Err(SandboxError::Files(cleveragents_sandbox::Error::Interrupted)) => None,
@@ -87,21 +88,21 @@ impl SandboxService {
     }
 }
 
-/// The command as one line of limited length.
-fn shown(program: &OsStr, arguments: &[OsString]) -> String {
-    const LONGEST: usize = 80;
+/// The command as one line of at most `MAX_CHARS` characters, for the label of a checkpoint.
+fn command_line(program: &OsStr, arguments: &[OsString]) -> String {
+    const MAX_CHARS: usize = 80;
     let words: Vec<_> = std::iter::once(program)
         .chain(arguments.iter().map(OsString::as_os_str))
         .map(|word| word.to_string_lossy().replace(char::is_control, " "))
         .collect();
     let line = words.join(" ");
-    match line.char_indices().nth(LONGEST) {
+    match line.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
     }
 }
 
-/// Variables and folders for the settings, data and caches of programs, in the private home.
+/// Environment variables and their folders in the private home, for settings, data and caches of programs.
 const HOME_FOLDERS: [(&str, &str); 5] = [
     ("XDG_CONFIG_HOME", ".config"),
     ("XDG_CACHE_HOME", ".cache"),
@@ -110,7 +111,7 @@ const HOME_FOLDERS: [(&str, &str); 5] = [
     ("XDG_RUNTIME_DIR", RUNTIME_FOLDER),
 ];
 
-/// For sockets and the like; programs expect it to be private.
+/// Folder for sockets. Programs require it to be private.
 const RUNTIME_FOLDER: &str = ".runtime";
 
 /// Converts a request to a confined command.
@@ -140,7 +141,7 @@ pub(crate) fn invocation(
     writable.extend(view.members.iter().map(|member| member.root.clone()));
     let mut environment = clean_environment();
     let mut set = |name: &OsStr, value: &OsStr| {
-        environment.retain(|(there, _)| there != name);
+        environment.retain(|(existing, _)| existing != name);
         environment.push((name.to_owned(), value.to_owned()));
     };
     for (name, value) in toolchain_environment() {

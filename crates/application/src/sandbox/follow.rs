@@ -6,17 +6,17 @@ use super::service::SandboxService;
 /// Result of [`SandboxService::follow_source`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceChanges {
-    /// The sandbox has the present files, or does not exist.
+    /// The sandbox is up to date, or does not exist.
     None,
-    /// The sandbox had no changes of its own and was discarded, so that the next one starts with the present files.
+    /// The sandbox was outdated, had no changes and was discarded. The next sandbox starts with the current files.
     Discarded,
-    /// The sandbox has changes of its own; these files of the user differ from those it started with.
+    /// The sandbox has changes and was kept. Contains the paths of the user's files that changed since it was created.
     Outdated(Vec<String>),
 }
 
 impl SandboxService {
-    /// Compares the user's files with those that a sandbox started with. Discards the sandbox if they differ and nothing
-    /// was changed in it.
+    /// Compares the user's files with their state when the sandbox was created. Discards the sandbox if files differ
+    /// and the sandbox has no changes.
     pub fn follow_source(&self, name: &str) -> Result<SourceChanges, SandboxError> {
         match self.find(name) {
             Ok(found) if !found.sandbox.state.is_over() => {}

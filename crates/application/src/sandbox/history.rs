@@ -23,9 +23,9 @@ pub struct MemberChanges {
     pub member: Member,
     /// Net change of each path, without by-products.
     pub changes: Vec<Change>,
-    /// Changed paths that stay in the sandbox: by-products, and paths that git ignores.
+    /// Changed paths that are not applied: by-products, and paths that git ignores.
     pub by_products: Vec<TreePath>,
-    /// New files among the changes that no file tool wrote: a command created them.
+    /// New files among `changes` that a command created rather than a file tool.
     pub made_by_commands: Vec<TreePath>,
 }
 
@@ -50,9 +50,9 @@ pub struct CaptureReport {
 pub struct ChangeAuthor<'a> {
     /// Name of the tool.
     pub tool: &'a str,
-    /// Its call.
+    /// The call of the tool.
     pub invocation: Option<ToolInvocationId>,
-    /// Label of a checkpoint after its changes, if one is wanted. It is stored in the same transaction as the changes.
+    /// Label of a checkpoint to create after the changes, in the same transaction.
     pub mark: Option<&'a str>,
 }
 
@@ -66,7 +66,7 @@ impl<'a> From<&'a str> for ChangeAuthor<'a> {
     }
 }
 
-/// Tool name of entries that a rollback makes.
+/// Tool names of the history entries of a rollback and of a redo.
 pub(super) const BY_ROLLBACK: &str = "sandbox/rollback";
 pub(super) const BY_REDO: &str = "sandbox/redo";
 
@@ -79,7 +79,7 @@ pub(super) fn change_of(entry: &ChangeEntry) -> Option<Change> {
 }
 
 impl SandboxService {
-    /// Entries of the history from a position on.
+    /// Entries of the history, starting at a position.
     pub(super) fn entries(
         &self,
         open: &OpenSandbox,
@@ -105,28 +105,28 @@ impl SandboxService {
         open: &mut OpenSandbox,
         by: Option<ChangeAuthor<'_>>,
     ) -> Result<CaptureReport, SandboxError> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let (report, captures) = self.look(open)?;
         self.record(open, &report.changes, by)?;
         remember(open, captures)?;
         tracing::debug!(
-            sandbox = %open.view.sandbox.id, changes = report.changes.len(), duration_ms = milliseconds(begun),
+            sandbox = %open.view.sandbox.id, changes = report.changes.len(), duration_ms = milliseconds(started),
             "sandbox captured"
         );
         Ok(report)
     }
 
-    /// The same, with a function that returns the tool of each path.
+    /// Like [`Self::capture`], but `author_of` returns the tool call that changed a path.
     pub(crate) fn capture_by<'a>(
         &self,
         open: &mut OpenSandbox,
-        doer: impl Fn(&str, &TreePath) -> Option<ChangeAuthor<'a>>,
+        author_of: impl Fn(&str, &TreePath) -> Option<ChangeAuthor<'a>>,
     ) -> Result<(), SandboxError> {
         let (report, captures) = self.look(open)?;
         let mut by_call: BTreeMap<Option<ToolInvocationId>, (Option<ChangeAuthor<'a>>, Vec<_>)> =
             BTreeMap::new();
         for (alias, change) in report.changes {
-            let by = doer(&alias, &change.path);
+            let by = author_of(&alias, &change.path);
             let call = by.and_then(|by| by.invocation);
             let (_, changes) = by_call.entry(call).or_insert_with(|| (by, Vec::new()));
             changes.push((alias, change));
@@ -144,21 +144,23 @@ impl SandboxService {
     ) -> Result<(CaptureReport, Vec<Capture>), SandboxError> {
         let mut report = CaptureReport::default();
         let mut captures = Vec::new();
-        let mut known = Vec::with_capacity(open.view.members.len());
+        let mut known_positions = Vec::with_capacity(open.view.members.len());
         for member in &open.view.members {
-            known.push(member.known_position()?);
+            known_positions.push(member.known_position()?);
         }
-        let oldest = known.iter().copied().min().unwrap_or(u64::MAX);
+        let oldest = known_positions.iter().copied().min().unwrap_or(u64::MAX);
         let recent = if oldest < open.view.position {
             self.entries(open, oldest)?
         } else {
             Vec::new()
         };
         let stop = self.stop();
-        for (member, known) in open.view.members.iter().zip(known) {
+        for (member, known_position) in open.view.members.iter().zip(known_positions) {
             let unknown: Vec<Change> = recent
                 .iter()
-                .filter(|entry| entry.number.0 >= known && entry.change.resource() == member.alias)
+                .filter(|entry| {
+                    entry.number.0 >= known_position && entry.change.resource() == member.alias
+                })
                 .filter_map(change_of)
                 .collect();
             let capture = member.capture(&unknown, &stop)?;
@@ -179,7 +181,8 @@ impl SandboxService {
         Ok((report, captures))
     }
 
-    /// Captures and records the changes of single paths of each part. The cost does not grow with the tree.
+    /// Captures and records the changes of the given paths, by alias of the part. Reads only these paths, not the whole
+    /// tree.
     pub fn capture_paths(
         &self,
         open: &mut OpenSandbox,
@@ -188,8 +191,8 @@ impl SandboxService {
     ) -> Result<CaptureReport, SandboxError> {
         let mut changes = Vec::new();
         for (alias, paths) in paths {
-            let found = self.look_at(open, alias, paths)?.into_iter();
-            changes.extend(found.map(|change| ((*alias).to_owned(), change)));
+            let captured = self.look_at(open, alias, paths)?.into_iter();
+            changes.extend(captured.map(|change| ((*alias).to_owned(), change)));
         }
         self.record(open, &changes, by)?;
         Ok(CaptureReport {
@@ -198,7 +201,7 @@ impl SandboxService {
         })
     }
 
-    /// Captures the changes of single paths of one part since the last capture.
+    /// Captures the changes of the given paths of one part since the last capture.
     fn look_at(
         &self,
         open: &OpenSandbox,
@@ -243,7 +246,8 @@ impl SandboxService {
         self.write_with(open, changes, by, |_, _| Ok(()))
     }
 
-    /// Appends changes to the history and runs `also` in the same unit of work, with the position after them.
+    /// Appends changes to the history and runs `also` in the same unit of work. `also` receives the position after the
+    /// changes.
     pub(super) fn write_with<T: Send + 'static>(
         &self,
         open: &mut OpenSandbox,
@@ -301,19 +305,19 @@ impl SandboxService {
         label: Option<&str>,
     ) -> Result<CheckpointNumber, SandboxError> {
         let (id, label) = (open.view.sandbox.id, label.map(str::to_owned));
-        let made = self.write_with(open, changes, by, move |unit, position| {
+        let checkpoint = self.write_with(open, changes, by, move |unit, position| {
             let label = label.as_deref();
             Ok(sandboxes::add_checkpoint(
                 unit, id, reason, label, position, None,
             )?)
         })?;
-        let number = made.number;
-        // No other process can have added one meanwhile: this process holds the lease.
-        open.view.checkpoints.push(made);
+        let number = checkpoint.number;
+        // No other process can have added a checkpoint, because this process holds the lease.
+        open.view.checkpoints.push(checkpoint);
         Ok(number)
     }
 
-    /// Removes checkpoints atomically. Those that [`sandboxes::delete_checkpoint`] keeps are an error.
+    /// Deletes checkpoints atomically. Fails if [`sandboxes::delete_checkpoint`] cannot delete one of them.
     pub fn delete_checkpoints(
         &self,
         open: &mut OpenSandbox,
@@ -343,7 +347,7 @@ impl SandboxService {
         Ok(())
     }
 
-    /// Captures and returns the changes of the sandbox since it was created.
+    /// Captures the changes of the sandbox and returns the net changes since it was created.
     pub fn diff(&self, open: &mut OpenSandbox) -> Result<SandboxDiff, SandboxError> {
         self.capture(open, None)?;
         self.net(open, 0)
@@ -396,20 +400,21 @@ impl SandboxService {
             .collect())
     }
 
-    /// Every path of each part that changed since a position: its state then (`after`) and its current state
-    /// (`before`), both from the history.
+    /// The changes that restore each part to a position: for each path that changed since, its current state (`before`)
+    /// and its state at the position (`after`), both from the history.
     pub(super) fn way_back(
         &self,
         open: &OpenSandbox,
         position: u64,
     ) -> Result<BTreeMap<String, BTreeMap<TreePath, Change>>, SandboxError> {
-        let mut ways: BTreeMap<String, BTreeMap<TreePath, Change>> = BTreeMap::new();
+        let mut reverse_changes: BTreeMap<String, BTreeMap<TreePath, Change>> = BTreeMap::new();
         for entry in self.entries(open, position)? {
             if let Some(change) = change_of(&entry) {
-                ways.entry(entry.change.resource().to_owned())
+                reverse_changes
+                    .entry(entry.change.resource().to_owned())
                     .or_default()
                     .entry(change.path.clone())
-                    .and_modify(|way| way.before = change.after)
+                    .and_modify(|reverse| reverse.before = change.after)
                     .or_insert(Change {
                         path: change.path,
                         before: change.after,
@@ -417,7 +422,7 @@ impl SandboxService {
                     });
             }
         }
-        Ok(ways)
+        Ok(reverse_changes)
     }
 }
 
@@ -427,18 +432,18 @@ impl SandboxDiff {
         self.parts.iter().map(|part| part.changes.len()).sum()
     }
 
-    /// The patch of one part. In a sandbox of several parts, the name of the part prefixes the paths.
+    /// The patch of one part. In a sandbox with several parts, paths are prefixed with the name of the part.
     pub fn patch(
         &self,
         part: &MemberChanges,
         temporary: &std::path::Path,
     ) -> Result<Vec<u8>, SandboxError> {
-        let beneath = (self.parts.len() > 1).then_some(part.member.alias.as_str());
-        Ok(patch(&part.member, &part.changes, beneath, temporary)?)
+        let prefix = (self.parts.len() > 1).then_some(part.member.alias.as_str());
+        Ok(patch(&part.member, &part.changes, prefix, temporary)?)
     }
 }
 
-/// Updates the manifests with a capture, once the history includes it.
+/// Updates the manifests of the parts with captures that the history already contains.
 pub(super) fn remember(open: &OpenSandbox, captures: Vec<Capture>) -> Result<(), SandboxError> {
     for (member, capture) in open.view.members.iter().zip(captures) {
         member.remember(capture, open.view.position)?;
@@ -446,7 +451,7 @@ pub(super) fn remember(open: &OpenSandbox, captures: Vec<Capture>) -> Result<(),
     Ok(())
 }
 
-/// The history entries for changes, without those that change nothing.
+/// Converts changes to history entries. Skips changes whose state is the same before and after.
 fn new_entries(
     changes: &[(String, Change)],
     by: Option<ChangeAuthor<'_>>,
@@ -470,19 +475,19 @@ pub(super) fn fence(open: &OpenSandbox) -> (LeaseSubject, LeaseToken) {
     (open.lease.subject().clone(), open.lease.token())
 }
 
-/// Maximum number of characters of a label.
+/// Maximum number of characters of a checkpoint label.
 pub(super) const MAX_LABEL: usize = 120;
 
-/// Validates a label given by a user: it must be distinguishable from a number.
+/// Validates a label of a user. A label must differ from a number, because a number identifies a checkpoint.
 fn check_label(label: Option<&str>) -> Result<(), SandboxError> {
-    let is_fit = |label: &str| {
+    let is_valid = |label: &str| {
         !label.trim().is_empty()
             && label.chars().count() <= MAX_LABEL
             && !label.contains(char::is_control)
             && !label.chars().all(|letter| letter.is_ascii_digit())
     };
     match label {
-        Some(label) if !is_fit(label) => Err(SandboxError::Label(label.to_owned())),
+        Some(label) if !is_valid(label) => Err(SandboxError::Label(label.to_owned())),
         _ => Ok(()),
     }
 }

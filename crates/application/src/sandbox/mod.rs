@@ -1,7 +1,8 @@
-//! [`SandboxService`]: sandboxes by name, their history, and applying their changes.
+//! [`SandboxService`]: creates, opens, rolls back, applies and discards sandboxes.
 //!
-//! Every command that uses a sandbox holds its lease, so two commands never run at once. The next
-//! command completes or undoes an interrupted operation (create, rollback, apply, discard).
+//! Every command holds the lease of the sandbox that it uses, so two commands never use a sandbox
+//! concurrently. After a crash, the next command completes or undoes the interrupted operation
+//! (create, rollback, apply, discard).
 
 mod apply;
 mod by_products;

@@ -6,8 +6,8 @@ use cleveragents_sandbox::{Error, Source};
 
 use super::target::Target;
 
-/// Refuses targets that are, contain or lie in the program's own files. `sandboxes` is the folder of all
-/// sandboxes, `database` the file of the program's database, if it is a file.
+/// Refuses targets that overlap with the program's own files. `sandboxes` is the folder of all sandboxes;
+/// `database` is the file of the program's database, if it is a file.
 pub(super) fn check(
     targets: &[Target],
     sandboxes: &Path,
@@ -22,8 +22,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Refuses a path that is the root of the file system, or that is, contains or lies in the program's own
-/// files.
+/// Refuses a path that is the root of the file system or overlaps with the program's own files.
 pub(super) fn check_place(
     location: &Path,
     source: Source,
@@ -33,7 +32,7 @@ pub(super) fn check_place(
     let sandboxes = resolved(sandboxes);
     let database = database.map(resolved);
     let place = resolved(location);
-    // A repository is copied from its commits, so other files in its folder do not matter.
+    // A repository is copied from its commits, so untracked files in its folder are not copied.
     let holds = |own: &Path| source == Source::Directory && own.starts_with(&place);
     if place.parent().is_none() {
         return Err(Error::CannotSandbox {
@@ -61,7 +60,7 @@ pub(super) fn check_place(
     })
 }
 
-/// The path without links, as far as it exists.
+/// Resolves the symbolic links of a path. Components that do not exist stay as they are.
 fn resolved(path: &Path) -> PathBuf {
     match (std::fs::canonicalize(path), path.parent(), path.file_name()) {
         (Ok(resolved), _, _) => resolved,

@@ -1,4 +1,5 @@
-//! Queries on the future state of a sandbox's databases, and additions to their scripts.
+//! Queries on the databases of a sandbox, in their state after the recorded statements, and recording of
+//! further statements.
 
 use cleveragents_domain::{CheckpointNumber, CheckpointReason};
 use cleveragents_sandbox::{Base, Member, QueryResult, Servers as _};
@@ -14,18 +15,18 @@ pub struct QueryRequest {
     pub part: Option<String>,
     /// SQL statements.
     pub sql: String,
-    /// Maximum number of rows of the last statement.
+    /// Maximum number of rows that the last statement returns.
     pub limit: usize,
-    /// Whether the statements become part of what is applied.
+    /// Whether the statements are recorded, and later applied with the sandbox.
     pub record: Recording,
 }
 
-/// Treatment of statements that succeeded.
+/// Whether successful statements are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recording {
-    /// They are not recorded.
+    /// The statements are not recorded.
     No,
-    /// They are added to the script of the part.
+    /// The statements are appended to the script of the part.
     Yes,
 }
 
@@ -41,8 +42,8 @@ pub struct QueryReport {
 }
 
 impl SandboxService {
-    /// Runs statements on the database of a part, after those of its script, and rolls everything
-    /// back. Recording only adds them to the script.
+    /// Runs the script of a part and then the statements on its database, and rolls everything back.
+    /// Recording only appends the statements to the script.
     pub fn query(
         &self,
         open: &mut OpenSandbox,
@@ -57,11 +58,11 @@ impl SandboxService {
         let recorded = match request.record {
             Recording::No => None,
             Recording::Yes => {
-                // Only the first words: a statement may contain data that should not appear in a list.
+                // Use only the first word of each statement, because a statement may contain sensitive data.
                 let words: Vec<_> = answer
                     .statements
                     .iter()
-                    .map(|one| one.word.as_str())
+                    .map(|statement| statement.word.as_str())
                     .collect();
                 let label = format!("query: {}", words.join(", "));
                 let checkpoint =
@@ -83,11 +84,11 @@ impl SandboxService {
 /// The requested part, which must be a database on a server.
 fn database_part<'a>(
     open: &'a OpenSandbox,
-    wanted: Option<&str>,
+    requested: Option<&str>,
 ) -> Result<&'a Member, SandboxError> {
     let name = &open.view.sandbox.name;
     let is_database = |member: &&Member| member.base == Base::Postgres;
-    let Some(wanted) = wanted else {
+    let Some(requested) = requested else {
         let databases: Vec<_> = open.view.members.iter().filter(is_database).collect();
         return match databases.as_slice() {
             [only] => Ok(*only),
@@ -97,20 +98,20 @@ fn database_part<'a>(
             }),
         };
     };
-    let found = open
+    let member = open
         .view
         .members
         .iter()
-        .find(|member| member.alias == wanted);
-    match found {
+        .find(|member| member.alias == requested);
+    match member {
         Some(member) if is_database(&member) => Ok(member),
         Some(_) => Err(SandboxError::NoDatabase {
             name: name.clone(),
-            part: wanted.to_owned(),
+            part: requested.to_owned(),
         }),
         None => Err(SandboxError::PartNotFound {
             name: name.to_owned(),
-            part: wanted.to_owned(),
+            part: requested.to_owned(),
         }),
     }
 }

@@ -16,18 +16,18 @@ pub enum RecoveredOperation {
     Removed(String),
     /// An apply was completed.
     Applied(String),
-    /// An apply was rolled back. The paths listed were changed by other processes since, and are
-    /// left as they are.
+    /// An apply was rolled back. The listed paths were not restored, because other processes changed
+    /// them since.
     ApplyRolledBack(String, Vec<TreePath>),
     /// A rollback was completed.
     RolledBack(String),
     /// A discard was completed.
     Discarded(String),
-    /// The recovery failed; the next command tries again.
+    /// The recovery of the named sandbox failed with an error. The next command retries it.
     Failed(String, String),
 }
 
-/// Whether no operation of the sandbox was interrupted.
+/// Whether the sandbox is active without a rollback in progress, so that it needs no recovery.
 pub(super) fn is_settled(sandbox: &Sandbox) -> bool {
     sandbox.state == SandboxState::Active && sandbox.rolling_back_to.is_none()
 }
@@ -35,8 +35,8 @@ pub(super) fn is_settled(sandbox: &Sandbox) -> bool {
 impl SandboxService {
     /// Completes or undoes operations of dead processes. Skips sandboxes that other processes use.
     pub fn recover(&self) -> Result<Vec<RecoveredOperation>, SandboxError> {
-        // The next recovery retries what cannot be removed now.
-        let _left = self.sweep();
+        // Ignore failures: the next recovery retries the removal.
+        let _ignored = self.sweep();
         let mut done = Vec::new();
         let all = self.engine.read(|reader| sandboxes::list(reader, false))?;
         for sandbox in all {
@@ -57,7 +57,7 @@ impl SandboxService {
                 lease,
             };
             match self.recover_one(&mut open) {
-                Ok(one) => done.extend(one),
+                Ok(recovered) => done.extend(recovered),
                 // Another process currently applies to the same resources.
                 Err(error) if error.is_held() => {}
                 Err(error @ (SandboxError::Store(_) | SandboxError::Lease(_))) => {
@@ -89,25 +89,25 @@ impl SandboxService {
             SandboxState::Applying => Some(self.recover_apply(open)?),
             SandboxState::Active => match open.view.sandbox.rolling_back_to {
                 Some(position) => {
-                    let gone = if position == open.view.position {
+                    let result = if position == open.view.position {
                         self.recover_trial(open)
                     } else {
-                        let journey = HistoryMove {
+                        let restore = HistoryMove {
                             to: position,
                             by: BY_ROLLBACK,
                             keeps: None,
                             takes_back: None,
                         };
-                        self.go_to(open, journey).map(drop)
+                        self.go_to(open, restore).map(drop)
                     };
-                    if let Err(SandboxError::Files(Error::ContentLost(_))) = &gone {
-                        // It can never be completed; a checkpoint has the state before it.
+                    if let Err(SandboxError::Files(Error::ContentLost(_))) = &result {
+                        // The rollback can never be completed. Its checkpoint holds the state before it.
                         let id = open.view.sandbox.id;
                         self.write(open, move |unit| {
                             Ok(sandboxes::set_rolling_back(unit, id, None)?)
                         })?;
                     }
-                    gone?;
+                    result?;
                     Some(RecoveredOperation::RolledBack(name))
                 }
                 None => None,
@@ -120,7 +120,7 @@ impl SandboxService {
         &self,
         open: &OpenSandbox,
     ) -> Result<RecoveredOperation, SandboxError> {
-        // No other process may apply to the same resources meanwhile.
+        // Prevents other processes from applying to the same resources.
         let _resources = self.lease_resources(open)?;
         let SandboxView { sandbox, .. } = &open.view;
         let name = sandbox.name.clone();
@@ -128,7 +128,7 @@ impl SandboxService {
         let place = journal_place(&state);
         let outcome = match Journal::load(&place)? {
             Some(journal) => journal.recover(&place, &self.servers(&open.view))?,
-            // The folder was moved away as a whole, after the last change was in place.
+            // The state folder is moved away only after the last change is in place.
             None if !state.exists() => Recovery::Finished,
             None => Recovery::RolledBack(Vec::new()),
         };

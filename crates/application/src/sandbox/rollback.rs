@@ -36,9 +36,9 @@ pub(super) struct HistoryMove {
     pub(super) to: u64,
     /// Tool name of its history entries.
     pub(super) by: &'static str,
-    /// If set, creates a checkpoint of the state before, with this one as its target.
+    /// If set, a checkpoint of the state before is created, with this checkpoint as its target.
     pub(super) keeps: Option<CheckpointNumber>,
-    /// The checkpoint of a rollback that this redo undoes.
+    /// For a redo: the checkpoint that the undone rollback created.
     pub(super) takes_back: Option<CheckpointNumber>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct RestoreResult {
 }
 
 impl SandboxService {
-    /// Rolls the sandbox back to a checkpoint. A new checkpoint stores the state before.
+    /// Rolls the sandbox back to a checkpoint. First creates a checkpoint of the current state, for a redo.
     pub fn rollback(
         &self,
         open: &mut OpenSandbox,
@@ -60,13 +60,13 @@ impl SandboxService {
     ) -> Result<RolledBack, SandboxError> {
         self.capture(open, None)?;
         let checkpoint = self.choose(open, target)?;
-        let journey = HistoryMove {
+        let restore = HistoryMove {
             to: checkpoint.position,
             by: BY_ROLLBACK,
             keeps: Some(checkpoint.number),
             takes_back: None,
         };
-        let RestoreResult { before, changes } = self.go_to(open, journey)?;
+        let RestoreResult { before, changes } = self.go_to(open, restore)?;
         tracing::info!(
             sandbox = %open.view.sandbox.id, checkpoint = checkpoint.number.0, changes = changes.len(),
             "sandbox rolled back"
@@ -78,7 +78,7 @@ impl SandboxService {
         })
     }
 
-    /// Changes that a rollback would make.
+    /// Returns the changes that a rollback would make.
     pub fn rollback_preview(
         &self,
         open: &mut OpenSandbox,
@@ -110,13 +110,13 @@ impl SandboxService {
         let Some(checkpoint) = self.redoable(open)? else {
             return Err(SandboxError::NothingToRedo(open.view.sandbox.name.clone()));
         };
-        let journey = HistoryMove {
+        let restore = HistoryMove {
             to: checkpoint.position,
             by: BY_REDO,
             keeps: None,
             takes_back: Some(checkpoint.number),
         };
-        let changes = self.go_to(open, journey)?.changes;
+        let changes = self.go_to(open, restore)?.changes;
         Ok(RolledBack {
             checkpoint,
             before: None,
@@ -124,45 +124,45 @@ impl SandboxService {
         })
     }
 
-    /// The state before the last rollback, unless the sandbox was changed since.
+    /// The checkpoint of the state before the last rollback; `None` if the sandbox changed since.
     fn redoable(&self, open: &OpenSandbox) -> Result<Option<Checkpoint>, SandboxError> {
         let last = open.view.checkpoints.iter().rfind(|checkpoint| {
             checkpoint.reason == CheckpointReason::BeforeRollback && !checkpoint.undone
         });
         let Some(last) = last else { return Ok(None) };
-        let is_ours = |tool: Option<&str>| matches!(tool, Some(BY_ROLLBACK | BY_REDO));
+        let is_rollback_or_redo = |tool: Option<&str>| matches!(tool, Some(BY_ROLLBACK | BY_REDO));
         let entries = self.entries(open, last.position)?;
         Ok(entries
             .iter()
-            .all(|entry| is_ours(entry.change.tool()))
+            .all(|entry| is_rollback_or_redo(entry.change.tool()))
             .then(|| last.clone()))
     }
 
-    /// The checkpoint with a number or label. A number takes precedence over a label, a user's label over
-    /// one that a command created, and the newest wins among equals.
+    /// Looks up a checkpoint by number or label. A number takes precedence over a label, a label of a user over a label
+    /// of a command, and a newer checkpoint over an older one with the same label.
     pub fn checkpoint_named(
         &self,
         open: &OpenSandbox,
-        wanted: &str,
+        reference: &str,
     ) -> Result<Checkpoint, SandboxError> {
         let rank = |checkpoint: &&Checkpoint| {
-            if checkpoint.number.to_string() == wanted {
+            if checkpoint.number.to_string() == reference {
                 Some(2)
-            } else if checkpoint.label.as_deref() == Some(wanted) {
+            } else if checkpoint.label.as_deref() == Some(reference) {
                 Some(u8::from(checkpoint.reason == CheckpointReason::Manual))
             } else {
                 None
             }
         };
         let checkpoints = open.view.checkpoints.iter();
-        let found = checkpoints
+        let checkpoint = checkpoints
             .filter(|checkpoint| rank(checkpoint).is_some())
             .max_by_key(|checkpoint| (rank(checkpoint), checkpoint.number));
-        found
+        checkpoint
             .cloned()
             .ok_or_else(|| SandboxError::CheckpointNotFound {
                 name: open.view.sandbox.name.clone(),
-                checkpoint: wanted.to_owned(),
+                checkpoint: reference.to_owned(),
             })
     }
 
@@ -173,9 +173,9 @@ impl SandboxService {
     ) -> Result<Checkpoint, SandboxError> {
         let view = &open.view;
         match target {
-            RollbackTarget::Checkpoint(wanted) => self.checkpoint_named(open, wanted),
+            RollbackTarget::Checkpoint(reference) => self.checkpoint_named(open, reference),
             RollbackTarget::Previous => {
-                // After a rollback the current state is that of its target.
+                // After a rollback, the current state equals its target, so only older checkpoints qualify.
                 let reached = self.redoable(open)?.and_then(|before| before.target);
                 for checkpoint in view.checkpoints.iter().rev() {
                     if checkpoint.reason == CheckpointReason::BeforeRollback
@@ -192,48 +192,52 @@ impl SandboxService {
         }
     }
 
-    /// Restores the files to a position of the history. If interrupted, the next command repeats it.
+    /// Restores the files to a position of the history. If interrupted, the next command repeats the restore.
     pub(super) fn go_to(
         &self,
         open: &mut OpenSandbox,
-        journey: HistoryMove,
+        restore: HistoryMove,
     ) -> Result<RestoreResult, SandboxError> {
         let id = open.view.sandbox.id;
-        let ways = self.way_back(open, journey.to)?;
+        let reverse_changes = self.way_back(open, restore.to)?;
         let targets = |member: &Member| -> BTreeMap<TreePath, Option<FileState>> {
-            let ways = ways.get(&member.alias).into_iter().flatten();
-            ways.map(|(path, way)| (path.clone(), way.after)).collect()
+            let reverse_changes = reverse_changes.get(&member.alias).into_iter().flatten();
+            reverse_changes
+                .map(|(path, change)| (path.clone(), change.after))
+                .collect()
         };
-        // Start only if every part can be restored.
+        // Start only if all parts can be restored.
         for member in &open.view.members {
             member.check_restore(&targets(member))?;
         }
         let before = self.write_with(open, &[], None, move |unit, position| {
             let reason = CheckpointReason::BeforeRollback;
-            let kept = journey.keeps.map(|target| {
+            let checkpoint = restore.keeps.map(|target| {
                 sandboxes::add_checkpoint(unit, id, reason, None, position, Some(target))
-                    .map(|made| made.number)
+                    .map(|checkpoint| checkpoint.number)
             });
-            sandboxes::set_rolling_back(unit, id, Some(journey.to))?;
-            Ok(kept.transpose()?)
+            sandboxes::set_rolling_back(unit, id, Some(restore.to))?;
+            Ok(checkpoint.transpose()?)
         })?;
         for member in &open.view.members {
             member.restore(&targets(member))?;
         }
-        // The changes come from the history, not from the files: an earlier attempt that was killed may
-        // have changed some files without recording it.
-        let changes: Vec<(String, Change)> = ways
+        // Take the changes from the history, not from the files: an earlier attempt that was killed may
+        // have restored some files without recording the change.
+        let changes: Vec<(String, Change)> = reverse_changes
             .iter()
-            .flat_map(|(alias, ways)| ways.values().map(move |way| (alias, way)))
-            .filter(|(_, way)| way.before != way.after)
-            .map(|(alias, way)| (alias.clone(), way.clone()))
+            .flat_map(|(alias, reverse_changes)| {
+                reverse_changes.values().map(move |change| (alias, change))
+            })
+            .filter(|(_, change)| change.before != change.after)
+            .map(|(alias, change)| (alias.clone(), change.clone()))
             .collect();
         let paths = changes.len() as u64;
-        self.write_with(open, &changes, Some(journey.by.into()), move |unit, _| {
+        self.write_with(open, &changes, Some(restore.by.into()), move |unit, _| {
             sandboxes::set_rolling_back(unit, id, None)?;
-            sandboxes::announce_rollback(unit, id, journey.to, paths);
-            // A second redo must not find the same rollback.
-            if let Some(number) = journey.takes_back {
+            sandboxes::announce_rollback(unit, id, restore.to, paths);
+            // Mark the rollback as undone, so that a second redo does not select it again.
+            if let Some(number) = restore.takes_back {
                 sandboxes::mark_undone(unit, id, number)?;
             }
             Ok(())

@@ -1,7 +1,7 @@
 //! Connects a part of a sandbox to its database on a server.
 //!
-//! The address, and a password in it, stay in the resource: they are looked up for every connection,
-//! by the name of the resource.
+//! The sandbox does not store the address, which may contain a password: every connection looks up the
+//! address in the resource, by the name of the resource.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::resource::ResourceService;
 /// The database servers of one sandbox.
 pub(super) struct PartServers<'a> {
     service: &'a SandboxService,
-    /// Alias of each part with the name of its resource.
+    /// Alias of each part, and the name of its resource.
     resources: Vec<(String, String)>,
 }
 
@@ -53,18 +53,18 @@ impl SandboxService {
             hint: None,
         };
         let resources = ResourceService::new(Arc::clone(&self.engine));
-        let found = resources
+        let registered = resources
             .resolve(resource)
             .map_err(|error| Error::Unreachable {
                 address: resource.to_owned(),
                 message: error.to_string(),
                 hint: error.hint(),
             })?;
-        let address = found.properties.get("url").and_then(Value::as_str);
+        let address = registered.properties.get("url").and_then(Value::as_str);
         let server = Server::at(address.unwrap_or_default())
             .map_err(|error| unreachable(resource, error.to_string()))?;
         let shown = server.shown().to_owned();
-        // The store's error message would name the program's own database; this is another one.
+        // The error messages of the store are about the program's own database, so use only the reason.
         let failed = |error: cleveragents_store::Error| {
             let message = match error {
                 cleveragents_store::Error::Unavailable { reason, .. } => reason,
@@ -74,8 +74,8 @@ impl SandboxService {
         };
         let mut client = server.connect().map_err(failed)?;
         let identity = database_identity(&mut client).map_err(failed)?;
-        let own = self.engine.server_identity().map_err(failed)?;
-        if own.as_ref() == Some(&identity) {
+        let own_identity = self.engine.server_identity().map_err(failed)?;
+        if own_identity.as_ref() == Some(&identity) {
             return Err(Error::CannotSandbox {
                 what: format!("resource `{resource}`"),
                 reason: "it is the database of the program".to_owned(),

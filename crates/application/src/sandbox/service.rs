@@ -1,4 +1,4 @@
-//! Creating, finding and discarding sandboxes.
+//! [`SandboxService`]: creates, looks up, opens and discards sandboxes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,15 +25,15 @@ use crate::log_fields::milliseconds;
 /// A sandbox with its parts, checkpoints and position.
 #[derive(Debug, Clone)]
 pub struct SandboxView {
-    /// Stored row.
+    /// The stored row.
     pub sandbox: Sandbox,
-    /// Its parts, as stored.
+    /// The stored rows of the parts.
     pub stored: Vec<StoredMember>,
-    /// Its parts, as files.
+    /// The parts in the file system, in the order of `stored`.
     pub members: Vec<Member>,
-    /// Its checkpoints, oldest first.
+    /// The checkpoints, oldest first.
     pub checkpoints: Vec<Checkpoint>,
-    /// Number of entries of its history.
+    /// Number of entries in the history.
     pub position: u64,
 }
 
@@ -44,8 +44,8 @@ impl SandboxView {
         }
     }
 
-    /// The package caches that it shares with other sandboxes of the same project: those with the same first
-    /// repository or folder.
+    /// The package caches, which the sandboxes of a project share. Sandboxes belong to the same project if their first
+    /// repository or folder is the same.
     pub(crate) fn caches(&self) -> ProjectCaches {
         let is_tree = |member: &&Member| matches!(member.base, Base::Git(_) | Base::Directory);
         let members = self.members.iter();
@@ -61,7 +61,7 @@ impl SandboxView {
     }
 }
 
-/// A sandbox that only this process uses until it is dropped.
+/// A sandbox under its lease: no other process can use the sandbox until this value is dropped.
 pub struct OpenSandbox {
     /// State of the sandbox.
     pub view: SandboxView,
@@ -80,15 +80,15 @@ impl OpenSandbox {
 pub struct SandboxService {
     pub(super) engine: Arc<Engine>,
     leases: LeaseService,
-    /// Duration of an open sandbox's lease without renewal.
+    /// Lifetime of the lease of an open sandbox without renewal.
     ttl: Ttl,
-    /// The folder that contains all sandboxes of this home.
+    /// The folder that contains all sandboxes.
     home: PathBuf,
     /// Cancels long scans of files.
     interrupt: Option<Cancel>,
 }
 
-/// Encodes a path as text without loss.
+/// Encodes a path as text without loss, even if the path is not UTF-8.
 fn path_text(path: &Path) -> String {
     use std::os::unix::ffi::OsStrExt as _;
     let relative = path.as_os_str().as_bytes();
@@ -103,7 +103,7 @@ fn path_from(text: &str) -> PathBuf {
     }
 }
 
-/// Location of a target as text. The address of a server is already text, and contains no password.
+/// Location of a target as text. The address of a server is already text and contains no password.
 fn location_text(target: &Target) -> String {
     match target.source {
         Source::Postgres => target.location.display().to_string(),
@@ -123,23 +123,22 @@ fn machine() -> String {
     }
 }
 
-/// Hides the database file, and the files that belong to it, from all confined programs.
+/// Hides the database file and its journal files from all confined programs.
 pub(crate) fn hide_database(engine: &Engine) {
     if let Some(database) = engine.url().path() {
-        for ending in ["", "-wal", "-shm", "-journal"] {
+        for suffix in ["", "-wal", "-shm", "-journal"] {
             let mut file = database.as_os_str().to_owned();
-            file.push(ending);
+            file.push(suffix);
             cleveragents_process::hide(file);
         }
     }
 }
 
 impl SandboxService {
-    /// A service with its sandboxes in the folder `home`; the package caches of their projects are next to it, in
-    /// `caches`.
+    /// Creates a service that stores sandboxes in the folder `home` and package caches in the sibling folder `caches`.
     pub fn new(engine: Arc<Engine>, home: impl Into<PathBuf>) -> Self {
         let home = home.into();
-        // No command may read another sandbox or the database, wherever they are.
+        // Commands must not read other sandboxes or the database, wherever these are stored.
         cleveragents_process::hide(&home);
         cleveragents_process::hide(home.with_file_name("caches"));
         hide_database(&engine);
@@ -152,8 +151,8 @@ impl SandboxService {
         }
     }
 
-    /// The same with scans that end when `cancel` is cancelled. The call then fails with
-    /// [`Interrupted`](cleveragents_sandbox::Error::Interrupted), nothing is recorded, and the next scan finds the
+    /// Returns a service whose scans end when `cancel` is cancelled. An interrupted call fails with
+    /// [`Interrupted`](cleveragents_sandbox::Error::Interrupted) and records nothing, so that the next scan finds the
     /// same changes.
     #[must_use]
     pub fn interrupted_by(&self, cancel: &Cancel) -> Self {
@@ -163,14 +162,14 @@ impl SandboxService {
         }
     }
 
-    /// Cancellation for a scan that starts now.
+    /// The cancellation token for a new scan.
     pub(super) fn stop(&self) -> ScanCancel {
         self.interrupt
             .as_ref()
             .map_or_else(ScanCancel::default, ScanCancel::on)
     }
 
-    /// The same with another lease duration.
+    /// Sets the lifetime of leases.
     #[must_use]
     pub const fn with_ttl(mut self, ttl: Ttl) -> Self {
         self.ttl = ttl;
@@ -199,8 +198,8 @@ impl SandboxService {
         Ok(self.leases.acquire(Self::subject(id), self.ttl)?)
     }
 
-    /// Whether a new sandbox can have this name. [`Self::create`] checks again; this is for callers with an
-    /// earlier step that must not leave anything behind if the name is wrong.
+    /// Fails if a new sandbox cannot have this name. [`Self::create`] checks the name too; this check is for callers
+    /// that must not start an earlier step when the name is invalid or in use.
     pub fn check_free(&self, name: &str) -> Result<(), SandboxError> {
         let name: SandboxName = name.parse()?;
         let name = name.to_string();
@@ -208,12 +207,12 @@ impl SandboxService {
             .engine
             .read(|reader| sandboxes::by_name(reader, &name))?
         {
-            Some(there) if !there.state.is_over() => Err(SandboxError::Exists(name)),
+            Some(existing) if !existing.state.is_over() => Err(SandboxError::Exists(name)),
             _ => Ok(()),
         }
     }
 
-    /// Creates a sandbox of resources. A failure leaves nothing behind.
+    /// Creates a sandbox of resources. If this fails, the partial sandbox is removed.
     pub fn create(
         &self,
         name: &str,
@@ -232,7 +231,7 @@ impl SandboxService {
         )?)
     }
 
-    /// The same for a folder that is not a resource yet.
+    /// Like [`Self::check_targets`], for a folder that is not registered as a resource yet.
     pub fn check_folder(&self, folder: &Path) -> Result<(), SandboxError> {
         let source = if folder.join(".git").exists() {
             Source::Git
@@ -245,7 +244,7 @@ impl SandboxService {
         )?)
     }
 
-    /// Creates a sandbox for a plan: its history is a changeset of the plan.
+    /// Creates a sandbox. For a plan, the history of the sandbox is a changeset of the plan.
     pub fn create_for(
         &self,
         plan: Option<PlanId>,
@@ -253,7 +252,7 @@ impl SandboxService {
         origin: &str,
         targets: &[Target],
     ) -> Result<SandboxView, SandboxError> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let name: SandboxName = name.parse()?;
         own_files::check(targets, &self.home, self.engine.url().path())?;
         let id = SandboxId::generate();
@@ -291,11 +290,12 @@ impl SandboxService {
             view: self.view(id)?,
             lease,
         };
-        let made = self.make_members(&open, &folders, targets);
-        match made.and_then(|()| self.activate(&open)) {
+        let result = self.make_members(&open, &folders, targets);
+        match result.and_then(|()| self.activate(&open)) {
             Ok(()) => {
                 let parts = targets.len();
-                tracing::info!(sandbox = %id, name = %name, parts, duration_ms = milliseconds(begun), "sandbox created");
+                let duration_ms = milliseconds(started);
+                tracing::info!(sandbox = %id, name = %name, parts, duration_ms, "sandbox created");
                 self.view(id)
             }
             Err(error) => {
@@ -304,8 +304,8 @@ impl SandboxService {
                     view: self.view(id)?,
                     ..open
                 };
-                // The caller must get the first error.
-                let _left = self.throw_away(&open, SandboxState::Creating);
+                // Ignore a failed cleanup: the caller needs the original error.
+                let _ignored = self.throw_away(&open, SandboxState::Creating);
                 Err(error)
             }
         }
@@ -321,7 +321,7 @@ impl SandboxService {
         folders.create()?;
         for target in targets {
             if target.source == Source::Postgres {
-                // Fail now if the database is unreachable or unsuitable.
+                // Fail early if the database is unreachable or unsuitable.
                 self.connect(&target.resource)?;
             }
             let member = folders.create_member(
@@ -349,7 +349,7 @@ impl SandboxService {
         })
     }
 
-    /// Writes under the lease of a sandbox: fails if the lease was lost.
+    /// Runs a unit of work under the lease of a sandbox. Fails if the lease was lost.
     pub(super) fn write<T: Send + 'static>(
         &self,
         open: &OpenSandbox,
@@ -373,7 +373,7 @@ impl SandboxService {
         self.advance_under(open, &[], (from, to), result)
     }
 
-    /// Changes the state of a sandbox, under its lease and further ones.
+    /// Changes the state of a sandbox, under its lease and additional leases.
     pub(super) fn advance_under(
         &self,
         open: &OpenSandbox,
@@ -401,7 +401,7 @@ impl SandboxService {
         })
     }
 
-    /// Every sandbox, newest first; ended ones only with `with_over`.
+    /// All sandboxes, newest first. Applied and discarded sandboxes are included only with `with_over`.
     pub fn list(&self, with_over: bool) -> Result<Vec<SandboxView>, SandboxError> {
         let all = self
             .engine
@@ -468,7 +468,7 @@ impl SandboxService {
         })
     }
 
-    /// Names of all sandboxes of a folder, ended ones included, that have this prefix; the newest first.
+    /// Names with this prefix of all sandboxes of a folder, newest first, including applied and discarded sandboxes.
     pub fn names_at(&self, folder: &Path, prefix: &str) -> Result<Vec<String>, SandboxError> {
         let location = path_text(folder);
         Ok(self
@@ -480,7 +480,7 @@ impl SandboxService {
     pub fn open(&self, reference: &str) -> Result<OpenSandbox, SandboxError> {
         let mut open = self.take(reference)?;
         if !is_settled(&open.view.sandbox) {
-            // No other process uses it, so its operation was interrupted: recover it now, or return the failure.
+            // No other process uses the sandbox, so its operation was interrupted. Recover it, or return the error.
             self.recover_one(&mut open)?;
             open.view = self.view(open.view.sandbox.id)?;
         }
@@ -490,7 +490,7 @@ impl SandboxService {
         Ok(open)
     }
 
-    /// Takes the lease of a sandbox in any state except ended.
+    /// Acquires the lease of a sandbox that is neither applied nor discarded.
     fn take(&self, reference: &str) -> Result<OpenSandbox, SandboxError> {
         let found = self.find(reference)?;
         if found.sandbox.state.is_over() {
@@ -498,7 +498,7 @@ impl SandboxService {
         }
         Self::check_here(&found)?;
         let lease = self.lease(found.sandbox.id)?;
-        // Read again, now that no other process can change it.
+        // Read the sandbox again, because only the lease prevents changes by other processes.
         let view = self.view(found.sandbox.id)?;
         Ok(OpenSandbox { view, lease })
     }
@@ -514,14 +514,14 @@ impl SandboxService {
         }
     }
 
-    /// Whether an applied sandbox still has its copies on this machine.
+    /// Whether a sandbox is applied and its files are still on this machine.
     pub fn has_kept_files(sandbox: &Sandbox) -> bool {
         sandbox.state == SandboxState::Applied
             && sandbox.machine == machine()
             && path_from(&sandbox.folder).exists()
     }
 
-    /// Every applied sandbox that still has its copies on this machine, newest first.
+    /// All applied sandboxes whose files are still on this machine, newest first.
     pub fn kept(&self) -> Result<Vec<SandboxView>, SandboxError> {
         let all = self.engine.read(|reader| sandboxes::list(reader, true))?;
         all.into_iter()
@@ -530,14 +530,14 @@ impl SandboxService {
             .collect()
     }
 
-    /// Discards a sandbox and all its work, even a damaged one. Recovers an interrupted apply first, as far as
-    /// possible. For an applied sandbox, removes the copies that were kept.
+    /// Discards a sandbox and its changes, even if it is damaged. First recovers an interrupted apply, if possible.
+    /// For an applied sandbox, removes the files that were kept.
     pub fn discard(&self, reference: &str) -> Result<SandboxView, SandboxError> {
-        let found = self.find(reference)?;
-        if Self::has_kept_files(&found.sandbox) {
-            let _alone = self.lease(found.sandbox.id)?;
-            Self::remove_files(&found)?;
-            return Ok(found);
+        let view = self.find(reference)?;
+        if Self::has_kept_files(&view.sandbox) {
+            let _lease = self.lease(view.sandbox.id)?;
+            Self::remove_files(&view)?;
+            return Ok(view);
         }
         let mut open = self.take(reference)?;
         let id = open.view.sandbox.id;
@@ -565,7 +565,7 @@ impl SandboxService {
         self.view(id)
     }
 
-    /// Removes files and traces, then records it.
+    /// Removes the files of a sandbox and then records that it is discarded.
     pub(super) fn throw_away(
         &self,
         open: &OpenSandbox,
@@ -574,7 +574,7 @@ impl SandboxService {
         let begin = || self.advance(open, from, SandboxState::Discarding, None);
         if from != SandboxState::Discarding {
             match begin() {
-                // The state cannot be recorded, and these files fill the disk.
+                // The disk is too full to record the state, so remove the files first.
                 Err(error) if error.code() == Code::DiskFull => {
                     Self::remove_files(&open.view)?;
                     begin()?;
@@ -591,22 +591,22 @@ impl SandboxService {
         )
     }
 
-    /// Removes every copy, its traces in the user's repositories, and the folder of the sandbox.
+    /// Removes the copies of all parts, their entries in the user's repositories, and the folder of the sandbox.
     pub(super) fn remove_files(view: &SandboxView) -> Result<(), SandboxError> {
         for member in &view.members {
             member.remove(&view.sandbox.id.to_string())?;
         }
-        // Rename first, in one step: a folder under its own name is always complete.
+        // Rename the folder first, atomically, so that a folder under its original name is always complete.
         let folder = view.folders().whole;
-        let gone = folder.with_extension(GONE);
-        match std::fs::rename(&folder, &gone) {
+        let renamed = folder.with_extension(GONE);
+        match std::fs::rename(&folder, &renamed) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             other => other.map_err(removing(&folder))?,
         }
-        Ok(cleveragents_sandbox::remove_folder(&gone).map_err(removing(&gone))?)
+        Ok(cleveragents_sandbox::remove_folder(&renamed).map_err(removing(&renamed))?)
     }
 
-    /// Removes the remains of a removal whose process died.
+    /// Completes removals whose process died.
     pub(super) fn sweep(&self) -> Result<(), SandboxError> {
         let entries = match std::fs::read_dir(&self.home) {
             Ok(entries) => entries,
@@ -614,9 +614,9 @@ impl SandboxService {
             Err(error) => return Err(removing(&self.home)(error).into()),
         };
         for entry in entries {
-            let place = entry.map_err(removing(&self.home))?.path();
-            if place.extension().is_some_and(|extension| extension == GONE) {
-                cleveragents_sandbox::remove_folder(&place).map_err(removing(&place))?;
+            let path = entry.map_err(removing(&self.home))?.path();
+            if path.extension().is_some_and(|extension| extension == GONE) {
+                cleveragents_sandbox::remove_folder(&path).map_err(removing(&path))?;
             }
         }
         Ok(())
@@ -642,7 +642,7 @@ pub(super) fn removing(place: &Path) -> impl Fn(std::io::Error) -> cleveragents_
     }
 }
 
-/// The base of a part that is not created yet: enough to remove its remains.
+/// Provisional base of a part before its copy exists. It suffices to remove an incomplete part.
 fn first_base(source: Source) -> String {
     base_text(&match source {
         Source::Git => Base::Git(cleveragents_sandbox::GitBase {

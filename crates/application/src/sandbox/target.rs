@@ -1,4 +1,4 @@
-//! The content of a sandbox: resources, each isolated at its nearest boundary.
+//! [`Target`]: a resource to copy into a sandbox, isolated at its nearest boundary.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -13,22 +13,22 @@ use crate::resource::ResourceService;
 /// A resource to be sandboxed.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// Name in the sandbox.
+    /// Name of the part in the sandbox.
     pub alias: String,
     /// Name of the resource.
     pub resource: String,
-    /// Printed name of the isolation strategy.
+    /// Name of the isolation strategy.
     pub strategy: String,
     /// Kind of the resource.
     pub source: Source,
-    /// Path or address.
+    /// Path, or address of a database server.
     pub location: PathBuf,
-    /// Whether its changes can never be applied.
+    /// Whether changes of the part cannot be applied.
     pub is_read_only: bool,
 }
 
 impl Target {
-    /// A resource, isolated at its boundary. `alias` is simplified to a plain folder name.
+    /// Creates a target for the boundary of a resource. `alias` is simplified to a plain folder name.
     pub fn from_resource(
         resources: &ResourceService,
         resource: &Resource,
@@ -92,9 +92,9 @@ impl Target {
         })
     }
 
-    /// A path in the file system, registered if necessary. A path that looks like a repository is
-    /// treated as one, so that an unusable one is refused instead of copied. A path that is not UTF-8
-    /// is not registered.
+    /// Creates a target for a path in the file system and registers the path if necessary. A path that
+    /// is not UTF-8 is not registered. A path that looks like a repository is treated as a repository,
+    /// so that a broken repository is refused instead of copied.
     pub fn at(resources: &ResourceService, path: &Path) -> Result<Self, SandboxError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let is_text = path
@@ -127,13 +127,14 @@ impl Target {
         Ok(target)
     }
 
-    /// All resources that a project links; those with a common boundary become one target.
+    /// Creates targets for all linked resources of a project. Resources with a common boundary share one
+    /// target.
     pub fn of_project(
         resources: &ResourceService,
         links: &[ProjectTarget],
     ) -> Result<Vec<Self>, SandboxError> {
         let mut targets: Vec<Self> = Vec::new();
-        let mut places: HashMap<PathBuf, usize> = HashMap::new();
+        let mut target_indexes: HashMap<PathBuf, usize> = HashMap::new();
         for link in links {
             let target = Self::from_resource(
                 resources,
@@ -141,11 +142,11 @@ impl Target {
                 &link.alias.to_string(),
                 link.read_only,
             )?;
-            if let Some(at) = places.get(&target.location) {
-                // If one of the links allows writing, the files are writable.
+            if let Some(at) = target_indexes.get(&target.location) {
+                // The target is writable if at least one of its links is writable.
                 targets[*at].is_read_only &= target.is_read_only;
             } else {
-                places.insert(target.location.clone(), targets.len());
+                target_indexes.insert(target.location.clone(), targets.len());
                 targets.push(target);
             }
         }

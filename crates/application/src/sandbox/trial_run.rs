@@ -1,4 +1,4 @@
-//! Trials: work in a sandbox that leaves its files unchanged, whatever happens.
+//! Trials: work in a sandbox whose file changes are always undone, even after a crash.
 //!
 //! A trial marks the sandbox as rolling back to the current position of its history. If the process
 //! dies, the mark stays, and the next process that opens the sandbox undoes the changes.
@@ -25,28 +25,28 @@ impl SandboxService {
         Ok(open.view.position)
     }
 
-    /// Ends a trial that started at a position of the history, and restores every file. Returns the
-    /// changes of the trial. If it recorded nothing, the position is the same as before.
+    /// Ends a trial that started at a position of the history, and restores all files. Returns the
+    /// changes of the trial. The position stays the same if nothing was recorded during the trial.
     pub(crate) fn end_trial(
         &self,
         open: &mut OpenSandbox,
-        began: u64,
+        trial_start: u64,
     ) -> Result<Vec<(String, Change)>, SandboxError> {
-        if open.view.position > began {
-            // Something was recorded meanwhile, so the restore is recorded too.
+        if open.view.position > trial_start {
+            // Changes were recorded during the trial, so the restore must be recorded too.
             self.capture(open, Some(BY_ROLLBACK.into()))?;
-            let journey = HistoryMove {
-                to: began,
+            let restore = HistoryMove {
+                to: trial_start,
                 by: BY_ROLLBACK,
                 keeps: None,
                 takes_back: None,
             };
-            return Ok(self.go_to(open, journey)?.changes);
+            return Ok(self.go_to(open, restore)?.changes);
         }
-        let (found, _) = self.look(open)?;
-        if !found.changes.is_empty() {
+        let (report, _) = self.look(open)?;
+        if !report.changes.is_empty() {
             for member in &open.view.members {
-                let of_member = found.changes.iter();
+                let of_member = report.changes.iter();
                 let targets: BTreeMap<TreePath, Option<FileState>> = of_member
                     .filter(|(alias, _)| *alias == member.alias)
                     .map(|(_, change)| (change.path.clone(), change.before))
@@ -55,21 +55,21 @@ impl SandboxService {
                 member.restore(&targets)?;
             }
         }
-        let (left, captures) = self.look(open)?;
-        if let Some((alias, change)) = left.changes.first() {
-            let place = format!("`{alias}/{}` could not be rolled back", change.path);
-            return Err(Error::Damaged(place).into());
+        let (remaining, captures) = self.look(open)?;
+        if let Some((alias, change)) = remaining.changes.first() {
+            let message = format!("`{alias}/{}` could not be rolled back", change.path);
+            return Err(Error::Damaged(message).into());
         }
         remember(open, captures)?;
         self.mark(open, None)?;
-        Ok(found.changes)
+        Ok(report.changes)
     }
 
-    /// Undoes the changes of a trial whose process died. The mark shows that it was a trial: a
-    /// rollback has a different target position.
+    /// Undoes the changes of a trial whose process died. The mark of a trial equals the current position
+    /// of the history; an interrupted rollback has a different target position.
     pub(super) fn recover_trial(&self, open: &mut OpenSandbox) -> Result<(), SandboxError> {
-        let began = open.view.position;
-        self.end_trial(open, began).map(drop)
+        let trial_start = open.view.position;
+        self.end_trial(open, trial_start).map(drop)
     }
 
     fn mark(&self, open: &OpenSandbox, position: Option<u64>) -> Result<(), SandboxError> {

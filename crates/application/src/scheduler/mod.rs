@@ -1,8 +1,8 @@
 //! The scheduler: limits how many plans run at the same time, and runs queued plans.
 //!
-//! [`Scheduler`] hands out slots, each a lease, so that the limit `plan.concurrency` applies across processes
-//! and machines. [`Worker`] runs queued plans. Terminal, worker and server all take a slot before they run a
-//! plan.
+//! [`Scheduler`] hands out slots. Each slot is a lease in the database, so that the limit `plan.concurrency` applies
+//! across processes and machines. [`Worker`] runs queued plans. Terminal, worker and server all acquire a slot before
+//! they run a plan.
 
 mod worker;
 
@@ -22,7 +22,7 @@ pub use worker::{Worker, WorkerEvent, WorkerOptions, WorkerSummary};
 /// Poll interval for free slots and queued plans.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Stages in which `plan execute` applies.
+/// Stages in which `plan execute` can run a plan.
 pub const EXECUTABLE_STAGES: [PlanStage; 9] = [
     PlanStage::StrategizeQueued,
     PlanStage::StrategizeProcessing,
@@ -35,7 +35,7 @@ pub const EXECUTABLE_STAGES: [PlanStage; 9] = [
     PlanStage::ApplyErrored,
 ];
 
-/// Stages in which `plan apply` applies.
+/// Stages in which `plan apply` can apply a plan.
 pub const APPLICABLE_STAGES: [PlanStage; 5] = [
     PlanStage::ExecuteComplete,
     PlanStage::ApplyQueued,
@@ -44,7 +44,7 @@ pub const APPLICABLE_STAGES: [PlanStage; 5] = [
     PlanStage::ApplyErrored,
 ];
 
-/// The phase to run when a plan is executed: the strategy first, if it has none.
+/// The phase to run when a plan is executed: `Strategize` if the plan has no strategy yet.
 pub const fn phase_to_execute(plan: &Plan) -> PlanPhase {
     match plan.stage {
         PlanStage::StrategizeQueued
@@ -72,7 +72,7 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// The slots of a database.
+    /// Creates a scheduler for the slots of a database. `concurrency` is the number of slots.
     pub fn new(engine: Arc<Engine>, concurrency: u64) -> Self {
         Self {
             leases: LeaseService::new(Arc::clone(&engine)),
@@ -81,7 +81,7 @@ impl Scheduler {
         }
     }
 
-    /// Waits for a slot, and runs a plan in it.
+    /// Waits for a slot and runs a plan in the slot.
     pub fn run(
         &self,
         plans: &PlanService,
@@ -126,7 +126,7 @@ impl Scheduler {
         }
     }
 
-    /// A slot, unless all are taken.
+    /// Acquires a slot; `None` if all slots are in use.
     fn free_slot(&self) -> Result<Option<HeldLease>, LeaseError> {
         for number in 0..self.concurrency {
             match self
@@ -141,18 +141,18 @@ impl Scheduler {
         Ok(None)
     }
 
-    /// Whether a worker is alive on this database.
+    /// Whether a live worker uses this database.
     pub fn has_worker(&self) -> Result<bool, PlanError> {
-        let held = self.engine.read(|reader| leases::held(reader))?;
+        let active_leases = self.engine.read(|reader| leases::held(reader))?;
         let stale = self.leases.stale()?;
-        Ok(held.iter().any(|lease| {
+        Ok(active_leases.iter().any(|lease| {
             lease.subject.kind == "worker"
                 && !stale.iter().any(|stale| stale.subject == lease.subject)
         }))
     }
 }
 
-/// Sleeps for one poll interval, or until cancelled.
+/// Sleeps for one poll interval, unless already cancelled.
 fn pause(cancel: &Cancel) {
     if !cancel.is_cancelled() {
         std::thread::sleep(POLL_INTERVAL);

@@ -15,9 +15,9 @@ use crate::plan::{DriveOptions, PlanFrontEnd, PlanQueue, PlanService, QueueEntry
 use crate::runtime::AgentRuntime;
 
 pub struct WorkerOptions<'a> {
-    /// Maximum number of plans that this worker runs at the same time; by default the limit of the database.
+    /// Maximum number of plans that this worker runs at the same time; `None` for the limit of the database.
     pub concurrency: Option<u64>,
-    /// Whether the worker ends when no plan is left.
+    /// Whether the worker stops when no plan runs or can run.
     pub until_idle: bool,
     /// Builds the runtime for a plan.
     pub runtime: &'a (dyn Fn() -> Result<AgentRuntime, OperationError> + Sync),
@@ -29,20 +29,20 @@ pub struct WorkerOptions<'a> {
 
 /// Result of a plan that a worker ran.
 pub enum WorkerEvent<'a> {
-    /// It ran as far as its automation profile allows.
+    /// The plan ran as far as its automation profile allows.
     Ran(&'a Plan),
-    /// It waits for the user, another process runs it, or it was stopped or failed.
+    /// The plan waits for the user, is run by another process, was stopped, or failed.
     Ended {
         /// Id of the plan.
         plan: PlanId,
-        /// Reason of the end.
+        /// The reason why the plan stopped.
         error: &'a OperationError,
-        /// Whether it failed, and was not only interrupted.
+        /// Whether the plan failed; otherwise it waits or was interrupted.
         is_failure: bool,
     },
 }
 
-/// Counts of a worker's results.
+/// Number of plans that a worker ran, by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WorkerSummary {
     /// Plans that ran as far as their profiles allow.
@@ -76,22 +76,22 @@ struct WorkerState {
 }
 
 impl<'a> Worker<'a> {
-    /// A worker for the queue of a database, in which `concurrency` plans may run at the same time.
+    /// Creates a worker for the queue of a database. At most `concurrency` plans run on the database at the same time.
     pub fn new(
         engine: Arc<Engine>,
         plans: &'a PlanService,
         concurrency: u64,
         options: WorkerOptions<'a>,
     ) -> Self {
-        let own = options.concurrency.unwrap_or(concurrency);
+        let worker_limit = options.concurrency.unwrap_or(concurrency);
         Self {
             id: ProcessId::generate(),
             queue: PlanQueue::new(Arc::clone(&engine)),
-            slots: Scheduler::new(Arc::clone(&engine), concurrency.max(own)),
+            slots: Scheduler::new(Arc::clone(&engine), concurrency.max(worker_limit)),
             engine,
             plans,
             options,
-            concurrency: own,
+            concurrency: worker_limit,
             state: Mutex::default(),
         }
     }
@@ -130,7 +130,7 @@ impl<'a> Worker<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the queued plans that can run now, oldest first. Returns whether there is nothing to do.
+    /// Starts the queued plans that can run now, oldest first. Returns whether the worker is idle.
     fn start_plans<'scope>(
         &'scope self,
         scope: &'scope std::thread::Scope<'scope, '_>,
@@ -144,12 +144,12 @@ impl<'a> Worker<'a> {
             }
             let is_full = state.running.len() as u64 >= self.concurrency;
             drop(state);
-            // A plan that a live server has taken belongs to that server.
+            // A live server runs the plans that it claimed itself.
             if is_full || plan.waiting.is_some() || self.queue.is_served(&queued)? {
                 continue;
             }
             is_idle = false;
-            // Another worker or the user may run it.
+            // Another worker or the user may already run the plan.
             if self.plans.owner(plan.id)?.is_some() {
                 continue;
             }
@@ -170,10 +170,10 @@ impl<'a> Worker<'a> {
 
     fn run_plan(&self, plan: &Plan) {
         let outcome = self.drive(plan);
-        let unqueued = self.unqueue_unless_open(plan, &outcome);
+        let unqueued = self.unqueue_unless_pending(plan, &outcome);
         let mut state = self.state();
         if let Err(error) = unqueued {
-            // Without this the plan would run again and again.
+            // Stop the worker, because a plan that stays queued would run again and again.
             state.error.get_or_insert(error);
         }
         let summary = &mut state.summary;
@@ -185,7 +185,7 @@ impl<'a> Worker<'a> {
             Err(error) => {
                 let mut is_failure = false;
                 match error.code() {
-                    // Another process was faster.
+                    // Another process runs the plan.
                     Code::PlanBusy => {}
                     Code::PlanCancelled if self.options.cancel.is_cancelled() => {
                         summary.stopped += 1;
@@ -221,20 +221,22 @@ impl<'a> Worker<'a> {
         Ok(self.plans.drive(plan.id, &options, &runtime, front_end)?)
     }
 
-    /// Removes a plan from the queue, unless it is to be run again.
-    fn unqueue_unless_open(
+    /// Removes a plan from the queue, unless it must run again.
+    fn unqueue_unless_pending(
         &self,
         plan: &Plan,
         outcome: &Result<Plan, OperationError>,
     ) -> Result<(), OperationError> {
-        // A plan that a dead server had taken was queued for one run only.
-        let comes_back = QueueEntry::from_plan(plan).is_none_or(|queued| queued.served.is_none());
+        // A plan that a server claimed is queued for one run only.
+        let stays_queued = QueueEntry::from_plan(plan).is_none_or(|queued| queued.served.is_none());
         match outcome {
-            // Another process runs it, or it was interrupted.
+            // Another process runs the plan, or the plan was interrupted.
             Err(error) if matches!(error.code(), Code::PlanBusy | Code::PlanCancelled) => Ok(()),
-            // It waits for the user, whose answer queues it again.
-            Err(error) if comes_back && error.code() == Code::PlanWaiting => Ok(()),
-            Ok(plan) if comes_back && plan.waiting.is_some() && !plan.stage.is_terminal() => Ok(()),
+            // The plan waits for the user. It runs again after the answer.
+            Err(error) if stays_queued && error.code() == Code::PlanWaiting => Ok(()),
+            Ok(plan) if stays_queued && plan.waiting.is_some() && !plan.stage.is_terminal() => {
+                Ok(())
+            }
             _ => Ok(self.plans.unqueue(plan.id)?),
         }
     }

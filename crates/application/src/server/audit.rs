@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::error::AuditError;
 
-/// Result of a successful verification: every entry is as it was written.
+/// Result of a successful verification: the hash chain is intact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditCheck {
     /// Number of entries.
@@ -33,8 +33,8 @@ impl AuditService {
         Self { engine }
     }
 
-    /// Matching entries, newest first. An unknown kind is refused, unless another version of the program wrote such
-    /// entries.
+    /// Matching entries, newest first. An unknown kind is an error unless the log has entries of that kind, written by
+    /// another version of the program.
     pub fn list(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>, AuditError> {
         let entries = self.engine.read(|reader| audit::list(reader, filter))?;
         let kinds = audit_kinds();
@@ -85,7 +85,7 @@ impl AuditService {
         Ok(self.record(entry)?)
     }
 
-    /// Records that a server refused a caller for its role.
+    /// Records that a server denied access because the role of the caller is insufficient.
     pub fn access_denied(
         &self,
         identity: &str,

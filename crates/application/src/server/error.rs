@@ -93,7 +93,7 @@ pub enum AuditError {
         /// The most similar kind.
         nearest: Option<String>,
     },
-    /// The chain is intact, but it is another one.
+    /// The chain is intact, but its last entry is not the expected one.
     #[error("the audit log was changed: its last entry is {head}, not {expected}")]
     OtherHead {
         /// The hash of the last entry.

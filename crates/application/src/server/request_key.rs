@@ -1,4 +1,5 @@
-//! [`RequestKeyService`]: idempotency keys. A repeated request with the same key gets the response of the first one.
+//! [`RequestKeyService`]: idempotency keys. A repeated request with the same key gets the response to the first
+//! request.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::lease::{LeaseError, LeaseService};
 use crate::plan::SERVER_LEASE;
 
 /// Retention of responses, in seconds.
-const KEPT_SECONDS: i64 = 24 * 60 * 60;
+const RETENTION_SECONDS: i64 = 24 * 60 * 60;
 
 /// Claims idempotency keys and stores responses.
 #[derive(Clone)]
@@ -33,7 +34,7 @@ impl RequestKeyService {
         })
     }
 
-    /// Stores the response to a request that was started.
+    /// Stores the response to the request that claimed the key.
     pub fn answer(&self, key: &RequestKey, status: u16, body: &str) -> Result<(), Error> {
         let (key, body) = (key.clone(), body.to_owned());
         self.engine
@@ -57,6 +58,6 @@ impl RequestKeyService {
 
 /// Removes keys whose retention has ended.
 pub(crate) fn prune(unit: &mut UnitOfWork<'_>) -> Result<(), Error> {
-    request_keys::prune(unit, Timestamp::now().plus_seconds(-KEPT_SECONDS))?;
+    request_keys::prune(unit, Timestamp::now().plus_seconds(-RETENTION_SECONDS))?;
     Ok(())
 }

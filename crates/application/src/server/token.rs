@@ -18,13 +18,13 @@ const PREFIX: &str = "ca_";
 /// The digits of a secret.
 const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
-/// Maximum length of a name.
-const LONGEST: usize = 64;
+/// Maximum length of a name, in bytes.
+const MAX_NAME_LENGTH: usize = 64;
 
 /// Minimum interval between two stored uses of a token, in seconds.
-const USE_NOTED_SECONDS: f64 = 60.0;
+const MIN_USE_INTERVAL_SECONDS: f64 = 60.0;
 
-/// The secret of a token. Shown once, to its creator, and stored nowhere.
+/// The secret of a token. It is shown only once, to the creator of the token, and never stored.
 pub struct Secret(String);
 
 impl Secret {
@@ -68,9 +68,9 @@ impl fmt::Debug for Secret {
 pub struct NewToken {
     /// Name of the token; identifies its caller in records.
     pub name: String,
-    /// Its roles.
+    /// Roles of the token in namespaces.
     pub grants: Vec<Grant>,
-    /// Its scopes; everything when empty.
+    /// Scopes of the token; empty for all scopes.
     pub scopes: BTreeSet<Scope>,
     /// Expiry time.
     pub expires_at: Option<Timestamp>,
@@ -81,7 +81,7 @@ pub struct NewToken {
 pub struct MadeToken {
     /// Stored token.
     pub token: Token,
-    /// Its secret, which is not stored.
+    /// The secret of the token, which is not stored.
     pub secret: Secret,
 }
 
@@ -100,7 +100,10 @@ impl TokenService {
     /// Creates a token.
     pub fn create(&self, new: NewToken) -> Result<MadeToken, TokenError> {
         let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || b"._@-".contains(&byte);
-        if new.name.is_empty() || new.name.len() > LONGEST || !new.name.bytes().all(is_legal) {
+        if new.name.is_empty()
+            || new.name.len() > MAX_NAME_LENGTH
+            || !new.name.bytes().all(is_legal)
+        {
             return Err(TokenError::Name(new.name));
         }
         if new.grants.is_empty() {
@@ -112,10 +115,10 @@ impl TokenService {
         }
         let secret = Secret::generate()?;
         let mut grants = new.grants;
-        // The highest of several roles in one namespace counts.
+        // Of several roles in the same namespace, only the highest is kept.
         grants.sort_by(|left, right| {
-            let by_place = left.namespace().cmp(right.namespace());
-            by_place.then(right.role().cmp(&left.role()))
+            let by_namespace = left.namespace().cmp(right.namespace());
+            by_namespace.then(right.role().cmp(&left.role()))
         });
         grants.dedup_by(|later, kept| later.namespace() == kept.namespace());
         let token = Token {
@@ -145,7 +148,7 @@ impl TokenService {
         Ok(MadeToken { token, secret })
     }
 
-    /// The valid token with the hash of a secret. Its use is stored, at most once a minute.
+    /// The valid token with this hash of its secret. Records the use of the token at most once a minute.
     pub fn authenticate(&self, secret_hash: &str) -> Result<Option<Token>, Error> {
         let found = self
             .engine
@@ -154,17 +157,17 @@ impl TokenService {
         let Some(token) = found.filter(|token| token.is_valid_at(now)) else {
             return Ok(None);
         };
-        let is_noted = token
+        let is_recent = token
             .last_used_at
-            .is_some_and(|used| now.seconds_since(used) < USE_NOTED_SECONDS);
-        if !is_noted {
+            .is_some_and(|used| now.seconds_since(used) < MIN_USE_INTERVAL_SECONDS);
+        if !is_recent {
             let id = token.id;
             self.engine.write(move |unit| tokens::used(unit, id))?;
         }
         Ok(Some(token))
     }
 
-    /// The caller with the valid token of a name, with its current roles.
+    /// The caller whose valid token has this name, with its current roles.
     pub fn caller(&self, name: &str) -> Result<Option<Caller>, Error> {
         let all = self.engine.read(|reader| tokens::list(reader, false))?;
         let now = Timestamp::now();
@@ -186,8 +189,8 @@ impl TokenService {
         let reference = reference.to_owned();
         self.engine.write(move |unit| {
             let known = tokens::list(unit, false)?;
-            let mut meant = known.into_iter();
-            let token = meant
+            let mut valid_tokens = known.into_iter();
+            let token = valid_tokens
                 .find(|token| token.name == reference || token.id.to_string() == reference)
                 .ok_or_else(|| TokenError::NotFound(reference.clone()))?;
             if !tokens::revoke(unit, token.id)? {

@@ -1,5 +1,5 @@
-//! [`BatchAppender`]: messages for many sessions, stored in one unit of work. The key of a request
-//! and its response are stored in the same unit as its messages.
+//! [`BatchAppender`]: stores messages for many sessions in one unit of work. The idempotency key of a
+//! request and its response are stored in the same unit as its messages.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use cleveragents_store::{Engine, Error, UnitOfWork};
 
 use crate::server::prune_request_keys;
 
-/// Messages to append to a session, all of them or none.
+/// Messages to append to a session atomically.
 pub struct AppendRequest {
     session: SessionId,
     messages: Vec<AppendedMessage>,
-    /// Whether the client sent a list and expects one.
+    /// Whether the client sent a list and expects a list.
     is_list: bool,
     key: Option<RequestKey>,
 }
 
 impl AppendRequest {
-    /// Messages to append to a session. `is_list` is set when the client sent a list and expects
-    /// one. A request with a key is executed once.
+    /// Creates a request. `is_list` is set when the client sent a list and expects a list. A request with
+    /// an idempotency key is executed at most once.
     pub fn new(
         session: SessionId,
         messages: Vec<NewMessage>,
@@ -37,7 +37,7 @@ impl AppendRequest {
         }
     }
 
-    /// Whether the client sent a list and expects one.
+    /// Whether the client sent a list and expects a list.
     pub const fn is_list(&self) -> bool {
         self.is_list
     }
@@ -49,21 +49,21 @@ impl AppendRequest {
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum AppendOutcome {
-    /// The messages are stored; the body of the response.
+    /// The messages are stored. Contains the body of the response.
     Stored(String),
     /// The session does not exist.
     NoSession,
-    /// The request is not the first one with its key.
+    /// An earlier request has the same key.
     Repeated(KeyClaim),
 }
 
-/// Writes the response to an append, which is stored with the key of the request.
+/// Builds the response to an append. For requests with a key, the response is stored with the key.
 #[derive(Clone, Copy)]
 pub struct AppendResponder {
-    /// Writes the body. The numbers are those of the messages, in order; the body must not take
-    /// more of them.
+    /// Builds the body. The iterator returns the sequence numbers of the messages in order. The function
+    /// must take exactly one number for each message of the request.
     pub body: fn(&AppendRequest, &mut dyn Iterator<Item = Sequence>) -> Result<String, Error>,
-    /// The status of the response, and the stored form of a body for repeated requests.
+    /// Returns the status of the response, and the form of a body that is stored for repeated requests.
     pub kept: fn(&str) -> (u16, String),
 }
 
@@ -74,14 +74,14 @@ pub struct BatchAppender {
 }
 
 impl BatchAppender {
-    /// An appender on a database.
+    /// Creates an appender on a database.
     pub const fn new(engine: Arc<Engine>, responder: AppendResponder) -> Self {
         Self { engine, responder }
     }
 
-    /// Stores all requests in one unit of work. If that fails, stores each in its own, so that a
-    /// failure affects one client only. The outcomes are in the order of the requests; messages
-    /// reported as stored are durable.
+    /// Stores all requests in one unit of work. If this fails, stores each request in its own unit, so
+    /// that a failure affects only one client. The outcomes are in the order of the requests. Stored
+    /// messages are durable when this returns.
     pub fn append_all(&self, requests: Vec<AppendRequest>) -> Vec<Result<AppendOutcome, Error>> {
         let requests = Arc::new(requests);
         let (all, responder) = (Arc::clone(&requests), self.responder);
@@ -97,8 +97,8 @@ impl BatchAppender {
                 .map(|index| {
                     let all = Arc::clone(&requests);
                     let stored = self.engine.write(move |unit| {
-                        let alone = all.get(index..=index).unwrap_or_default();
-                        append(unit, alone, responder)
+                        let single = all.get(index..=index).unwrap_or_default();
+                        append(unit, single, responder)
                     })?;
                     let missing = || Error::Internal("an append has no outcome".to_owned());
                     stored.into_iter().next().ok_or_else(missing)
@@ -118,8 +118,8 @@ fn append(
     let mut sessions: BTreeMap<SessionId, Vec<usize>> = BTreeMap::new();
     for (index, request) in requests.iter().enumerate() {
         outcomes.push(if let Some(key) = &request.key {
-            // Sequential: the same key may occur twice, and the second request gets the response of
-            // the first.
+            // Stored one by one: the same key may occur twice, and the second request gets the response
+            // of the first.
             Some(append_once(unit, request, key, responder)?)
         } else {
             sessions.entry(request.session).or_default().push(index);
@@ -136,8 +136,8 @@ fn append(
                 Some(numbers) => AppendOutcome::Stored((responder.body)(request, numbers)?),
                 None => AppendOutcome::NoSession,
             };
-            if let Some(place) = outcomes.get_mut(*index) {
-                *place = Some(outcome);
+            if let Some(slot) = outcomes.get_mut(*index) {
+                *slot = Some(outcome);
             }
         }
     }
@@ -161,12 +161,12 @@ fn append_once(
     }
     let appended = messages::append(unit, request.session, &request.messages, AppendEvents::Each)?;
     let Some(numbers) = appended else {
-        // It had no effect, and may be repeated.
+        // The request had no effect, so a client may repeat it with the same key.
         request_keys::forget(unit, key)?;
         return Ok(AppendOutcome::NoSession);
     };
     let body = (responder.body)(request, &mut numbers.into_iter())?;
-    let (status, kept) = (responder.kept)(&body);
-    request_keys::answer(unit, key, status, &kept)?;
+    let (status, stored_body) = (responder.kept)(&body);
+    request_keys::answer(unit, key, status, &stored_body)?;
     Ok(AppendOutcome::Stored(body))
 }

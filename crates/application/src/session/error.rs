@@ -1,4 +1,4 @@
-//! [`SessionError`]: why an operation on a session fails.
+//! [`SessionError`]: errors of operations on sessions.
 
 use cleveragents_domain::{
     Code, ContentError, Diagnose, Hint, IdError, NameError, Placeholder, RoleError,
@@ -15,7 +15,7 @@ pub enum SessionError {
     /// Several sessions have this prefix or name.
     #[error("`{reference}` matches {} sessions", .candidates.len())]
     Ambiguous {
-        /// The reference as given.
+        /// The given id, prefix or name.
         reference: String,
         /// The matching sessions, with their names.
         candidates: Vec<(SessionId, Option<String>)>,
@@ -39,9 +39,9 @@ pub enum SessionError {
     #[error("session {session} has no message {sequence}; it holds {count}")]
     MessageNotFound {
         session: SessionId,
-        /// The requested number.
+        /// The requested sequence number.
         sequence: u64,
-        /// The number of its messages.
+        /// The number of messages in the session.
         count: u64,
     },
     /// The search has no words.

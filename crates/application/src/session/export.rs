@@ -1,7 +1,8 @@
-//! Exports: one JSON document that contains a complete session and detects alterations.
+//! Exports a session as one JSON document with a checksum, or as Markdown.
 //!
-//! The document ends with a checksum over every other byte of the file, so that any changed byte is
-//! detected. It is streamed in one consistent state, however long the session.
+//! The JSON document ends with a checksum of all other bytes of the file, so that an import detects
+//! every alteration. The document is streamed within one read transaction, so that it is consistent and
+//! needs little memory for long sessions.
 
 use std::io::Write;
 
@@ -22,9 +23,10 @@ pub const EXPORT_SCHEMA: &str = "1.0";
 
 /// The text before the 64 digits of the checksum, at the end of the file.
 pub(super) const CHECKSUM_OPENING: &str = ",\n  \"checksum\": \"sha256:";
-/// The text after them.
+/// The text after the digits of the checksum.
 pub(super) const CHECKSUM_CLOSING: &str = "\"\n}\n";
 
+/// Number of messages that are read at a time.
 const PAGE: u64 = 500;
 
 /// A session in the export format, without its messages.
@@ -68,21 +70,21 @@ pub(super) struct ExportedMessage {
 /// The content of an export.
 #[derive(Debug, Clone, Serialize)]
 pub struct ExportSummary {
-    /// The session exported.
+    /// The exported session.
     pub session_id: SessionId,
     /// The number of messages.
     pub messages: u64,
-    /// The number of plans it refers to.
+    /// The number of plans that the session refers to.
     pub plan_references: u64,
-    /// The number of metadata keys of all messages.
+    /// The total number of metadata keys in all messages.
     pub metadata_keys: u64,
-    /// Bytes written.
+    /// Number of written bytes.
     pub size_bytes: u64,
-    /// The checksum of a JSON export.
+    /// The checksum of a JSON export; `None` for Markdown.
     pub checksum: Option<ContentHash>,
 }
 
-/// Counts and hashes the bytes that pass through.
+/// Counts and hashes the written bytes.
 struct HashingWriter<'w> {
     inner: &'w mut dyn Write,
     hasher: Sha256,

@@ -1,4 +1,4 @@
-//! Imports: a new session from an export, after the checksum was verified.
+//! Imports: creates a new session from an export, after verification of the checksum.
 
 use cleveragents_domain::{
     ActorName, ContentHash, EventKind, NewMessage, Session, SessionId, SessionName,
@@ -15,14 +15,15 @@ use super::export::{
 };
 use super::service::{SessionService, not_found};
 
+/// Number of messages that are appended at a time.
 const STEP: usize = 1_000;
 
 /// Whether the checksum of a file is verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImportCheck {
-    /// The file must be exactly what an export wrote.
+    /// The file must match its checksum.
     Verified,
-    /// The file was changed on purpose.
+    /// The checksum is ignored, because the file was changed on purpose.
     Unverified,
 }
 
@@ -52,14 +53,14 @@ impl Schema {
     }
 }
 
-/// The whole document. Unknown fields are refused, because they would be lost.
+/// A parsed export. Unknown fields are refused, because they would be lost.
 struct Document {
     header: ExportHeader,
     messages: Vec<ExportedMessage>,
 }
 
 impl SessionService {
-    /// Creates a new session from an export. Stores all of it or nothing.
+    /// Creates a new session from an export, atomically.
     pub fn import(
         &self,
         file: &[u8],
@@ -137,7 +138,7 @@ fn numbered(messages: Vec<ExportedMessage>) -> Result<Vec<AppendedMessage>, Sess
                 message.sequence
             )));
         }
-        // The size limit applies to new messages, not to those that were stored under another
+        // The size limit applies to new messages, not to messages that were stored under another
         // limit.
         let checked = NewMessage::new(message.role, message.content, message.metadata, usize::MAX)?;
         batch.push(AppendedMessage {
@@ -170,18 +171,19 @@ fn check_schema(file: &[u8]) -> Result<String, SessionError> {
     }
 }
 
-/// Verifies the checksum of all bytes.
+/// Verifies the checksum at the end of the file.
 fn verify_checksum(file: &[u8]) -> Result<(), SessionError> {
     const DIGITS: usize = 64;
-    let cut = || SessionError::ImportMalformed("it does not end with its checksum".to_owned());
+    let missing_checksum =
+        || SessionError::ImportMalformed("it does not end with its checksum".to_owned());
     let body = file
         .strip_suffix(CHECKSUM_CLOSING.as_bytes())
-        .ok_or_else(cut)?;
+        .ok_or_else(missing_checksum)?;
     let (body, digits) = body
         .split_at_checked(body.len().saturating_sub(DIGITS))
-        .ok_or_else(cut)?;
+        .ok_or_else(missing_checksum)?;
     if !body.ends_with(CHECKSUM_OPENING.as_bytes()) {
-        return Err(cut());
+        return Err(missing_checksum());
     }
     let expected = format!("sha256:{}", String::from_utf8_lossy(digits));
     let actual = ContentHash::of_parts([body, CHECKSUM_CLOSING.as_bytes()]).to_string();

@@ -1,10 +1,10 @@
-//! A session as Markdown for readers.
+//! Formats a session as Markdown.
 
 use std::fmt::Write;
 
 use cleveragents_domain::{LinkedPlan, Message, MessageState, Session};
 
-/// Text inside a table cell: one line, no column mark.
+/// Escapes text for a table cell: one line, without column separators.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }

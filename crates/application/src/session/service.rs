@@ -17,12 +17,12 @@ use cleveragents_store::{Engine, ProgressCallback, messages, search, sessions, t
 use super::error::SessionError;
 use crate::reference::{CANDIDATES, find_referenced};
 
-/// Number of messages that a fork copies at a time.
+/// Number of messages that a fork reads and copies at a time.
 const FORK_STEP: u64 = 500;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredMessage {
-    /// Its number.
+    /// Sequence number in the session.
     pub sequence: Sequence,
     pub id: MessageId,
 }
@@ -31,16 +31,16 @@ pub struct StoredMessage {
 #[derive(Debug, Clone)]
 pub struct SessionView {
     pub session: Session,
-    /// Its last messages, in order.
+    /// The last messages, in order.
     pub recent: Vec<Message>,
-    /// The plans it refers to.
+    /// The plans that the session refers to.
     pub plans: Vec<LinkedPlan>,
 }
 
 /// The question of a turn.
 #[derive(Debug, Clone)]
 pub struct Question {
-    /// The text.
+    /// The text of the question.
     pub content: String,
     pub metadata: Metadata,
 }
@@ -48,24 +48,24 @@ pub struct Question {
 /// The answer of a turn.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// The text.
+    /// The text of the answer.
     pub content: String,
     pub metadata: Metadata,
     pub usage: TokenUsage,
 }
 
-/// Reason of a missing answer.
+/// The reason why a turn has no answer.
 #[derive(Debug, Clone)]
 pub struct Failure(pub String);
 
-/// Stores conversations. Cheap to clone.
+/// Stores, reads and searches sessions. Cheap to clone.
 #[derive(Clone)]
 pub struct SessionService {
     pub(super) engine: Arc<Engine>,
     max_content_bytes: usize,
 }
 
-/// The error for a reference that matches no session or several.
+/// The error for a reference that matches no session or several sessions.
 fn ambiguous(reference: &str, found: Vec<Session>) -> SessionError {
     let reference = reference.to_owned();
     let mut candidates: Vec<(SessionId, Option<String>)> = found
@@ -83,7 +83,7 @@ fn ambiguous(reference: &str, found: Vec<Session>) -> SessionError {
 }
 
 impl SessionService {
-    /// A service on a database, with the maximum size of a message in bytes.
+    /// Creates a service on a database. `max_content_bytes` is the maximum size of a message.
     pub const fn new(engine: Arc<Engine>, max_content_bytes: usize) -> Self {
         Self {
             engine,
@@ -126,34 +126,34 @@ impl SessionService {
         })
     }
 
-    /// Finds a session by its id, a prefix of the id, or its name.
+    /// Looks up a session by its id, a prefix of the id, or its name.
     pub fn resolve(&self, reference: &str) -> Result<SessionId, SessionError> {
-        let found = self.engine.read(|reader| {
+        let session = self.engine.read(|reader| {
             find_referenced(
                 reader,
                 reference,
                 |reader| Ok(sessions::with_name(reader, reference, CANDIDATES)?),
                 |reader, prefix, limit| Ok(sessions::with_prefix(reader, prefix, limit)?),
-                |found| ambiguous(reference, found),
+                |candidates| ambiguous(reference, candidates),
             )
         })?;
-        Ok(found.id)
+        Ok(session.id)
     }
 
-    /// The session with an id.
+    /// A session by its id.
     pub fn get(&self, id: SessionId) -> Result<Session, SessionError> {
         self.engine
             .read(|reader| sessions::get(reader, id))?
             .ok_or_else(|| not_found(id))
     }
 
-    /// Whether the cost of every answer in a session is known.
+    /// Whether the costs of all answers in a session are known.
     pub fn is_cost_known(&self, id: SessionId) -> Result<bool, SessionError> {
         let is_unknown = self.engine.read(|reader| turns::has_unpriced(reader, id))?;
         Ok(!is_unknown)
     }
 
-    /// The session with an id, its last messages and its plans, read in one transaction.
+    /// A session by its id, with its last `recent` messages and its plans, read in one transaction.
     pub fn view(&self, id: SessionId, recent: u64) -> Result<SessionView, SessionError> {
         self.engine.read(|reader| {
             Ok(SessionView {
@@ -164,7 +164,7 @@ impl SessionService {
         })
     }
 
-    /// A page of sessions.
+    /// A page of matching sessions, and the totals of all visible sessions.
     pub fn list(&self, filter: &SessionFilter) -> Result<(SessionPage, Totals), SessionError> {
         Ok(self.engine.read(|reader| {
             Ok::<_, cleveragents_store::Error>((
@@ -193,7 +193,7 @@ impl SessionService {
             .read(|reader| sessions::shown_ids(reader, ids))?)
     }
 
-    /// Checks a message against the limit and prepares it for storing.
+    /// Validates a new message, including its size.
     pub fn message(
         &self,
         role: Role,
@@ -208,7 +208,7 @@ impl SessionService {
         )?)
     }
 
-    /// Appends one message. It is durable when this returns.
+    /// Appends one message. The message is durable when this returns.
     pub fn append_message(
         &self,
         id: SessionId,
@@ -225,7 +225,7 @@ impl SessionService {
         first_stored(&sequences, message_id)
     }
 
-    /// Appends messages in order with consecutive numbers, all of them or none.
+    /// Appends messages atomically, in order and with consecutive numbers.
     pub fn append_messages(
         &self,
         id: SessionId,
@@ -243,21 +243,22 @@ impl SessionService {
             .collect())
     }
 
-    /// Stores a turn: question and answer with their usage, or the question alone, marked as failed
-    /// with the reason. An unmarked question without answer is never stored.
+    /// Stores a turn: the question and the answer with its usage, or only the question, marked as failed
+    /// with the reason.
     pub fn append_turn(
         &self,
         id: SessionId,
         question: Question,
         answer: Result<Answer, Failure>,
     ) -> Result<Vec<StoredMessage>, SessionError> {
-        let asked = self.message(Role::User, question.content, question.metadata)?;
+        let question = self.message(Role::User, question.content, question.metadata)?;
         let (batch, usage) = match answer {
             Ok(answer) => {
-                let answered = self.message(Role::Assistant, answer.content, answer.metadata)?;
-                (vec![asked, answered], answer.usage)
+                let answer_message =
+                    self.message(Role::Assistant, answer.content, answer.metadata)?;
+                (vec![question, answer_message], answer.usage)
             }
-            Err(Failure(reason)) => (vec![asked.failed(&reason)], TokenUsage::default()),
+            Err(Failure(reason)) => (vec![question.failed(&reason)], TokenUsage::default()),
         };
         let ids: Vec<MessageId> = batch.iter().map(NewMessage::id).collect();
         let batch: Vec<AppendedMessage> = batch.into_iter().map(AppendedMessage::from).collect();
@@ -276,7 +277,7 @@ impl SessionService {
             .collect())
     }
 
-    /// Messages from a number on, in order.
+    /// Messages in order, starting at a sequence number.
     pub fn messages(
         &self,
         id: SessionId,
@@ -301,13 +302,13 @@ impl SessionService {
         })
     }
 
-    /// Deletes a session with its messages and returns it.
+    /// Deletes a session with its messages. Returns the deleted session.
     pub fn delete(&self, id: SessionId) -> Result<Session, SessionError> {
         self.engine
             .write(move |unit| sessions::delete(unit, id)?.ok_or_else(|| not_found(id)))
     }
 
-    /// Deletes a session with its messages if its version is still the expected one.
+    /// Deletes a session with its messages if it still has the expected version.
     pub fn delete_expected(
         &self,
         id: SessionId,
@@ -332,10 +333,10 @@ impl SessionService {
 
     /// Adds to the usage of a session.
     pub fn record_usage(&self, id: SessionId, usage: TokenUsage) -> Result<(), SessionError> {
-        let known = self
+        let exists = self
             .engine
             .write(move |unit| sessions::add_usage(unit, id, usage))?;
-        if known { Ok(()) } else { Err(not_found(id)) }
+        if exists { Ok(()) } else { Err(not_found(id)) }
     }
 
     /// Records that a session refers to a plan.
@@ -346,8 +347,8 @@ impl SessionService {
         })
     }
 
-    /// Creates a session from the messages of another up to and including number `at`, or all of
-    /// them. The copies have new ids and keep everything else.
+    /// Creates a session from the messages of another session, up to and including number `at`, or from
+    /// all messages. The copies have new ids; everything else is unchanged.
     pub fn fork(
         &self,
         source: SessionId,
@@ -385,12 +386,12 @@ impl SessionService {
             while next < end {
                 let page = messages::page(unit, source, Sequence(next), FORK_STEP)?;
                 let Some(last) = page.last() else {
-                    // Another process deleted the source meanwhile: an incomplete fork is
-                    // discarded.
+                    // If another process deleted the source, the error rolls the incomplete fork
+                    // back.
                     sessions::get(unit, source)?.ok_or_else(|| not_found(source))?;
                     break;
                 };
-                // By number, not by count: a session that was recovered from damage may have gaps.
+                // Continue after the last number, because a session that was repaired may have gaps.
                 next = last.sequence.0 + 1;
                 let copies: Vec<AppendedMessage> = page
                     .into_iter()
@@ -412,7 +413,7 @@ impl SessionService {
         })
     }
 
-    /// Matching messages, best first. Updates the search index first.
+    /// Updates the search index, then returns matching messages, best first.
     pub fn search(
         &self,
         query: &str,
@@ -422,12 +423,12 @@ impl SessionService {
     ) -> Result<Vec<Hit>, SessionError> {
         let query = SearchQuery::parse(query)?;
         let (indexed, newest) = self.engine.read(search::lag)?;
-        let behind = newest.saturating_sub(indexed);
-        let mut left = behind;
-        while left > 0 {
-            left = self.engine.write(search::index_more)?;
+        let backlog = newest.saturating_sub(indexed);
+        let mut remaining = backlog;
+        while remaining > 0 {
+            remaining = self.engine.write(search::index_more)?;
             if let Some(progress) = progress {
-                progress(behind.saturating_sub(left), behind);
+                progress(backlog.saturating_sub(remaining), backlog);
             }
         }
         Ok(self

@@ -1,5 +1,5 @@
-//! Registered skills and those found in the folder of skills: their content, users, and how models
-//! get them.
+//! Skills, registered or in the folder of skills: their content, their users, and the tools that models receive from
+//! them.
 
 mod error;
 mod model_tools;

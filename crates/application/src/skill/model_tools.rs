@@ -1,4 +1,4 @@
-//! [`SkillTools`]: the tools that skills give to models, and the descriptions that models receive.
+//! [`SkillTools`]: the tools and descriptions that models receive from skills.
 
 use cleveragents_domain::Name;
 use cleveragents_domain::yaml::Variables;
@@ -12,7 +12,7 @@ use super::service::{SkillService, library};
 /// Skills prepared for models.
 #[derive(Debug)]
 pub struct SkillTools {
-    /// Every tool, those of the skills included, with the restrictions that skills set.
+    /// All tools, including those of the skills, with the restrictions that the skills set.
     pub registry: Registry,
     skills: Vec<(Name, FlattenedSkill)>,
 }
@@ -69,13 +69,13 @@ impl SkillTools {
         servers.map(|server| server.server.name.clone()).collect()
     }
 
-    /// The description of the agent skills among some skills, or among all, for a model; empty if
-    /// there are none.
+    /// The description for a model of the agent skills that belong to the named skills, or to all skills if `names` is
+    /// `None`. Empty if there are none.
     pub fn announcement(&self, names: Option<&[String]>) -> String {
         let mut agents: Vec<AgentSkill> = Vec::new();
         for (name, flat) in &self.skills {
-            let is_meant = |given: &String| given.parse::<Name>().is_ok_and(|given| given == *name);
-            if names.is_none_or(|names| names.iter().any(is_meant)) {
+            let is_named = |given: &String| given.parse::<Name>().is_ok_and(|given| given == *name);
+            if names.is_none_or(|names| names.iter().any(is_named)) {
                 for (skill, _) in &flat.agent_skills {
                     agents.retain(|other| other.name != skill.name);
                     agents.push(skill.clone());

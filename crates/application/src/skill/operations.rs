@@ -64,7 +64,7 @@ impl From<&Definition> for SkillKind {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct IncludedSkill {
     pub name: String,
-    /// `resolved`: a skill whose includes cannot be found is broken as a whole.
+    /// Always `resolved`: if an include cannot be found, the whole skill is invalid.
     pub status: String,
 }
 
@@ -81,7 +81,7 @@ pub fn included_skills(flat: &FlattenedSkill) -> Vec<IncludedSkill> {
 pub struct SkillToolSource {
     /// Such as `builtin`, `custom`, `agent_skill` or `mcp:SERVER`.
     pub source: String,
-    /// `null` for an MCP server: its tools are known once it is connected.
+    /// `null` for an MCP server, whose tools are unknown until it is connected.
     pub count: Option<u64>,
     /// The names of the tools.
     pub details: Vec<String>,
@@ -147,7 +147,7 @@ fn source_names(flat: &FlattenedSkill) -> Vec<String> {
     sources.map(|source| source.source).collect()
 }
 
-/// Lists the skills that are registered or found in the folder of skills, by name.
+/// Lists registered skills and the skills in the folder of skills, by name.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListSkills {}
@@ -156,8 +156,8 @@ pub struct ListSkills {}
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct SkillList {
     pub skills: Vec<ListedSkill>,
-    /// Folders of skills in the project of the working folder that are not registered; filled in by the
-    /// program that runs there.
+    /// Skill folders in the project of the working folder that are not registered. Set by the front end that runs
+    /// there.
     #[serde(default)]
     pub offered: Vec<String>,
     pub summary: SkillListSummary,
@@ -167,14 +167,14 @@ pub struct SkillList {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ListedSkill {
     pub name: String,
-    /// The number of its tools, those of included skills too.
+    /// Number of its tools, including those of included skills.
     pub tools: Option<u64>,
     pub includes: Option<Vec<String>>,
     pub sources: Option<Vec<String>>,
     pub description: Option<String>,
     pub kind: Option<SkillKind>,
     pub origin: ListedSkillOrigin,
-    /// Its file or folder.
+    /// The file or folder of the skill.
     pub config: String,
     /// Reason why it cannot be used.
     pub problem: Option<String>,
@@ -185,7 +185,7 @@ pub struct ListedSkill {
 #[serde(rename_all = "lowercase")]
 pub enum ListedSkillOrigin {
     Registered,
-    /// It is in the folder of skills.
+    /// The skill is in the folder of skills.
     Found,
 }
 
@@ -271,7 +271,7 @@ impl Operation for ListSkills {
 #[serde(deny_unknown_fields)]
 pub struct ShowSkill {
     pub name: String,
-    /// Whether the response has `tools`, with those of included skills.
+    /// Include `tools`: all tools of the skill, with those of included skills.
     #[serde(default)]
     pub all_tools: bool,
 }
@@ -299,10 +299,10 @@ pub struct SkillDetails {
 pub struct SkillInfo {
     pub name: String,
     pub description: String,
-    /// Its file or folder.
+    /// The file or folder of the skill.
     pub config: String,
     pub kind: SkillKind,
-    /// `null` for a skill that is not registered, as are the following.
+    /// `null` for a skill that is not registered. The same holds for `updated` and `version`.
     pub created: Option<Timestamp>,
     pub updated: Option<Timestamp>,
     pub version: Option<u64>,
@@ -349,11 +349,11 @@ pub struct AgentSkillInfo {
     pub license: Option<String>,
     pub compatibility: Option<String>,
     pub metadata: BTreeMap<String, String>,
-    /// Tools that it asks for; listing them grants no permission.
+    /// Tools that the skill requests. This grants no permission.
     pub allowed_tools: Vec<String>,
-    /// The number of its steps.
+    /// The number of steps.
     pub steps: u64,
-    /// Its files except `SKILL.md`, relative to its folder.
+    /// The files of the skill except `SKILL.md`, relative to its folder.
     pub files: Vec<String>,
     /// Deviations from the format that other programs may not accept.
     pub departures: Vec<String>,
@@ -458,7 +458,7 @@ impl Operation for ShowSkill {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct SkillToolList {
     pub tools: Vec<SkillTool>,
-    /// Their tools are known once they are connected and are not in `tools`.
+    /// MCP servers of the skill. Their tools are unknown until they are connected, so `tools` omits them.
     pub mcp_servers: Vec<SkillServer>,
     pub summary: SkillToolSummary,
 }
@@ -472,7 +472,7 @@ pub struct SkillToolSummary {
 }
 
 show_request! {
-    /// Lists the tools of a skill, those of included skills too.
+    /// Lists the tools of a skill, including those of included skills.
     ListSkillTools("registry/skill/tools", "List the tools of a skill") -> SkillToolList;
     run: list_tools;
 }

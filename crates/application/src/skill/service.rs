@@ -1,7 +1,7 @@
 //! [`SkillService`]: registers, finds, refreshes and removes skills.
 //!
-//! Skills are registered, or found as folders in the folder of skills. A registered skill is replaced only by a valid
-//! one.
+//! A skill is either registered or a subfolder of the folder of skills. A registered skill can be replaced only by a
+//! valid skill.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,11 +25,11 @@ use crate::tool::ToolService;
 #[derive(Debug, Clone)]
 pub enum SkillOrigin {
     Registered(StoredDefinition),
-    /// It is in the folder of skills.
+    /// The skill is in the folder of skills.
     Found(PathBuf),
 }
 
-/// A skill that is registered or found.
+/// A skill that is registered or in the folder of skills.
 #[derive(Debug, Clone)]
 pub struct KnownSkill {
     /// Full name.
@@ -41,7 +41,7 @@ pub struct KnownSkill {
 }
 
 impl KnownSkill {
-    /// Its file or folder.
+    /// The file or folder of the skill.
     pub fn place(&self) -> String {
         match &self.origin {
             SkillOrigin::Registered(stored) => stored.source.clone(),
@@ -55,11 +55,11 @@ impl KnownSkill {
 pub struct AddedSkill {
     /// The parsed skill.
     pub definition: Definition,
-    /// Its whole content, with that of included skills.
+    /// The complete content of the skill, including that of included skills.
     pub flat: FlattenedSkill,
-    /// Its stored row.
+    /// The stored row.
     pub stored: StoredDefinition,
-    /// Whether it is new or replaced another.
+    /// Whether the skill is new or replaced another one.
     pub outcome: Outcome,
 }
 
@@ -70,7 +70,7 @@ pub struct RefreshReport {
     pub refreshed: Vec<String>,
     /// Skills without changes.
     pub unchanged: Vec<String>,
-    /// Invalid skills; their registered version stays.
+    /// Invalid skills; their registered version remains.
     pub failed: Vec<(String, SkillError)>,
     /// Skills that could not be read, with the reason.
     pub skipped: Vec<(String, String)>,
@@ -80,7 +80,7 @@ pub struct RefreshReport {
 #[derive(Clone, Copy)]
 pub struct SkillReading<'a> {
     variables: Variables<'a>,
-    /// The folder whose subfolders are skills without being registered.
+    /// The folder of skills: its subfolders are skills without registration.
     folder: &'a Path,
     /// The tools that skills can name.
     tools: &'a Registry,
@@ -115,7 +115,7 @@ impl DefinitionType for Definition {
         reading: SkillReading<'_>,
     ) -> Result<(), SkillError> {
         let known = all_known(registered, reading.folder, reading.variables);
-        checked(self, &known, reading.tools).map(drop)
+        checked_content(self, &known, reading.tools).map(drop)
     }
 
     fn check_referrers(
@@ -165,7 +165,7 @@ impl SkillService {
         }
     }
 
-    /// Every skill, by name. A registered one takes precedence over a folder of the same name.
+    /// All skills, sorted by name. A registered skill takes precedence over a folder with the same name.
     pub fn known(&self, variables: Variables<'_>) -> Result<Vec<KnownSkill>, SkillError> {
         let stored = self.definitions.stored()?;
         Ok(all_known(&stored, &self.folder, variables))
@@ -179,14 +179,14 @@ impl SkillService {
         }
     }
 
-    /// One skill, by its name.
+    /// Returns the skill with this name.
     pub fn find(&self, name: &str, variables: Variables<'_>) -> Result<KnownSkill, SkillError> {
         let mut known = self.known(variables)?;
-        let place = position(&known, name)?;
-        Ok(known.swap_remove(place))
+        let index = position(&known, name)?;
+        Ok(known.swap_remove(index))
     }
 
-    /// The whole content of a skill.
+    /// The complete content of a skill, including that of included skills.
     pub fn flat(&self, name: &str, variables: Variables<'_>) -> Result<FlattenedSkill, SkillError> {
         let known = self.known(variables)?;
         let found = &known[position(&known, name)?];
@@ -196,7 +196,7 @@ impl SkillService {
         Ok(flatten(definition.name(), &library, &tools)?)
     }
 
-    /// The whole content of every skill, or its error.
+    /// The complete content of each skill, or its error.
     pub fn flat_of_all(
         &self,
         known: &[KnownSkill],
@@ -217,7 +217,7 @@ impl SkillService {
         Ok(tools.registry(variables)?.registry)
     }
 
-    /// Reads a skill and everything that it refers to, and registers nothing.
+    /// Reads and validates a skill and everything that it refers to, without registering it.
     pub fn check(
         &self,
         source: &SkillSource,
@@ -225,7 +225,7 @@ impl SkillService {
     ) -> Result<(Definition, FlattenedSkill), SkillError> {
         let definition = source.read(variables)?;
         let known = self.known(variables)?;
-        let flat = checked(&definition, &known, &self.tools(variables)?)?;
+        let flat = checked_content(&definition, &known, &self.tools(variables)?)?;
         Ok((definition, flat))
     }
 
@@ -236,10 +236,10 @@ impl SkillService {
         register: Register,
         variables: Variables<'_>,
     ) -> Result<AddedSkill, SkillError> {
-        let (text, place) = source.kept();
+        let (text, path) = source.kept();
         let tools = self.tools(variables)?;
         let reading = self.reading(variables, &tools);
-        let added = self.definitions.add(&text, &place, register, reading)?;
+        let added = self.definitions.add(&text, &path, register, reading)?;
         Ok(AddedSkill {
             flat: self.flat(&added.stored.name, variables)?,
             definition: added.definition,
@@ -259,7 +259,7 @@ impl SkillService {
         Ok(users)
     }
 
-    /// Removes a registered skill that nothing uses, even an invalid one.
+    /// Removes a registered skill that nothing uses, even if it is invalid.
     pub fn remove(&self, name: &str, variables: Variables<'_>) -> Result<KnownSkill, SkillError> {
         let found = self.find(name, variables)?;
         if let SkillOrigin::Found(folder) = &found.origin {
@@ -274,7 +274,7 @@ impl SkillService {
         Ok(found)
     }
 
-    /// Reads the files of one skill or of all again.
+    /// Reads the files of one skill or of all skills again, and registers the changed ones.
     pub fn refresh(
         &self,
         name: Option<&str>,
@@ -318,9 +318,16 @@ impl SkillService {
             }
             SkillSource::Folder(folder) => SkillSource::Folder(folder),
             SkillSource::File { file, text } => match read_again(&file) {
-                Ok(now) if now == text => SkillSource::File { text, file },
-                Ok(now) => {
-                    return self.replace(skill, &SkillSource::File { text: now, file }, variables);
+                Ok(current) if current == text => SkillSource::File { text, file },
+                Ok(current) => {
+                    return self.replace(
+                        skill,
+                        &SkillSource::File {
+                            text: current,
+                            file,
+                        },
+                        variables,
+                    );
                 }
                 Err(error) => {
                     return Ok(RefreshOutcome::Skipped(format!(
@@ -362,8 +369,8 @@ enum RefreshOutcome {
 
 /// The text of a skill's file.
 fn read_again(file: &Path) -> std::io::Result<String> {
-    const LARGEST: u64 = 1 << 20;
-    let bytes = read_regular(file, Links::Follow, LARGEST)?;
+    const MAX_BYTES: u64 = 1 << 20;
+    let bytes = read_regular(file, Links::Follow, MAX_BYTES)?;
     let bytes = bytes.ok_or(std::io::ErrorKind::NotFound)?;
     String::from_utf8(bytes).map_err(std::io::Error::other)
 }
@@ -404,8 +411,8 @@ fn all_known(
     known
 }
 
-/// The whole content of a skill. Refuses one that is invalid, or that would make skills that include it invalid.
-fn checked(
+/// The complete content of a skill. Fails if the skill is invalid or would break a skill that includes it.
+fn checked_content(
     definition: &Definition,
     known: &[KnownSkill],
     tools: &Registry,
@@ -433,19 +440,19 @@ pub(super) fn library(known: &[KnownSkill]) -> Library {
         .collect()
 }
 
-/// The index of a skill among those known.
+/// The index of a skill in `known`.
 fn position(known: &[KnownSkill], name: &str) -> Result<usize, SkillError> {
-    let wanted = name.trim().parse::<Name>().map(|name| name.to_string());
-    let wanted = wanted.unwrap_or_else(|_| name.to_owned());
-    let is_meant = |skill: &KnownSkill| {
-        // An agent skill's own name may be in another script.
+    let full_name = name.trim().parse::<Name>().map(|name| name.to_string());
+    let full_name = full_name.unwrap_or_else(|_| name.to_owned());
+    let has_name = |skill: &KnownSkill| {
+        // The name that an agent skill declares may be written in another script than its full name.
         let own = match &skill.definition {
             Ok(Definition::Agent(agent)) => Some(agent.name.as_str()),
             _ => None,
         };
-        skill.name == wanted || own == Some(name)
+        skill.name == full_name || own == Some(name)
     };
-    known.iter().position(is_meant).ok_or_else(|| {
+    known.iter().position(has_name).ok_or_else(|| {
         let names = known.iter().map(|skill| skill.name.as_str());
         DefinitionError::not_found::<Definition>(name, nearest::all(name, names, 3)).into()
     })
@@ -475,28 +482,28 @@ fn actors_using(name: &str, actors: &[StoredDefinition]) -> Vec<String> {
 }
 
 /// Whether the file of an actor has a skill in a list of `skills` or `tool_sources`.
-fn names_skill(value: &Value, wanted: &str) -> bool {
-    let is_wanted = |value: &Value| {
+fn names_skill(value: &Value, skill_name: &str) -> bool {
+    let is_skill = |value: &Value| {
         let name = value.as_str().or_else(|| value.get("name")?.as_str());
         name.and_then(|name| name.parse::<Name>().ok())
-            .is_some_and(|name| name.to_string() == wanted)
+            .is_some_and(|name| name.to_string() == skill_name)
     };
     match value {
         Value::Object(fields) => fields.iter().any(|(key, value)| {
-            let is_meant = |item: &Value| match key.as_str() {
-                "skills" => is_wanted(item),
+            let is_reference = |item: &Value| match key.as_str() {
+                "skills" => is_skill(item),
                 "tool_sources" => {
                     let kind = item.get("type").and_then(Value::as_str);
-                    matches!(kind, Some("skill" | "agent_skill")) && is_wanted(item)
+                    matches!(kind, Some("skill" | "agent_skill")) && is_skill(item)
                 }
                 _ => false,
             };
-            let here = value
+            let is_listed = value
                 .as_array()
-                .is_some_and(|items| items.iter().any(is_meant));
-            here || names_skill(value, wanted)
+                .is_some_and(|items| items.iter().any(is_reference));
+            is_listed || names_skill(value, skill_name)
         }),
-        Value::Array(items) => items.iter().any(|item| names_skill(item, wanted)),
+        Value::Array(items) => items.iter().any(|item| names_skill(item, skill_name)),
         _ => false,
     }
 }

@@ -10,8 +10,7 @@ use cleveragents_skills::{Definition, collection};
 /// A skill as given by the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SkillSource {
-    /// The text of a YAML file; `file` should be absolute, because files next to it are located by
-    /// it.
+    /// The text of a YAML file. `file` should be absolute, because other files are located relative to it.
     File {
         /// Content of the file.
         text: String,

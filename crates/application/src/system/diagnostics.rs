@@ -30,7 +30,7 @@ pub enum CheckSeverity {
     Error,
 }
 
-/// One thing that was checked.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DiagnosticCheck {
     pub name: String,
@@ -56,7 +56,7 @@ impl DiagnosticCheck {
         Self::new(name, CheckSeverity::Warning, detail)
     }
 
-    /// A check that found an error.
+    /// The result of a check that found an error.
     pub fn error(name: &str, detail: impl Into<String>) -> Self {
         Self::new(name, CheckSeverity::Error, detail)
     }
@@ -73,7 +73,7 @@ impl From<Check> for DiagnosticCheck {
     }
 }
 
-/// Something that was repaired.
+/// A problem that was repaired.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct DiagnosticRepair {
     pub name: String,
@@ -122,7 +122,7 @@ impl DiagnosticsReport {
     }
 }
 
-/// Whether the home folder can be written, or created.
+/// Checks that the home folder can be written or created.
 pub fn check_home(path: &Path) -> DiagnosticCheck {
     let shown = path.display();
     if !path.exists() {
@@ -137,11 +137,11 @@ pub fn check_home(path: &Path) -> DiagnosticCheck {
 /// A missing home folder is an error only if it cannot be created.
 fn check_missing_home(path: &Path) -> DiagnosticCheck {
     use rustix::fs::Access;
-    let above = existing_ancestor(path);
-    let (shown, folder) = (path.display(), above.display());
+    let ancestor = existing_ancestor(path);
+    let (shown, folder) = (path.display(), ancestor.display());
     let advice = "set CLEVERAGENTS_HOME to a folder you can write to";
-    match rustix::fs::access(above, Access::WRITE_OK | Access::EXEC_OK) {
-        _ if !above.is_dir() => DiagnosticCheck::error(
+    match rustix::fs::access(ancestor, Access::WRITE_OK | Access::EXEC_OK) {
+        _ if !ancestor.is_dir() => DiagnosticCheck::error(
             "home",
             format!("{shown} cannot be created: {folder} is not a folder; {advice}"),
         ),
@@ -159,7 +159,7 @@ fn existing_ancestor(path: &Path) -> &Path {
     ancestors.find(|folder| folder.exists()).unwrap_or(path)
 }
 
-/// Whether enough space is left on the disk of a path.
+/// Checks the free space on the disk of a path.
 pub fn check_disk(path: &Path) -> DiagnosticCheck {
     let name = "disk space";
     match rustix::fs::statvfs(existing_ancestor(path)) {
@@ -182,7 +182,7 @@ pub fn check_sqlite() -> DiagnosticCheck {
     DiagnosticCheck::ok("sqlite library", sqlite_version())
 }
 
-/// Whether git can be run.
+/// Checks that git can be run.
 pub fn check_git() -> DiagnosticCheck {
     match std::process::Command::new("git").arg("--version").output() {
         Ok(output) if output.status.success() => {
@@ -230,7 +230,7 @@ pub fn check_database(engine: &Arc<Engine>) -> Result<Vec<DiagnosticCheck>, Oper
     Ok(checks)
 }
 
-/// Whether only the owner can read the file of a database.
+/// Checks that only the owner can read the file of a database.
 pub fn check_database_file(path: &Path) -> DiagnosticCheck {
     let mode = path
         .metadata()

@@ -30,7 +30,7 @@ pub(crate) static ENTRIES: &[OperationEntry] = &[
     OperationEntry::new::<ShowCleanup>(),
 ];
 
-/// Data of the whole server needs the role on all namespaces.
+/// The requirement for data of the whole server: the role on all namespaces.
 const GLOBAL: Requirement = Requirement {
     scope: Scope::Server,
     permission: Permission::Read,
@@ -205,7 +205,7 @@ pub struct CleanupReport {
     pub blobs: u64,
     /// Package caches that no project used for a long time.
     pub caches: CacheUsage,
-    /// The data that stays.
+    /// The data that the cleanup keeps.
     pub kept: KeptFiles,
     pub retention: RetentionInfo,
 }

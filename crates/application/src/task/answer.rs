@@ -15,34 +15,34 @@ use crate::operation::{FrontEnd, Operation as _, OperationContext, OperationErro
 use crate::session::operations::{LocalTurnOptions, TellSession};
 use crate::turn::{TurnError, TurnService, Waiting};
 
-/// A message for a session, whose caller may write to the session.
+/// A message for a session. The caller must already be authorized to write to the session.
 ///
-/// If a turn of the session waits for an answer, or was interrupted, it is resumed first, and the
-/// message answers its question. A message without an open question starts a new turn after it.
+/// If a turn of the session waits for an answer or was interrupted, that turn is resumed first, and the message answers
+/// its question. If the resumed turn asks no question, the message then starts a new turn.
 #[derive(Debug, Clone)]
 pub struct MessageTurn {
     pub session: SessionId,
     /// The message; `None` resumes a turn that was interrupted or waits for an answer.
     pub prompt: Option<String>,
-    /// The actor that answers; by default that of the session, then the default actor.
+    /// The actor that answers; by default the actor of the session, otherwise the default actor.
     pub actor: Option<MessageActor>,
 }
 
-/// The origin of the choice of actor.
+/// An actor, and the origin of its choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MessageActor {
-    /// The caller, which needs the permission to use it.
+    /// Chosen by the caller, who needs permission to use the actor.
     Requested(String),
-    /// The configuration of the server.
+    /// Chosen by the configuration of the server.
     Configured(String),
 }
 
 /// Result of answering a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MessageOutcome {
-    /// With this text.
+    /// The text of the answer.
     Answered(String),
-    /// The turn waits for the answer to this question, which the next message gives.
+    /// The turn asks this question and waits; the next message answers it.
     Waiting(String),
     /// The turn was cancelled.
     Cancelled,
@@ -52,9 +52,10 @@ impl MessageTurn {
     /// Answers the message. The observer of the context receives the answer while it streams.
     pub fn run(self, context: &OperationContext) -> Result<MessageOutcome, OperationError> {
         let session = context.sessions().get(self.session)?;
-        let of_session = session.actor.as_ref().map(ToString::to_string);
-        let of_session = of_session.map(MessageActor::Requested);
-        if let Some(MessageActor::Requested(actor)) = self.actor.as_ref().or(of_session.as_ref()) {
+        let session_actor = session.actor.as_ref().map(ToString::to_string);
+        let session_actor = session_actor.map(MessageActor::Requested);
+        if let Some(MessageActor::Requested(actor)) = self.actor.as_ref().or(session_actor.as_ref())
+        {
             check_actor(context, actor)?;
         }
         let Some(prompt) = &self.prompt else {
@@ -62,7 +63,7 @@ impl MessageTurn {
         };
         if is_interrupted(context, self.session)? {
             let sender = Arc::new(MessageSender::answering(prompt));
-            // The session has stored the outcome in any case.
+            // An error is not returned, because the session has stored the outcome.
             let resumed = self.turn(context, None, &sender);
             match resumed {
                 Ok(open @ (MessageOutcome::Waiting(_) | MessageOutcome::Cancelled)) => {
@@ -118,7 +119,7 @@ impl MessageTurn {
     }
 }
 
-/// Whether a turn of the session was interrupted or waits for an answer; not while another turn runs.
+/// Whether a turn of the session was interrupted or waits for an answer; `false` while another turn runs.
 fn is_interrupted(context: &OperationContext, session: SessionId) -> Result<bool, OperationError> {
     let turns = TurnService::new(context.engine(), context.sessions());
     let waiting = Waiting {
@@ -127,7 +128,7 @@ fn is_interrupted(context: &OperationContext, session: SessionId) -> Result<bool
         cancel: &Cancel::new(),
     };
     match turns.take(session, &waiting) {
-        Ok(taken) => Ok(taken.interrupted().is_some()),
+        Ok(turn_lock) => Ok(turn_lock.interrupted().is_some()),
         Err(TurnError::Busy(_)) => Ok(false),
         Err(error) => Err(error.into()),
     }
@@ -185,7 +186,7 @@ impl MessageSender {
         question.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The answer, unless it was used; then the question is stored as open.
+    /// Returns the message as the answer to the first question. A later question is stored as open.
     fn ask(&self, question: String) -> Option<String> {
         let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(text) = answer.take() {

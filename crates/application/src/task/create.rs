@@ -26,7 +26,7 @@ pub struct NewTask {
     pub kind: TaskKind,
     /// The options for this program in the message.
     pub options: Map<String, Value>,
-    /// The server that works on it.
+    /// The server that works on the task.
     pub runner: String,
     /// The message. Without a context id it starts a new context.
     pub message: Message,
@@ -36,26 +36,26 @@ pub struct NewTask {
     pub answer: Option<ArtifactChunk>,
     /// The number of last messages in the returned tasks.
     pub history: Option<u64>,
-    /// Whether the task is also returned as it was before the answer.
+    /// Condition for returning the task as it was before the answer.
     pub snapshot: Snapshot,
 }
 
-/// The moment at which a created task is read back.
+/// Condition for returning a task as it was at its creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Snapshot {
-    /// At its creation, for callers that follow every update.
+    /// Always, for callers that follow every update.
     Created,
-    /// At its creation, unless it was answered at once.
+    /// Only if the task was not completed in the unit of work that created it.
     Unanswered,
 }
 
 #[derive(Debug)]
 pub struct CreatedTask {
-    /// Its row at its creation.
+    /// The row of the task at its creation.
     pub record: TaskRecord,
     /// The task at its creation, if requested.
     pub snapshot: Option<Task>,
-    /// The completed task, if it was answered at once.
+    /// The completed task, if it was completed in the unit of work that created it.
     pub completed: Option<Task>,
 }
 
@@ -76,7 +76,7 @@ struct TaskDraft {
     new: NewTask,
     context: String,
     is_new_context: bool,
-    /// The session of the context if it has none yet.
+    /// The id of the session to create if the context has none yet.
     session: SessionId,
 }
 
@@ -117,7 +117,7 @@ impl TaskService {
         });
         let create = move |unit: &mut UnitOfWork<'_>| create(unit, &prepared);
         let created = match self.engine.write(create.clone()) {
-            // Retried once: the context exists now.
+            // One retry is enough, because the context exists now.
             Err(CreateError::ContextRace) => self.engine.write(create),
             created => created,
         };
@@ -203,7 +203,7 @@ fn session(unit: &mut UnitOfWork<'_>, prepared: &TaskDraft) -> Result<SessionId,
     if is_known && let Some(session) = tasks::context(unit, namespace, context)? {
         return Ok(session);
     }
-    // A conversation of the namespace can be continued by its id.
+    // The context may be the id of an existing session of the namespace.
     if is_known
         && let Ok(id) = context.parse::<SessionId>()
         && let Some(known) = sessions::get(unit, id)?

@@ -21,10 +21,10 @@ pub struct TaskView {
 }
 
 impl TaskView {
-    /// With all messages and artifacts.
+    /// A view with all messages and artifacts.
     pub const WHOLE: Self = Self::with_history(None);
 
-    /// With all artifacts and some of the messages.
+    /// A view with all artifacts and the last `history` messages.
     pub const fn with_history(history: Option<u64>) -> Self {
         Self {
             history,

@@ -1,8 +1,8 @@
-//! Tasks that other agents and programs send over A2A: created, worked on by one server at a time,
-//! watched, pushed, taken over when the server dies.
+//! Tasks that other agents and programs send over A2A. One server at a time works on a task; another server takes the
+//! task over if that server dies. Clients read the updates of a task or receive them as push notifications.
 //!
-//! A task and its updates are stored before any client sees them, so they survive connections and
-//! servers. Messages, artifacts and updates are stored in the JSON of A2A 1.0 (`cleveragents_a2a`).
+//! A task and its updates are stored before any client sees them, so they survive lost connections and dead servers.
+//! Messages, artifacts and updates are stored in the JSON of A2A 1.0 (`cleveragents_a2a`).
 
 mod answer;
 mod create;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 /// The member of the metadata, or of a data part, with options for this program: actor, action, namespace.
 const OPTIONS: &str = "cleveragents";
 
-/// The text of parts for a model; `None` when a file holds no text. Options for this program are left out.
+/// The text of parts, for a model; `None` if a file is not valid UTF-8. Options for this program are omitted.
 pub fn prompt_text(parts: &[Part]) -> Option<String> {
     let mut texts = Vec::new();
     for part in parts {

@@ -18,9 +18,11 @@ const MAX_CONFIGS: u64 = 16;
 /// Duration of a server's claim on a delivery, in seconds.
 const CLAIM_SECONDS: i64 = 30;
 
-/// Maximum number of attempts at a delivery, and the longest pause between two, in seconds. With a
-/// first pause of one second the attempts take about a quarter of an hour.
+/// Maximum number of attempts at a delivery. With a first pause of one second, which doubles after each attempt up to
+/// [`MAX_PAUSE_SECONDS`], the attempts take about a quarter of an hour.
 const MAX_ATTEMPTS: u64 = 12;
+
+/// Maximum pause between two attempts, in seconds.
 const MAX_PAUSE_SECONDS: i64 = 120;
 
 /// An address with an update to deliver.
@@ -37,7 +39,7 @@ impl PendingPush {
 /// An update to deliver, claimed by this server.
 #[derive(Debug)]
 pub struct PushDelivery {
-    /// Its address.
+    /// The address, with its credentials and protocol version.
     pub config: PushNotificationConfig,
     /// The JSON to send.
     pub body: Value,
@@ -78,14 +80,14 @@ impl TaskService {
     ) -> Result<PushNotificationConfig, TaskError> {
         let stored = config.clone();
         self.engine.write(move |unit| {
-            // Read in this unit of work: the next update is the first that is pushed.
+            // The task is read in this unit of work, so that its next update is the first one to be pushed.
             let task = tasks::get(unit, id)?.ok_or(TaskError::NotFound(id))?;
             store_push_config(unit, &task, &stored)
         })?;
         Ok(config.of_task(id.to_string()))
     }
 
-    /// The push addresses of a task, by id.
+    /// The push addresses of a task, sorted by id.
     pub fn push_configs(&self, id: TaskId) -> Result<Vec<PushNotificationConfig>, Error> {
         let stored = self.engine.read(|reader| pushes::of_task(reader, id))?;
         stored
@@ -102,7 +104,7 @@ impl TaskService {
         Ok(())
     }
 
-    /// Addresses with updates to deliver, those that are due first.
+    /// Addresses with updates to deliver, sorted by due time.
     pub fn pending_pushes(&self, limit: u64) -> Result<Vec<PendingPush>, Error> {
         let found = self
             .engine
@@ -110,8 +112,8 @@ impl TaskService {
         Ok(found.into_iter().map(PendingPush).collect())
     }
 
-    /// Claims the next update for an address. `None` when another server was faster. An update that is not reported
-    /// as delivered or failed is free again when the claim expires.
+    /// Claims the next update for an address; `None` if another server claimed it first. If the claim expires before
+    /// the outcome is reported, any server can claim the update again.
     pub fn claim_push(&self, pending: &PendingPush) -> Result<Option<PushDelivery>, Error> {
         let until = Timestamp::now().plus_seconds(CLAIM_SECONDS);
         let claimed = pending.clone();
@@ -127,8 +129,8 @@ impl TaskService {
             if config.version() == ProtocolVersion::V0_3
                 && let Some(task) = tasks::get(reader, push.task)?
             {
-                let whole = document(reader, &task, TaskView::WHOLE)?;
-                return Ok(Some(v0_3::task_from_v1(&json!(whole))));
+                let current_task = document(reader, &task, TaskView::WHOLE)?;
+                return Ok(Some(v0_3::task_from_v1(&json!(current_task))));
             }
             let updates = tasks::updates(reader, push.task, push.next_number, 1)?;
             Ok::<Option<Value>, Error>(updates.into_iter().next())
@@ -136,7 +138,7 @@ impl TaskService {
         Ok(body.map(|body| PushDelivery { config, body }))
     }
 
-    /// Stores the outcome of a delivery: delivered, to be tried again, or given up.
+    /// Stores the outcome of a delivery: delivered, to be retried, or abandoned.
     pub fn finish_push(
         &self,
         pending: &PendingPush,
@@ -152,8 +154,8 @@ impl TaskService {
                 pushes::delivered(unit, &push, push.next_number + 1, Some(&failure.reason))
             }
             Err(failure) => {
-                let doubled = 1_i64 << push.attempts.min(10);
-                let next = unit.now().plus_seconds(doubled.min(MAX_PAUSE_SECONDS));
+                let pause = 1_i64 << push.attempts.min(10);
+                let next = unit.now().plus_seconds(pause.min(MAX_PAUSE_SECONDS));
                 pushes::failed(unit, &push, next, &failure.reason)
             }
         })?;

@@ -11,34 +11,36 @@ use crate::lease::{LeaseError, LeaseService};
 use crate::plan::SERVER_LEASE;
 
 impl TaskService {
-    /// Takes over the open tasks of dead servers, and returns those that `runner` has now. Each is
-    /// taken by one server only.
+    /// Takes over the open tasks of dead servers, and returns the tasks that `runner` took over. Each task is taken
+    /// over
+    /// over
+    /// by only one server.
     pub fn take_over_orphans(&self, runner: &str) -> Result<Vec<TaskRecord>, LeaseError> {
         let open = self.engine.read(|reader| tasks::open(reader))?;
         let leases = LeaseService::new(Arc::clone(&self.engine));
-        let mut is_alive: HashMap<String, bool> = HashMap::new();
-        let mut taken = Vec::new();
+        let mut liveness: HashMap<String, bool> = HashMap::new();
+        let mut taken_over = Vec::new();
         for task in open {
-            let lives = if let Some(lives) = is_alive.get(&task.runner) {
-                *lives
+            let is_alive = if let Some(is_alive) = liveness.get(&task.runner) {
+                *is_alive
             } else {
                 let subject = LeaseSubject::new(SERVER_LEASE, &task.runner);
-                let lives = leases.worker(&subject)?.is_some();
-                is_alive.insert(task.runner.clone(), lives);
-                lives
+                let is_alive = leases.worker(&subject)?.is_some();
+                liveness.insert(task.runner.clone(), is_alive);
+                is_alive
             };
-            if lives {
+            if is_alive {
                 continue;
             }
             let (id, from, to) = (task.id, task.runner.clone(), runner.to_owned());
-            let is_taken = self
+            let is_taken_over = self
                 .engine
                 .write(move |unit| tasks::take_over(unit, id, &from, &to))?;
-            if is_taken {
+            if is_taken_over {
                 tracing::info!(task = %task.id, from = task.runner, "task of a dead server taken over");
-                taken.push(task);
+                taken_over.push(task);
             }
         }
-        Ok(taken)
+        Ok(taken_over)
     }
 }

@@ -18,14 +18,14 @@ pub(super) const NO_PLAN: &str = "-";
 pub(super) const OPEN: &[TaskState] = &[TaskState::Submitted, TaskState::Working];
 
 /// States that are not final.
-const NOT_OVER: &[TaskState] = &[
+const NOT_FINAL: &[TaskState] = &[
     TaskState::Submitted,
     TaskState::Working,
     TaskState::InputRequired,
     TaskState::AuthRequired,
 ];
 
-/// The id of the plan of a task, once there is one.
+/// The id of the plan of a task; `None` until the plan exists.
 pub fn plan_of_task(task: &TaskRecord) -> Option<&str> {
     (task.kind == TaskKind::Plan && task.subject != NO_PLAN).then_some(task.subject.as_str())
 }
@@ -51,7 +51,7 @@ impl ArtifactChunk {
         }
     }
 
-    /// The artifact as it is stored with this chunk.
+    /// The JSON to store: the artifact of this chunk, or the stored artifact with the parts of this chunk appended.
     fn stored(&self, before: Option<&str>) -> Result<String, Error> {
         let Some(before) = before.filter(|_| self.is_appended) else {
             return json(&self.artifact);
@@ -62,7 +62,7 @@ impl ArtifactChunk {
         json(&artifact)
     }
 
-    /// Adds the chunk, and may finish the task with it, in a unit of work. `None` when the task is
+    /// Adds the chunk in a unit of work, and changes the state of the task to `then`, if given. `None` if the task is
     /// finished or belongs to another server.
     pub(super) fn add(
         &self,
@@ -98,9 +98,9 @@ impl ArtifactChunk {
 pub struct TaskPage {
     /// The tasks of this page, ordered by the last change of their state, newest first.
     pub tasks: Vec<Task>,
-    /// The number of all matching tasks.
+    /// The number of matching tasks on all pages.
     pub total: u64,
-    /// The last task of this page when others follow: the cursor of the next page.
+    /// The cursor of the next page: the last task of this page; `None` if this is the last page.
     pub next: Option<(Timestamp, TaskId)>,
 }
 
@@ -143,7 +143,8 @@ impl TaskService {
         })
     }
 
-    /// A task that no server works on any more; `Ok(None)` while one does, unless `is_last_look`.
+    /// Returns a task that is finished or waits for the client. Returns `None` while a server works on the task, unless
+    /// `is_last_look` is set.
     pub fn view_settled(
         &self,
         id: TaskId,
@@ -162,13 +163,13 @@ impl TaskService {
 
     /// A page of matching tasks, at most `filter.limit`.
     pub fn list(&self, filter: &TaskFilter, view: TaskView) -> Result<TaskPage, Error> {
-        // One row more than the page holds shows whether others follow.
-        let wanted = TaskFilter {
+        // One row more than the page holds shows whether another page follows.
+        let extended_filter = TaskFilter {
             limit: filter.limit + 1,
             ..filter.clone()
         };
         self.engine.read(|reader| {
-            let (mut found, total) = tasks::list(reader, &wanted)?;
+            let (mut found, total) = tasks::list(reader, &extended_filter)?;
             let has_more = found.len() as u64 > filter.limit;
             found.truncate(usize::try_from(filter.limit).unwrap_or(usize::MAX));
             let last = found.last().filter(|_| has_more);
@@ -222,8 +223,8 @@ impl TaskService {
             })
     }
 
-    /// Adds a chunk of an artifact to a task that `runner` works on, and may finish the task with
-    /// it. `None` when the task is finished or belongs to another server.
+    /// Adds a chunk of an artifact to a task that `runner` works on, and changes the state of the task to `then`, if
+    /// given. `None` if the task is finished or belongs to another server.
     pub fn add_artifact(
         &self,
         id: TaskId,
@@ -236,12 +237,11 @@ impl TaskService {
             .write(move |unit| chunk.add(unit, &runner, id, then))
     }
 
-    /// Cancels a task. `None` when it is finished, or does not exist. Later writes of its server
-    /// are refused.
+    /// Cancels a task. `None` if the task is finished or does not exist. Later writes of its server are refused.
     pub fn cancel(&self, id: TaskId) -> Result<Option<Task>, Error> {
         self.engine.write(move |unit| {
             let change = StateChange {
-                from: NOT_OVER,
+                from: NOT_FINAL,
                 runner: None,
                 to: TaskState::Canceled,
                 message: None,
@@ -254,7 +254,7 @@ impl TaskService {
         })
     }
 
-    /// The updates of a task from a number on, in order.
+    /// The updates of a task in order, starting with number `from`.
     pub fn updates(&self, id: TaskId, from: u64, limit: u64) -> Result<Vec<StreamResponse>, Error> {
         self.engine
             .read(|reader| tasks::updates(reader, id, from, limit))

@@ -8,20 +8,20 @@ use serde_json::Value;
 
 use super::service::TaskService;
 
-/// Start of the turn of a task.
+/// Starting point of the turn of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TurnStart {
-    /// From its beginning.
+    /// The turn starts from its beginning.
     New,
-    /// It was interrupted and is resumed.
+    /// The turn was interrupted and is resumed.
     Resume,
-    /// It was answered, but the task does not have the answer yet.
+    /// The turn is complete with this answer, but the task does not have the answer yet.
     Answered(String),
 }
 
 impl TaskService {
-    /// Determines where the turn of a task starts, and stores that `runner` starts it. With
-    /// `is_new` the task was never worked on, so nothing is looked up.
+    /// Determines where the turn of a task starts, and stores that `runner` starts it. If `is_new` is set, no server
+    /// has worked on the task before, so no earlier attempt is looked up.
     pub fn begin_turn(
         &self,
         task: &TaskRecord,
@@ -37,12 +37,12 @@ impl TaskService {
             Ok::<_, Error>((count, running.is_some(), requests))
         })?;
         let stored = |name: &str| task.metadata.get(name).and_then(Value::as_u64);
-        // The earlier attempt was for the same message of the client.
-        let is_again = !is_new && stored("messages") == Some(requests);
-        if is_again && is_running {
+        // An earlier attempt processed the same message of the client.
+        let is_retry = !is_new && stored("messages") == Some(requests);
+        if is_retry && is_running {
             return Ok(TurnStart::Resume);
         }
-        if is_again && stored("begun_at").is_some_and(|begun| count > begun) {
+        if is_retry && stored("begun_at").is_some_and(|start| count > start) {
             return self.last_answer(session, count);
         }
         let mut metadata = task.metadata.clone();
@@ -61,7 +61,7 @@ impl TaskService {
             .read(|reader| messages::page(reader, session, last, 1))?;
         Ok(match last.into_iter().next() {
             Some(last) if last.role == Role::Assistant => TurnStart::Answered(last.content),
-            // The question is stored and the turn failed: it is not asked again.
+            // The question is stored, but the turn failed. The question is not asked again.
             _ => TurnStart::Resume,
         })
     }

@@ -1,5 +1,5 @@
-//! [`StoreBudget`]: spending in the store, shared by all processes, and a count of the calls of one
-//! step in memory.
+//! [`StoreBudget`]: records spending in the store, shared by all processes, and counts the calls of
+//! one step in memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,12 +12,12 @@ use serde_json::json;
 
 use crate::process::{Liveness, current_owner, liveness};
 
-/// A scope in which spending is counted, with its limit.
+/// A scope that counts spending, with its limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpendScope {
-    /// Its name, such as `session 01J…` or `day 2026-01-31`.
+    /// Name of the scope, such as `session 01J…` or `day 2026-01-31`.
     pub name: String,
-    /// Maximum spending; `None` counts without a limit.
+    /// Maximum spending; `None` counts spending without a limit.
     pub limit: Option<MicroUsd>,
 }
 
@@ -59,8 +59,8 @@ impl From<Error> for Shortage {
 }
 
 impl StoreBudget {
-    /// A budget in these scopes, each of which must have room. The first is that of the work
-    /// itself: the cost limits of profiles and guards refer to it.
+    /// Creates a budget. A reservation must be within the limits of all scopes. The cost limits of
+    /// profiles and guards apply to the first scope, which is the session or plan itself.
     pub fn new(engine: Arc<Engine>, scopes: Vec<SpendScope>) -> Self {
         Self {
             engine,
@@ -70,17 +70,17 @@ impl StoreBudget {
         }
     }
 
-    /// Starts a new step: its count of calls starts at zero.
+    /// Starts a new step and resets its call count to zero.
     pub fn begin_step(&self) {
         self.go_on_with_step(0);
     }
 
-    /// Resumes a step with `calls` calls made before.
+    /// Resumes a step that already made `calls` calls.
     pub fn go_on_with_step(&self, calls: u64) {
         self.calls.store(calls, Ordering::Relaxed);
     }
 
-    /// Every scope with its limit; `extra` is another limit of the first.
+    /// Every scope with its limit; `extra` is an additional limit of the first scope.
     fn limits(&self, extra: Option<MicroUsd>) -> Vec<(SpendScope, Option<MicroUsd>)> {
         let extras = std::iter::once(extra).chain(std::iter::repeat(None));
         let scopes = self.scopes.iter().cloned().zip(extras);
@@ -92,7 +92,8 @@ impl StoreBudget {
             .collect()
     }
 
-    /// Reserves money in every scope, or in none. `extra` is another limit of the first.
+    /// Reserves money in every scope, or in none. `extra` is an additional limit of the first scope. Emits an event
+    /// when the budget is exceeded.
     pub(crate) fn reserve_money(
         &self,
         amount: MicroUsd,
@@ -102,7 +103,7 @@ impl StoreBudget {
             .inspect_err(|shortage| self.announce(shortage))
     }
 
-    /// The same without reporting a shortage: for callers that can reduce their request.
+    /// Like [`Self::reserve_money`], but without the event, for callers that can reduce their request.
     pub(crate) fn probe_money(
         &self,
         amount: MicroUsd,
@@ -111,7 +112,7 @@ impl StoreBudget {
         let id = ToolInvocationId::generate();
         match self.try_reserve(id, amount, extra) {
             Err(Shortage::Money { .. }) => {
-                // A process that died during a call cannot settle it.
+                // Reservations of dead processes may be larger than their real cost: settle them, then retry.
                 self.charge_dead_reservations()?;
                 self.try_reserve(id, amount, extra)
             }
@@ -148,17 +149,17 @@ impl StoreBudget {
         })
     }
 
-    /// A free call needs no reservation, which would be two writes: it only requires that no limit is
-    /// already exceeded.
+    /// Checks that no limit is already exceeded. Free calls use this check instead of a reservation,
+    /// which would need two writes.
     fn require_room(&self, extra: Option<MicroUsd>) -> Result<(), Shortage> {
         for (scope, limit) in self.limits(extra) {
-            let Some(most) = limit else {
+            let Some(maximum) = limit else {
                 continue;
             };
             let used = self
                 .engine
                 .read(|reader| budgets::used(reader, &scope.name))?;
-            if used.spent.0 + used.reserved.0 > most.0 {
+            if used.spent.0 + used.reserved.0 > maximum.0 {
                 return Err(Shortage::exceeded(&scope, limit, used));
             }
         }
@@ -170,8 +171,7 @@ impl StoreBudget {
             return;
         };
         let (scope, limit, used) = (scope.clone(), *limit, *used);
-        // A failure to store the event is ignored: the refusal itself is reported and stored in any
-        // case.
+        // Ignore a failure to store the event: the caller reports and stores the refusal itself.
         let _sent = self.engine.write(move |unit| {
             unit.emit(NewEvent {
                 kind: EventKind::BudgetExhausted,
@@ -182,14 +182,15 @@ impl StoreBudget {
         });
     }
 
-    /// Reservations of dead processes count as spent, because the calls may have been billed.
+    /// Charges the reservations of dead processes in full, because the calls may have been billed.
     fn charge_dead_reservations(&self) -> Result<(), Error> {
         for scope in &self.scopes {
-            let held = self
+            let reservations = self
                 .engine
                 .read(|reader| budgets::reservations(reader, &scope.name))?;
-            let is_dead = |held: &&StoredReservation| liveness(&held.owner) == Liveness::Dead;
-            for dead in held.iter().filter(is_dead) {
+            let is_dead =
+                |reservation: &&StoredReservation| liveness(&reservation.owner) == Liveness::Dead;
+            for dead in reservations.iter().filter(is_dead) {
                 let (id, amount, name) = (dead.id, dead.amount, scope.name.clone());
                 self.engine
                     .write(move |unit| budgets::spend_reserved(unit, id, &name, amount))?;
@@ -209,7 +210,7 @@ impl StoreBudget {
 /// Money reserved for one call.
 pub(crate) struct MoneyReservation<'a> {
     budget: &'a StoreBudget,
-    /// The reservation; `None` when nothing had to be reserved.
+    /// The id of the reservation; `None` for a free call.
     reserved: Option<ToolInvocationId>,
 }
 
@@ -227,8 +228,9 @@ impl<'a> MoneyReservation<'a> {
         budget.write_settlement(self.settlement(spent))
     }
 
-    /// The same, to be written together with other rows. If it is never written, the reservation
-    /// counts as spent once this process is dead.
+    /// Like [`Self::charge`], but returns the settlement for the caller to write together with other
+    /// rows. If it is never written, another process charges the reservation in full after this
+    /// process died.
     pub(crate) fn settlement(mut self, spent: MicroUsd) -> Settlement {
         self.take_settlement(spent)
     }
@@ -248,13 +250,13 @@ impl Drop for MoneyReservation<'_> {
     fn drop(&mut self) {
         if self.reserved.is_some() {
             let settlement = self.take_settlement(MicroUsd(0));
-            // A reservation that cannot be released now counts as spent once this process is dead.
-            let _left = self.budget.write_settlement(settlement);
+            // If the release fails, another process charges the reservation after this process died.
+            let _ignored = self.budget.write_settlement(settlement);
         }
     }
 }
 
-/// Settlement of a reservation.
+/// The actual spending that replaces a reservation.
 pub(crate) struct Settlement {
     reserved: Option<ToolInvocationId>,
     scopes: Vec<String>,
@@ -263,7 +265,7 @@ pub(crate) struct Settlement {
 }
 
 impl Settlement {
-    /// Whether nothing has to be written.
+    /// Whether there is nothing to write.
     pub(crate) fn is_empty(&self) -> bool {
         self.reserved.is_none() && self.spent == MicroUsd(0)
     }
@@ -275,7 +277,7 @@ impl Settlement {
         }
         let id = self.reserved.unwrap_or_else(ToolInvocationId::generate);
         for scope in &self.scopes {
-            // A call that was expected to be free but had a cost is still counted.
+            // A call without a reservation may still have a cost.
             if self.reserved.is_none() {
                 budgets::reserve(unit, id, scope, MicroUsd(0), None, &self.owner)?;
             }
@@ -286,15 +288,15 @@ impl Settlement {
 }
 
 struct ReservedCall<'a> {
-    held: MoneyReservation<'a>,
+    money: MoneyReservation<'a>,
     calls: Option<&'a AtomicU64>,
 }
 
 impl Reservation for ReservedCall<'_> {
     fn charge(mut self: Box<Self>, cost: MicroUsd) -> Result<(), PortError> {
         self.calls = None;
-        let settlement = self.held.take_settlement(cost);
-        self.held
+        let settlement = self.money.take_settlement(cost);
+        self.money
             .budget
             .write_settlement(settlement)
             .map_err(PortError::new)
@@ -313,21 +315,21 @@ impl Budget for StoreBudget {
     fn reserve(&self, spending: &Spending<'_>) -> Result<Box<dyn Reservation + '_>, BudgetRefusal> {
         let extra = [spending.limits.cost_per_plan, spending.limits.total_cost];
         let extra = extra.into_iter().flatten().min();
-        // If the call exceeds the limit, dropping `held` releases the reservation.
-        let held = self
-            .reserve_money(spending.cost, extra)
-            .map_err(|shortage| match shortage {
-                Shortage::Money { limit, used, .. } => BudgetRefusal::Money { limit, used },
-                Shortage::Store(error) => BudgetRefusal::Failed(PortError::new(error)),
-            })?;
-        let most = spending.limits.calls_per_step.unwrap_or(u64::MAX);
+        // If the call limit is exceeded, dropping `reserved` releases the reservation.
+        let reserved =
+            self.reserve_money(spending.cost, extra)
+                .map_err(|shortage| match shortage {
+                    Shortage::Money { limit, used, .. } => BudgetRefusal::Money { limit, used },
+                    Shortage::Store(error) => BudgetRefusal::Failed(PortError::new(error)),
+                })?;
+        let max_calls = spending.limits.calls_per_step.unwrap_or(u64::MAX);
         self.calls
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |calls| {
-                (calls < most).then_some(calls + 1)
+                (calls < max_calls).then_some(calls + 1)
             })
-            .map_err(|_| BudgetRefusal::Calls { limit: most })?;
+            .map_err(|_| BudgetRefusal::Calls { limit: max_calls })?;
         Ok(Box::new(ReservedCall {
-            held,
+            money: reserved,
             calls: Some(&self.calls),
         }))
     }

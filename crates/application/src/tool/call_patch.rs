@@ -1,4 +1,4 @@
-//! [`edit_patch`]: the change that a call makes to a file, for front ends.
+//! [`edit_patch`]: shows the file change of a tool call as a diff, for front ends.
 
 use std::fmt::Write as _;
 
@@ -7,11 +7,11 @@ use cleveragents_tools::resolve_call;
 use serde_json::Value;
 
 /// Maximum size of a patch, in bytes.
-const LONGEST: usize = 6_000;
+const MAX_BYTES: usize = 6_000;
 
-/// The change of a call that edits or writes a file, in the form of a unified diff without line
-/// numbers, cut at [`LONGEST`]. `None` for other calls. Made from the arguments: front ends show it
-/// while a plan runs; the diff of a plan is computed from files.
+/// The change of a call that edits or writes a file, as a unified diff without line numbers, cut at
+/// [`MAX_BYTES`]. `None` for other calls. The diff is built from the arguments of the call, for display
+/// while a plan runs; the final diff of a plan is computed from files.
 pub(crate) fn edit_patch(call: &ToolCall) -> Option<String> {
     let (tool, arguments) = resolve_call(&call.name, &call.arguments)?;
     if !tool.is_builtin() {
@@ -35,8 +35,8 @@ pub(crate) fn edit_patch(call: &ToolCall) -> Option<String> {
         "apply-patch" => patch.push_str(arguments["patch"].as_str()?.trim()),
         _ => return None,
     }
-    if patch.len() > LONGEST {
-        let end = patch[..patch.floor_char_boundary(LONGEST)]
+    if patch.len() > MAX_BYTES {
+        let end = patch[..patch.floor_char_boundary(MAX_BYTES)]
             .rfind('\n')
             .unwrap_or(0);
         let total = patch.lines().count();
@@ -58,7 +58,7 @@ mod tests {
     use cleveragents_models::ToolCall;
     use serde_json::json;
 
-    use super::{LONGEST, edit_patch};
+    use super::{MAX_BYTES, edit_patch};
 
     fn patch(name: &str, arguments: &serde_json::Value) -> Option<String> {
         edit_patch(&ToolCall {
@@ -82,8 +82,8 @@ mod tests {
             Some("+++ b\n@@\n+one")
         );
         assert_eq!(patch("shell", &json!({"command": "ls"})), None);
-        let long = json!({"path": "b", "content": "é\n".repeat(LONGEST)});
+        let long = json!({"path": "b", "content": "é\n".repeat(MAX_BYTES)});
         let long = patch("write_file", &long).expect("a patch");
-        assert!(long.len() < LONGEST + 40 && long.contains("more lines"));
+        assert!(long.len() < MAX_BYTES + 40 && long.contains("more lines"));
     }
 }

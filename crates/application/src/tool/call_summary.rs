@@ -1,16 +1,17 @@
-//! Tool calls in responses.
+//! Summaries of tool calls for responses.
 
 use cleveragents_models::ToolCall;
 use cleveragents_sandbox::is_by_product;
 use cleveragents_tools::CallOutcome;
 
-/// The complete name of the tool of a call; models call tools by another spelling.
+/// The full name of the called tool; models use a different spelling.
 pub fn called_tool(call: &ToolCall) -> String {
     cleveragents_tools::called_tool(&call.name, &call.arguments)
         .map_or_else(|| call.name.clone(), |name| name.to_string())
 }
 
-/// The paths that calls changed, each once, with the alias of their resource.
+/// The paths that calls changed, as `ALIAS/PATH` with the alias of the resource, sorted and without
+/// duplicates.
 pub fn files_changed<'o>(outcomes: impl IntoIterator<Item = &'o CallOutcome>) -> Vec<String> {
     let mut paths: Vec<String> = outcomes
         .into_iter()
@@ -28,7 +29,7 @@ pub fn files_changed<'o>(outcomes: impl IntoIterator<Item = &'o CallOutcome>) ->
     paths
 }
 
-/// Outcome of a call, with the reason if it did not succeed.
+/// Outcome of a call, with the reason if the call did not succeed.
 pub fn call_status(outcome: &CallOutcome) -> (&'static str, Option<String>) {
     match outcome {
         CallOutcome::Succeeded(_) => ("succeeded", None),

@@ -9,40 +9,41 @@ use super::service::ToolError;
 use crate::definition::DefinitionService;
 use crate::reference::{find_referenced, unnamed};
 
-/// A part of a stored content, at character boundaries.
+/// A part of stored content, cut at character boundaries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Excerpt {
     /// Content of the part.
     pub bytes: Vec<u8>,
-    /// Offset of the part.
+    /// Offset of the part, in bytes.
     pub from: u64,
     /// Total number of bytes.
     pub total: u64,
 }
 
 impl Excerpt {
-    /// Offset of the next part; `None` when this is the last.
+    /// Offset of the next part; `None` for the last part.
     pub fn next(&self) -> Option<u64> {
         let end = self.from + self.bytes.len() as u64;
         (end < self.total).then_some(end)
     }
 
-    /// The part from an offset on, of about this length. Parts with offsets that far apart follow
-    /// each other without a gap, and no character is split.
+    /// The part that starts at about `from` and has about `length` bytes: both ends move to the next
+    /// character boundary. Parts at multiples of `length` therefore cover the content without gaps.
     fn slice(content: &[u8], from: u64, length: usize) -> Self {
-        let whole_letter = |mut at: usize| {
-            // A byte of this form continues a UTF-8 character, which has at most three of them.
-            let torn = |at: usize| content.get(at).is_some_and(|byte| byte & 0xC0 == 0x80);
+        let char_boundary = |mut at: usize| {
+            // Continuation byte of a UTF-8 character, which has at most three of them.
+            let is_continuation =
+                |at: usize| content.get(at).is_some_and(|byte| byte & 0xC0 == 0x80);
             for _ in 0..3 {
-                at += usize::from(torn(at));
+                at += usize::from(is_continuation(at));
             }
             at
         };
-        let wanted = usize::try_from(from)
+        let requested = usize::try_from(from)
             .unwrap_or(usize::MAX)
             .min(content.len());
-        let start = whole_letter(wanted);
-        let end = whole_letter(wanted.saturating_add(length).min(content.len())).max(start);
+        let start = char_boundary(requested);
+        let end = char_boundary(requested.saturating_add(length).min(content.len())).max(start);
         Self {
             bytes: content[start..end].to_vec(),
             from: start as u64,
@@ -52,14 +53,14 @@ impl Excerpt {
 }
 
 impl DefinitionService<ToolSpec> {
-    /// Calls, newest first.
+    /// Recorded calls that match the filter, newest first.
     pub fn calls(&self, filter: &InvocationFilter) -> Result<InvocationPage, ToolError> {
         Ok(self
             .engine()
             .read(|reader| invocations::list(reader, filter))?)
     }
 
-    /// A call by its id, or by the first six or more characters of it.
+    /// A call by its id, or by a prefix of at least six characters.
     pub fn call(&self, reference: &str) -> Result<ToolInvocation, ToolError> {
         self.engine().read(|reader| {
             find_referenced(
@@ -75,7 +76,7 @@ impl DefinitionService<ToolSpec> {
         })
     }
 
-    /// A part of the output or log of a call. `None` when it has none.
+    /// A part of the stored output or log of a call. `None` when the content does not exist.
     pub fn excerpt(
         &self,
         stored: Option<ContentHash>,
@@ -97,15 +98,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_follow_each_other_and_tear_no_letter(text in "[a-zé€😀]{0,60}", length in 4..20_usize) {
-            let mut whole = String::new();
+        fn parts_follow_each_other_and_split_no_character(text in "[a-zé€😀]{0,60}", length in 4..20_usize) {
+            let mut joined = String::new();
             for number in 0..=text.len() / length {
                 let part = Excerpt::slice(text.as_bytes(), (number * length) as u64, length);
-                prop_assert_eq!(part.from, whole.len() as u64);
-                whole.push_str(std::str::from_utf8(&part.bytes).expect("whole letters"));
-                prop_assert_eq!(part.next(), (whole.len() < text.len()).then_some(whole.len() as u64));
+                prop_assert_eq!(part.from, joined.len() as u64);
+                joined.push_str(std::str::from_utf8(&part.bytes).expect("complete characters"));
+                prop_assert_eq!(part.next(), (joined.len() < text.len()).then_some(joined.len() as u64));
             }
-            prop_assert_eq!(whole, text);
+            prop_assert_eq!(joined, text);
         }
     }
 

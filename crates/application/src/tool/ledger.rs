@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::lease::Fence;
 
-/// A write that must happen before the next call, or with it.
+/// A write that must be committed before the next call or together with it.
 pub(crate) type PrecedingWrite =
     Arc<dyn Fn(&mut UnitOfWork<'_>) -> Result<(), Error> + Send + Sync>;
 
@@ -23,10 +23,10 @@ pub(crate) type PrecedingWrite =
 pub struct StoreLedger {
     engine: Arc<Engine>,
     turn: Option<TurnId>,
-    /// The lease under which the calls are made.
+    /// The lease that must be held when a call starts or ends.
     fence: Option<Fence>,
-    /// Written in the unit that stores the next call.
-    ahead: Mutex<Option<PrecedingWrite>>,
+    /// The write to run in the unit of work that stores the next call.
+    preceding: Mutex<Option<PrecedingWrite>>,
 }
 
 impl StoreLedger {
@@ -36,11 +36,11 @@ impl StoreLedger {
             engine,
             turn,
             fence: None,
-            ahead: Mutex::new(None),
+            preceding: Mutex::new(None),
         }
     }
 
-    /// The same for calls under a lease: if the lease is lost, no call starts or ends.
+    /// Requires a lease: if the lease is lost, no call starts or ends.
     #[must_use]
     pub(crate) fn under(self, fence: Fence) -> Self {
         Self {
@@ -49,34 +49,41 @@ impl StoreLedger {
         }
     }
 
-    /// Schedules a write for the commit that stores the next call: no call is stored, and so none runs, without
-    /// it. [`StoreLedger::flush`] must be called before the ledger is dropped.
-    pub(crate) fn put_ahead(&self, ahead: PrecedingWrite) {
-        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = Some(ahead);
+    /// Schedules a write for the commit that stores the next call: if the write fails, the call is not stored and
+    /// does not run. [`StoreLedger::flush`] must be called before the ledger is dropped.
+    pub(crate) fn put_ahead(&self, write: PrecedingWrite) {
+        *self
+            .preceding
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(write);
     }
 
-    /// Performs a scheduled write that has not happened yet.
+    /// Performs the scheduled write, if there is one.
     pub(crate) fn flush(&self) -> Result<(), Error> {
-        let is_waiting = self
-            .ahead
+        let is_scheduled = self
+            .preceding
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .is_some();
-        if is_waiting {
+        if is_scheduled {
             self.write(|_| Ok(()))?;
         }
         Ok(())
     }
 
-    /// Performs a write together with the scheduled one. Concurrent callers wait, so that none overtakes it.
+    /// Performs a write in one unit of work with the scheduled write. Concurrent callers wait, so that no call is
+    /// stored before the scheduled write.
     fn write(
         &self,
         mut work: impl FnMut(&mut UnitOfWork<'_>) -> Result<(), Error> + Send + 'static,
     ) -> Result<(), Error> {
-        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut preceding = self
+            .preceding
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let fence = self.fence.clone();
-        let Some(first) = ahead.clone() else {
-            drop(ahead);
+        let Some(first) = preceding.clone() else {
+            drop(preceding);
             return self.engine.write(move |unit| {
                 require(unit, fence.as_ref())?;
                 work(unit)
@@ -87,7 +94,7 @@ impl StoreLedger {
             first(unit)?;
             work(unit)
         })?;
-        *ahead = None;
+        *preceding = None;
         Ok(())
     }
 
@@ -159,11 +166,16 @@ fn announce(unit: &mut UnitOfWork<'_>, kind: EventKind, row: &ToolInvocation) {
 }
 
 impl Ledger for StoreLedger {
-    fn begin(&self, begun: &StartedCall<'_>) -> Result<(), PortError> {
-        let names = (begun.call_id, begun.tool.to_string());
-        let mut row = self.row(begun.id, begun.scope, (names.0, &names.1), begun.arguments);
+    fn begin(&self, started: &StartedCall<'_>) -> Result<(), PortError> {
+        let names = (started.call_id, started.tool.to_string());
+        let mut row = self.row(
+            started.id,
+            started.scope,
+            (names.0, &names.1),
+            started.arguments,
+        );
         row.is_repeatable =
-            begun.is_trial || begun.capability.idempotent || !begun.capability.is_writing();
+            started.is_trial || started.capability.idempotent || !started.capability.is_writing();
         self.write(move |unit| {
             invocations::insert(unit, &row)?;
             announce(unit, EventKind::ToolInvoked, &row);
@@ -172,20 +184,20 @@ impl Ledger for StoreLedger {
         .map_err(PortError::new)
     }
 
-    fn finish(&self, ended: &mut FinishedCall<'_>) -> Result<(), PortError> {
-        let (id, outcome) = (ended.id, ended.outcome);
-        let error = ended.error.map(storable);
+    fn finish(&self, finished: &mut FinishedCall<'_>) -> Result<(), PortError> {
+        let (id, outcome) = (finished.id, finished.outcome);
+        let error = finished.error.map(storable);
         let mut output = Vec::new();
-        ended
+        finished
             .output
             .reader()
             .and_then(|mut reader| reader.read_to_end(&mut output))
             .map_err(|error| {
                 PortError::new(Error::Internal(format!("an output was lost: {error}")))
             })?;
-        let changes = ended.captured.changes.len();
-        let log = storable(ended.log);
-        let media_type = ended.media_type.map(str::to_owned);
+        let changes = finished.captured.changes.len();
+        let log = storable(finished.log);
+        let media_type = finished.media_type.map(str::to_owned);
         let fence = self.fence.clone();
         self.engine
             .write(move |unit| {
@@ -249,7 +261,7 @@ impl Ledger for StoreLedger {
         invocation: ToolInvocationId,
         window: Window,
     ) -> Result<Option<OutputPage>, PortError> {
-        let found = self
+        let content = self
             .engine
             .read(|reader| {
                 let row = invocations::get(reader, invocation)?
@@ -261,7 +273,7 @@ impl Ledger for StoreLedger {
                 }
             })
             .map_err(PortError::new)?;
-        Ok(found.map(|content| {
+        Ok(content.map(|content| {
             let start = usize::try_from(window.from).unwrap_or(usize::MAX);
             let start = start.min(content.len());
             let end = start.saturating_add(window.bytes).min(content.len());

@@ -1,5 +1,5 @@
-//! Implementations for the tool gate: recorded calls, sandboxes as workspaces, budgets, and the
-//! registered tools.
+//! Tools in the store: implementations of the ports of the tool gate (call ledger, sandbox workspace,
+//! budget), and the service for registered tools.
 
 mod budget;
 mod call_patch;

@@ -58,7 +58,7 @@ pub struct CapabilityInfo {
     #[serde(rename = "unsafe")]
     pub is_unsafe: bool,
     pub human_approval_required: bool,
-    /// Whether it needs a container: `none`, `preferred`, `required` or `specific: RESOURCE`.
+    /// Whether the tool needs a container: `none`, `preferred`, `required` or `specific: RESOURCE`.
     pub environment: String,
 }
 
@@ -97,7 +97,7 @@ pub struct RegisteredToolInfo {
     pub name: String,
     pub description: String,
     pub source: Source,
-    /// The file it was read from.
+    /// File that the definition was read from.
     pub config: String,
     /// Time limit of one call, in seconds.
     pub timeout: f64,
@@ -145,7 +145,7 @@ fn add(
 #[serde(rename_all = "lowercase")]
 pub enum ListedToolKind {
     Tool,
-    /// A tool that passes or fails.
+    /// A check that passes or fails.
     Validation,
 }
 
@@ -163,7 +163,7 @@ impl ListedToolKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolOrigin {
-    /// The program.
+    /// Tools that are part of the program.
     Builtin,
     /// Definitions that users registered.
     Custom,
@@ -176,13 +176,13 @@ pub struct ListTools {
     /// Only tools, or only validations.
     #[serde(default)]
     pub kind: Option<ListedToolKind>,
-    /// Only those of this namespace.
+    /// Only tools of this namespace.
     #[serde(default)]
     pub namespace: Option<String>,
-    /// Only built-in ones, or only registered ones.
+    /// Only built-in or only registered tools.
     #[serde(default)]
     pub source: Option<ToolOrigin>,
-    /// Only those of this category.
+    /// Only tools of this category.
     #[serde(default)]
     pub category: Option<Category>,
 }
@@ -200,7 +200,7 @@ pub struct ListedTool {
     pub name: String,
     #[serde(rename = "type")]
     pub kind: ListedToolKind,
-    /// Only validations have one.
+    /// Mode of a validation; `null` for tools.
     pub mode: Option<ValidationMode>,
     pub namespace: String,
     pub source: Source,
@@ -217,7 +217,7 @@ pub struct ListedTool {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ToolListSummary {
     pub total: u64,
-    /// The number of tools whose definition cannot be read any more.
+    /// The number of tools whose definition is no longer valid.
     pub broken: u64,
 }
 
@@ -266,7 +266,7 @@ impl ListedTool {
         }
     }
 
-    /// A validation changes nothing; one that wraps a tool has the time limit of that tool.
+    /// Lists a validation, which never writes. A validation that wraps a tool has no time limit of its own.
     fn validation(registered: RegisteredDefinition<Validation>, secrets: &Redactor) -> Self {
         let (source, category) = (Source::Custom, Category::Custom);
         let kind = ListedToolKind::Validation;
@@ -299,8 +299,10 @@ impl ListTools {
         let namespace = self.namespace.as_ref();
         source
             && self.kind.is_none_or(|kind| kind == tool.kind)
-            && namespace.is_none_or(|wanted| wanted.trim_end_matches('/') == tool.namespace)
-            && self.category.is_none_or(|wanted| wanted == tool.category)
+            && namespace.is_none_or(|expected| expected.trim_end_matches('/') == tool.namespace)
+            && self
+                .category
+                .is_none_or(|expected| expected == tool.category)
     }
 }
 
@@ -358,7 +360,7 @@ pub struct ToolDetails {
     pub description: String,
     pub source: Source,
     pub category: Category,
-    /// Whether it works on the workspace or on nothing.
+    /// Whether the tool needs a workspace.
     pub ground: Ground,
     /// Time limit of one call, in seconds.
     pub timeout: f64,
@@ -366,7 +368,7 @@ pub struct ToolDetails {
     pub output_schema: Option<Value>,
     pub capability: CapabilityInfo,
     pub resources: Vec<SlotInfo>,
-    /// The file it was read from; built-in tools have none, nor any of the following.
+    /// The source file of the definition; `null` for built-in tools, like all fields below.
     pub config: Option<String>,
     /// The YAML text.
     pub definition: Option<String>,
@@ -470,17 +472,17 @@ fn show(context: &OperationContext, name: &str) -> Result<ToolDetails, Operation
     if let Ok(spec) = Registry::with_builtins().get(name) {
         return Ok(ToolDetails::new(spec, None, &secrets));
     }
-    let found = context.tools().get_registered(name, context.variables())?;
-    let spec = found.definition.map_err(|error| {
+    let registered = context.tools().get_registered(name, context.variables())?;
+    let spec = registered.definition.map_err(|error| {
         let hint = hint!(
             "{}; then {}, or {}",
             error.hint().unwrap_or_default(),
             suggest::tool_add_update(Placeholder("FILE")),
-            suggest::tool_remove(&found.stored.name)
+            suggest::tool_remove(&registered.stored.name)
         );
         OperationError::from(ToolError::from(error)).with_hint(hint)
     })?;
-    Ok(ToolDetails::new(&spec, Some(found.stored), &secrets))
+    Ok(ToolDetails::new(&spec, Some(registered.stored), &secrets))
 }
 
 remove_request! {
@@ -536,13 +538,13 @@ pub struct ToolCallInfo {
     pub id: ToolInvocationId,
     pub tool: String,
     pub outcome: InvocationOutcome,
-    /// Reason of the refusal.
+    /// Reason why the gate refused the call.
     pub reason: Option<String>,
     pub error: Option<String>,
     pub session: Option<SessionId>,
     pub plan: Option<PlanId>,
     pub turn: Option<TurnId>,
-    /// The id that the model gave the call.
+    /// The call id that the model chose.
     pub call_id: Option<String>,
     pub started: Timestamp,
     pub finished: Option<Timestamp>,
@@ -592,8 +594,8 @@ impl Operation for ListToolCalls {
             let id = session.parse::<SessionId>();
             id.map_err(|_| SessionError::NotFound(session))
         });
-        // A pattern also matches other spellings of a name; a text that is not a pattern is a name
-        // that a model made up.
+        // Parsing normalizes the spelling of a tool name. Keep other texts as they are: a model may have
+        // called a tool whose name is invalid.
         let tool = self.tool.map(|text| {
             let pattern = text.parse::<ToolPattern>();
             pattern.map_or(text, |pattern| pattern.to_string())

@@ -1,4 +1,4 @@
-//! Registered tools, and the permission rules that users chose "always" for.
+//! Registered tools, and the permission rules that users stored by answering "always".
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,13 +25,13 @@ pub enum ToolError {
     /// The tool cannot be found, read, registered or removed.
     #[error(transparent)]
     Definition(#[from] DefinitionError),
-    /// The tool conflicts with those that can be called.
+    /// The tool conflicts with a built-in or reserved tool, or its schema is invalid.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// The name is that of a validation.
+    /// A validation has this name.
     #[error("`{0}` is the name of a validation; tools and validations share their names")]
     Validation(String),
-    /// A rule is not well formed.
+    /// A rule is malformed.
     #[error(transparent)]
     Rule(#[from] RuleError),
     /// The rule does not exist.
@@ -108,7 +108,7 @@ pub struct CallableTools {
     pub left_out: Vec<LeftOut>,
 }
 
-/// A registered tool with an invalid file: it must not block the others.
+/// A registered tool with an invalid file. It does not block the other tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
     /// Name of the tool.
@@ -117,7 +117,7 @@ pub struct LeftOut {
     pub why: String,
 }
 
-/// The registered tools, and the permission rules that users chose "always" for.
+/// The registered tools, and the stored permission rules.
 pub type ToolService = DefinitionService<ToolSpec>;
 
 impl DefinitionType for ToolSpec {
@@ -211,8 +211,8 @@ fn read_tool(
 }
 
 impl DefinitionService<ToolSpec> {
-    /// Every tool that can be called, and the invalid ones. `variable` returns the values of
-    /// variables in the files of tools.
+    /// All callable tools, and the invalid registered tools. `variable` looks up the variables in the
+    /// files of tools.
     pub fn registry(
         &self,
         variable: &dyn Fn(&str) -> Option<String>,
@@ -233,7 +233,8 @@ impl DefinitionService<ToolSpec> {
         Ok(CallableTools { registry, left_out })
     }
 
-    /// The rules that users chose "always" for, and those of the configuration.
+    /// The rules of the configuration, followed by the stored rules. `otherwise` is the effect when no
+    /// rule matches.
     pub fn rules(
         &self,
         configured: &[String],

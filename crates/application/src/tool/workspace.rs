@@ -26,24 +26,24 @@ use crate::sandbox::{
 /// An open sandbox in which tools run.
 pub struct SandboxWorkspace {
     service: SandboxService,
-    /// Locked while its history is written.
+    /// Locked while the history of the sandbox is written.
     open: Mutex<OpenSandbox>,
     view: SandboxView,
     parts: Vec<Part>,
-    /// For each part: its resource, and the types of that.
+    /// For each part: the name of its resource, and the types of the resource.
     resources: Vec<(String, Vec<String>)>,
     when_missing: WhenMissing,
-    /// Held during a trial: trials run one after the other.
+    /// Held during a trial, because trials must not overlap.
     trial: Mutex<()>,
-    /// Whether a trial runs: then neither checkpoints nor changes are recorded, and the end of the trial, or the
-    /// recovery of a process that died in it, finds them by comparing files.
+    /// Whether a trial is running. During a trial, neither checkpoints nor changes are recorded: its end, or the
+    /// recovery after a crash, finds the changes by comparing files.
     is_trial: AtomicBool,
     marks_before: bool,
     marks_after: bool,
 }
 
 impl SandboxWorkspace {
-    /// Opens a sandbox for tools. Manual changes in it are recorded first.
+    /// Opens a sandbox for tools. First records manual changes in the sandbox.
     pub fn new(
         service: SandboxService,
         open: OpenSandbox,
@@ -52,8 +52,8 @@ impl SandboxWorkspace {
         Self::resume(service, open, when_missing, &[])
     }
 
-    /// The same after interrupted tool calls. Changes that such a call of a file tool made are attributed to
-    /// it; all others were made by a command or manually.
+    /// Like [`Self::new`], after interrupted tool calls. Changes in the paths of an interrupted call of a file tool are
+    /// attributed to the call; all other changes come from a command or from the user.
     pub fn resume(
         service: SandboxService,
         open: OpenSandbox,
@@ -113,9 +113,9 @@ impl SandboxWorkspace {
                 paths.map(move |path| (path, call))
             })
             .collect();
-        let doer = |alias: &str, path: &TreePath| {
-            let is_in = |(place, _): &&(PartPath, &ToolInvocation)| {
-                place.alias == alias && path.is_within(&place.path)
+        let author = |alias: &str, path: &TreePath| {
+            let is_in = |(target, _): &&(PartPath, &ToolInvocation)| {
+                target.alias == alias && path.is_within(&target.path)
             };
             let (_, call) = written.iter().find(is_in)?;
             Some(ChangeAuthor {
@@ -124,10 +124,10 @@ impl SandboxWorkspace {
                 mark: None,
             })
         };
-        self.service.capture_by(&mut self.open(), doer)
+        self.service.capture_by(&mut self.open(), author)
     }
 
-    /// The paths that a call of a file tool names for writing; empty for other tools.
+    /// The paths that a call of a file tool writes; empty for other tools.
     fn paths_written_by(&self, call: &ToolInvocation) -> Vec<PartPath> {
         if !FILE_TOOLS.contains(&call.tool.as_str()) {
             return Vec::new();
@@ -147,7 +147,7 @@ impl SandboxWorkspace {
     fn subjects_of(&self, tool: &str, arguments: serde_json::Value) -> Vec<Subject> {
         let tools = builtin::all();
         let mut tools = tools.iter();
-        let Some(tool) = tools.find(|one| one.spec().name.to_string() == tool) else {
+        let Some(tool) = tools.find(|known| known.spec().name.to_string() == tool) else {
             return Vec::new();
         };
         let grounds = Grounds {
@@ -159,8 +159,8 @@ impl SandboxWorkspace {
         }
     }
 
-    /// The instruction files of the folders that a call of a built-in tool uses, without those that the
-    /// conversation shows: `is_shown` looks for their opening tags.
+    /// The instruction files of the folders that a call of a built-in tool uses, except files that the conversation
+    /// already contains: `is_shown` searches the conversation for the opening tag of a file.
     pub(crate) fn nested_instructions(
         &self,
         call: &ToolCall,
@@ -175,12 +175,12 @@ impl SandboxWorkspace {
         nested_instructions(&self.parts, &paths.collect::<Vec<_>>(), is_shown)
     }
 
-    /// The sandbox as it was when it was opened.
+    /// The state of the sandbox when it was opened.
     pub(crate) const fn view(&self) -> &SandboxView {
         &self.view
     }
 
-    /// Sets whether checkpoints are created before calls that may change something, and after calls that did.
+    /// Sets whether checkpoints are created before calls that may change files, and after calls that did.
     #[must_use]
     pub(crate) fn marking(self, before: bool, after: bool) -> Self {
         Self {
@@ -190,14 +190,14 @@ impl SandboxWorkspace {
         }
     }
 
-    /// The part that contains a resource, by the name of the resource. A resource inside another one is in the
-    /// part of that one.
+    /// The part that contains a resource, by the name of the resource. A resource inside another resource belongs to
+    /// the part of the outer resource.
     pub fn part_of(&self, resource: &str) -> Option<&str> {
         let by_name = || {
-            let place = self.resources.iter().position(|(name, _)| name == resource);
-            place.and_then(|place| self.parts.get(place))
+            let index = self.resources.iter().position(|(name, _)| name == resource);
+            index.and_then(|index| self.parts.get(index))
         };
-        let by_place = || {
+        let by_location = || {
             let resources = ResourceService::new(self.service.engine());
             let found = resources.resolve(resource).ok()?;
             let boundary = resources.boundary(found.id).ok()?.resource;
@@ -206,27 +206,29 @@ impl SandboxWorkspace {
             let member = members.find(|(member, _)| member.location == location);
             member.map(|(_, part)| part)
         };
-        by_name().or_else(by_place).map(|part| part.alias.as_str())
+        by_name()
+            .or_else(by_location)
+            .map(|part| part.alias.as_str())
     }
 
-    /// Length of the sandbox's history.
+    /// Length of the history of the sandbox, which is its current position.
     pub fn position(&self) -> u64 {
         self.open().view.position
     }
 
-    /// Runs something in the sandbox without a trace: every file is as before when this returns; if the
-    /// process dies meanwhile, once the sandbox is opened again. Returns the changes that were undone. Nothing
-    /// else may use the sandbox at the same time.
+    /// Runs `work` in the sandbox and then undoes its file changes. If the process dies in between, the next process
+    /// that opens the sandbox undoes them. Returns the undone changes. Nothing else may use the sandbox at the same
+    /// time.
     pub fn without_trace<T>(
         &self,
         work: impl FnOnce() -> T,
     ) -> Result<(T, Vec<(String, Change)>), SandboxError> {
-        let _alone = self.trial.lock().unwrap_or_else(PoisonError::into_inner);
-        let began = self.service.begin_trial(&mut self.open())?;
+        let _trial = self.trial.lock().unwrap_or_else(PoisonError::into_inner);
+        let trial_start = self.service.begin_trial(&mut self.open())?;
         self.is_trial.store(true, Ordering::SeqCst);
         let result = work();
         self.is_trial.store(false, Ordering::SeqCst);
-        let changes = self.service.end_trial(&mut self.open(), began)?;
+        let changes = self.service.end_trial(&mut self.open(), trial_start)?;
         Ok((result, changes))
     }
 
@@ -244,8 +246,8 @@ impl SandboxWorkspace {
         )
     }
 
-    /// The paths that differ from their state at a position of its history, in the form that tools read:
-    /// prefixed by the part if there are several.
+    /// The paths that differ from their state at a position of the history, in the form that tools accept: prefixed
+    /// with the part if the sandbox has several parts.
     pub(crate) fn changed_paths(&self, position: u64) -> Result<Vec<String>, SandboxError> {
         let open = self.open();
         let net = self.service.net(&open, position)?;
@@ -266,13 +268,13 @@ impl SandboxWorkspace {
             .collect())
     }
 
-    /// The changes since the sandbox was created, and the sandbox.
+    /// The state of the sandbox, and its changes since it was created.
     pub(crate) fn net_diff(&self) -> Result<(SandboxView, SandboxDiff), SandboxError> {
         let open = self.open();
         Ok((open.view.clone(), self.service.net(&open, 0)?))
     }
 
-    /// The paths that differ from their state at a position of its history, each with its part.
+    /// The paths that differ from their state at a position of the history, each prefixed with its part.
     pub(crate) fn changed_since(&self, position: u64) -> Result<Vec<String>, SandboxError> {
         let open = self.open();
         let net = self.service.net(&open, position)?;
@@ -288,28 +290,31 @@ impl SandboxWorkspace {
             .collect())
     }
 
-    /// Restores the files to their state before a call, and returns whether it could: this needs the
-    /// checkpoint of the call. Only correct if nothing else changed them since.
+    /// Restores the files to their state before a call. Returns `false` if the call has no checkpoint. The caller must
+    /// ensure that nothing else changed the files since. `all` are the recorded calls in this sandbox.
     pub(crate) fn undo_call(
         &self,
         call: &ToolInvocation,
         all: &[ToolInvocation],
     ) -> Result<bool, SandboxError> {
         let mut open = self.open();
-        let made = open.view.checkpoints.iter().rev().find(|checkpoint| {
+        let checkpoint = open.view.checkpoints.iter().rev().find(|checkpoint| {
             checkpoint.reason == CheckpointReason::BeforeExec
                 && checkpoint.label.as_deref() == Some(call.tool.as_str())
                 && checkpoint.created_at <= call.started_at
         });
-        // A call may have no checkpoint: then the last one belongs to an earlier call of the tool.
-        let is_its_own = |checkpoint: &&Checkpoint| {
+        // If the call has no checkpoint, the last checkpoint belongs to an earlier call of the same tool.
+        let belongs_to_call = |checkpoint: &&Checkpoint| {
             !all.iter().any(|other| {
                 other.id != call.id
                     && other.tool == call.tool
                     && (checkpoint.created_at..=call.started_at).contains(&other.started_at)
             })
         };
-        let Some(number) = made.filter(is_its_own).map(|checkpoint| checkpoint.number) else {
+        let Some(number) = checkpoint
+            .filter(belongs_to_call)
+            .map(|checkpoint| checkpoint.number)
+        else {
             return Ok(false);
         };
         let target = RollbackTarget::Checkpoint(number.to_string());
@@ -317,14 +322,14 @@ impl SandboxWorkspace {
         Ok(true)
     }
 
-    /// Captures the changes of a call, attributed to it.
+    /// Captures the changes of a call and attributes them to the call.
     fn attributed(
         &self,
         by: Attribution<'_>,
         capture: impl FnOnce(ChangeAuthor<'_>) -> Result<CaptureReport, SandboxError>,
     ) -> Result<CapturedChanges, PortError> {
         let tool = by.tool.to_string();
-        // Differs from the label before the call, which identifies that checkpoint.
+        // Must differ from the label of the checkpoint before the call, which `undo_call` looks up.
         let mark = self.marks_after.then(|| format!("after {tool}"));
         let report = capture(ChangeAuthor {
             tool: &tool,
@@ -347,7 +352,8 @@ impl SandboxWorkspace {
     }
 }
 
-/// The type of a resource and those it inherits from; empty when it is no longer registered.
+/// The type of a resource and the types that it inherits from; empty when the resource is no longer
+/// registered.
 fn types_of(service: &SandboxService, resource: &str) -> Vec<String> {
     let resources = ResourceService::new(service.engine());
     let Ok(resource) = resources.resolve(resource) else {
@@ -371,7 +377,7 @@ impl Workspace for SandboxWorkspace {
     fn folders(&self) -> WorkspaceFolders {
         let mut folders = WorkspaceFolders::from_parts(&self.parts);
         for member in &self.view.members {
-            // Without its repository a part is an ordinary folder.
+            // A part without a repository is an ordinary folder.
             let git = member.prepare_git().ok().flatten();
             let git = git.map(std::path::Path::to_owned);
             if member.is_read_only {
@@ -402,7 +408,7 @@ impl Workspace for SandboxWorkspace {
     }
 
     fn checkpoint(&self, reason: &str) -> Result<CheckpointNumber, PortError> {
-        // The changes of every tool are recorded after it, so no scan is needed.
+        // Changes are recorded after every call, so the checkpoint needs no scan.
         self.service
             .checkpoint_recorded(&mut self.open(), CheckpointReason::BeforeExec, Some(reason))
             .map_err(PortError::new)
@@ -416,18 +422,18 @@ impl Workspace for SandboxWorkspace {
         if self.is_trial() {
             return Ok(CapturedChanges::default());
         }
-        let inside = |part: &Part| -> Vec<TreePath> {
+        let paths_in = |part: &Part| -> Vec<TreePath> {
             let paths = paths.iter().filter(|path| path.alias == part.alias);
             paths.map(|path| path.path.clone()).collect()
         };
         let parts = self.parts.iter();
         let changed: Vec<_> = parts
-            .map(|part| (part.alias.as_str(), inside(part)))
+            .map(|part| (part.alias.as_str(), paths_in(part)))
             .filter(|(_, paths)| !paths.is_empty())
             .collect();
-        self.attributed(by, |doer| {
+        self.attributed(by, |author| {
             self.service
-                .capture_paths(&mut self.open(), &changed, Some(doer))
+                .capture_paths(&mut self.open(), &changed, Some(author))
         })
     }
 
@@ -435,15 +441,15 @@ impl Workspace for SandboxWorkspace {
         if self.is_trial() {
             return Ok(CapturedChanges::default());
         }
-        self.attributed(by, |doer| {
-            self.service.capture(&mut self.open(), Some(doer))
+        self.attributed(by, |author| {
+            self.service.capture(&mut self.open(), Some(author))
         })
     }
 
     fn exec(
         &self,
         command: &Command,
-        hear: &dyn Fn(Stream, &[u8]),
+        on_output: &dyn Fn(Stream, &[u8]),
         cancel: &Cancel,
     ) -> Result<CommandResult, PortError> {
         for member in &self.view.members {
@@ -484,20 +490,21 @@ impl Workspace for SandboxWorkspace {
             && let Some(policy) = &mut invocation.confinement
         {
             let folders = self.view.folders();
-            let kept = [
+            let private_folders = [
                 folders.temporary(),
                 folders.home(),
                 self.view.caches().files(),
             ];
             let (writable, readable) = std::mem::take(&mut policy.writable)
                 .into_iter()
-                .partition(|folder| kept.contains(folder));
+                .partition(|folder| private_folders.contains(folder));
             policy.writable = writable;
             policy.readable.extend::<Vec<_>>(readable);
         }
         let stop = cancel.child();
         let _guard = self.open().guard(&stop);
-        run_tapped(&invocation, &stop, hear).map_err(|error: ProcessError| PortError::new(error))
+        run_tapped(&invocation, &stop, on_output)
+            .map_err(|error: ProcessError| PortError::new(error))
     }
 
     fn base_commit(&self, alias: &str) -> Option<String> {

@@ -32,8 +32,8 @@ use crate::log_fields::milliseconds;
 use crate::observer::AgentEvent;
 use crate::tool::{MoneyReservation, Shortage};
 
-/// Poll interval of the check whether the turn is to stop, while the model streams.
-const LOOK_UP: Duration = Duration::from_millis(50);
+/// Interval at which a streaming request checks whether the turn was cancelled.
+const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Assumed context window of a model without a known one, in tokens.
 pub(crate) const USUAL_WINDOW: u64 = 128_000;
@@ -42,12 +42,12 @@ pub(crate) const USUAL_WINDOW: u64 = 128_000;
 pub(super) struct RequestBase {
     /// The earlier messages of the session.
     earlier: Vec<Message>,
-    /// The ids of the calls in it.
-    known: HashSet<String>,
+    /// The ids of the tool calls in the earlier messages.
+    earlier_call_ids: HashSet<String>,
     /// The tools that every request declares.
     tools: Arc<[ToolDefinition]>,
-    /// The deferred tools that were found in earlier turns, in the order in which they were found.
-    found: Vec<ToolName>,
+    /// The deferred tools that the model found in earlier turns, in the order of their discovery.
+    found_tools: Vec<ToolName>,
     /// The newest summary of the conversation.
     pub(super) summary: Option<ContextSummary>,
 }
@@ -60,37 +60,38 @@ impl RequestBase {
     ) -> Self {
         let past = history::past(&earlier).turns;
         let past = || past.iter().flat_map(|turn| &turn.messages);
-        let mut found = Vec::new();
-        find_deferred(request.tools.deferred, past(), &mut found);
+        let mut found_tools = Vec::new();
+        find_deferred(request.tools.deferred, past(), &mut found_tools);
         Self {
-            known: past().flat_map(calls).map(|call| call.id.clone()).collect(),
+            earlier_call_ids: past().flat_map(calls).map(|call| call.id.clone()).collect(),
             tools: definitions(request),
-            found,
+            found_tools,
             earlier,
             summary,
         }
     }
 
-    /// The part of the conversation that requests contain.
+    /// The messages that requests contain: all messages after the newest summary.
     pub(super) fn uncovered(&self, running: &RunningTurn) -> RemainingMessages {
         let past = history::past(&self.earlier).turns;
         RemainingMessages::new(past, running, self.summary.as_ref())
     }
 
-    /// The number after the last message of the session.
+    /// The sequence number of the next message of the session.
     pub(super) fn next_sequence(&self) -> u64 {
         self.earlier
             .last()
             .map_or(0, |message| message.sequence.0 + 1)
     }
 
-    /// Standing instructions: those of the turn, then those of the session.
+    /// The standing instructions of the turn, followed by the standing instructions of the session.
     fn system(&self, request: &TurnRequest<'_>) -> Vec<String> {
         let past = history::past(&self.earlier);
         request.system.iter().cloned().chain(past.system).collect()
     }
 
-    /// Room for messages in a request, in tokens.
+    /// Number of tokens that a request has left for messages: the context window without the output,
+    /// the instructions and the tool declarations.
     pub(super) fn room(&self, request: &TurnRequest<'_>, running: &RunningTurn) -> usize {
         let output = output_tokens(request);
         let input = match request.settings.context_tokens {
@@ -109,44 +110,44 @@ impl RequestBase {
             .saturating_sub(fixed)
     }
 
-    /// The tools that the next request declares: those of every request, followed by the deferred
-    /// ones found so far. The list only grows at its end, so that providers' caches of it stay
+    /// The tools that the next request declares: the tools of every request, followed by the deferred
+    /// tools found so far. New tools are only appended, so that the provider's prompt cache stays
     /// valid.
     fn declared(&self, request: &TurnRequest<'_>, running: &RunningTurn) -> Arc<[ToolDefinition]> {
         if request.tools.deferred.is_empty() || !request.model.capabilities().tools {
             return Arc::clone(&self.tools);
         }
-        let mut found = self.found.clone();
+        let mut found_tools = self.found_tools.clone();
         let steps = running.steps.iter().map(Arc::as_ref);
-        find_deferred(request.tools.deferred, steps, &mut found);
+        find_deferred(request.tools.deferred, steps, &mut found_tools);
         let registry = request.tools.gate.registry();
-        let found = found.iter().filter_map(|name| {
+        let found_tools = found_tools.iter().filter_map(|name| {
             let spec = registry.list().find(|spec| spec.name == *name)?;
             can_run(request, spec).then(|| definition(spec.into()))
         });
-        let found: Vec<ToolDefinition> = found.collect();
-        // Over the limit, the tools that were found first are left out.
-        let most = request.model.capabilities().max_tools;
-        let room = most.map_or(usize::MAX, |most| {
-            usize::try_from(most)
+        let found_tools: Vec<ToolDefinition> = found_tools.collect();
+        // When the provider limits the number of tools, the tools found first are left out.
+        let max_tools = request.model.capabilities().max_tools;
+        let room = max_tools.map_or(usize::MAX, |max_tools| {
+            usize::try_from(max_tools)
                 .unwrap_or(usize::MAX)
                 .saturating_sub(self.tools.len())
         });
-        let first = found.len().saturating_sub(room);
-        let found = found.into_iter().skip(first);
-        self.tools.iter().cloned().chain(found).collect()
+        let first = found_tools.len().saturating_sub(room);
+        let found_tools = found_tools.into_iter().skip(first);
+        self.tools.iter().cloned().chain(found_tools).collect()
     }
 }
 
 /// The tool that searches among deferred tools of MCP servers.
 pub(super) const SEARCH_TOOLS: &str = "mcp/search-tools";
 
-/// Adds the deferred tools that occur in a conversation: those that a search listed and those that
-/// the model called, in the order of the conversation.
+/// Adds the deferred tools that a search listed or the model called, in the order of the
+/// conversation.
 fn find_deferred<'a>(
     deferred: &BTreeSet<ToolName>,
     messages: impl Iterator<Item = &'a ChatMessage>,
-    found: &mut Vec<ToolName>,
+    found_tools: &mut Vec<ToolName>,
 ) {
     if deferred.is_empty() {
         return;
@@ -156,8 +157,8 @@ fn find_deferred<'a>(
         .map(|name| (name.declared_name(), name))
         .collect();
     let mut add = |name: &ToolName| {
-        if !found.contains(name) {
-            found.push(name.clone());
+        if !found_tools.contains(name) {
+            found_tools.push(name.clone());
         }
     };
     let mut searches: HashSet<&str> = HashSet::new();
@@ -207,7 +208,7 @@ fn tool_bytes(tools: &[ToolDefinition]) -> usize {
 }
 
 impl TurnService {
-    /// Asks the model, and stores the answer with its cost.
+    /// Sends a request to the model and stores the answer with its cost.
     pub(super) fn ask(
         &self,
         runner: &CallRunner<'_>,
@@ -223,11 +224,12 @@ impl TurnService {
             mut completion,
             cost,
         } = self.call_model(runner, request, running, chat, report)?;
-        // The calls of this turn count even when they no longer fit into the request: their rows
-        // are looked up by their ids.
-        let made = || running.steps.iter().flat_map(|step| calls(step));
-        let is_known = |id: &str| base.known.contains(id) || made().any(|call| call.id == id);
-        let count = base.known.len() + made().count();
+        // Ids must also differ from the ids of calls that the request leaves out, because the rows of
+        // calls are looked up by id.
+        let turn_calls = || running.steps.iter().flat_map(|step| calls(step));
+        let is_known =
+            |id: &str| base.earlier_call_ids.contains(id) || turn_calls().any(|call| call.id == id);
+        let count = base.earlier_call_ids.len() + turn_calls().count();
         make_distinct(&mut completion.message, count, is_known);
         running.written = secrets::take_out(&mut completion.message, &request.redactor);
         running.is_loaded = false;
@@ -235,8 +237,8 @@ impl TurnService {
         Ok(completion)
     }
 
-    /// Sends a request and receives the answer, within the budget. `request` may have another
-    /// observer than the turn.
+    /// Sends a request and receives the answer within the budget. `request` may have a different
+    /// observer from the turn.
     pub(super) fn call_model(
         &self,
         runner: &CallRunner<'_>,
@@ -246,7 +248,7 @@ impl TurnService {
         report: &mut TurnReport,
     ) -> Result<ModelAnswer, TurnError> {
         let price = request.model.price();
-        let (held, bound) = reserve(runner, price.as_ref(), &mut chat)?;
+        let (reservation, bound) = reserve(runner, price.as_ref(), &mut chat)?;
         let input_bound = most_expensive(price.as_ref(), &chat, 0);
         let span = model_span(request, running);
         let started = Instant::now();
@@ -257,8 +259,8 @@ impl TurnService {
         });
         drop(span);
         let (answer, streamed) = streamed_answer;
-        // The provider reports no usage for interrupted attempts. They count as at most their input
-        // and one token for each received byte.
+        // The provider reports no usage for interrupted attempts. Each is charged for its input and
+        // one output token per received byte, which is at least its real cost.
         let lost = price.as_ref().map_or(MicroUsd(0), |price| {
             let output = price.cost(&Usage {
                 output_tokens: streamed.lost_bytes,
@@ -272,7 +274,7 @@ impl TurnService {
             Ok(completion) => completion,
             Err(error) => {
                 let has_begun = streamed.has_begun;
-                held.charge(plus_lost(if has_begun { bound } else { MicroUsd(0) }))?;
+                reservation.charge(plus_lost(if has_begun { bound } else { MicroUsd(0) }))?;
                 return Err(match error {
                     TurnError::Model(error) if *error.kind() == ErrorKind::Cancelled => {
                         TurnError::Cancelled
@@ -281,8 +283,10 @@ impl TurnService {
                 });
             }
         };
-        // Unreported usage counts as the highest possible value, so that a spending limit holds.
-        let settlement = held.settlement(plus_lost(completion.cost_micro_usd.unwrap_or(bound)));
+        // When the provider reports no usage, the highest possible cost is charged, so that a
+        // spending limit holds.
+        let settlement =
+            reservation.settlement(plus_lost(completion.cost_micro_usd.unwrap_or(bound)));
         let is_cost_known = completion.cost_micro_usd.is_some() && streamed.lost_attempts == 0;
         let usage = TokenUsage {
             input_tokens: Tokens(completion.usage.input_tokens),
@@ -310,7 +314,7 @@ impl TurnService {
         Ok(ModelAnswer { completion, cost })
     }
 
-    /// Streams the answer; returns also the usage of failed attempts.
+    /// Streams the answer. Also returns the size of the failed attempts.
     fn receive(
         &self,
         request: &TurnRequest<'_>,
@@ -338,16 +342,15 @@ impl TurnService {
             was_shown: false,
         };
         loop {
-            // Notes are stored between two stretches of streaming, because the database blocks the
-            // thread.
+            // Streaming pauses to store a note, because a database write blocks the thread.
             let streamed_answer = runtime.block_on(stream.receive());
             let answer = match streamed_answer {
-                Ok(StreamPause::Whole(completion)) => Ok(*completion),
+                Ok(StreamPause::Answer(completion)) => Ok(*completion),
                 Ok(StreamPause::Note(note)) => match self.note(running, &note) {
                     Ok(()) => continue,
                     Err(error) => Err(error),
                 },
-                Ok(StreamPause::Nothing) => {
+                Ok(StreamPause::Ended) => {
                     let why = "the stream ended before the answer was complete".to_owned();
                     Err(failed(ErrorKind::Interrupted, why))
                 }
@@ -410,7 +413,7 @@ struct StreamingAnswer<'a> {
     text: StreamRedactor,
     reasoning: StreamRedactor,
     streamed: StreamStats,
-    /// Whether text of the current attempt was shown.
+    /// Whether the observer received text of the current attempt.
     was_shown: bool,
 }
 
@@ -421,7 +424,7 @@ struct StreamStats {
     has_begun: bool,
     /// The bytes of the last attempt.
     bytes: u64,
-    /// The number of attempts that failed after they had sent something.
+    /// The number of attempts that failed after they sent something.
     lost_attempts: u64,
     /// The bytes of the failed attempts.
     lost_bytes: u64,
@@ -445,20 +448,21 @@ impl StreamStats {
 
 /// The reason why streaming paused or ended.
 enum StreamPause {
-    /// The answer.
-    Whole(Box<Completion>),
+    /// The answer is complete.
+    Answer(Box<Completion>),
     /// A note that must be stored before streaming continues.
     Note(Value),
     /// The stream ended without an answer.
-    Nothing,
+    Ended,
 }
 
 impl StreamingAnswer<'_> {
-    /// Streams until the answer is complete or a note has to be stored, and shows the pieces.
+    /// Streams until the answer is complete or a note must be stored. Sends each piece of text to the
+    /// observer.
     async fn receive(&mut self) -> Result<StreamPause, ModelError> {
         loop {
             // Cancelling the tools of a turn also cancels the model.
-            let next = tokio::time::timeout(LOOK_UP, self.events.next()).await;
+            let next = tokio::time::timeout(CANCEL_POLL_INTERVAL, self.events.next()).await;
             let Ok(next) = next else {
                 if self.request.cancel.is_cancelled() {
                     self.request.stop.cancel();
@@ -466,7 +470,7 @@ impl StreamingAnswer<'_> {
                 continue;
             };
             let Some(event) = next else {
-                return Ok(StreamPause::Nothing);
+                return Ok(StreamPause::Ended);
             };
             match event? {
                 StreamEvent::Text(piece) => {
@@ -497,7 +501,7 @@ impl StreamingAnswer<'_> {
                     let (reasoning, text) = (self.reasoning.finish(), self.text.finish());
                     self.show_reasoning(&reasoning);
                     self.show_text(&text);
-                    return Ok(StreamPause::Whole(completion));
+                    return Ok(StreamPause::Answer(completion));
                 }
             }
         }
@@ -523,7 +527,7 @@ impl StreamingAnswer<'_> {
     }
 }
 
-/// The tracing span of a call of a model, or of an agent on another machine.
+/// The tracing span of a call to a model or to a remote agent.
 fn model_span(request: &TurnRequest<'_>, running: &RunningTurn) -> Span {
     let model = request.model.name();
     let (provider, session) = (model.provider(), running.turn.session);
@@ -540,7 +544,7 @@ fn model_span(request: &TurnRequest<'_>, running: &RunningTurn) -> Span {
     )
 }
 
-/// Records how a call of a model ended and its usage, never its text.
+/// Logs the result and the usage of a model call, but never its text.
 fn log_end(span: &Span, answer: &Result<Completion, TurnError>, started: Instant) {
     let duration_ms = milliseconds(started);
     let completion = match answer {
@@ -579,11 +583,11 @@ pub(super) fn output_tokens(request: &TurnRequest<'_>) -> u32 {
     capabilities.output_tokens(request.settings.max_output_tokens)
 }
 
-/// Output limit that fits small budgets, used when none is configured.
+/// Output limit in tokens when the budget does not cover the default limit of the model.
 const SMALL_OUTPUT: u32 = 8_192;
 
 /// Reserves the highest possible cost of the call. When the budget does not cover the default
-/// length of an answer, requests a shorter answer.
+/// output limit, lowers the limit of the request.
 fn reserve<'a>(
     runner: &CallRunner<'a>,
     price: Option<&Price>,
@@ -597,28 +601,30 @@ fn reserve<'a>(
     if is_usual && chat.max_output_tokens > Some(SMALL_OUTPUT) {
         let bound = cost(chat);
         match runner.budget.probe_money(bound, None) {
-            Ok(held) => return Ok((held, bound)),
+            Ok(reservation) => return Ok((reservation, bound)),
             Err(Shortage::Store(error)) => return Err(error.into()),
             Err(Shortage::Money { .. }) => chat.max_output_tokens = Some(SMALL_OUTPUT),
         }
     }
     let bound = cost(chat);
-    let held = runner
-        .budget
-        .reserve_money(bound, None)
-        .map_err(|shortage| match shortage {
-            Shortage::Money { scope, limit, used } => TurnError::Budget {
-                scope,
-                limit,
-                used,
-                wanted: bound,
-            },
-            Shortage::Store(error) => error.into(),
-        })?;
-    Ok((held, bound))
+    let reservation =
+        runner
+            .budget
+            .reserve_money(bound, None)
+            .map_err(|shortage| match shortage {
+                Shortage::Money { scope, limit, used } => TurnError::Budget {
+                    scope,
+                    limit,
+                    used,
+                    wanted: bound,
+                },
+                Shortage::Store(error) => error.into(),
+            })?;
+    Ok((reservation, bound))
 }
 
-/// The highest possible cost of a call: a token has at least one byte.
+/// Upper bound for the cost of a call. Every byte counts as one token, because a token has at least
+/// one byte.
 fn most_expensive(price: Option<&Price>, chat: &ChatRequest, output_tokens: u64) -> MicroUsd {
     let Some(price) = price else {
         return MicroUsd(0);
@@ -638,14 +644,17 @@ fn most_expensive(price: Option<&Price>, chat: &ChatRequest, output_tokens: u64)
     price.cost(&usage(0)).max(price.cost(&usage(bytes as u64)))
 }
 
-/// Highest possible number of tokens of the images in results. A small file may hold a large image.
+/// Upper bound for the number of tokens of the images in results. Each image counts as at least
+/// `MIN_TOKENS`, because a small file may hold a large image.
 fn pictures(message: &ChatMessage) -> usize {
-    const LEAST: usize = 20_000;
+    const MIN_TOKENS: usize = 20_000;
     let ChatMessage::Tool { results } = message else {
         return 0;
     };
     let pictures = results.iter().flat_map(|result| &result.pictures);
-    pictures.map(|picture| picture.data.len().max(LEAST)).sum()
+    pictures
+        .map(|picture| picture.data.len().max(MIN_TOKENS))
+        .sum()
 }
 
 /// The tool calls of an answer.
@@ -656,24 +665,25 @@ fn calls(message: &ChatMessage) -> &[ToolCall] {
     }
 }
 
-/// Gives calls ids that are unique in the conversation: some servers restart their ids with each
+/// Makes the ids of calls unique in the conversation: some servers restart their ids with each
 /// answer, and others refuse a conversation with duplicate ids.
 fn make_distinct(
     message: &mut AssistantMessage,
     mut number: usize,
     is_known: impl Fn(&str) -> bool,
 ) {
-    let mut taken: HashSet<String> = HashSet::new();
+    let mut used_ids: HashSet<String> = HashSet::new();
     for call in &mut message.calls {
-        while call.id.trim().is_empty() || taken.contains(&call.id) || is_known(&call.id) {
+        while call.id.trim().is_empty() || used_ids.contains(&call.id) || is_known(&call.id) {
             call.id = format!("call-{number}");
             number += 1;
         }
-        taken.insert(call.id.clone());
+        used_ids.insert(call.id.clone());
     }
 }
 
-/// Whether a tool could run at all; other tools are not declared.
+/// Whether the turn has the sandbox and the write permission that a tool needs. Requests do not
+/// declare other tools.
 pub(super) fn can_run(request: &TurnRequest<'_>, spec: &ToolSpec) -> bool {
     let tools = &request.tools;
     let has_ground = spec.ground == Ground::Nothing || tools.workspace.is_some();
@@ -689,8 +699,8 @@ fn definition(declaration: Declaration) -> ToolDefinition {
     }
 }
 
-/// The selection of built-in tools for the model of a turn. Plans send many requests: they declare
-/// the fewest.
+/// The selection of built-in tools for the model of a turn. Plans send many requests and therefore
+/// declare the smallest set.
 pub(super) fn offer(request: &TurnRequest<'_>) -> ToolOffer {
     ToolOffer {
         edit: if request.model.capabilities().apply_patch {
@@ -702,7 +712,7 @@ pub(super) fn offer(request: &TurnRequest<'_>) -> ToolOffer {
     }
 }
 
-/// The tools that every request declares: those that could run and are not deferred.
+/// The tools that every request declares: the tools that can run and are not deferred.
 fn definitions(request: &TurnRequest<'_>) -> Arc<[ToolDefinition]> {
     if !request.model.capabilities().tools {
         return Arc::default();
@@ -728,7 +738,7 @@ mod tests {
 
     use super::{find_deferred, make_distinct};
 
-    fn asked(id: &str, name: &str) -> ChatMessage {
+    fn assistant_call(id: &str, name: &str) -> ChatMessage {
         ChatMessage::Assistant(AssistantMessage {
             calls: vec![ToolCall {
                 id: id.to_owned(),
@@ -740,7 +750,7 @@ mod tests {
         })
     }
 
-    fn answered(id: &str, content: &str) -> ChatMessage {
+    fn tool_result(id: &str, content: &str) -> ChatMessage {
         ChatMessage::Tool {
             results: vec![ToolResult {
                 call_id: id.to_owned(),
@@ -752,7 +762,7 @@ mod tests {
     }
 
     #[test]
-    fn found_tools_are_those_that_a_search_listed_or_the_model_called_in_that_order() {
+    fn deferred_tools_are_found_by_search_or_call_in_conversation_order() {
         let name = |text: &str| text.parse::<ToolName>().expect("a name");
         let deferred: BTreeSet<ToolName> =
             ["mcp/s-alpha", "mcp/s-beta", "mcp/s-gamma", "mcp/s-delta"]
@@ -760,14 +770,14 @@ mod tests {
                 .into();
         let messages = [
             ChatMessage::user("find \"mcp_S_s-delta\""),
-            asked("1", "mcp_S_search-tools"),
-            answered(
+            assistant_call("1", "mcp_S_search-tools"),
+            tool_result(
                 "1",
                 r#"[{"name": "mcp_S_s-gamma"}, {"name": "mcp_S_s-alpha"}]"#,
             ),
-            asked("2", "builtin_S_file-read"),
-            answered("2", r#""mcp_S_s-delta""#),
-            asked("3", "mcp_S_s-beta"),
+            assistant_call("2", "builtin_S_file-read"),
+            tool_result("2", r#""mcp_S_s-delta""#),
+            assistant_call("3", "mcp_S_s-beta"),
         ];
         let mut found = Vec::new();
         find_deferred(&deferred, messages.iter(), &mut found);
@@ -777,8 +787,8 @@ mod tests {
         );
         // Tools of a later search are added at the end, without duplicates.
         let later = [
-            asked("4", "mcp_S_search-tools"),
-            answered(
+            assistant_call("4", "mcp_S_search-tools"),
+            tool_result(
                 "4",
                 r#"[{"name":"mcp_S_s-alpha"},{"name":"mcp_S_s-delta"}]"#,
             ),
@@ -791,7 +801,7 @@ mod tests {
     }
 
     #[test]
-    fn no_id_occurs_twice_in_a_conversation() {
+    fn call_ids_are_unique_in_a_conversation() {
         let call = |id: &str| ToolCall {
             id: id.to_owned(),
             name: "tool".to_owned(),

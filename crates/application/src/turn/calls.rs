@@ -1,5 +1,5 @@
-//! The tool calls of one answer: read-only calls run concurrently, calls with effects one after the
-//! other, in the order in which the model made them.
+//! Runs the tool calls of one answer: read-only calls concurrently, calls with effects sequentially
+//! in the order of the answer.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -19,7 +19,7 @@ use crate::observer::AgentEvent;
 use crate::tool::{StoreBudget, StoreLedger};
 
 /// Maximum number of read-only calls that run concurrently.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT_CALLS: usize = 8;
 
 /// Runs calls through the gate.
 pub(super) struct CallRunner<'a> {
@@ -29,16 +29,15 @@ pub(super) struct CallRunner<'a> {
     pub(super) ledger: &'a StoreLedger,
 }
 
-/// A call that was answered, by the gate now or earlier.
+/// A call with its result, which comes from the gate or from the store.
 pub(super) struct AnsweredCall {
     pub(super) result: ToolResult,
-    /// Its outcome; `None` when the answer was stored already, or when the call did not reach the
-    /// gate.
+    /// `None` when the result was already stored or the call did not reach the gate.
     pub(super) outcome: Option<CallOutcome>,
 }
 
 impl AnsweredCall {
-    /// A call that did not run, because an earlier call waits for approval.
+    /// A call that did not run because an earlier call waits for approval.
     fn held_up(call: &ToolCall) -> Self {
         Self {
             result: ToolResult {
@@ -52,29 +51,31 @@ impl AnsweredCall {
     }
 }
 
-/// The user may take long to answer, so earlier messages are stored first.
+/// Stores the pending messages before it asks the user, because the user may take long to answer.
 struct StoringApprover<'a> {
     ledger: &'a StoreLedger,
-    person: &'a dyn Approver,
+    approver: &'a dyn Approver,
 }
 
 impl Approver for StoringApprover<'_> {
     fn approve(&self, request: &ApprovalRequest<'_>) -> Approval {
-        // Messages that could not be stored are stored with the call, or the call does not run.
+        // If this fails, the messages are stored together with the call; if that fails too, the
+        // call does not run.
         let _stored = self.ledger.flush();
-        self.person.approve(request)
+        self.approver.approve(request)
     }
 
     fn question(&self, question: &Question<'_>) -> Reply {
-        self.person.question(question)
+        self.approver.question(question)
     }
 }
 
 impl CallRunner<'_> {
-    /// Runs the calls that have no result yet. The answers are in the order of the calls. When a
-    /// call needs an absent user, the calls after it do not run: the model made them assuming that
-    /// it would succeed. `written` holds the arguments that differ from those of the calls, which
-    /// are redacted for display. `is_shown` decides whether the conversation contains a text.
+    /// Runs the calls that have no result yet and returns the answers in the order of the calls.
+    /// `known` holds the existing results. When a call needs an absent user, the later calls do not
+    /// run, because the model made them assuming that the call would succeed. `written` holds the
+    /// original arguments, by call id, of calls whose arguments are redacted. `is_shown` returns
+    /// whether the conversation contains a text.
     pub(super) fn run(
         &self,
         calls: &[ToolCall],
@@ -96,16 +97,20 @@ impl CallRunner<'_> {
         while at < calls.len() && !is_held_up {
             // A group of consecutive read-only calls, or a single call with effects.
             let mut end = at + 1;
-            while end < calls.len() && self.only_looks(&calls[at]) && self.only_looks(&calls[end]) {
+            while end < calls.len()
+                && self.is_read_only(&calls[at])
+                && self.is_read_only(&calls[end])
+            {
                 end += 1;
             }
             let open: Vec<usize> = (at..end)
                 .filter(|index| answers[*index].is_none())
                 .collect();
-            for few in open.chunks(AT_ONCE) {
-                let together: Vec<&ToolCall> = few.iter().map(|index| &calls[*index]).collect();
-                let outcomes = self.run_together(&together, written)?;
-                for (index, outcome) in few.iter().zip(outcomes) {
+            for batch in open.chunks(MAX_CONCURRENT_CALLS) {
+                let batch_calls: Vec<&ToolCall> =
+                    batch.iter().map(|index| &calls[*index]).collect();
+                let outcomes = self.run_batch(&batch_calls, written)?;
+                for (index, outcome) in batch.iter().zip(outcomes) {
                     is_held_up |= outcome.needs_human();
                     answers[*index] = Some(AnsweredCall {
                         result: ToolResult {
@@ -130,8 +135,8 @@ impl CallRunner<'_> {
             .collect())
     }
 
-    /// Adds to the results of successful calls the instructions of the folders that they are the
-    /// first of the conversation to work in.
+    /// Appends the instructions of a folder to the result of the first successful call in that
+    /// folder, unless the conversation already contains them.
     fn add_instructions(
         &self,
         calls: &[ToolCall],
@@ -159,9 +164,9 @@ impl CallRunner<'_> {
         }
     }
 
-    /// The text of an outcome for the model.
+    /// The text of an outcome that the model receives.
     fn text_for_model(&self, outcome: &CallOutcome) -> String {
-        // Tags are for models only; an agent on another machine receives the plain text.
+        // Only models receive text between tags; a remote agent receives plain text.
         if let CallOutcome::Succeeded(done) = outcome
             && !self.request.model.capabilities().tools
         {
@@ -175,7 +180,7 @@ impl CallRunner<'_> {
         text
     }
 
-    /// The images of an outcome, when the model can see.
+    /// The images of an outcome, when the model accepts images.
     fn pictures(&self, outcome: &CallOutcome) -> Vec<Picture> {
         match outcome {
             CallOutcome::Succeeded(done) if self.request.model.capabilities().vision => done
@@ -190,7 +195,7 @@ impl CallRunner<'_> {
         }
     }
 
-    fn only_looks(&self, call: &ToolCall) -> bool {
+    fn is_read_only(&self, call: &ToolCall) -> bool {
         self.request
             .tools
             .gate
@@ -199,7 +204,7 @@ impl CallRunner<'_> {
             .is_some_and(|spec| !spec.capability.is_writing() && !spec.capability.needs_approval)
     }
 
-    fn run_together(
+    fn run_batch(
         &self,
         calls: &[&ToolCall],
         written: &HashMap<String, String>,
@@ -251,7 +256,7 @@ impl CallRunner<'_> {
             workspace: tools.workspace.map(|workspace| workspace as _),
             approver: &StoringApprover {
                 ledger: self.ledger,
-                person: tools.approver,
+                approver: tools.approver,
             },
             budget: self.budget,
             ledger: self.ledger,
@@ -274,7 +279,7 @@ impl CallRunner<'_> {
     }
 }
 
-/// Resolves the tool that a model names.
+/// The name of the called tool for logs; `unknown` when the model called a tool that does not exist.
 fn tool_name(call: &ToolCall) -> String {
     called_tool(&call.name, &call.arguments)
         .map_or_else(|| "unknown".to_owned(), |name| name.to_string())
@@ -291,7 +296,7 @@ pub(crate) fn tool_span(tool: &str, call: &str) -> Span {
     )
 }
 
-/// Records how a tool call ended, never its arguments or its output.
+/// Logs the outcome of a tool call, but never its arguments or its output.
 pub(crate) fn log_tool_outcome(span: &Span, outcome: &CallOutcome, started: Instant) {
     let duration_ms = milliseconds(started);
     let invocation = outcome.invocation();

@@ -1,10 +1,9 @@
 //! Fits the messages of a request into the context window of the model.
 //!
 //! Standing instructions, the current turn and the last turns before it are never left out. A
-//! conversation that is too long is reduced in three steps: first the results of tools in old turns
-//! are shortened, then whole old turns are left out, oldest first, with a note in their place, and
-//! last the older results of the current turn are shortened. A call is never separated from its
-//! result.
+//! conversation that is too long is reduced in three steps: first, the tool results in old turns are
+//! shortened; then a note replaces old turns, oldest first; finally, the older results of the
+//! current turn are shortened. A call is never separated from its result.
 
 use std::sync::Arc;
 
@@ -16,19 +15,19 @@ use super::history::PastTurn;
 /// Number of turns before the current one that are always kept.
 const KEPT_TURNS: usize = 2;
 
-/// Number of messages at the end of the current turn that are always complete.
+/// Number of messages at the end of the current turn that are never shortened.
 const KEPT_MESSAGES: usize = 4;
 
 /// Length to which older results are shortened, in bytes.
-const SHORTENED: usize = 400;
+const SHORTENED_BYTES: usize = 400;
 
-/// Bytes for one token: a low number, so that the estimate is high.
+/// Bytes per token, estimated low so that the number of tokens is estimated high.
 const BYTES_PER_TOKEN: usize = 3;
 
 /// Estimated tokens of an image.
 const TOKENS_PER_IMAGE: usize = 1_500;
 
-/// The messages of a request.
+/// Messages that fit into the context window.
 #[derive(Debug, PartialEq)]
 pub(super) struct FittedMessages {
     pub(super) messages: Vec<Arc<ChatMessage>>,
@@ -36,7 +35,7 @@ pub(super) struct FittedMessages {
     pub(super) left_out: usize,
 }
 
-/// Fits past turns and the current one into a number of tokens.
+/// Fits past turns and the current turn into at most `tokens` tokens.
 pub(super) fn fit(
     mut past: Vec<PastTurn>,
     present: &[Arc<ChatMessage>],
@@ -60,7 +59,7 @@ pub(super) fn fit(
     }
     let mut messages = Vec::new();
     if left_out > 0 {
-        // Part of the next question, because two questions in a row confuse some models.
+        // The note is part of the next question, because two questions in a row confuse some models.
         let note =
             format!("(Note: {left_out} earlier messages of this conversation are left out.)");
         match past
@@ -74,10 +73,10 @@ pub(super) fn fit(
     let kept = past.into_iter().skip(first);
     messages.extend(kept.flat_map(|turn| turn.messages).map(Arc::new));
     let mut total = messages.iter().map(|message| size(message)).sum::<usize>() + fixed;
-    let whole = present.len().saturating_sub(KEPT_MESSAGES);
+    let shortenable = present.len().saturating_sub(KEPT_MESSAGES);
     for (at, message) in present.iter().enumerate() {
         let mut message = Arc::clone(message);
-        if total > tokens && at < whole {
+        if total > tokens && at < shortenable {
             let before = size(&message);
             shorten(Arc::make_mut(&mut message));
             total = total - before + size(&message);
@@ -91,7 +90,7 @@ pub(super) fn turn_size(turn: &PastTurn) -> usize {
     turn.messages.iter().map(size).sum()
 }
 
-/// The tokens of a message, estimated high.
+/// Number of tokens of a message, estimated high.
 pub(super) fn size(message: &ChatMessage) -> usize {
     let (bytes, images) = match message {
         ChatMessage::User { parts } => {
@@ -107,7 +106,11 @@ pub(super) fn size(message: &ChatMessage) -> usize {
             let calls: usize = calls
                 .map(|call| call.name.len() + call.arguments.len())
                 .sum();
-            let thoughts: usize = answer.reasoning.iter().map(|one| one.text.len()).sum();
+            let thoughts: usize = answer
+                .reasoning
+                .iter()
+                .map(|thought| thought.text.len())
+                .sum();
             (answer.text.len() + calls + thoughts, 0)
         }
         ChatMessage::Tool { results } => results.iter().fold((0, 0), |(bytes, images), result| {
@@ -122,7 +125,7 @@ fn shorten(message: &mut ChatMessage) {
         return;
     };
     for result in results {
-        untrusted::shorten(&mut result.content, SHORTENED);
+        untrusted::shorten(&mut result.content, SHORTENED_BYTES);
     }
 }
 
@@ -200,14 +203,18 @@ mod tests {
         assert_eq!(fitted.len(), present.len());
         assert!(fitted.iter().map(size).sum::<usize>() < whole);
         let kept = present.len() - KEPT_MESSAGES;
-        assert_eq!(fitted[kept..], present[kept..], "the newest are whole");
-        assert_eq!(fitted[0], present[0], "questions are whole");
+        assert_eq!(
+            fitted[kept..],
+            present[kept..],
+            "the newest messages are complete"
+        );
+        assert_eq!(fitted[0], present[0], "questions are complete");
         assert!(format!("{:?}", fitted[2]).contains("truncated from 4000 bytes"));
     }
 
     proptest! {
         #[test]
-        fn pairs_stay_whole_and_the_last_turns_stay(
+        fn calls_keep_their_results_and_the_last_turns_stay(
             turns in prop::collection::vec((0..3_usize, 0..2_000_usize), 0..12),
             tokens in 0..6_000_usize,
         ) {

@@ -45,13 +45,13 @@ pub enum TurnError {
         /// The highest possible cost of the call.
         wanted: MicroUsd,
     },
-    /// The user stopped it.
+    /// The user stopped the turn.
     #[error("the turn was stopped")]
     Cancelled,
-    /// The model calls tools without end.
+    /// The model kept calling tools until the limit of steps was reached.
     #[error("the model has not given a final answer after {0} steps")]
     TooManySteps(u32),
-    /// The limits that the turn shares with others are reached.
+    /// A limit that the turn shares with other turns is reached.
     #[error("the limits leave no more requests or calls for this turn")]
     Exhausted,
     /// The model repeats the same call.

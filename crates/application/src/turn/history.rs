@@ -1,4 +1,4 @@
-//! Converts messages of a session to those of a model, and back.
+//! Converts stored messages of a session to model messages, and back.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ const INTERRUPTED: &str = "Interrupted: the result of this call is unknown.";
 /// The metadata key of the complete message, stored next to its text.
 const CHAT: &str = "chat";
 
-/// A turn as messages of a model: a question and everything until the next one. Never split, so
-/// calls stay with their results.
+/// A turn as model messages: a question and all messages before the next question. Turns are never
+/// split, so that calls stay with their results.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct PastTurn {
-    /// The number of its first message in the session.
+    /// The sequence number of the first message in the session.
     pub(super) first: u64,
-    /// The turn that stored it; `None` for imported and appended messages.
+    /// The turn that stored the messages; `None` for imported and appended messages.
     pub(super) turn: Option<TurnId>,
     pub(super) messages: Vec<ChatMessage>,
 }
@@ -33,24 +33,28 @@ pub(super) struct Past {
     pub(super) turns: Vec<PastTurn>,
 }
 
-/// A message as a model reads it; `None` for one that was not stored by a turn, or is a plain question.
+/// The stored model message of a session message. `None` if no turn stored the message, or if it is a question of plain
+/// text.
 pub(crate) fn chat_message(message: &Message) -> Option<ChatMessage> {
     let chat = message.metadata.get(CHAT)?;
     serde_json::from_value(chat.clone()).ok()
 }
 
-/// Replaces the message that a model reads, for a tool result also its text.
+/// Replaces the stored model message; for a tool result, also replaces the text of the session message.
 pub(crate) fn set_chat_message(message: &mut Message, chat: &ChatMessage) {
     message
         .metadata
         .insert(CHAT.to_owned(), storable_chat(chat));
     if let ChatMessage::Tool { results } = chat {
-        let texts: Vec<&str> = results.iter().map(|one| one.content.as_str()).collect();
+        let texts: Vec<&str> = results
+            .iter()
+            .map(|result| result.content.as_str())
+            .collect();
         message.content = storable(&texts.join("\n"));
     }
 }
 
-/// Reads messages in the order of the session. Unanswered questions are left out.
+/// Groups the messages of a session into turns. Leaves out questions without an answer.
 pub(super) fn past(messages: &[Message]) -> Past {
     let mut past = Past::default();
     let mut turn = PastTurn::default();
@@ -84,7 +88,7 @@ pub(super) fn past(messages: &[Message]) -> Past {
                     continue;
                 };
                 match turn.messages.last_mut() {
-                    Some(ChatMessage::Tool { results: there }) => there.extend(results),
+                    Some(ChatMessage::Tool { results: earlier }) => earlier.extend(results),
                     Some(ChatMessage::Assistant(answer)) if !answer.calls.is_empty() => {
                         turn.messages.push(ChatMessage::Tool { results });
                     }
@@ -99,8 +103,8 @@ pub(super) fn past(messages: &[Message]) -> Past {
         // A conversation with a model starts with a message of the user.
         if matches!(turn.messages.first(), Some(first) if !matches!(first, ChatMessage::User { .. }))
         {
-            let begun = ChatMessage::user("(Earlier messages are omitted.)");
-            turn.messages.insert(0, begun);
+            let opening = ChatMessage::user("(Earlier messages are omitted.)");
+            turn.messages.insert(0, opening);
         }
     }
     let is_answered = |turn: &PastTurn| {
@@ -112,7 +116,7 @@ pub(super) fn past(messages: &[Message]) -> Past {
     past
 }
 
-/// Gives every call a result, because providers refuse calls without one.
+/// Adds a result to every call without one, because providers refuse such calls.
 fn close(messages: &mut Vec<ChatMessage>) {
     let mut at = 0;
     while at < messages.len() {
@@ -162,15 +166,15 @@ pub(super) fn text_of(parts: &[UserPart]) -> String {
     texts.join("\n")
 }
 
-/// The messages that a turn adds to its session. `failure` is the reason why it has no answer.
+/// The messages that a turn adds to its session. `failure` is the reason why the turn has no answer.
 pub(super) fn stored(
     turn: TurnId,
     steps: &[Arc<ChatMessage>],
     invocations: &[(String, ToolInvocationId)],
     failure: Option<&str>,
 ) -> Result<Vec<NewMessage>, TurnError> {
-    // The size of the question was checked when it was asked; answers are stored whatever their
-    // size.
+    // The size of the question was checked at the start of the turn. The size of answers has no
+    // limit.
     let limit = usize::MAX;
     let mut all = Vec::new();
     let facts = |chat: &ChatMessage| -> Metadata {
@@ -224,7 +228,7 @@ fn storable_chat(chat: &ChatMessage) -> Value {
     crate::tool::storable_json(&value)
 }
 
-/// An answer as text for users; an answer with tool calls only lists them.
+/// An answer as text for users. An answer without text lists its tool calls.
 pub(super) fn shown(answer: &AssistantMessage) -> String {
     if !answer.text.trim().is_empty() {
         return answer.text.clone();

@@ -1,13 +1,16 @@
-//! [`TurnService`]: one question of the user, and everything a model does to answer it.
+//! [`TurnService`]: runs a turn, which is one question of the user with all model requests and tool
+//! calls until the answer.
 //!
-//! A turn is a loop: the model is asked, the tools it calls run through the gate, their results go
-//! back to it, until it makes no more calls. Each step is stored before the next starts: the
-//! question, every answer of the model with its cost, every call before it has an effect and after.
-//! When the turn ends, all of its messages join the session in one unit of work, so turns never
-//! mix. One turn of a session runs at a time; the others wait.
+//! A turn is a loop: it sends a request to the model, runs the called tools through the gate, and
+//! sends their results, until an answer has no calls. Each step is stored before the next step
+//! starts: the question, every answer with its cost, and every call both before and after its
+//! effect. When the turn ends, all of its messages are appended to the session in one unit of work,
+//! so messages of different turns never interleave. Only one turn of a session runs at a time; other
+//! turns wait.
 //!
-//! After a crash the next process finds the steps ([`resume`](self)): it reuses stored results, and
-//! asks the user about calls whose outcome is unknown instead of repeating them.
+//! After a crash, the next process resumes the turn from the stored steps ([`resume`](self)): it
+//! reuses stored results, and asks the user about calls whose outcome is unknown instead of
+//! repeating them.
 
 mod ask;
 mod calls;

@@ -1,8 +1,8 @@
 //! [`ReportTools`]: tools with which a model reports the result of its turn.
 //!
-//! A report does not run through the gate: its only effect is to end the turn. Its arguments are
-//! checked here, against the complete schema, because providers enforce only parts of one. A wrong
-//! call gets an error text and may be repeated.
+//! A report does not run through the gate: its only effect is to end the turn. This module validates
+//! the arguments against the complete schema, because providers enforce only parts of a schema. A
+//! call with invalid arguments returns an error, and the model may repeat it.
 
 use std::sync::Arc;
 
@@ -25,10 +25,10 @@ pub struct ReportTool {
     pub name: &'static str,
     /// The description for the model.
     pub description: &'static str,
-    /// The JSON schema of its arguments, an object.
+    /// The JSON schema of the arguments, which are an object.
     pub schema: Value,
-    /// Whether every other call of the same answer must have succeeded. A model that reports
-    /// success together with a failing call does not know about the failure yet.
+    /// Whether the report is refused when another call of the same answer failed: the model made the
+    /// report before it received the failure.
     pub requires_success: bool,
 }
 
@@ -41,7 +41,7 @@ impl ReportTool {
         }
     }
 
-    /// The value of a report, or why its arguments are wrong.
+    /// Validates the arguments of a report. Returns its value, or the reason why they are invalid.
     fn read(&self, mut arguments: Value) -> Result<Value, String> {
         drop_optional_nulls(&self.schema, &mut arguments);
         check_value(&self.schema, &arguments)?;
@@ -51,7 +51,7 @@ impl ReportTool {
         Ok(arguments)
     }
 
-    /// The value of a call, or why its arguments are wrong.
+    /// Parses and validates a call of this tool. Returns its value, or the reason why it is invalid.
     fn read_call(&self, call: &ToolCall) -> Result<Value, String> {
         let text = match call.arguments.trim() {
             "" => "{}",
@@ -71,10 +71,10 @@ pub enum TextAnswer {
     Accepted,
     /// The text must contain the arguments of a report as JSON; otherwise the model is reminded.
     Report,
-    /// The same, but after one reminder the text is the result, and the caller decides what it means.
+    /// Like [`Report`](Self::Report), but after one reminder the text is the result, and the caller interprets it.
     RemindedOnce,
-    /// The same, without a reminder when the work may end ([`WorkState`](crate::run::WorkState)) and
-    /// the text is no refusal.
+    /// Like [`RemindedOnce`](Self::RemindedOnce), but without a reminder when the work may end
+    /// ([`WorkState`](crate::run::WorkState)) and the text is not a refusal.
     RemindedUnlessDone,
 }
 
@@ -85,7 +85,7 @@ impl TextAnswer {
     }
 }
 
-/// Whether a text refuses the task or gives up: it never counts as done.
+/// Whether a text refuses the task or reports failure. The task then never counts as done.
 pub(crate) fn is_refusal(text: &str) -> bool {
     const SIGNS: [&str; 11] = [
         "i can't",
@@ -108,9 +108,9 @@ pub(crate) fn is_refusal(text: &str) -> bool {
 /// The report tools of a turn.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReportTools<'a> {
-    /// The tools that requests declare. The same list in every phase of a plan keeps prompt caches valid.
+    /// The tools that requests declare. All phases of a plan use the same list, so that prompt caches stay valid.
     pub offered: &'a [ReportTool],
-    /// The names that end this turn; calls of other declared reports get an error.
+    /// The names of the tools that end this turn; calls of other report tools return an error.
     pub accepted: &'a [&'a str],
     /// Treatment of plain text.
     pub text: TextAnswer,
@@ -159,8 +159,8 @@ impl<'a> ReportTools<'a> {
         })
     }
 
-    /// Whether the results of an answer end its turn. A report that requires other calls to succeed
-    /// is refused here when one of them failed.
+    /// Whether the results of an answer end the turn. Refuses a report with `requires_success` when
+    /// another call of the answer failed.
     pub(super) fn end_turn(&self, calls: &[ToolCall], results: &mut [ToolResult]) -> bool {
         let failed = calls
             .iter()
@@ -184,8 +184,8 @@ impl<'a> ReportTools<'a> {
         ends
     }
 
-    /// The report that ended a turn, from the stored messages of the turn: its arguments, with the name of the tool in
-    /// the field `report`.
+    /// Reads the report that ended a turn from the messages of the turn. The value holds the arguments, and the name of
+    /// the tool in the field `report`.
     pub(crate) fn reported(&self, steps: &[ChatMessage]) -> Option<Value> {
         let [
             ..,
@@ -205,16 +205,17 @@ impl<'a> ReportTools<'a> {
         })
     }
 
-    /// The report that an answer in plain text contains as JSON.
+    /// Parses the report that an answer in plain text contains as JSON. The error states why no JSON value fits.
     pub(crate) fn in_text(&self, text: &str) -> Result<Value, String> {
-        // Fields of one report may fit another: where another module reads the text, only the main one counts.
-        let most = match self.text {
+        // Another module reads the text after a single reminder. There, only the first accepted tool counts, because
+        // the same JSON may also fit the schema of another report.
+        let max_tools = match self.text {
             TextAnswer::RemindedOnce => 1,
             _ => usize::MAX,
         };
         let mut misfit = None;
         for value in json_values(text) {
-            for tool in self.expected().take(most) {
+            for tool in self.expected().take(max_tools) {
                 match tool.read(value.clone()) {
                     Ok(value) => return Ok(value),
                     Err(why) => misfit = misfit.or(Some(why)),
@@ -225,7 +226,7 @@ impl<'a> ReportTools<'a> {
     }
 }
 
-/// Whether the last messages of a turn are results of calls, among them an accepted report.
+/// Whether the turn ends with results of calls that include an accepted report.
 pub(super) fn has_report(reports: &ReportTools<'_>, steps: &[Arc<ChatMessage>]) -> bool {
     let last: Vec<ChatMessage> = steps
         .iter()
@@ -235,17 +236,17 @@ pub(super) fn has_report(reports: &ReportTools<'_>, steps: &[Arc<ChatMessage>]) 
     reports.reported(&last).is_some()
 }
 
-/// The note for the model when few of its answers are left; `None` otherwise. `asked` counts the
+/// The warning for the model when few answers are left; `None` otherwise. `asked` is the number of
 /// answers so far.
 pub(super) fn limit_warning(asked: u64, limit: u64) -> Option<String> {
     let left = limit.saturating_sub(asked);
-    let is_most = asked == (limit.saturating_mul(4)).div_ceil(5);
+    let is_mostly_used = asked == (limit.saturating_mul(4)).div_ceil(5);
     match left {
         1 => Some(
             "(Your next answer is the last one: report now, with what is done and what is missing.)"
                 .to_owned(),
         ),
-        _ if is_most && left > 1 => Some(format!(
+        _ if is_mostly_used && left > 1 => Some(format!(
             "({asked} of {limit} answers are used. Finish: run the check, then report.)"
         )),
         _ => None,
@@ -284,7 +285,7 @@ mod tests {
         }
     }
 
-    fn ran(id: &str, is_error: bool) -> ToolResult {
+    fn result_of(id: &str, is_error: bool) -> ToolResult {
         ToolResult {
             pictures: Vec::new(),
             call_id: id.to_owned(),
@@ -302,7 +303,7 @@ mod tests {
             text: TextAnswer::Accepted,
         };
         let answer = |name: &str, arguments: &str| reports.answer(&call("1", name, arguments));
-        assert!(answer("shell", "{}").is_none(), "no report");
+        assert!(answer("shell", "{}").is_none(), "`shell` is not a report");
         for (name, arguments) in [
             ("done", "{"),
             ("done", r#"{"summary": ""}"#),
@@ -330,9 +331,9 @@ mod tests {
             call("1", "shell", "{}"),
             call("2", "done", r#"{"summary": "x"}"#),
         ];
-        let mut results = [ran("1", false), ran("2", false)];
+        let mut results = [result_of("1", false), result_of("2", false)];
         assert!(reports.end_turn(&calls, &mut results));
-        let mut results = [ran("1", true), ran("2", false)];
+        let mut results = [result_of("1", true), result_of("2", false)];
         assert!(!reports.end_turn(&calls, &mut results));
         assert!(results[1].is_error);
         let steps = |results: &[ToolResult]| {
@@ -349,7 +350,7 @@ mod tests {
         };
         assert_eq!(reports.reported(&steps(&results)), None);
         assert_eq!(
-            reports.reported(&steps(&[ran("1", false), ran("2", false)])),
+            reports.reported(&steps(&[result_of("1", false), result_of("2", false)])),
             Some(json!({"report": "done", "summary": "x"}))
         );
     }

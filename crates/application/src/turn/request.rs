@@ -1,4 +1,4 @@
-//! [`TurnRequest`] and [`TurnResult`]: input and output of a turn.
+//! [`TurnRequest`] and [`TurnReport`]: input and output of a turn.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub struct TurnSettings {
     pub context_tokens: Option<u64>,
     /// Maximum number of output tokens of one step; the model's default when not given.
     pub max_output_tokens: Option<u32>,
-    /// Maximum size of tool output that the model is shown, in bytes.
+    /// Maximum size of the output of a tool that the model receives, in bytes.
     pub shown_bytes: usize,
     /// Whether the answer is streamed.
     pub stream: bool,
@@ -39,14 +39,15 @@ pub struct TurnSettings {
     pub reasoning_effort: Option<ReasoningEffort>,
     /// Further parameters for the model, such as `top_p`.
     pub options: Map<String, Value>,
-    /// Maximum number of answers in the run of this turn; the model is warned before the last ones.
+    /// Maximum number of answers in the run of this turn. The model receives a warning before the
+    /// last answers.
     pub answer_limit: Option<u64>,
-    /// The instructions for a summary of a long conversation.
+    /// The system prompt that requests a summary of a long conversation.
     pub summary_prompt: String,
     /// The JSON schema of the answer, for models that support one.
     pub response_schema: Option<ResponseSchema>,
-    /// Whether a turn that was stopped, or needs the user, stays open for a resume; otherwise it
-    /// ends as failed.
+    /// Whether a turn that was cancelled or needs the user can be resumed; otherwise it ends as
+    /// failed.
     pub keeps_unfinished: bool,
 }
 
@@ -78,19 +79,19 @@ pub struct TurnTools<'a> {
     pub mode: PlanMode,
     /// The safety profile.
     pub profile: &'a SafetyProfile,
-    /// Guards: limits of calls that run without approval.
+    /// Limits for calls that run without approval.
     pub guards: &'a Guards,
     /// The permission rules.
     pub rules: &'a PermissionRules,
     /// The sandbox.
     pub workspace: Option<&'a SandboxWorkspace>,
-    /// Receives requests for approvals and answers.
+    /// Asks the user for approvals and answers.
     pub approver: &'a dyn Approver,
-    /// Deferred tools: requests declare them only after the model found them by searching.
+    /// Tools that requests declare only after the model found them by searching.
     pub deferred: &'a BTreeSet<ToolName>,
 }
 
-/// One question, with everything that is needed to answer it.
+/// The input of a turn: a question with the model, the tools and the limits for its answer.
 #[derive(Clone)]
 pub struct TurnRequest<'a> {
     /// The question; `None` resumes the interrupted turn.
@@ -104,15 +105,15 @@ pub struct TurnRequest<'a> {
     /// Standing instructions.
     pub system: Vec<String>,
     pub tools: TurnTools<'a>,
-    /// Tools with which it reports its result.
+    /// Tools with which the model reports its result.
     pub reports: ReportTools<'a>,
     /// Spending limits.
     pub scopes: Vec<SpendScope>,
-    /// Removes secrets from stored and shown text.
+    /// Removes secrets from text that is stored or displayed.
     pub redactor: Redactor,
     /// Limits and model parameters.
     pub settings: TurnSettings,
-    /// Grants requests and calls, in addition to the limits.
+    /// Limits that the turn shares with other turns.
     pub allowance: &'a dyn TurnAllowance,
     /// Receives progress events.
     pub observer: &'a dyn Observer,
@@ -122,45 +123,45 @@ pub struct TurnRequest<'a> {
     pub stop: CancellationToken,
 }
 
-/// Grants the requests and calls of a turn that shares limits with others.
+/// Limits of model requests and tool calls that several turns share.
 pub trait TurnAllowance: Sync {
-    /// Whether the model may be asked once more.
+    /// Claims one model request. Returns whether the request is within the limits.
     fn ask(&self) -> bool {
         true
     }
 
-    /// Whether this number of tools may be called.
+    /// Claims tool calls: all of them or none. Returns whether they are within the limits.
     fn call(&self, _calls: u64) -> bool {
         true
     }
 }
 
-/// Grants everything.
+/// A [`TurnAllowance`] without limits.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct UnlimitedAllowance;
 
 impl TurnAllowance for UnlimitedAllowance {}
 
-/// The remains of an interrupted turn.
+/// State of an interrupted turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InterruptedTurnSummary {
     pub turn: TurnId,
-    /// The tools of calls that started and whose outcome is unknown.
+    /// The tools whose calls started and have an unknown outcome.
     pub doubtful: Vec<String>,
-    /// Whether it is resumed; otherwise it was ended as failed.
+    /// Whether the turn is resumed; otherwise it was ended as failed.
     pub is_resumed: bool,
 }
 
-/// Reason why an answer ended.
+/// The reason why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// The answer is complete.
     Whole,
-    /// The token limit cut it.
+    /// The answer reached the token limit.
     Cut,
-    /// The provider withheld some or all of it.
+    /// The provider withheld some or all of the answer.
     Withheld,
-    /// The provider ended it early for another reason, such as a malformed call.
+    /// The provider ended the answer early for another reason, such as a malformed call.
     Unfinished,
 }
 
@@ -169,7 +170,7 @@ impl From<&StopReason> for Ending {
         match reason {
             StopReason::MaxTokens => Self::Cut,
             StopReason::ContentFilter => Self::Withheld,
-            // Anthropic pauses a long turn of its own tools; Gemini ends at a call it cannot write.
+            // Anthropic pauses a long turn of its server tools; Gemini stops at a malformed call.
             StopReason::Other(reason)
                 if matches!(
                     reason.as_str(),
@@ -188,7 +189,8 @@ impl From<&StopReason> for Ending {
 }
 
 impl TurnReport {
-    /// The warning that a user needs before relying on the answer or on the spending limit.
+    /// Warnings for the user about an incomplete answer and about a spending limit that cannot be
+    /// enforced.
     pub fn caveats(&self) -> impl Iterator<Item = &'static str> {
         let money = self.is_beyond_limits.then_some(
             "the price of the model is unknown, so its answers do not count towards the spending \
@@ -217,9 +219,9 @@ impl TurnReport {
 pub struct TurnReport {
     pub turn: TurnId,
     pub answer: String,
-    /// Whether the answer is complete.
+    /// Reason why the answer ended.
     pub ending: Ending,
-    /// The model that answered last.
+    /// The model of the last answer.
     pub model: String,
     /// Usage and cost.
     pub usage: TokenUsage,
@@ -231,10 +233,10 @@ pub struct TurnReport {
     pub steps: u32,
     /// The tool calls, in order: tool and outcome.
     pub calls: Vec<(ToolCall, CallOutcome)>,
-    /// The numbers of its messages in the session.
+    /// The sequence numbers of the messages of the turn.
     pub sequences: Vec<Sequence>,
-    /// The interrupted turn before it.
+    /// The interrupted turn that this turn resumed or ended.
     pub interrupted: Option<InterruptedTurnSummary>,
-    /// The number of messages that the last request did not contain: left out, or summarized.
+    /// The number of messages that were left out of the last request or replaced by a summary.
     pub left_out: usize,
 }

@@ -1,4 +1,4 @@
-//! Resumes a turn whose process died: takes over its stored results, and asks about calls whose
+//! Resumes a turn whose process died: reuses its stored results, and asks the user about calls whose
 //! outcome is unknown.
 
 use std::collections::HashMap;
@@ -19,12 +19,12 @@ use super::service::{RunningTurn, TurnService};
 use crate::observer::AgentEvent;
 use crate::unknown_outcome::{ASSUME_DONE, ASSUME_NOT_DONE, RETRY};
 
-/// The error of an interrupted call that is made again. When it is the last row of a call, the
-/// retry itself was interrupted before it started, and the call is made again.
-const MADE_AGAIN: &str = "interrupted: it is made again";
+/// The error of an interrupted call that is retried. When the last row of a call has this error, the
+/// process died before the retry started, so the call is retried.
+const RETRIED: &str = "interrupted: it is made again";
 
 impl TurnService {
-    /// Resumes a turn where it stopped.
+    /// Loads an interrupted turn from the store, so that it continues after its last step.
     pub(super) fn resume(
         &self,
         request: &TurnRequest<'_>,
@@ -32,10 +32,10 @@ impl TurnService {
         fence: (LeaseSubject, LeaseToken),
     ) -> Result<(RunningTurn, InterruptedTurnSummary), TurnError> {
         let mut running = self.load(turn, fence)?;
-        self.show_pictures(request, &mut running)?;
+        self.load_pictures(request, &mut running)?;
         let interrupted = InterruptedTurnSummary {
             turn: running.turn.id,
-            doubtful: self.doubtful(&running)?,
+            doubtful: self.unknown_outcomes(&running)?,
             is_resumed: true,
         };
         let event = AgentEvent::turn_recovered(&interrupted);
@@ -43,7 +43,7 @@ impl TurnService {
         Ok((running, interrupted))
     }
 
-    /// Ends an interrupted turn, because the user asks something else.
+    /// Ends an interrupted turn as failed, because the user asks a new question.
     pub(super) fn close(
         &self,
         request: &TurnRequest<'_>,
@@ -53,12 +53,12 @@ impl TurnService {
         let mut running = self.load(turn, fence)?;
         let interrupted = InterruptedTurnSummary {
             turn: running.turn.id,
-            doubtful: self.doubtful(&running)?,
+            doubtful: self.unknown_outcomes(&running)?,
             is_resumed: false,
         };
         let event = AgentEvent::turn_recovered(&interrupted);
         request.observer.event(&event);
-        if let Some(calls) = waiting(&running) {
+        if let Some(calls) = unanswered_calls(&running) {
             let known = self.known_results(request, &running, &calls)?;
             let results = calls
                 .iter()
@@ -114,8 +114,8 @@ impl TurnService {
         })
     }
 
-    /// Restores the images in the results of a loaded turn. They are stored with the calls.
-    fn show_pictures(
+    /// Restores the images in the results of a loaded turn. The images are stored with the calls.
+    fn load_pictures(
         &self,
         request: &TurnRequest<'_>,
         running: &mut RunningTurn,
@@ -141,7 +141,7 @@ impl TurnService {
         Ok(())
     }
 
-    /// The rows of the calls of the last answer; for each call the last one.
+    /// The last row of each of the calls, by call id.
     fn rows_of(
         &self,
         running: &RunningTurn,
@@ -157,8 +157,8 @@ impl TurnService {
             .collect())
     }
 
-    fn doubtful(&self, running: &RunningTurn) -> Result<Vec<String>, TurnError> {
-        let Some(calls) = waiting(running) else {
+    fn unknown_outcomes(&self, running: &RunningTurn) -> Result<Vec<String>, TurnError> {
+        let Some(calls) = unanswered_calls(running) else {
             return Ok(Vec::new());
         };
         let mut tools: Vec<String> = self
@@ -171,8 +171,9 @@ impl TurnService {
         Ok(tools)
     }
 
-    /// Results that need no call: stored ones, and those that the user gives for calls whose
-    /// outcome is unknown. `None` for calls that have to run, such as all calls of a new answer.
+    /// The results of calls that do not have to run: stored results, and the user's decisions about
+    /// calls whose outcome is unknown. `None` for calls that must run, such as the calls of a new
+    /// answer.
     pub(super) fn known_results(
         &self,
         request: &TurnRequest<'_>,
@@ -190,9 +191,9 @@ impl TurnService {
                 Some(row) if row.outcome == InvocationOutcome::Running => {
                     self.resolve_unknown_outcome(request, row)
                 }
-                // The call had no effect, and a user may be present now.
+                // The call had no effect and is retried, because a user may be present now.
                 Some(row) if is_for_a_person(row) => Ok(None),
-                Some(row) if row.error.as_deref() == Some(MADE_AGAIN) => Ok(None),
+                Some(row) if row.error.as_deref() == Some(RETRIED) => Ok(None),
                 Some(row) => Ok(Some(self.stored_result(request, row)?)),
             })
             .zip(calls)
@@ -252,15 +253,15 @@ impl TurnService {
                 ),
             }
         };
-        let mut ended = row.clone();
-        ended.outcome = InvocationOutcome::Failed;
+        let mut interrupted_row = row.clone();
+        interrupted_row.outcome = InvocationOutcome::Failed;
         let why = match &content {
-            None => MADE_AGAIN,
+            None => RETRIED,
             Some(_) => "interrupted: the outcome is unknown",
         };
-        ended.error = Some(why.to_owned());
+        interrupted_row.error = Some(why.to_owned());
         self.engine
-            .write(move |unit| invocations::finish(unit, &ended))?;
+            .write(move |unit| invocations::finish(unit, &interrupted_row))?;
         Ok(content.map(|content| ToolResult {
             pictures: Vec::new(),
             call_id: row.call_id.clone().unwrap_or_default(),
@@ -295,7 +296,7 @@ impl TurnService {
             }
         } else if let Some(output) = output {
             let shown = ShownOutput::truncate(&output, request.settings.shown_bytes);
-            // Tags are for models only; an agent on another machine receives the plain text.
+            // Only models receive text between tags; a remote agent receives plain text.
             if request.model.capabilities().tools {
                 content.push_str(&data_for_model(&row.tool, &shown, row.id));
             } else {
@@ -315,8 +316,8 @@ impl TurnService {
     }
 }
 
-/// Whether a call was refused, or asked without an answer, because no user was present. It is
-/// repeated when one is.
+/// Whether a call was refused or got no answer because no user was present. A resumed turn repeats
+/// such a call.
 pub(crate) fn is_for_a_person(row: &ToolInvocation) -> bool {
     match row.outcome {
         InvocationOutcome::Refused => row.reason.as_deref() == Some("nobody_to_approve"),
@@ -328,7 +329,7 @@ pub(crate) fn is_for_a_person(row: &ToolInvocation) -> bool {
 }
 
 /// The calls of the last answer that have no results yet.
-fn waiting(running: &RunningTurn) -> Option<Vec<ToolCall>> {
+fn unanswered_calls(running: &RunningTurn) -> Option<Vec<ToolCall>> {
     match running.steps.last().map(Arc::as_ref) {
         Some(ChatMessage::Assistant(answer)) if !answer.calls.is_empty() => {
             Some(answer.calls.clone())

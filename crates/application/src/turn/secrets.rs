@@ -1,7 +1,7 @@
-//! Removes secrets from answers of models as they arrive, before anything is stored or shown.
+//! Removes secrets from the answers of models before they are stored or displayed.
 //!
-//! A call still runs with the arguments that the model wrote. These are kept in memory only; after
-//! a crash a call with a secret cannot run any more, and the model receives an error for it.
+//! A call still runs with the original arguments of the model, which are kept only in memory. After a
+//! crash, a call with a secret can therefore not run, and the model receives an error for it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use cleveragents_models::{AssistantMessage, MASK, Redactor, ToolCall, ToolResult
 use cleveragents_tools::ports::Redact;
 use serde_json::Value;
 
-/// The redactor as the tools know it.
+/// Implements the [`Redact`] port of the tools with a [`Redactor`].
 pub(crate) struct Secrets<'a>(pub(crate) &'a Redactor);
 
 impl Redact for Secrets<'_> {
@@ -23,8 +23,8 @@ impl Redact for Secrets<'_> {
     }
 }
 
-/// Removes the secrets of an answer. Returns the original arguments of the calls that contained
-/// one, by call id.
+/// Removes the secrets of an answer. Returns the original arguments, by call id, of the calls that
+/// contained a secret.
 pub(super) fn take_out(
     message: &mut AssistantMessage,
     redactor: &Redactor,
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_runs_as_it_was_written_and_is_stored_without_its_secret() {
+    fn a_call_runs_with_its_original_arguments_and_is_stored_without_its_secret() {
         let written = format!(r#"{{"command":"export TOKEN=\"{KEY}\""}}"#);
         let mut message = AssistantMessage {
             text: format!("I use {KEY}."),
@@ -106,10 +106,10 @@ mod tests {
         let raw = take_out(&mut message, &Redactor::new([Secret::new(KEY)]));
         assert!(!format!("{message:?}").contains(KEY), "{message:?}");
         assert_eq!(message.calls[0].arguments, r#"{ "password": "changeme" }"#);
-        let kept: serde_json::Value =
+        let stored: serde_json::Value =
             serde_json::from_str(&message.calls[1].arguments).expect("still JSON");
         assert!(
-            kept["command"]
+            stored["command"]
                 .as_str()
                 .expect("text")
                 .starts_with("export")

@@ -39,22 +39,22 @@ pub struct TurnService {
     pub(super) engine: Arc<Engine>,
     pub(super) sessions: SessionService,
     pub(super) leases: LeaseService,
-    /// The event loop of model requests. Kept, because pooled connections belong to it.
+    /// The event loop of model requests. Reused by all turns, because pooled connections belong to it.
     runtime: Arc<OnceLock<Runtime>>,
 }
 
 pub(super) struct RunningTurn {
     pub(super) turn: Turn,
     pub(super) steps: Vec<Arc<ChatMessage>>,
-    /// Number of steps that are stored, or are stored with the next call. The results of the last
-    /// calls may be missing: the rows of those calls hold them, so they are stored with the next
-    /// step, which saves a commit.
+    /// Number of steps that are stored, or will be stored with the next call. The results of the last
+    /// calls are stored together with the next step, which saves a commit: until then, only the rows
+    /// of the calls contain these results.
     pub(super) stored: usize,
-    /// Rows of the calls that were made, by the id that the model gave them.
+    /// The call id that the model chose and the row of each call.
     pub(super) rows: Vec<(String, ToolInvocationId)>,
-    /// Original arguments of calls that contained a secret: never stored.
+    /// Original arguments, by call id, of calls that contained a secret. Never stored.
     pub(super) written: HashMap<String, String>,
-    /// Whether its calls come from the store, where secrets in arguments are redacted.
+    /// Whether the steps come from the store, where secrets in arguments are redacted.
     pub(super) is_loaded: bool,
     /// Notes that an earlier process stored for the request that has no answer yet.
     pub(super) noted: Option<Value>,
@@ -62,7 +62,7 @@ pub(super) struct RunningTurn {
 }
 
 impl RunningTurn {
-    /// The steps that are not stored yet, with their numbers.
+    /// The steps that are not stored yet, as number and JSON.
     fn open_steps(&self) -> Vec<(u64, String)> {
         (0_u64..)
             .zip(&self.steps)
@@ -81,7 +81,7 @@ pub(super) struct StepCost {
 }
 
 impl TurnService {
-    /// A service over a store.
+    /// Creates a service on a store.
     pub fn new(engine: Arc<Engine>, sessions: SessionService) -> Self {
         Self {
             leases: LeaseService::new(Arc::clone(&engine)),
@@ -95,16 +95,16 @@ impl TurnService {
         if let Some(runtime) = self.runtime.get() {
             return Ok(runtime);
         }
-        let made = tokio::runtime::Builder::new_current_thread()
+        let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        Ok(self.runtime.get_or_init(|| made))
+        Ok(self.runtime.get_or_init(|| runtime))
     }
 
     /// Answers a question in a locked session, or resumes its interrupted turn.
     pub fn run(
         &self,
-        taken: &mut LockedSession,
+        locked_session: &mut LockedSession,
         request: &TurnRequest<'_>,
     ) -> Result<TurnReport, TurnError> {
         let actor: &dyn Display = match &request.actor {
@@ -112,13 +112,13 @@ impl TurnService {
             None => request.model.name(),
         };
         let span = tracing::error_span!(
-            "invoke_agent", otel.kind = "internal", %actor, session = %taken.session,
+            "invoke_agent", otel.kind = "internal", %actor, session = %locked_session.session,
             input_tokens = Empty, output_tokens = Empty, code = Empty,
         );
         let _entered = span.enter();
         let started = Instant::now();
         let cancel = request.cancel.child();
-        let _guard = taken.lease.guard(&cancel);
+        let _guard = locked_session.lease.guard(&cancel);
         let request = TurnRequest {
             cancel: &cancel,
             ..request.clone()
@@ -128,7 +128,7 @@ impl TurnService {
             Some(limited) => limited.apply(&request),
             None => request,
         };
-        let result = self.take_turn(taken, &request);
+        let result = self.take_turn(locked_session, &request);
         match &result {
             Ok(report) => {
                 span.record("input_tokens", report.usage.input_tokens.0);
@@ -148,22 +148,26 @@ impl TurnService {
 
     fn take_turn(
         &self,
-        taken: &mut LockedSession,
+        locked_session: &mut LockedSession,
         request: &TurnRequest<'_>,
     ) -> Result<TurnReport, TurnError> {
-        let (session, left) = (taken.session, taken.interrupted.take());
+        let (session, interrupted_turn) =
+            (locked_session.session, locked_session.interrupted.take());
         let question = request
             .prompt
             .as_ref()
             .map(|prompt| {
-                // A pasted key goes neither to the model nor into the store.
+                // Remove pasted secrets: they go neither to the model nor into the store.
                 let prompt = request.redactor.text(prompt).into_owned();
                 self.sessions
                     .message(Role::User, prompt, cleveragents_domain::Metadata::new())
             })
             .transpose()?;
-        let fence = (taken.lease.subject().clone(), taken.lease.token());
-        let (mut running, interrupted) = match (left, question) {
+        let fence = (
+            locked_session.lease.subject().clone(),
+            locked_session.lease.token(),
+        );
+        let (mut running, interrupted) = match (interrupted_turn, question) {
             (Some(turn), None) => {
                 let (running, interrupted) = self.resume(request, turn, fence)?;
                 (running, Some(interrupted))
@@ -208,10 +212,10 @@ impl TurnService {
             .tools
             .workspace
             .map(|workspace| workspace.name().to_owned());
-        let (stored, held) = (chat_text(&first), fence.clone());
+        let (first_step, lease) = (chat_text(&first), fence.clone());
         let turn = self.engine.write(move |unit| {
-            leases::require(unit, &held.0, held.1)?;
-            turns::begin(unit, id, session, &model, &stored)?;
+            leases::require(unit, &lease.0, lease.1)?;
+            turns::begin(unit, id, session, &model, &first_step)?;
             if let Some(sandbox) = &sandbox {
                 turns::set_sandbox(unit, id, sandbox)?;
             }
@@ -230,7 +234,7 @@ impl TurnService {
         })
     }
 
-    /// The loop.
+    /// Runs the loop, unless the turn was interrupted after its last answer.
     fn run_steps(
         &self,
         request: &TurnRequest<'_>,
@@ -259,7 +263,7 @@ impl TurnService {
             interrupted: None,
             left_out: 0,
         };
-        // The process died between the last answer and the end of the turn: that answer is the
+        // The process died between the last answer and the end of the turn: the last answer is the
         // result.
         if let Some(ChatMessage::Assistant(answer)) = running.steps.last().map(Arc::as_ref)
             && answer.calls.is_empty()
@@ -267,18 +271,18 @@ impl TurnService {
             report.answer.clone_from(&answer.text);
             return Ok(report);
         }
-        // The same after a report.
+        // The process died between a report and the end of the turn.
         if has_report(&request.reports, &running.steps) {
             report.answer = last_answer(&running.steps);
             return Ok(report);
         }
         let outcome = self.run_loop(&runner, running, &mut report);
-        // An answer whose calls have not started.
+        // Stores an answer whose calls have not started.
         ledger.flush()?;
         outcome.map(|()| report)
     }
 
-    /// Asks the model and runs its calls, until an answer has no calls.
+    /// Sends requests to the model and runs the calls, until an answer has no calls.
     fn run_loop(
         &self,
         runner: &CallRunner<'_>,
@@ -292,7 +296,7 @@ impl TurnService {
             .engine
             .read(|reader| context_summaries::newest(reader, session))?;
         let mut base = RequestBase::new(request, self.earlier(session)?, summary);
-        // The length of the last answer, when it was cut.
+        // The usage of the last answer, if the answer was cut at the token limit.
         let mut cut = None;
         loop {
             // After a crash the last answer may have calls without results.
@@ -303,9 +307,10 @@ impl TurnService {
                 _ => None,
             };
             if let Some(calls) = waiting {
-                // A step is everything after one answer; a step of a plan is its whole turn.
+                // For call limits, each answer of a session starts a new step; in a plan, the whole turn is one
+                // step.
                 if request.plan.is_some() {
-                    budget.go_on_with_step(made(&running.steps));
+                    budget.go_on_with_step(successful_calls(&running.steps));
                 } else {
                     budget.begin_step();
                 }
@@ -387,12 +392,12 @@ impl TurnService {
             }
         }
         let is_shown = |text: &str| base.uncovered(running).shows(text);
-        let done = runner.run(calls, known, &running.written, &is_shown)?;
+        let answers = runner.run(calls, known, &running.written, &is_shown)?;
         runner.ledger.flush()?;
         let mut worst = Verdict::Fine;
         let mut results = Vec::with_capacity(calls.len());
         let mut human = None;
-        for (call, answered) in calls.iter().zip(done) {
+        for (call, answered) in calls.iter().zip(answers) {
             let mut result = answered.result;
             if let Some(outcome) = answered.outcome {
                 let verdict =
@@ -411,12 +416,12 @@ impl TurnService {
                 }
                 if outcome.needs_human() {
                     let rules = outcome.allowing_rules().to_vec();
-                    human = Some((for_person(call, &outcome), rules));
+                    human = Some((reason_for_user(call, &outcome), rules));
                 }
                 running.rows.push((call.id.clone(), outcome.invocation()));
                 report.calls.push((call.clone(), outcome));
             } else if result.is_error {
-                // A wrong report that is repeated unchanged.
+                // The model may repeat an invalid report unchanged.
                 let verdict = repetition.answered(&call.name, &call.arguments, &result.content);
                 if matches!(verdict, Verdict::Stuck { .. }) {
                     worst = verdict;
@@ -425,7 +430,7 @@ impl TurnService {
             results.push(result);
         }
         if let Some((reason, rules)) = human {
-            // A resumed turn finds the calls without results, and repeats those that had no effect.
+            // Without stored results, a resumed turn repeats the calls that had no effect.
             if !runner.request.settings.keeps_unfinished {
                 self.add_step(running, ChatMessage::Tool { results }, None)?;
             }
@@ -455,7 +460,7 @@ impl TurnService {
         let outcome = self.engine.write(move |unit| store(unit));
         match outcome {
             Ok(()) => running.stored = running.steps.len(),
-            // Steps that are not stored do not count.
+            // Remove the step again: memory must match the store.
             Err(_) => running
                 .steps
                 .truncate(running.steps.len().saturating_sub(1)),
@@ -463,8 +468,9 @@ impl TurnService {
         Ok(outcome?)
     }
 
-    /// Stores an answer together with its first call, which saves a commit. A crash before that
-    /// loses an answer that had no effect and cost nothing; the model is asked again.
+    /// Stores an answer together with its first call, which saves a commit. Answers with a cost or
+    /// without calls are stored at once. After a crash before the first call, the answer is lost and
+    /// the request is repeated; the lost answer had no effect and no cost.
     pub(super) fn add_answer(
         &self,
         runner: &CallRunner<'_>,
@@ -499,7 +505,7 @@ impl TurnService {
         Ok(())
     }
 
-    /// Ends a turn: all of its messages join the session, marked as failed if the turn failed.
+    /// Ends a turn: appends all of its messages to the session, marked as failed if the turn failed.
     pub(super) fn end(
         &self,
         running: &RunningTurn,
@@ -516,7 +522,7 @@ impl TurnService {
                 turns::add_step(unit, turn.id, *number, step)?;
             }
             let sequences = messages::append(unit, turn.session, &batch, AppendEvents::Each)?;
-            // The session was deleted while the turn was running.
+            // `None` if the session was deleted while the turn was running.
             let sequences =
                 sequences.ok_or_else(|| SessionError::NotFound(turn.session.to_string()))?;
             turns::end(unit, &turn, failure.as_deref())?;
@@ -525,7 +531,7 @@ impl TurnService {
     }
 }
 
-/// Adds the steps that are not stored yet to a unit of work, with the cost of the last one.
+/// A write that stores the steps that are not stored yet, with the cost of the last step.
 pub(super) fn storing(running: &RunningTurn, cost: Option<StepCost>) -> PrecedingWrite {
     let (id, session) = (running.turn.id, running.turn.session);
     let (open, fence) = (running.open_steps(), running.fence.clone());
@@ -545,7 +551,7 @@ pub(super) fn storing(running: &RunningTurn, cost: Option<StepCost>) -> Precedin
     })
 }
 
-/// A message as it is stored: JSON.
+/// A message as JSON for the store.
 pub(super) fn chat_text(message: &ChatMessage) -> String {
     let text = serde_json::to_string(message).unwrap_or_else(|_| Value::Null.to_string());
     if !text.contains(NULL_CHARACTER) {
@@ -555,11 +561,11 @@ pub(super) fn chat_text(message: &ChatMessage) -> String {
     crate::tool::storable_json(&value).to_string()
 }
 
-/// The JSON escape of the one character that PostgreSQL cannot store.
+/// The JSON escape of the null character, which PostgreSQL cannot store.
 const NULL_CHARACTER: &str = r"\u0000";
 
-/// The reason of a waiting call for the user, without the advice for the model.
-fn for_person(call: &ToolCall, outcome: &CallOutcome) -> String {
+/// The reason why a call needs the user, without the advice for the model.
+fn reason_for_user(call: &ToolCall, outcome: &CallOutcome) -> String {
     let CallOutcome::Refused(refusal) = outcome else {
         let arguments = serde_json::from_str::<Value>(&call.arguments).unwrap_or_default();
         return match arguments["question"].as_str() {
@@ -575,7 +581,7 @@ fn for_person(call: &ToolCall, outcome: &CallOutcome) -> String {
     )
 }
 
-/// Explains to the model that a call was unreadable because the answer was cut.
+/// Explains to the model that a call was invalid because the answer was cut at the token limit.
 fn explain_cut(content: &mut String, outcome: &CallOutcome, usage: Usage) {
     let CallOutcome::Refused(refusal) = outcome else {
         return;
@@ -602,8 +608,8 @@ fn last_answer(steps: &[Arc<ChatMessage>]) -> String {
     answer.unwrap_or_default()
 }
 
-/// Number of calls of a turn that ran.
-fn made(steps: &[Arc<ChatMessage>]) -> u64 {
+/// Number of successful calls of a turn.
+fn successful_calls(steps: &[Arc<ChatMessage>]) -> u64 {
     let results = steps.iter().filter_map(|message| match message.as_ref() {
         ChatMessage::Tool { results } => Some(results),
         _ => None,

@@ -11,7 +11,7 @@ use super::service::TurnService;
 use crate::lease::{HeldLease, LeaseError};
 use crate::observer::{AgentEvent, Observer};
 
-/// The first and the longest pause between attempts to lock a session.
+/// The first pause between attempts to lock a session; each pause doubles up to `LONGEST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
@@ -19,7 +19,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 pub struct Waiting<'a> {
     /// Maximum waiting time.
     pub patience: Duration,
-    /// Receives the event that the turn waits.
+    /// Receives an event when the turn has to wait.
     pub observer: &'a dyn Observer,
     /// Stops the wait.
     pub cancel: &'a Cancel,
@@ -27,9 +27,9 @@ pub struct Waiting<'a> {
 
 /// A session in which no other turn can run until this value is dropped.
 ///
-/// Other locks of a turn, such as that of its sandbox, are taken after this one and released before
-/// it. A waiting turn therefore holds nothing that the running turn needs, and finds everything
-/// free afterwards.
+/// A turn acquires its other locks, such as the lock of its sandbox, after the session lock and
+/// releases them before it. A waiting turn therefore holds no lock that the running turn needs, and
+/// all locks are free when its wait ends.
 pub struct LockedSession {
     pub(super) session: SessionId,
     pub(super) lease: HeldLease,
@@ -37,7 +37,7 @@ pub struct LockedSession {
 }
 
 impl LockedSession {
-    /// The turn whose process died, with its model and its sandbox.
+    /// The interrupted turn of the session, whose process died.
     pub const fn interrupted(&self) -> Option<&Turn> {
         self.interrupted.as_ref()
     }

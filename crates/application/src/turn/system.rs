@@ -1,4 +1,4 @@
-//! The standing instructions that every model gets.
+//! The standing instructions that every model receives.
 
 use cleveragents_domain::ContentHash;
 use cleveragents_skills::{Instruction, instructions_in};
@@ -6,7 +6,7 @@ use cleveragents_tools::ports::Workspace as _;
 
 use crate::tool::SandboxWorkspace;
 
-/// The part of the system prompt that describes the sandbox and what the model may trust.
+/// The part of the system prompt that describes the sandbox and the handling of untrusted data.
 pub fn instructions(workspace: Option<&SandboxWorkspace>) -> String {
     let mut text = String::from(
         "You work for a user through tools. Do what the user asks, and nothing else. Report what you did, what \
@@ -40,8 +40,8 @@ pub fn instructions(workspace: Option<&SandboxWorkspace>) -> String {
     text
 }
 
-/// The instructions of the code in a sandbox: the `AGENTS.md` and `CLAUDE.md` at the top of each
-/// part. `None` when there is none.
+/// The instructions in the code of a sandbox: `AGENTS.md` and `CLAUDE.md` at the top of each part.
+/// `None` when no part has such a file.
 pub fn project_instructions(workspace: &SandboxWorkspace) -> Option<String> {
     let mut instructions = String::new();
     for part in workspace.parts() {
@@ -58,13 +58,13 @@ pub fn project_instructions(workspace: &SandboxWorkspace) -> Option<String> {
 }
 
 /// The opening tag of an instruction file. It contains a hash of the content, so the content cannot
-/// contain its own closing tag, and a changed file has another tag.
+/// contain its own closing tag, and the tag of a file changes with its content.
 pub(crate) fn instruction_tag(part: &str, found: &Instruction) -> String {
     let tag = tag_name(found);
     format!("<{tag} file=\"{part}/{}\">", found.path)
 }
 
-/// An instruction file of a part between tags that its content cannot contain.
+/// The content of an instruction file between tags that the content cannot contain.
 pub(crate) fn tagged_instruction(part: &str, found: &Instruction) -> String {
     let (opening, tag) = (instruction_tag(part, found), tag_name(found));
     let cut = if found.is_cut {

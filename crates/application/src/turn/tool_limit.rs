@@ -12,23 +12,23 @@ use cleveragents_tools::{Gate, Source, ToolName, ToolSpec};
 use super::ask::{SEARCH_TOOLS, can_run, offer};
 use super::request::{TurnRequest, TurnTools};
 
-/// The tools of a turn whose model accepts fewer than exist.
+/// The tools of a turn whose model accepts fewer tools than the turn has.
 pub(super) struct LimitedTools {
     gate: Gate,
     deferred: BTreeSet<ToolName>,
 }
 
-/// The share of a limit that is reserved for tools that are found later.
-fn room_for_found(most: usize) -> usize {
-    most / 4
+/// Number of declarations, out of `limit`, that are reserved for tools found later.
+fn room_for_found(limit: usize) -> usize {
+    limit / 4
 }
 
 impl LimitedTools {
     /// `None` when all tools can be declared.
     pub(super) fn new(request: &TurnRequest<'_>) -> Option<Self> {
         let capabilities = request.model.capabilities();
-        let most = usize::try_from(capabilities.max_tools?).unwrap_or(usize::MAX);
-        let most = most.saturating_sub(request.reports.offered.len());
+        let limit = usize::try_from(capabilities.max_tools?).unwrap_or(usize::MAX);
+        let limit = limit.saturating_sub(request.reports.offered.len());
         if !capabilities.tools {
             return None;
         }
@@ -40,26 +40,27 @@ impl LimitedTools {
         let mut declared: Vec<&ToolSpec> = declared.collect();
         let is_declared = |spec: &ToolSpec| declared.iter().any(|known| known.name == spec.name);
         let count = registry.declarations(is_declared, offer(request)).len();
-        let most_declared = if known.is_empty() {
-            most
+        let max_declared = if known.is_empty() {
+            limit
         } else {
-            most - room_for_found(most)
+            limit - room_for_found(limit)
         };
-        if count <= most_declared {
+        if count <= max_declared {
             return None;
         }
-        // The search itself is declared too, and replaces that of the MCP servers.
+        // The built-in search tool replaces the search tool of the MCP servers and is declared too.
         declared.retain(|spec| spec.name.to_string() != SEARCH_TOOLS);
         declared.sort_by_key(|spec| (rank(spec.source), spec.name.clone()));
-        let kept = (most - room_for_found(most)).saturating_sub(1);
+        let kept = (limit - room_for_found(limit)).saturating_sub(1);
         let mut deferred = known.clone();
-        // Several built-in tools are declared as one.
-        let is_own = |spec: &&&ToolSpec| spec.source == Source::Builtin;
-        let own: Vec<&&ToolSpec> = declared.iter().filter(is_own).collect();
-        let is_declared = |spec: &ToolSpec| own.iter().any(|known| known.name == spec.name);
+        // Several built-in tools are declared as one tool.
+        let is_builtin = |spec: &&&ToolSpec| spec.source == Source::Builtin;
+        let builtin_tools: Vec<&&ToolSpec> = declared.iter().filter(is_builtin).collect();
+        let is_declared =
+            |spec: &ToolSpec| builtin_tools.iter().any(|known| known.name == spec.name);
         let merged = registry.declarations(is_declared, offer(request)).len();
         let skipped = if merged <= kept {
-            own.len() + kept - merged
+            builtin_tools.len() + kept - merged
         } else {
             kept
         };
@@ -73,7 +74,7 @@ impl LimitedTools {
         })
     }
 
-    /// The request with these tools instead of its own.
+    /// Returns the request with the limited tools.
     pub(super) fn apply<'a>(&'a self, request: &TurnRequest<'a>) -> TurnRequest<'a> {
         TurnRequest {
             tools: TurnTools {
@@ -86,7 +87,7 @@ impl LimitedTools {
     }
 }
 
-/// The order in which tools are declared: tools of the program, then of the user, then of others.
+/// Declaration order: built-in tools, then tools of the user, then tools of skills and MCP servers.
 fn rank(source: Source) -> u8 {
     match source {
         Source::Builtin => 0,

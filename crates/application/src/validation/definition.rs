@@ -1,4 +1,4 @@
-//! [`Validation`]: a check as its file defines it.
+//! [`Validation`]: the definition of a check.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,34 +14,34 @@ use super::placeholders;
 /// A check that passes or fails.
 #[derive(Debug, Clone)]
 pub struct Validation {
-    /// Full name; tools and validations share their names.
+    /// Full name. Tools and validations share one namespace of names.
     pub name: String,
     /// Description for users.
     pub description: String,
     /// Whether a failure blocks the apply.
     pub mode: ValidationMode,
-    /// Command or tool that performs it.
+    /// Command or tool that performs the check.
     pub check: ValidationCheck,
     /// Secret values in the definition.
     pub keys: Keys,
 }
 
-/// Values of variables that are secrets, judging by the names of the variables.
+/// Values of variables whose names indicate a secret.
 #[derive(Clone, Default)]
 pub struct Keys(Vec<String>);
 
 /// Parts of variable names that indicate a secret.
 const KEY_NAMES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "AUTH"];
 
-/// Minimum length of a secret; shorter values occur everywhere.
-const SHORTEST_KEY: usize = 6;
+/// Minimum length of a secret, in bytes: redacting shorter values would damage unrelated text.
+const MIN_KEY_BYTES: usize = 6;
 
 impl Keys {
-    /// Records the value of a variable if it is a secret.
+    /// Records the value of a variable if its name indicates a secret.
     pub(super) fn note(&mut self, name: &str, value: &str) {
         let upper = name.to_uppercase();
         let is_key = KEY_NAMES.iter().any(|word| upper.contains(word));
-        if is_key && value.len() >= SHORTEST_KEY && !self.0.iter().any(|known| known == value) {
+        if is_key && value.len() >= MIN_KEY_BYTES && !self.0.iter().any(|known| known == value) {
             self.0.push(value.to_owned());
         }
     }
@@ -68,7 +68,7 @@ impl Keys {
         }
     }
 
-    /// Whether it contains no secret.
+    /// Whether there are no secrets.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -98,24 +98,24 @@ pub enum CommandLine {
     Words(Vec<String>),
 }
 
-/// A command whose result decides.
+/// A check that passes or fails by the result of a command.
 #[derive(Clone)]
 pub struct CommandCheck {
     /// Command line.
     pub command: CommandLine,
     /// Time limit.
     pub timeout: Duration,
-    /// Whether it may use the network.
+    /// Whether the command may use the network.
     pub network: bool,
-    /// Environment variables. Their values may be secrets.
+    /// Environment variables. The values may be secrets.
     pub environment: BTreeMap<String, String>,
     /// Working directory within the part.
     pub working_directory: Option<TreePath>,
     /// Exit codes that count as passed.
     pub exit_codes: Vec<i32>,
-    /// Expression that its output must match.
+    /// Regular expression that the output must match.
     pub output_matches: Option<Regex>,
-    /// Numbers to extract from its output, each by an expression with one group.
+    /// Numbers to extract from the output, each by a regular expression with one group.
     pub metrics: BTreeMap<String, Regex>,
     /// Minimum value of each metric.
     pub minimum: BTreeMap<String, f64>,
@@ -124,7 +124,7 @@ pub struct CommandCheck {
 }
 
 impl CommandCheck {
-    /// A shell command that passes when it succeeds.
+    /// A shell command that passes when its exit code is 0.
     pub(crate) fn shell(command: String) -> Self {
         Self {
             command: CommandLine::Shell(command),
@@ -151,7 +151,7 @@ impl fmt::Debug for CommandCheck {
     }
 }
 
-/// A tool whose result decides.
+/// A check that passes or fails by the result of a tool call.
 #[derive(Clone)]
 pub struct WrappedCheck {
     /// Name of the tool.
@@ -172,7 +172,7 @@ impl fmt::Debug for WrappedCheck {
 }
 
 impl Validation {
-    /// The names of its placeholders, which arguments must fill.
+    /// The names of the placeholders, which arguments must fill.
     pub fn places(&self) -> BTreeSet<String> {
         match &self.check {
             ValidationCheck::Command(check) => match &check.command {
@@ -188,12 +188,12 @@ impl Validation {
 
     /// Description of a mismatch between arguments and placeholders.
     pub fn misfit(&self, arguments: &BTreeMap<String, String>) -> Option<String> {
-        let wanted = self.places();
+        let placeholders = self.places();
         let listed = |names: Vec<&String>| {
             let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
             names.join(", ")
         };
-        let missing: Vec<&String> = wanted
+        let missing: Vec<&String> = placeholders
             .iter()
             .filter(|name| !arguments.contains_key(*name))
             .collect();
@@ -202,19 +202,19 @@ impl Validation {
         }
         let unknown: Vec<&String> = arguments
             .keys()
-            .filter(|name| !wanted.contains(*name))
+            .filter(|name| !placeholders.contains(*name))
             .collect();
         if unknown.is_empty() {
             return None;
         }
-        let places: Vec<&String> = wanted.iter().collect();
-        let there = if places.is_empty() {
+        let accepted: Vec<&String> = placeholders.iter().collect();
+        let accepted = if accepted.is_empty() {
             "it accepts none".to_owned()
         } else {
-            format!("it accepts {}", listed(places))
+            format!("it accepts {}", listed(accepted))
         };
         Some(format!(
-            "it has no placeholders for these arguments: {}; {there}",
+            "it has no placeholders for these arguments: {}; {accepted}",
             listed(unknown)
         ))
     }

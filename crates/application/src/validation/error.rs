@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use crate::{DefinitionError, ProjectError, ResourceError, SandboxError};
 
-/// A failure of the validation service, or a validation that could not run.
+/// Errors of the validation service.
 #[derive(Debug, thiserror::Error)]
 pub enum ValidationError {
     /// The validation cannot be found, read, registered or removed.
     #[error(transparent)]
     Definition(#[from] DefinitionError),
-    /// The name is that of a tool.
+    /// A tool has this name.
     #[error("`{0}` is a tool, not a validation")]
     Tool(String),
     /// The validation is still attached.
@@ -42,7 +42,7 @@ pub enum ValidationError {
         /// Description of the mismatch.
         why: String,
     },
-    /// The same attachment exists.
+    /// An identical attachment exists.
     #[error("the validation `{validation}` is attached to `{resource}` already in this way")]
     Attached {
         /// Name of the validation.

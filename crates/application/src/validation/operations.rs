@@ -55,23 +55,23 @@ pub struct ValidationInfo {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum CheckInfo {
-    /// By running a command.
+    /// The validation runs a command.
     Command(CommandCheckInfo),
-    /// By calling a tool.
+    /// The validation calls a tool.
     Tool(ToolCheckInfo),
 }
 
-/// A command that decides.
+/// A validation that runs a command.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct CommandCheckInfo {
     pub command: CommandText,
-    /// In seconds.
+    /// Time limit in seconds.
     pub timeout: f64,
-    /// Whether it may use the network.
+    /// Whether the command may use the network.
     pub network: bool,
     /// Names of environment variables.
     pub environment: Vec<String>,
-    /// The folder in the resource to run in; the resource itself when `null`.
+    /// Working directory within the resource; `null` for the root of the resource.
     pub working_directory: Option<String>,
     pub passes_when: PassCondition,
     /// Regular expressions that read numbers from the output, each with one group.
@@ -99,18 +99,18 @@ pub struct PassCondition {
     pub output_matches: Option<String>,
 }
 
-/// A tool whose answer decides.
+/// A validation that calls a tool.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ToolCheckInfo {
-    /// The tool.
+    /// Name of the tool.
     pub wraps: String,
     pub tool_arguments: Value,
-    /// The expression that computes the verdict from the answer.
+    /// The expression that computes the verdict from the output.
     pub transform: String,
 }
 
 impl Validation {
-    /// The validation without values of variables.
+    /// The validation without the values of secrets and environment variables.
     pub fn summary(&self) -> ValidationInfo {
         let hide = |text: &str| self.keys.hide(text);
         let check = match &self.check {
@@ -159,12 +159,12 @@ impl Validation {
     }
 }
 
-/// A validation as it is stored.
+/// A registered validation.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct StoredValidation {
     #[serde(flatten)]
     pub validation: ValidationInfo,
-    /// The file it was read from.
+    /// File that the definition was read from.
     pub config: String,
     pub created: Timestamp,
     pub updated: Timestamp,
@@ -194,7 +194,7 @@ pub struct AddedValidationInfo {
     pub validation_registered: RegisteredValidationInfo,
 }
 
-/// A validation that was registered.
+/// The registered validation.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RegisteredValidationInfo {
     #[serde(flatten)]
@@ -229,7 +229,7 @@ fn add(
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListValidations {
-    /// Only those whose name matches this regular expression.
+    /// Only validations whose name matches this regular expression.
     #[serde(default)]
     pub pattern: Option<String>,
 }
@@ -252,7 +252,7 @@ pub struct Total {
 #[serde(untagged)]
 pub enum ListedValidation {
     Readable(Box<ValidationInfo>),
-    /// Its definition cannot be read any more.
+    /// A validation whose definition is no longer valid.
     Broken {
         name: String,
         problem: String,
@@ -329,7 +329,7 @@ impl From<AttachmentView> for AttachmentInfo {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ValidationDetails {
     pub validation: StoredValidation,
-    /// Those to resources that the caller may read.
+    /// Attachments to resources that the caller may read.
     pub attachments: Vec<AttachmentInfo>,
 }
 
@@ -341,16 +341,16 @@ show_request! {
 
 fn show(context: &OperationContext, name: &str) -> Result<ValidationDetails, OperationError> {
     let service = context.validations();
-    let found = service.get_registered(name, context.variables())?;
-    let validation = found.definition.map_err(ValidationError::from)?;
+    let registered = service.get_registered(name, context.variables())?;
+    let validation = registered.definition.map_err(ValidationError::from)?;
     let query = AttachmentQuery {
-        validation: Some(found.stored.name.clone()),
+        validation: Some(registered.stored.name.clone()),
         ..AttachmentQuery::default()
     };
     let mut attached = service.attachments(&query)?;
     attached.retain(|view| context.may_read(Scope::Registry, &view.resource));
     Ok(ValidationDetails {
-        validation: StoredValidation::new(&validation, found.stored, &context.redactor()?)?,
+        validation: StoredValidation::new(&validation, registered.stored, &context.redactor()?)?,
         attachments: attached.into_iter().map(Into::into).collect(),
     })
 }
@@ -436,12 +436,12 @@ pub struct AttachedValidation {
     pub attachment: NewAttachment,
 }
 
-/// An attachment that was made.
+/// The created attachment.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct NewAttachment {
     #[serde(flatten)]
     pub attachment: AttachmentInfo,
-    /// The mode of the validation; `null` when its definition cannot be read any more.
+    /// The mode of the validation; `null` when its definition is no longer valid.
     pub mode: Option<ValidationMode>,
 }
 
@@ -511,16 +511,16 @@ impl Operation for AttachValidation {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListAttachments {
-    /// Only those of this validation.
+    /// Only attachments of this validation.
     #[serde(default)]
     pub validation: Option<String>,
-    /// Only those to this resource.
+    /// Only attachments to this resource.
     #[serde(default)]
     pub resource: Option<String>,
-    /// Only those for plans of this project.
+    /// Only attachments for plans of this project.
     #[serde(default)]
     pub project: Option<String>,
-    /// Only those for this plan.
+    /// Only attachments for this plan.
     #[serde(default)]
     pub plan: Option<String>,
 }
@@ -559,8 +559,8 @@ impl Operation for ListAttachments {
             project: self.project,
             plan: parse_plan(self.plan.as_deref())?,
         };
-        let found = context.validations().attachments(&query)?;
-        let attachments: Vec<_> = found.into_iter().map(AttachmentInfo::from).collect();
+        let views = context.validations().attachments(&query)?;
+        let attachments: Vec<_> = views.into_iter().map(AttachmentInfo::from).collect();
         Ok(AttachmentList {
             summary: Total {
                 total: attachments.len() as u64,

@@ -1,8 +1,9 @@
 //! Placeholders in commands: `{name}` is replaced by an argument, `{{name}}` is the literal text
 //! `{name}`.
 //!
-//! A shell never receives the value of an argument as part of its text: the placeholder becomes an
-//! environment variable, quoted as its position requires. So no value can add words or commands.
+//! The text of a shell command never contains the value of an argument: the placeholder becomes a
+//! reference to an environment variable, with the quotes that its position requires. A value can
+//! therefore not add words or commands.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -10,8 +11,8 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 use serde_json::Value;
 
-/// A placeholder, or an escaped one. `${name}` belongs to the shell.
-static PLACE: LazyLock<Option<Regex>> =
+/// A placeholder or an escaped placeholder. `${name}` is a shell variable, not a placeholder.
+static PLACEHOLDER: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\$?\{\{?([a-z][a-z0-9_-]*)\}\}?").ok());
 
 /// The canonical name of an argument: hyphen and underscore are equivalent.
@@ -20,14 +21,14 @@ pub(super) fn canonical(name: &str) -> String {
 }
 
 /// Kind of a match.
-enum PlaceMatch {
+enum PlaceholderMatch {
     /// A placeholder for the argument of this name.
-    Place(String),
+    Placeholder(String),
     /// Literal text.
     Text(String),
 }
 
-fn classify(captures: &Captures<'_>) -> PlaceMatch {
+fn classify(captures: &Captures<'_>) -> PlaceholderMatch {
     let (whole, name) = (&captures[0], &captures[1]);
     if whole.starts_with('$') || whole.starts_with("{{") != whole.ends_with("}}") {
         // In `{a}}` only the first brace belongs to the placeholder.
@@ -36,23 +37,24 @@ fn classify(captures: &Captures<'_>) -> PlaceMatch {
             .filter(|inner| inner.starts_with('{') && inner.ends_with('}'))
         {
             return if inner.starts_with("{{") {
-                PlaceMatch::Text(whole.to_owned())
+                PlaceholderMatch::Text(whole.to_owned())
             } else {
-                PlaceMatch::Place(canonical(name))
+                PlaceholderMatch::Placeholder(canonical(name))
             };
         }
-        return PlaceMatch::Text(whole.to_owned());
+        return PlaceholderMatch::Text(whole.to_owned());
     }
     if whole.starts_with("{{") {
-        PlaceMatch::Text(whole[1..whole.len() - 1].to_owned())
+        PlaceholderMatch::Text(whole[1..whole.len() - 1].to_owned())
     } else {
-        PlaceMatch::Place(canonical(name))
+        PlaceholderMatch::Placeholder(canonical(name))
     }
 }
 
-/// Replaces every placeholder; `fill` receives its name and position in the text.
+/// Replaces every placeholder. `fill` receives the name of the placeholder and its byte offset in the
+/// text.
 fn replace(text: &str, mut fill: impl FnMut(&str, usize) -> String) -> String {
-    let Some(pattern) = PLACE.as_ref() else {
+    let Some(pattern) = PLACEHOLDER.as_ref() else {
         return text.to_owned();
     };
     let mut result = String::with_capacity(text.len());
@@ -63,8 +65,8 @@ fn replace(text: &str, mut fill: impl FnMut(&str, usize) -> String) -> String {
         };
         result.push_str(&text[end..whole.start()]);
         match classify(&captures) {
-            PlaceMatch::Text(kept) => result.push_str(&kept),
-            PlaceMatch::Place(name) => {
+            PlaceholderMatch::Text(literal) => result.push_str(&literal),
+            PlaceholderMatch::Placeholder(name) => {
                 result.push_str(&fill(&name, whole.start()));
                 if whole.as_str().ends_with("}}") {
                     result.push('}');
@@ -97,7 +99,7 @@ pub(super) fn names_in(value: &Value) -> BTreeSet<String> {
     }
 }
 
-/// Fills the placeholders of a text or of a argument of a command. Placeholders in values are not replaced.
+/// Fills the placeholders in a text. Placeholders in the values are not replaced.
 pub(super) fn fill(text: &str, arguments: &BTreeMap<String, String>) -> String {
     replace(text, |name, _| {
         arguments.get(name).cloned().unwrap_or_default()
@@ -117,7 +119,7 @@ pub(super) fn fill_in(value: &Value, arguments: &BTreeMap<String, String>) -> Va
     }
 }
 
-/// The environment variable with an argument for a shell.
+/// The name of the environment variable that passes an argument to a shell.
 pub(super) fn variable(name: &str) -> String {
     format!("CLEVERAGENTS_ARGUMENT_{}", name.to_uppercase())
 }
@@ -130,7 +132,7 @@ enum QuoteStyle {
     Double,
 }
 
-/// The quotes that are open before a placeholder.
+/// The quotes that are open at the end of a text.
 fn quotes_before(text: &str) -> QuoteStyle {
     let mut quotes = QuoteStyle::None;
     let mut letters = text.chars();
@@ -149,7 +151,7 @@ fn quotes_before(text: &str) -> QuoteStyle {
     quotes
 }
 
-/// A shell text in which every placeholder is a variable.
+/// Replaces every placeholder in a shell text with a quoted variable.
 pub(super) fn for_shell(text: &str) -> String {
     replace(text, |name, at| {
         let variable = format!("${{{}}}", variable(name));
@@ -184,9 +186,9 @@ mod tests {
         assert_eq!(fill("{if(x){y}} {{y}}", &arguments), "{if(x){z}} {y}");
     }
 
-    /// The shell passes any value on as one word and does not interpret it.
+    /// The shell must pass every value as a single word and not interpret it.
     #[test]
-    fn a_shell_sees_values_as_single_words_in_any_quotes() {
+    fn a_shell_passes_values_as_single_words_in_any_quotes() {
         let hostile = "a b; touch /nowhere/x $(echo c) `echo d` ' \" \\ *";
         for text in [
             "printf %s {value}",
@@ -206,13 +208,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_text_without_places_stays_as_it_is(text in "[^{}]{0,40}") {
+        fn a_text_without_placeholders_is_unchanged(text in "[^{}]{0,40}") {
             prop_assert_eq!(fill(&text, &BTreeMap::new()), text.clone());
             prop_assert_eq!(for_shell(&text), text);
         }
 
         #[test]
-        fn a_value_is_never_filled_again(value in "\\PC{0,20}") {
+        fn placeholders_in_values_are_not_filled(value in "\\PC{0,20}") {
             let arguments = BTreeMap::from([("a".to_owned(), value.clone())]);
             prop_assert_eq!(fill("<{a}>", &arguments), format!("<{value}>"));
         }

@@ -1,4 +1,4 @@
-//! [`ValidationRunner`]: runs validations on a sandbox, and leaves it unchanged.
+//! [`ValidationRunner`]: runs validations on a sandbox and leaves the sandbox unchanged.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -20,20 +20,20 @@ use super::placeholders;
 use super::service::EffectiveValidation;
 use crate::tool::SandboxWorkspace;
 
-/// Calls the tool that a validation wraps, with its name and arguments; returns its output, or the
-/// reason of its failure. The call must be made as read-only.
+/// Calls the tool that a validation wraps. Receives the name of the tool and the arguments; returns
+/// the output, or the reason of the failure. The call must be read-only.
 pub type WrappedTool<'w> = &'w dyn Fn(&str, &Value) -> Result<String, String>;
 
 /// Result of a validation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ValidationOutcome {
-    /// Whether all conditions are met.
+    /// Whether the validation met all conditions.
     pub passed: bool,
     /// Message for users and models.
     pub message: String,
     /// Measured values.
     pub data: Option<Value>,
-    /// Its output; the beginning and the end of a long one.
+    /// The output of the command or tool; for long output, the beginning and the end.
     pub output: Vec<u8>,
     /// Run time.
     pub duration: Duration,
@@ -43,8 +43,8 @@ pub struct ValidationOutcome {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ValidationRunner;
 
-/// Number of bytes kept of the beginning and of the end of an output.
-const KEPT: usize = 1 << 20;
+/// Number of bytes to keep from the beginning, and again from the end, of an output.
+const KEPT_BYTES: usize = 1 << 20;
 
 /// Shells for commands; the first installed one is used.
 const SHELLS: [(&str, &[&str]); 2] = [("bash", &["--noprofile", "--norc", "-c"]), ("sh", &["-c"])];
@@ -59,10 +59,10 @@ struct HeadAndTail {
 
 impl HeadAndTail {
     fn push(&mut self, bytes: &[u8]) {
-        let room = KEPT.saturating_sub(self.head.len()).min(bytes.len());
+        let room = KEPT_BYTES.saturating_sub(self.head.len()).min(bytes.len());
         self.head.extend_from_slice(&bytes[..room]);
         self.tail.extend(&bytes[room..]);
-        let excess = self.tail.len().saturating_sub(KEPT);
+        let excess = self.tail.len().saturating_sub(KEPT_BYTES);
         self.tail.drain(..excess);
         self.left_out += excess;
     }
@@ -80,8 +80,8 @@ impl HeadAndTail {
 
 /// Intermediate result of a validation.
 struct IntermediateResult {
-    /// Reasons of the failure; empty when it passed.
-    against: Vec<String>,
+    /// Reasons of the failure; empty when the validation passed.
+    failures: Vec<String>,
     data: Map<String, Value>,
     output: Vec<u8>,
 }
@@ -89,7 +89,7 @@ struct IntermediateResult {
 impl IntermediateResult {
     fn failed(why: impl Into<String>) -> Self {
         Self {
-            against: vec![why.into()],
+            failures: vec![why.into()],
             data: Map::new(),
             output: Vec::new(),
         }
@@ -97,8 +97,9 @@ impl IntermediateResult {
 }
 
 impl ValidationRunner {
-    /// Validates the part of a sandbox that contains the resource of an attachment. The sandbox is
-    /// unchanged afterwards, byte for byte. Only a validation that could not run is an error.
+    /// Validates the part of a sandbox that contains the resource of an attachment. Afterwards, the
+    /// files of the sandbox are identical to before. A failed validation is not an error; an error means
+    /// that the sandbox failed or the validation was cancelled.
     pub fn validate(
         self,
         in_effect: &EffectiveValidation,
@@ -114,15 +115,20 @@ impl ValidationRunner {
             );
             return Ok(outcome_of(IntermediateResult::failed(why), Duration::ZERO));
         };
-        let place = ValidationTarget {
+        let target = ValidationTarget {
             workspace,
             part: Some(part.to_owned()),
             cancel,
         };
-        Self::look(&in_effect.validation, &in_effect.arguments, &place, wrapped)
+        Self::run_check(
+            &in_effect.validation,
+            &in_effect.arguments,
+            &target,
+            wrapped,
+        )
     }
 
-    /// Validates a sandbox on request of the user: its only part, or the folder of all.
+    /// Validates a sandbox outside of a plan: its only part, or the parent folder of all parts.
     pub fn try_out(
         self,
         validation: &Validation,
@@ -131,44 +137,44 @@ impl ValidationRunner {
         cancel: &Cancel,
         wrapped: WrappedTool<'_>,
     ) -> Result<ValidationOutcome, ValidationError> {
-        let place = ValidationTarget {
+        let target = ValidationTarget {
             workspace,
             part: None,
             cancel,
         };
-        Self::look(validation, arguments, &place, wrapped)
+        Self::run_check(validation, arguments, &target, wrapped)
     }
 
-    fn look(
+    fn run_check(
         validation: &Validation,
         arguments: &BTreeMap<String, String>,
-        ground: &ValidationTarget<'_>,
+        target: &ValidationTarget<'_>,
         wrapped: WrappedTool<'_>,
     ) -> Result<ValidationOutcome, ValidationError> {
         if let Some(why) = validation.misfit(arguments) {
             return Ok(outcome_of(IntermediateResult::failed(why), Duration::ZERO));
         }
         let started = Instant::now();
-        let (verdict, changes) = ground.workspace.without_trace(|| match &validation.check {
-            ValidationCheck::Command(check) => run(check, arguments, ground),
+        let (verdict, changes) = target.workspace.without_trace(|| match &validation.check {
+            ValidationCheck::Command(check) => run(check, arguments, target),
             ValidationCheck::Wraps(check) => Ok(call(check, arguments, wrapped)),
         })?;
         let elapsed = started.elapsed();
-        if ground.cancel.is_cancelled() {
+        if target.cancel.is_cancelled() {
             return Err(ValidationError::Cancelled(validation.name.clone()));
         }
         let mut verdict = match verdict {
             Ok(verdict) => verdict,
-            // It could not run, so it did not pass.
+            // A command that could not run counts as failed.
             Err(error) => IntermediateResult::failed(cannot_run(&error)),
         };
         if !changes.is_empty() {
             let count = changes.len();
             verdict.data.insert("taken_back".to_owned(), json!(count));
         }
-        let mut judgement = outcome_of(verdict, elapsed);
-        hide(&mut judgement, &validation.keys);
-        Ok(judgement)
+        let mut outcome = outcome_of(verdict, elapsed);
+        hide(&mut outcome, &validation.keys);
+        Ok(outcome)
     }
 }
 
@@ -180,13 +186,13 @@ struct ValidationTarget<'g> {
 }
 
 fn outcome_of(verdict: IntermediateResult, duration: Duration) -> ValidationOutcome {
-    let passed = verdict.against.is_empty();
+    let passed = verdict.failures.is_empty();
     ValidationOutcome {
         passed,
         message: if passed {
             "it passed".to_owned()
         } else {
-            verdict.against.join("; ")
+            verdict.failures.join("; ")
         },
         data: (!verdict.data.is_empty()).then_some(Value::Object(verdict.data)),
         output: verdict.output,
@@ -203,30 +209,30 @@ fn cannot_run(error: &PortError) -> String {
 }
 
 /// Redacts the secrets of a validation in its result.
-fn hide(judgement: &mut ValidationOutcome, keys: &Keys) {
+fn hide(outcome: &mut ValidationOutcome, keys: &Keys) {
     if keys.is_empty() {
         return;
     }
-    let output = String::from_utf8_lossy(&judgement.output);
-    judgement.output = keys.hide(&output).into_bytes();
-    judgement.message = keys.hide(&judgement.message);
-    judgement.data = judgement.data.as_ref().map(|data| keys.hide_in(data));
+    let output = String::from_utf8_lossy(&outcome.output);
+    outcome.output = keys.hide(&output).into_bytes();
+    outcome.message = keys.hide(&outcome.message);
+    outcome.data = outcome.data.as_ref().map(|data| keys.hide_in(data));
 }
 
 /// Runs a command and checks its exit code and output.
 fn run(
     check: &CommandCheck,
     arguments: &BTreeMap<String, String>,
-    ground: &ValidationTarget<'_>,
+    target: &ValidationTarget<'_>,
 ) -> Result<IntermediateResult, PortError> {
     let captured = RefCell::new(HeadAndTail::default());
-    let finished = exec(check, arguments, ground, &captured)?;
+    let finished = exec(check, arguments, target, &captured)?;
     let output = captured.into_inner().finish();
     let text = String::from_utf8_lossy(&output).into_owned();
-    let mut against = Vec::new();
+    let mut failures = Vec::new();
     let mut data = Map::new();
     if let Some(limit) = finished.exceeded {
-        against.push(format!(
+        failures.push(format!(
             "it and its child processes were stopped: it exceeded {limit}"
         ));
     }
@@ -235,33 +241,33 @@ fn run(
         Ending::Exited(code) => {
             data.insert("exit_code".to_owned(), json!(code));
             if !check.exit_codes.contains(&code) {
-                against.push(format!("it ended with exit code {code}"));
+                failures.push(format!("it ended with exit code {code}"));
             }
         }
-        Ending::Signalled(signal) => against.push(format!("signal {signal} ended it")),
-        Ending::TimedOut => against.push(format!(
+        Ending::Signalled(signal) => failures.push(format!("signal {signal} ended it")),
+        Ending::TimedOut => failures.push(format!(
             "it and its child processes were stopped at its time limit of {} seconds",
             check.timeout.as_secs_f64()
         )),
-        Ending::Cancelled => against.push("it was stopped".to_owned()),
+        Ending::Cancelled => failures.push("it was stopped".to_owned()),
     }
-    if let Some(wanted) = &check.output_matches
-        && !wanted.is_match(&text)
+    if let Some(pattern) = &check.output_matches
+        && !pattern.is_match(&text)
     {
-        against.push(format!("its output does not match `{}`", wanted.as_str()));
+        failures.push(format!("its output does not match `{}`", pattern.as_str()));
     }
-    measure(check, &text, &mut against, &mut data);
-    if !against.is_empty() {
+    measure(check, &text, &mut failures, &mut data);
+    if !failures.is_empty() {
         data.insert("command".to_owned(), command_text(check, arguments).into());
     }
     Ok(IntermediateResult {
-        against,
+        failures,
         data,
         output,
     })
 }
 
-/// The command of a check as it ran, for messages.
+/// The command of a check with its arguments, for messages.
 fn command_text(check: &CommandCheck, arguments: &BTreeMap<String, String>) -> String {
     match &check.command {
         CommandLine::Shell(text) => placeholders::fill(text, arguments),
@@ -278,7 +284,7 @@ fn command_text(check: &CommandCheck, arguments: &BTreeMap<String, String>) -> S
 fn exec(
     check: &CommandCheck,
     arguments: &BTreeMap<String, String>,
-    ground: &ValidationTarget<'_>,
+    target: &ValidationTarget<'_>,
     captured: &RefCell<HeadAndTail>,
 ) -> Result<CommandResult, PortError> {
     let mut environment: Vec<(OsString, OsString)> = check
@@ -299,12 +305,12 @@ fn exec(
                 environment.push((placeholders::variable(name).into(), value.into()));
             }
             let text = placeholders::for_shell(text);
-            let with = |(shell, options): (&str, &[&str])| {
+            let attempt = |(shell, options): (&str, &[&str])| {
                 let options = options.iter().map(OsString::from);
                 let words = options.chain([OsString::from(&text)]).collect();
                 (OsString::from(shell), words)
             };
-            SHELLS.into_iter().map(with).collect()
+            SHELLS.into_iter().map(attempt).collect()
         }
     };
     let count = attempts.len();
@@ -312,7 +318,7 @@ fn exec(
         let command = Command {
             program,
             arguments: words,
-            part: ground.part.clone(),
+            part: target.part.clone(),
             folder: check.working_directory.clone(),
             environment: environment.clone(),
             input: Vec::new(),
@@ -322,12 +328,12 @@ fn exec(
             readable: Vec::new(),
         };
         let capture = |_, bytes: &[u8]| captured.borrow_mut().push(bytes);
-        match ground.workspace.exec(&command, &capture, ground.cancel) {
+        match target.workspace.exec(&command, &capture, target.cancel) {
             Err(error) if error.code() == Code::ProgramNotFound && number + 1 < count => {}
             other => return other,
         }
     }
-    // The last shell always exists, so its result is returned in any case.
+    // Not reached: the loop returns the result of the last attempt.
     Err(PortError::new(cleveragents_store::Error::Internal(
         "no command to run".to_owned(),
     )))
@@ -337,38 +343,38 @@ fn exec(
 fn measure(
     check: &CommandCheck,
     text: &str,
-    against: &mut Vec<String>,
+    failures: &mut Vec<String>,
     data: &mut Map<String, Value>,
 ) {
-    let mut found = Map::new();
+    let mut metrics = Map::new();
     for (name, expression) in &check.metrics {
         let number = expression
             .captures_iter(text)
             .filter_map(|captures| number(captures.get(1)?.as_str()))
             .last();
-        let (least, most) = (check.minimum.get(name), check.maximum.get(name));
+        let (minimum, maximum) = (check.minimum.get(name), check.maximum.get(name));
         match number {
             Some(number) => {
-                if let Some(least) = least.filter(|least| number < **least) {
-                    against.push(format!("{name} is {number}, less than {least}"));
+                if let Some(minimum) = minimum.filter(|minimum| number < **minimum) {
+                    failures.push(format!("{name} is {number}, less than {minimum}"));
                 }
-                if let Some(most) = most.filter(|most| number > **most) {
-                    against.push(format!("{name} is {number}, more than {most}"));
+                if let Some(maximum) = maximum.filter(|maximum| number > **maximum) {
+                    failures.push(format!("{name} is {number}, more than {maximum}"));
                 }
-                found.insert(name.clone(), json!(number));
+                metrics.insert(name.clone(), json!(number));
             }
-            None if least.is_some() || most.is_some() => {
-                against.push(format!("its output has no value for `{name}`"));
+            None if minimum.is_some() || maximum.is_some() => {
+                failures.push(format!("its output has no value for `{name}`"));
             }
             None => {}
         }
     }
-    if !found.is_empty() {
-        data.insert("metrics".to_owned(), Value::Object(found));
+    if !metrics.is_empty() {
+        data.insert("metrics".to_owned(), Value::Object(metrics));
     }
 }
 
-/// Parses a number as programs print it, including `1,234.5`.
+/// Parses a number in the formats that programs print, such as `1,234.5`.
 fn number(text: &str) -> Option<f64> {
     let plain = text.trim().replace([',', '_', ' '], "");
     plain.parse().ok().filter(|number: &f64| number.is_finite())
@@ -406,7 +412,7 @@ fn call(
         arguments: filled,
     };
     let mut verdict = IntermediateResult {
-        against: Vec::new(),
+        failures: Vec::new(),
         data: Map::new(),
         output: output.into_bytes(),
     };
@@ -414,14 +420,14 @@ fn call(
         Ok(Value::Bool(true)) => {}
         Ok(Value::Bool(false)) => {
             let text = check.transform.text();
-            verdict.against.push(format!("`{text}` is false"));
+            verdict.failures.push(format!("`{text}` is false"));
         }
         Ok(Value::Object(mut fields)) if fields.get("passed").is_some_and(Value::is_boolean) => {
             if fields.get("passed") != Some(&Value::Bool(true)) {
                 let message = fields.get("message").and_then(Value::as_str);
                 let message = message.filter(|message| !message.trim().is_empty());
                 let message = message.unwrap_or("the transform returned that it did not pass");
-                verdict.against.push(message.to_owned());
+                verdict.failures.push(message.to_owned());
             }
             match fields.remove("data") {
                 Some(Value::Object(data)) => verdict.data = data,
@@ -431,11 +437,11 @@ fn call(
                 }
             }
         }
-        Ok(other) => verdict.against.push(format!(
+        Ok(other) => verdict.failures.push(format!(
             "the transform returned `{other}`, neither true or false nor a map with `passed`"
         )),
         Err(error) => verdict
-            .against
+            .failures
             .push(format!("the transform failed: {error}")),
     }
     verdict

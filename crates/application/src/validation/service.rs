@@ -30,11 +30,11 @@ pub struct AttachRequest {
     pub resource: String,
     /// The name of the validation.
     pub validation: String,
-    /// The project whose plans it applies to. Excludes a plan.
+    /// The project whose plans are validated. Cannot be combined with `plan`.
     pub project: Option<String>,
-    /// The only plan that it applies to.
+    /// The only plan that is validated.
     pub plan: Option<PlanId>,
-    /// Values of its placeholders.
+    /// Values of the placeholders.
     pub arguments: BTreeMap<String, String>,
 }
 
@@ -68,15 +68,15 @@ pub struct EffectiveValidation {
     pub attachment_id: AttachmentId,
     /// The validation to run.
     pub validation: Validation,
-    /// The hash of its file and of the arguments: another hash requires another run.
+    /// The hash of the file and of the arguments. When the hash changes, the validation must run again.
     pub definition_hash: String,
     /// The resource to validate.
     pub resource: Resource,
     /// Scope of the attachment.
     pub scope: ValidationScope,
-    /// The name of the project, or the id of the plan, of the scope.
+    /// The name of the project or the id of the plan that the scope refers to.
     pub scope_target: Option<String>,
-    /// Values of its placeholders.
+    /// Values of the placeholders.
     pub arguments: BTreeMap<String, String>,
 }
 
@@ -108,7 +108,7 @@ impl DefinitionType for Validation {
         ToolName::from_wire(name.trim()).map_or_else(|_| name.to_owned(), |name| name.to_string())
     }
 
-    /// Reports the name of a tool as such, not as unknown.
+    /// Reports that the name belongs to a tool.
     fn explain_missing(
         reader: &mut dyn Reader,
         name: &str,
@@ -120,7 +120,7 @@ impl DefinitionType for Validation {
         Ok(is_tool.then_some(ValidationError::Tool(name)))
     }
 
-    /// A new text must still match all attachments.
+    /// The new definition must still match all attachments.
     fn on_update(&self, unit: &mut UnitOfWork<'_>) -> Result<(), ValidationError> {
         check_attachments(unit, self)
     }
@@ -147,7 +147,7 @@ impl DefinitionType for Validation {
     }
 }
 
-/// The text of the validation with a name.
+/// The stored definition of a validation.
 fn find(reader: &mut dyn Reader, name: &str) -> Result<StoredDefinition, ValidationError> {
     find_definition::<Validation>(reader, name, &|_| None)
 }
@@ -191,7 +191,7 @@ impl DefinitionService<Validation> {
         let (id, request) = (AttachmentId::generate(), request.clone());
         self.engine().write(move |unit| {
             resources::lock(unit)?;
-            // It may have been changed or removed since it was read.
+            // Another process may have changed or removed the validation since it was read.
             let name = find(unit, &validation.name)?.name;
             let resource = find_resource(unit, &request.resource)?;
             let project = match &request.project {
@@ -224,7 +224,7 @@ impl DefinitionService<Validation> {
         })
     }
 
-    /// Detaches a validation, by the id of the attachment or a prefix of it.
+    /// Deletes an attachment, by its id or a prefix of the id.
     pub fn detach(&self, reference: &str) -> Result<AttachmentView, ValidationError> {
         let reference = reference.to_owned();
         self.engine().write(move |unit| {
@@ -234,7 +234,7 @@ impl DefinitionService<Validation> {
         })
     }
 
-    /// An attachment, by its id or a prefix of it.
+    /// An attachment, by its id or a prefix of the id.
     pub fn attachment(&self, reference: &str) -> Result<AttachmentView, ValidationError> {
         self.engine()
             .read(|reader| find_attachment(reader, reference))
@@ -261,8 +261,8 @@ impl DefinitionService<Validation> {
                 },
                 plan: query.plan,
             };
-            let found = validations::attachments(reader, &filter)?;
-            found
+            let attachments = validations::attachments(reader, &filter)?;
+            attachments
                 .into_iter()
                 .map(|attachment| view(reader, attachment))
                 .collect()
@@ -271,7 +271,8 @@ impl DefinitionService<Validation> {
 
     /// The validations that apply to a plan of these projects on these resources, oldest attachment
     /// first. A validation that is attached to a resource several times with the same arguments runs
-    /// once, by the narrowest attachment. One with an invalid file is an error, never skipped.
+    /// once, by the attachment with the narrowest scope. A validation with an invalid file is an error
+    /// and is never skipped.
     pub fn for_plan(
         &self,
         plan: PlanId,
@@ -279,10 +280,10 @@ impl DefinitionService<Validation> {
         resources: &[ResourceId],
         variables: Variables<'_>,
     ) -> Result<Vec<EffectiveValidation>, ValidationError> {
-        let found = self
+        let effective = self
             .engine()
             .read(|reader| in_effect(reader, plan, projects, resources))?;
-        found
+        effective
             .into_iter()
             .map(|(stored, resource, view)| {
                 Ok(EffectiveValidation {
@@ -306,12 +307,12 @@ impl DefinitionService<Validation> {
         projects: &[ProjectId],
         resources: &[ResourceId],
     ) -> Result<Vec<(AttachmentId, String)>, ValidationError> {
-        let found = in_effect(reader, plan, projects, resources)?;
-        let judging = found.into_iter().map(|(stored, _, view)| {
+        let effective = in_effect(reader, plan, projects, resources)?;
+        let hashes = effective.into_iter().map(|(stored, _, view)| {
             let hash = hash(&stored.definition, &view.attachment.arguments);
             (view.attachment.id, hash)
         });
-        Ok(judging.collect())
+        Ok(hashes.collect())
     }
 }
 
@@ -322,35 +323,35 @@ fn in_effect(
     projects: &[ProjectId],
     resources: &[ResourceId],
 ) -> Result<Vec<(StoredDefinition, Resource, AttachmentView)>, ValidationError> {
-    let mut found = Vec::new();
+    let mut effective = Vec::new();
     for attachment in validations::attachments(reader, &AttachmentFilter::default())? {
-        let holds = match (attachment.plan, attachment.project) {
-            (Some(one), _) => one == plan,
+        let is_in_scope = match (attachment.plan, attachment.project) {
+            (Some(attached_plan), _) => attached_plan == plan,
             (None, Some(project)) => projects.contains(&project),
             (None, None) => true,
         };
-        if holds && resources.contains(&attachment.resource) {
+        if is_in_scope && resources.contains(&attachment.resource) {
             let stored = find(reader, &attachment.validation)?;
             let resource = find_resource(reader, &attachment.resource.to_string())?;
-            found.push((stored, resource, view(reader, attachment)?));
+            effective.push((stored, resource, view(reader, attachment)?));
         }
     }
-    found.sort_by_key(|(_, _, view)| {
+    effective.sort_by_key(|(_, _, view)| {
         (
             std::cmp::Reverse(view.attachment.scope()),
             view.attachment.id,
         )
     });
     let mut seen = BTreeSet::new();
-    found.retain(|(_, _, AttachmentView { attachment, .. })| {
+    effective.retain(|(_, _, AttachmentView { attachment, .. })| {
         seen.insert((
             attachment.validation.clone(),
             attachment.resource,
             attachment.arguments.to_string(),
         ))
     });
-    found.sort_by_key(|(_, _, view)| view.attachment.id);
-    Ok(found)
+    effective.sort_by_key(|(_, _, view)| view.attachment.id);
+    Ok(effective)
 }
 
 fn of_validation(reader: &mut dyn Reader, name: &str) -> Result<Vec<Attachment>, ValidationError> {
@@ -361,7 +362,7 @@ fn of_validation(reader: &mut dyn Reader, name: &str) -> Result<Vec<Attachment>,
     Ok(validations::attachments(reader, &filter)?)
 }
 
-/// Refuses a new text whose placeholders the attachments do not fill.
+/// Refuses a new definition whose placeholders do not match the arguments of an attachment.
 fn check_attachments(
     unit: &mut UnitOfWork<'_>,
     validation: &Validation,

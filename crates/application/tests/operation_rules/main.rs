@@ -1,5 +1,5 @@
-//! Rules of every operation, whichever front end calls it: permissions, the resolution of names,
-//! and limits for callers from other machines.
+//! Rules of all operations, independent of the front end: permissions, the resolution of names, and restrictions for
+//! remote callers.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "tests")]
 

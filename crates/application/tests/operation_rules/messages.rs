@@ -1,4 +1,4 @@
-//! Messages that are answered in sessions for callers from other machines.
+//! Messages of remote callers that are answered in sessions.
 
 use std::sync::{Arc, Mutex};
 
@@ -60,7 +60,7 @@ impl ServedOperations {
 }
 
 #[test]
-fn callers_from_elsewhere_choose_no_actor_of_this_machine_or_of_others() {
+fn remote_callers_cannot_choose_local_or_foreign_actors() {
     let served = served();
     let admin = caller(&["acme=admin"]);
     let text = "name: other/x\ntype: llm\nprovider: openai\nmodel: gpt-5\ndescription: d\n";
@@ -72,7 +72,7 @@ fn callers_from_elsewhere_choose_no_actor_of_this_machine_or_of_others() {
     let answer = |caller: &Caller, actor: MessageActor| {
         let session = served.session(&admin);
         let (outcome, _) = served.answer(caller, session, Some("hello"), actor);
-        outcome.expect_err("no model is there").code()
+        outcome.expect_err("no model is configured").code()
     };
     let requested = |name: &str| MessageActor::Requested(name.to_owned());
     for actor in [
@@ -85,18 +85,18 @@ fn callers_from_elsewhere_choose_no_actor_of_this_machine_or_of_others() {
         assert_eq!(answer(&admin, requested(actor)), Code::LocalOnly, "{actor}");
     }
     assert_eq!(answer(&admin, requested("other/x")), Code::ActorNotFound);
-    let person = Caller::local("ada");
+    let local_caller = Caller::local("ada");
     assert_ne!(
-        answer(&person, requested("scripted/s.yaml")),
+        answer(&local_caller, requested("scripted/s.yaml")),
         Code::LocalOnly
     );
-    // The configuration of the server may choose it for them.
+    // The configuration of the server may choose such an actor.
     let configured = MessageActor::Configured("scripted/s.yaml".to_owned());
     assert_ne!(answer(&admin, configured), Code::LocalOnly);
 }
 
 #[test]
-fn a_turn_that_asks_waits_for_the_next_message() {
+fn the_next_message_answers_the_question_of_a_turn() {
     let served = served();
     let script = "answers:\n\
         - when: '^Paint the house$'\n  calls:\n  \
@@ -119,7 +119,7 @@ fn a_turn_that_asks_waits_for_the_next_message() {
     assert!(question.contains("Which colour?"), "{question}");
     assert!(question.contains("- blue"), "{question}");
     assert_eq!(seen, "[builtin/ask-user]");
-    // Resumed without an answer it still waits.
+    // Resumed without an answer, the turn still waits.
     assert!(matches!(answer(None).0, MessageOutcome::Waiting(_)));
     // The next message is the answer, not a new question.
     let (outcome, _) = answer(Some("green"));

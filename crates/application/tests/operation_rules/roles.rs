@@ -1,6 +1,5 @@
-//! Permissions of callers from another machine: every operation, requested by every role,
-//! in its own namespace, in a foreign one and in `local`. The results are a part of
-//! `docs/reference/permissions.md`; `CLEVERAGENTS_WRITE_DOCS=1` writes it.
+//! Permissions of remote callers: every role requests every operation in its own namespace, in a foreign namespace and
+//! in `local`. The results are a part of `docs/reference/permissions.md`; `CLEVERAGENTS_WRITE_DOCS=1` writes it.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -23,9 +22,9 @@ use crate::support::{ServedOperations, caller, least, served};
 /// The kind of object that a parameter of an operation names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// An object by its name, in whose namespace the operation takes place.
+    /// The name of an object; the caller needs the permission of the operation in its namespace.
     Name(&'static str),
-    /// An object by its name that is only read or run.
+    /// The name of an object that is only read or run.
     Read(&'static str),
     Session(&'static str),
     Plan(&'static str),
@@ -78,7 +77,7 @@ impl Part {
 }
 
 /// The commands of the operations, and the objects that their requests name.
-const TYPED: &[(&str, &str, &[Part])] = {
+const OPERATIONS: &[(&str, &str, &[Part])] = {
     use Part::{
         Attachment, Decision, Definition, Document, ExportedSession, Invariant, Name, NewIn, Plan,
         Read, ResumedRun, Run, Session,
@@ -370,7 +369,7 @@ const TYPED: &[(&str, &str, &[Part])] = {
     ]
 };
 
-/// One operation.
+/// An operation and its parameters.
 struct Row {
     name: String,
     command: &'static str,
@@ -384,8 +383,9 @@ struct Row {
 
 fn rows() -> Vec<Row> {
     let rows = cleveragents_application::operations().map(|entry| {
-        let known = TYPED.iter().find(|(name, _, _)| *name == entry.name);
-        let (_, command, parts) = known.unwrap_or_else(|| panic!("add {} to TYPED", entry.name));
+        let known = OPERATIONS.iter().find(|(name, _, _)| *name == entry.name);
+        let (_, command, parts) =
+            known.unwrap_or_else(|| panic!("add {} to OPERATIONS", entry.name));
         Row {
             name: entry.name.to_owned(),
             command,
@@ -404,11 +404,11 @@ const COMMANDS: &str = "\n## Commands of other machines\n";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum CommandResult {
-    /// It ran, with any result.
+    /// The operation ran, with any result.
     Ran,
-    /// It is forbidden.
+    /// The operation is forbidden.
     Refused,
-    /// It does not exist for the caller.
+    /// The object does not exist for the caller.
     Absent,
     /// The request is invalid, so nothing was done.
     Malformed(String),
@@ -434,8 +434,8 @@ fn plan(served: &ServedOperations, namespace: &str) -> cleveragents_domain::Plan
     plans::store(&served.engine, &new)
 }
 
-/// An object that a parameter can name, created for this call.
-fn thing(served: &ServedOperations, part: Part, namespace: &str) -> String {
+/// Creates an object for this call and returns the value of the parameter that names it.
+fn create_object(served: &ServedOperations, part: Part, namespace: &str) -> String {
     match part {
         Part::Name(_) | Part::Read(_) => format!("{namespace}/thing"),
         Part::NewIn(_) => namespace.to_owned(),
@@ -443,8 +443,12 @@ fn thing(served: &ServedOperations, part: Part, namespace: &str) -> String {
         Part::Document(_) => "# Strategy\n".to_owned(),
         Part::ExportedSession(_) => json!({"actor_name": format!("{namespace}/thing")}).to_string(),
         Part::Session(_) => {
-            let person = Caller::local("ada");
-            let made = served.run(&person, "session/create", &json!({"namespace": namespace}));
+            let local_caller = Caller::local("ada");
+            let made = served.run(
+                &local_caller,
+                "session/create",
+                &json!({"namespace": namespace}),
+            );
             let made = made.expect("a session");
             made["session"]["id"].as_str().expect("an id").to_owned()
         }
@@ -520,15 +524,15 @@ fn thing(served: &ServedOperations, part: Part, namespace: &str) -> String {
 fn parameters(served: &ServedOperations, row: &Row, namespace: &str) -> Value {
     let mut all = least(&row.name, &row.schema);
     let given = all.as_object().expect("an object").clone();
-    let mut is_reported = false;
+    let mut has_target = false;
     for part in &row.parts {
         let name = part.parameter();
-        let decides = !matches!(part, Part::Read(_)) && !is_reported;
-        if !given.contains_key(name) && !decides {
+        let is_target = !matches!(part, Part::Read(_)) && !has_target;
+        if !given.contains_key(name) && !is_target {
             continue;
         }
-        is_reported |= decides;
-        let value = thing(served, *part, namespace);
+        has_target |= is_target;
+        let value = create_object(served, *part, namespace);
         all[name] = if row.schema["properties"][name]["type"] == "array" {
             json!([value])
         } else {
@@ -538,7 +542,7 @@ fn parameters(served: &ServedOperations, row: &Row, namespace: &str) -> Value {
     all
 }
 
-/// Runs a command like its caller's command line, and checks that a refusal is recorded.
+/// Runs an operation for a caller, and checks that a refusal is recorded in the audit log.
 fn ask(served: &ServedOperations, row: &Row, caller: &Caller, parameters: &Value) -> CommandResult {
     let denials = || {
         let kind = Some("access_denied".to_owned());
@@ -567,7 +571,11 @@ fn ask(served: &ServedOperations, row: &Row, caller: &Caller, parameters: &Value
     ];
     if code == Code::Forbidden.as_str() || code == Code::LocalOnly.as_str() {
         if code == Code::Forbidden.as_str() {
-            assert!(denials() > before, "{}: nothing was written down", row.name);
+            assert!(
+                denials() > before,
+                "{}: the refusal was not recorded",
+                row.name
+            );
         }
         CommandResult::Refused
     } else if has_id && absent.iter().any(|known| known.as_str() == code) {
@@ -579,8 +587,7 @@ fn ask(served: &ServedOperations, row: &Row, caller: &Caller, parameters: &Value
     }
 }
 
-/// The result of one operation for each role, in its own namespace, in a foreign one and in
-/// `local`.
+/// The result of one operation for each role: in the caller's own namespace, in a foreign namespace and in `local`.
 fn cells(served: &ServedOperations, row: &Row) -> Vec<&'static str> {
     let is_list = names_nothing(served, row);
     let with = |role: Option<Role>, namespace: &str| match role {
@@ -654,13 +661,18 @@ fn cells(served: &ServedOperations, row: &Row) -> Vec<&'static str> {
         "{}: {seen:?}",
         row.name
     );
-    let person = Caller::local("ada");
-    let seen = ask(served, row, &person, &parameters(served, row, "local"));
+    let local_caller = Caller::local("ada");
+    let seen = ask(
+        served,
+        row,
+        &local_caller,
+        &parameters(served, row, "local"),
+    );
     assert_eq!(seen, CommandResult::Ran, "{} by the local caller", row.name);
     cells
 }
 
-/// Whether a call of an operation names no object: it shows what the caller may see.
+/// Whether a call of the operation names no object, so that its response contains all objects that the caller may see.
 fn names_nothing(served: &ServedOperations, row: &Row) -> bool {
     let parameters = parameters(served, row, "acme");
     let mut names = row.parts.iter().map(|part| part.parameter());
@@ -672,7 +684,7 @@ fn every_role_runs_exactly_the_operations_in_its_table() {
     let served = served();
     let mut rows = String::new();
     for row in &self::rows() {
-        // A token for other scopes has no permission here.
+        // A token for other scopes has no permission for the operation.
         let others = Scope::ALL
             .iter()
             .copied()
@@ -699,10 +711,10 @@ fn every_role_runs_exactly_the_operations_in_its_table() {
             "| `{name}` | `{command}` | {place} | {least} | {cells} |"
         );
     }
-    same_as_documented(&rows);
+    assert_documented(&rows);
 }
 
-fn same_as_documented(rows: &str) {
+fn assert_documented(rows: &str) {
     let text = format!(
         "{COMMANDS}\n\
          Connected command lines, `/api/v1/operations/…` and the methods `_cleveragents/…` run the same operations. A \

@@ -1,4 +1,4 @@
-//! The resolution of names, visibility, and objects that requests from other machines cannot name.
+//! The resolution of names, visibility, and objects that remote requests cannot name.
 
 use std::collections::BTreeSet;
 
@@ -15,20 +15,20 @@ use crate::support::{caller, least, served};
 #[test]
 fn defect_4849_3117_9090_every_operation_that_is_advertised_can_be_dispatched() {
     let served = served();
-    let person = Caller::local("ada");
+    let local_caller = Caller::local("ada");
     let mut names = BTreeSet::new();
     for entry in operations() {
         assert!(names.insert(entry.name), "{} twice", entry.name);
         assert!(!entry.summary.is_empty(), "{}", entry.name);
         let parameters = least(entry.name, &(entry.request)().to_value());
-        if let Err(error) = served.run(&person, entry.name, &parameters) {
+        if let Err(error) = served.run(&local_caller, entry.name, &parameters) {
             let refused = [Code::Internal, Code::MalformedRequest];
             assert!(!refused.contains(&error.code()), "{}: {error}", entry.name);
         }
     }
 }
 
-/// Requests contain neither output options nor files of the caller's machine.
+/// Requests contain neither output options nor paths of the caller's machine.
 #[test]
 fn requests_have_no_options_of_the_command_line() {
     for entry in operations() {
@@ -67,37 +67,37 @@ fn the_state_of_the_server_needs_a_role_on_every_namespace() {
 
 /// Sessions of others with the same name do not make a reference ambiguous, and are not revealed.
 #[test]
-fn a_name_means_a_session_that_the_caller_sees() {
+fn a_name_refers_only_to_sessions_that_the_caller_may_read() {
     let served = served();
-    let person = Caller::local("ada");
+    let local_caller = Caller::local("ada");
     let ids = ["acme", "other"].map(|namespace| {
         let parameters = json!({"namespace": namespace, "name": "one"});
-        let made = served.run(&person, "session/create", &parameters);
+        let made = served.run(&local_caller, "session/create", &parameters);
         made.expect("made")["session"]["id"].clone()
     });
     let show = |grants: &[&str], name: &str| {
         served.run(&caller(grants), "session/show", &json!({"reference": name}))
     };
     for (grant, id) in [("acme=viewer", &ids[0]), ("other=viewer", &ids[1])] {
-        let shown = show(&[grant], "one").expect("it is known which");
+        let shown = show(&[grant], "one").expect("a unique match");
         assert_eq!(&shown["session_summary"]["id"], id, "{grant}");
     }
-    let nobody = show(&["elsewhere=owner"], "one").expect_err("not theirs");
-    assert_eq!(nobody.code(), Code::SessionNotFound);
+    let outsider = show(&["elsewhere=owner"], "one").expect_err("not theirs");
+    assert_eq!(outsider.code(), Code::SessionNotFound);
     // A caller that sees both gets an error about two matches.
     let both = show(&["acme=viewer", "other=viewer"], "one").expect_err("two");
     assert_eq!(both.code(), Code::AmbiguousSession);
 }
 
-/// A session keeps its actor: importing one needs the same permission as naming the actor.
+/// Importing a session needs the same permission as naming its actor.
 #[test]
-fn an_imported_session_brings_no_actor_of_others() {
+fn an_imported_session_cannot_use_an_actor_without_permission() {
     let served = served();
     let owner = caller(&["acme=owner"]);
     let import = |actor: &str| {
         let text = json!({"actor_name": actor}).to_string();
         let failed = served.run(&owner, "session/import", &json!({"text": text}));
-        failed.expect_err("it is no whole export").code()
+        failed.expect_err("an incomplete export").code()
     };
     assert_eq!(import("other/secret"), Code::Forbidden);
     assert_eq!(import("local/mine"), Code::Forbidden);
@@ -106,7 +106,7 @@ fn an_imported_session_brings_no_actor_of_others() {
     assert_eq!(import("openai/gpt-5"), Code::ImportMalformed);
 }
 
-/// A run keeps the permissions that it started with; remote callers cannot take them over.
+/// A run keeps the permissions that it started with; remote callers cannot gain them by resuming the run.
 #[test]
 fn a_run_with_local_rights_cannot_be_resumed_remotely() {
     let served = served();
@@ -151,14 +151,14 @@ fn a_run_with_local_rights_cannot_be_resumed_remotely() {
 #[test]
 fn a_caller_sees_and_changes_its_own_namespaces_only() {
     let served = served();
-    let (person, editor) = (Caller::local("ada"), caller(&["acme=admin"]));
+    let (local_caller, editor) = (Caller::local("ada"), caller(&["acme=admin"]));
     let other = caller(&["other=owner"]);
     let made = served
         .run(&editor, "session/create", &json!({"name": "mine"}))
         .expect("made");
     assert_eq!(made["session"]["namespace"], "acme");
     let secret = served
-        .run(&person, "session/create", &json!({"name": "secret"}))
+        .run(&local_caller, "session/create", &json!({"name": "secret"}))
         .expect("made");
     assert_eq!(secret["session"]["namespace"], "local");
 
@@ -169,7 +169,7 @@ fn a_caller_sees_and_changes_its_own_namespaces_only() {
         listed["sessions"].as_array().expect("a list").len()
     };
     assert_eq!(
-        [listed(&editor), listed(&other), listed(&person)],
+        [listed(&editor), listed(&other), listed(&local_caller)],
         [1, 0, 2]
     );
 
@@ -193,7 +193,7 @@ fn a_caller_sees_and_changes_its_own_namespaces_only() {
             "session/delete",
             &json!({"reference": "mine", "yes": true}),
         )
-        .expect_err("only looks");
+        .expect_err("a viewer");
     assert_eq!(error.code(), Code::Forbidden);
     let filter = audit::AuditFilter {
         limit: 10,
@@ -210,7 +210,7 @@ fn a_caller_sees_and_changes_its_own_namespaces_only() {
 }
 
 #[test]
-fn names_without_a_namespace_are_the_callers_own_and_never_local() {
+fn names_without_a_namespace_get_the_namespace_of_the_caller() {
     let served = served();
     let (admin, many) = (
         caller(&["acme=admin"]),
@@ -227,7 +227,7 @@ fn names_without_a_namespace_are_the_callers_own_and_never_local() {
         assert_eq!(error.code(), Code::Forbidden, "{name}");
     }
     let error = served.run(&many, "registry/project/create", &json!({"name": "shop"}));
-    assert_eq!(error.expect_err("which one?").code(), Code::Usage);
+    assert_eq!(error.expect_err("ambiguous").code(), Code::Usage);
     let everything = served.run(&Caller::local("ada"), "registry/project/list", &json!({}));
     assert_eq!(
         everything.expect("listed")["projects"]
@@ -238,7 +238,7 @@ fn names_without_a_namespace_are_the_callers_own_and_never_local() {
 }
 
 #[test]
-fn definitions_from_elsewhere_stay_in_their_namespace_and_name_nothing_of_the_server() {
+fn remote_definitions_stay_in_their_namespace_and_cannot_name_local_objects() {
     let served = served();
     let admin = caller(&["acme=admin"]);
     let add = |text: &str| served.run(&admin, "registry/actor/add", &json!({"text": text}));
@@ -266,11 +266,11 @@ fn definitions_from_elsewhere_stay_in_their_namespace_and_name_nothing_of_the_se
 }
 
 #[test]
-fn parameters_are_read_strictly_and_never_as_options() {
+fn parameters_are_parsed_strictly_and_never_as_command_line_options() {
     let served = served();
-    let person = Caller::local("ada");
+    let local_caller = Caller::local("ada");
     let refused = |parameters: Value| {
-        let error = served.run(&person, "session/create", &parameters);
+        let error = served.run(&local_caller, "session/create", &parameters);
         error.expect_err("refused").code()
     };
     assert_eq!(refused(json!([])), Code::MalformedRequest);
@@ -281,27 +281,29 @@ fn parameters_are_read_strictly_and_never_as_options() {
         Code::MalformedRequest
     );
     served
-        .run(&person, "session/create", &json!({"name": "--help"}))
+        .run(&local_caller, "session/create", &json!({"name": "--help"}))
         .expect("only a name");
     let text = json!({"reference": "--help", "text": "--role=system"});
     served
-        .run(&person, "session/append", &text)
+        .run(&local_caller, "session/append", &text)
         .expect("only a text");
 }
 
-/// A document that the command line prints is returned as data.
+/// A document that a command prints is returned as data.
 #[test]
 fn issue_16_12_documents_are_answered_with_their_content() {
     let served = served();
-    let person = Caller::local("ada");
-    let made = served.run(&person, "session/create", &json!({"name": "weekly"}));
+    let local_caller = Caller::local("ada");
+    let made = served.run(&local_caller, "session/create", &json!({"name": "weekly"}));
     made.expect("made");
     let text = json!({"reference": "weekly", "text": "hello from the test"});
-    served.run(&person, "session/append", &text).expect("added");
+    served
+        .run(&local_caller, "session/append", &text)
+        .expect("added");
     for document in ["json", "markdown"] {
         let given = json!({"reference": "weekly", "document": document});
         let done = served
-            .run(&person, "session/export", &given)
+            .run(&local_caller, "session/export", &given)
             .expect("exported");
         let text = done["document"].as_str().expect("a text");
         assert!(text.contains("hello from the test"), "{document}: {text}");
@@ -309,7 +311,9 @@ fn issue_16_12_documents_are_answered_with_their_content() {
     let plan = plans::store(&served.engine, &plans::new_plan("p"));
     plans::strategized(&served.engine, plan);
     let given = json!({"reference": plan.to_string(), "document": "markdown"});
-    let done = served.run(&person, "plan/show", &given).expect("shown");
+    let done = served
+        .run(&local_caller, "plan/show", &given)
+        .expect("shown");
     let text = done["document"].as_str().expect("a text");
     assert!(text.contains('#'), "{text}");
 }
@@ -318,7 +322,7 @@ fn issue_16_12_documents_are_answered_with_their_content() {
 #[test]
 fn issue_16_12_a_filter_that_is_too_long_is_the_callers_mistake() {
     let served = served();
-    let person = Caller::local("ada");
+    let local_caller = Caller::local("ada");
     let long = "x".repeat(50_000);
     for (name, parameters) in [
         ("session/list", json!({"name": long})),
@@ -328,10 +332,10 @@ fn issue_16_12_a_filter_that_is_too_long_is_the_callers_mistake() {
         ("run/list", json!({"actor": long})),
     ] {
         // An exact name without a match returns an empty list.
-        if let Err(error) = served.run(&person, name, &parameters) {
+        if let Err(error) = served.run(&local_caller, name, &parameters) {
             assert_eq!(error.code().kind(), Kind::Usage, "{name}: {error}");
         }
     }
-    let error = served.run(&person, "tool/calls", &json!({"tool": long}));
+    let error = served.run(&local_caller, "tool/calls", &json!({"tool": long}));
     assert_eq!(error.expect_err("too long").code(), Code::FilterTooLong);
 }

@@ -91,7 +91,7 @@ pub(crate) fn least(operation: &str, schema: &Value) -> Value {
     let required = schema["required"].as_array().into_iter().flatten();
     let value = |name: &str| {
         let property = &schema["properties"][name];
-        let one = |property: &Value| match property["type"].as_str() {
+        let element = |property: &Value| match property["type"].as_str() {
             Some("integer") => json!(1),
             _ => property["enum"]
                 .get(0)
@@ -102,8 +102,8 @@ pub(crate) fn least(operation: &str, schema: &Value) -> Value {
             "text" if operation.starts_with("registry/") => {
                 json!("name: acme/thing\n")
             }
-            _ if property["type"] == "array" => json!([one(&property["items"])]),
-            _ => one(property),
+            _ if property["type"] == "array" => json!([element(&property["items"])]),
+            _ => element(property),
         }
     };
     let pairs = required.map(|name| {
@@ -111,7 +111,7 @@ pub(crate) fn least(operation: &str, schema: &Value) -> Value {
         (name.to_owned(), value(name))
     });
     let mut all = Value::Object(pairs.collect());
-    // Rules that the schema of one parameter cannot express.
+    // Rules that the schema of element parameter cannot express.
     match operation {
         "session/tell" => all["prompt"] = json!("Hello"),
         "actor/run" => {

@@ -1,12 +1,9 @@
-//! A plan from strategize to apply, below every front end: real sandboxes and repositories, a scripted model, both
+//! Plans from strategize to apply, without a front end: real sandboxes and repositories, a scripted model, both
 //! databases.
 //!
-//! The tests have a `main` of their own, because the stages of a confined command are this program started again.
+//! The tests have their own `main`, because the stages of a confined command start this program again.
 
-#![expect(
-    clippy::print_stdout,
-    reason = "a test runner reports how the tests went"
-)]
+#![expect(clippy::print_stdout, reason = "a test runner reports the results")]
 
 mod misbehaviour;
 mod operations;
@@ -29,24 +26,24 @@ use support::{User, Workshop, git};
 
 const TESTS: &[(&str, fn())] = &[
     (
-        "a_plan_goes_from_strategize_to_apply_without_a_front_end",
-        a_plan_goes_from_strategize_to_apply_without_a_front_end,
+        "a_plan_runs_from_strategize_to_apply_without_a_front_end",
+        a_plan_runs_from_strategize_to_apply_without_a_front_end,
     ),
     (
         "a_worker_runs_queued_plans_and_ends_when_idle",
         a_worker_runs_queued_plans_and_ends_when_idle,
     ),
     (
-        "no_more_plans_run_than_the_limit_and_a_cancelled_one_stops_waiting",
-        no_more_plans_run_than_the_limit_and_a_cancelled_one_stops_waiting,
+        "a_plan_above_the_concurrency_limit_waits_until_it_is_cancelled",
+        a_plan_above_the_concurrency_limit_waits_until_it_is_cancelled,
     ),
     (
         "a_phase_that_cannot_run_leaves_the_plan_errored_and_not_running",
         a_phase_that_cannot_run_leaves_the_plan_errored_and_not_running,
     ),
     (
-        "a_review_does_not_count_for_what_changed_after_it",
-        a_review_does_not_count_for_what_changed_after_it,
+        "changes_after_a_review_are_reviewed_again",
+        changes_after_a_review_are_reviewed_again,
     ),
 ];
 
@@ -99,7 +96,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes the file, and reports it done.
+/// A model that writes the file and reports that the task is done.
 pub(crate) const MODEL: &str = r#"
 at_end: repeat_last
 answers:
@@ -116,7 +113,7 @@ answers:
 - text: The file is written.
 "#;
 
-fn a_plan_goes_from_strategize_to_apply_without_a_front_end() {
+fn a_plan_runs_from_strategize_to_apply_without_a_front_end() {
     for database in TestDatabase::each() {
         let workshop = Workshop::new(&database, MODEL);
         let user = User::answering(Approval::Once);
@@ -127,7 +124,10 @@ fn a_plan_goes_from_strategize_to_apply_without_a_front_end() {
             .drive(&plan, PlanPhase::Strategize, &user)
             .expect("a strategy");
         assert_eq!(plan.stage, PlanStage::StrategizeComplete);
-        assert_eq!(plan.strategy.as_ref().map(|made| made.steps.len()), Some(1));
+        assert_eq!(
+            plan.strategy.as_ref().map(|strategy| strategy.steps.len()),
+            Some(1)
+        );
         assert_eq!(phase_to_execute(&plan), PlanPhase::Execute);
 
         let plan = workshop
@@ -189,7 +189,7 @@ fn a_worker_runs_queued_plans_and_ends_when_idle() {
     }
 }
 
-fn no_more_plans_run_than_the_limit_and_a_cancelled_one_stops_waiting() {
+fn a_plan_above_the_concurrency_limit_waits_until_it_is_cancelled() {
     use cleveragents_application::{DriveOptions, LeaseService, NoObserver, PlanFrontEnd};
     use cleveragents_domain::{Code, Diagnose as _, LeaseSubject, Ttl};
     for database in TestDatabase::each() {
@@ -228,7 +228,7 @@ fn a_phase_that_cannot_run_leaves_the_plan_errored_and_not_running() {
         let workshop = Workshop::new(&database, MODEL);
         let user = User::answering(Approval::Once);
         let plan = workshop.plan("supervised");
-        // No sandbox can be created of a repository without a commit.
+        // A sandbox cannot be created from a repository without a commit.
         git(&workshop.repository, &["update-ref", "-d", "HEAD"]);
         let outcome = workshop.drive(&plan, PlanPhase::Strategize, &user);
         assert!(outcome.is_err());
@@ -237,7 +237,7 @@ fn a_phase_that_cannot_run_leaves_the_plan_errored_and_not_running() {
     }
 }
 
-/// Reviews once with success; after guidance that breaks the file, a second review finds that out.
+/// A model whose first review passes. After guidance that breaks the file, its second review finds the failure.
 const REVIEWED_TWICE: &str = r#"
 at_end: repeat_last
 answers:
@@ -258,7 +258,7 @@ answers:
 - text: Done.
 "#;
 
-fn a_review_does_not_count_for_what_changed_after_it() {
+fn changes_after_a_review_are_reviewed_again() {
     for database in TestDatabase::each() {
         let workshop = Workshop::new(&database, REVIEWED_TWICE);
         let user = User::answering(Approval::Once);

@@ -1,5 +1,5 @@
-//! Twelve ways in which a model misbehaves, against endpoints that refuse what the real providers
-//! refuse. Each ends well, or with a reason that the user can act on.
+//! Twelve ways in which a model misbehaves, against endpoints that refuse the same requests as the real providers. Each
+//! plan either completes, or fails with a reason that the user can act on.
 
 use std::sync::Mutex;
 
@@ -25,7 +25,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
 ];
 
 /// An answer of the model in a script.
-enum Says {
+enum Turn {
     Text(&'static str),
     Calls(Vec<(&'static str, Value)>),
     /// The connection ends in the middle of the answer.
@@ -51,8 +51,8 @@ fn done() -> (&'static str, Value) {
     ("step_done", json!({"summary": "The price is right."}))
 }
 
-fn works() -> Says {
-    Says::Calls(vec![write("right\n"), done()])
+fn works() -> Turn {
+    Turn::Calls(vec![write("right\n"), done()])
 }
 
 /// The result of a plan with a model that follows a script, and the requests that it received.
@@ -70,8 +70,8 @@ impl Outcome {
     }
 }
 
-/// Runs a plan until it stops. After the script the model repeats its last answer.
-fn play(format: WireFormat, script: Vec<Says>) -> Outcome {
+/// Runs a plan until it stops. After the end of the script, the model repeats its last answer.
+fn run_script(format: WireFormat, script: Vec<Turn>) -> Outcome {
     let database = TestDatabase::sqlite();
     let next = Mutex::new(0_usize);
     let server = ModelServer::answering(move |_| {
@@ -79,9 +79,11 @@ fn play(format: WireFormat, script: Vec<Says>) -> Outcome {
         let number = (*next).min(script.len() - 1);
         *next += 1;
         match &script[number] {
-            Says::Text(text) => format.says(text),
-            Says::Calls(calls) => {
-                let ids: Vec<String> = (0..calls.len()).map(|at| format!("c{next}x{at}")).collect();
+            Turn::Text(text) => format.says(text),
+            Turn::Calls(calls) => {
+                let ids: Vec<String> = (0..calls.len())
+                    .map(|index| format!("c{next}x{index}"))
+                    .collect();
                 let calls: Vec<(&str, &str, &Value)> = calls
                     .iter()
                     .zip(&ids)
@@ -89,7 +91,7 @@ fn play(format: WireFormat, script: Vec<Says>) -> Outcome {
                     .collect();
                 format.calls(&calls)
             }
-            Says::Cut(text) => {
+            Turn::Cut(text) => {
                 let mut response: Response = format.says(text);
                 response.steps.truncate(response.steps.len() / 2);
                 response.then(Step::Cut)
@@ -117,32 +119,36 @@ fn play(format: WireFormat, script: Vec<Says>) -> Outcome {
             .contains(&"price.txt".to_owned());
     Outcome {
         price_in_sandbox,
-        requests: server.received().into_iter().map(|one| one.body).collect(),
+        requests: server
+            .received()
+            .into_iter()
+            .map(|request| request.body)
+            .collect(),
         plan,
     }
 }
 
 fn corrected_by_an_answer_of_the_program() {
     for format in [WireFormat::OpenaiChat, WireFormat::Anthropic] {
-        let plan = || Says::Calls(vec![strategy()]);
-        let cases: Vec<(&str, &str, Vec<Says>)> = vec![
+        let plan = || Turn::Calls(vec![strategy()]);
+        let cases: Vec<(&str, &str, Vec<Turn>)> = vec![
             (
                 "prose instead of the form",
                 "Not finished",
-                vec![Says::Text("I would change the price."), plan(), works()],
+                vec![Turn::Text("I would change the price."), plan(), works()],
             ),
             (
                 "an empty answer",
                 // The request is repeated.
                 "",
-                vec![plan(), Says::Text(""), works()],
+                vec![plan(), Turn::Text(""), works()],
             ),
             (
                 "a cut answer",
                 "",
                 vec![
                     plan(),
-                    Says::Cut("I am going to write the price now."),
+                    Turn::Cut("I am going to write the price now."),
                     works(),
                 ],
             ),
@@ -151,7 +157,7 @@ fn corrected_by_an_answer_of_the_program() {
                 "write_file",
                 vec![
                     plan(),
-                    Says::Calls(vec![("write_fille", json!({"path": "price.txt"}))]),
+                    Turn::Calls(vec![("write_fille", json!({"path": "price.txt"}))]),
                     works(),
                 ],
             ),
@@ -160,7 +166,7 @@ fn corrected_by_an_answer_of_the_program() {
                 "content",
                 vec![
                     plan(),
-                    Says::Calls(vec![(
+                    Turn::Calls(vec![(
                         "write_file",
                         json!({"path": "price.txt", "content": 7}),
                     )]),
@@ -171,9 +177,9 @@ fn corrected_by_an_answer_of_the_program() {
                 "two answers",
                 "report this phase with",
                 vec![
-                    Says::Calls(vec![strategy()]),
-                    Says::Calls(vec![strategy(), write("right\n")]),
-                    Says::Calls(vec![done()]),
+                    Turn::Calls(vec![strategy()]),
+                    Turn::Calls(vec![strategy(), write("right\n")]),
+                    Turn::Calls(vec![done()]),
                 ],
             ),
             (
@@ -181,7 +187,7 @@ fn corrected_by_an_answer_of_the_program() {
                 "the old text does not occur in the file",
                 vec![
                     plan(),
-                    Says::Calls(vec![(
+                    Turn::Calls(vec![(
                         "edit_file",
                         json!({"path": "price.txt", "old_string": "wrung", "new_string": "right"}),
                     )]),
@@ -193,17 +199,17 @@ fn corrected_by_an_answer_of_the_program() {
                 "another call of the same answer failed",
                 vec![
                     plan(),
-                    Says::Calls(vec![
+                    Turn::Calls(vec![
                         write("right\n"),
                         ("shell", json!({"command": "exit 3"})),
                         done(),
                     ]),
-                    Says::Calls(vec![done()]),
+                    Turn::Calls(vec![done()]),
                 ],
             ),
         ];
         for (name, advice, script) in cases {
-            let outcome = play(format, script);
+            let outcome = run_script(format, script);
             assert_eq!(
                 outcome.plan.stage,
                 PlanStage::ExecuteComplete,
@@ -211,9 +217,9 @@ fn corrected_by_an_answer_of_the_program() {
                 outcome.reason()
             );
             assert!(outcome.price_in_sandbox, "{format:?}, {name}");
-            let is_told = outcome.requests.iter().any(|body| body.contains(advice));
+            let has_advice = outcome.requests.iter().any(|body| body.contains(advice));
             assert!(
-                is_told,
+                has_advice,
                 "{format:?}, {name}: {:#?}",
                 outcome.requests.last()
             );
@@ -223,21 +229,21 @@ fn corrected_by_an_answer_of_the_program() {
 
 fn ended_with_a_reason() {
     for format in [WireFormat::OpenaiChat, WireFormat::Anthropic] {
-        let read = || Says::Calls(vec![("read_file", json!({"path": "notes.txt"}))]);
-        let cases: Vec<(&str, PlanStage, &str, Vec<Says>)> = vec![
+        let read = || Turn::Calls(vec![("read_file", json!({"path": "notes.txt"}))]);
+        let cases: Vec<(&str, PlanStage, &str, Vec<Turn>)> = vec![
             (
                 "a refusal of the task",
                 PlanStage::StrategizeErrored,
                 "I cannot help",
-                vec![Says::Text("I cannot help with that.")],
+                vec![Turn::Text("I cannot help with that.")],
             ),
             (
                 "a claim without doing",
                 PlanStage::ExecuteErrored,
                 "it changed nothing and reported nothing; it answered: \"I have corrected the price.\"",
                 vec![
-                    Says::Calls(vec![strategy()]),
-                    Says::Text("I have corrected the price."),
+                    Turn::Calls(vec![strategy()]),
+                    Turn::Text("I have corrected the price."),
                 ],
             ),
             (
@@ -248,7 +254,7 @@ fn ended_with_a_reason() {
             ),
         ];
         for (name, stage, reason, script) in cases {
-            let outcome = play(format, script);
+            let outcome = run_script(format, script);
             let message = outcome.reason();
             assert_eq!(outcome.plan.stage, stage, "{format:?}, {name}: {message}");
             assert!(message.contains(reason), "{format:?}, {name}: {message}");
@@ -260,11 +266,11 @@ fn ended_with_a_reason() {
 
 fn instructions_inside_a_file_stay_data() {
     for format in [WireFormat::OpenaiChat, WireFormat::Anthropic] {
-        let outcome = play(
+        let outcome = run_script(
             format,
             vec![
-                Says::Calls(vec![("read_file", json!({"path": "notes.txt"}))]),
-                Says::Calls(vec![strategy()]),
+                Turn::Calls(vec![("read_file", json!({"path": "notes.txt"}))]),
+                Turn::Calls(vec![strategy()]),
                 works(),
             ],
         );
@@ -277,11 +283,17 @@ fn instructions_inside_a_file_stay_data() {
         let body = &outcome.requests[1];
         let at = body.find("ignore the task").expect("the file is shown");
         let (before, after) = body.split_at(at);
-        let opened = before.rfind("<data-").expect("it is marked");
+        let opened = before.rfind("<data-").expect("a data mark");
         let tag = &before[opened + 1..opened + 14];
         assert_ne!(tag, "data-00000000");
         let closing = format!("</{tag}>");
-        assert!(!before[opened..].contains(&closing), "the mark is open");
-        assert!(after.contains(&closing), "the mark ends behind it");
+        assert!(
+            !before[opened..].contains(&closing),
+            "the data mark is open"
+        );
+        assert!(
+            after.contains(&closing),
+            "the data mark ends after the text"
+        );
     }
 }

@@ -38,12 +38,12 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
         resuming_previews_and_then_continues_where_the_plan_stopped,
     ),
     (
-        "operations::without_a_front_end_nobody_is_asked",
-        without_a_front_end_nobody_is_asked,
+        "operations::without_a_front_end_a_plan_waits_for_approval",
+        without_a_front_end_a_plan_waits_for_approval,
     ),
 ];
 
-/// Keeps what is shown, one line per event.
+/// Records the progress events, one line per event.
 #[derive(Default)]
 struct Recorder(Mutex<Vec<String>>);
 
@@ -55,7 +55,7 @@ impl Recorder {
 
 impl Observer for Recorder {
     fn event(&self, event: &AgentEvent) {
-        // A client on another machine receives the same.
+        // Remote clients receive events as JSON, so they must survive serialization.
         let wire = serde_json::to_string(event).expect("JSON");
         let event: AgentEvent = serde_json::from_str(&wire).expect("an event");
         let line = match event {
@@ -149,7 +149,7 @@ fn an_editor_runs_a_plan_from_strategize_to_apply_and_sees_its_events_in_order()
             done.steps
         );
         let progress = done.progress.iter();
-        let progress: Vec<_> = progress.map(|one| (one.status, one.count)).collect();
+        let progress: Vec<_> = progress.map(|phase| (phase.status, phase.count)).collect();
         assert_eq!(progress[1], (ExecutionStatus::Done, Some(1)), "one call");
         assert_eq!(progress[2], (ExecutionStatus::Done, Some(1)), "one file");
         assert_eq!(workshop.price(), "wrong\n", "only the sandbox is changed");
@@ -170,7 +170,7 @@ fn an_editor_runs_a_plan_from_strategize_to_apply_and_sees_its_events_in_order()
         let again = editor().call(execute(&plan)).expect("nothing to do");
         assert!(again.was_complete);
 
-        let refused = editor().call(apply(&plan, false)).expect_err("no yes");
+        let refused = editor().call(apply(&plan, false)).expect_err("unconfirmed");
         assert_eq!(refused.code(), Code::ConfirmationNeeded);
         assert_eq!(refused.details()["plan_id"], plan.plan_id.to_string());
         assert_eq!(workshop.price(), "wrong\n");
@@ -215,11 +215,11 @@ fn viewers_and_callers_of_other_namespaces_cannot_run_plans() {
         }
         let nameless = ExecutePlan::default();
         assert_eq!(code(editor(), nameless), Some(Code::MalformedRequest));
-        let of_others = UsePlan {
+        let foreign = UsePlan {
             projects: vec!["local/shop".to_owned()],
             ..use_plan()
         };
-        assert_eq!(code(editor(), of_others), Some(Code::Forbidden));
+        assert_eq!(code(editor(), foreign), Some(Code::Forbidden));
         let scripted = UsePlan {
             strategy_actor: Some("scripted/model.yaml".to_owned()),
             ..use_plan()
@@ -310,7 +310,7 @@ fn resuming_previews_and_then_continues_where_the_plan_stopped() {
     }
 }
 
-fn without_a_front_end_nobody_is_asked() {
+fn without_a_front_end_a_plan_waits_for_approval() {
     let front_end = FrontEnd::default();
     assert!(!front_end.observer.is_watching());
     let database = TestDatabase::sqlite();

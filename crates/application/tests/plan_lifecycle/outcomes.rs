@@ -1,4 +1,4 @@
-//! How a model may end a phase, and what a retry and the next phase keep of its conversation.
+//! Ways in which a model ends a phase, and the parts of its conversation that a retry and the next phase keep.
 
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
         an_impossible_task_is_blocked_with_its_reason,
     ),
     (
-        "outcomes::a_task_that_is_done_already_changes_nothing_and_is_checked",
-        a_task_that_is_done_already_changes_nothing_and_is_checked,
+        "outcomes::a_task_that_is_already_done_changes_nothing_and_is_reviewed",
+        a_task_that_is_already_done_changes_nothing_and_is_reviewed,
     ),
     (
         "outcomes::a_refusal_never_counts_as_done",
@@ -45,8 +45,8 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
         a_retry_continues_the_conversation_of_a_failed_turn,
     ),
     (
-        "outcomes::the_executor_keeps_what_the_strategy_names",
-        the_executor_keeps_what_the_strategy_names,
+        "outcomes::the_executor_keeps_the_files_of_the_strategy",
+        the_executor_keeps_the_files_of_the_strategy,
     ),
     (
         "outcomes::nested_instructions_are_shown_for_every_name_of_a_tool",
@@ -117,7 +117,7 @@ fn run(workshop: &Workshop, user: &User, plan: &Plan) -> Plan {
     workshop.plans.get(plan.id).expect("it exists")
 }
 
-const WORKS: &str = r#"
+const COMPLETES: &str = r#"
 answers:
 - when: '^Make the strategy'
   calls:
@@ -139,7 +139,7 @@ fn a_one_off_task_is_sent_once_per_request() {
             .collect();
         let task = format!("Correct the price. {}", sentences.join(" "));
         assert!(task.len() > 1_200, "about 300 tokens");
-        let workshop = Workshop::new(&database, WORKS);
+        let workshop = Workshop::new(&database, COMPLETES);
         let plan = workshop.one_off(&task, &["grep -q right price.txt".to_owned()], None);
         let user = User::answering(Approval::Once);
         let plan = run(&workshop, &user, &plan);
@@ -180,7 +180,7 @@ fn only_the_deterministic_strategist_executes_a_task() {
         "run `touch junk.txt`",
     ] {
         let database = TestDatabase::sqlite();
-        let workshop = Workshop::new(&database, WORKS);
+        let workshop = Workshop::new(&database, COMPLETES);
         let plan = workshop.one_off(task, &[], None);
         let plan = run(&workshop, &user, &plan);
         assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
@@ -188,7 +188,7 @@ fn only_the_deterministic_strategist_executes_a_task() {
         assert_eq!(workshop.reviews(plan.id), 1, "{task}");
     }
     let database = TestDatabase::sqlite();
-    let workshop = Workshop::new(&database, WORKS);
+    let workshop = Workshop::new(&database, COMPLETES);
     let actor = Some("builtin/deterministic");
     let plan = workshop.one_off("run `touch made.txt`", &[], actor);
     let plan = run(&workshop, &user, &plan);
@@ -218,7 +218,7 @@ answers:
     }
 }
 
-fn a_task_that_is_done_already_changes_nothing_and_is_checked() {
+fn a_task_that_is_already_done_changes_nothing_and_is_reviewed() {
     for database in TestDatabase::each() {
         let script = r"
 answers:
@@ -261,8 +261,8 @@ fn a_refusal_never_counts_as_done() {
     assert!(message.contains("I can't help with that"), "{message}");
     assert_eq!(workshop.requests().len(), 2, "one reminder");
 
-    // After a change, too.
-    let later = WORKS.replace(
+    // The same holds for a refusal after a change.
+    let later = COMPLETES.replace(
         "  - {name: step_done, arguments: {summary: The price is right now.}}\n",
         "",
     );
@@ -283,13 +283,13 @@ fn a_refusal_never_counts_as_done() {
 fn prose_without_a_change_gets_one_reminder() {
     let user = User::answering(Approval::Once);
     let write = "  - {name: write_file, arguments: {path: price.txt, content: \"right\\n\"}}\n";
-    let claims = WORKS.replace(
+    let claims = COMPLETES.replace(
         &format!(
             "  calls:\n{write}  - {{name: step_done, arguments: {{summary: The price is right now.}}}}\n"
         ),
         "  text: I corrected the price.\n",
     );
-    // It repeats its claim: the step is blocked.
+    // The model repeats its claim, so the step is blocked.
     let database = TestDatabase::sqlite();
     let workshop = Workshop::new(&database, &claims);
     let plan = run(&workshop, &user, &workshop.plan("trusted"));
@@ -301,14 +301,14 @@ fn prose_without_a_change_gets_one_reminder() {
         message.contains("it changed nothing and reported nothing"),
         "{message}"
     );
-    // It does the work after the reminder.
-    let mends = claims.replace(
+    // The model does the work after the reminder.
+    let corrects = claims.replace(
         "- text: Nothing more.",
         "- when: '^Not finished'\n  calls:\n  - {name: write_file, arguments: {path: price.txt, content: \"right\\n\"}}\n  \
          - {name: step_done, arguments: {summary: Now it is.}}\n- text: Nothing more.",
     );
     let database = TestDatabase::sqlite();
-    let workshop = Workshop::new(&database, &mends);
+    let workshop = Workshop::new(&database, &corrects);
     let plan = run(&workshop, &user, &workshop.plan("trusted"));
     assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
     assert_eq!(workshop.changed_in_sandbox(&plan), ["price.txt"]);
@@ -353,14 +353,14 @@ answers:
             .iter()
             .find(|request| contains(request, "Your last turn was interrupted"))
             .expect("the turn is continued");
-        assert!(contains(resumed, "albatross"), "with what it did");
+        assert!(contains(resumed, "albatross"), "with its actions");
         assert!(contains(resumed, "bad day"), "with the reason");
         assert_eq!(count(resumed, "Execute step 1 of 1"), 1);
         assert_eq!(repeated(resumed), None);
     }
 }
 
-fn the_executor_keeps_what_the_strategy_names() {
+fn the_executor_keeps_the_files_of_the_strategy() {
     for database in TestDatabase::each() {
         let script = r#"
 answers:
@@ -399,7 +399,7 @@ answers:
         assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
         let requests = workshop.requests();
         let strategy = &requests[1];
-        assert!(contains(strategy, "other entry 77"), "it was read");
+        assert!(contains(strategy, "other entry 77"), "a file that was read");
         let step = requests
             .iter()
             .find(|request| contains(request, "Execute step 1 of 1"))
@@ -420,7 +420,7 @@ fn nested_instructions_are_shown_for_every_name_of_a_tool() {
         "{name: edit_file, arguments: {path: shop/list.txt, old_string: old, new_string: new}}",
         "{name: apply_patch, arguments: {patch: \"*** Begin Patch\\n*** Update File: shop/list.txt\\n@@\\n-old\\n+new\\n*** End Patch\"}}",
     ] {
-        let script = WORKS.replace(
+        let script = COMPLETES.replace(
             "  - {name: write_file, arguments: {path: price.txt, content: \"right\\n\"}}\n  - {name: step_done, arguments: {summary: The price is right now.}}\n",
             &format!("  - {call}\n"),
         );

@@ -76,7 +76,7 @@ impl Workshop {
         Self::with(database, script, done, &[("price.txt", "wrong\n")])
     }
 
-    /// The same with another definition of done and these files.
+    /// Like [`Self::new`], with this definition of done and these files.
     pub(crate) fn with(
         database: &TestDatabase,
         script: &str,
@@ -87,7 +87,7 @@ impl Workshop {
         Self::build(database, script, model, BTreeMap::new(), done, files)
     }
 
-    /// The same with a model at an endpoint.
+    /// Like [`Self::with`], with a model at an endpoint.
     pub(crate) fn against(
         database: &TestDatabase,
         url: &str,
@@ -234,7 +234,7 @@ impl Workshop {
             .expect("a plan")
     }
 
-    /// A plan of a one-off task, as `agents do` makes it.
+    /// A plan of a one-off task, as `agents do` creates it.
     pub(crate) fn one_off(&self, task: &str, checks: &[String], actor: Option<&str>) -> Plan {
         let action = one_off_action(task, checks);
         ActionService::new(Arc::clone(&self.engine))
@@ -259,7 +259,7 @@ impl Workshop {
             .expect("a plan")
     }
 
-    /// Runs a plan, as if the user had asked for a phase.
+    /// Runs a plan as if the user had requested a phase.
     pub(crate) fn drive(
         &self,
         plan: &Plan,
@@ -279,7 +279,7 @@ impl Workshop {
             .drive(plan.id, &options, &self.runtime(), front_end)
     }
 
-    /// The requests that the model got so far, in order.
+    /// The requests that the model has received, in order.
     pub(crate) fn requests(&self) -> Vec<Value> {
         let recorded = std::fs::read_to_string(self.home.join(REQUESTS)).expect("a recording");
         let lines = recorded.lines();
@@ -347,7 +347,7 @@ fn runtime(
         budget_per_session: None,
         budget_per_day: None,
         safety: EffectiveSafety::combine(Vec::new(), Vec::new()),
-        warn: Arc::new(|warning: &Hint| panic!("nothing is left out: {}", warning.neutral())),
+        warn: Arc::new(|warning: &Hint| panic!("unexpected warning: {}", warning.neutral())),
     })
     .expect("a runtime")
 }

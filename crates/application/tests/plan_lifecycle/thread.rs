@@ -12,8 +12,8 @@ use crate::support::{User, Workshop, git};
 /// The tests of this module.
 pub(crate) const TESTS: &[(&str, fn())] = &[
     (
-        "thread::what_commands_change_while_strategizing_is_rolled_back",
-        what_commands_change_while_strategizing_is_rolled_back,
+        "thread::changes_by_commands_while_strategizing_are_rolled_back",
+        changes_by_commands_while_strategizing_are_rolled_back,
     ),
     (
         "thread::a_plan_is_one_conversation_from_the_strategy_to_the_fix",
@@ -24,22 +24,22 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
         a_blocked_step_fails_and_is_continued_with_the_guidance_of_the_user,
     ),
     (
-        "thread::a_rollback_takes_the_conversation_back_too",
-        a_rollback_takes_the_conversation_back_too,
+        "thread::a_rollback_also_rolls_back_the_conversation",
+        a_rollback_also_rolls_back_the_conversation,
     ),
     (
-        "thread::a_conversation_that_is_too_long_is_carried_as_a_digest",
-        a_conversation_that_is_too_long_is_carried_as_a_digest,
+        "thread::a_conversation_that_is_too_long_is_replaced_by_a_digest",
+        a_conversation_that_is_too_long_is_replaced_by_a_digest,
     ),
 ];
 
-/// Passes when the price is right; prints enough that repeated output is noticed.
+/// Passes if the price is right. Prints enough output for a repetition to be detected.
 const CHECK: &str = "i=0\nwhile [ $i -lt 40 ]; do echo \"looking at entry $i of the price list\"; i=$((i+1)); done\n\
                      grep -qx right price.txt || { echo 'price.txt: expected right'; exit 1; }\n";
 
 const DONE: &str = "- check `sh check.sh`\n- price.txt says right";
 
-/// Reproduces the failure, writes a wrong word, and fixes it when the check fails.
+/// A model that reproduces the failure, writes a wrong word, and fixes it when the check fails.
 const MODEL: &str = r#"
 answers:
 - when: '^Make the strategy'
@@ -87,7 +87,7 @@ fn collect(value: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// A block of lines of more than 200 tokens, about 800 bytes, that a request has twice.
+/// A block of lines of more than 200 tokens, about 800 bytes, that occurs twice in a request.
 pub(crate) fn repeated(request: &Value) -> Option<String> {
     let texts = texts(request).join("\n");
     let lines: Vec<&str> = texts
@@ -118,12 +118,12 @@ pub(crate) fn messages(request: &Value) -> Vec<Value> {
 }
 
 pub(crate) fn contains(request: &Value, text: &str) -> bool {
-    texts(request).iter().any(|one| one.contains(text))
+    texts(request).iter().any(|part| part.contains(text))
 }
 
 pub(crate) fn count(request: &Value, text: &str) -> usize {
     let texts = texts(request);
-    texts.iter().map(|one| one.matches(text).count()).sum()
+    texts.iter().map(|part| part.matches(text).count()).sum()
 }
 
 fn shop(database: &TestDatabase, script: &str) -> (Workshop, User, Plan) {
@@ -133,7 +133,7 @@ fn shop(database: &TestDatabase, script: &str) -> (Workshop, User, Plan) {
     (workshop, User::answering(Approval::Once), plan)
 }
 
-fn what_commands_change_while_strategizing_is_rolled_back() {
+fn changes_by_commands_while_strategizing_are_rolled_back() {
     for database in TestDatabase::each() {
         let (workshop, user, _) = shop(&database, MODEL);
         let plan = workshop.plan("supervised");
@@ -189,7 +189,7 @@ fn a_plan_is_one_conversation_from_the_strategy_to_the_fix() {
             );
         }
         for request in [ask, strategy, step, fix, review] {
-            assert_eq!(count(request, "Fix the price"), 1, "the task is there once");
+            assert_eq!(count(request, "Fix the price"), 1, "the task occurs once");
             assert_eq!(repeated(request), None);
         }
         assert_eq!(messages(review).len(), 1, "the reviewer starts fresh");
@@ -209,7 +209,7 @@ fn a_plan_is_one_conversation_from_the_strategy_to_the_fix() {
     }
 }
 
-/// Reports that it is blocked, and continues after it received guidance.
+/// A model that reports that it is blocked, and continues after it receives guidance.
 const BLOCKED: &str = r#"
 answers:
 - when: '^Make the strategy'
@@ -260,12 +260,12 @@ fn a_blocked_step_fails_and_is_continued_with_the_guidance_of_the_user() {
         assert_eq!(count(resumed, "the word is right"), 1);
         assert!(contains(resumed, "the word is missing"), "it continues");
         assert_eq!(repeated(resumed), None);
-        // The first report had no steps: it was answered and repeated.
+        // The first report had no steps, so it was refused and the model repeated it.
         assert!(contains(&requests[1], "was not recorded"));
     }
 }
 
-/// Two steps; a rollback undoes the answer of the second one.
+/// A model for two steps. A rollback removes its answer to the second step.
 const TWO_STEPS: &str = r#"
 answers:
 - when: '^Make the strategy'
@@ -291,7 +291,7 @@ answers:
 - text: Nothing more.
 "#;
 
-fn a_rollback_takes_the_conversation_back_too() {
+fn a_rollback_also_rolls_back_the_conversation() {
     for database in TestDatabase::each() {
         let (workshop, user, _) = shop(&database, TWO_STEPS);
         let plan = workshop.plan("supervised");
@@ -318,7 +318,7 @@ fn a_rollback_takes_the_conversation_back_too() {
     }
 }
 
-fn a_conversation_that_is_too_long_is_carried_as_a_digest() {
+fn a_conversation_that_is_too_long_is_replaced_by_a_digest() {
     for database in TestDatabase::each() {
         let small = format!("capabilities: {{context_window: 16000}}\n{MODEL}");
         // The output of the strategist's command alone exceeds the context of a small model.
@@ -341,7 +341,11 @@ fn a_conversation_that_is_too_long_is_carried_as_a_digest() {
             .find(|request| contains(request, "Execute step 1 of 1"))
             .expect("a step");
         assert!(contains(step, "Earlier in this plan"));
-        assert_eq!(messages(step).len(), 1, "nothing else of the strategist");
+        assert_eq!(
+            messages(step).len(),
+            1,
+            "no other message of the strategist"
+        );
         assert_eq!(count(step, "Put right into price.txt"), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Random edits: those of a user, a shell or a program in a folder.
+//! Random edits of a folder, like those of a user, a shell or a program.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,11 +14,11 @@ use crate::tree::{
     Entry, FILE_MODES, FOLDER_MODES, Tree, at, content, name, set_mode, target, walk,
 };
 
-/// One of the paths that satisfy a condition.
-fn some(tree: &Tree, dice: &mut Dice, wanted: impl Fn(&Entry) -> bool) -> Option<Vec<u8>> {
+/// A random path whose entry satisfies a condition.
+fn pick_path(tree: &Tree, dice: &mut Dice, condition: impl Fn(&Entry) -> bool) -> Option<Vec<u8>> {
     let paths: Vec<&Vec<u8>> = tree
         .iter()
-        .filter(|(_, entry)| wanted(entry))
+        .filter(|(_, entry)| condition(entry))
         .map(|(path, _)| path)
         .collect();
     (!paths.is_empty()).then(|| (*dice.pick(&paths)).clone())
@@ -28,7 +28,7 @@ fn some(tree: &Tree, dice: &mut Dice, wanted: impl Fn(&Entry) -> bool) -> Option
 pub(crate) fn fresh(tree: &Tree, dice: &mut Dice) -> Option<Vec<u8>> {
     let mut path = match dice.roll(2) {
         0 => Vec::new(),
-        _ => some(tree, dice, Entry::is_folder).unwrap_or_default(),
+        _ => pick_path(tree, dice, Entry::is_folder).unwrap_or_default(),
     };
     if !path.is_empty() {
         path.push(b'/');
@@ -38,7 +38,7 @@ pub(crate) fn fresh(tree: &Tree, dice: &mut Dice) -> Option<Vec<u8>> {
 }
 
 pub(crate) fn file(tree: &Tree, dice: &mut Dice) -> Option<Vec<u8>> {
-    some(tree, dice, |entry| matches!(entry, Entry::File(..)))
+    pick_path(tree, dice, |entry| matches!(entry, Entry::File(..)))
 }
 
 fn remove(place: &Path) {
@@ -50,8 +50,8 @@ fn remove(place: &Path) {
     }
 }
 
-/// Changes bytes, but neither size nor time of modification.
-fn edit_in_secret(place: &Path) {
+/// Changes the content of a file, but neither its size nor its modification time.
+fn edit_keeping_size_and_time(place: &Path) {
     let before = fs::symlink_metadata(place).expect("a file");
     let mut bytes = fs::read(place).expect("a file");
     let Some(last) = bytes.last_mut() else { return };
@@ -68,7 +68,7 @@ fn edit_in_secret(place: &Path) {
     rustix::fs::utimensat(CWD, place, &times, AtFlags::empty()).expect("times can be set");
 }
 
-fn make_anything(place: &Path, dice: &mut Dice) {
+fn create_random_entry(place: &Path, dice: &mut Dice) {
     match dice.roll(4) {
         0 => {
             fs::create_dir(place).expect("a folder");
@@ -85,8 +85,8 @@ fn make_anything(place: &Path, dice: &mut Dice) {
     }
 }
 
-/// Makes an edit where permissions forbid it, like an owner who grants them for a moment.
-fn granted<T>(root: &Path, edit: impl FnOnce(&Tree) -> T) -> T {
+/// Makes an edit with temporary write permission on all entries, as their owner could grant it.
+fn with_write_permission<T>(root: &Path, edit: impl FnOnce(&Tree) -> T) -> T {
     let tree = walk(root);
     if rustix::process::geteuid().is_root() {
         return edit(&tree);
@@ -106,29 +106,29 @@ fn granted<T>(root: &Path, edit: impl FnOnce(&Tree) -> T) -> T {
             tree[*path].state().mode.permissions() | 0o200,
         );
     }
-    let answer = edit(&tree);
+    let result = edit(&tree);
     for path in closed.iter().rev() {
         let place = at(root, path);
-        let is_as_before = |found: &fs::Metadata| {
+        let is_unchanged = |found: &fs::Metadata| {
             found.is_dir() == tree[*path].is_folder()
                 && found.mode() & 0o7777 == tree[*path].state().mode.permissions() | 0o200
         };
-        // Relative to its folder: the path may lead through a link by now.
-        if fs::symlink_metadata(&place).is_ok_and(|found| is_as_before(&found)) {
+        // The edit may have replaced the entry, so its type and mode are checked first.
+        if fs::symlink_metadata(&place).is_ok_and(|found| is_unchanged(&found)) {
             set_mode(&place, tree[*path].state().mode.permissions());
         }
     }
-    answer
+    result
 }
 
-/// One edit as a shell would make it; none when the tree has no place for it.
+/// Makes one edit like a shell; none if the tree has no suitable path.
 pub(crate) fn shell(root: &Path, dice: &mut Dice) {
-    granted(root, |tree| shell_in(root, tree, dice));
+    with_write_permission(root, |tree| shell_in(root, tree, dice));
 }
 
 fn shell_in(root: &Path, tree: &Tree, dice: &mut Dice) {
     let done = match dice.roll(14) {
-        0..=2 => fresh(tree, dice).map(|path| make_anything(&at(root, &path), dice)),
+        0..=2 => fresh(tree, dice).map(|path| create_random_entry(&at(root, &path), dice)),
         3 => file(tree, dice).map(|path| {
             fs::write(at(root, &path), content(dice)).expect("written");
         }),
@@ -139,7 +139,7 @@ fn shell_in(root: &Path, tree: &Tree, dice: &mut Dice) {
                 .expect("opened");
             file.write_all(b"appended\n").expect("appended");
         }),
-        5 => file(tree, dice).map(|path| edit_in_secret(&at(root, &path))),
+        5 => file(tree, dice).map(|path| edit_keeping_size_and_time(&at(root, &path))),
         6 => file(tree, dice).map(|path| {
             let file = fs::OpenOptions::new()
                 .write(true)
@@ -148,13 +148,13 @@ fn shell_in(root: &Path, tree: &Tree, dice: &mut Dice) {
             file.set_len(dice.roll(10)).expect("truncated");
         }),
         7 => rename(root, tree, dice),
-        8 => some(tree, dice, |_| true).map(|path| remove(&at(root, &path))),
-        9 => some(tree, dice, |_| true).map(|path| {
-            // A file becomes a folder or a link, and the other way round.
+        8 => pick_path(tree, dice, |_| true).map(|path| remove(&at(root, &path))),
+        9 => pick_path(tree, dice, |_| true).map(|path| {
+            // A file becomes a folder or a link, or vice versa.
             remove(&at(root, &path));
-            make_anything(&at(root, &path), dice);
+            create_random_entry(&at(root, &path), dice);
         }),
-        10 => some(tree, dice, |entry| !matches!(entry, Entry::Link(_))).map(|path| {
+        10 => pick_path(tree, dice, |entry| !matches!(entry, Entry::Link(_))).map(|path| {
             let modes: &[u32] = if tree[&path].is_folder() {
                 &FOLDER_MODES
             } else {
@@ -174,7 +174,7 @@ fn shell_in(root: &Path, tree: &Tree, dice: &mut Dice) {
 }
 
 fn rename(root: &Path, tree: &Tree, dice: &mut Dice) -> Option<()> {
-    let (from, to) = some(tree, dice, |_| true).zip(fresh(tree, dice))?;
+    let (from, to) = pick_path(tree, dice, |_| true).zip(fresh(tree, dice))?;
     let into_itself = to.starts_with(&[from.as_slice(), b"/"].concat());
     if !into_itself {
         fs::rename(at(root, &from), at(root, &to)).expect("renamed");
@@ -183,11 +183,11 @@ fn rename(root: &Path, tree: &Tree, dice: &mut Dice) -> Option<()> {
 }
 
 fn change_case(root: &Path, tree: &Tree, dice: &mut Dice) -> Option<()> {
-    let from = some(tree, dice, |_| true)?;
+    let from = pick_path(tree, dice, |_| true)?;
     let start = from
         .iter()
         .rposition(|byte| *byte == b'/')
-        .map_or(0, |at| at + 1);
+        .map_or(0, |index| index + 1);
     let mut to = from.clone();
     for byte in &mut to[start..] {
         *byte = if byte.is_ascii_lowercase() {
@@ -202,9 +202,9 @@ fn change_case(root: &Path, tree: &Tree, dice: &mut Dice) -> Option<()> {
     Some(())
 }
 
-/// One edit of a file tool, and the paths it reports.
+/// Makes one edit like a file tool, and returns the paths that the tool reports.
 pub(crate) fn tool(root: &Path, dice: &mut Dice) -> Vec<Vec<u8>> {
-    granted(root, |tree| tool_in(root, tree, dice))
+    with_write_permission(root, |tree| tool_in(root, tree, dice))
 }
 
 fn tool_in(root: &Path, tree: &Tree, dice: &mut Dice) -> Vec<Vec<u8>> {
@@ -224,7 +224,7 @@ fn tool_in(root: &Path, tree: &Tree, dice: &mut Dice) -> Vec<Vec<u8>> {
             None => Vec::new(),
         },
         1 => file(tree, dice).map_or_else(Vec::new, |path| {
-            // A new file in its place: other hard links of the old file do not change.
+            // The tool replaces the file, so other hard links to the old file do not change.
             remove(&at(root, &path));
             fs::write(at(root, &path), content(dice)).expect("written");
             vec![path]

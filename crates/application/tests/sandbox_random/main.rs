@@ -1,10 +1,10 @@
-//! Random trees, random edits by shells and by tools, checkpoints, rollbacks and redos in any order,
-//! then apply: rollback restores exactly, the difference printed is the change made, the preview is
-//! what happens, and the real tree becomes the sandbox's.
+//! Random trees with random edits by shells and tools, checkpoints, rollbacks and redos in any order, then an apply:
+//! rollback restores trees exactly, the diff contains exactly the changes, the preview equals the apply, and after the
+//! apply the real tree equals the tree of the sandbox.
 //!
-//! A failing case names its seed; `CLEVERAGENTS_TEST_SEED` runs that one alone.
+//! A failing case prints its seed; `CLEVERAGENTS_TEST_SEED` runs only that case.
 
-#![expect(clippy::print_stdout, reason = "the figures of a proof")]
+#![expect(clippy::print_stdout, reason = "prints the number of cases")]
 
 mod edits;
 mod real;
@@ -25,7 +25,7 @@ use cleveragents_testkit::{Dice, TestDatabase, proof_size};
 use real::RealFolder;
 use tree::{Entry, Tree, walk};
 
-/// One sandbox, and its expected state.
+/// A sandbox and its expected state.
 struct Case<'a> {
     service: &'a SandboxService,
     open: OpenSandbox,
@@ -33,24 +33,25 @@ struct Case<'a> {
     base: Tree,
     /// Every checkpoint with the tree that it must restore.
     checkpoints: Vec<(String, Tree)>,
-    /// The trees that redo must restore, and the tree at the last full scan.
+    /// The trees that redo must restore.
     redo: Vec<Tree>,
-    seen: Tree,
+    /// The tree at the last full scan.
+    scanned: Tree,
 }
 
 impl Case<'_> {
-    /// The program scans the whole tree now: a change since the last scan ends all redo.
-    fn look(&mut self) -> Tree {
-        let now = walk(&self.root);
-        if now != self.seen {
+    /// Records that the program scans the whole tree. A change since the last scan discards all redo states.
+    fn scan(&mut self) -> Tree {
+        let current = walk(&self.root);
+        if current != self.scanned {
             self.redo.clear();
         }
-        self.seen.clone_from(&now);
-        now
+        self.scanned.clone_from(&current);
+        current
     }
 
     fn checkpoint(&mut self) {
-        let tree = self.look();
+        let tree = self.scan();
         let number = self
             .service
             .checkpoint(&mut self.open, CheckpointReason::Manual, None)
@@ -59,25 +60,25 @@ impl Case<'_> {
     }
 
     fn rollback(&mut self, dice: &mut Dice) {
-        let before = self.look();
-        let (number, wanted) = dice.pick(&self.checkpoints).clone();
+        let before = self.scan();
+        let (number, expected_tree) = dice.pick(&self.checkpoints).clone();
         let done = self
             .service
             .rollback(&mut self.open, &RollbackTarget::Checkpoint(number.clone()))
             .unwrap_or_else(|error| panic!("rollback to {number}: {error}"));
-        assert_same(&walk(&self.root), &wanted, "after rollback");
+        assert_same(&walk(&self.root), &expected_tree, "after rollback");
         let kept = done.before.expect("the state before is kept");
         self.checkpoints.push((kept.to_string(), before.clone()));
         self.redo.push(before);
-        self.seen = wanted;
+        self.scanned = expected_tree;
     }
 
     fn redo(&mut self) {
-        self.look();
+        self.scan();
         match (self.service.redo(&mut self.open), self.redo.pop()) {
-            (Ok(_), Some(wanted)) => {
-                assert_same(&walk(&self.root), &wanted, "after redo");
-                self.seen = wanted;
+            (Ok(_), Some(expected_tree)) => {
+                assert_same(&walk(&self.root), &expected_tree, "after redo");
+                self.scanned = expected_tree;
             }
             (Err(SandboxError::NothingToRedo(_)), None) => {}
             (Ok(_), None) => panic!("redo without a rollback to undo"),
@@ -85,9 +86,9 @@ impl Case<'_> {
         }
     }
 
-    /// Edits by a tool, reported path by path, then a checkpoint of the reported paths.
+    /// Makes edits like a tool and reports their paths, then creates a checkpoint of the reported paths.
     fn tools(&mut self, dice: &mut Dice) {
-        self.look();
+        self.scan();
         self.service
             .capture(&mut self.open, None)
             .expect("the tree is scanned");
@@ -111,18 +112,18 @@ impl Case<'_> {
             .expect("a checkpoint is made");
         self.checkpoints.push((number.to_string(), tree.clone()));
         if self.redo.is_empty() {
-            self.seen = tree;
+            self.scanned = tree;
         }
     }
 
     fn preview(&mut self) {
-        self.look();
+        self.scan();
         self.service
             .preview(&mut self.open, &ApplyRequest::default())
             .expect("a preview");
     }
 
-    fn act(&mut self, dice: &mut Dice) {
+    fn run_random_action(&mut self, dice: &mut Dice) {
         match dice.roll(16) {
             0..=6 => edits::shell(&self.root, dice),
             7 | 8 => self.checkpoint(),
@@ -134,17 +135,17 @@ impl Case<'_> {
     }
 }
 
-fn assert_same(found: &Tree, wanted: &Tree, when: &str) {
-    let paths: BTreeSet<&Vec<u8>> = found.keys().chain(wanted.keys()).collect();
+fn assert_same(found: &Tree, expected_tree: &Tree, when: &str) {
+    let paths: BTreeSet<&Vec<u8>> = found.keys().chain(expected_tree.keys()).collect();
     let wrong: Vec<String> = paths
         .into_iter()
-        .filter(|path| found.get(*path) != wanted.get(*path))
+        .filter(|path| found.get(*path) != expected_tree.get(*path))
         .map(|path| {
             format!(
                 "{:?}: {:?} instead of {:?}",
                 String::from_utf8_lossy(path),
                 found.get(path),
-                wanted.get(path)
+                expected_tree.get(path)
             )
         })
         .collect();
@@ -169,8 +170,8 @@ fn operations(before: &Tree, after: &Tree) -> BTreeSet<(Vec<u8>, &'static str)> 
         .collect()
 }
 
-/// The patch, applied by git to a copy of the base, gives the sandbox's files.
-fn assert_patch(patch: &[u8], base: &Tree, wanted: &Tree, folder: &Path) {
+/// Asserts that git can apply the patch to a copy of the base, and that the result equals the files of the sandbox.
+fn assert_patch(patch: &[u8], base: &Tree, expected_tree: &Tree, folder: &Path) {
     std::fs::create_dir(folder).expect("a folder");
     // A patch cannot remove an empty folder.
     let holds_files = |path: &Vec<u8>| {
@@ -219,7 +220,7 @@ fn assert_patch(patch: &[u8], base: &Tree, wanted: &Tree, folder: &Path) {
     };
     assert_same(
         &plain(walk(folder)),
-        &plain(wanted.clone()),
+        &plain(expected_tree.clone()),
         "after git apply",
     );
 }
@@ -227,11 +228,11 @@ fn assert_patch(patch: &[u8], base: &Tree, wanted: &Tree, folder: &Path) {
 fn run(service: &SandboxService, home: &Path, seed: u64, source: Source) {
     let dice = &mut Dice::seeded(seed);
     let folder = tempfile::tempdir().expect("a folder");
-    let place = folder.path().join("real");
+    let real_path = folder.path().join("real");
     let real = if source == Source::Git {
-        RealFolder::repository(place, dice)
+        RealFolder::repository(real_path, dice)
     } else {
-        RealFolder::directory(place, dice)
+        RealFolder::directory(real_path, dice)
     };
     let name = format!("case-{seed}");
     let view = service
@@ -249,19 +250,19 @@ fn run(service: &SandboxService, home: &Path, seed: u64, source: Source) {
         root,
         checkpoints: vec![(view.checkpoints[0].number.to_string(), base.clone())],
         redo: Vec::new(),
-        seen: base.clone(),
+        scanned: base.clone(),
         base,
     };
     for _ in 0..4 + dice.roll(16) {
-        case.act(dice);
+        case.run_random_action(dice);
     }
     finish(case, &real, folder.path(), home);
     cleveragents_sandbox::remove_folder(&folder.keep()).expect("the folder can be removed");
 }
 
-/// The difference, the preview and the apply of a case.
+/// Checks the diff, the preview and the apply of a case.
 fn finish(mut case: Case<'_>, real: &RealFolder, folder: &Path, home: &Path) {
-    let wanted = walk(&case.root);
+    let expected_tree = walk(&case.root);
     let diff = case.service.diff(&mut case.open).expect("a difference");
     let part = &diff.parts[0];
     let mut listed: Vec<_> = part
@@ -269,31 +270,31 @@ fn finish(mut case: Case<'_>, real: &RealFolder, folder: &Path, home: &Path) {
         .iter()
         .map(|change| (change.path.as_bytes().to_vec(), change.before, change.after))
         .collect();
-    // The program orders by names, the test by bytes.
+    // The program sorts by names, the test by bytes.
     listed.sort_by(|left, right| left.0.cmp(&right.0));
-    let made: Vec<_> = operations(&case.base, &wanted)
+    let made: Vec<_> = operations(&case.base, &expected_tree)
         .into_iter()
         .map(|(path, _)| {
             let state = |tree: &Tree| tree.get(&path).map(Entry::state);
-            (path.clone(), state(&case.base), state(&wanted))
+            (path.clone(), state(&case.base), state(&expected_tree))
         })
         .collect();
-    assert_eq!(listed, made, "the changes listed are those made");
+    assert_eq!(listed, made, "the diff lists exactly the changes");
     let temporary = tempfile::tempdir().expect("a folder");
     let patch = diff.patch(part, temporary.path()).expect("a patch");
-    assert_patch(&patch, &case.base, &wanted, &folder.join("patched"));
+    assert_patch(&patch, &case.base, &expected_tree, &folder.join("patched"));
 
     let preview = case
         .service
         .preview(&mut case.open, &ApplyRequest::default())
         .expect("a preview");
     let before = walk(&real.place);
-    let whole = case.open.view.folders().whole;
+    let sandbox_folder = case.open.view.folders().whole;
     let applied = case
         .service
         .apply(case.open, &ApplyRequest::default())
         .expect("it is applied");
-    let received = |parts: &[cleveragents_sandbox::apply::MemberPreview]| -> BTreeSet<_> {
+    let operations_of = |parts: &[cleveragents_sandbox::apply::MemberPreview]| -> BTreeSet<_> {
         parts
             .iter()
             .flat_map(|part| &part.files)
@@ -301,9 +302,9 @@ fn finish(mut case: Case<'_>, real: &RealFolder, folder: &Path, home: &Path) {
             .collect()
     };
     assert_eq!(
-        received(&preview.parts),
-        received(&applied.parts),
-        "the preview is what happens"
+        operations_of(&preview.parts),
+        operations_of(&applied.parts),
+        "the preview equals the apply"
     );
     let left_out: BTreeSet<Vec<u8>> = applied
         .parts
@@ -314,30 +315,30 @@ fn finish(mut case: Case<'_>, real: &RealFolder, folder: &Path, home: &Path) {
     let after = walk(&real.place);
     if real.source == Source::Directory {
         assert!(left_out.is_empty(), "nothing of a folder is left out");
-        assert_same(&after, &wanted, "after apply");
+        assert_same(&after, &expected_tree, "after apply");
     } else {
-        let expected = real::expected(before.clone(), &case.base, &wanted, &left_out);
+        let expected = real::expected(before.clone(), &case.base, &expected_tree, &left_out);
         assert_same(&after, &expected, "after apply");
     }
-    let really = operations(&before, &after);
+    let actual = operations(&before, &after);
     assert_eq!(
-        received(&applied.parts),
-        really,
+        operations_of(&applied.parts),
+        actual,
         "the reported changes are the real ones"
     );
-    real.assert_settled(!really.is_empty(), &left_out);
-    assert!(!whole.exists(), "the sandbox's folder is gone");
-    let left = std::fs::read_dir(home).map_or(0, Iterator::count);
-    assert_eq!(left, 0, "nothing is left of any sandbox");
+    real.assert_settled(!actual.is_empty(), &left_out);
+    assert!(!sandbox_folder.exists(), "the sandbox's folder is gone");
+    let remaining = std::fs::read_dir(home).map_or(0, Iterator::count);
+    assert_eq!(remaining, 0, "no sandbox remains");
 }
 
-/// Runs a number of cases, or the requested one.
+/// Runs a number of random cases, or the case that the environment requests.
 fn run_cases(count: usize, source: Source) {
-    let asked: Option<u64> = std::env::var("CLEVERAGENTS_TEST_SEED")
+    let requested: Option<u64> = std::env::var("CLEVERAGENTS_TEST_SEED")
         .ok()
         .and_then(|seed| seed.parse().ok());
     let first = Dice::default().roll(1 << 40);
-    let seeds: Vec<u64> = match asked {
+    let seeds: Vec<u64> = match requested {
         Some(seed) => vec![seed],
         None => (first..first + count as u64).collect(),
     };

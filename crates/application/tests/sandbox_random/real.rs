@@ -28,10 +28,10 @@ pub(crate) fn git(folder: &Path, arguments: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-/// Uncommitted files of the user; the second is ignored if git is configured to.
+/// Uncommitted files of the user. Git ignores the second one if the repository has a `.gitignore`.
 const OWN: [&str; 2] = ["my own", "mine.ignored"];
 
-/// A folder of the user's.
+/// A folder of the user.
 pub(crate) struct RealFolder {
     pub(crate) place: PathBuf,
     pub(crate) source: Source,
@@ -51,7 +51,7 @@ impl RealFolder {
         }
     }
 
-    /// A repository with a random tree in its only commit, and files that are not in it.
+    /// A repository whose only commit contains a random tree.
     pub(crate) fn repository(place: PathBuf, dice: &mut Dice) -> Self {
         std::fs::create_dir(&place).expect("a folder");
         git(&place, &["init", "-q", "-b", "main"]);
@@ -63,7 +63,7 @@ impl RealFolder {
         tree::write(&all, &place);
         git(&place, &["add", "-A"]);
         git(&place, &["commit", "-q", "--allow-empty", "-m", "first"]);
-        // Once more as git itself writes it.
+        // Check the files out again, so that they are as git writes them.
         let written = walk(&place);
         for (path, _) in written.iter().filter(|(_, entry)| entry.is_folder()) {
             tree::set_mode(&tree::at(&place, path), 0o755);
@@ -103,7 +103,7 @@ impl RealFolder {
         }
     }
 
-    /// Asserts that nothing of a sandbox is left in it, and that git reports the expected state.
+    /// Asserts that no files of a sandbox remain in the folder, and that git reports the expected state.
     pub(crate) fn assert_settled(&self, is_changed: bool, left_out: &BTreeSet<Vec<u8>>) {
         for entry in std::fs::read_dir(&self.place).expect("a folder") {
             let name = entry.expect("an entry").file_name();
@@ -113,8 +113,8 @@ impl RealFolder {
         if self.source != Source::Git {
             return;
         }
-        let now = git(&self.place, &["status", "--porcelain", "-z", "-uall"]);
-        let foreign: Vec<_> = now
+        let status = git(&self.place, &["status", "--porcelain", "-z", "-uall"]);
+        let foreign: Vec<_> = status
             .split(|byte| *byte == 0)
             .filter(|line| !line.is_empty())
             .filter(|line| {
@@ -150,13 +150,13 @@ impl RealFolder {
             );
         }
         let refs = git(&self.place, &["for-each-ref", "refs/cleveragents"]);
-        assert!(refs.is_empty(), "no name of ours is left");
+        assert!(refs.is_empty(), "no reference of a sandbox remains");
         let worktrees = git(&self.place, &["worktree", "list", "--porcelain", "-z"]);
         let count = worktrees
             .split(|byte| *byte == 0)
             .filter(|line| line.starts_with(b"worktree "))
             .count();
-        assert_eq!(count, 1, "no worktree of ours is left");
+        assert_eq!(count, 1, "no worktree of a sandbox remains");
         assert!(!self.place.join(".git/index.lock").exists(), "no lock");
     }
 }

@@ -1,4 +1,4 @@
-//! Trees: the content of a folder, path by path, read and written by the test alone.
+//! Trees: the content of a folder by path, read and written without the code under test.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -36,7 +36,7 @@ impl std::fmt::Debug for Entry {
 }
 
 impl Entry {
-    /// The same in the program's own types.
+    /// The entry as the type of the program.
     pub(crate) fn state(&self) -> FileState {
         match self {
             Self::Folder(mode) => FileState::directory(*mode),
@@ -68,13 +68,13 @@ pub(crate) fn walk(root: &Path) -> Tree {
     tree
 }
 
-fn walk_into(root: &Path, below: &Path, tree: &mut Tree) {
-    for entry in fs::read_dir(root.join(below)).expect("a folder can be read") {
+fn walk_into(root: &Path, relative: &Path, tree: &mut Tree) {
+    for entry in fs::read_dir(root.join(relative)).expect("a folder can be read") {
         let name = entry.expect("an entry").file_name();
-        if below.as_os_str().is_empty() && name == ".git" {
+        if relative.as_os_str().is_empty() && name == ".git" {
             continue;
         }
-        let path = below.join(&name);
+        let path = relative.join(&name);
         let place = root.join(&path);
         let found = fs::symlink_metadata(&place).expect("it is there");
         let mode = found.mode() & 0o7777;
@@ -143,7 +143,7 @@ const NAMES: [&[u8]; 20] = [
     b"a0",
 ];
 
-/// An unusual name.
+/// A random name, often an unusual one.
 pub(crate) fn name(dice: &mut Dice) -> Vec<u8> {
     match dice.roll(12) {
         0 => vec![b'l'; 255],
@@ -152,7 +152,7 @@ pub(crate) fn name(dice: &mut Dice) -> Vec<u8> {
     }
 }
 
-/// Content of any kind and size.
+/// Random content of any kind and size.
 pub(crate) fn content(dice: &mut Dice) -> Vec<u8> {
     match dice.roll(8) {
         0 => Vec::new(),
@@ -168,7 +168,7 @@ pub(crate) fn content(dice: &mut Dice) -> Vec<u8> {
     }
 }
 
-/// The target of a link, which may not exist.
+/// A random target of a link, which may not exist.
 pub(crate) fn target(dice: &mut Dice) -> Vec<u8> {
     let choices: [&[u8]; 6] = [
         b"a",
@@ -184,7 +184,7 @@ pub(crate) fn target(dice: &mut Dice) -> Vec<u8> {
 pub(crate) const FILE_MODES: [u32; 5] = [0o644, 0o600, 0o755, 0o444, 0o640];
 pub(crate) const FOLDER_MODES: [u32; 4] = [0o755, 0o700, 0o555, 0o775];
 
-/// A tree of any shape.
+/// A random tree.
 pub(crate) fn random(dice: &mut Dice) -> Tree {
     let mut tree = Tree::new();
     let mut folders: Vec<Vec<u8>> = vec![Vec::new()];

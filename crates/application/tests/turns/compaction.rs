@@ -27,14 +27,14 @@ fn settings() -> TurnSettings {
     }
 }
 
-/// A model that remembers its requests. It writes a fixed summary, makes calls, and then answers.
+/// A model that records its requests. It writes a fixed summary, makes calls, and then answers.
 struct SummarizingModel {
     name: ModelName,
     /// Number of answers with a call, before the answer in text.
     calls: usize,
     text: String,
     can_summarize: bool,
-    asked: Mutex<Vec<ChatRequest>>,
+    recorded: Mutex<Vec<ChatRequest>>,
 }
 
 impl SummarizingModel {
@@ -44,14 +44,14 @@ impl SummarizingModel {
             calls,
             text: text.into(),
             can_summarize: true,
-            asked: Mutex::default(),
+            recorded: Mutex::default(),
         })
     }
 
-    /// The requests: those for a summary, and the others.
+    /// The requests for a summary, and the other requests.
     fn requests(&self) -> (Vec<ChatRequest>, Vec<ChatRequest>) {
-        let asked = self.asked.lock().expect("fine");
-        asked.iter().cloned().partition(is_summary)
+        let recorded = self.recorded.lock().expect("fine");
+        recorded.iter().cloned().partition(is_summary)
     }
 }
 
@@ -69,8 +69,11 @@ impl Model for SummarizingModel {
     }
 
     fn stream(&self, request: ChatRequest, _cancel: CancellationToken) -> EventStream {
-        let mut asked = self.asked.lock().expect("fine");
-        let number = asked.iter().filter(|request| !is_summary(request)).count();
+        let mut recorded = self.recorded.lock().expect("fine");
+        let number = recorded
+            .iter()
+            .filter(|request| !is_summary(request))
+            .count();
         let mut message = AssistantMessage::default();
         if is_summary(&request) {
             SUMMARY.clone_into(&mut message.text);
@@ -96,7 +99,7 @@ impl Model for SummarizingModel {
                 attempts: 1,
             })))
         };
-        asked.push(request);
+        recorded.push(request);
         futures_util::stream::iter([event]).boxed()
     }
 }
@@ -139,12 +142,12 @@ fn a_conversation_of_300_turns_stays_within_its_window_and_keeps_its_summary() {
         let model = SummarizingModel::new(0, "a".repeat(600));
         for turn in 0..300 {
             let question = format!("question {turn} {}", "q".repeat(300));
-            let mut how = TurnSetup::asking(&question, &person);
-            how.in_sandbox = false;
-            how.settings = settings();
-            how.observer = &observer;
+            let mut setup = TurnSetup::asking(&question, &person);
+            setup.in_sandbox = false;
+            setup.settings = settings();
+            setup.observer = &observer;
             let speaker: Arc<dyn Model> = Arc::<SummarizingModel>::clone(&model);
-            talk.run_turn_with(speaker, how).expect("answered");
+            talk.run_turn_with(speaker, setup).expect("answered");
         }
         let (summaries, questions) = model.requests();
         assert_eq!(questions.len(), 300);
@@ -185,10 +188,10 @@ fn a_long_turn_is_compacted_while_it_runs() {
     let person = Person::absent();
     std::fs::write(talk.real().join("big.txt"), "line of text\n".repeat(400)).expect("a file");
     let model = SummarizingModel::new(12, "done");
-    let mut how = TurnSetup::asking("Read it often.", &person);
-    how.settings = settings();
+    let mut setup = TurnSetup::asking("Read it often.", &person);
+    setup.settings = settings();
     let speaker: Arc<dyn Model> = Arc::<SummarizingModel>::clone(&model);
-    let report = talk.run_turn_with(speaker, how).expect("answered");
+    let report = talk.run_turn_with(speaker, setup).expect("answered");
     assert_eq!(report.answer, "done");
     let (summaries, others) = model.requests();
     assert!(!summaries.is_empty());
@@ -199,14 +202,14 @@ fn a_long_turn_is_compacted_while_it_runs() {
     assert_eq!(talk.messages().len(), 1 + 12 * 2 + 1);
     // The next turn starts with the summary too.
     let model = SummarizingModel::new(0, "fine");
-    let mut how = TurnSetup::asking("And now?", &person);
-    how.settings = settings();
+    let mut setup = TurnSetup::asking("And now?", &person);
+    setup.settings = settings();
     let speaker: Arc<dyn Model> = Arc::<SummarizingModel>::clone(&model);
-    talk.run_turn_with(speaker, how).expect("answered");
+    talk.run_turn_with(speaker, setup).expect("answered");
     let (_, others) = model.requests();
     let text = serde_json::to_string(&others[0].messages).expect("JSON");
     assert!(text.contains(SUMMARY), "{text}");
-    assert!(text.contains("Read it often."), "questions stay");
+    assert!(text.contains("Read it often."), "questions remain");
 }
 
 #[test]
@@ -218,11 +221,11 @@ fn a_summary_that_fails_does_not_fail_the_turn() {
     Arc::get_mut(&mut model).expect("one owner").can_summarize = false;
     for turn in 0..30 {
         let question = format!("question {turn}");
-        let mut how = TurnSetup::asking(&question, &person);
-        how.in_sandbox = false;
-        how.settings = settings();
+        let mut setup = TurnSetup::asking(&question, &person);
+        setup.in_sandbox = false;
+        setup.settings = settings();
         let speaker: Arc<dyn Model> = Arc::<SummarizingModel>::clone(&model);
-        talk.run_turn_with(speaker, how).expect("answered");
+        talk.run_turn_with(speaker, setup).expect("answered");
     }
     let (summaries, others) = model.requests();
     assert!(!summaries.is_empty());

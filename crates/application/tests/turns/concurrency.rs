@@ -8,7 +8,7 @@ use cleveragents_testkit::{TestDatabase, at_once};
 use crate::support::{Person, Talk, TurnSetup};
 
 #[test]
-fn sixteen_turns_at_once_are_whole_and_never_mixed() {
+fn sixteen_concurrent_turns_are_complete_and_never_mixed() {
     for database in TestDatabase::each() {
         let first = Talk::new(&database);
         let session: SessionId = first.session;
@@ -22,11 +22,11 @@ fn sixteen_turns_at_once_are_whole_and_never_mixed() {
             );
             let person = Person::absent();
             let prompt = format!("question {number}");
-            let how = TurnSetup {
+            let setup = TurnSetup {
                 in_sandbox: false,
                 ..TurnSetup::asking(&prompt, &person)
             };
-            let report = talk.run_turn(&script, how).expect("answered");
+            let report = talk.run_turn(&script, setup).expect("answered");
             assert_eq!(report.answer, format!("answer {number}"));
         });
         let messages = first.messages();

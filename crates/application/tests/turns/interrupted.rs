@@ -12,7 +12,7 @@ use cleveragents_tools::ports::{Approval, Reply};
 
 use crate::support::{Person, SECRET, Talk, TurnSetup};
 
-/// Ends the turn abruptly, as a crash does, before or after a call.
+/// Simulates a crash before or after a call.
 struct Crash {
     after: bool,
     call: &'static str,
@@ -42,13 +42,13 @@ fn crashed(database: &TestDatabase, after: bool, call: &'static str) -> Talk {
     let talk = Talk::new(database);
     let person = Person::absent();
     let crash = Crash { after, call };
-    let how = TurnSetup {
+    let setup = TurnSetup {
         observer: &crash,
         ..TurnSetup::asking("write both", &person)
     };
-    let ended = catch_unwind(AssertUnwindSafe(|| talk.run_turn(SCRIPT, how)));
+    let ended = catch_unwind(AssertUnwindSafe(|| talk.run_turn(SCRIPT, setup)));
     assert!(ended.is_err(), "it crashed");
-    assert!(talk.is_running(), "and its turn was never ended");
+    assert!(talk.is_running(), "the turn is still marked as running");
     assert!(talk.messages().is_empty());
     talk
 }
@@ -68,7 +68,7 @@ fn a_turn_continues_after_the_last_stored_result() {
         let person = Person::absent();
         let report = talk.run_turn(SCRIPT, resuming(&person)).expect("resumed");
         assert_eq!(report.answer, "Done.");
-        assert!(report.interrupted.expect("told").is_resumed);
+        assert!(report.interrupted.expect("reported").is_resumed);
         assert!(
             !talk.copy().join("one.txt").exists(),
             "a call whose result is stored is not repeated"
@@ -80,7 +80,7 @@ fn a_turn_continues_after_the_last_stored_result() {
 }
 
 #[test]
-fn another_question_ends_an_interrupted_turn_and_keeps_what_was_done() {
+fn another_question_ends_an_interrupted_turn_and_keeps_its_results() {
     let database = TestDatabase::each().remove(0);
     let talk = crashed(&database, true, "one");
     let person = Person::absent();
@@ -92,19 +92,16 @@ fn another_question_ends_an_interrupted_turn_and_keeps_what_was_done() {
         report.answer, "I see.",
         "the model is shown the first answer"
     );
-    assert!(!report.interrupted.expect("told").is_resumed);
-    assert!(
-        !talk.copy().join("two.txt").exists(),
-        "nothing more was done"
-    );
+    assert!(!report.interrupted.expect("reported").is_resumed);
+    assert!(!talk.copy().join("two.txt").exists(), "no further call ran");
     let messages = talk.messages();
     assert_eq!(talk.roles(), [User, Assistant, Tool, Tool, User, Assistant]);
     assert_eq!(messages[0].state, MessageState::Failed);
     assert!(messages[3].content.contains("did not run"));
 }
 
-/// Makes the row of the first call look as if the process had died during it.
-fn in_the_middle_of(database: &TestDatabase, is_repeatable: bool) -> Talk {
+/// Simulates a process that died during the first call.
+fn interrupted_during_call(database: &TestDatabase, is_repeatable: bool) -> Talk {
     let talk = crashed(database, true, "one");
     database.meddle(&format!(
         "UPDATE tool_invocations SET outcome = 'running', finished_at = NULL, output_hash = NULL, \
@@ -118,11 +115,11 @@ fn in_the_middle_of(database: &TestDatabase, is_repeatable: bool) -> Talk {
 #[test]
 fn a_call_with_unknown_outcome_is_never_repeated_without_approval() {
     for database in TestDatabase::each() {
-        let talk = in_the_middle_of(&database, false);
+        let talk = interrupted_during_call(&database, false);
         let person = Person::absent();
         let report = talk.run_turn(SCRIPT, resuming(&person)).expect("resumed");
         assert_eq!(
-            report.interrupted.expect("told").doubtful,
+            report.interrupted.expect("reported").doubtful,
             ["builtin/file-write"]
         );
         assert_eq!(person.asked.lock().expect("fine").len(), 1);
@@ -135,12 +132,15 @@ fn a_call_with_unknown_outcome_is_never_repeated_without_approval() {
         );
     }
     let database = TestDatabase::each().remove(0);
-    let talk = in_the_middle_of(&database, false);
+    let talk = interrupted_during_call(&database, false);
     let person = Person::saying(Approval::Once, Reply::Text("retry it".to_owned()));
     talk.run_turn(SCRIPT, resuming(&person)).expect("resumed");
-    assert!(talk.copy().join("one.txt").exists(), "it was asked for");
+    assert!(
+        talk.copy().join("one.txt").exists(),
+        "the user requested a retry"
+    );
     let database = TestDatabase::each().remove(0);
-    let talk = in_the_middle_of(&database, false);
+    let talk = interrupted_during_call(&database, false);
     let person = Person::saying(Approval::Once, Reply::Text("assume it was done".to_owned()));
     talk.run_turn(SCRIPT, resuming(&person)).expect("resumed");
     assert!(!talk.copy().join("one.txt").exists());
@@ -151,7 +151,7 @@ fn a_call_with_unknown_outcome_is_never_repeated_without_approval() {
     );
 }
 
-/// Crashes when a call is about to be made.
+/// Simulates a crash when a call is about to start.
 struct CrashBefore;
 
 impl Observer for CrashBefore {
@@ -166,19 +166,22 @@ impl Observer for CrashBefore {
 #[test]
 fn a_retried_call_is_retried_after_another_interruption() {
     for database in TestDatabase::each() {
-        let talk = in_the_middle_of(&database, false);
+        let talk = interrupted_during_call(&database, false);
         let person = Person::saying(Approval::Once, Reply::Text("retry it".to_owned()));
         for _ in 0..2 {
-            let how = TurnSetup {
+            let setup = TurnSetup {
                 observer: &CrashBefore,
                 ..resuming(&person)
             };
-            let ended = catch_unwind(AssertUnwindSafe(|| talk.run_turn(SCRIPT, how)));
+            let ended = catch_unwind(AssertUnwindSafe(|| talk.run_turn(SCRIPT, setup)));
             assert!(ended.is_err(), "it crashed");
             assert!(!talk.copy().join("one.txt").exists());
         }
         talk.run_turn(SCRIPT, resuming(&person)).expect("resumed");
-        assert!(talk.copy().join("one.txt").exists(), "it was asked for");
+        assert!(
+            talk.copy().join("one.txt").exists(),
+            "the user requested a retry"
+        );
         assert_eq!(person.asked.lock().expect("fine").len(), 1, "once");
         let outcomes: Vec<_> = talk.calls().iter().map(|call| call.outcome).collect();
         assert_eq!(outcomes, [Failed, Succeeded, Succeeded]);
@@ -188,10 +191,10 @@ fn a_retried_call_is_retried_after_another_interruption() {
 #[test]
 fn a_call_that_may_be_repeated_is_run_again_without_a_question() {
     let database = TestDatabase::each().remove(0);
-    let talk = in_the_middle_of(&database, true);
+    let talk = interrupted_during_call(&database, true);
     let person = Person::absent();
     let report = talk.run_turn(SCRIPT, resuming(&person)).expect("resumed");
-    assert!(report.interrupted.expect("told").doubtful.is_empty());
+    assert!(report.interrupted.expect("reported").doubtful.is_empty());
     assert!(person.asked.lock().expect("fine").is_empty());
     assert!(talk.copy().join("one.txt").exists());
     let outcomes: Vec<_> = talk.calls().iter().map(|call| call.outcome).collect();
@@ -213,11 +216,11 @@ fn a_call_whose_secret_is_not_stored_does_not_run_after_a_crash() {
         after: true,
         call: "one",
     };
-    let how = TurnSetup {
+    let setup = TurnSetup {
         observer: &crash,
         ..TurnSetup::asking("write both", &person)
     };
-    let ended = catch_unwind(AssertUnwindSafe(|| talk.run_turn(&script, how)));
+    let ended = catch_unwind(AssertUnwindSafe(|| talk.run_turn(&script, setup)));
     assert!(ended.is_err() && talk.is_running(), "it crashed");
     let stored = database.ask("SELECT message FROM turn_steps");
     assert!(!format!("{stored:?}").contains(key), "{stored:?}");
@@ -237,7 +240,7 @@ fn a_call_whose_secret_is_not_stored_does_not_run_after_a_crash() {
 }
 
 #[test]
-fn a_turn_that_has_its_answer_is_ended_without_asking_again() {
+fn a_turn_with_a_stored_answer_ends_without_another_request() {
     let database = TestDatabase::each().remove(0);
     let talk = crashed(&database, false, "");
     let answer = ChatMessage::Assistant(AssistantMessage {

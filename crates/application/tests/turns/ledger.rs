@@ -1,4 +1,4 @@
-//! Rows of calls: each is finished once, by the process that started it.
+//! Rows of tool calls. Each call is finished once, by the process that started it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use serde_json::json;
 fn begin(ledger: &StoreLedger) -> ToolInvocationId {
     let id = ToolInvocationId::generate();
     let tool: ToolName = "local/own".parse().expect("a name");
-    let begun = StartedCall {
+    let started = StartedCall {
         id,
         call_id: "c",
         scope: &Scope::default(),
@@ -25,7 +25,7 @@ fn begin(ledger: &StoreLedger) -> ToolInvocationId {
         is_trial: false,
         checkpoint: None,
     };
-    ledger.begin(&begun).expect("stored");
+    ledger.begin(&started).expect("stored");
     id
 }
 
@@ -49,7 +49,7 @@ fn a_call_ended_by_another_process_cannot_be_ended_again() {
         let ledger = StoreLedger::new(Arc::clone(&engine), None);
         let id = begin(&ledger);
         finish(&ledger, id, "first\0 log\n").expect("ended");
-        let again = finish(&ledger, id, "second log\n").expect_err("it is over");
+        let again = finish(&ledger, id, "second log\n").expect_err("it is finished");
         assert!(
             again.to_string().contains("finished by another process"),
             "{again}"

@@ -1,4 +1,4 @@
-//! The loop: answers, tools, refusals.
+//! The loop of a turn: answers, tool calls and refusals.
 
 use cleveragents_application::{AgentEvent, Observer, SessionService, TurnError, TurnSettings};
 use cleveragents_domain::Role::{Assistant, Tool, User};
@@ -9,7 +9,7 @@ use cleveragents_tools::{Guards, PlanMode};
 
 use crate::support::{Person, Talk, TurnSetup};
 
-/// Writes a file, reads it with another in one answer, then reports it.
+/// A model that writes a file, reads two files in one answer, then answers in text.
 const WORKING: &str = r"
 answers:
 - text: I write.
@@ -22,7 +22,7 @@ answers:
 ";
 
 #[test]
-fn a_turn_acts_in_the_sandbox_and_is_stored_whole() {
+fn a_turn_acts_in_the_sandbox_and_is_stored_completely() {
     for database in TestDatabase::each() {
         let talk = Talk::new(&database);
         let person = Person::absent();
@@ -37,7 +37,7 @@ fn a_turn_acts_in_the_sandbox_and_is_stored_whole() {
         );
         assert!(
             !talk.real().join("b.txt").exists(),
-            "the real one is untouched"
+            "the real folder is unchanged"
         );
         assert_eq!(
             talk.roles(),
@@ -61,13 +61,10 @@ fn a_turn_acts_in_the_sandbox_and_is_stored_whole() {
                 .all(|call| call.outcome == InvocationOutcome::Succeeded)
         );
         let session = talk.sessions.get(talk.session).expect("there");
-        assert!(
-            session.usage.output_tokens.0 >= 7,
-            "what it took is counted"
-        );
+        assert!(session.usage.output_tokens.0 >= 7, "the usage is recorded");
         assert!(!talk.is_running());
 
-        // The next turn receives all of it: the script answers by the number of earlier answers.
+        // The next turn receives all messages: the script selects its answer by the number of earlier answers.
         let again = talk.run_turn(
             &format!("{WORKING}- text: The fourth.\n"),
             TurnSetup::asking("and now?", &person),
@@ -78,17 +75,17 @@ fn a_turn_acts_in_the_sandbox_and_is_stored_whole() {
     }
 }
 
-/// A conversation with the database that it needs, and its only call.
+/// A conversation with its database, and its only call.
 struct RefusedCall {
     talk: Talk,
     call: cleveragents_domain::ToolInvocation,
     _database: TestDatabase,
 }
 
-fn refused(how: TurnSetup<'_>, script: &str) -> RefusedCall {
+fn refused(setup: TurnSetup<'_>, script: &str) -> RefusedCall {
     let database = TestDatabase::each().remove(0);
     let talk = Talk::new(&database);
-    let report = talk.run_turn(script, how).expect("the model continues");
+    let report = talk.run_turn(script, setup).expect("the model continues");
     assert_eq!(report.answer, "Then not.");
     let call = talk.calls().remove(0);
     assert_eq!(call.outcome, InvocationOutcome::Refused);
@@ -111,34 +108,34 @@ fn a_refused_call_does_not_run_and_the_model_continues() {
     let person = Person::saying(Approval::Refused(None), Reply::Declined);
     let asking = || TurnSetup::asking("go", &person);
     let denied = |rules| TurnSetup { rules, ..asking() };
-    let there = refused(denied("deny builtin/file-write"), WRITING);
-    assert!(!there.talk.copy().join("b.txt").exists());
-    assert_eq!(there.call.reason.as_deref(), Some("rule"));
+    let refusal = refused(denied("deny builtin/file-write"), WRITING);
+    assert!(!refusal.talk.copy().join("b.txt").exists());
+    assert_eq!(refusal.call.reason.as_deref(), Some("rule"));
     let guards = Guards {
         denylist: vec!["builtin/file-*".parse().expect("a pattern")],
         ..Guards::default()
     };
-    let there = refused(TurnSetup { guards, ..asking() }, WRITING);
-    assert!(!there.talk.copy().join("b.txt").exists());
-    let there = refused(denied("ask builtin/file-write"), WRITING);
-    assert!(!there.talk.copy().join("b.txt").exists());
+    let refusal = refused(TurnSetup { guards, ..asking() }, WRITING);
+    assert!(!refusal.talk.copy().join("b.txt").exists());
+    let refusal = refused(denied("ask builtin/file-write"), WRITING);
+    assert!(!refusal.talk.copy().join("b.txt").exists());
     assert_eq!(person.asked.lock().expect("fine").len(), 1);
     let read_only = TurnSetup {
         mode: PlanMode::ReadOnly,
         ..asking()
     };
-    let there = refused(read_only, WRITING);
-    assert!(!there.talk.copy().join("b.txt").exists());
-    let nowhere = TurnSetup {
+    let refusal = refused(read_only, WRITING);
+    assert!(!refusal.talk.copy().join("b.txt").exists());
+    let without_sandbox = TurnSetup {
         in_sandbox: false,
         ..asking()
     };
-    let there = refused(nowhere, WRITING);
-    assert!(there.call.error.expect("told").contains("sandbox"));
+    let refusal = refused(without_sandbox, WRITING);
+    assert!(refusal.call.error.expect("reported").contains("sandbox"));
     let unknown = WRITING.replace("file-write", "file-wipe");
-    let there = refused(asking(), &unknown);
+    let refusal = refused(asking(), &unknown);
     assert!(
-        there.call.error.expect("told").contains("file-write"),
+        refusal.call.error.expect("reported").contains("file-write"),
         "the nearest is named"
     );
     let malformed = "answers:\n- calls: [{name: builtin_S_file-write, raw_arguments: '{\"path\": '}]\n- text: Then not.\n";
@@ -150,18 +147,20 @@ fn without_a_user_the_turn_ends_and_reports_the_missing_approval() {
     let database = TestDatabase::each().remove(0);
     let talk = Talk::new(&database);
     let person = Person::absent();
-    let how = TurnSetup {
+    let setup = TurnSetup {
         rules: "ask builtin/file-write",
         ..TurnSetup::asking("go", &person)
     };
-    let error = talk.run_turn(WRITING, how).expect_err("no user is present");
+    let error = talk
+        .run_turn(WRITING, setup)
+        .expect_err("no user is present");
     assert!(matches!(error, TurnError::HumanNeeded { .. }), "{error}");
     assert!(!talk.copy().join("b.txt").exists());
     let messages = talk.messages();
     assert_eq!(
         messages[0].state,
         MessageState::Failed,
-        "and the turn is marked"
+        "the turn is marked as failed"
     );
     assert!(!talk.is_running());
 }
@@ -207,7 +206,7 @@ fn a_failing_model_leaves_the_question_marked() {
     let messages = talk.messages();
     assert_eq!(messages.len(), 1);
     assert_eq!(messages[0].state, MessageState::Failed);
-    // The model does not receive it next time: the script still gives its first answer.
+    // The next request does not contain the failed question: the script still gives its first answer.
     let report = talk.run_turn(
         "answers:\n- text: hello\n",
         TurnSetup::asking("again", &person),
@@ -242,7 +241,7 @@ fn an_incomplete_answer_is_reported() {
     }
 }
 
-/// Deletes the session as soon as the model is asked.
+/// Deletes the session as soon as a request to the model starts.
 struct SessionDeleter(SessionService, SessionId);
 
 impl Observer for SessionDeleter {
@@ -259,9 +258,9 @@ fn a_session_that_is_deleted_during_a_turn_is_named_as_missing() {
         let talk = Talk::new(&database);
         let person = Person::absent();
         let observer = SessionDeleter(talk.sessions.clone(), talk.session);
-        let mut how = TurnSetup::asking("go", &person);
-        how.observer = &observer;
-        let error = talk.run_turn(WORKING, how).expect_err("it is gone");
+        let mut setup = TurnSetup::asking("go", &person);
+        setup.observer = &observer;
+        let error = talk.run_turn(WORKING, setup).expect_err("it is gone");
         assert_eq!(error.code(), Code::SessionNotFound, "{error}");
     }
 }

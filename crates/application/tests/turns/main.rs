@@ -1,4 +1,4 @@
-//! Turns: the model answers, tools run through the gate, everything is stored as it happens.
+//! Turns: the model answers, tool calls pass the gate, and all messages and calls are stored immediately.
 
 mod compaction;
 mod concurrency;

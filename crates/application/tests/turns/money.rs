@@ -1,4 +1,4 @@
-//! Budgets: reserved before, settled after, never exceeded together.
+//! Budgets: reserved before a call, settled after it, and never exceeded by concurrent calls.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ fn thirty_two_calls_at_once_stay_within_the_budget() {
         let used = engine
             .read(|reader| budgets::used(reader, "session test"))
             .expect("read");
-        assert_eq!(used.spent, MicroUsd(paid * 70), "the sum of what was paid");
+        assert_eq!(used.spent, MicroUsd(paid * 70), "the sum of all charges");
         assert_eq!(used.reserved, MicroUsd(0));
         assert!(used.spent.0 <= 1_000 && paid >= 1, "{paid}");
     }
@@ -91,7 +91,7 @@ fn unused_reservations_are_released_and_calls_are_counted() {
     let refused = empty.reserve(&spending);
     assert!(
         matches!(refused, Err(BudgetRefusal::Money { .. })),
-        "zero means nothing"
+        "a limit of zero allows no cost"
     );
 }
 
@@ -117,7 +117,7 @@ fn defect_5360_money_is_looked_at_before_the_number_of_calls() {
     let refused = budget.reserve(&spending(100, 0));
     assert!(
         matches!(refused, Err(BudgetRefusal::Calls { limit: 0 })),
-        "only the calls are"
+        "only the limit of calls is exceeded"
     );
     let used = engine
         .read(|reader| budgets::used(reader, "session test"))
@@ -128,7 +128,7 @@ fn defect_5360_money_is_looked_at_before_the_number_of_calls() {
 }
 
 #[test]
-fn a_limit_of_the_work_is_not_one_of_the_day() {
+fn the_limit_of_a_plan_does_not_count_other_costs_of_the_day() {
     let database = TestDatabase::each().remove(0);
     let engine = database.open();
     let day = SpendScope {
@@ -175,10 +175,10 @@ fn uncounted_usage_is_charged_at_its_maximum() {
 answers:
 - {text: Done., usage: {input_tokens: 0, output_tokens: 0}}
 ";
-    let mut how = TurnSetup::asking("go", &person);
-    how.scopes = vec![scope(1_000_000)];
-    let report = talk.run_turn(script, how).expect("answered");
-    assert!(report.is_cost_partial, "it is not known");
+    let mut setup = TurnSetup::asking("go", &person);
+    setup.scopes = vec![scope(1_000_000)];
+    let report = talk.run_turn(script, setup).expect("answered");
+    assert!(report.is_cost_partial, "the cost is unknown");
     let used = talk
         .engine
         .read(|reader| budgets::used(reader, "session test"))
@@ -198,9 +198,9 @@ fn a_cost_limit_without_a_price_is_reported() {
         ("price: {input: 0, output: 0}\n", Some(MicroUsd(5)), false),
     ] {
         let script = format!("{price}at_end: repeat_last\nanswers:\n- {{text: Done.}}\n");
-        let mut how = TurnSetup::asking("go", &person);
-        how.scopes = vec![SpendScope { limit, ..scope(0) }];
-        let report = talk.run_turn(&script, how).expect("answered");
+        let mut setup = TurnSetup::asking("go", &person);
+        setup.scopes = vec![SpendScope { limit, ..scope(0) }];
+        let report = talk.run_turn(&script, setup).expect("answered");
         assert_eq!(
             report.caveats().count(),
             usize::from(is_reported),

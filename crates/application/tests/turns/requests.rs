@@ -1,4 +1,4 @@
-//! The requests of a turn: limits, options, declared tools; and failed attempts.
+//! The requests of a turn: limits, options and declared tools, and failed attempts.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,12 +17,12 @@ use serde_json::{Value, json};
 use crate::support::{Person, Talk, TurnSetup};
 
 /// A model that records its requests.
-struct Spy {
+struct RecordingModel {
     model: Arc<dyn Model>,
-    asked: Arc<Mutex<Vec<ChatRequest>>>,
+    requests: Arc<Mutex<Vec<ChatRequest>>>,
 }
 
-impl Model for Spy {
+impl Model for RecordingModel {
     fn name(&self) -> &ModelName {
         self.model.name()
     }
@@ -36,7 +36,7 @@ impl Model for Spy {
     }
 
     fn stream(&self, request: ChatRequest, cancel: CancellationToken) -> EventStream {
-        self.asked.lock().expect("fine").push(request.clone());
+        self.requests.lock().expect("fine").push(request.clone());
         self.model.stream(request, cancel)
     }
 }
@@ -92,13 +92,13 @@ impl PreparedCall for PreparedFixedCall<'_> {
     }
 }
 
-fn spy(talk: &Talk, script: &str) -> (Arc<dyn Model>, Arc<Mutex<Vec<ChatRequest>>>) {
-    let asked = Arc::new(Mutex::default());
-    let spy = Spy {
+fn recording_model(talk: &Talk, script: &str) -> (Arc<dyn Model>, Arc<Mutex<Vec<ChatRequest>>>) {
+    let requests = Arc::new(Mutex::default());
+    let recording_model = RecordingModel {
         model: talk.script(script),
-        asked: Arc::clone(&asked),
+        requests: Arc::clone(&requests),
     };
-    (Arc::new(spy), asked)
+    (Arc::new(recording_model), requests)
 }
 
 fn servers() -> Vec<Arc<dyn Tool>> {
@@ -110,33 +110,33 @@ fn servers() -> Vec<Arc<dyn Tool>> {
     ]
 }
 
-/// Real providers accept calls of declared tools only.
+/// Real providers accept only calls of declared tools.
 #[test]
 fn a_deferred_tool_is_declared_once_it_was_found_and_stays_declared() {
     for database in TestDatabase::each() {
         let talk = Talk::new(&database);
         let person = Person::absent();
-        let how = |prompt| {
-            let mut how = TurnSetup::asking(prompt, &person);
-            how.tools = servers();
-            how.deferred = ["mcp/many-alpha", "mcp/many-beta"]
+        let setup = |prompt| {
+            let mut setup = TurnSetup::asking(prompt, &person);
+            setup.tools = servers();
+            setup.deferred = ["mcp/many-alpha", "mcp/many-beta"]
                 .map(|name| name.parse::<ToolName>().expect("a name"))
                 .into();
-            how
+            setup
         };
         let script = "answers:\n- calls: [{name: mcp_S_search-tools, arguments: {query: b}}]\n\
                       - calls: [{name: mcp_S_many-beta, arguments: {}}]\n- text: Done.\n- text: Again.\n";
-        let (model, asked) = spy(&talk, script);
-        talk.run_turn_with(Arc::clone(&model), how("go"))
+        let (model, requests) = recording_model(&talk, script);
+        talk.run_turn_with(Arc::clone(&model), setup("go"))
             .expect("answered");
-        // Another turn, as another process would take it.
-        talk.run_turn_with(model, how("more")).expect("answered");
-        let asked = asked.lock().expect("fine");
+        // Another turn, as another process would run it.
+        talk.run_turn_with(model, setup("more")).expect("answered");
+        let requests = requests.lock().expect("fine");
         let declared = |index: usize| -> Vec<String> {
-            let tools = asked[index].tools.iter();
+            let tools = requests[index].tools.iter();
             tools.map(|tool| tool.name.clone()).collect()
         };
-        assert_eq!(asked.len(), 4);
+        assert_eq!(requests.len(), 4);
         let first = declared(0);
         assert!(first.contains(&"mcp_S_search-tools".to_owned()));
         assert!(!first.iter().any(|name| name.starts_with("mcp_S_many")));
@@ -146,17 +146,17 @@ fn a_deferred_tool_is_declared_once_it_was_found_and_stays_declared() {
             assert_eq!(
                 declared(index),
                 later,
-                "question {index}: appended at the end"
+                "request {index}: appended at the end"
             );
         }
     }
 }
 
 /// The names that each request declared.
-fn declared(asked: &[ChatRequest]) -> Vec<Vec<String>> {
+fn declared(requests: &[ChatRequest]) -> Vec<Vec<String>> {
     let names =
         |request: &ChatRequest| request.tools.iter().map(|tool| tool.name.clone()).collect();
-    asked.iter().map(names).collect()
+    requests.iter().map(names).collect()
 }
 
 /// Providers refuse requests with more tools than they accept.
@@ -165,21 +165,21 @@ fn tools_above_the_limit_of_the_model_are_found_by_searching() {
     let database = TestDatabase::each().remove(0);
     let talk = Talk::new(&database);
     let person = Person::absent();
-    let how = |prompt, count: usize| {
-        let mut how = TurnSetup::asking(prompt, &person);
-        how.tools = (0..count)
+    let setup = |prompt, count: usize| {
+        let mut setup = TurnSetup::asking(prompt, &person);
+        setup.tools = (0..count)
             .map(|number| FixedTool::tool(&format!("mcp/many-t{number:03}"), json!("done")))
             .collect();
-        how
+        setup
     };
     let limited = "capabilities: {max_tools: 40}\nat_end: repeat_last\nanswers:\n";
     let script = format!(
         "{limited}- calls: [{{name: builtin_S_search-tools, arguments: {{query: t150}}}}]\n\
          - calls: [{{name: mcp_S_many-t150, arguments: {{}}}}]\n- text: Done.\n"
     );
-    let (model, asked) = spy(&talk, &script);
+    let (model, requests) = recording_model(&talk, &script);
     let report = talk
-        .run_turn_with(Arc::clone(&model), how("go", 200))
+        .run_turn_with(Arc::clone(&model), setup("go", 200))
         .expect("answered");
     assert!(
         report
@@ -189,16 +189,16 @@ fn tools_above_the_limit_of_the_model_are_found_by_searching() {
         "{:?}",
         report.calls
     );
-    talk.run_turn_with(model, how("more", 200))
+    talk.run_turn_with(model, setup("more", 200))
         .expect("answered");
-    let all = declared(&asked.lock().expect("fine"));
+    let all = declared(&requests.lock().expect("fine"));
     assert_eq!(all.len(), 4);
     assert!(all.iter().all(|names| names.len() <= 40));
     let first = &all[0];
     assert_eq!(
         first.len(),
         30,
-        "a quarter is left for those that are found"
+        "a quarter is reserved for tools that are found later"
     );
     for name in ["search_tools", "read_file", "shell"] {
         assert!(first.contains(&name.to_owned()), "{name} is declared first");
@@ -209,9 +209,10 @@ fn tools_above_the_limit_of_the_model_are_found_by_searching() {
         assert_eq!(names[first.len()..], ["mcp_S_many-t150"]);
     }
     // Up to the limit all tools are declared at once.
-    let (model, asked) = spy(&talk, &format!("{limited}- text: Done.\n"));
-    talk.run_turn_with(model, how("few", 20)).expect("answered");
-    let names = declared(&asked.lock().expect("fine")).remove(0);
+    let (model, requests) = recording_model(&talk, &format!("{limited}- text: Done.\n"));
+    talk.run_turn_with(model, setup("few", 20))
+        .expect("answered");
+    let names = declared(&requests.lock().expect("fine")).remove(0);
     assert!(names.contains(&"mcp_S_many-t019".to_owned()));
     assert!(!names.contains(&"search_tools".to_owned()));
 }
@@ -221,11 +222,11 @@ fn found_tools_never_exceed_the_limit_of_the_model() {
     let database = TestDatabase::each().remove(0);
     let talk = Talk::new(&database);
     let person = Person::absent();
-    let mut how = TurnSetup::asking("go", &person);
-    how.tools = (0..100)
+    let mut setup = TurnSetup::asking("go", &person);
+    setup.tools = (0..100)
         .map(|number| FixedTool::tool(&format!("mcp/many-t{number:03}"), json!("done")))
         .collect();
-    how.settings.max_steps = 100;
+    setup.settings.max_steps = 100;
     let mut script = "capabilities: {max_tools: 40}\nanswers:\n".to_owned();
     for tens in 0..5 {
         for ones in 0..8 {
@@ -236,14 +237,14 @@ fn found_tools_never_exceed_the_limit_of_the_model() {
         }
     }
     script.push_str("- text: Done.\n");
-    let (model, asked) = spy(&talk, &script);
-    talk.run_turn_with(model, how).expect("answered");
-    let all = declared(&asked.lock().expect("fine"));
+    let (model, requests) = recording_model(&talk, &script);
+    talk.run_turn_with(model, setup).expect("answered");
+    let all = declared(&requests.lock().expect("fine"));
     let last = all.last().expect("questions");
     assert_eq!((all.len(), last.len()), (41, 40));
     assert!(
         last.contains(&"mcp_S_many-t047".to_owned()),
-        "the newest stay"
+        "the newest tools remain"
     );
     assert!(all.iter().all(|names| names.len() <= 40));
 }
@@ -253,27 +254,30 @@ fn limits_come_from_the_model_and_options_are_passed_on() {
     let database = TestDatabase::each().remove(0);
     let talk = Talk::new(&database);
     let person = Person::absent();
-    for (limit, configured, wanted) in [
+    for (limit, configured, expected) in [
         ("capabilities: {max_output: 4096}", None, 4_096),
         ("capabilities: {max_output: 100000}", None, 32_000),
         ("capabilities: {max_output: 4096}", Some(9_000), 4_096),
         ("capabilities: {max_output: 100000}", Some(90_000), 90_000),
     ] {
-        let (model, asked) = spy(
+        let (model, requests) = recording_model(
             &talk,
             &format!("{limit}\nat_end: repeat_last\nanswers:\n- text: ok\n"),
         );
-        let mut how = TurnSetup::asking("go", &person);
-        how.settings.max_output_tokens = configured;
-        how.settings.options.insert("top_p".to_owned(), json!(0.5));
-        talk.run_turn_with(model, how).expect("answered");
-        let asked = asked.lock().expect("fine");
+        let mut setup = TurnSetup::asking("go", &person);
+        setup.settings.max_output_tokens = configured;
+        setup
+            .settings
+            .options
+            .insert("top_p".to_owned(), json!(0.5));
+        talk.run_turn_with(model, setup).expect("answered");
+        let requests = requests.lock().expect("fine");
         assert_eq!(
-            asked[0].max_output_tokens,
-            Some(wanted),
+            requests[0].max_output_tokens,
+            Some(expected),
             "{limit} {configured:?}"
         );
-        assert_eq!(asked[0].options["top_p"], 0.5);
+        assert_eq!(requests[0].options["top_p"], 0.5);
     }
 }
 
@@ -289,15 +293,15 @@ fn a_conversation_is_cut_to_the_longest_input_of_the_model() {
              at_end: repeat_last\nanswers:\n- text: {}\n",
             "x".repeat(4000)
         );
-        let (model, asked) = spy(&talk, &script);
+        let (model, requests) = recording_model(&talk, &script);
         for _ in 0..6 {
             let reported = talk.run_turn_with(Arc::clone(&model), TurnSetup::asking("go", &person));
             reported.expect("answered");
         }
-        let asked = asked.lock().expect("fine");
+        let requests = requests.lock().expect("fine");
         let is_summary =
             |request: &ChatRequest| request.system.concat().contains("You write the summary");
-        assert_eq!(asked.iter().any(is_summary), is_cut, "{limit}");
+        assert_eq!(requests.iter().any(is_summary), is_cut, "{limit}");
     }
 }
 
@@ -308,15 +312,15 @@ fn a_small_budget_asks_for_a_shorter_answer_instead_of_none() {
     let person = Person::absent();
     // 1000 dollars a million: 32,000 tokens are 32 dollars, 8,192 are 8.
     let script = "price: {input: 0, output: 1000}\ncapabilities: {max_output: 100000}\nanswers:\n- text: ok\n";
-    let (model, asked) = spy(&talk, script);
-    let mut how = TurnSetup::asking("go", &person);
-    how.scopes = vec![SpendScope {
+    let (model, requests) = recording_model(&talk, script);
+    let mut setup = TurnSetup::asking("go", &person);
+    setup.scopes = vec![SpendScope {
         name: "session test".to_owned(),
         limit: Some(MicroUsd(10_000_000)),
     }];
-    talk.run_turn_with(model, how).expect("answered");
+    talk.run_turn_with(model, setup).expect("answered");
     assert_eq!(
-        asked.lock().expect("fine")[0].max_output_tokens,
+        requests.lock().expect("fine")[0].max_output_tokens,
         Some(8_192)
     );
 }
@@ -341,16 +345,16 @@ impl Observer for EventLog {
 }
 
 #[test]
-fn a_cut_answer_restarts_and_its_cost_is_not_whole() {
+fn a_truncated_answer_restarts_and_its_cost_is_partial() {
     let database = TestDatabase::each().remove(0);
     let talk = Talk::new(&database);
     let person = Person::absent();
     let shown = EventLog::default();
-    let mut how = TurnSetup::asking("go", &person);
-    how.observer = &shown;
+    let mut setup = TurnSetup::asking("go", &person);
+    setup.observer = &shown;
     let script = "price: {input: 1, output: 1}\nanswers:\n\
                   - {text: abcdef, chunk: 2, failures: [{status: 503}, {cut_after: 4}]}\n";
-    let report = talk.run_turn(script, how).expect("answered");
+    let report = talk.run_turn(script, setup).expect("answered");
     assert_eq!(report.answer, "abcdef");
     let shown = shown.0.lock().expect("fine").concat();
     assert_eq!(shown, "[1 false]abcd[2 true]abcdef");
@@ -365,25 +369,25 @@ fn a_cut_answer_restarts_and_its_cost_is_not_whole() {
 }
 
 #[test]
-fn models_are_offered_short_names_and_in_a_read_only_phase_what_only_reads() {
+fn models_receive_short_names_and_in_a_read_only_phase_only_reading_tools() {
     let database = TestDatabase::each().remove(0);
     let talk = Talk::new(&database);
     let person = Person::absent();
     let script = "answers:\n- calls: [{name: git, arguments: {command: commit, message: x}}]\n- text: Done.\n";
-    let (model, asked) = spy(&talk, script);
-    let mut how = TurnSetup::asking("go", &person);
-    how.mode = PlanMode::Normal(Phase::Strategize);
-    let report = talk.run_turn_with(model, how).expect("answered");
+    let (model, requests) = recording_model(&talk, script);
+    let mut setup = TurnSetup::asking("go", &person);
+    setup.mode = PlanMode::Normal(Phase::Strategize);
+    let report = talk.run_turn_with(model, setup).expect("answered");
     let (_, outcome) = &report.calls[0];
     assert!(outcome.for_model().contains("`git commit` makes changes"));
-    let asked = asked.lock().expect("fine");
-    let names = declared(&asked).remove(0);
+    let requests = requests.lock().expect("fine");
+    let names = declared(&requests).remove(0);
     assert!(names.contains(&"read_file".to_owned()) && !names.contains(&"shell".to_owned()));
     assert!(
         names.iter().all(|name| !name.contains("builtin")),
         "{names:?}"
     );
-    let git = asked[0].tools.iter().find(|tool| tool.name == "git");
+    let git = requests[0].tools.iter().find(|tool| tool.name == "git");
     assert_eq!(
         git.expect("git").input_schema["properties"]["command"]["enum"],
         json!(["status", "diff", "log", "show"])
@@ -391,17 +395,17 @@ fn models_are_offered_short_names_and_in_a_read_only_phase_what_only_reads() {
 }
 
 #[test]
-fn a_call_that_was_cut_is_answered_with_what_to_do() {
+fn a_truncated_call_is_answered_with_instructions() {
     let database = TestDatabase::each().remove(0);
     let talk = Talk::new(&database);
     let person = Person::absent();
     let script = "answers:\n- calls: [{name: write_file, raw_arguments: '{\"path\": \"a.txt\", \"content\": \"lon'}]\n  \
                   stop: max_tokens\n  usage: {output_tokens: 8192}\n- text: Done.\n";
-    let (model, asked) = spy(&talk, script);
+    let (model, requests) = recording_model(&talk, script);
     talk.run_turn_with(model, TurnSetup::asking("go", &person))
         .expect("answered");
-    let asked = asked.lock().expect("fine");
-    let reported = format!("{:?}", asked[1].messages);
-    let wanted = "Cut at 8192 tokens; the call did not run. Write the file in parts";
-    assert!(reported.contains(wanted), "{reported}");
+    let requests = requests.lock().expect("fine");
+    let reported = format!("{:?}", requests[1].messages);
+    let expected = "Cut at 8192 tokens; the call did not run. Write the file in parts";
+    assert!(reported.contains(expected), "{reported}");
 }

@@ -27,7 +27,7 @@ use cleveragents_tools::{
 /// A secret of the environment.
 pub(crate) const SECRET: &str = "sk-0123456789abcdefghij";
 
-/// A user with fixed answers who remembers the questions.
+/// A user with fixed answers who records the questions.
 pub(crate) struct Person {
     pub(crate) approval: Approval,
     pub(crate) reply: Reply,
@@ -73,7 +73,7 @@ pub(crate) struct Talk {
     folder: tempfile::TempDir,
 }
 
-/// The options of a turn, besides the script.
+/// The options of a turn, except the script.
 pub(crate) struct TurnSetup<'a> {
     pub(crate) prompt: Option<&'a str>,
     pub(crate) person: &'a Person,
@@ -84,9 +84,9 @@ pub(crate) struct TurnSetup<'a> {
     pub(crate) rules: &'a str,
     pub(crate) in_sandbox: bool,
     pub(crate) settings: TurnSettings,
-    /// Tools besides the built-in ones.
+    /// Tools in addition to the built-in ones.
     pub(crate) tools: Vec<Arc<dyn Tool>>,
-    /// Tools that are declared only once they were found.
+    /// Tools that are declared only after they are found.
     pub(crate) deferred: BTreeSet<ToolName>,
 }
 
@@ -134,8 +134,8 @@ impl Talk {
     }
 
     pub(crate) fn script(&self, text: &str) -> Arc<dyn Model> {
-        let place = self.folder.path().join("script.yaml");
-        std::fs::write(&place, text).expect("a file");
+        let path = self.folder.path().join("script.yaml");
+        std::fs::write(&path, text).expect("a file");
         let options = CatalogueOptions::new(Arc::new(|_| None), self.folder.path());
         let catalogue = Catalogue::new(options).expect("a catalogue");
         catalogue
@@ -174,22 +174,22 @@ impl Talk {
     pub(crate) fn run_turn(
         &self,
         script: &str,
-        how: TurnSetup<'_>,
+        setup: TurnSetup<'_>,
     ) -> Result<TurnReport, TurnError> {
-        self.run_turn_with(self.script(script), how)
+        self.run_turn_with(self.script(script), setup)
     }
 
-    /// The same with a model that was opened already.
+    /// Like [`Self::run_turn`], with an open model.
     pub(crate) fn run_turn_with(
         &self,
         model: Arc<dyn Model>,
-        how: TurnSetup<'_>,
+        setup: TurnSetup<'_>,
     ) -> Result<TurnReport, TurnError> {
         let mut registry = ToolService::new(Arc::clone(&self.engine))
             .registry(&|_| None)
             .expect("tools")
             .registry;
-        for tool in how.tools {
+        for tool in setup.tools {
             registry.add(tool).expect("a tool");
         }
         let gate = Gate::new(Arc::new(registry));
@@ -198,34 +198,34 @@ impl Talk {
             self.session,
             &Waiting {
                 patience: Duration::from_mins(1),
-                observer: how.observer,
+                observer: setup.observer,
                 cancel: &cancel,
             },
         )?;
-        let workspace = how.in_sandbox.then(|| self.workspace());
-        let rules = PermissionRules::parse(how.rules, Effect::Allow).expect("rules");
+        let workspace = setup.in_sandbox.then(|| self.workspace());
+        let rules = PermissionRules::parse(setup.rules, Effect::Allow).expect("rules");
         let request = TurnRequest {
             plan: None,
-            prompt: how.prompt.map(str::to_owned),
+            prompt: setup.prompt.map(str::to_owned),
             model,
             actor: None,
             system: vec!["You are a test.".to_owned()],
             tools: TurnTools {
-                deferred: &how.deferred,
+                deferred: &setup.deferred,
                 gate: &gate,
-                mode: how.mode,
+                mode: setup.mode,
                 profile: &SafetyProfile::default(),
-                guards: &how.guards,
+                guards: &setup.guards,
                 rules: &rules,
                 workspace: workspace.as_ref(),
-                approver: how.person,
+                approver: setup.person,
             },
             reports: ReportTools::default(),
-            scopes: how.scopes,
+            scopes: setup.scopes,
             redactor: Redactor::new([Secret::new(SECRET)]),
-            settings: how.settings,
+            settings: setup.settings,
             allowance: &UnlimitedAllowance,
-            observer: how.observer,
+            observer: setup.observer,
             cancel: &cancel,
             stop: CancellationToken::new(),
         };

@@ -246,10 +246,10 @@ impl From<&RunOptions> for RunPlace {
     }
 }
 
-/// The same bounds as in actor files.
+/// Parses a sampling temperature: from 0 to 2, as in actor files.
 fn temperature(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(given) if (0.0..=2.0).contains(&given) => Ok(given),
+        Ok(number) if (0.0..=2.0).contains(&number) => Ok(number),
         _ => Err("write a number from 0 to 2".to_owned()),
     }
 }

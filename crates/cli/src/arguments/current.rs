@@ -116,7 +116,7 @@ pub(crate) struct PlanUndo {
 }
 
 impl Command {
-    /// The command that a short form stands for.
+    /// Expands a short form into its `plan` command; returns other commands unchanged.
     pub(super) fn expand(self) -> Self {
         let Self::Current(short) = self else {
             return self;

@@ -46,9 +46,9 @@ pub(crate) enum OutputFormat {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FolderSession {
     New,
-    /// The last one of the folder.
+    /// The most recent session of the folder.
     Last,
-    /// The user chooses one of the folder.
+    /// A session of the folder that the user chooses.
     Choose,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct FolderChat {
 }
 
 impl FolderChat {
-    /// Whether it is a new conversation without a first message.
+    /// Whether this starts a new conversation without a first message.
     pub(crate) fn is_bare(&self) -> bool {
         self.session == FolderSession::New && self.task.is_none() && self.print.is_none()
     }
@@ -80,7 +80,8 @@ impl FolderConversation {
             && self.output_format.is_none()
     }
 
-    /// The conversation as arguments of `chat`.
+    /// Converts the options to arguments of `chat`. Refuses a task of a single word, which is probably a
+    /// misspelled command.
     pub(crate) fn into_chat(self) -> Result<Chat, clap::Error> {
         let task = match self.task.as_slice() {
             [] => None,
@@ -112,7 +113,7 @@ impl FolderConversation {
     }
 }
 
-/// Error for options of `agents` without a command before a command.
+/// Error for conversation options, such as `-p`, that precede a command.
 pub(crate) fn misplaced_conversation_options() -> clap::Error {
     Arguments::command().error(
         ErrorKind::ArgumentConflict,

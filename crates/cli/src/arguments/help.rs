@@ -1,4 +1,4 @@
-//! Help of the program: the first page, the list of all commands, and hints for unknown words.
+//! Help of the program: the first page, the list of all commands, and hints for unknown commands.
 
 use std::fmt::Write as _;
 
@@ -41,8 +41,8 @@ Examples:
 Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict, 5 user input required,
 130 interrupted";
 
-/// Words that other programs use, and the command line that does the same here.
-const OTHER_WORDS: [(&str, &str); 18] = [
+/// Commands of similar programs, and the equivalent command lines of this program.
+const FOREIGN_COMMANDS: [(&str, &str); 18] = [
     ("login", "agents model key set PROVIDER"),
     ("auth", "agents model key set PROVIDER"),
     ("connect", "agents server connect URL"),
@@ -68,12 +68,12 @@ pub(crate) fn all_commands() -> String {
     let mut text = String::new();
     let root = Arguments::command();
     for command in root.get_subcommands() {
-        list(&mut text, command, "");
+        append_command(&mut text, command, "");
     }
     text
 }
 
-fn list(text: &mut String, command: &clap::Command, parent: &str) {
+fn append_command(text: &mut String, command: &clap::Command, parent: &str) {
     if command.is_hide_set() || command.get_name() == "help" {
         return;
     }
@@ -84,7 +84,7 @@ fn list(text: &mut String, command: &clap::Command, parent: &str) {
         let _never_fails = writeln!(text, "  {name:<30} {}", about.unwrap_or_default());
     }
     for subcommand in subcommands {
-        list(text, subcommand, &format!("{name} "));
+        append_command(text, subcommand, &format!("{name} "));
     }
 }
 
@@ -92,8 +92,8 @@ fn list(text: &mut String, command: &clap::Command, parent: &str) {
 pub(crate) fn unknown_command(words: &[String]) -> clap::Error {
     let word = words.first().map_or("", String::as_str);
     let command = Arguments::command();
-    let other = OTHER_WORDS.iter().find(|(known, _)| *known == word);
-    let tip = match other {
+    let equivalent = FOREIGN_COMMANDS.iter().find(|(known, _)| *known == word);
+    let tip = match equivalent {
         Some((_, line)) => format!("`{line}`"),
         None => {
             let names = command.get_subcommands().flat_map(|command| {

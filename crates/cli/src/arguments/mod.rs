@@ -153,7 +153,7 @@ impl Invocation {
             Some(_) => return Err(misplaced_conversation_options()),
             None => Command::Chat(conversation.into_chat()?),
         };
-        // Global options that follow the flags of a resource type, where only `resource add` sees them.
+        // `resource add` receives all arguments after the type unparsed; they can include global options.
         if let Command::Resource(Resource::Add(add)) = &mut command {
             let trailing = resource::TrailingArguments::parse(std::mem::take(&mut add.rest))?;
             add.rest = trailing.rest;
@@ -177,7 +177,7 @@ impl GlobalOptions {
         }
     }
 
-    /// Format of the report. `markdown` selects the document of an export instead.
+    /// Format of the report; `None` for `markdown`, which selects the format of an exported document.
     pub(crate) fn report_format(&self) -> Option<Format> {
         self.format.as_deref().and_then(|name| name.parse().ok())
     }

@@ -147,10 +147,10 @@ pub(super) struct TrailingArguments {
 
 impl TrailingArguments {
     /// Separates the flags of the type from global options.
-    pub(super) fn parse(given: Vec<String>) -> Result<Self, clap::Error> {
+    pub(super) fn parse(arguments: Vec<String>) -> Result<Self, clap::Error> {
         let mut trailing = Self::default();
-        let mut given = given.into_iter();
-        while let Some(argument) = given.next() {
+        let mut arguments = arguments.into_iter();
+        while let Some(argument) = arguments.next() {
             let (name, value) = match argument.split_once('=') {
                 Some((name, value)) if name.starts_with("--") => (name, Some(value.to_owned())),
                 _ => match argument.strip_prefix("-f") {
@@ -160,10 +160,10 @@ impl TrailingArguments {
                     _ => (argument.as_str(), None),
                 },
             };
-            let place = match name {
+            let option = match name {
                 "--" => {
                     trailing.rest.push(argument);
-                    trailing.rest.extend(given.by_ref());
+                    trailing.rest.extend(arguments.by_ref());
                     break;
                 }
                 "--format" | "-f" => &mut trailing.format,
@@ -182,15 +182,15 @@ impl TrailingArguments {
                     continue;
                 }
             };
-            let Some(value) = value.or_else(|| given.next()) else {
+            let Some(value) = value.or_else(|| arguments.next()) else {
                 return Err(clap::Error::raw(
                     clap::error::ErrorKind::InvalidValue,
                     format!("a value is required for '{argument}' but none was supplied"),
                 ));
             };
-            *place = Some(value);
+            *option = Some(value);
         }
-        // `Format::from_str` validates the value.
+        // Parsing a command line with the format reports an unknown format like every other command.
         if let Some(format) = &trailing.format {
             let line = ["agents", "--format", format, "version"];
             <super::Arguments as clap::Parser>::try_parse_from(line)?;

@@ -218,8 +218,8 @@ fn list(context: &Context, request: ListActions) -> Result<Report, CommandError>
     Ok(report.data(listed).ok(listed_sentence(KIND, count)))
 }
 
-/// Archives an action. Without `yes`, the first call fails if the action does not exist; then asks
-/// the user.
+/// Archives an action. Without `yes`, the first call only checks that the action exists, and the user
+/// confirms before the second call.
 fn archive(context: &Context, name: &str, yes: bool) -> Result<Report, CommandError> {
     let request = |yes: bool| ArchiveAction {
         name: name.to_owned(),
@@ -230,7 +230,7 @@ fn archive(context: &Context, name: &str, yes: bool) -> Result<Report, CommandEr
             confirm(&format!("Archive action {name}?"), false)?;
             context.call(request(true))
         }
-        done => done,
+        result => result,
     }?;
     let action = &archived.action;
     Ok(Report::new("action archive")

@@ -45,22 +45,22 @@ fn add(context: &Context, config: &Path, update: bool) -> Result<Report, Command
     let retries = (added.max_retries, added.validation_retries);
     let sentence = registered(KIND, added.outcome, "registered");
     Ok(Report::new("automation-profile add")
-        .panel(head(&added.name, &added.description).row("Config", added.config.clone()))
-        .table(gates(&added.thresholds))
+        .panel(profile_panel(&added.name, &added.description).row("Config", added.config.clone()))
+        .table(gates_table(&added.thresholds))
         .panel(flags_panel(added.flags, retries, added.guards.as_ref()))
         .data(added)
         .ok(sentence))
 }
 
-fn head(name: &str, description: &str) -> Panel {
+fn profile_panel(name: &str, description: &str) -> Panel {
     let description = Some(description.to_owned()).filter(|text| !text.is_empty());
     Panel::new("Automation Profile")
         .row("Name", name)
         .row("Description", description)
 }
 
-/// Table of gates, grouped.
-fn gates(thresholds: &GateThresholds) -> Table {
+/// Table of the gates, in the order of their groups.
+fn gates_table(thresholds: &GateThresholds) -> Table {
     let mut table = Table::new("Gates")
         .column("Gate", Align::Left)
         .column("Threshold", Align::Right)
@@ -72,7 +72,7 @@ fn gates(thresholds: &GateThresholds) -> Table {
         };
         table = table.row(vec![
             gate.as_str().into(),
-            shown(threshold).into(),
+            format_threshold(threshold).into(),
             approval_cell(threshold),
             gate.gates().into(),
         ]);
@@ -81,7 +81,7 @@ fn gates(thresholds: &GateThresholds) -> Table {
 }
 
 /// Formats a threshold with at least one decimal.
-fn shown(threshold: f64) -> String {
+fn format_threshold(threshold: f64) -> String {
     format!("{threshold:?}")
 }
 
@@ -109,7 +109,7 @@ fn flags_panel(
     let Some(guards) = guards else {
         return panel;
     };
-    let listed = |list: &[String]| {
+    let joined = |list: &[String]| {
         if list.is_empty() {
             "none".to_owned()
         } else {
@@ -119,10 +119,10 @@ fn flags_panel(
     let allowed = guards.tool_allowlist.as_deref();
     let cost = guards.max_total_cost;
     panel
-        .row("Denied tools", listed(&guards.tool_denylist))
+        .row("Denied tools", joined(&guards.tool_denylist))
         .row(
             "Allowed tools",
-            allowed.map_or_else(|| "all".to_owned(), listed),
+            allowed.map_or_else(|| "all".to_owned(), joined),
         )
         .row("Maximum calls per step", guards.max_tool_calls_per_step)
         .row(
@@ -182,8 +182,11 @@ fn show(context: &Context, name: String) -> Result<Report, CommandError> {
     let controls = &profile.execution_controls;
     let retries = (controls.max_retries, controls.validation_retries);
     Ok(Report::new("automation-profile show")
-        .panel(head(&profile.name, &profile.description).row("Config", profile.config.clone()))
-        .table(gates(&profile.thresholds()))
+        .panel(
+            profile_panel(&profile.name, &profile.description)
+                .row("Config", profile.config.clone()),
+        )
+        .table(gates_table(&profile.thresholds()))
         .panel(flags_panel(
             controls.flags,
             retries,

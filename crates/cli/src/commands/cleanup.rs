@@ -13,21 +13,25 @@ pub(crate) fn run(context: &Context, command: &Cleanup) -> Result<Report, Comman
         Cleanup::Run { dry_run: true } => ("cleanup run", context.call(ShowCleanup {})?),
         Cleanup::Run { dry_run: false } => ("cleanup run", remove(context)?),
     };
-    let (did, is_nothing) = (cleanup.removed, cleanup.is_empty());
+    let (is_removed, is_empty) = (cleanup.removed, cleanup.is_empty());
     let report = Report::new(name)
         .panel(
-            Panel::new(if did { "Removed" } else { "Would be removed" })
-                .row("Events", cleanup.events)
-                .row("Unreferenced content", cleanup.blobs)
-                .row("Package caches", Cell::Bytes(cleanup.caches.bytes))
-                .row(
-                    "Events are kept for",
-                    format!("{} days", cleanup.retention.events_days),
-                )
-                .row(
-                    "Unused package caches are kept for",
-                    format!("{} days", cleanup.retention.caches_days),
-                ),
+            Panel::new(if is_removed {
+                "Removed"
+            } else {
+                "Would be removed"
+            })
+            .row("Events", cleanup.events)
+            .row("Unreferenced content", cleanup.blobs)
+            .row("Package caches", Cell::Bytes(cleanup.caches.bytes))
+            .row(
+                "Events are kept for",
+                format!("{} days", cleanup.retention.events_days),
+            )
+            .row(
+                "Unused package caches are kept for",
+                format!("{} days", cleanup.retention.caches_days),
+            ),
         )
         .panel(
             Panel::new("Kept")
@@ -38,7 +42,7 @@ pub(crate) fn run(context: &Context, command: &Cleanup) -> Result<Report, Comman
                 ),
         )
         .data(cleanup);
-    Ok(match (did, is_nothing) {
+    Ok(match (is_removed, is_empty) {
         (_, true) => report.ok("Nothing to remove"),
         (true, false) => report.ok("Removed; run `agents db vacuum` to reclaim the space"),
         (false, false) => report.info("Run `agents cleanup run` to remove it"),

@@ -33,12 +33,12 @@ pub(crate) fn change(
         Config::Unset { key, .. } => file.unset(&[key])?,
         Config::Get { .. } | Config::List => Vec::new(),
     };
-    Ok(Some(changed(name, &file, &changes)))
+    Ok(Some(change_report(name, &file, &changes)))
 }
 
-/// Refuses to set an automation profile that does not exist. Opens the database (`context`) only if
-/// needed; with an unreadable configuration the database is unknown, and the configuration must be
-/// fixed first.
+/// Refuses to set an automation profile that does not exist. Calls `context` to open the database only
+/// if needed. `context` returns `None` if the configuration is unreadable: the database is unknown
+/// then, and the check is skipped.
 pub(crate) fn require_profile(
     command: &Config,
     context: impl FnOnce() -> Option<Context>,
@@ -68,7 +68,7 @@ pub(crate) fn require_profile(
     Ok(())
 }
 
-fn changed(command: &'static str, file: &ConfigFile, changes: &[Change]) -> Report {
+fn change_report(command: &'static str, file: &ConfigFile, changes: &[Change]) -> Report {
     let mut report = Report::new(command);
     for change in changes {
         let show = |value: &Option<crate::config::Value>| {
@@ -126,7 +126,7 @@ pub(crate) fn show(context: &Context, command: &Config) -> Result<Report, Comman
     }
 }
 
-fn shown(resolved: &ResolvedKey) -> Option<String> {
+fn value_text(resolved: &ResolvedKey) -> Option<String> {
     resolved
         .value
         .as_ref()
@@ -142,10 +142,10 @@ fn get(context: &Context, key: &str, verbose: bool) -> Result<Report, CommandErr
     let mut report = Report::new("config get").data(data).panel(
         Panel::new("Configuration")
             .row("Key", resolved.key.name)
-            .row("Value", shown(&resolved))
+            .row("Value", value_text(&resolved))
             .row(
                 "Set by",
-                format!("{} ({})", level(resolved.level), resolved.source),
+                format!("{} ({})", level_name(resolved.level), resolved.source),
             )
             .row("Meaning", resolved.key.description)
             .row("Allowed", resolved.key.allowed()),
@@ -157,7 +157,7 @@ fn get(context: &Context, key: &str, verbose: bool) -> Result<Report, CommandErr
             .column("Source", Align::Left);
         for step in &resolved.chain {
             table = table.row(vec![
-                level(step.level).into(),
+                level_name(step.level).into(),
                 step.value
                     .as_ref()
                     .map(|value| resolved.key.show(value))
@@ -170,7 +170,7 @@ fn get(context: &Context, key: &str, verbose: bool) -> Result<Report, CommandErr
     Ok(report)
 }
 
-fn level(level: crate::config::ConfigLevel) -> String {
+fn level_name(level: crate::config::ConfigLevel) -> String {
     serde_json::to_value(level)
         .ok()
         .and_then(|value| value.as_str().map(str::to_owned))
@@ -187,8 +187,8 @@ fn list(context: &Context) -> Result<Report, CommandError> {
     for resolved in &all {
         table = table.row(vec![
             resolved.key.name.into(),
-            shown(resolved).into(),
-            level(resolved.level).into(),
+            value_text(resolved).into(),
+            level_name(resolved.level).into(),
             Cell::Muted(resolved.key.description.to_owned()),
         ]);
     }

@@ -68,23 +68,23 @@ fn upgrade(context: &Context) -> Result<Report, CommandError> {
         _ => context.inspect()?.status()?.schema_version,
     };
     let after = context.engine()?.status()?;
-    let ran: Vec<_> = after
+    let migrations: Vec<_> = after
         .applied
         .iter()
         .filter(|migration| migration.version > before)
         .collect();
     Ok(Report::new("db upgrade")
-        .data(json!({"from": before, "to": after.schema_version, "applied": ran}))
+        .data(json!({"from": before, "to": after.schema_version, "applied": migrations}))
         .panel(
             Panel::new("Upgrade")
                 .row("From", before)
                 .row("To", after.schema_version)
-                .row("Migrations run", ran.len()),
+                .row("Migrations run", migrations.len()),
         )
         .ok("The schema is up to date"))
 }
 
-/// Table of findings.
+/// Table of check results.
 pub(crate) fn findings(title: &'static str, checks: &[DiagnosticCheck]) -> Table {
     let mut table = Table::new(title)
         .column("Check", Align::Left)
@@ -131,16 +131,16 @@ fn check(context: &Context) -> Result<Report, CommandError> {
 fn vacuum(context: &Context) -> Result<Report, CommandError> {
     let engine = context.engine()?;
     let spinner = Progress::spinner(&context.printer, "Reclaiming space");
-    let freed = engine.vacuum()?;
+    let sizes = engine.vacuum()?;
     spinner.finish();
-    let saved = freed.before_bytes.saturating_sub(freed.after_bytes);
+    let freed_bytes = sizes.before_bytes.saturating_sub(sizes.after_bytes);
     Ok(Report::new("db vacuum")
-        .data(json!({"before_bytes": freed.before_bytes, "after_bytes": freed.after_bytes, "freed_bytes": saved}))
+        .data(json!({"before_bytes": sizes.before_bytes, "after_bytes": sizes.after_bytes, "freed_bytes": freed_bytes}))
         .panel(
             Panel::new("Vacuum")
-                .row("Before", Cell::Bytes(freed.before_bytes))
-                .row("After", Cell::Bytes(freed.after_bytes))
-                .row("Reclaimed", Cell::Bytes(saved)),
+                .row("Before", Cell::Bytes(sizes.before_bytes))
+                .row("After", Cell::Bytes(sizes.after_bytes))
+                .row("Reclaimed", Cell::Bytes(freed_bytes)),
         )
         .ok("Done"))
 }

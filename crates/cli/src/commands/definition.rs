@@ -27,13 +27,13 @@ pub(crate) fn read_input(
     })
 }
 
-/// Text of a definition file.
+/// Reads the text of a definition file, `-` for standard input.
 pub(crate) fn read_text_of(config: &Path, kind: DefinitionKind) -> Result<String, CommandError> {
     let noun = format!("the file of {}", kind.with_article());
     read_definition(config, &noun, kind.malformed())
 }
 
-/// Message for a registered definition; `verb` is used for new ones.
+/// Message after a definition was registered. `verb` describes a new definition, such as `created`.
 pub(crate) fn registered(kind: DefinitionKind, outcome: Outcome, verb: &str) -> String {
     let verb = match outcome {
         Outcome::Updated => "updated",
@@ -42,13 +42,13 @@ pub(crate) fn registered(kind: DefinitionKind, outcome: Outcome, verb: &str) -> 
     format!("{} {verb}", title(kind))
 }
 
-/// Message for a list.
+/// Message after definitions were listed.
 pub(crate) fn listed(kind: DefinitionKind, count: impl TryInto<u64>) -> String {
     format!("{} listed", counted(count, kind.noun()))
 }
 
-/// Removes a definition. Without `yes`, the first call runs all checks without removing; then asks
-/// the user.
+/// Removes a definition. Without `yes`, the first call only runs the checks, and the user confirms
+/// before the second call.
 pub(crate) fn remove<O: Operation<Response = RemovedDefinition>>(
     context: &Context,
     command: &'static str,
@@ -63,7 +63,7 @@ pub(crate) fn remove<O: Operation<Response = RemovedDefinition>>(
             confirm(&format!("Remove {kind} {name}?"), false)?;
             context.call(request(true))
         }
-        done => done,
+        result => result,
     }?;
     let noun = title(kind);
     let panel = Panel::new("Removal Summary")
@@ -89,7 +89,7 @@ mod tests {
     use cleveragents_domain::DefinitionKind;
 
     #[test]
-    fn sentences_name_the_kind() {
+    fn messages_name_the_kind() {
         let kind = DefinitionKind::AutomationProfile;
         assert_eq!(
             registered(kind, Outcome::Created, "registered"),

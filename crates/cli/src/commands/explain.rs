@@ -1,4 +1,4 @@
-//! `explain`: the page of an error code, without the network.
+//! `explain`: prints the documentation page of an error code, which is part of the program.
 
 use cleveragents_domain::{Code, nearest};
 use serde_json::json;
@@ -11,21 +11,21 @@ static PAGES: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/error_pages
 
 pub(crate) fn run(context: &Context, code: &str) -> Result<Report, CommandError> {
     let code = code.trim().to_uppercase();
-    let full = if code.starts_with("CA-") {
+    let full_code = if code.starts_with("CA-") {
         code
     } else {
         format!("CA-{code:0>4}")
     };
-    let page = PAGES.iter().find(|(known, _)| *known == full);
+    let page = PAGES.iter().find(|(known, _)| *known == full_code);
     let Some((code, page)) = page else {
         let known = PAGES.iter().map(|(known, _)| *known);
-        let hint = match nearest::best(&full, known) {
-            Some(like) => format!("did you mean `agents explain {like}`?"),
+        let hint = match nearest::best(&full_code, known) {
+            Some(similar) => format!("did you mean `agents explain {similar}`?"),
             None => {
                 "error messages print their code in brackets, such as `error[CA-0645]`".to_owned()
             }
         };
-        let message = format!("`{full}` is not an error code");
+        let message = format!("`{full_code}` is not an error code");
         return Err(CommandError::new(Code::Usage, message).with_hint(hint));
     };
     let report = Report::new("explain").data(json!({"code": code, "page": page}));

@@ -21,13 +21,14 @@ const LOCAL_SERVERS: [(&str, u16, &str); 4] = [
 /// Time to wait for a connection on loopback.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// The screen, if neither the command nor the configuration names a model and no key is set.
+/// Returns the screen if neither the command (`model`) nor the configuration names a model and no
+/// provider key is set.
 pub(crate) fn screen(
     context: &Context,
     name: &'static str,
-    given: Option<&str>,
+    model: Option<&str>,
 ) -> Result<Option<Report>, CommandError> {
-    if given.is_some() || context.settings.model_default().is_some() {
+    if model.is_some() || context.settings.model_default().is_some() {
         return Ok(None);
     }
     let catalogue = context.models(None)?;
@@ -43,7 +44,7 @@ fn report(name: &'static str, catalogue: &Catalogue) -> Report {
     for (model, variable) in &choices {
         table = table.row([variable.clone().into(), model.to_string().into()]);
     }
-    let found: Vec<_> = LOCAL_SERVERS
+    let servers: Vec<_> = LOCAL_SERVERS
         .iter()
         .filter(|(_, port, _)| is_listening(*port))
         .collect();
@@ -51,11 +52,11 @@ fn report(name: &'static str, catalogue: &Catalogue) -> Report {
         "keys": choices.iter().map(|(model, variable)| {
             json!({"variable": variable, "model": model})
         }).collect::<Vec<_>>(),
-        "local_servers": found.iter().map(|(program, port, _)| {
+        "local_servers": servers.iter().map(|(program, port, _)| {
             json!({"name": program, "url": format!("http://localhost:{port}")})
         }).collect::<Vec<_>>(),
     }));
-    for (program, port, model) in found {
+    for (program, port, model) in servers {
         report = report.info(match *program {
             "Ollama" => format!(
                 "{program} answers on port {port}: `agents config set model.default {model}`"

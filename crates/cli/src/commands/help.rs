@@ -17,17 +17,17 @@ pub(crate) fn run(all: bool, words: &[String]) -> Result<(), CommandError> {
     }
     let mut command = Arguments::command();
     command.build();
-    let mut found = &mut command;
+    let mut selected = &mut command;
     for word in words {
-        let Some(below) = found.find_subcommand_mut(word) else {
+        let Some(subcommand) = selected.find_subcommand_mut(word) else {
             return Err(usage_error(&unknown_command(std::slice::from_ref(word))));
         };
-        found = below;
+        selected = subcommand;
     }
     let help = if words.is_empty() {
-        found.render_help()
+        selected.render_help()
     } else {
-        found.render_long_help()
+        selected.render_long_help()
     };
     write_document(help.to_string().as_bytes())
 }

@@ -24,12 +24,12 @@ pub(crate) fn run(context: &Context, arguments: &Init) -> Result<Report, Command
                 ),
             );
         };
-        let present: Vec<PathBuf> = database_files(database)
+        let existing: Vec<PathBuf> = database_files(database)
             .into_iter()
             .chain([config_file.clone()])
             .filter(|path| path.exists())
             .collect();
-        if !present.is_empty() {
+        if !existing.is_empty() {
             confirm(
                 &format!(
                     "Move the data in {} to a backup and reset?",
@@ -37,7 +37,7 @@ pub(crate) fn run(context: &Context, arguments: &Init) -> Result<Report, Command
                 ),
                 arguments.yes,
             )?;
-            backup = Some(move_to_backup(context, &present)?);
+            backup = Some(move_to_backup(context, &existing)?);
         }
     }
     context.home.create()?;
@@ -45,7 +45,7 @@ pub(crate) fn run(context: &Context, arguments: &Init) -> Result<Report, Command
     let existed = url.path().is_none_or(Path::exists);
     let engine = context.engine()?;
     let status = engine.status()?;
-    let made = |made: bool| if made { "created" } else { "exists" };
+    let state = |is_created: bool| if is_created { "created" } else { "exists" };
     let report = Report::new("init")
         .data(json!({
             "home": path_text(context.home.path()),
@@ -56,8 +56,8 @@ pub(crate) fn run(context: &Context, arguments: &Init) -> Result<Report, Command
         .panel(
             Panel::new("Home")
                 .row("Home", context.home.path().display().to_string())
-                .row("Configuration", format!("{} ({})", config_file.display(), made(wrote_config)))
-                .row("Database", format!("{} ({})", status.url, made(!existed)))
+                .row("Configuration", format!("{} ({})", config_file.display(), state(wrote_config)))
+                .row("Database", format!("{} ({})", status.url, state(!existed)))
                 .row("Schema version", status.schema_version)
                 .row("Backup", backup.map(|path| path.display().to_string())),
         );
@@ -84,15 +84,15 @@ fn file_error(action: &str, path: &Path, error: &std::io::Error) -> CommandError
     .with_hint("check write permission and free disk space")
 }
 
-fn move_to_backup(context: &Context, present: &[PathBuf]) -> Result<PathBuf, CommandError> {
+fn move_to_backup(context: &Context, existing: &[PathBuf]) -> Result<PathBuf, CommandError> {
     let stamp = Timestamp::now().as_micros();
     let folder = context
         .home
         .path()
         .join("backups")
         .join(format!("init-{stamp}"));
-    fs::create_dir_all(&folder).map_err(|error| file_error("make", &folder, &error))?;
-    for path in present {
+    fs::create_dir_all(&folder).map_err(|error| file_error("create", &folder, &error))?;
+    for path in existing {
         let Some(name) = path.file_name() else {
             continue;
         };
@@ -125,12 +125,12 @@ fn write_template(path: &Path) -> Result<bool, CommandError> {
     // Atomic, and never replaces a file that another process created meanwhile.
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(folder)
-        .map_err(|error| file_error("make", path, &error))?;
+        .map_err(|error| file_error("create", path, &error))?;
     std::io::Write::write_all(&mut file, text.as_bytes())
         .map_err(|error| file_error("write", path, &error))?;
     match file.persist_noclobber(path) {
         Ok(_) => Ok(true),
         Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(file_error("make", path, &error.error)),
+        Err(error) => Err(file_error("create", path, &error.error)),
     }
 }

@@ -1,4 +1,4 @@
-//! Calls operations that run agents: the terminal answers questions, and signals stop them.
+//! Calls operations that run agents. The user answers questions at the terminal; signals stop the run.
 
 use std::sync::Arc;
 

@@ -86,12 +86,12 @@ fn add(context: &Context, request: AddInvariant) -> Result<Report, CommandError>
         });
     let sentence = match added.invariants.len() {
         1 => "Invariant added".to_owned(),
-        more => format!("{} added", counted(more, "invariant")),
+        count => format!("{} added", counted(count, "invariant")),
     };
     Ok(report.data(added).ok(sentence))
 }
 
-/// Requests short ids only where they are shown.
+/// Request of `invariant list`. Asks for short ids only if the output format shows them.
 fn list_request(
     context: &Context,
     places: InvariantPlaces,
@@ -208,16 +208,18 @@ fn effective_report(listed: InvariantList) -> Report {
 }
 
 fn remove(context: &Context, id: String, yes: bool) -> Result<Report, CommandError> {
-    let found = context.call(ListInvariants {
+    let listed = context.call(ListInvariants {
         id: Some(id.clone()),
         ..ListInvariants::default()
     })?;
-    let found = found.invariants.into_iter().next();
-    let text = found.as_ref().map_or("", |found| found.text.as_str());
+    let invariant = listed.invariants.into_iter().next();
+    let text = invariant
+        .as_ref()
+        .map_or("", |invariant| invariant.text.as_str());
     confirm(&format!("Remove invariant \"{text}\"?"), yes)?;
-    let found = found.and_then(|found| found.id);
+    let full_id = invariant.and_then(|invariant| invariant.id);
     let removed = context.call(RemoveInvariant {
-        id: found.map_or(id, |found| found.to_string()),
+        id: full_id.map_or(id, |full_id| full_id.to_string()),
         yes: true,
     })?;
     Ok(Report::new("invariant remove")

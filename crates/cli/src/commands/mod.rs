@@ -70,7 +70,7 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Diagnostics(_) => "diagnostics",
         Command::Explain { .. } => "explain",
         Command::Help { .. } => "help",
-        // Expanded when it is parsed.
+        // `Invocation::parse` expands short forms.
         Command::Current(_) => "plan",
         Command::Completion { .. } => "completion",
         Command::Config(Config::Get { .. }) => "config get",
@@ -183,7 +183,7 @@ pub(crate) const fn name(command: &Command) -> &'static str {
     }
 }
 
-/// Runs a command. `None` means that it wrote its document to standard output itself.
+/// Runs a command. `None` means that the command wrote a document to standard output itself.
 pub(crate) fn run(
     context: &Context,
     command: Command,
@@ -326,7 +326,7 @@ pub(crate) fn confirm(question: &str, yes: bool) -> Result<(), CommandError> {
     if !can_confirm() {
         return refused("confirmation needs a terminal");
     }
-    // Signals do not end the program any more once a handler is installed.
+    // An installed handler keeps signals from ending the program: they cancel the question instead.
     let cancel = Cancel::new();
     let signals = signals::stop_on_signals(&cancel, &CancellationToken::new())?;
     let answer = terminal::ask(question, " [y/N]: ", &cancel);

@@ -15,9 +15,9 @@ pub(super) fn run(context: &Context, command: &Permission) -> Result<Report, Com
         Permission::Add { rule } => add(&tools, rule),
         Permission::List => list(&tools),
         Permission::Remove { rule } => {
-            // In the stored form, with normalized spaces.
-            let written = rule.parse::<Rule>().map(|rule| rule.to_string());
-            let stored = written.unwrap_or_else(|_| rule.clone());
+            // Stored rules have normalized spaces.
+            let normalized = rule.parse::<Rule>().map(|rule| rule.to_string());
+            let stored = normalized.unwrap_or_else(|_| rule.clone());
             tools.forget(&stored)?;
             Ok(Report::new("permission remove")
                 .data(json!({"removed": stored}))
@@ -43,8 +43,8 @@ fn add(tools: &ToolService, rule: &str) -> Result<Report, CommandError> {
     } else {
         report.ok("Rule already exists")
     };
-    // A misspelled `deny` would have no effect.
-    Ok(if names_a_tool(tools, &rule)? {
+    // A `deny` rule with a misspelled tool would have no effect.
+    Ok(if matches_a_tool(tools, &rule)? {
         report
     } else {
         report.warn(format!(
@@ -54,23 +54,23 @@ fn add(tools: &ToolService, rule: &str) -> Result<Report, CommandError> {
     })
 }
 
-fn names_a_tool(tools: &ToolService, rule: &Rule) -> Result<bool, CommandError> {
+fn matches_a_tool(tools: &ToolService, rule: &Rule) -> Result<bool, CommandError> {
     let builtins = Registry::with_builtins();
     if builtins.list().any(|spec| rule.tool().matches(&spec.name)) {
         return Ok(true);
     }
-    let mut stored = tools.stored()?.into_iter();
-    Ok(stored.any(|tool| {
+    let mut custom_tools = tools.stored()?.into_iter();
+    Ok(custom_tools.any(|tool| {
         let name = tool.name.parse();
         name.is_ok_and(|name| rule.tool().matches(&name))
     }))
 }
 
 fn list(tools: &ToolService) -> Result<Report, CommandError> {
-    let remembered = tools.remembered()?;
+    let stored_rules = tools.remembered()?;
     let mut table =
         Table::with_columns("Permission Rules", ["Effect", "Tools", "Rule"]).empty("No rules");
-    for text in &remembered {
+    for text in &stored_rules {
         table = table.row(match text.parse::<Rule>() {
             Ok(rule) => vec![
                 effect_cell(rule.effect()),
@@ -85,7 +85,7 @@ fn list(tools: &ToolService) -> Result<Report, CommandError> {
             ],
         });
     }
-    let rules: Vec<Value> = remembered.iter().map(|text| rule_json(text)).collect();
+    let rules: Vec<Value> = stored_rules.iter().map(|text| rule_json(text)).collect();
     let count = rules.len();
     Ok(Report::new("permission list")
         .data(json!({"rules": rules, "summary": {"total": count}}))

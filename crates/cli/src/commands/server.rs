@@ -1,4 +1,4 @@
-//! `server`: the server that receives commands.
+//! `server`: the connection to a server that runs the commands.
 
 use std::io::Write as _;
 
@@ -35,24 +35,28 @@ fn connect(context: &Context, arguments: &ServerConnect) -> Result<Report, Comma
     let variable = context.environment.text("CLEVERAGENTS_SERVER_TOKEN");
     let token = arguments.token.clone().or(variable);
     let connection = Connection::new(url, token.clone(), !arguments.no_tls_verify);
-    // Stores nothing that does not work.
+    // Nothing is stored unless the server accepts the token.
     let caller = connection.get("/api/v1/caller")?;
     let grants = texts(&caller["grants"]);
-    let sees = |namespace: &str| {
+    let has_role_on = |namespace: &str| {
         caller["is_local"] == true
             || grants.iter().any(|grant| {
-                let place = grant.split('=').next().unwrap_or_default();
-                place == "*" || place == namespace
+                let granted = grant.split('=').next().unwrap_or_default();
+                granted == "*" || granted == namespace
             })
     };
-    if let Some(namespace) = arguments.namespace.as_deref().filter(|name| !sees(name)) {
+    if let Some(namespace) = arguments
+        .namespace
+        .as_deref()
+        .filter(|name| !has_role_on(name))
+    {
         let message = format!("the token has no role on `{namespace}`");
         return Err(CommandError::new(Code::Forbidden, message)
             .with_hint("choose a namespace that it has a role on, or omit --namespace"));
     }
     context.home.create()?;
-    // Steps that need disk space come first; replacing the token needs none.
-    let fresh = token
+    // The steps that need disk space run first; the rename that replaces the token needs none.
+    let new_token = token
         .as_deref()
         .map(|token| write_token(context, token))
         .transpose()?;
@@ -64,19 +68,19 @@ fn connect(context: &Context, arguments: &ServerConnect) -> Result<Report, Comma
     if arguments.no_tls_verify {
         pairs.push((keys::SERVER_TLS_VERIFY.name, "false"));
     }
-    let given: Vec<&str> = pairs.iter().map(|(name, _)| *name).collect();
+    let set_keys: Vec<&str> = pairs.iter().map(|(name, _)| *name).collect();
     let unset_keys: Vec<&str> = KEYS
         .iter()
         .map(|key| key.name)
-        .filter(|name| !given.contains(name))
+        .filter(|name| !set_keys.contains(name))
         .collect();
     file.exchange(&pairs, &unset_keys)?;
-    match fresh {
-        Some(fresh) => {
-            let kept = fresh.persist(token_file(context));
-            kept.map_err(|failed| token_write_error(&failed.error))?;
+    match new_token {
+        Some(new_token) => {
+            let replaced = new_token.persist(token_file(context));
+            replaced.map_err(|failed| token_write_error(&failed.error))?;
         }
-        None => forget_token(context)?,
+        None => remove_token(context)?,
     }
     let report = Report::new("server connect")
         .data(json!({
@@ -128,7 +132,7 @@ fn write_token(context: &Context, token: &str) -> Result<tempfile::NamedTempFile
     write().map_err(|error: std::io::Error| token_write_error(&error))
 }
 
-fn forget_token(context: &Context) -> Result<(), CommandError> {
+fn remove_token(context: &Context) -> Result<(), CommandError> {
     match std::fs::remove_file(token_file(context)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(token_write_error(&error))
@@ -140,10 +144,10 @@ fn forget_token(context: &Context) -> Result<(), CommandError> {
 fn disconnect(context: &Context) -> Result<Report, CommandError> {
     let names = KEYS.map(|key| key.name);
     let changes = ConfigFile::of_home(&context.home).unset(&names)?;
-    forget_token(context)?;
-    let was = changes.iter().any(|change| change.before.is_some());
-    let report = Report::new("server disconnect").data(json!({"was_connected": was}));
-    Ok(if was {
+    remove_token(context)?;
+    let was_connected = changes.iter().any(|change| change.before.is_some());
+    let report = Report::new("server disconnect").data(json!({"was_connected": was_connected}));
+    Ok(if was_connected {
         report.ok("Commands run on this machine again")
     } else {
         report.info("No server was connected")

@@ -10,7 +10,7 @@ use signal_hook::iterator::{Handle, Signals};
 
 use crate::output::CommandError;
 
-/// Installed signal handlers, until ended or dropped.
+/// Installed signal handlers; `end`, `conclude` or a drop removes them.
 pub(crate) struct SignalGuard {
     handle: Handle,
     was_received: Arc<AtomicBool>,
@@ -31,7 +31,7 @@ pub(crate) fn stop_on_signals(
     let (cancel, stop) = (cancel.clone(), stop.clone());
     std::thread::spawn(move || {
         for _ in signals.forever() {
-            // Set before the operation ends because of the signal.
+            // Set before the cancellation, so that it is set when the operation ends.
             was_received.store(true, Ordering::SeqCst);
             cancel.cancel();
             stop.cancel();
@@ -46,7 +46,7 @@ impl SignalGuard {
         self.was_received.load(Ordering::SeqCst)
     }
 
-    /// Like `end`, for a result: a failure after a signal becomes an interruption.
+    /// Removes the handlers and returns `outcome`; a failure after a signal becomes an interruption.
     pub(crate) fn conclude<T, E: Into<CommandError>>(
         self,
         outcome: Result<T, E>,

@@ -26,7 +26,7 @@ pub(crate) fn info(context: &Context) -> Result<Report, CommandError> {
     let url = context.database_url()?;
     let exists = url.path().is_none_or(std::path::Path::exists);
     let totals = if exists {
-        Some(context.sessions()?.list(&limited())?.1)
+        Some(context.sessions()?.list(&totals_only())?.1)
     } else {
         None
     };
@@ -66,7 +66,7 @@ pub(crate) fn info(context: &Context) -> Result<Report, CommandError> {
     })
 }
 
-fn limited() -> cleveragents_store::sessions::SessionFilter {
+fn totals_only() -> cleveragents_store::sessions::SessionFilter {
     cleveragents_store::sessions::SessionFilter {
         limit: Some(0),
         ..Default::default()

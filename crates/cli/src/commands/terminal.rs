@@ -13,12 +13,12 @@ use rustix::termios::{QueueSelector, tcflush};
 
 use crate::output::{console, visible_lines};
 
-/// Interval in milliseconds at which an open question checks for cancellation.
-const LOOK: i64 = 100;
+/// Interval at which an open question checks for cancellation, in milliseconds.
+const POLL_MILLISECONDS: i64 = 100;
 
-/// Time for which the keyboard must be idle after a question before an answer is read.
+/// Time that the keyboard must be idle after a question before an answer is read.
 /// Shorter than the time to read a question, and longer than the gap between two keys while typing.
-const REST: Duration = Duration::from_millis(250);
+const KEYBOARD_IDLE: Duration = Duration::from_millis(250);
 
 /// Interval at which input is discarded while waiting for an idle keyboard. A terminal delivers
 /// input that exceeds its buffer only after the buffer was emptied, so discarding once is not
@@ -27,7 +27,7 @@ const DISCARD_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Asks on standard error and reads from standard input, one question at a time.
 pub(crate) struct Terminal {
-    is_there: bool,
+    is_interactive: bool,
     cancel: Cancel,
     /// Progress display that is hidden while a question is open.
     progress: ProgressBar,
@@ -40,7 +40,7 @@ impl Terminal {
     pub(crate) fn new(cancel: &Cancel) -> Self {
         Self {
             cancel: cancel.clone(),
-            is_there: std::io::stdin().is_terminal() && std::io::stderr().is_terminal(),
+            is_interactive: std::io::stdin().is_terminal() && std::io::stderr().is_terminal(),
             progress: ProgressBar::hidden(),
             asking: Mutex::default(),
         }
@@ -61,18 +61,18 @@ impl Terminal {
 /// input, or if the question was cancelled.
 ///
 /// The question is printed first. Input typed before that, and until the keyboard was idle, is
-/// discarded: it does not answer this question. Then the prompt appears, and later input is the
-/// answer. Input that is not from a terminal is read line by line and not discarded.
+/// discarded, because it does not answer this question. Then the prompt appears, and the next line is
+/// the answer. Input that is not from a terminal is read line by line and not discarded.
 pub(crate) fn ask(question: &str, prompt: &str, cancel: &Cancel) -> Option<String> {
-    let _held = console::hold();
-    paint(question)?;
+    let _console_guard = console::hold();
+    write_escaped(question)?;
     if std::io::stdin().is_terminal() && discard_input(cancel)? {
         let last_line = question.lines().next_back().unwrap_or_default();
-        paint(&format!(
+        write_escaped(&format!(
             "\n(discarded input typed before this question)\n{last_line}"
         ))?;
     }
-    paint(prompt)?;
+    write_escaped(prompt)?;
     let answer = read_line(cancel);
     if answer.is_none() {
         // Later output starts on a new line.
@@ -81,7 +81,7 @@ pub(crate) fn ask(question: &str, prompt: &str, cancel: &Cancel) -> Option<Strin
     answer
 }
 
-fn paint(text: &str) -> Option<()> {
+fn write_escaped(text: &str) -> Option<()> {
     let mut err = std::io::stderr().lock();
     write!(err, "{}", visible_lines(text))
         .and_then(|()| err.flush())
@@ -93,8 +93,8 @@ fn paint(text: &str) -> Option<()> {
 fn discard_input(cancel: &Cancel) -> Option<bool> {
     let stdin = std::io::stdin();
     let mut has_discarded = false;
-    let mut rested_since = Instant::now();
-    while rested_since.elapsed() < REST {
+    let mut idle_since = Instant::now();
+    while idle_since.elapsed() < KEYBOARD_IDLE {
         if cancel.is_cancelled() {
             return None;
         }
@@ -102,20 +102,20 @@ fn discard_input(cancel: &Cancel) -> Option<bool> {
             &stdin,
             rustix::event::PollFlags::IN,
         )];
-        let now = rustix::event::Timespec::default();
-        let is_typed = matches!(rustix::event::poll(&mut keyboard, Some(&now)), Ok(1..));
+        let no_wait = rustix::event::Timespec::default();
+        let has_input = matches!(rustix::event::poll(&mut keyboard, Some(&no_wait)), Ok(1..));
         let closed = rustix::event::PollFlags::HUP | rustix::event::PollFlags::ERR;
         if keyboard[0].revents().intersects(closed) {
             return None;
         }
-        if is_typed {
+        if has_input {
             has_discarded = true;
-            rested_since = Instant::now();
+            idle_since = Instant::now();
         }
         tcflush(&stdin, QueueSelector::IFlush).ok()?;
         std::thread::sleep(DISCARD_INTERVAL);
     }
-    // Complete lines are counted above; this discards an incomplete one.
+    // The loop detects complete lines only; this discards an incomplete line.
     tcflush(&stdin, QueueSelector::IFlush).ok()?;
     Some(has_discarded)
 }
@@ -126,20 +126,20 @@ fn read_line(cancel: &Cancel) -> Option<String> {
     let stdin = std::io::stdin();
     let pause = rustix::event::Timespec {
         tv_sec: 0,
-        tv_nsec: LOOK * 1_000_000,
+        tv_nsec: POLL_MILLISECONDS * 1_000_000,
     };
-    // Reads only one line of a pipe: the next one belongs to the next question.
+    // Reads a pipe byte by byte, because its next line belongs to the next question.
     let size = if stdin.is_terminal() { 4096 } else { 1 };
     let mut line = Vec::new();
     while !line.ends_with(b"\n") {
         if cancel.is_cancelled() {
             return None;
         }
-        let mut waited = [rustix::event::PollFd::new(
+        let mut input = [rustix::event::PollFd::new(
             &stdin,
             rustix::event::PollFlags::IN,
         )];
-        match rustix::event::poll(&mut waited, Some(&pause)) {
+        match rustix::event::poll(&mut input, Some(&pause)) {
             Ok(0) | Err(rustix::io::Errno::INTR) => continue,
             Ok(_) => {}
             Err(_) => return None,
@@ -158,7 +158,7 @@ fn read_line(cancel: &Cancel) -> Option<String> {
 
 impl Approver for Terminal {
     fn approve(&self, request: &ApprovalRequest<'_>) -> Approval {
-        if !self.is_there {
+        if !self.is_interactive {
             return Approval::NoUser;
         }
         let _one_at_a_time = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
@@ -192,7 +192,7 @@ impl Approver for Terminal {
     }
 
     fn question(&self, question: &Question<'_>) -> Reply {
-        if !self.is_there {
+        if !self.is_interactive {
             return Reply::NoUser;
         }
         let _one_at_a_time = self.asking.lock().unwrap_or_else(PoisonError::into_inner);

@@ -49,29 +49,29 @@ fn grants(token: &Token) -> Vec<String> {
 fn create(tokens: &TokenService, arguments: &TokenCreate) -> Result<Report, CommandError> {
     let grants = arguments.grant.iter().map(|text| text.parse::<Grant>());
     let scopes = arguments.scope.iter().map(|text| text.parse::<Scope>());
-    let made = tokens.create(NewToken {
+    let created = tokens.create(NewToken {
         name: arguments.name.clone(),
         grants: grants.collect::<Result<_, _>>()?,
         scopes: scopes.collect::<Result<_, _>>()?,
-        expires_at: arguments.expires.as_deref().map(end).transpose()?,
+        expires_at: arguments.expires.as_deref().map(parse_expiry).transpose()?,
     })?;
-    let mut data = token_json(&made.token);
-    data["token"] = json!(made.secret.reveal());
+    let mut data = token_json(&created.token);
+    data["token"] = json!(created.secret.reveal());
     Ok(Report::new("token create")
         .data(data)
         .panel(
             Panel::new("Token")
-                .row("Name", made.token.name.clone())
-                .row("Roles", self::grants(&made.token).join(", "))
-                .row("Expires", made.token.expires_at.map(Cell::Time))
-                .row("Secret", Cell::Warn(made.secret.reveal().to_owned())),
+                .row("Name", created.token.name.clone())
+                .row("Roles", self::grants(&created.token).join(", "))
+                .row("Expires", created.token.expires_at.map(Cell::Time))
+                .row("Secret", Cell::Warn(created.secret.reveal().to_owned())),
         )
         .ok("Token created")
         .info("save the secret now: it is not stored and not shown again"))
 }
 
-/// Expiry of a token: a duration in days, hours or minutes from now, or a time.
-fn end(text: &str) -> Result<Timestamp, CommandError> {
+/// Parses the expiry of a token: a duration in days, hours or minutes from now, or a time.
+fn parse_expiry(text: &str) -> Result<Timestamp, CommandError> {
     let seconds = text.char_indices().next_back().and_then(|(at, unit)| {
         let count: i64 = text[..at].parse().ok()?;
         let unit = match unit {
@@ -94,7 +94,7 @@ fn end(text: &str) -> Result<Timestamp, CommandError> {
 }
 
 fn list(tokens: &TokenService, all: bool) -> Result<Report, CommandError> {
-    let known = tokens.list(all)?;
+    let listed = tokens.list(all)?;
     let now = Timestamp::now();
     let state = |token: &Token| {
         if token.revoked_at.is_some() {
@@ -117,7 +117,7 @@ fn list(tokens: &TokenService, all: bool) -> Result<Report, CommandError> {
         ],
     )
     .empty("No tokens. Create one with `agents token create`")
-    .rows(known.iter().map(|token| {
+    .rows(listed.iter().map(|token| {
         vec![
             token.name.as_str().into(),
             grants(token).join(", ").into(),
@@ -127,9 +127,9 @@ fn list(tokens: &TokenService, all: bool) -> Result<Report, CommandError> {
             token.created_by.as_str().into(),
         ]
     }));
-    let entries: Vec<Value> = known.iter().map(token_json).collect();
+    let entries: Vec<Value> = listed.iter().map(token_json).collect();
     Ok(Report::new("token list")
-        .data(json!({"tokens": entries, "summary": {"total": known.len()}}))
+        .data(json!({"tokens": entries, "summary": {"total": listed.len()}}))
         .table(table)
-        .ok(format!("{} listed", counted(known.len(), "token"))))
+        .ok(format!("{} listed", counted(listed.len(), "token"))))
 }

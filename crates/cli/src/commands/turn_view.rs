@@ -2,10 +2,10 @@
 
 use cleveragents_application::ToolCallStatus;
 
-/// Text on one line, truncated to `longest` characters.
-pub(crate) fn short(text: &str, longest: usize) -> String {
+/// Joins a text to one line and truncates it to `max_chars` characters.
+pub(crate) fn short(text: &str, max_chars: usize) -> String {
     let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(longest) {
+    match line.char_indices().nth(max_chars) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
     }
@@ -23,7 +23,8 @@ pub(crate) fn compacted_line(tokens_before: u64, tokens_after: u64) -> String {
     )
 }
 
-/// Line for a failed model request. `was_shown`: part of its answer is on the screen.
+/// Line for a failed model request that is retried. `was_shown` means that part of its answer is on
+/// the screen.
 pub(crate) fn retry_line(message: &str, was_shown: bool) -> String {
     let restart = if was_shown {
         "; the answer restarts"
@@ -48,7 +49,7 @@ pub(crate) fn call_finished_line(
     format!("  {tool} {ending}")
 }
 
-/// Line for an interrupted turn that was found.
+/// Line for an interrupted turn of the session.
 pub(crate) const fn recovered_line(is_resumed: bool) -> &'static str {
     if is_resumed {
         "resuming the interrupted turn"

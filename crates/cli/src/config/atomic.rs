@@ -1,9 +1,9 @@
-//! Replaces a file so that no reader sees half of it and no writer loses another's change.
+//! Atomic file updates: readers never see a partial file, and concurrent writers lose no change.
 //!
-//! A writer holds an exclusive lock on a file next to the target from before it reads until after
-//! it has replaced. The new text goes to a temporary file in the same folder, is synced, and
-//! atomically replaces the old one. The lock is on a separate file because the target is another
-//! file after each change.
+//! A writer holds an exclusive lock from before it reads the target until it has replaced the
+//! target. It writes the new text to a temporary file in the same folder, syncs that file, and
+//! renames it to the target. The lock is on a separate file next to the target, because each change
+//! replaces the target.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Write as _};
@@ -15,7 +15,7 @@ use cleveragents_sandbox::Links;
 use super::document::text_of;
 use super::error::Error;
 
-/// Mode of a new file.
+/// Mode of a new file: only the owner can read and write it.
 const PRIVATE: u32 = 0o600;
 
 /// Changes the text of a file: `change` receives the current text, `None` when the file does not
@@ -24,7 +24,7 @@ pub(crate) fn update<T>(
     path: &Path,
     change: impl FnOnce(Option<&str>) -> Result<(T, Option<String>), Error>,
 ) -> Result<T, Error> {
-    let path = real(path)?;
+    let path = resolve_link(path)?;
     let _lock = lock(&path)?;
     let before = text_of(&path, Links::Follow)?;
     let (result, after) = change(before.as_deref())?;
@@ -36,8 +36,8 @@ pub(crate) fn update<T>(
     Ok(result)
 }
 
-/// The target if the path is a link, so that the link stays.
-fn real(path: &Path) -> Result<PathBuf, Error> {
+/// Resolves a symbolic link, so that an update changes its target and preserves the link.
+fn resolve_link(path: &Path) -> Result<PathBuf, Error> {
     match path.canonicalize() {
         Ok(real) => Ok(real),
         Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => {
@@ -56,19 +56,19 @@ fn folder_of(path: &Path) -> &Path {
 /// Takes the lock; it is released when the file is dropped, or when the process ends.
 fn lock(path: &Path) -> Result<File, Error> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let beside = folder_of(path).join(format!(".{name}.lock"));
+    let lock_path = folder_of(path).join(format!(".{name}.lock"));
     let file = OpenOptions::new()
         .create(true)
         .truncate(false)
         .write(true)
         .mode(PRIVATE)
-        .open(&beside)
-        .map_err(Error::access("write", &beside))?;
+        .open(&lock_path)
+        .map_err(Error::access("write", &lock_path))?;
     loop {
         match file.lock() {
             Ok(()) => return Ok(file),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(Error::access("lock", &beside)(error)),
+            Err(error) => return Err(Error::access("lock", &lock_path)(error)),
         }
     }
 }

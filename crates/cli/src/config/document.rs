@@ -27,7 +27,7 @@ pub(crate) struct LoadedFile {
 }
 
 impl LoadedFile {
-    /// Reads a file; one that does not exist sets nothing.
+    /// Reads a file. A missing file sets no keys.
     pub(crate) fn read(path: &Path, owner: Owner) -> Result<Self, Error> {
         let links = match owner {
             Owner::User => Links::Follow,
@@ -132,12 +132,12 @@ impl DocumentReader<'_> {
 }
 
 /// Maximum size of a configuration file, in bytes.
-const LARGEST: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// The text of a file; `None` when it does not exist, or when a parent is a file. A home below a file
-/// is refused when it is needed.
+/// The text of a file; `None` when it does not exist, or when a parent is a file. A home folder below
+/// a file is rejected only when a command creates it.
 pub(crate) fn text_of(path: &Path, links: Links) -> Result<Option<String>, Error> {
-    let read = read_regular(path, links, LARGEST).map_err(Error::access("read", path))?;
+    let read = read_regular(path, links, MAX_FILE_BYTES).map_err(Error::access("read", path))?;
     let Some(bytes) = read else { return Ok(None) };
     String::from_utf8(bytes).map(Some).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_the_wrong_type_or_size_is_refused_by_name() {
+    fn an_error_names_a_value_of_the_wrong_type_or_size() {
         for text in [
             "store.connections = \"8\"",
             "store.connections = 65",
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_toml_is_located() {
+    fn an_error_locates_malformed_toml() {
         let error = load("[core]\nformat = = 3\n", Owner::User).expect_err("malformed");
         assert!(
             matches!(

@@ -114,14 +114,14 @@ impl Diagnose for Error {
             Self::UnknownKey {
                 nearest, origin, ..
             } => {
-                let meant =
+                let suggestion =
                     nearest.map_or_else(String::new, |name| format!("did you mean `{name}`? "));
                 match origin {
                     Some(Source::File { path, line }) => format!(
-                        "{meant}correct or remove line {line} of {}; `agents config list` shows every key",
+                        "{suggestion}correct or remove line {line} of {}; `agents config list` shows every key",
                         path.display()
                     ),
-                    _ => format!("{meant}run `agents config list` to see every key"),
+                    _ => format!("{suggestion}run `agents config list` to see every key"),
                 }
             }
             Self::InvalidValue {
@@ -164,7 +164,7 @@ impl Diagnose for Error {
                 nearest,
                 origin,
             } => {
-                json!({"key": key, "nearest": nearest, "source": shown(origin.as_ref())})
+                json!({"key": key, "nearest": nearest, "source": origin_text(origin.as_ref())})
             }
             Self::InvalidValue {
                 key,
@@ -172,7 +172,7 @@ impl Diagnose for Error {
                 allowed,
                 origin,
             } => json!({
-                "key": key, "value": value, "allowed": allowed, "source": shown(origin.as_ref()),
+                "key": key, "value": value, "allowed": allowed, "source": origin_text(origin.as_ref()),
             }),
             Self::Malformed {
                 path, line, column, ..
@@ -180,7 +180,7 @@ impl Diagnose for Error {
                 json!({"path": path.display().to_string(), "line": line, "column": column})
             }
             Self::NotProjectScoped { key, origin } => {
-                json!({"key": key, "source": shown(origin.as_ref())})
+                json!({"key": key, "source": origin_text(origin.as_ref())})
             }
             Self::Access { path, .. } | Self::Home { path, .. } => {
                 json!({"path": path.display().to_string()})
@@ -190,6 +190,6 @@ impl Diagnose for Error {
     }
 }
 
-fn shown(origin: Option<&Source>) -> Option<String> {
+fn origin_text(origin: Option<&Source>) -> Option<String> {
     origin.map(ToString::to_string)
 }

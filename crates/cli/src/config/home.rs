@@ -11,7 +11,7 @@ use super::error::Error;
 /// The variable that names the home folder.
 const VARIABLE: &str = "CLEVERAGENTS_HOME";
 
-/// The folder in the user's home directory that is the default.
+/// Name of the default home folder, in the user's home directory.
 pub(crate) const FOLDER: &str = ".cleveragents";
 
 /// The name of a configuration file.
@@ -28,14 +28,14 @@ impl Home {
     ///
     /// A relative path is relative to the working directory, `~/` to `HOME`.
     pub fn find(environment: &Environment) -> Result<Self, Error> {
-        let personal = environment.get("HOME").map(Path::new);
+        let user_home = environment.get("HOME").map(Path::new);
         let Some(given) = environment.get(VARIABLE).map(Path::new) else {
             return Ok(Self {
-                path: personal.ok_or(Error::NoHome)?.join(FOLDER),
+                path: user_home.ok_or(Error::NoHome)?.join(FOLDER),
             });
         };
         let base = match given.strip_prefix("~") {
-            Ok(rest) => personal.map(|personal| personal.join(rest)),
+            Ok(rest) => user_home.map(|user_home| user_home.join(rest)),
             Err(_) if given.is_absolute() => Some(given.to_owned()),
             Err(_) => environment
                 .working_folder()
@@ -73,7 +73,7 @@ impl Home {
         self.path.join("chat-history")
     }
 
-    /// Folder of skills: each subfolder with a `SKILL.md` is one.
+    /// Folder of skills: each subfolder with a `SKILL.md` is a skill.
     pub fn skills(&self) -> PathBuf {
         self.path.join("skills")
     }
@@ -90,11 +90,11 @@ impl Home {
 
     /// Creates the folder, accessible to its owner only, unless it exists.
     pub fn create(&self) -> Result<(), Error> {
-        let made = DirBuilder::new()
+        let creation = DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&self.path);
-        if let Err(source) = made {
+        if let Err(source) = creation {
             let (reason, source) = if self.path.exists() {
                 ("it is not a folder", None)
             } else {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_variable_beats_the_personal_folder() {
+    fn the_variable_overrides_the_default_folder() {
         assert_eq!(
             find(&[("HOME", "/home/a")]).path(),
             Path::new("/home/a/.cleveragents")
@@ -169,13 +169,13 @@ mod tests {
         let path = folder.path().join("deep/home");
         let home = find(&[("CLEVERAGENTS_HOME", path.to_str().expect("text"))]);
         home.create().expect("made");
-        home.create().expect("made already");
+        home.create().expect("exists already");
         let mode = path.metadata().expect("exists").permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
     }
 
     #[test]
-    fn a_home_that_is_a_file_is_refused_by_name() {
+    fn an_error_names_a_home_that_is_a_file() {
         let file = tempfile::NamedTempFile::new().expect("file");
         let path = file.path().to_str().expect("text");
         let error = find(&[("CLEVERAGENTS_HOME", path)])

@@ -1,7 +1,7 @@
-//! Configuration: the home folder, the existing keys, the value of each and its source.
+//! Configuration: the home folder, the keys, and the value and source of each key.
 //!
 //! A value comes from the first of: a flag, an environment variable, the project's file
-//! (`.cleveragents/config.toml` next to the work), the file in the home folder, the built-in
+//! (`.cleveragents/config.toml` in the nearest folder), the file in the home folder, the built-in
 //! default. [`KEYS`] is the only list of keys; [`Configuration`] resolves them with provenance,
 //! [`Settings`] converts them to types, and [`ConfigFile`] changes a file so that no concurrent
 //! reader or writer ever sees half of a change.

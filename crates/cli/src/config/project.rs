@@ -8,16 +8,16 @@ use super::home::{CONFIG_FILE, FOLDER, Home};
 /// The `.cleveragents/config.toml` of the nearest folder, from the working directory upwards, that
 /// has one.
 ///
-/// The user's file is never treated as a project's: neither the one in the home folder in use nor
-/// the one in `~/.cleveragents`, which all work below `~` would otherwise find when
+/// The user's own files are not project files: neither the file in the home folder in use nor
+/// `~/.cleveragents/config.toml`. Every folder below `~` would otherwise find the latter when
 /// `CLEVERAGENTS_HOME` names another folder.
 pub fn project_file(environment: &Environment, home: &Home) -> Option<PathBuf> {
-    let usual = environment
+    let default_home = environment
         .get("HOME")
         .map(|personal| Path::new(personal).join(FOLDER));
-    let personal: Vec<PathBuf> = [
+    let user_files: Vec<PathBuf> = [
         Some(home.config_file()),
-        usual.map(|folder| folder.join(CONFIG_FILE)),
+        default_home.map(|folder| folder.join(CONFIG_FILE)),
     ]
     .into_iter()
     .flatten()
@@ -31,7 +31,7 @@ pub fn project_file(environment: &Environment, home: &Home) -> Option<PathBuf> {
         .find(|path| {
             !path
                 .canonicalize()
-                .is_ok_and(|path| personal.contains(&path))
+                .is_ok_and(|path| user_files.contains(&path))
         })
 }
 
@@ -55,7 +55,7 @@ mod tests {
         (folder, root)
     }
 
-    fn found(root: &Path, working: &str, home: Option<&str>) -> Option<PathBuf> {
+    fn find_relative(root: &Path, working: &str, home: Option<&str>) -> Option<PathBuf> {
         let personal = root.join("me");
         let chosen = home.map(|home| root.join(home));
         let mut pairs = vec![("HOME", personal.to_str().expect("text"))];
@@ -72,17 +72,20 @@ mod tests {
     fn the_nearest_project_wins() {
         let (_folder, root) = tree();
         let inner = Some(PathBuf::from("me/outer/inner/.cleveragents/config.toml"));
-        assert_eq!(found(&root, "me/outer/inner/a/b", None), inner);
+        assert_eq!(find_relative(&root, "me/outer/inner/a/b", None), inner);
         let outer = Some(PathBuf::from("me/outer/.cleveragents/config.toml"));
-        assert_eq!(found(&root, "me/outer", None), outer);
+        assert_eq!(find_relative(&root, "me/outer", None), outer);
     }
 
     #[test]
     fn the_users_file_is_not_a_project_file() {
         let (_folder, root) = tree();
-        assert_eq!(found(&root, "me/plain", None), None);
-        assert_eq!(found(&root, "me/plain", Some("elsewhere")), None);
-        assert_eq!(found(&root, "other", Some("other/.cleveragents")), None);
+        assert_eq!(find_relative(&root, "me/plain", None), None);
+        assert_eq!(find_relative(&root, "me/plain", Some("elsewhere")), None);
+        assert_eq!(
+            find_relative(&root, "other", Some("other/.cleveragents")),
+            None
+        );
     }
 
     #[test]
@@ -93,6 +96,6 @@ mod tests {
             root.join("me/plain/.cleveragents"),
         )
         .expect("link");
-        assert_eq!(found(&root, "me/plain", None), None);
+        assert_eq!(find_relative(&root, "me/plain", None), None);
     }
 }

@@ -94,17 +94,17 @@ impl Settings {
         })
     }
 
-    /// The output format; `None` when it is chosen at run time.
+    /// The output format; `None` if the program chooses it at run time.
     pub const fn format(&self) -> Option<Format> {
         self.format
     }
 
-    /// Maximum cost of one session.
+    /// Maximum cost of one session; `None` for no limit.
     pub const fn budget_per_session(&self) -> Option<MicroUsd> {
         self.budget_per_session
     }
 
-    /// Maximum cost of one day.
+    /// Maximum cost of one day; `None` for no limit.
     pub const fn budget_per_day(&self) -> Option<MicroUsd> {
         self.budget_per_day
     }
@@ -144,7 +144,7 @@ impl Settings {
         Some(&general.1)
     }
 
-    /// The actor that a key names for a role.
+    /// The actor configured under a role's key.
     pub fn actor_of(&self, key: &'static Key) -> Option<String> {
         let mut defaults = self.actor_defaults.iter();
         Some(
@@ -176,7 +176,7 @@ impl Settings {
         &self.sandbox_policy
     }
 
-    /// The keys that name a default actor, general or of a role, each with that actor.
+    /// The configured default actors, general and of roles, each with its key.
     pub fn configured_actors(&self) -> impl Iterator<Item = (&'static Key, &str)> {
         let defaults = self.actor_defaults.iter();
         defaults.map(|(key, actor)| (*key, actor.as_str()))
@@ -186,7 +186,7 @@ impl Settings {
         self.model_default.as_ref()
     }
 
-    /// Models to try when one fails, in order.
+    /// Fallback models, in order.
     pub fn model_fallback(&self) -> &[ModelName] {
         &self.model_fallback
     }

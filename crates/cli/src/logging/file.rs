@@ -15,8 +15,8 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 /// Number of rotated files to keep.
 const KEPT_FILES: usize = 14;
 
-/// The length of `2026-11-17` at the start of a printed time.
-const DAY: usize = 10;
+/// Length of the date at the start of a printed time, such as `2026-11-17`.
+const DATE_LENGTH: usize = 10;
 
 /// A log file that is rotated daily.
 #[derive(Debug)]
@@ -51,15 +51,17 @@ impl LogFile {
 
     fn rotate(&mut self, today: &str) -> io::Result<()> {
         let last = std::mem::replace(&mut self.day, today.to_owned());
-        let own = self.file.metadata()?;
-        let named = std::fs::metadata(&self.path);
-        let is_own = named.is_ok_and(|named| (named.dev(), named.ino()) == (own.dev(), own.ino()));
-        // Otherwise another process or the user has already moved it.
-        if is_own && own.len() > 0 {
-            let mut earlier = self.path.clone().into_os_string();
-            earlier.push(format!(".{last}"));
-            // An existing file of that day stays as it is, and this one is continued.
-            let _renamed = renameat_with(CWD, &self.path, CWD, &earlier, RenameFlags::NOREPLACE);
+        let open_file = self.file.metadata()?;
+        let file_at_path = std::fs::metadata(&self.path);
+        let is_current = file_at_path
+            .is_ok_and(|file| (file.dev(), file.ino()) == (open_file.dev(), open_file.ino()));
+        // If the path names another file, another process or the user has already moved this file.
+        if is_current && open_file.len() > 0 {
+            let mut rotated_path = self.path.clone().into_os_string();
+            rotated_path.push(format!(".{last}"));
+            // If a file of that day exists, the rename fails and the log continues in the current file.
+            let _renamed =
+                renameat_with(CWD, &self.path, CWD, &rotated_path, RenameFlags::NOREPLACE);
         }
         self.file = open(&self.path)?;
         self.remove_old()
@@ -72,27 +74,27 @@ impl LogFile {
             _ => Path::new("."),
         };
         let name = self.path.file_name().unwrap_or_default();
-        let mut earlier: Vec<OsString> = std::fs::read_dir(folder)?
+        let mut rotated_names: Vec<OsString> = std::fs::read_dir(folder)?
             .filter_map(|entry| Some(entry.ok()?.file_name()))
-            .filter(|other| is_earlier(name.as_encoded_bytes(), other.as_encoded_bytes()))
+            .filter(|other| is_rotated(name.as_encoded_bytes(), other.as_encoded_bytes()))
             .collect();
         // The texts of dates sort chronologically.
-        earlier.sort_unstable();
-        let old = earlier.len().saturating_sub(KEPT_FILES);
-        for name in &earlier[..old] {
+        rotated_names.sort_unstable();
+        let old = rotated_names.len().saturating_sub(KEPT_FILES);
+        for name in &rotated_names[..old] {
             std::fs::remove_file(folder.join(name))?;
         }
         Ok(())
     }
 }
 
-/// Whether `other` is `name.YYYY-MM-DD`.
-fn is_earlier(name: &[u8], other: &[u8]) -> bool {
+/// True if `other` is `name.YYYY-MM-DD`.
+fn is_rotated(name: &[u8], other: &[u8]) -> bool {
     let date = other
         .strip_prefix(name)
         .and_then(|rest| rest.strip_prefix(b"."));
     date.is_some_and(|date| {
-        date.len() == DAY
+        date.len() == DATE_LENGTH
             && date.iter().enumerate().all(|(index, byte)| match index {
                 4 | 7 => *byte == b'-',
                 _ => byte.is_ascii_digit(),
@@ -106,7 +108,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 fn day(time: &str) -> &str {
-    time.get(..DAY).unwrap_or(time)
+    time.get(..DATE_LENGTH).unwrap_or(time)
 }
 
 #[cfg(test)]
@@ -148,7 +150,11 @@ mod tests {
         assert_eq!(names[0], "server.log");
         assert_eq!(names[1], "server.log.2031-05-14");
         assert_eq!(names[KEPT_FILES], "server.log.2031-05-27");
-        assert_eq!(names[KEPT_FILES + 1], "server.log.old", "not one of ours");
+        assert_eq!(
+            names[KEPT_FILES + 1],
+            "server.log.old",
+            "not a rotated file"
+        );
         let lines = |name: &str| std::fs::read_to_string(folder.path().join(name)).expect("a file");
         assert_eq!(
             lines("server.log.2031-05-27"),
@@ -165,18 +171,18 @@ mod tests {
     fn a_file_that_another_process_rotated_is_not_rotated_again() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("server.log");
-        let mut one = LogFile::open(&path).expect("a log");
-        let mut other = LogFile::open(&path).expect("a log");
+        let mut first_process = LogFile::open(&path).expect("a log");
+        let mut second_process = LogFile::open(&path).expect("a log");
         let (first, second) = ("2031-05-01T23:59:59Z", "2031-05-02T00:00:00Z");
-        for log in [&mut one, &mut other] {
+        for log in [&mut first_process, &mut second_process] {
             "2031-05-01".clone_into(&mut log.day);
         }
-        one.write(first, "one\n").expect("written");
-        other.write(first, "other\n").expect("written");
-        one.write(second, "one\n").expect("written");
-        other.write(second, "other\n").expect("written");
-        let kept = std::fs::read_to_string(folder.path().join("server.log.2031-05-01"));
-        assert_eq!(kept.expect("rotated"), "one\nother\n");
+        first_process.write(first, "one\n").expect("written");
+        second_process.write(first, "other\n").expect("written");
+        first_process.write(second, "one\n").expect("written");
+        second_process.write(second, "other\n").expect("written");
+        let rotated_text = std::fs::read_to_string(folder.path().join("server.log.2031-05-01"));
+        assert_eq!(rotated_text.expect("rotated"), "one\nother\n");
         assert_eq!(
             std::fs::read_to_string(&path).expect("a file"),
             "one\nother\n"

@@ -1,7 +1,7 @@
 //! [`LogLayer`]: writes each event as one line, as text or as JSON.
 //!
-//! A line has the fields of the event and of all enclosing spans, flat: the id of a request is at the same place in
-//! every line that belongs to it. An inner value replaces an outer one of the same name. Fields whose names begin
+//! A line has the fields of the event and of all enclosing spans, flat: the request id has the same key in every line
+//! of the request. An inner value replaces an outer one of the same name. Fields whose names begin
 //! with `otel.` are for traces only.
 
 use std::error::Error;
@@ -34,7 +34,7 @@ pub(super) enum LogFormat {
 pub(super) struct LogLayer {
     pub(super) format: LogFormat,
     pub(super) redactor: LogRedactor,
-    /// Whether lines go to standard error.
+    /// Writes lines to standard error.
     pub(super) prints: bool,
     pub(super) file: Option<Mutex<LogFile>>,
 }
@@ -116,27 +116,27 @@ const MESSAGE: &str = "message";
 
 fn text_line(time: &str, level: &str, target: &str, fields: &Fields) -> String {
     let mut line = format!("{time} {level:<5} {target}:");
-    let mut word = |text: fmt::Arguments<'_>| {
+    let mut append = |text: fmt::Arguments<'_>| {
         let _never_fails = line.write_fmt(text);
     };
     if let Some((_, message)) = fields.0.iter().find(|(name, _)| *name == MESSAGE) {
-        word(format_args!(
+        append(format_args!(
             " {}",
             one_line(message.as_str().unwrap_or_default())
         ));
     }
     for (name, value) in fields.0.iter().filter(|(name, _)| *name != MESSAGE) {
         match value {
-            Value::String(text) if is_word(text) => word(format_args!(" {name}={text}")),
-            Value::String(text) => word(format_args!(" {name}=\"{}\"", one_line(text))),
-            other => word(format_args!(" {name}={other}")),
+            Value::String(text) if is_word(text) => append(format_args!(" {name}={text}")),
+            Value::String(text) => append(format_args!(" {name}=\"{}\"", one_line(text))),
+            other => append(format_args!(" {name}={other}")),
         }
     }
     line.push('\n');
     line
 }
 
-/// Whether a value needs no quotes.
+/// True if a value needs no quotes.
 fn is_word(text: &str) -> bool {
     !text.is_empty()
         && !text
@@ -144,7 +144,7 @@ fn is_word(text: &str) -> bool {
             .any(|letter| letter.is_whitespace() || letter.is_control() || letter == '"')
 }
 
-/// A text without control characters: one event is one line, whatever text callers send.
+/// Escapes control characters: one event is one line, regardless of the text that callers send.
 fn one_line(text: &str) -> String {
     text.chars()
         .fold(String::with_capacity(text.len()), |mut line, letter| {
@@ -234,7 +234,7 @@ mod tests {
 
     const SECRET: &str = "hunter2-hunter2\n\"and-more\"";
 
-    fn logged(format: LogFormat, filter: &str, work: impl FnOnce()) -> Vec<String> {
+    fn log_lines(format: LogFormat, filter: &str, emit_events: impl FnOnce()) -> Vec<String> {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("log");
         let layer = LogLayer {
@@ -245,12 +245,12 @@ mod tests {
         };
         let filter = parse_filter(filter).expect("a filter");
         let subscriber = tracing_subscriber::registry().with(layer.with_filter(filter));
-        tracing::subscriber::with_default(subscriber, work);
+        tracing::subscriber::with_default(subscriber, emit_events);
         let text = std::fs::read_to_string(&path).expect("a log");
         text.lines().map(str::to_owned).collect()
     }
 
-    fn work() {
+    fn emit_events() {
         let request = tracing::error_span!(
             "request",
             otel.kind = "server",
@@ -265,13 +265,13 @@ mod tests {
             cause = format!("x {SECRET} y"),
             "one\ntwo {SECRET}\u{1b}[31m"
         );
-        tracing::debug!("not this one");
+        tracing::debug!("filtered");
         tracing::warn!(took = 1.5, is_last = true, empty = "", "bad");
     }
 
     #[test]
     fn a_line_of_text_has_the_fields_of_its_spans_and_no_secret() {
-        let lines = logged(LogFormat::Text, "info", work);
+        let lines = log_lines(LogFormat::Text, "info", emit_events);
         assert_eq!(lines.len(), 2, "{lines:?}");
         let (time, rest) = lines[0].split_once(' ').expect("a time");
         assert!(
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_line_of_json_is_one_object() {
-        let lines = logged(LogFormat::Json, "info", work);
+        let lines = log_lines(LogFormat::Json, "info", emit_events);
         let lines: Vec<Value> = lines
             .iter()
             .map(|line| serde_json::from_str(line).expect("JSON"))
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn ids_are_in_the_lines_of_every_filter() {
-        let lines = logged(LogFormat::Text, "warn", work);
+        let lines = log_lines(LogFormat::Text, "warn", emit_events);
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(lines[0].ends_with("request=R1 caller=ada"), "{}", lines[0]);
     }

@@ -34,10 +34,10 @@ pub(crate) const VERY_VERBOSE: &str = "warn,cleveragents=debug";
 
 /// The default filter of a server: failed requests and the server's own events. Successful requests, which may be tens
 /// of thousands per second, need `-v`.
-const SERVER: &str = "warn,cleveragents_server=info,cleveragents_server::access=warn";
+const SERVER_FILTER: &str = "warn,cleveragents_server=info,cleveragents_server::access=warn";
 
 /// The default filter of a log file.
-const FILE: &str = VERBOSE;
+const FILE_FILTER: &str = VERBOSE;
 
 /// Parses a filter in the syntax of `EnvFilter`, such as `info,cleveragents_store=debug`. `None` when it is malformed.
 pub(crate) fn parse_filter(text: &str) -> Option<EnvFilter> {
@@ -45,14 +45,14 @@ pub(crate) fn parse_filter(text: &str) -> Option<EnvFilter> {
     EnvFilter::builder().parse(text).ok()
 }
 
-/// Whether to set up the log of a command or of a server.
+/// Kind of process that logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Logs {
     Command,
     Server,
 }
 
-/// The log of the process. Dropping it prints the lines that waited for a prompt and sends the last traces.
+/// The log of the process. Dropping it prints the lines held back during a prompt and sends the last traces.
 pub(crate) struct Logging {
     _traces: Option<Traces>,
 }
@@ -70,19 +70,19 @@ pub(crate) fn start(context: &Context, logs: Logs) -> Result<Option<Logging>, Co
         let value = context.configuration.resolve_key(key)?.value;
         Ok::<_, CommandError>(value.and_then(|value| value.as_text().map(str::to_owned)))
     };
-    let wanted = text(&keys::LOG_FILTER)?;
+    let configured_filter = text(&keys::LOG_FILTER)?;
     let mut path = text(&keys::LOG_FILE)?;
     let mut collector = None;
     if is_server {
         path = text(&keys::SERVE_LOG_FILE)?.or(path);
         collector = text(&keys::TELEMETRY_OTLP_ENDPOINT)?;
-    } else if wanted.is_none() && path.is_none() {
+    } else if configured_filter.is_none() && path.is_none() {
         return Ok(None);
     }
-    let prints = is_server || wanted.is_some();
-    let directives = wanted.unwrap_or_else(|| match logs {
-        Logs::Server => SERVER.to_owned(),
-        Logs::Command => FILE.to_owned(),
+    let prints = is_server || configured_filter.is_some();
+    let directives = configured_filter.unwrap_or_else(|| match logs {
+        Logs::Server => SERVER_FILTER.to_owned(),
+        Logs::Command => FILE_FILTER.to_owned(),
     });
     let filter = parse_filter(&directives)
         .ok_or_else(|| CommandError::internal("the filter of the log is malformed"))?;
@@ -92,7 +92,7 @@ pub(crate) fn start(context: &Context, logs: Logs) -> Result<Option<Logging>, Co
     };
     let path = path.map(PathBuf::from);
     if path.as_deref().and_then(Path::parent) == Some(context.home.path()) {
-        // The very first command logs too.
+        // The home folder may not exist yet when the first command logs.
         context.home.create()?;
     }
     let file = path.as_deref().map(open).transpose()?;

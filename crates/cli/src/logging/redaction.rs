@@ -15,13 +15,16 @@ pub(super) struct LogRedactor(RwLock<KnownSecrets>);
 struct KnownSecrets {
     redactor: Redactor,
     /// Number of keyring secrets that the redactor includes.
-    given: usize,
+    keyring_secrets: usize,
 }
 
 impl LogRedactor {
-    /// A redactor for these secrets, and for those that keyrings return.
+    /// Redacts these secrets, and the secrets that keyrings return later.
     pub(super) fn new(redactor: Redactor) -> Self {
-        Self(RwLock::new(KnownSecrets { redactor, given: 0 }))
+        Self(RwLock::new(KnownSecrets {
+            redactor,
+            keyring_secrets: 0,
+        }))
     }
 
     /// A redactor for all known secrets: the environment, the configuration, the file of models and the token of the
@@ -43,16 +46,16 @@ impl LogRedactor {
     /// The text with secrets redacted.
     pub(super) fn text(&self, text: &str) -> String {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let more = secrets_given_out(known.given);
-        if more.is_empty() {
+        let new_secrets = secrets_given_out(known.keyring_secrets);
+        if new_secrets.is_empty() {
             return known.redactor.text(text).into_owned();
         }
         drop(known);
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have added them meanwhile.
-        for secret in secrets_given_out(known.given) {
+        for secret in secrets_given_out(known.keyring_secrets) {
             known.redactor = std::mem::take(&mut known.redactor).and(Some(secret));
-            known.given += 1;
+            known.keyring_secrets += 1;
         }
         known.redactor.text(text).into_owned()
     }
@@ -67,7 +70,7 @@ mod tests {
     use super::LogRedactor;
 
     #[test]
-    fn keys_that_a_keyring_gives_out_later_are_masked() {
+    fn secrets_returned_later_by_a_keyring_are_redacted() {
         let key = "zq81-from-the-keyring-55";
         let redactor = LogRedactor::new(Redactor::default());
         assert_eq!(redactor.text(key), key);

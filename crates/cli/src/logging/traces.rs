@@ -1,4 +1,4 @@
-//! [`Traces`]: sends finished spans to a collector (OTLP over HTTP, as JSON). Nothing waits for the collector: spans
+//! [`Traces`]: sends finished spans to a collector (OTLP over HTTP, as JSON). No caller waits for the collector: spans
 //! that it does not accept in time are lost.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -14,19 +14,19 @@ use crate::context::Context;
 use crate::output::CommandError;
 
 /// Maximum number of queued spans; more are dropped.
-const WAITING: usize = 8_192;
+const MAX_QUEUED_SPANS: usize = 8_192;
 
 /// Maximum number of spans in a request.
-const BATCH: usize = 512;
+const MAX_BATCH_SPANS: usize = 512;
 
 /// Interval at which collected spans are sent.
-const GATHERED: Duration = Duration::from_secs(1);
+const SEND_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Timeout of a request to the collector.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum wait for the last spans at the end of the program.
-const AT_THE_END: Duration = Duration::from_secs(3);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The OpenTelemetry variable with headers for the collector, such as a key.
 const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
@@ -37,7 +37,7 @@ enum TraceMessage {
     Flush(SyncSender<()>),
 }
 
-/// Sends traces until it is dropped, and then the remaining ones.
+/// Queue of the thread that sends traces. Dropping it sends the queued spans.
 pub(super) struct Traces(SyncSender<TraceMessage>);
 
 impl Traces {
@@ -48,14 +48,14 @@ impl Traces {
     ) -> Result<(Self, impl Fn(FinishedSpan) + Send + Sync + use<>), CommandError> {
         let headers = headers(context.environment.text(HEADERS).as_deref())?;
         let collector = Collector::new(endpoint, headers)?;
-        let (sender, spans) = sync_channel(WAITING);
+        let (sender, spans) = sync_channel(MAX_QUEUED_SPANS);
         std::thread::Builder::new()
             .name("agents-traces".to_owned())
             .spawn(move || collector.send_all(&spans))
             .map_err(|error| CommandError::internal("cannot start a thread").caused_by(&error))?;
         let sink = sender.clone();
         let send = move |span| {
-            // If the queue is full the span is dropped: nothing waits for a collector.
+            // If the queue is full, the span is dropped: no caller waits for the collector.
             let _full = sink.try_send(TraceMessage::Span(Box::new(span)));
         };
         Ok((Self(sender), send))
@@ -64,9 +64,9 @@ impl Traces {
 
 impl Drop for Traces {
     fn drop(&mut self) {
-        let (reported, waiting) = sync_channel(1);
-        if self.0.try_send(TraceMessage::Flush(reported)).is_ok() {
-            let _in_time = waiting.recv_timeout(AT_THE_END);
+        let (confirm, confirmation) = sync_channel(1);
+        if self.0.try_send(TraceMessage::Flush(confirm)).is_ok() {
+            let _in_time = confirmation.recv_timeout(FLUSH_TIMEOUT);
         }
     }
 }
@@ -90,7 +90,7 @@ impl Collector {
             .tls_backend_preconfigured(tls)
             .default_headers(headers)
             .redirect(Policy::none())
-            .timeout(PATIENCE)
+            .timeout(REQUEST_TIMEOUT)
             .user_agent(concat!("cleveragents/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| failed(&error.without_url().to_string()))?;
@@ -113,46 +113,46 @@ impl Collector {
     /// Sends spans in batches.
     fn send_all(&self, spans: &Receiver<TraceMessage>) {
         let mut batch: Vec<FinishedSpan> = Vec::new();
-        let mut since = Instant::now();
-        let mut is_taken = true;
+        let mut batch_start = Instant::now();
+        let mut was_accepted = true;
         loop {
             let wait = if batch.is_empty() {
                 Duration::MAX
             } else {
-                GATHERED.saturating_sub(since.elapsed())
+                SEND_INTERVAL.saturating_sub(batch_start.elapsed())
             };
-            // Without spans it sleeps until one arrives.
+            // Without spans the thread sleeps until the next message.
             let next = if wait == Duration::MAX {
                 spans.recv().map_err(|_| RecvTimeoutError::Disconnected)
             } else {
                 spans.recv_timeout(wait)
             };
-            let mut waiting = None;
+            let mut confirmation = None;
             match next {
                 Ok(TraceMessage::Span(span)) => {
                     if batch.is_empty() {
-                        since = Instant::now();
+                        batch_start = Instant::now();
                     }
                     batch.push(*span);
-                    if batch.len() < BATCH {
+                    if batch.len() < MAX_BATCH_SPANS {
                         continue;
                     }
                 }
-                Ok(TraceMessage::Flush(reported)) => waiting = Some(reported),
+                Ok(TraceMessage::Flush(confirm)) => confirmation = Some(confirm),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             if !batch.is_empty() {
                 let sent = self.send(&batch);
-                if let (true, Err(why)) = (is_taken, &sent) {
+                if let (true, Err(why)) = (was_accepted, &sent) {
                     tracing::warn!(%why, "the collector does not accept traces; they are lost");
                 }
-                is_taken = sent.is_ok();
+                was_accepted = sent.is_ok();
                 batch.clear();
             }
-            if let Some(reported) = waiting {
+            if let Some(confirm) = confirmation {
                 // The waiting thread may have timed out.
-                let _received = reported.try_send(());
+                let _received = confirm.try_send(());
             }
         }
     }
@@ -167,7 +167,7 @@ impl Collector {
             let response = request.send().await;
             let response = response.map_err(|error| error.without_url().to_string())?;
             let status = response.status();
-            // Read, so that the connection can be reused.
+            // The body is read so that the connection can be reused.
             let _read = response.bytes().await;
             if status.is_success() {
                 Ok(())
@@ -178,7 +178,7 @@ impl Collector {
     }
 }
 
-/// The traces endpoint of a collector: below its address, unless the address already is one.
+/// The traces endpoint of a collector: appends `/v1/traces` to its address unless the address already ends with it.
 fn traces_url(endpoint: &str) -> Option<Url> {
     let endpoint = endpoint.trim_end_matches('/');
     let url = if endpoint.ends_with("/v1/traces") {
@@ -190,19 +190,19 @@ fn traces_url(endpoint: &str) -> Option<Url> {
 }
 
 /// Parses headers in the OpenTelemetry syntax: `name=value,name=value`.
-fn headers(written: Option<&str>) -> Result<HeaderMap, CommandError> {
+fn headers(text: Option<&str>) -> Result<HeaderMap, CommandError> {
     let mut headers = HeaderMap::new();
-    for pair in written.unwrap_or_default().split(',') {
+    for pair in text.unwrap_or_default().split(',') {
         if pair.trim().is_empty() {
             continue;
         }
-        let read = pair.split_once('=').and_then(|(name, value)| {
+        let header = pair.split_once('=').and_then(|(name, value)| {
             let name = HeaderName::try_from(name.trim()).ok()?;
             let mut value = HeaderValue::try_from(value.trim()).ok()?;
             value.set_sensitive(true);
             Some((name, value))
         });
-        let Some((name, value)) = read else {
+        let Some((name, value)) = header else {
             // The value may be a secret, so the message does not repeat it.
             let message = format!("{HEADERS} does not contain headers");
             return Err(CommandError::usage(message).with_hint("use NAME=VALUE,NAME=VALUE"));
@@ -217,7 +217,7 @@ mod tests {
     use super::{headers, traces_url};
 
     #[test]
-    fn addresses_and_headers_are_read_as_opentelemetry_has_them() {
+    fn addresses_and_headers_follow_opentelemetry() {
         for (endpoint, url) in [
             ("http://127.0.0.1:4318", "http://127.0.0.1:4318/v1/traces"),
             ("http://127.0.0.1:4318/", "http://127.0.0.1:4318/v1/traces"),

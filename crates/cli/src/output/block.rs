@@ -128,6 +128,6 @@ pub(crate) enum Block {
     Table(Table),
     Transcript(Vec<Entry>),
     Text(String),
-    /// Lines of pieces, such as a drawing; each stays on its line.
+    /// Lines of styled text, such as a drawing; lines are not wrapped.
     Lines(Vec<Vec<Cell>>),
 }

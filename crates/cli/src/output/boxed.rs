@@ -11,7 +11,7 @@ use super::paint::{Paint, Tone};
 use super::visible::{visible, visible_lines};
 
 /// Maximum number of lines of a value in a rich table; panels show all.
-const MOST_TABLE_LINES: usize = 3;
+const MAX_TABLE_LINES: usize = 3;
 
 const RICH_PANEL: Frame = Frame {
     left: "│ ",
@@ -113,7 +113,7 @@ impl Rich {
                 frame: RICH_TABLE,
                 aligns: &grid.aligns,
                 widths: &widths,
-                most_lines: MOST_TABLE_LINES,
+                most_lines: MAX_TABLE_LINES,
             },
         )
     }

@@ -109,7 +109,7 @@ impl<T: Into<Self>> From<Option<T>> for Cell {
     }
 }
 
-/// A size in the largest binary unit in which it is at least 1.
+/// Formats a size in its largest binary unit.
 fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
@@ -146,19 +146,19 @@ fn duration(seconds: f64) -> String {
         clippy::cast_sign_loss,
         reason = "positive and finite; the cast saturates"
     )]
-    let whole = seconds.round() as u64;
-    let (days, hours) = (whole / 86_400, whole / 3600 % 24);
-    let (minutes, rest) = (whole / 60 % 60, whole % 60);
+    let total = seconds.round() as u64;
+    let (days, hours) = (total / 86_400, total / 3600 % 24);
+    let (minutes, remainder) = (total / 60 % 60, total % 60);
     if days > 0 {
         format!("{days} d {hours:02} h")
     } else if hours > 0 {
         format!("{hours} h {minutes:02} min")
     } else {
-        format!("{minutes} min {rest:02} s")
+        format!("{minutes} min {remainder:02} s")
     }
 }
 
-/// Dollars with four decimals; a smaller amount is shown as less than the smallest.
+/// Dollars with four decimals; an amount that would round to zero becomes `<$0.0001`.
 fn money(amount: MicroUsd) -> String {
     if (1..50).contains(&amount.0) {
         return "<$0.0001".to_owned();
@@ -170,10 +170,10 @@ fn money(amount: MicroUsd) -> String {
 /// A time to the second, in UTC.
 fn moment(time: Timestamp) -> String {
     let text = time.to_string();
-    let whole = text
+    let to_second = text
         .split_once('.')
-        .map_or(text.as_str(), |(whole, _)| whole);
-    format!("{}Z", whole.trim_end_matches('Z').replace('T', " "))
+        .map_or(text.as_str(), |(to_second, _)| to_second);
+    format!("{}Z", to_second.trim_end_matches('Z').replace('T', " "))
 }
 
 #[cfg(test)]
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn values_have_units() {
-        let shown = [
+        let cases = [
             (Cell::Bytes(0), "0 B"),
             (Cell::Bytes(1023), "1023 B"),
             (Cell::Bytes(1536), "1.5 KiB"),
@@ -207,7 +207,7 @@ mod tests {
             (Cell::from(Some(3_u64)), "3"),
             (Cell::from("a\nb"), "a\\nb"),
         ];
-        for (cell, expected) in shown {
+        for (cell, expected) in cases {
             assert_eq!(cell.text(), expected);
         }
     }

@@ -1,8 +1,7 @@
 //! Standard error, shared by the log with spinners, questions and streamed answers.
 //!
-//! Log lines come from any thread at any time. A spinner is removed from the screen for a line. While a question waits
-//! for its answer, or a line of an answer is unfinished on the same screen, log lines are buffered and printed
-//! afterwards.
+//! Any thread may log at any time. A spinner is hidden while a log line is printed. While a question waits for its
+//! answer, or the screen shows an unfinished line of a streamed answer, log lines are buffered and printed afterwards.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,36 +10,36 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use indicatif::{ProgressBar, WeakProgressBar};
 
 /// Maximum number of buffered bytes; later lines are dropped.
-const MAX_KEPT: usize = 1 << 20;
+const MAX_BUFFERED_BYTES: usize = 1 << 20;
 
-/// Whether log lines are expected at all.
+/// True once the log prints to standard error.
 static EXPECTS_LOG: AtomicBool = AtomicBool::new(false);
 
 static CONSOLE: Mutex<Console> = Mutex::new(Console {
     holders: 0,
     is_mid_line: false,
-    kept: String::new(),
+    pending: String::new(),
     display: None,
 });
 
-/// Whether standard output and standard error are both terminals.
+/// True if standard output and standard error are both terminals.
 static IS_SCREEN: LazyLock<bool> =
     LazyLock::new(|| std::io::stdout().is_terminal() && std::io::stderr().is_terminal());
 
 struct Console {
-    /// Number of questions that wait for an answer.
+    /// Number of open questions.
     holders: usize,
     is_mid_line: bool,
-    kept: String,
+    pending: String,
     display: Option<WeakProgressBar>,
 }
 
 impl Console {
-    /// Whether a line can be printed now. Otherwise it is buffered.
+    /// Returns true if the line can be printed now; otherwise buffers it.
     fn admit(&mut self, line: &str) -> bool {
         let is_held = self.holders > 0 || self.is_mid_line;
-        if is_held && self.kept.len() + line.len() <= MAX_KEPT {
-            self.kept.push_str(line);
+        if is_held && self.pending.len() + line.len() <= MAX_BUFFERED_BYTES {
+            self.pending.push_str(line);
         }
         !is_held
     }
@@ -48,7 +47,8 @@ impl Console {
     /// Records that text was written, and returns the lines to print after it.
     fn wrote(&mut self, text: &str) -> String {
         let was_mid_line = std::mem::replace(&mut self.is_mid_line, !text.ends_with('\n'));
-        // Only the end of such a line can release something; a whole line may be written inside a suspension.
+        // Only the end of an unfinished line releases buffered lines: complete lines may be written while the display
+        // is suspended.
         if was_mid_line {
             self.release()
         } else {
@@ -56,12 +56,12 @@ impl Console {
         }
     }
 
-    /// The buffered lines, if nothing holds them any more.
+    /// Takes the buffered lines, unless a question or an unfinished line still holds them.
     fn release(&mut self) -> String {
         if self.holders > 0 || self.is_mid_line {
             return String::new();
         }
-        std::mem::take(&mut self.kept)
+        std::mem::take(&mut self.pending)
     }
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn write_log(line: &str) {
         }
         console.display.as_ref().and_then(WeakProgressBar::upgrade)
     };
-    // Without the lock: a question is asked inside a suspension of the display, and then holds the console.
+    // Prints without the lock: a question locks the console while the display is suspended.
     match display {
         Some(display) if !display.is_finished() => display.suspend(|| print(line)),
         _ => print(line),
@@ -104,8 +104,8 @@ fn print(text: &str) {
     }
 }
 
-/// Buffers log lines until the guard is dropped: a question is on the screen.
-#[must_use = "lines are kept until this is dropped"]
+/// Buffers log lines while a question is on the screen, until the guard is dropped.
+#[must_use = "lines are buffered until this is dropped"]
 pub(crate) fn hold() -> BufferedOutput {
     console().holders += 1;
     BufferedOutput
@@ -116,50 +116,50 @@ pub(crate) struct BufferedOutput;
 
 impl Drop for BufferedOutput {
     fn drop(&mut self) {
-        let kept = {
+        let pending = {
             let mut console = console();
             console.holders = console.holders.saturating_sub(1);
             console.release()
         };
-        // The display is already off while a question is asked.
-        print(&kept);
+        // While a question is open, the display is already hidden.
+        print(&pending);
     }
 }
 
-/// Records that text was written to the screen, which may end inside a line.
+/// Records that text was written to the screen; the text may end inside a line.
 pub(crate) fn wrote(text: &str) {
     if EXPECTS_LOG.load(Ordering::Relaxed) && !text.is_empty() && *IS_SCREEN {
-        let kept = console().wrote(text);
-        print(&kept);
+        let pending = console().wrote(text);
+        print(&pending);
     }
 }
 
-/// Prints everything that is buffered, because the program ends.
+/// Prints all buffered lines before the program ends.
 pub(crate) fn release_all() {
-    let kept = {
+    let pending = {
         let mut console = console();
         let is_mid_line = console.is_mid_line;
         console.holders = 0;
         console.is_mid_line = false;
-        let kept = console.release();
-        if is_mid_line && !kept.is_empty() {
-            format!("\n{kept}")
+        let pending = console.release();
+        if is_mid_line && !pending.is_empty() {
+            format!("\n{pending}")
         } else {
-            kept
+            pending
         }
     };
-    print(&kept);
+    print(&pending);
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Console, MAX_KEPT};
+    use super::{Console, MAX_BUFFERED_BYTES};
 
     fn console() -> Console {
         Console {
             holders: 0,
             is_mid_line: false,
-            kept: String::new(),
+            pending: String::new(),
             display: None,
         }
     }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_wait_for_the_end_of_a_line_that_is_streamed() {
+    fn lines_wait_for_the_end_of_a_streamed_line() {
         let mut console = console();
         assert_eq!(console.wrote("An ans"), "");
         assert!(!console.admit("one\n"));
@@ -188,13 +188,13 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_is_never_answered_keeps_no_more_than_the_limit() {
+    fn an_unanswered_question_buffers_at_most_the_limit() {
         let mut console = console();
         console.holders = 1;
         let line = "x".repeat(1 << 10);
         for _ in 0..2 << 10 {
             assert!(!console.admit(&line));
         }
-        assert_eq!(console.kept.len(), MAX_KEPT);
+        assert_eq!(console.pending.len(), MAX_BUFFERED_BYTES);
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct Target {
 /// Treatment of an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum WriteMode {
-    /// Directly: a drawing is easily created again.
+    /// Overwrites the file directly: for drawings, which are easily created again.
     Plain,
     /// Atomically; fails if the file exists.
     New,
@@ -41,7 +41,7 @@ pub(crate) enum WriteMode {
 }
 
 impl Target {
-    /// Refuses an existing file that must not be replaced.
+    /// Fails if the file exists and must not be replaced.
     pub(crate) fn check(&self) -> Result<(), CommandError> {
         if self.care == WriteMode::New && self.path.exists() {
             return Err(exists(&self.path));
@@ -72,12 +72,12 @@ impl Target {
         let temporary = out.into_inner().map_err(|error| failure(error.error()))?;
         let synced = temporary.as_file().sync_all();
         synced.map_err(|error| failure(&error))?;
-        let placed = if self.care == WriteMode::New {
+        let persisted = if self.care == WriteMode::New {
             temporary.persist_noclobber(path)
         } else {
             temporary.persist(path)
         };
-        match placed {
+        match persisted {
             Ok(_) => Ok(written),
             Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {
                 Err(exists(path))
@@ -104,7 +104,7 @@ impl Document {
         }
     }
 
-    /// Writes it to its file, if it has one.
+    /// Writes the document to its file; does nothing for standard output.
     pub(crate) fn place(&self) -> Result<(), CommandError> {
         let Some(target) = &self.file else {
             return Ok(());

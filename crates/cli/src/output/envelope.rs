@@ -42,7 +42,7 @@ impl From<Timing> for TimingFields {
 }
 
 impl<'a> Envelope<'a> {
-    /// The envelope of a report; a failed one gets `data.error` and a message.
+    /// The envelope of a report; a failed report gets `data.error` and a message.
     pub(crate) fn of_report(report: &'a Report, timing: Timing) -> Self {
         let mut data = Cow::Borrowed(&report.data);
         let mut messages = Cow::Borrowed(report.messages.as_slice());
@@ -111,7 +111,7 @@ fn with_error(data: &Value, error: &CommandError) -> Value {
         other => Map::from_iter([("result".to_owned(), other.clone())]),
     };
     let mut error_fields = error.to_value();
-    // Fields of the data's own error are kept next to the common ones.
+    // An `error` that the data already has keeps its fields.
     if let (Some(Value::Object(own)), Value::Object(fields)) =
         (map.remove("error"), &mut error_fields)
     {
@@ -125,9 +125,9 @@ fn with_error(data: &Value, error: &CommandError) -> Value {
 /// interpret.
 fn escape(json: String) -> String {
     let is_control = |character: char| matches!(character, '\u{7f}'..='\u{9f}');
-    // Each of them is, or begins with, one of these two bytes: nearly always this check is enough.
-    let may_be = |byte: u8| matches!(byte, 0x7f | 0xc2);
-    if !json.bytes().any(may_be) || !json.contains(is_control) {
+    // In UTF-8 these characters are the byte 0x7f or begin with 0xc2, so this fast check usually suffices.
+    let may_be_control = |byte: u8| matches!(byte, 0x7f | 0xc2);
+    if !json.bytes().any(may_be_control) || !json.contains(is_control) {
         return json;
     }
     let mut escaped = String::with_capacity(json.len() + 16);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_stand_in_the_promised_order() {
+    fn the_keys_are_in_the_documented_order() {
         let report = Report::new("session list").ok("done");
         let json = Envelope::of_report(&report, Timing::start())
             .to_json()
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_data_of_a_bare_error_is_the_error_alone() {
+    fn the_data_of_a_command_error_is_only_the_error() {
         let error = CommandError::usage("no");
         let json = Envelope::of_error("x", &error, Timing::start())
             .to_json()
@@ -326,7 +326,7 @@ mod tests {
             let parsed: Value = serde_saphyr::from_str(&yaml).expect("yaml parses");
             prop_assert_eq!(&parsed["data"], &data, "{}", yaml);
             for text in [json, yaml] {
-                prop_assert!(!text.chars().any(|one| one.is_control() && one != '\n' && one != '\t'), "{text:?}");
+                prop_assert!(!text.chars().any(|letter| letter.is_control() && letter != '\n' && letter != '\t'), "{text:?}");
             }
         }
     }

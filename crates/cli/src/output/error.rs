@@ -1,4 +1,4 @@
-//! The failure of a command, from any crate, in the form that is shown.
+//! The failure of a command, from any crate, in the form that users see.
 
 use std::error::Error;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::suggestion::{hint_text, write_commands};
 
-/// Exit code of a command that a signal stopped, whatever its error code.
+/// Exit code of a command that a signal stopped, regardless of its error code.
 const INTERRUPTED: u8 = 130;
 
 /// Failure of a command: a stable code, a message, its causes, and a hint.
@@ -23,7 +23,7 @@ pub struct CommandError(Box<Failure>);
 #[derive(Debug, Clone, PartialEq)]
 struct Failure {
     code: Code,
-    /// Whether a signal stopped the command.
+    /// True if a signal stopped the command.
     is_interrupted: bool,
     message: String,
     hint: Option<Hint>,
@@ -44,7 +44,7 @@ impl CommandError {
         }))
     }
 
-    /// A command line that is invalid.
+    /// An invalid command line.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Code::Usage, message)
     }
@@ -61,14 +61,14 @@ impl CommandError {
         self
     }
 
-    /// Marks it as caused by a signal, which determines the exit code.
+    /// Marks the failure as caused by a signal, which determines the exit code.
     #[must_use]
     pub(crate) fn interrupted(mut self) -> Self {
         self.0.is_interrupted = true;
         self
     }
 
-    /// Adds the file that the message refers to; `-`, standard input, has no name.
+    /// Puts the name of the file before the message, except for `-` (standard input).
     #[must_use]
     pub fn in_file(mut self, file: &Path) -> Self {
         if file != Path::new("-") {
@@ -105,7 +105,7 @@ impl CommandError {
         &self.0.message
     }
 
-    /// Facts for programs; the causes are among them, as `causes`.
+    /// Details for programs, including the causes as `causes`.
     pub(crate) fn details(&self) -> Value {
         let mut details = match &self.0.details {
             Value::Null => Value::Object(Map::new()),
@@ -170,7 +170,7 @@ impl fmt::Display for CommandError {
 
 impl<E: Diagnose + 'static> From<E> for CommandError {
     fn from(error: E) -> Self {
-        let found = Self(Box::new(Failure {
+        let converted = Self(Box::new(Failure {
             code: error.code(),
             is_interrupted: false,
             message: error.to_string(),
@@ -179,8 +179,8 @@ impl<E: Diagnose + 'static> From<E> for CommandError {
             causes: Vec::new(),
         }));
         match error.source() {
-            Some(source) => found.caused_by(source),
-            None => found,
+            Some(source) => converted.caused_by(source),
+            None => converted,
         }
     }
 }
@@ -188,10 +188,10 @@ impl<E: Diagnose + 'static> From<E> for CommandError {
 /// For callbacks of the application that a command implements.
 impl From<CommandError> for OperationError {
     fn from(error: CommandError) -> Self {
-        let found = Self::new(error.code(), error.to_string()).with_details(error.details());
+        let converted = Self::new(error.code(), error.to_string()).with_details(error.details());
         match error.hint() {
-            Some(hint) => found.with_hint(hint.clone()),
-            None => found,
+            Some(hint) => converted.with_hint(hint.clone()),
+            None => converted,
         }
     }
 }

@@ -45,7 +45,7 @@ impl Format {
         Self::NAMES[self as usize]
     }
 
-    /// Whether the format is for users rather than for programs.
+    /// True for the formats for users, false for the formats for programs.
     pub const fn is_human(self) -> bool {
         !matches!(self, Self::Json | Self::Yaml)
     }
@@ -86,15 +86,15 @@ impl FromStr for Format {
     type Err = UnknownFormat;
 
     fn from_str(text: &str) -> Result<Self, UnknownFormat> {
-        let found = Self::ALL.into_iter().find(|format| format.as_str() == text);
-        found.ok_or_else(|| UnknownFormat(text.to_owned()))
+        let matching = Self::ALL.into_iter().find(|format| format.as_str() == text);
+        matching.ok_or_else(|| UnknownFormat(text.to_owned()))
     }
 }
 
 /// Chooses the format: the flag, then `CLEVERAGENTS_FORMAT`, then `core.format`, then the default
 /// for the terminal.
 ///
-/// A flag is always followed. A format from another source that the terminal does not support falls
+/// A flag always applies. A format from another source that the terminal does not support falls
 /// back from `rich` to `color` to `plain`. An empty variable counts as unset.
 pub fn choose(
     flag: Option<Format>,
@@ -105,13 +105,13 @@ pub fn choose(
     if let Some(format) = flag {
         return Ok(format);
     }
-    let asked = [
+    let requested = [
         ("CLEVERAGENTS_FORMAT", environment),
         ("core.format", configured),
     ]
     .into_iter()
     .find_map(|(origin, text)| Some((origin, text.filter(|text| !text.is_empty())?)));
-    let Some((origin, text)) = asked else {
+    let Some((origin, text)) = requested else {
         return Ok(Format::automatic(surface));
     };
     let names = Format::NAMES.join(", ");
@@ -147,7 +147,7 @@ mod tests {
     };
 
     #[test]
-    fn the_flag_beats_the_variable_which_beats_the_file_which_beats_the_terminal() {
+    fn the_flag_overrides_the_variable_the_variable_the_file_and_the_file_the_terminal() {
         let chosen = |flag, environment, configured, surface| {
             choose(flag, environment, configured, surface).expect("known formats")
         };
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_format_is_refused_with_the_six() {
+    fn an_error_for_an_unknown_format_lists_all_formats() {
         let error = choose(None, Some("fancy"), None, &TERMINAL).expect_err("unknown");
         assert_eq!(error.code(), Code::InvalidConfigValue);
         for name in Format::NAMES {

@@ -1,7 +1,7 @@
 //! Rows and columns: the common form of panels, tables and transcripts once their values are text.
 //!
-//! Column widths are computed once from all rows; rows are then written one after the other, so
-//! that memory for long lists does not exceed their text.
+//! Column widths are computed once from all rows. Rows are then written one after the other, so that
+//! long lists need little memory beyond their text.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use super::layout::{self, width};
 use super::paint::{Paint, Tone};
 use super::visible::{visible, visible_lines};
 
-/// A value as it is written.
+/// A text with its tone and width, ready to be written.
 #[derive(Debug)]
 pub(crate) struct StyledText {
     pub(crate) text: String,
@@ -48,7 +48,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Number of columns besides the values.
+    /// Width of the frame of a row, in terminal columns.
     pub(crate) fn overhead(&self, columns: usize) -> usize {
         width(self.left) + width(self.right) + width(self.between) * columns.saturating_sub(1)
     }
@@ -131,7 +131,7 @@ pub(crate) struct RowWriter<'a> {
     pub(crate) frame: Frame,
     pub(crate) aligns: &'a [Align],
     pub(crate) widths: &'a [usize],
-    /// Maximum number of lines of a value; the rest is cut.
+    /// Maximum number of lines of a value; further lines are cut.
     pub(crate) most_lines: usize,
 }
 

@@ -1,15 +1,15 @@
 //! Measures and wraps text by its width in terminal columns.
 //!
-//! Wide characters take two columns and combining ones none; text is never broken inside a
-//! grapheme. Everything here expects text without control characters other than the line feed.
+//! Wide characters take two columns and combining characters none; text is never broken inside a
+//! grapheme. All functions expect text without control characters other than the line feed.
 
 use std::borrow::Cow;
 
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthStr as _;
 
-/// Minimum width of a column; every single character fits.
-const LEAST_COLUMN: usize = 4;
+/// Minimum width of a column, wide enough for every character.
+const MIN_COLUMN: usize = 4;
 
 /// Width of a text, in columns.
 pub(crate) fn width(text: &str) -> usize {
@@ -27,13 +27,13 @@ pub(crate) fn widest_line(text: &str) -> usize {
 
 /// Wraps a text into lines of at most `limit` columns, at spaces if possible.
 ///
-/// If there would be more than `most` lines, the last one kept ends with `…`.
-pub(crate) fn wrap(text: &str, limit: usize, most: usize) -> Vec<Cow<'_, str>> {
+/// If the text needs more than `max_lines` lines, the last returned line ends with `…`.
+pub(crate) fn wrap(text: &str, limit: usize, max_lines: usize) -> Vec<Cow<'_, str>> {
     let mut lines = Vec::with_capacity(1);
     for line in text.split('\n') {
-        wrap_line(line, limit, most, &mut lines);
-        if lines.len() > most {
-            lines.truncate(most);
+        wrap_line(line, limit, max_lines, &mut lines);
+        if lines.len() > max_lines {
+            lines.truncate(max_lines);
             if let Some(last) = lines.last_mut() {
                 *last = Cow::Owned(shorten(last, limit.saturating_sub(1)) + "…");
             }
@@ -66,7 +66,7 @@ fn shorten(text: &str, limit: usize) -> String {
     text[..end].trim_end().to_owned()
 }
 
-/// The graphemes of a text; one that is wider than `limit` is split.
+/// The graphemes of a text; a grapheme wider than `limit` is split into characters.
 fn pieces(text: &str, limit: usize) -> impl Iterator<Item = (usize, &str)> {
     text.grapheme_indices(true)
         .flat_map(move |(start, grapheme)| {
@@ -84,13 +84,13 @@ fn pieces(text: &str, limit: usize) -> impl Iterator<Item = (usize, &str)> {
         })
 }
 
-fn wrap_line<'a>(line: &'a str, limit: usize, most: usize, lines: &mut Vec<Cow<'a, str>>) {
+fn wrap_line<'a>(line: &'a str, limit: usize, max_lines: usize, lines: &mut Vec<Cow<'a, str>>) {
     if width(line) <= limit {
         lines.push(Cow::Borrowed(line));
         return;
     }
     if line.is_ascii() {
-        wrap_ascii(line, limit, most, lines);
+        wrap_ascii(line, limit, max_lines, lines);
         return;
     }
     let mut start = 0;
@@ -104,7 +104,7 @@ fn wrap_line<'a>(line: &'a str, limit: usize, most: usize, lines: &mut Vec<Cow<'
             continue;
         }
         while used > 0 && used + added > limit {
-            if lines.len() > most {
+            if lines.len() > max_lines {
                 return;
             }
             let end = after_space.take().unwrap_or(offset);
@@ -120,11 +120,11 @@ fn wrap_line<'a>(line: &'a str, limit: usize, most: usize, lines: &mut Vec<Cow<'
     lines.push(Cow::Borrowed(&line[start..]));
 }
 
-/// The same for text in which every byte takes one column; the common case, and much faster.
-fn wrap_ascii<'a>(line: &'a str, limit: usize, most: usize, lines: &mut Vec<Cow<'a, str>>) {
+/// Wraps an ASCII line, in which every byte takes one column: the common case, and much faster.
+fn wrap_ascii<'a>(line: &'a str, limit: usize, max_lines: usize, lines: &mut Vec<Cow<'a, str>>) {
     let limit = limit.max(1);
     let mut rest = line;
-    while rest.len() > limit && lines.len() <= most {
+    while rest.len() > limit && lines.len() <= max_lines {
         let space = rest[..=limit].rfind(' ').filter(|at| *at > 0);
         let end = space.unwrap_or(limit);
         lines.push(Cow::Borrowed(rest[..end].trim_end_matches(' ')));
@@ -142,7 +142,7 @@ pub(crate) fn fit(natural: &[usize], available: usize) -> Vec<usize> {
     if total(widest) <= available {
         return natural.to_vec();
     }
-    let (mut low, mut high) = (LEAST_COLUMN, widest.max(LEAST_COLUMN));
+    let (mut low, mut high) = (MIN_COLUMN, widest.max(MIN_COLUMN));
     while low < high {
         let middle = low + (high - low).div_ceil(2);
         if total(middle) <= available {
@@ -151,10 +151,10 @@ pub(crate) fn fit(natural: &[usize], available: usize) -> Vec<usize> {
             high = middle - 1;
         }
     }
-    let mut left = available.saturating_sub(total(low));
+    let mut leftover = available.saturating_sub(total(low));
     let squeeze = |width: &usize| {
-        let extra = usize::from(*width > low && left > 0);
-        left -= extra;
+        let extra = usize::from(*width > low && leftover > 0);
+        leftover -= extra;
         (*width).min(low) + extra
     };
     natural.iter().map(squeeze).collect()
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_beyond_the_most_are_cut_with_an_ellipsis() {
+    fn lines_beyond_the_limit_are_cut_with_an_ellipsis() {
         assert_eq!(wrap("one two three four", 5, 2), ["one", "two…"]);
         assert_eq!(wrap("aaaaaaaaaaaa", 4, 2), ["aaaa", "aaa…"]);
         assert_eq!(truncate("日本語", 5), "日本…");
@@ -201,12 +201,12 @@ mod tests {
     }
 
     #[test]
-    fn a_family_of_emoji_is_not_torn_apart() {
+    fn a_grapheme_of_several_emoji_is_not_split() {
         assert_eq!(wrap("ab👩‍👩‍👧cd", 4, 9), ["ab👩‍👩‍👧", "cd"]);
     }
 
     #[test]
-    fn the_widest_column_gives_way_first() {
+    fn the_widest_column_shrinks_first() {
         assert_eq!(fit(&[8, 100, 5], 50), [8, 37, 5]);
         assert_eq!(fit(&[8, 10, 5], 50), [8, 10, 5]);
         assert_eq!(fit(&[60, 60], 101), [51, 50]);
@@ -215,10 +215,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_wrapped_line_is_too_wide(text: String, limit in 4_usize..40, most in 1_usize..6) {
+        fn no_wrapped_line_is_too_wide(text: String, limit in 4_usize..40, max_lines in 1_usize..6) {
             let text = visible_lines(&text).replace('\t', " ");
-            let lines = wrap(&text, limit, most);
-            prop_assert!(!lines.is_empty() && lines.len() <= most);
+            let lines = wrap(&text, limit, max_lines);
+            prop_assert!(!lines.is_empty() && lines.len() <= max_lines);
             for line in &lines {
                 prop_assert!(width(line) <= limit, "{line:?} takes {}", width(line));
             }
@@ -231,7 +231,7 @@ mod tests {
         }
 
         #[test]
-        fn fitted_columns_use_the_room_and_no_more(
+        fn fitted_columns_use_at_most_the_available_width(
             natural in proptest::collection::vec(0_usize..200, 1..8), available in 40_usize..300,
         ) {
             let widths = fit(&natural, available);

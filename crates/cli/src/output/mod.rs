@@ -3,9 +3,9 @@
 //!
 //! A command never writes to the terminal. It builds a [`Report`] (blocks for users, `data` for
 //! programs) or fails with a [`CommandError`]; the printer does the rest. `rich`, `color`, `table`
-//! and `plain` are for users: control characters in their text are made visible first, so that
-//! nothing stored in a message or a name can control the terminal. `json` and `yaml` are one
-//! document each, the envelope, and nothing else.
+//! and `plain` are for users: control characters in their text are escaped first, so that no
+//! stored message or name can control the terminal. `json` and `yaml` print one
+//! document, the envelope, and nothing else.
 
 mod block;
 mod boxed;

@@ -57,7 +57,7 @@ impl Tone {
     }
 }
 
-/// Whether colours are written.
+/// Colour mode of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Paint {
     /// Text is wrapped in ANSI colour sequences.
@@ -67,12 +67,12 @@ pub(crate) enum Paint {
 }
 
 impl Paint {
-    /// `On` if `wanted`.
-    pub(crate) const fn when(wanted: bool) -> Self {
-        if wanted { Self::On } else { Self::Off }
+    /// `On` if colours are enabled.
+    pub(crate) const fn when(is_enabled: bool) -> Self {
+        if is_enabled { Self::On } else { Self::Off }
     }
 
-    /// A text in its tone.
+    /// The text in the colour of its tone.
     pub(crate) fn text(self, tone: Tone, text: &str) -> String {
         if self == Self::Off || tone == Tone::Plain || text.trim().is_empty() {
             return text.to_owned();
@@ -80,7 +80,7 @@ impl Paint {
         text.style(tone.style()).to_string()
     }
 
-    /// Writes a text in its tone.
+    /// Writes a text in the colour of its tone.
     pub(crate) fn write(self, out: &mut dyn Write, tone: Tone, text: &str) -> io::Result<()> {
         out.write_all(self.text(tone, text).as_bytes())
     }

@@ -28,7 +28,7 @@ pub struct Printer {
 impl Printer {
     /// A printer for a format on a surface.
     ///
-    /// `rich` is coloured on a terminal, `color` always, the others never; `NO_COLOR` takes
+    /// `rich` has colours on a terminal, `color` always, other formats never; `NO_COLOR` takes
     /// precedence.
     pub fn new(format: Format, surface: &StandardStreams) -> Self {
         let coloured = |is_terminal: bool| match format {
@@ -47,7 +47,7 @@ impl Printer {
         }
     }
 
-    /// The same for a command that writes JSON lines: its envelope is one more line.
+    /// A printer for a command that writes JSON lines: the envelope is one more line.
     #[must_use]
     pub(crate) const fn for_stream(mut self) -> Self {
         self.is_stream = true;
@@ -59,13 +59,13 @@ impl Printer {
         self.format
     }
 
-    /// Whether a progress display is useful: standard error is a terminal and the format is for
+    /// True if a progress display is useful: standard error is a terminal and the format is for
     /// users.
     pub(crate) const fn shows_progress(&self) -> bool {
         self.shows_progress
     }
 
-    /// Whether texts may be laid out: the output is a terminal, or the user requested it.
+    /// True if texts may be drawn with layout and colours: the format is `rich` or `color`.
     pub(crate) const fn draws(&self) -> bool {
         matches!(self.format, Format::Rich | Format::Color)
     }
@@ -142,7 +142,7 @@ impl Printer {
                 Sequential { paint: self.colour }.blocks(out, &report.blocks)?;
             }
         }
-        let mut is_first = report.blocks.is_empty();
+        let mut is_separated = report.blocks.is_empty();
         for message in &report.messages {
             let (tone, label) = match (message.level, self.format) {
                 (Level::Ok, Format::Rich) => (Tone::Good, "✓ OK "),
@@ -154,9 +154,9 @@ impl Printer {
             if report.passed_on.is_some() {
                 continue;
             }
-            if !is_first {
+            if !is_separated {
                 out.write_all(b"\n")?;
-                is_first = true;
+                is_separated = true;
             }
             self.colour.write(out, tone, label)?;
             writeln!(out, " {}", indented(&message.text))?;
@@ -226,7 +226,7 @@ fn indented(text: &str) -> String {
     visible_lines(text.trim_end()).replace('\n', "\n    ")
 }
 
-/// A closed pipe means that the reader needs no more.
+/// Ignores the error of a closed pipe: the reader needs no more output.
 fn ignore_closed(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),

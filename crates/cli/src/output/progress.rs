@@ -11,15 +11,15 @@ use super::printer::Printer;
 use super::visible::visible;
 
 /// Redraw interval.
-const REDRAW: Duration = Duration::from_millis(100);
+const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Maximum width of a label, so that the display stays on one line.
-const LABEL: usize = 32;
+const MAX_LABEL_WIDTH: usize = 32;
 
 const BAR: &str = "{msg} [{wide_bar}] {human_pos}/{human_len} ({rate}, {eta} left)";
 const SPINNER: &str = "{spinner} {msg} ({elapsed})";
 
-/// A bar or a spinner. Clones are cheap and show the same work; any thread may update it.
+/// A bar or a spinner. Clones are cheap and update the same display, from any thread.
 ///
 /// Nothing is drawn unless standard error is a terminal and the format is for users. The display
 /// disappears when the work is finished or the last clone is dropped.
@@ -51,7 +51,7 @@ impl Progress {
         self.bar.set_position(done);
     }
 
-    /// Hides the display while `work` runs, such as writing lines above it.
+    /// Hides the display while `work` runs, for example to write lines above it.
     pub(crate) fn suspend(&self, work: impl FnOnce()) {
         self.bar.suspend(work);
     }
@@ -69,7 +69,7 @@ impl Progress {
             // A rate that cannot be formatted is not shown.
             let _written = write!(out, "{:.0}/s", state.per_sec());
         };
-        // A template that does not parse leaves the default style.
+        // A malformed template falls back to the default style.
         let style = ProgressStyle::with_template(template)
             .unwrap_or_else(|_| ProgressStyle::default_bar())
             .with_key("rate", rate)
@@ -78,9 +78,9 @@ impl Progress {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr())
             .with_style(style)
             .with_finish(ProgressFinish::AndClear)
-            .with_message(truncate(&visible(label), LABEL).into_owned());
-        // Redrawing only by the clock makes the redraw rate independent of the rate of the work.
-        bar.enable_steady_tick(REDRAW);
+            .with_message(truncate(&visible(label), MAX_LABEL_WIDTH).into_owned());
+        // Only this timer redraws, so that the redraw rate is independent of the rate of updates.
+        bar.enable_steady_tick(REDRAW_INTERVAL);
         console::show(&bar);
         Self { bar }
     }
@@ -106,8 +106,8 @@ mod tests {
     #[test]
     fn another_thread_may_move_the_bar() {
         let progress = Progress::silent();
-        let moved = progress.clone();
-        std::thread::spawn(move || moved.set(7))
+        let other_clone = progress.clone();
+        std::thread::spawn(move || other_clone.set(7))
             .join()
             .expect("the thread ends");
         assert_eq!(progress.bar.position(), 7);

@@ -79,7 +79,7 @@ impl Serialize for Data {
     }
 }
 
-/// The result of a command, in every form it may be printed.
+/// The result of a command, for all output formats.
 #[derive(Debug, Clone)]
 pub struct Report {
     pub(crate) command: &'static str,
@@ -87,12 +87,12 @@ pub struct Report {
     pub(crate) blocks: Vec<Block>,
     pub(crate) messages: Vec<Message>,
     pub(crate) failure: Option<CommandError>,
-    /// Exit code of a command that was run for the user and is passed on unchanged.
+    /// Exit code of a command that ran for the user; becomes the exit code of the process.
     pub(crate) passed_on: Option<u8>,
-    /// Whether the command has already written all its output.
+    /// True if the command has already written all its output.
     pub(crate) is_written: bool,
-    /// Bytes to output unchanged: in place of everything else, or in a file that the report
-    /// mentions.
+    /// Bytes to output unchanged: on standard output instead of the report, or in a file that the
+    /// report mentions.
     pub(crate) document: Option<Document>,
 }
 
@@ -120,7 +120,7 @@ impl Report {
         }
     }
 
-    /// A document that is printed and nothing else.
+    /// A report that prints only a document.
     pub(crate) fn printed(command: &'static str, content: impl Into<Vec<u8>>) -> Self {
         Self {
             document: Some(Document::printed(content.into())),
@@ -128,7 +128,7 @@ impl Report {
         }
     }
 
-    /// Adds a document in a file, which the printing process writes.
+    /// Adds a document for a file; the process that prints the report writes the file.
     pub(crate) fn with_file(mut self, content: impl Into<Vec<u8>>, target: Target) -> Self {
         self.document = Some(Document {
             content: content.into(),
@@ -185,7 +185,7 @@ impl Report {
         self.block(Block::Text(text.into()))
     }
 
-    /// Adds lines of pieces, each in the tone of its value. Pieces include their own spaces.
+    /// Adds lines of cells, each in the tone of its value. No space is added between cells.
     #[must_use]
     pub fn lines(self, lines: Vec<Vec<Cell>>) -> Self {
         self.block(Block::Lines(lines))
@@ -226,7 +226,7 @@ impl Report {
         self
     }
 
-    /// Marks the report as failed although it has data.
+    /// Marks the report as failed; its data stays.
     #[must_use]
     pub fn failed(mut self, code: Code, message: impl Into<String>, hint: impl Into<Hint>) -> Self {
         self.failure = Some(CommandError::new(code, message).with_hint(hint));
@@ -240,8 +240,8 @@ impl Report {
         self
     }
 
-    /// Marks the report as that of a command run for the user: standard output is that command's
-    /// alone, messages go to standard error, and the exit code is passed on.
+    /// Marks the report of a command run for the user: only that command writes to standard output,
+    /// messages go to standard error, and the process exits with `code`.
     #[must_use]
     pub fn exit_with(mut self, code: u8) -> Self {
         self.passed_on = Some(code);

@@ -1,6 +1,6 @@
 //! The formats without borders: `plain`, and `color`, which has the same lines with colours.
 //!
-//! Nothing is wrapped or cut here: each value is on one line, complete, whatever its length.
+//! Values are never wrapped or cut: each value is on one line, regardless of its length.
 
 use std::io::{self, Write};
 

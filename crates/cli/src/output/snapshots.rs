@@ -1,4 +1,4 @@
-//! Tests of whole outputs: each format of one report and of one error, and properties of all
+//! Tests of complete outputs: each format of one report and of one error, and properties of all
 //! formats.
 
 use std::io::{self, Write};
@@ -13,44 +13,44 @@ use super::{
 };
 
 /// Both streams of a report, with escape characters made visible.
-fn shown(format: Format, surface: &StandardStreams) -> String {
+fn print_streams(format: Format, surface: &StandardStreams) -> String {
     let (out, err) = printed(&report(), format, surface);
     format!("{out}--- stderr\n{err}").replace('\u{1b}', "␛")
 }
 
 #[test]
 fn rich_draws_boxes() {
-    insta::assert_snapshot!(shown(Format::Rich, &PIPE));
+    insta::assert_snapshot!(print_streams(Format::Rich, &PIPE));
 }
 
 #[test]
 fn rich_is_coloured_on_a_terminal() {
-    insta::assert_snapshot!(shown(Format::Rich, &TERMINAL));
+    insta::assert_snapshot!(print_streams(Format::Rich, &TERMINAL));
 }
 
 #[test]
 fn color_writes_coloured_lines() {
-    insta::assert_snapshot!(shown(Format::Color, &PIPE));
+    insta::assert_snapshot!(print_streams(Format::Color, &PIPE));
 }
 
 #[test]
 fn table_draws_ascii_tables() {
-    insta::assert_snapshot!(shown(Format::Table, &PIPE));
+    insta::assert_snapshot!(print_streams(Format::Table, &PIPE));
 }
 
 #[test]
 fn plain_writes_lines() {
-    insta::assert_snapshot!(shown(Format::Plain, &PIPE));
+    insta::assert_snapshot!(print_streams(Format::Plain, &PIPE));
 }
 
 #[test]
 fn json_is_one_document() {
-    insta::assert_snapshot!(shown(Format::Json, &PIPE));
+    insta::assert_snapshot!(print_streams(Format::Json, &PIPE));
 }
 
 #[test]
 fn yaml_is_one_document() {
-    insta::assert_snapshot!(shown(Format::Yaml, &PIPE));
+    insta::assert_snapshot!(print_streams(Format::Yaml, &PIPE));
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn an_error_in_each_format() {
 }
 
 #[test]
-fn colours_are_written_only_where_they_are_wanted() {
+fn colours_are_written_only_where_requested() {
     let forbidden = StandardStreams {
         forbids_colour: true,
         ..TERMINAL
@@ -98,7 +98,7 @@ fn color_moves_no_cursor() {
     let (out, _) = printed(&report(), Format::Color, &TERMINAL);
     for sequence in out.split("\u{1b}[").skip(1) {
         let end = sequence
-            .find(|one: char| one.is_ascii_alphabetic())
+            .find(|letter: char| letter.is_ascii_alphabetic())
             .expect("an end");
         assert_eq!(&sequence[end..=end], "m");
     }
@@ -186,7 +186,7 @@ impl Write for FullDisk {
 }
 
 #[test]
-fn a_reader_that_went_away_is_not_an_error_but_a_full_disk_is() {
+fn a_closed_pipe_is_not_an_error_but_a_full_disk_is() {
     for format in Format::ALL {
         let printer = Printer::new(format, &PIPE);
         printer
@@ -203,7 +203,7 @@ fn a_reader_that_went_away_is_not_an_error_but_a_full_disk_is() {
 }
 
 #[test]
-fn ten_thousand_rows_print_at_once() {
+fn ten_thousand_rows_print_within_the_time_limit() {
     let rows: Vec<_> = (0..10_000_u64)
         .map(
             |number| serde_json::json!({"id": format!("01J9ZC5V{number:018}"), "messages": number}),
@@ -279,7 +279,7 @@ proptest! {
                 let framed = |line: &&str| line.starts_with(['╭', '│', '├', '╰', '+', '|']);
                 let widths: Vec<_> = block.lines().filter(framed).map(UnicodeWidthStr::width).collect();
                 prop_assert!(!widths.is_empty());
-                prop_assert!(widths.iter().all(|one| *one == widths[0]), "{widths:?}\n{block}");
+                prop_assert!(widths.iter().all(|width| *width == widths[0]), "{widths:?}\n{block}");
                 prop_assert!(widths[0] <= width, "{}\n{block}", widths[0]);
             }
         }
@@ -304,7 +304,7 @@ proptest! {
             let (out, err) = printed(&report, format, &surface);
             let (error_out, error_err) = printed_error(&error, format, &surface);
             for text in [out, err, error_out, error_err] {
-                let bad = text.chars().find(|one| one.is_control() && *one != '\n' && *one != '\t');
+                let bad = text.chars().find(|letter| letter.is_control() && *letter != '\n' && *letter != '\t');
                 prop_assert_eq!(bad, None, "{}: {:?}", format, text);
             }
         }

@@ -5,10 +5,10 @@ use std::io::IsTerminal as _;
 use crate::config::Environment;
 
 /// Default width.
-const USUAL_WIDTH: usize = 100;
+const DEFAULT_WIDTH: usize = 100;
 
 /// Minimum width for layout.
-const LEAST_WIDTH: usize = 30;
+const MIN_WIDTH: usize = 30;
 
 /// Capabilities of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,14 +44,14 @@ impl StandardStreams {
         )
     }
 
-    /// The surface of given streams; separate so that it can be tested without a terminal.
+    /// Capabilities derived from given facts, so that tests need no terminal.
     pub fn from_environment(
         environment: &Environment,
         stdout_is_terminal: bool,
         stderr_is_terminal: bool,
         columns: Option<usize>,
     ) -> Self {
-        let stated = || {
+        let width_variable = || {
             environment
                 .text("COLUMNS")
                 .and_then(|text| text.parse().ok())
@@ -64,14 +64,14 @@ impl StandardStreams {
             stdout_is_terminal,
             stderr_is_terminal,
             is_dumb: environment.text("TERM").is_some_and(|term| term == "dumb"),
-            // Containers often have no locale at all, and their terminals do show Unicode.
+            // Containers often set no locale although their terminals show Unicode.
             shows_unicode: locale
                 .is_none_or(|locale| locale.contains("utf-8") || locale.contains("utf8")),
             forbids_colour: environment.get("NO_COLOR").is_some(),
             width: columns
-                .or_else(stated)
-                .unwrap_or(USUAL_WIDTH)
-                .max(LEAST_WIDTH),
+                .or_else(width_variable)
+                .unwrap_or(DEFAULT_WIDTH)
+                .max(MIN_WIDTH),
         }
     }
 }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_width_is_the_terminals_then_columns_then_usual() {
+    fn the_width_comes_from_the_terminal_then_columns_then_the_default() {
         assert_eq!(surface(&[("COLUMNS", "60")], Some(90)).width, 90);
         assert_eq!(surface(&[("COLUMNS", "60")], None).width, 60);
         assert_eq!(surface(&[("COLUMNS", "wide")], None).width, 100);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_strongest_locale_variable_decides() {
+    fn the_locale_variable_with_the_highest_precedence_decides() {
         assert!(surface(&[], None).shows_unicode);
         assert!(surface(&[("LC_ALL", "C.UTF-8"), ("LANG", "C")], None).shows_unicode);
         assert!(!surface(&[("LC_ALL", "C"), ("LANG", "en_GB.UTF-8")], None).shows_unicode);

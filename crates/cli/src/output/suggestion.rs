@@ -1,10 +1,10 @@
-//! Suggested operations as commands: the only module that knows the command syntax in hints.
+//! Converts suggested operations to commands. No other module knows the command syntax of hints.
 
 use cleveragents_domain::{ArgumentValue, Hint, Suggestion};
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
-/// A hint for users of the command line.
+/// Renders a hint for users of the command line.
 pub(crate) fn hint_text(hint: &Hint) -> String {
     hint.render(
         |suggestion| match command_line(suggestion) {
@@ -14,7 +14,7 @@ pub(crate) fn hint_text(hint: &Hint) -> String {
         |suggestion| {
             let row = row(suggestion);
             let words = row.and_then(|row| options(suggestion, row.parameters));
-            words.map_or_else(|| suggestion.neutral(), |words| joined(&words))
+            words.map_or_else(|| suggestion.neutral(), |words| join_words(&words))
         },
     )
 }
@@ -22,20 +22,21 @@ pub(crate) fn hint_text(hint: &Hint) -> String {
 /// The command of a suggestion, for copying to a shell. `None` for operations without a command: a server may be
 /// newer than this program.
 pub(crate) fn command_line(suggestion: &Suggestion) -> Option<String> {
-    words(suggestion).map(|words| joined(&words))
+    words(suggestion).map(|words| join_words(&words))
 }
 
-/// Suggestions as commands.
+/// Converts suggestions to commands.
 pub(crate) fn commands(suggestions: &[Suggestion]) -> Vec<String> {
     suggestions.iter().map(command).collect()
 }
 
-/// A suggestion as a command.
+/// Converts a suggestion to a command, or to its neutral form without a command.
 pub(crate) fn command(suggestion: &Suggestion) -> String {
     command_line(suggestion).unwrap_or_else(|| suggestion.neutral())
 }
 
-/// Converts a suggestion, or a list of them, to commands. Other values stay: earlier versions stored commands.
+/// Converts a suggestion, or a list of suggestions, to commands. Other values stay unchanged, because earlier versions
+/// stored commands.
 pub(crate) fn write_commands(value: &mut Value) {
     if let Ok(suggestion) = Suggestion::deserialize(&*value) {
         *value = command(&suggestion).into();
@@ -60,13 +61,13 @@ pub(crate) fn write_recovery(error: &mut Map<String, Value>) {
     }
 }
 
-/// One operation as a command.
+/// Command of one operation.
 struct CommandRow {
     operation: &'static str,
     /// The words of the command.
     command: &'static str,
-    /// Its arguments in the order of the command line. `<name>` is a positional argument; `--name` is the option of
-    /// the argument `name`, and `--option=name` that of an argument with another name; `--` ends the options.
+    /// Arguments of the command, in order. `<name>` is a positional argument; `--name` is the option for the argument
+    /// `name`; `--option=name` is the option `--option` for the argument `name`; `--` ends the options.
     parameters: &'static str,
 }
 
@@ -253,7 +254,7 @@ const ROWS: &[CommandRow] = &[
 /// Placeholders for sentences, which a shell needs in quotes.
 const SENTENCES: &[&str] = &["ANSWER", "GUIDANCE", "PROMPT"];
 
-/// One word in a command.
+/// One word in a command line.
 enum CommandWord<'a> {
     /// Written unchanged.
     Plain(&'a str),
@@ -282,7 +283,7 @@ fn options<'a>(
     parameters: &'static str,
 ) -> Option<Vec<CommandWord<'a>>> {
     let mut words = Vec::new();
-    let mut written = 0;
+    let mut used = 0;
     for parameter in parameters.split_terminator(' ') {
         if parameter == "--" {
             words.push(CommandWord::Plain(parameter));
@@ -299,7 +300,7 @@ fn options<'a>(
         let Some(value) = suggestion.arguments.get(&name) else {
             continue;
         };
-        written += 1;
+        used += 1;
         words.extend(option.map(CommandWord::Plain));
         match value {
             ArgumentValue::Flag(_) => {}
@@ -313,10 +314,10 @@ fn options<'a>(
             }
         }
     }
-    (written == suggestion.arguments.len()).then_some(words)
+    (used == suggestion.arguments.len()).then_some(words)
 }
 
-fn joined(words: &[CommandWord<'_>]) -> String {
+fn join_words(words: &[CommandWord<'_>]) -> String {
     let words: Vec<String> = words
         .iter()
         .map(|word| match word {
@@ -330,7 +331,7 @@ fn joined(words: &[CommandWord<'_>]) -> String {
     words.join(" ")
 }
 
-/// Whether a shell reads an unquoted text as one word.
+/// True if a shell reads the unquoted text as one word.
 fn is_plain(text: &str) -> bool {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "@%+=:,./_-".contains(letter);
     !text.is_empty() && text.chars().all(is_plain)
@@ -394,7 +395,7 @@ mod tests {
         }
     }
 
-    /// An operation that is not available over the network is named by the words of its command.
+    /// The name of an operation that is not available over the network consists of the words of its command.
     #[test]
     fn suggestions_name_operations_and_their_parameters() {
         for suggestion in suggest::all() {
@@ -495,7 +496,7 @@ mod tests {
             "recovery": [suggest::plan_execute("01J"), suggest::plan_cancel("01J")],
             "step": null,
         });
-        let shown = json!({
+        let expected = json!({
             "message": "boom",
             "recovery_hint": "`agents plan errors 01J` shows more",
             "recovery_command": "agents plan execute 01J",
@@ -505,7 +506,7 @@ mod tests {
         for _ in 0..2 {
             // The second call receives the form that earlier versions stored.
             write_recovery(stored.as_object_mut().expect("an object"));
-            assert_eq!(stored.to_string(), shown.to_string());
+            assert_eq!(stored.to_string(), expected.to_string());
         }
     }
 }

@@ -1,26 +1,26 @@
-//! Makes text harmless to a terminal: every control character is shown in place of its effect.
+//! Makes text safe for a terminal: control characters are shown as escapes, such as `\x1b`.
 //!
-//! Escape sequences begin with a control character, so replacing those is enough to stop colours,
-//! cursor movement, window titles and clipboard writes. The characters that change the direction of
-//! text are replaced too: they make a line read differently from its content.
+//! Every escape sequence begins with a control character, so replacing control characters prevents
+//! colours, cursor movement, window titles and clipboard writes. The characters that change the
+//! direction of text are replaced too, because they make a line look different from its content.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Whether a terminal may interpret this character.
+/// True if a terminal may interpret this character.
 fn is_harmful(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 fn replace(text: &str, is_kept: impl Fn(char) -> bool) -> Cow<'_, str> {
-    let is_shown = |character: char| is_harmful(character) && !is_kept(character);
-    if !text.chars().any(is_shown) {
+    let needs_escape = |character: char| is_harmful(character) && !is_kept(character);
+    if !text.chars().any(needs_escape) {
         return Cow::Borrowed(text);
     }
     let mut result = String::with_capacity(text.len() + 16);
     for character in text.chars() {
-        if !is_shown(character) {
+        if !needs_escape(character) {
             result.push(character);
             continue;
         }
@@ -47,7 +47,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     replace(text, |_| false)
 }
 
-/// The text with its lines and tabs kept and every other control character shown as an escape.
+/// The text with every control character except line feeds and tabs shown as an escape.
 ///
 /// A carriage return at the end of a line is part of the line ending and is dropped.
 pub fn visible_lines(text: &str) -> Cow<'_, str> {
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_text_is_left_alone() {
+    fn ordinary_text_stays_unchanged() {
         for text in ["", "naïve 日本語 👩‍👩‍👧 \\n", "C:\\x1b"] {
             assert_eq!(visible(text), text);
         }
@@ -86,7 +86,7 @@ mod tests {
         #[test]
         fn no_control_character_remains(text: String) {
             prop_assert!(!visible(&text).chars().any(char::is_control));
-            let is_raw = |one: char| one.is_control() && one != '\n' && one != '\t';
+            let is_raw = |letter: char| letter.is_control() && letter != '\n' && letter != '\t';
             prop_assert!(!visible_lines(&text).contains(is_raw));
         }
     }

@@ -15,7 +15,7 @@ use crate::commands::plan::log::Follower;
 use crate::output::CommandError;
 
 /// Wait before reconnecting to an unavailable server.
-const PAUSE: Duration = Duration::from_secs(1);
+const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 
 /// Maximum number of consecutive failures; a restarting server needs a while.
 pub(crate) const FAILURES: u32 = 60;
@@ -32,15 +32,15 @@ pub(crate) fn follow_events(
             Ok(AfterEvent::More) => failures = 0,
             Err(error) if is_temporary(&error) && failures < FAILURES => {
                 failures += 1;
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(RECONNECT_DELAY);
             }
             Err(error) => return Err(error),
         }
     }
 }
 
-/// Whether a server may be available again soon: it restarts, is overloaded, or its database is
-/// unavailable.
+/// True if the server may be available again soon, because it restarts, is overloaded, or its
+/// database is unavailable.
 pub(crate) fn is_temporary(error: &CommandError) -> bool {
     matches!(
         error.code(),

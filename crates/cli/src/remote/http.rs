@@ -23,10 +23,10 @@ use crate::context::Context;
 use crate::output::CommandError;
 
 /// Timeout for connecting.
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Environment variable with a token.
-const VARIABLE: &str = "CLEVERAGENTS_SERVER_TOKEN";
+const TOKEN_VARIABLE: &str = "CLEVERAGENTS_SERVER_TOKEN";
 
 /// Path of the token file.
 pub(crate) fn token_file(context: &Context) -> PathBuf {
@@ -51,8 +51,8 @@ impl Connection {
             .configuration
             .resolve_key(&keys::SERVER_TLS_VERIFY)?
             .value;
-        let kept = std::fs::read_to_string(token_file(context)).ok();
-        let token = context.environment.text(VARIABLE).or(kept);
+        let stored_token = std::fs::read_to_string(token_file(context)).ok();
+        let token = context.environment.text(TOKEN_VARIABLE).or(stored_token);
         Ok(Some(Self::new(
             &url,
             token,
@@ -100,7 +100,7 @@ impl Connection {
         cancel: &Cancel,
     ) -> Result<O::Response, CommandError> {
         let (path, body) = operation_request(request, namespace)?;
-        let mut ended = None;
+        let mut outcome = None;
         self.listen(Method::POST, &path, Some(&body), cancel, |name, data| {
             match name {
                 "agent" => {
@@ -110,13 +110,13 @@ impl Connection {
                     }
                     return Ok(AfterEvent::More);
                 }
-                "result" => ended = Some(response::<O>(data)),
-                "problem" => ended = Some(Err(self.problem(0, &data))),
+                "result" => outcome = Some(response::<O>(data)),
+                "problem" => outcome = Some(Err(self.problem(0, &data))),
                 _ => return Ok(AfterEvent::More),
             }
             Ok(AfterEvent::Stop)
         })?;
-        ended.unwrap_or_else(|| Err(self.incomplete_response()))
+        outcome.unwrap_or_else(|| Err(self.incomplete_response()))
     }
 
     fn send(
@@ -160,7 +160,7 @@ impl Connection {
         cancel.when_cancelled(move || notified.notify_one());
         runtime()?.block_on(async {
             tokio::select! {
-                done = exchange => Ok(done),
+                result = exchange => Ok(result),
                 () = cancelled.notified() => Err(self.stopped_waiting()),
             }
         })
@@ -200,7 +200,7 @@ impl Connection {
         )
     }
 
-    /// Error when the user stops waiting for the response.
+    /// Error after the user stopped waiting for the response.
     fn stopped_waiting(&self) -> CommandError {
         let message = format!("stopped waiting for the server at {}", self.url);
         CommandError::new(Code::TurnStopped, message)
@@ -219,8 +219,8 @@ impl Connection {
         .with_hint("the operation continues there; check it with the same commands")
     }
 
-    /// Sends a request with a stream of server-sent events as the response, and passes the name and
-    /// data of each to `on_event`.
+    /// Sends a request whose response is a stream of server-sent events, and passes the name and data
+    /// of each event to `on_event`.
     pub(crate) fn listen(
         &self,
         method: Method,
@@ -240,7 +240,7 @@ impl Connection {
                 let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
                 return Err(self.problem(status, &answer));
             }
-            // A result is one event of any length.
+            // A result is a single event of any length.
             let mut events = EventDecoder::new(usize::MAX);
             while let Ok(Some(chunk)) = response.chunk().await {
                 events.add(chunk);
@@ -254,7 +254,8 @@ impl Connection {
                     }
                 }
             }
-            // The received events count; the caller may request the rest again.
+            // If the connection breaks, the received events remain valid; the caller may request the
+            // missing events.
             Ok(())
         };
         self.wait_for(exchange, cancel)?
@@ -296,7 +297,7 @@ impl Connection {
         }
         let mut builder = Client::builder()
             .tls_backend_preconfigured(tls)
-            .connect_timeout(CONNECT)
+            .connect_timeout(CONNECT_TIMEOUT)
             .tcp_nodelay(true)
             // A redirect could send the token to another host.
             .redirect(Policy::none())
@@ -304,7 +305,7 @@ impl Connection {
         let host = self.url.split("//").nth(1).unwrap_or_default();
         if ["127.", "localhost", "[::1]"]
             .iter()
-            .any(|here| host.starts_with(here))
+            .any(|prefix| host.starts_with(prefix))
         {
             builder = builder.no_proxy();
         }

@@ -13,8 +13,8 @@ use crate::output::CommandError;
 pub(crate) use follow::{FAILURES, follow_events, is_temporary};
 pub(crate) use http::{Connection, token_file};
 
-/// Groups of commands that always concern this machine.
-const HERE: &[&str] = &[
+/// Groups of commands that always run on this machine.
+const LOCAL_GROUPS: &[&str] = &[
     "completion",
     "config",
     "demo",
@@ -29,7 +29,7 @@ const HERE: &[&str] = &[
 
 /// Groups of commands that use the local database instead of the server's. They run here, with a
 /// note in the report.
-const HERE_NOTED: &[&str] = &[
+const NOTED_LOCAL_GROUPS: &[&str] = &[
     "audit",
     "cleanup",
     "db",
@@ -61,22 +61,22 @@ const OPERATIONS: &[&[&str]] = &[
 
 /// Machine that runs a command.
 pub(crate) enum CommandMachine {
-    /// On the server, operation by operation; the output is printed here.
+    /// The server runs the operations; this process prints the output.
     Server,
-    /// On this machine. The note states that the server was not used, if a user could expect that.
+    /// This machine. The note, if any, informs the user that the server was not used.
     Here(Option<String>),
 }
 
-/// Returns the configured server, unless the command concerns this machine.
+/// Selects the machine that runs a command.
 pub(crate) fn place_of(context: &Context, command: &str) -> Result<CommandMachine, CommandError> {
     let Some(connection) = &context.connection else {
         return Ok(CommandMachine::Here(None));
     };
     let group = command.split(' ').next().unwrap_or_default();
-    if HERE.contains(&group) {
+    if LOCAL_GROUPS.contains(&group) {
         return Ok(CommandMachine::Here(None));
     }
-    if HERE_NOTED.contains(&group) {
+    if NOTED_LOCAL_GROUPS.contains(&group) {
         return Ok(CommandMachine::Here(Some(format!(
             "this command ran on this machine, not on the server {}",
             connection.url

@@ -26,10 +26,10 @@ use crate::output::{CommandError, Panel, Printer, Report, Timing};
 const COMMAND: &str = "serve";
 
 /// Threads for database access, in addition to those that run turns and plans.
-const WAITING_THREADS: usize = 64;
+const DATABASE_THREADS: usize = 64;
 
-/// Time after which an idle thread ends.
-const IDLE_THREAD: Duration = Duration::from_secs(5);
+/// Time until an idle thread ends.
+const THREAD_KEEP_ALIVE: Duration = Duration::from_secs(5);
 
 /// Number of threads for requests and responses: half of the cores. The other half stores data and
 /// runs agents; fewer I/O threads also contend less.
@@ -38,7 +38,7 @@ fn workers() -> usize {
     (cores / 2).max(1)
 }
 
-/// Serves until a signal stops it.
+/// Runs the server until a signal stops it.
 pub(crate) fn run(context: &Context, arguments: &Serve) -> Result<Report, CommandError> {
     let options = setup::options(context, arguments)?;
     let engine = context.engine()?;
@@ -50,8 +50,8 @@ pub(crate) fn run(context: &Context, arguments: &Serve) -> Result<Report, Comman
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers())
-        .max_blocking_threads(options.max_running + WAITING_THREADS)
-        .thread_keep_alive(IDLE_THREAD)
+        .max_blocking_threads(options.max_running + DATABASE_THREADS)
+        .thread_keep_alive(THREAD_KEEP_ALIVE)
         .thread_name("agents-serve")
         .enable_all()
         .build()
@@ -68,7 +68,7 @@ pub(crate) fn run(context: &Context, arguments: &Serve) -> Result<Report, Comman
         |address| announcement.print(address),
         async move { stop.notified().await },
     ));
-    // Remaining work was cancelled and has had its grace period.
+    // Remaining work was cancelled, and its grace period is over.
     runtime.shutdown_background();
     served?;
     Ok(Report::written(COMMAND, 0))
@@ -115,7 +115,7 @@ fn stop_on_signals() -> Result<Arc<Notify>, CommandError> {
                 continue;
             }
             if is_stopping {
-                // Acknowledged data is stored: nothing is lost.
+                // All acknowledged data is already stored.
                 signal_hook::low_level::exit(1);
             }
             is_stopping = true;
@@ -152,7 +152,7 @@ impl Announcement {
     fn print(&self, address: SocketAddr) {
         let url = cleveragents_server::advertised(self.scheme, address);
         if self.is_exposed {
-            // For machine formats, standard output is only for programs.
+            // In machine formats, programs read standard output, so the warning goes to standard error.
             let _sent = std::io::stderr().write_all(
                 format!(
                     "warning: the server listens on {address} without TLS: others on the network can read tokens \
@@ -170,7 +170,7 @@ impl Announcement {
             let _sent = writeln!(out, "{line}").and_then(|()| out.flush());
             return;
         }
-        let needed = if self.insecure_local {
+        let authentication = if self.insecure_local {
             "none on this machine, a token elsewhere"
         } else {
             "a token"
@@ -181,7 +181,7 @@ impl Announcement {
                     .row("Listening on", url)
                     .row("Public URL", self.public_url.clone())
                     .row("Process", u64::from(pid))
-                    .row("Authentication", needed),
+                    .row("Authentication", authentication),
             )
             .info("Ctrl-C stops the server after running work has finished");
         let _sent = self

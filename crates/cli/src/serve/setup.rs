@@ -15,14 +15,14 @@ pub(super) fn options(context: &Context, arguments: &Serve) -> Result<Options, C
     let value =
         |key: &'static Key| Ok::<_, CommandError>(context.configuration.resolve_key(key)?.value);
     let text = |key| {
-        let found = value(key)?;
-        Ok::<_, CommandError>(found.and_then(|found| found.as_text().map(str::to_owned)))
+        let setting = value(key)?;
+        Ok::<_, CommandError>(setting.and_then(|setting| setting.as_text().map(str::to_owned)))
     };
     let number = |key| {
-        let found = value(key)?;
+        let setting = value(key)?;
         Ok::<_, CommandError>(
-            found
-                .and_then(|found| found.as_integer())
+            setting
+                .and_then(|setting| setting.as_integer())
                 .unwrap_or_default(),
         )
     };

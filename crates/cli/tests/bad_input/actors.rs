@@ -48,8 +48,8 @@ actor context import good.yaml | 2 CA-1031 | context export
 actor context import latin.yaml | 2 CA-0107 | UTF-8
 ";
 
-/// Runs that cannot start.
-const BEGINNINGS: &str = "
+/// `actor run` commands that fail before a run exists, with the same columns.
+const INVALID_STARTS: &str = "
 actor run | 2 CA-0101 | prompt
 actor run good | 2 CA-0101 | prompt
 actor run good '' | 2 CA-0101 | prompt
@@ -82,7 +82,7 @@ actor run --config latin.yaml hi | 2 CA-0107 | UTF-8
 actor run good hi --config good.yaml | 2 CA-0101 | --config
 ";
 
-/// Commands on runs.
+/// Commands on runs, with the same columns. The test replaces the placeholders with ids.
 const RUNS: &str = "
 run show 01ZZZZZZ | 3 CA-1021 | run list
 run show 01 | 3 CA-1021 | six or more
@@ -160,7 +160,7 @@ fn furnished() -> (Agents, String, String) {
     (agents, complete, failed)
 }
 
-/// All rows that a command on actors and runs could change, and the configuration.
+/// All rows that commands on actors and runs can change, followed by the configuration file.
 fn stored(agents: &Agents) -> Vec<Vec<String>> {
     let tables = [
         "definitions",
@@ -183,7 +183,7 @@ fn stored(agents: &Agents) -> Vec<Vec<String>> {
             TestDatabase::read_file(&agents.database(), &query)
         })
         .collect();
-    assert!(rows.len() > 8, "the home is furnished: {rows:?}");
+    assert!(rows.len() > 8, "the home has data: {rows:?}");
     rows.push(vec![
         std::fs::read_to_string(agents.config_file()).expect("a file"),
     ]);
@@ -191,7 +191,7 @@ fn stored(agents: &Agents) -> Vec<Vec<String>> {
 }
 
 /// Splits a command into words; single quotes keep spaces and empty words.
-fn words(command: &str) -> Vec<&str> {
+fn split_words(command: &str) -> Vec<&str> {
     let parts = command.split('\'').enumerate();
     parts
         .flat_map(|(number, part)| {
@@ -205,13 +205,13 @@ fn words(command: &str) -> Vec<&str> {
 }
 
 /// Asserts that each command of a table is refused as listed and changes nothing.
-fn refused(agents: &Agents, cases: &str) {
+fn assert_refused(agents: &Agents, cases: &str) {
     let before = stored(agents);
     for case in cases.trim().lines() {
         let mut columns = case.split(" |");
         let mut column = || columns.next().expect("three columns").trim();
-        let (command, ending, hint) = (words(column()), column(), column());
-        let (exit, code) = ending.split_once(' ').expect("exit code and error");
+        let (command, expected, hint) = (split_words(column()), column(), column());
+        let (exit, code) = expected.split_once(' ').expect("exit code and error");
         let error = refuse(agents, &command).with(exit.parse().expect("a number"), code);
         let reported = error["hint"].as_str().unwrap_or_default();
         assert!(reported.contains(hint), "{case}: {error}");
@@ -222,13 +222,13 @@ fn refused(agents: &Agents, cases: &str) {
 #[test]
 fn invalid_commands_on_actors_are_refused() {
     let (agents, ..) = furnished();
-    refused(&agents, ACTORS);
+    assert_refused(&agents, ACTORS);
 }
 
 #[test]
 fn a_run_that_cannot_start_stores_nothing() {
     let (agents, ..) = furnished();
-    refused(&agents, BEGINNINGS);
+    assert_refused(&agents, INVALID_STARTS);
 }
 
 #[test]
@@ -245,11 +245,11 @@ fn invalid_commands_on_runs_are_refused() {
         .replace("{complete}", &complete)
         .replace("{failed}", &failed)
         .replace("{common}", &common);
-    refused(&agents, &cases);
+    assert_refused(&agents, &cases);
 }
 
-/// The parser tests check the content of the broken files; here the program must report file, line
-/// and column, and register nothing.
+/// The parser tests check each message. Here the program must report file, line and column, and
+/// register nothing.
 #[test]
 fn every_broken_file_is_refused_with_position_and_hint() {
     let (agents, ..) = furnished();
@@ -264,26 +264,27 @@ fn every_broken_file_is_refused_with_position_and_hint() {
         .collect();
     files.sort();
     assert!(files.len() >= 60, "only {} files", files.len());
-    let wrong = at_once(4, |thread| {
-        let mut wrong = String::new();
+    let failures = at_once(4, |thread| {
+        let mut failures = String::new();
         for file in files.iter().skip(thread).step_by(4) {
-            if let Err(why) = refused_at_its_place(&agents, file) {
-                writeln!(wrong, "{}: {why}", file.display()).expect("a text");
+            if let Err(reason) = check_position(&agents, file) {
+                writeln!(failures, "{}: {reason}", file.display()).expect("a text");
             }
         }
-        wrong
+        failures
     });
-    assert_eq!(wrong.concat(), "");
+    assert_eq!(failures.concat(), "");
     assert_eq!(stored(&agents), before, "nothing is registered");
 }
 
-/// Adds a file of the corpus, whose first line is `# expects: LINE:COLUMN: …`.
-fn refused_at_its_place(agents: &Agents, file: &Path) -> Result<(), String> {
+/// Adds an actor from a corpus file and checks the reported position. The first line of the file is
+/// `# expects: LINE:COLUMN: …`.
+fn check_position(agents: &Agents, file: &Path) -> Result<(), String> {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
     let expected = text
         .strip_prefix("# expects: ")
-        .ok_or("it does not say what is expected")?;
-    let place: Vec<&str> = expected.splitn(3, ':').take(2).collect();
+        .ok_or("the first line does not start with `# expects: `")?;
+    let position: Vec<&str> = expected.splitn(3, ':').take(2).collect();
     let path = file.to_str().ok_or("the name is not UTF-8")?;
     let answer = agents.run(&["--format", "json", "actor", "add", "--config", path]);
     if answer.code != Some(2) {
@@ -291,14 +292,14 @@ fn refused_at_its_place(agents: &Agents, file: &Path) -> Result<(), String> {
     }
     let error = answer.json()["data"]["error"].clone();
     let message = error["message"].as_str().unwrap_or_default();
-    let is_placed = message.starts_with(&format!("{path}:{}: ", place.join(":")));
+    let has_position = message.starts_with(&format!("{path}:{}: ", position.join(":")));
     let has_details = [&error["details"]["line"], &error["details"]["column"]]
         .iter()
-        .zip(&place)
+        .zip(&position)
         .all(|(number, expected)| number.to_string() == **expected);
-    let is_coded = matches!(error["code"].as_str(), Some("CA-1003" | "CA-1004"));
+    let has_code = matches!(error["code"].as_str(), Some("CA-1003" | "CA-1004"));
     let has_hint = error["hint"].as_str().is_some_and(|hint| !hint.is_empty());
-    if is_placed && has_details && is_coded && has_hint {
+    if has_position && has_details && has_code && has_hint {
         Ok(())
     } else {
         Err(format!("{error}"))

@@ -68,7 +68,7 @@ fn a_value_that_is_not_allowed_is_refused() {
         assert_eq!(error["details"]["key"], key);
         assert_eq!(error["details"]["value"], value);
     }
-    // A value that begins with a dash is refused too, as a flag.
+    // A value that starts with a dash is parsed as a flag and refused as well.
     refuse(&agents, &["config", "set", "store.connections", "-1"]).with(2, "CA-0101");
     assert!(files(agents.home()) == before, "no file changed");
 }
@@ -126,19 +126,19 @@ fn the_error_for_invalid_toml_has_line_and_column() {
         assert_eq!(
             std::fs::read(&file).expect("a file"),
             text,
-            "it is left as it is"
+            "the file is unchanged"
         );
         let report = agents.run(&["--format", "json", "diagnostics"]);
         assert_eq!(report.code, Some(1), "{report:?}");
         let check = report.json()["data"]["checks"][0].clone();
         assert_eq!(check["severity"], "error", "{check:#}");
-        let place = format!("{}:{line}:", file.display());
+        let position = format!("{}:{line}:", file.display());
         assert!(
-            check["detail"].as_str().expect("text").contains(&place),
+            check["detail"].as_str().expect("text").contains(&position),
             "{check:#}"
         );
     }
-    std::fs::remove_file(&file).expect("it can go");
+    std::fs::remove_file(&file).expect("the file can be removed");
     assert_eq!(contents(&agents), before);
 }
 
@@ -155,7 +155,7 @@ fn a_file_with_a_wrong_key_or_value_is_named_with_its_line() {
     ] {
         std::fs::write(&file, text).expect("a file");
         let error = refuse(&agents, &["session", "list"]).with(exit, code);
-        let source = error["details"]["source"].as_str().expect("a place");
+        let source = error["details"]["source"].as_str().expect("a source");
         assert_eq!(source, format!("{}:{line}", file.display()), "{error:#}");
         assert_eq!(agents.run(&["diagnostics"]).code, Some(1));
     }

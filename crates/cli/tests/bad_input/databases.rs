@@ -42,7 +42,7 @@ fn a_database_newer_than_the_program_is_refused_unchanged() {
                 "{report:?}"
             );
         }
-        assert!(bytes() == before, "{}: not touched", database.kind);
+        assert!(bytes() == before, "{}: unchanged", database.kind);
     }
 }
 
@@ -56,28 +56,29 @@ fn check_of(document: &Value, name: &str) -> Value {
         .clone()
 }
 
-/// Damages the database, then checks that it is reported, moved aside unchanged and replaced.
-/// Returns the number of recovered sessions and messages.
+/// Damages the database, then asserts that the damage is reported and that the repair moves the
+/// file aside unchanged and creates a new database. Returns the numbers of recovered sessions and
+/// messages.
 fn assert_repaired(agents: &Agents, damage: impl FnOnce(&mut Vec<u8>)) -> (usize, usize) {
     assert_repaired_after(agents, &["session", "create"], damage)
 }
 
-/// The same with the command that finds the damage.
+/// Like [`assert_repaired`]; `command` is the command that detects the damage.
 fn assert_repaired_after(
     agents: &Agents,
-    meets: &[&str],
+    command: &[&str],
     damage: impl FnOnce(&mut Vec<u8>),
 ) -> (usize, usize) {
     let path = agents.database();
     assert!(
         !path.with_extension("db-wal").exists(),
-        "the log is folded into the file"
+        "the write-ahead log is checkpointed into the file"
     );
     let mut bytes = std::fs::read(&path).expect("a database");
     damage(&mut bytes);
     std::fs::write(&path, &bytes).expect("a damaged database");
 
-    let error = refuse(agents, meets).with(1, "CA-0204");
+    let error = refuse(agents, command).with(1, "CA-0204");
     assert!(
         error["hint"]
             .as_str()
@@ -86,8 +87,8 @@ fn assert_repaired_after(
     );
     let report = agents.run(&["--format", "json", "diagnostics"]);
     assert_eq!(report.code, Some(1), "{report:?}");
-    let found = check_of(&report.json(), "database");
-    assert_eq!(found["severity"], "error", "{found:#}");
+    let check = check_of(&report.json(), "database");
+    assert_eq!(check["severity"], "error", "{check:#}");
     assert!(
         report.out.contains("cleveragents.db"),
         "the file is named: {report:?}"
@@ -95,7 +96,7 @@ fn assert_repaired_after(
     assert_eq!(agents.run(&["db", "check"]).code, Some(1));
     assert!(
         std::fs::read(&path).expect("a file") == bytes,
-        "looking changes nothing"
+        "diagnostics and `db check` change nothing"
     );
 
     let repair = agents.run(&["--format", "json", "diagnostics", "--repair"]);
@@ -106,19 +107,19 @@ fn assert_repaired_after(
         set_aside.contains("cleveragents.db.damaged-"),
         "{set_aside}"
     );
-    let kept = std::fs::read(set_aside).expect("the damaged file is still there");
-    assert!(kept == bytes, "it is the same byte by byte");
+    let moved = std::fs::read(set_aside).expect("the damaged file still exists");
+    assert!(moved == bytes, "its bytes are unchanged");
 
     assert_eq!(
         agents.run(&["diagnostics"]).code,
         Some(0),
-        "all is well now"
+        "no problems remain"
     );
     agents.assert_sound();
-    let found = contents(agents);
-    let messages = found["messages"].as_array().expect("a list").iter();
+    let recovered = contents(agents);
+    let messages = recovered["messages"].as_array().expect("a list").iter();
     let saved = (
-        found["sessions"].as_array().expect("a list").len(),
+        recovered["sessions"].as_array().expect("a list").len(),
         messages
             .map(|page| page["messages"].as_array().map_or(0, Vec::len))
             .sum(),
@@ -169,17 +170,17 @@ fn readable_data_of_a_damaged_database_is_recovered() {
         lines.as_bytes(),
     );
     assert_eq!(answer.code, Some(0), "{answer:?}");
-    // A page in the middle of the messages.
-    let meets = ["session", "messages", "two"];
-    let (sessions, messages) = assert_repaired_after(&agents, &meets, |bytes| {
-        let at = find(bytes, b"1000 xxxx");
-        let page = at / 4096 * 4096;
+    // Destroy a database page in the middle of the messages.
+    let command = ["session", "messages", "two"];
+    let (sessions, messages) = assert_repaired_after(&agents, &command, |bytes| {
+        let offset = find(bytes, b"1000 xxxx");
+        let page = offset / 4096 * 4096;
         bytes[page..page + 4096].fill(0xA5);
     });
     assert_eq!(
         (sessions, messages),
         (2, 2_003),
-        "every number has its message or a mark"
+        "every sequence number has its message or a placeholder"
     );
     let (saved, lost): (Vec<Value>, Vec<Value>) =
         agents.messages("two").into_iter().partition(|message| {
@@ -200,7 +201,7 @@ fn readable_data_of_a_damaged_database_is_recovered() {
         );
     }
     let next = agents.data(&["session", "append", "two", "after the repair"]);
-    assert_eq!(next["sequence"], 2_000, "and the next one follows the last");
+    assert_eq!(next["sequence"], 2_000, "the next message follows the last");
 }
 
 fn find(bytes: &[u8], needle: &[u8]) -> usize {
@@ -239,7 +240,7 @@ fn a_wrong_url_is_refused() {
 #[test]
 fn a_missing_database_is_reported() {
     let agents = furnished();
-    // The port was free a moment ago, so no process listens on it.
+    // The operating system just assigned this port as free, so no process listens on it.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .expect("a free port")
@@ -253,7 +254,7 @@ fn a_missing_database_is_reported() {
         assert!(!error.to_string().contains("secret"), "{error:#}");
         assert!(!refusal.run("plain").err.contains("secret"));
     }
-    assert!(!agents.cwd().join("no").exists(), "no folder is made");
+    assert!(!agents.cwd().join("no").exists(), "no folder is created");
     // A folder is not a database.
     let folder = format!("sqlite://{}", agents.cwd().display());
     let answer = agents.run(&[

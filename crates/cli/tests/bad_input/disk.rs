@@ -17,7 +17,7 @@ struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// `None` with a message if it cannot be mounted.
+    /// Returns `None` and prints a message if the file system cannot be mounted.
     fn new(kibibytes: u32, what: &str) -> Option<Self> {
         let place = agents();
         let path = place.cwd().join("disk");
@@ -40,13 +40,13 @@ impl SmallDisk {
     }
 
     fn make_read_only(&self) {
-        mount(&["-o", "remount,ro"], &self.path).expect("what was mounted can be remounted");
+        mount(&["-o", "remount,ro"], &self.path).expect("a mounted file system can be remounted");
     }
 }
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: a process that a failing test left may still use it.
+        // Unmount lazily: a process left over from a failing test may still use the file system.
         let _unmounted = Command::new("umount").arg("-l").arg(&self.path).output();
     }
 }
@@ -65,15 +65,16 @@ fn mount(arguments: &[&str], path: &Path) -> Result<(), String> {
     }
 }
 
-/// Uses up space that can be freed again: more than the database has left, because a checkpoint of
-/// the write-ahead log needs as much space again.
+/// Occupies space that the test frees later. Freeing it gives the database more space than it had
+/// left, because a checkpoint of the write-ahead log needs the space of the log a second time.
 fn ballast(disk: &SmallDisk, kibibytes: usize) -> PathBuf {
     let path = disk.path.join("ballast");
     std::fs::write(&path, vec![b'b'; kibibytes * 1024]).expect("there is room");
     path
 }
 
-/// Appends until it fails. Returns the failure and the number of acknowledged messages.
+/// Appends messages until the command fails. Returns the failure and the number of acknowledged
+/// messages.
 fn append_until_full(agents: &Agents, session: &str) -> (Answer, usize) {
     for index in 0..10_000 {
         let text = format!("{index} {}", "x".repeat(20_000));
@@ -98,25 +99,25 @@ fn a_full_disk_loses_nothing_that_was_acknowledged() {
     assert_eq!(failure.code, Some(1), "{failure:?}");
     assert_error_document(&failure.json(), 1, "CA-0206");
     assert!(stored > 5, "{stored} messages were stored before");
-    let people = agents.run(&["session", "append", &session, &"y".repeat(20_000)]);
-    assert_eq!(
-        (people.code, people.out.as_str()),
-        (Some(1), ""),
-        "{people:?}"
-    );
-    assert!(people.err.starts_with("error[CA-0206]: "), "{people:?}");
+    let human = agents.run(&["session", "append", &session, &"y".repeat(20_000)]);
+    assert_eq!((human.code, human.out.as_str()), (Some(1), ""), "{human:?}");
+    assert!(human.err.starts_with("error[CA-0206]: "), "{human:?}");
 
     // Everything acknowledged can be read while the disk is still full.
     let contents = agents.contents(&session);
-    assert_eq!(contents.len(), stored, "acknowledged and nothing else");
+    assert_eq!(
+        contents.len(),
+        stored,
+        "exactly the acknowledged messages are stored"
+    );
     for (index, content) in contents.iter().enumerate() {
         assert!(content.starts_with(&format!("{index} x")));
     }
     let report = agents.run(&["diagnostics", "--format", "json"]);
     assert!(report.out.contains("disk space"), "{report:?}");
 
-    // With free space it continues without a gap.
-    std::fs::remove_file(ballast).expect("it can go");
+    // With free space, the sequence numbers continue without a gap.
+    std::fs::remove_file(ballast).expect("the file can be removed");
     let next = agents.data(&["session", "append", &session, "room again"]);
     assert_eq!(next["sequence"], stored);
     assert_eq!(agents.contents(&session).len(), stored + 1);
@@ -147,12 +148,12 @@ fn a_stream_onto_a_full_disk_acknowledges_only_what_is_stored() {
         .map(|line| serde_json::from_str(line).expect("one document a line"))
         .collect();
     assert_error_document(&reported.pop().expect("the error is last"), 1, "CA-0206");
-    std::fs::remove_file(ballast).expect("it can go");
+    std::fs::remove_file(ballast).expect("the file can be removed");
     let messages = agents.messages(&session);
     assert_eq!(
         messages.len(),
         reported.len(),
-        "what was acknowledged and nothing else"
+        "exactly the acknowledged messages are stored"
     );
     for (index, (ack, message)) in reported.iter().zip(&messages).enumerate() {
         assert_eq!(ack["sequence"], index);
@@ -179,7 +180,7 @@ fn a_disk_too_small_for_a_database_is_reported() {
             .expect("a hint")
             .contains("free some space")
     );
-    std::fs::remove_file(ballast).expect("it can go");
+    std::fs::remove_file(ballast).expect("the file can be removed");
     agents.create_session();
     agents.assert_sound();
 }
@@ -192,7 +193,7 @@ fn the_configuration_survives_a_full_disk() {
     let agents = disk.agents();
     agents.data(&["config", "set", "store.connections", "3"]);
     let before = std::fs::read(agents.config_file()).expect("a file");
-    while std::fs::write(disk.path.join(format!("{}", rand_name())), [0; 4096]).is_ok() {}
+    while std::fs::write(disk.path.join(format!("{}", random_name())), [0; 4096]).is_ok() {}
     let error = refuse(&agents, &["config", "set", "store.connections", "4"]).with(1, "CA-0105");
     assert!(error["details"]["path"].is_string(), "{error:#}");
     assert_eq!(std::fs::read(agents.config_file()).expect("a file"), before);
@@ -202,8 +203,8 @@ fn the_configuration_survives_a_full_disk() {
     );
 }
 
-/// A name that is not taken yet.
-fn rand_name() -> u64 {
+/// A random file name; collisions are unlikely enough to ignore.
+fn random_name() -> u64 {
     cleveragents_testkit::Dice::default().roll(u64::MAX)
 }
 

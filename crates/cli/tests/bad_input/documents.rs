@@ -21,7 +21,7 @@ fn refuse_import(agents: &Agents, document: &[u8], code: &str) -> Value {
     from_file
 }
 
-/// Report 7345: any single changed byte is refused, and what the export wrote is accepted.
+/// Report 7345: an import refuses any single changed byte and accepts the unchanged export.
 #[test]
 fn defect_7345_an_import_with_one_byte_changed_is_refused() {
     let agents = furnished();
@@ -30,22 +30,26 @@ fn defect_7345_an_import_with_one_byte_changed_is_refused() {
     let mut dice = Dice::default();
     let path = agents.cwd().join("in.json");
     for _ in 0..proof_size(60, document.len()) {
-        let at = usize::try_from(dice.roll(document.len() as u64)).expect("an index");
+        let offset = usize::try_from(dice.roll(document.len() as u64)).expect("an index");
         let mut altered = document.clone();
-        altered[at] ^= 1 << dice.roll(7);
+        altered[offset] ^= 1 << dice.roll(7);
         std::fs::write(&path, &altered).expect("a file");
         let answer = agents.run(&[
             "--format", "json", "session", "import", "--input", "in.json",
         ]);
-        assert_eq!(answer.code, Some(1), "byte {at} was changed: {answer:?}");
+        assert_eq!(
+            answer.code,
+            Some(1),
+            "byte {offset} was changed: {answer:?}"
+        );
         let code = answer.json()["data"]["error"]["code"].clone();
         let known = ["CA-0309", "CA-0310", "CA-0311"];
         assert!(
             known.iter().any(|known| code == *known),
-            "byte {at}: {answer:?}"
+            "byte {offset}: {answer:?}"
         );
     }
-    // A byte of a message text, checked in every format.
+    // A changed byte in a message text is refused in every output format.
     let text = String::from_utf8(document.clone()).expect("text");
     let altered = text.replace("second", "sEcond");
     assert_ne!(altered, text);
@@ -100,7 +104,7 @@ fn a_truncated_import_is_refused() {
     for end in ends {
         refuse_import(&agents, &document[..end], "CA-0311");
     }
-    // The last line feed counts too.
+    // A missing final line feed is also refused.
     refuse_import(&agents, &document[..document.len() - 1], "CA-0311");
     let longer = [document.as_slice(), b"\n"].concat();
     refuse_import(&agents, &longer, "CA-0311");
@@ -130,7 +134,7 @@ fn an_import_of_another_document_is_refused() {
     assert_eq!(contents(&agents), before);
 }
 
-/// `--unverified` skips the checksum, not the rules.
+/// `--unverified` skips the checksum but not the other checks.
 #[test]
 fn an_unverified_import_still_obeys_the_rules() {
     let agents = furnished();
@@ -190,5 +194,5 @@ fn an_export_overwrites_a_file_only_with_force() {
         .expect("a folder")
         .map(|entry| entry.expect("an entry").file_name())
         .collect();
-    assert_eq!(left, ["out.json"], "nothing else is left behind");
+    assert_eq!(left, ["out.json"], "no other file is left behind");
 }

@@ -1,5 +1,5 @@
-//! Invalid input: a clear error with code, hint and exit code, and nothing changed. Every refusal
-//! is checked in a human format and in a machine format.
+//! Invalid input: the program reports an error with code, hint and exit code, and changes nothing.
+//! Every refusal is checked in a human format and in machine formats.
 
 mod actions;
 mod actors;
@@ -102,42 +102,42 @@ impl<'a> Refusal<'a> {
             .expect("the program starts");
         let mut stdin = child.stdin.take().expect("a pipe");
         std::thread::scope(|scope| {
-            // A program that refuses early does not read all input.
+            // A program that refuses early does not read all input, so a write error is expected.
             scope.spawn(move || drop(stdin.write_all(self.input)));
             Answer::from_output(&child.wait_with_output().expect("the program ends"))
         })
     }
 
-    /// Asserts that the command ends with this exit code and this error in all formats. Returns the
-    /// error: `code`, `message`, `details`, `hint`.
+    /// Asserts that the command fails with this exit code and error code in all formats. Returns the
+    /// error object with `code`, `message`, `details` and `hint`.
     fn with(&self, exit: i32, code: &str) -> Value {
-        let people = self.run("plain");
-        assert_eq!(people.code, Some(exit), "{:?}: {people:?}", self.arguments);
-        assert_eq!(people.out, "", "an error prints nothing to standard output");
+        let human = self.run("plain");
+        assert_eq!(human.code, Some(exit), "{:?}: {human:?}", self.arguments);
+        assert_eq!(human.out, "", "an error prints nothing to standard output");
         assert!(
-            people.err.starts_with(&format!("error[{code}]: ")),
-            "{:?} is {code}: {people:?}",
+            human.err.starts_with(&format!("error[{code}]: ")),
+            "{:?} fails with {code}: {human:?}",
             self.arguments
         );
         assert!(
-            people.err.contains("\nhint: "),
-            "there is a hint: {people:?}"
+            human.err.contains("\nhint: "),
+            "the error has a hint: {human:?}"
         );
 
         let yaml = self.run("yaml");
         assert_eq!(yaml.code, Some(exit), "{yaml:?}");
         assert!(yaml.out.contains(code), "{yaml:?}");
 
-        let programs = self.run("json");
-        assert_eq!(programs.code, Some(exit), "{programs:?}");
-        assert_eq!(programs.err, "", "the error is in the document alone");
-        let document = programs.json();
+        let machine = self.run("json");
+        assert_eq!(machine.code, Some(exit), "{machine:?}");
+        assert_eq!(machine.err, "", "the error is only in the document");
+        let document = machine.json();
         assert_error_document(&document, exit, code);
         document["data"]["error"].clone()
     }
 }
 
-/// The envelope of an error.
+/// Asserts the envelope of an error.
 fn assert_error_document(document: &Value, exit: i32, code: &str) {
     assert_eq!(document["status"], "error", "{document:#}");
     assert_eq!(document["exit_code"], exit, "{document:#}");
@@ -149,6 +149,6 @@ fn assert_error_document(document: &Value, exit: i32, code: &str) {
     assert!(error["details"].is_object(), "{document:#}");
     for part in ["message", "hint"] {
         let text = error[part].as_str().unwrap_or_default();
-        assert!(!text.trim().is_empty(), "{part} is there: {document:#}");
+        assert!(!text.trim().is_empty(), "{part} is missing: {document:#}");
     }
 }

@@ -21,9 +21,9 @@ fn a_key_is_only_read_if_it_can_be_stored() {
 #[test]
 fn a_program_without_the_keyring_fails_before_it_reads_a_key() {
     let agents = agents();
-    for what in ["set", "remove"] {
+    for command in ["set", "remove"] {
         let key = b"sk-a-key-that-nobody-takes";
-        refuse(&agents, &["model", "key", what, "openai"])
+        refuse(&agents, &["model", "key", command, "openai"])
             .reading(key)
             .with(1, "CA-0822");
     }

@@ -16,7 +16,7 @@ fn furnished() -> Agents {
     agents
 }
 
-/// Everything that is stored.
+/// The stored resources, types and projects.
 fn stored(agents: &Agents) -> Value {
     json!([
         agents.data(&["resource", "list"]),
@@ -28,7 +28,7 @@ fn stored(agents: &Agents) -> Value {
 }
 
 /// Asserts that every command is refused with its exit code and error, and changes nothing.
-fn all_refused(table: &[(Vec<&str>, i32, &str)]) {
+fn assert_all_refused(table: &[(Vec<&str>, i32, &str)]) {
     let agents = furnished();
     let before = stored(&agents);
     for (arguments, exit, code) in table {
@@ -39,7 +39,7 @@ fn all_refused(table: &[(Vec<&str>, i32, &str)]) {
 
 #[test]
 fn a_resource_that_cannot_be_registered_is_refused() {
-    all_refused(&[
+    assert_all_refused(&[
         (vec!["resource", "add"], 2, "CA-0101"),
         (vec!["resource", "add", "fs-directory"], 2, "CA-0101"),
         (vec!["resource", "add", "fs-directory", "x"], 2, "CA-0101"),
@@ -140,7 +140,7 @@ fn a_resource_that_cannot_be_registered_is_refused() {
 
 #[test]
 fn invalid_resource_commands_are_refused() {
-    all_refused(&[
+    assert_all_refused(&[
         (vec!["resource", "show", "nobody"], 3, "CA-0601"),
         (
             vec!["resource", "inspect", "'; DROP TABLE resources"],
@@ -182,7 +182,7 @@ fn invalid_resource_commands_are_refused() {
 
 #[test]
 fn invalid_project_commands_are_refused() {
-    all_refused(&[
+    assert_all_refused(&[
         (vec!["project", "create", "p"], 4, "CA-0633"),
         (vec!["project", "create", "x y"], 2, "CA-0102"),
         (vec!["project", "create", "root/x"], 2, "CA-0102"),

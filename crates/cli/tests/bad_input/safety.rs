@@ -1,4 +1,4 @@
-//! Safety profiles, guards and the keys of both.
+//! Safety profiles, guards and their configuration keys.
 
 use super::{agents, refuse};
 

@@ -1,4 +1,4 @@
-//! References, roles, contents, metadata and names.
+//! Session commands with invalid references, roles, contents, metadata and names.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -48,8 +48,7 @@ fn id_of(contents: &serde_json::Value, index: usize) -> &str {
 
 #[test]
 fn the_error_for_an_ambiguous_session_lists_the_candidates() {
-    // Ids created in the same millisecond share a prefix; a millisecond may end between two of
-    // them.
+    // Ids share a prefix if they are created in the same millisecond. Repeat until both are.
     let (agents, before) = loop {
         let agents = furnished();
         let before = contents(&agents);
@@ -67,7 +66,7 @@ fn the_error_for_an_ambiguous_session_lists_the_candidates() {
         error["details"]["candidates"],
         json!(expected.map(|(id, name)| json!({"id": id, "name": name})))
     );
-    // Human formats show them too.
+    // Human formats also show the candidates.
     let shown = refusal.run("plain").err;
     for (id, name) in expected {
         assert!(shown.contains(&format!("{id} {name}")), "{shown}");

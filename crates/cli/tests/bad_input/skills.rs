@@ -31,7 +31,7 @@ fn furnished() -> Agents {
     agents
 }
 
-/// Everything that is stored.
+/// The stored skills.
 fn stored(agents: &Agents) -> Value {
     json!([
         agents.data(&["skill", "list"]),
@@ -83,7 +83,7 @@ fn invalid_commands_are_refused() {
     }
 }
 
-/// File, content, and the error: code, line and words.
+/// Path, content, error code, line, and part of the message.
 const BROKEN: [(&str, &[u8], &str, u64, &str); 14] = [
     (
         "x.yaml",
@@ -185,7 +185,7 @@ const BROKEN: [(&str, &[u8], &str, u64, &str); 14] = [
     ),
 ];
 
-/// The parser tests cover the whole corpus of broken files; these are some of each kind.
+/// The parser tests cover the whole corpus of broken files; this test has some of each kind.
 #[test]
 fn a_broken_file_or_folder_is_refused_with_position_and_hint() {
     let agents = furnished();

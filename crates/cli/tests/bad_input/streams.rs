@@ -1,13 +1,13 @@
 //! JSON lines: the error names the invalid line; earlier lines are stored and acknowledged, later
-//! ones are not stored.
+//! lines are not stored.
 
 use cleveragents_testkit::Agents;
 use serde_json::{Value, json};
 
 use super::{agents, assert_error_document, furnished, refuse};
 
-/// Feeds two valid lines, an invalid one and a valid one; the invalid one must end the stream.
-fn wrong_line(line: &[u8], code: &str) -> Value {
+/// Feeds two valid lines, an invalid line and a valid line. The invalid line must end the stream.
+fn feed_invalid_line(line: &[u8], code: &str) -> Value {
     let agents = agents();
     agents.data(&["session", "create", "--name", "one"]);
     let input = [
@@ -19,25 +19,29 @@ fn wrong_line(line: &[u8], code: &str) -> Value {
     let arguments = ["session", "append", "one", "--jsonl", "-"];
 
     // Human formats: acknowledgements on standard output, the error on standard error.
-    let people = agents.run_with(&arguments, &input);
-    assert_eq!(people.code, Some(2), "{people:?}");
-    assert_acknowledged(&people.out.lines().collect::<Vec<_>>(), 0);
+    let human = agents.run_with(&arguments, &input);
+    assert_eq!(human.code, Some(2), "{human:?}");
+    assert_acknowledged(&human.out.lines().collect::<Vec<_>>(), 0);
     assert!(
-        people.err.starts_with(&format!("error[{code}]: line 3")),
-        "{people:?}"
+        human.err.starts_with(&format!("error[{code}]: line 3")),
+        "{human:?}"
     );
-    assert!(people.err.contains("\nhint: "), "{people:?}");
+    assert!(human.err.contains("\nhint: "), "{human:?}");
     assert_eq!(agents.contents("one"), ["before 1", "before 2"]);
 
     // Machine formats: the envelope is one more line.
-    let programs = agents.run_with(
+    let machine = agents.run_with(
         &[&["--format", "json"], arguments.as_slice()].concat(),
         &input,
     );
-    assert_eq!(programs.code, Some(2), "{programs:?}");
-    assert_eq!(programs.err, "");
-    let lines: Vec<&str> = programs.out.lines().collect();
-    assert_eq!(lines.len(), 3, "a line each: {programs:?}");
+    assert_eq!(machine.code, Some(2), "{machine:?}");
+    assert_eq!(machine.err, "");
+    let lines: Vec<&str> = machine.out.lines().collect();
+    assert_eq!(
+        lines.len(),
+        3,
+        "two acknowledgements and the error: {machine:?}"
+    );
     assert_acknowledged(&lines[..2], 2);
     let document: Value = serde_json::from_str(lines[2]).expect("one document a line");
     assert_error_document(&document, 2, code);
@@ -80,27 +84,27 @@ fn an_invalid_line_ends_the_stream() {
         "{\"content\":\"x\"} {\"content\":\"y\"}",
         "{\"content\":\"\\ud800\"}",
     ] {
-        wrong_line(line.as_bytes(), "CA-0308");
+        feed_invalid_line(line.as_bytes(), "CA-0308");
     }
 }
 
 #[test]
 fn a_line_with_an_invalid_message_is_named() {
-    wrong_line(b"{\"content\":\"\"}", "CA-0304");
-    wrong_line(b"{\"content\":\" \\n\"}", "CA-0304");
-    wrong_line(b"{\"content\":\"x\",\"role\":\"robot\"}", "CA-0303");
-    wrong_line(&json_of(&"x".repeat(1_048_577)), "CA-0305");
+    feed_invalid_line(b"{\"content\":\"\"}", "CA-0304");
+    feed_invalid_line(b"{\"content\":\" \\n\"}", "CA-0304");
+    feed_invalid_line(b"{\"content\":\"x\",\"role\":\"robot\"}", "CA-0303");
+    feed_invalid_line(&json_of(&"x".repeat(1_048_577)), "CA-0305");
 }
 
 #[test]
 fn a_nul_in_a_line_is_refused() {
-    let error = wrong_line(b"{\"content\":\"a\\u0000b\"}", "CA-0307");
+    let error = feed_invalid_line(b"{\"content\":\"a\\u0000b\"}", "CA-0307");
     assert!(error["hint"].as_str().expect("a hint").contains("NUL"));
     // Bare control characters are not valid JSON.
-    wrong_line(b"{\"content\":\"a\0b\"}", "CA-0308");
+    feed_invalid_line(b"{\"content\":\"a\0b\"}", "CA-0308");
 }
 
-/// A NUL inside metadata would make the message unstorable on one of the databases.
+/// One of the two databases cannot store a NUL in metadata.
 #[test]
 fn a_nul_in_the_metadata_is_stored_or_refused_alike_on_both_databases() {
     let line = "{\"content\":\"x\",\"metadata\":{\"k\":\"a\\u0000b\"}}\n";
@@ -132,7 +136,7 @@ fn a_nul_in_the_metadata_is_stored_or_refused_alike_on_both_databases() {
 
 #[test]
 fn a_line_that_is_not_utf8_is_named() {
-    let error = wrong_line(b"{\"content\":\"caf\xe9\"}", "CA-0107");
+    let error = feed_invalid_line(b"{\"content\":\"caf\xe9\"}", "CA-0107");
     assert_eq!(error["details"], json!({"line": 3, "byte": 15}));
 }
 

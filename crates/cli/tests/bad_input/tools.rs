@@ -18,7 +18,7 @@ fn furnished() -> Agents {
     agents
 }
 
-/// Everything that is stored.
+/// The stored tools, permission rules and sandboxes.
 fn stored(agents: &Agents) -> Value {
     json!([
         agents.data(&["tool", "list"]),
@@ -88,7 +88,7 @@ fn invalid_commands_are_refused() {
     assert_eq!(stored(&agents), before);
 }
 
-/// The parser tests cover the whole corpus of broken files; these are some of each kind.
+/// The parser tests cover the whole corpus of broken files; this test has some of each kind.
 #[test]
 fn a_broken_file_is_refused_with_position_and_hint() {
     let agents = furnished();

@@ -1,4 +1,4 @@
-//! `agents chat` through the program: fed by a pipe, and at a terminal.
+//! `agents chat`, with input from a pipe and at a terminal.
 
 mod folder;
 mod piped;

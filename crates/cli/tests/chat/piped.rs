@@ -1,4 +1,4 @@
-//! A chat that a program feeds.
+//! A chat with input from a pipe.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::Stdio;
@@ -45,16 +45,20 @@ fn a_failure_is_reported_and_sets_the_exit_code_of_the_chat() {
     assert_eq!(answer.out, "fine\n", "{answer:?}");
     assert!(
         answer.err.contains("/model`"),
-        "the nearest is named: {answer:?}"
+        "the nearest command is named: {answer:?}"
     );
     assert!(answer.err.contains("no such key"), "{answer:?}");
-    assert_eq!(answer.code, Some(1), "that of the last failure: {answer:?}");
+    assert_eq!(
+        answer.code,
+        Some(1),
+        "exit code of the last failure: {answer:?}"
+    );
     let states: Vec<Value> = world.agents.messages(&world.session());
     assert_eq!(states[0]["state"], "failed", "{states:?}");
 }
 
 #[test]
-fn without_a_model_no_session_is_created_and_one_can_be_chosen() {
+fn without_a_model_no_session_is_created_and_a_model_can_be_chosen() {
     let world = World::new();
     let answer = world.agents.run_with(&["chat"], b"hello\n");
     assert_eq!(answer.code, Some(2), "{answer:?}");
@@ -69,7 +73,7 @@ fn without_a_model_no_session_is_created_and_one_can_be_chosen() {
         answer.out, "[OK] scripted/script.yaml answers from now on\nfine\n",
         "{answer:?}"
     );
-    assert_ne!(answer.code, Some(0), "the wrong model was a failure");
+    assert_ne!(answer.code, Some(0), "the unknown model is a failure");
 }
 
 #[test]
@@ -84,7 +88,7 @@ fn json_output_is_one_document_per_line_for_every_turn_and_command() {
         .collect();
     let commands: Vec<&str> = documents
         .iter()
-        .map(|one| one["command"].as_str().expect("text"))
+        .map(|document| document["command"].as_str().expect("text"))
         .collect();
     assert_eq!(
         commands,
@@ -111,7 +115,7 @@ fn json_output_is_one_document_per_line_for_every_turn_and_command() {
         "succeeded"
     );
     assert_eq!(documents[4]["data"]["files_changed"][0], "code/notes.txt");
-    assert_eq!(answer.err, "", "nothing else is said");
+    assert_eq!(answer.err, "", "nothing is printed to standard error");
     assert_eq!(answer.code, Some(2));
 }
 
@@ -120,7 +124,11 @@ fn the_sandbox_is_shown_rolled_back_and_applied() {
     let world = World::new();
     let refused = world.feed(&[], "write it\n/diff\n/apply\n");
     assert!(refused.out.contains("-first\n+second\n"), "{refused:?}");
-    assert_eq!(refused.code, Some(5), "not confirmed: {refused:?}");
+    assert_eq!(
+        refused.code,
+        Some(5),
+        "the apply is not confirmed: {refused:?}"
+    );
     assert!(
         refused
             .err
@@ -129,8 +137,8 @@ fn the_sandbox_is_shown_rolled_back_and_applied() {
     );
     assert_eq!(world.real_notes(), "first\n");
     // `/undo` does not roll back turns of an earlier chat.
-    let none = world.feed(&[], "/undo\n");
-    assert_eq!(none.code, Some(2), "{none:?}");
+    let refused_undo = world.feed(&[], "/undo\n");
+    assert_eq!(refused_undo.code, Some(2), "{refused_undo:?}");
     let undone = world.feed(&[], "write it\n/undo\n/diff\nwrite it\n/apply --yes\n");
     assert!(
         undone.out.contains("Rolled back to checkpoint"),
@@ -159,7 +167,7 @@ fn an_answer_is_saved_to_a_new_file_and_retried() {
     assert_eq!(saved, "# Title\n\nsome **bold** text\n\n");
     assert!(
         answer.err.contains("does not exist"),
-        "never overwritten: {answer:?}"
+        "the file is never overwritten: {answer:?}"
     );
     assert_eq!(world.questions(), ["markdown", "markdown"]);
     assert_eq!(
@@ -179,13 +187,13 @@ fn control_characters_of_a_model_are_escaped() {
         assert!(!answer.err.contains(is_raw), "{format}: {:?}", answer.err);
         assert!(
             answer.out.contains("\\x1b[31m"),
-            "{format}: it is shown: {answer:?}"
+            "{format}: the escape sequence is shown as text: {answer:?}"
         );
     }
     let coloured = World::new().feed(&["--format", "color"], "markdown\n");
     assert!(
         coloured.out.contains("\u{1b}[1m"),
-        "colours are ours: {coloured:?}"
+        "the program's own colours are printed: {coloured:?}"
     );
 }
 
@@ -208,7 +216,11 @@ fn binary_and_oversized_lines_are_refused() {
     );
     let long = world.agents.run_with(&arguments, &vec![b'x'; 3 << 20]);
     assert_ne!(long.code, Some(0), "{long:?}");
-    assert_eq!(world.sessions().len(), 1, "the long one was not stored");
+    assert_eq!(
+        world.sessions().len(),
+        1,
+        "the oversized line creates no session"
+    );
 }
 
 #[test]
@@ -221,14 +233,16 @@ fn the_turn_of_a_killed_program_is_resumed() {
         .spawn()
         .expect("the program starts");
     let mut stdin = child.stdin.take().expect("a pipe");
-    stdin.write_all(b"endless\n").expect("it listens");
-    let mut begun = [0; 5];
+    stdin
+        .write_all(b"endless\n")
+        .expect("the program reads its input");
+    let mut opening = [0; 5];
     let out = child.stdout.as_mut().expect("a pipe");
     BufReader::new(out)
-        .read_exact(&mut begun)
-        .expect("it answers");
+        .read_exact(&mut opening)
+        .expect("the chat answers");
     child.kill().expect("killed");
-    child.wait().expect("gone");
+    child.wait().expect("the program ends");
     std::fs::write(
         world.agents.cwd().join("other.yaml"),
         "answers: [{text: resumed}]",
@@ -244,7 +258,7 @@ fn the_turn_of_a_killed_program_is_resumed() {
     );
     assert!(
         answer.err.contains("was interrupted"),
-        "the second has nothing: {answer:?}"
+        "the second `/resume` finds no interrupted turn: {answer:?}"
     );
     assert_eq!(world.questions(), ["endless"]);
 }
@@ -261,18 +275,19 @@ fn a_signal_ends_a_piped_chat_and_keeps_its_messages() {
     let mut stdin = child.stdin.take().expect("a pipe");
     stdin
         .write_all(b"hello\nendless\nnever asked\n")
-        .expect("it listens");
+        .expect("the program reads its input");
     let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
     let mut line = String::new();
-    out.read_line(&mut line).expect("it answers");
+    out.read_line(&mut line).expect("the chat answers");
     assert_eq!(line, "fine\n");
-    let mut begun = [0; 5];
-    out.read_exact(&mut begun).expect("it answers again");
+    let mut opening = [0; 5];
+    out.read_exact(&mut opening)
+        .expect("the chat answers again");
     let pid = child.id().to_string();
-    let killed = std::process::Command::new("kill")
+    let signalled = std::process::Command::new("kill")
         .args(["-INT", &pid])
         .status();
-    assert!(killed.expect("kill runs").success());
-    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    assert!(signalled.expect("kill runs").success());
+    assert_eq!(child.wait().expect("the program ends").code(), Some(130));
     assert_eq!(world.questions(), ["hello", "endless"]);
 }

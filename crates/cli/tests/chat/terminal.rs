@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use super::world::World;
 
 const READY: &str = "/help lists";
-/// Line after each answer.
+/// Part of the line after each answer.
 const DONE: &str = "tokens in";
 /// Prompt in the sandbox. Tests wait for it, because input typed earlier could be lost.
 const PROMPT: &str = "box · script.yaml>";
@@ -27,13 +27,16 @@ fn a_chat_is_rendered_and_keeps_its_line_history() {
         (PROMPT, CTRL_D),
         ("continue with", ""),
     ];
-    let (code, seen) = world.play(&steps, &[]);
-    assert_eq!(code, Some(0), "{seen}");
-    assert!(seen.contains("\u{1b}[1mbold\u{1b}[0m"), "colours: {seen:?}");
+    let (code, screen) = world.play(&steps, &[]);
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(
+        screen.contains("\u{1b}[1mbold\u{1b}[0m"),
+        "colours: {screen:?}"
+    );
     for raw in ["\u{1b}[31m", "\u{1b}[2J", "\u{7}", "\u{1b}]0;"] {
         assert!(
-            !seen.contains(raw),
-            "{raw:?} reached the terminal: {seen:?}"
+            !screen.contains(raw),
+            "{raw:?} reached the terminal: {screen:?}"
         );
     }
     let history = world.history();
@@ -45,8 +48,7 @@ fn a_chat_is_rendered_and_keeps_its_line_history() {
     let file = world.agents.home().join("chat-history");
     let mode = file.metadata().expect("a file").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    // The arrow key in the next chat recalls the last line of this one, and earlier messages are
-    // shown.
+    // The next chat shows the earlier messages, and its arrow key recalls the last line of this chat.
     let session = world.session();
     let steps = [
         ("evil", ""),
@@ -54,12 +56,12 @@ fn a_chat_is_rendered_and_keeps_its_line_history() {
         (DONE, ""),
         (PROMPT, "/exit\r"),
     ];
-    let (code, seen) = world.play(&steps, &[&session]);
-    assert_eq!(code, Some(0), "{seen}");
+    let (code, screen) = world.play(&steps, &[&session]);
+    assert_eq!(code, Some(0), "{screen}");
     assert_eq!(
         world.questions().last().map(String::as_str),
         Some("evil"),
-        "{seen}"
+        "{screen}"
     );
     assert_eq!(world.questions().len(), 4);
 }
@@ -68,7 +70,7 @@ fn a_chat_is_rendered_and_keeps_its_line_history() {
 #[test]
 fn log_lines_do_not_interrupt_answers_prompts_and_questions() {
     let world = World::new();
-    let more = ["-v", "--rule", "ask builtin/file-write"];
+    let options = ["-v", "--rule", "ask builtin/file-write"];
     let steps = [
         (READY, ""),
         (PROMPT, "markdown\r"),
@@ -79,12 +81,14 @@ fn log_lines_do_not_interrupt_answers_prompts_and_questions() {
         (PROMPT, CTRL_D),
         ("continue with", ""),
     ];
-    let (code, seen) = world.play(&steps, &more);
-    assert_eq!(code, Some(0), "{seen}");
+    let (code, screen) = world.play(&steps, &options);
+    assert_eq!(code, Some(0), "{screen}");
     for message in ["model call finished", "tool call failed", "turn finished"] {
-        assert!(seen.contains(message), "{message}: {seen}");
+        assert!(screen.contains(message), "{message}: {screen}");
     }
-    let logged = seen.lines().filter(|line| line.contains(" cleveragents_"));
+    let logged = screen
+        .lines()
+        .filter(|line| line.contains(" cleveragents_"));
     for line in logged {
         // Erased output, such as a preview, ends with a carriage return or an escape sequence.
         let printed = line
@@ -93,7 +97,7 @@ fn log_lines_do_not_interrupt_answers_prompts_and_questions() {
         let printed = printed.unwrap_or_default();
         let start = printed.trim_start_matches(|letter: char| !letter.is_ascii_digit());
         let is_start = printed.len() - start.len() <= 3 && start.starts_with("20");
-        assert!(is_start, "{line:?} in {seen}");
+        assert!(is_start, "{line:?} in {screen}");
     }
 }
 
@@ -114,9 +118,9 @@ fn ctrl_c_stops_the_turn_and_keeps_the_session() {
         (PROMPT, CTRL_C),
         ("continue with", ""),
     ];
-    let (code, seen) = world.play(&steps, &[]);
-    assert_eq!(code, Some(0), "{seen}");
-    assert_eq!(world.questions(), ["endless", "hello"], "{seen}");
+    let (code, screen) = world.play(&steps, &[]);
+    assert_eq!(code, Some(0), "{screen}");
+    assert_eq!(world.questions(), ["endless", "hello"], "{screen}");
     let messages = world.agents.messages(&world.session());
     assert_eq!(messages[0]["state"], "failed");
 }
@@ -135,16 +139,16 @@ fn continued_lines_are_one_message() {
         (DONE, ""),
         (PROMPT, "/exit\r"),
     ];
-    let (code, seen) = world.play(&steps, &[]);
-    assert_eq!(code, Some(0), "{seen}");
+    let (code, screen) = world.play(&steps, &[]);
+    assert_eq!(code, Some(0), "{screen}");
     let asked = ["first\nsecond", "pasted one\npasted two", "three\nfour"];
-    assert_eq!(world.questions(), asked, "{seen}");
+    assert_eq!(world.questions(), asked, "{screen}");
 }
 
 #[test]
 fn the_user_is_asked_during_a_turn() {
     let world = World::new();
-    let more = ["--rule", "ask builtin/file-write"];
+    let options = ["--rule", "ask builtin/file-write"];
     let steps = [
         (READY, ""),
         (PROMPT, "write it\r"),
@@ -165,11 +169,11 @@ fn the_user_is_asked_during_a_turn() {
         ("applied:", ""),
         (PROMPT, CTRL_D),
     ];
-    let (code, seen) = world.play(&steps, &more);
-    assert_eq!(code, Some(0), "{seen}");
-    assert_eq!(world.real_notes(), "second\n", "{seen}");
-    let calls = seen.matches("✓ done").count();
-    assert_eq!(calls, 1, "only the call that was agreed to ran: {seen}");
+    let (code, screen) = world.play(&steps, &options);
+    assert_eq!(code, Some(0), "{screen}");
+    assert_eq!(world.real_notes(), "second\n", "{screen}");
+    let calls = screen.matches("✓ done").count();
+    assert_eq!(calls, 1, "only the approved call ran: {screen}");
 }
 
 #[test]
@@ -182,10 +186,10 @@ fn without_colours_the_markdown_marks_stay() {
         (DONE, ""),
         (PROMPT, CTRL_D),
     ];
-    let (_, seen) = agents.play(&steps, &World::arguments(&[]));
+    let (_, screen) = agents.play(&steps, &World::arguments(&[]));
     assert!(
-        seen.contains("# Title") && seen.contains("**bold**"),
-        "{seen:?}"
+        screen.contains("# Title") && screen.contains("**bold**"),
+        "{screen:?}"
     );
-    assert!(!seen.contains("\u{1b}[1m"), "{seen:?}");
+    assert!(!screen.contains("\u{1b}[1m"), "{screen:?}");
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 /// Initial content of the file in the sandbox.
 pub(crate) const NOTES: &str = "first\n";
 
-/// Answers by pattern. `endless` starts to answer and continues longer than any test runs.
+/// Answers by pattern. The answer to `endless` starts and then lasts longer than any test.
 const SCRIPT: &str = r##"
 at_end: repeat_last
 price: {input: 1, output: 4}
@@ -53,27 +53,27 @@ impl World {
     }
 
     /// Arguments of a chat in the sandbox with the scripted model.
-    pub(crate) fn arguments<'a>(more: &[&'a str]) -> Vec<&'a str> {
-        let mut all = vec![
+    pub(crate) fn arguments<'a>(options: &[&'a str]) -> Vec<&'a str> {
+        let mut arguments = vec![
             "chat",
             "--sandbox",
             "box",
             "--actor",
             "scripted/script.yaml",
         ];
-        all.extend(more);
-        all
+        arguments.extend(options);
+        arguments
     }
 
     /// Feeds a chat through a pipe.
-    pub(crate) fn feed(&self, more: &[&str], input: &str) -> Answer {
+    pub(crate) fn feed(&self, options: &[&str], input: &str) -> Answer {
         self.agents
-            .run_with(&Self::arguments(more), input.as_bytes())
+            .run_with(&Self::arguments(options), input.as_bytes())
     }
 
     /// Plays a chat at a terminal.
-    pub(crate) fn play(&self, steps: &[(&str, &str)], more: &[&str]) -> (Option<i32>, String) {
-        self.agents.play(steps, &Self::arguments(more))
+    pub(crate) fn play(&self, steps: &[(&str, &str)], options: &[&str]) -> (Option<i32>, String) {
+        self.agents.play(steps, &Self::arguments(options))
     }
 
     pub(crate) fn sessions(&self) -> Vec<Value> {

@@ -98,7 +98,7 @@ fn the_schema_of_actions_is_printed() {
     assert_eq!(answer.json()["title"], "an action of CleverAgents");
 }
 
-/// Only one invariant: the length of a short id depends on the other ids.
+/// Adds one global invariant only, because the length of a short id depends on the other ids.
 fn with_invariant(agents: &Agents) {
     furnished(agents);
     let project = [

@@ -16,31 +16,31 @@ edit_code: 0.6
 guards: {tool_denylist: [builtin/shell], max_total_cost: 2}
 ";
 
-fn file(agents: &Agents) {
+fn write_profile(agents: &Agents) {
     write(agents, "careful.yaml", CAREFUL);
 }
 
-fn added(agents: &Agents) {
-    file(agents);
+fn add_profile(agents: &Agents) {
+    write_profile(agents);
     agents.data(&["automation-profile", "add", "--config", "careful.yaml"]);
 }
 
 #[test]
 fn automation_profile_commands() {
     let add = ["automation-profile", "add", "--config", "careful.yaml"];
-    assert_shown("automation_profile_add", &shown(file, &add));
+    assert_shown("automation_profile_add", &shown(write_profile, &add));
     let list = ["automation-profile", "list"];
-    assert_shown("automation_profile_list", &shown(added, &list));
+    assert_shown("automation_profile_list", &shown(add_profile, &list));
     let show = ["automation-profile", "show", "careful"];
-    assert_shown("automation_profile_show", &shown(added, &show));
+    assert_shown("automation_profile_show", &shown(add_profile, &show));
     let remove = ["automation-profile", "remove", "careful", "--yes"];
-    assert_shown("automation_profile_remove", &shown(added, &remove));
+    assert_shown("automation_profile_remove", &shown(add_profile, &remove));
 }
 
 #[test]
 fn a_list_can_be_filtered() {
     let agents = agents();
-    added(&agents);
+    add_profile(&agents);
     let listed = |pattern: &str| {
         let data = agents.data(&["automation-profile", "list", pattern]);
         data["summary"]["total"].as_u64().expect("a number")
@@ -57,7 +57,7 @@ fn a_list_can_be_filtered() {
 #[test]
 fn defect_6231_a_missing_profile_is_never_replaced_by_another() {
     let agents = agents();
-    added(&agents);
+    add_profile(&agents);
     for (arguments, code) in [
         (&["automation-profile", "show", "trustd"][..], "CA-1111"),
         (&["automation-profile", "show", "local/carefull"], "CA-1111"),
@@ -78,7 +78,7 @@ fn defect_6231_a_missing_profile_is_never_replaced_by_another() {
         assert!(answer.err.contains(code), "{arguments:?}: {answer:?}");
         assert!(
             answer.err.contains("full-auto"),
-            "all are named: {answer:?}"
+            "the error lists all profiles: {answer:?}"
         );
     }
     let projects = agents.data(&["project", "list"]);
@@ -91,15 +91,15 @@ fn a_missing_profile_cannot_become_the_default() {
     let set = |name: &str| agents.run(&["config", "set", "core.automation-profile", name]);
     for is_furnished in [false, true] {
         if is_furnished {
-            added(&agents);
+            add_profile(&agents);
         }
         for name in ["local/carefull", "team/trusted"] {
             let refused = set(name);
             assert_eq!(refused.code, Some(3), "{refused:?}");
             assert!(refused.err.contains("CA-1111"), "{refused:?}");
             let is_reported = refused.err.contains("did you mean `local/careful`?");
-            let is_like = is_furnished && name == "local/carefull";
-            assert_eq!(is_reported, is_like, "{refused:?}");
+            let is_similar = is_furnished && name == "local/carefull";
+            assert_eq!(is_reported, is_similar, "{refused:?}");
             let now = agents.data(&["config", "get", "core.automation-profile"]);
             assert_eq!(now["value"], "supervised");
         }
@@ -138,7 +138,7 @@ fn a_missing_profile_in_the_environment_creates_no_plan() {
 #[test]
 fn a_profile_in_use_cannot_be_removed() {
     let agents = agents();
-    added(&agents);
+    add_profile(&agents);
     let remove = |agents: &Agents| {
         let answer = agents.run(&["automation-profile", "remove", "local/careful", "--yes"]);
         (answer.code, answer.err)
@@ -179,7 +179,7 @@ fn a_profile_in_use_cannot_be_removed() {
 #[test]
 fn profiles_that_extend_each_other_stay_valid() {
     let agents = agents();
-    added(&agents);
+    add_profile(&agents);
     write(
         &agents,
         "b.yaml",
@@ -189,7 +189,7 @@ fn profiles_that_extend_each_other_stay_valid() {
     let shown = agents.data(&["automation-profile", "show", "b"]);
     assert_eq!(shown["decision_automation"]["edit_code"], 0.6);
     assert_eq!(shown["guards"]["max_total_cost"], 2.0);
-    // Cycles and changes that break the other profile are refused and change nothing.
+    // A refused cycle changes nothing.
     write(&agents, "careful.yaml", "name: careful\nextends: b\n");
     let add = [
         "automation-profile",
@@ -198,11 +198,11 @@ fn profiles_that_extend_each_other_stay_valid() {
         "careful.yaml",
         "--update",
     ];
-    let circle = agents.run(&add);
-    assert!(circle.err.contains("CA-1114"), "{circle:?}");
+    let cycle = agents.run(&add);
+    assert!(cycle.err.contains("CA-1114"), "{cycle:?}");
     let again = agents.run(&add[..4]);
     assert_ne!(again.code, Some(0), "{again:?}");
-    file(&agents);
+    write_profile(&agents);
     let exists = agents.run(&add[..4]);
     assert!(exists.err.contains("CA-1112"), "{exists:?}");
     assert_eq!(agents.data(&["automation-profile", "show", "b"]), shown);
@@ -211,7 +211,7 @@ fn profiles_that_extend_each_other_stay_valid() {
 #[test]
 fn a_gate_without_effect_is_not_changed_by_extension() {
     let agents = agents();
-    for (gate, why) in [
+    for (gate, reason) in [
         ("install_dependency", "plans start no child plans"),
         ("approve_plan", "only when the user requests"),
     ] {
@@ -225,12 +225,12 @@ fn a_gate_without_effect_is_not_changed_by_extension() {
         assert_eq!(refused.code, Some(2), "{refused:?}");
         let reported = &refused.err;
         assert!(
-            reported.contains(gate) && reported.contains(why),
+            reported.contains(gate) && reported.contains(reason),
             "{refused:?}"
         );
         assert!(reported.contains(":3:"), "{refused:?}");
     }
-    // The inherited values do not change anything.
+    // Values equal to the inherited values are accepted.
     write(
         &agents,
         "idle.yaml",

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{agents, assert_shown, shown};
 
-/// A tool with much output and log, which fails on request.
+/// A tool with long output and a long log. It fails if an argument contains `fail`.
 const LOUD: &str = "name: local/loud
 description: Says and logs
 read_only: true
@@ -35,17 +35,18 @@ fn run(agents: &Agents, arguments: &[&str]) -> Value {
     answer.json()["data"].clone()
 }
 
-/// Two calls: one refused, one that needed no approval.
-fn called(agents: &Agents) {
+/// Makes two calls: the first is refused, the second needs no approval.
+fn make_calls(agents: &Agents) {
     run(agents, &["builtin/shell", "--read-only", "command=true"]);
     run(agents, &["builtin/ask-user", "question=well?"]);
 }
 
-/// Durations vary, and with them the width of the column.
+/// Masks durations, and collapses the spaces of table rows, because durations change the width of
+/// their column.
 fn without_durations(text: &str) -> String {
     let line_without = |line: &str| {
-        if let Some((before, rest)) = line.split_once("duration_s\": ")
-            && rest != "null,"
+        if let Some((before, value)) = line.split_once("duration_s\": ")
+            && value != "null,"
         {
             return format!("{before}duration_s\": [seconds]");
         }
@@ -70,7 +71,7 @@ fn without_durations(text: &str) -> String {
 #[test]
 fn tool_calls() {
     let arguments = ["tool", "calls", "--outcome", "refused"];
-    let text = shown(called, &arguments);
+    let text = shown(make_calls, &arguments);
     assert_shown("tool_calls", &without_durations(&text));
     assert_shown("tool_calls_of_nothing", &shown(|_| (), &["tool", "calls"]));
 }
@@ -78,13 +79,13 @@ fn tool_calls() {
 #[test]
 fn calls_are_filtered_and_paged() {
     let agents = agents();
-    called(&agents);
+    make_calls(&agents);
     agents.data(&["session", "create", "--name", "quiet"]);
     let calls = |arguments: &[&str]| agents.data(&[&["tool", "calls"], arguments].concat());
     let tools = |arguments: &[&str]| -> Vec<String> {
-        let found = calls(arguments);
+        let data = calls(arguments);
         let tool = |call: &Value| call["tool"].as_str().expect("a name").to_owned();
-        found["calls"]
+        data["calls"]
             .as_array()
             .expect("calls")
             .iter()
@@ -114,13 +115,13 @@ fn the_whole_output_and_the_log_are_read_in_pages() {
     let key = "sk-test-0123456789abcdefghijkl";
     let agents = agents().with("OPENAI_API_KEY", key);
     furnished(&agents);
-    let ran = run(&agents, &["local/loud", "--sandbox", "box"]);
-    assert_eq!(ran["outcome"], "succeeded", "{ran:#}");
-    let id = ran["invocation"].as_str().expect("an id");
+    let result = run(&agents, &["local/loud", "--sandbox", "box"]);
+    assert_eq!(result["outcome"], "succeeded", "{result:#}");
+    let id = result["invocation"].as_str().expect("an id");
     let shown = agents.data(&["tool", "call", id]);
     assert_eq!(shown["outcome"], "succeeded");
     assert_eq!(shown["arguments"], json!({}));
-    let whole = |option: &str| {
+    let read_all = |option: &str| {
         let mut text = String::new();
         let mut from = 0;
         for page in 1.. {
@@ -140,16 +141,19 @@ fn the_whole_output_and_the_log_are_read_in_pages() {
         }
         unreachable!("the number of pages is finite")
     };
-    let output: Value = serde_json::from_str(&whole("--output")).expect("JSON again");
+    let output: Value = serde_json::from_str(&read_all("--output")).expect("JSON");
     let lines = output["lines"].as_str().expect("lines");
     assert!(lines.starts_with("line 0 é ") && lines.ends_with("line 5999 é "));
-    let log = whole("--log");
+    let log = read_all("--log");
     assert!(log.len() <= 64 << 10, "{} bytes are too many", log.len());
     assert!(
         log.starts_with("step ") && log.ends_with("key [REDACTED]\n"),
         "{log}"
     );
-    assert!(log.contains("step 3999 of é work\n"), "its end is kept");
+    assert!(
+        log.contains("step 3999 of é work\n"),
+        "the end of the log is kept"
+    );
     for format in ["rich", "plain", "yaml"] {
         let answer = agents.run(&["--format", format, "tool", "call", &id[..24], "--log"]);
         assert_eq!(answer.code, Some(0), "{answer:?}");
@@ -162,16 +166,22 @@ fn the_whole_output_and_the_log_are_read_in_pages() {
 fn a_failing_tool_reports_the_end_of_its_log() {
     let agents = agents();
     furnished(&agents);
-    let ran = run(&agents, &["local/loud", "--sandbox", "box", "fail=yes"]);
-    assert_eq!(ran["outcome"], "failed");
-    let log = ran["log"].as_str().expect("a log");
+    let result = run(&agents, &["local/loud", "--sandbox", "box", "fail=yes"]);
+    assert_eq!(result["outcome"], "failed");
+    let log = result["log"].as_str().expect("a log");
     assert!(
         log.ends_with("the last word\n") && log.len() <= 2048,
         "{log}"
     );
-    assert!(log.starts_with("step "), "whole lines: {log}");
-    assert_eq!(ran["output_bytes"], 0, "the log is no output: {ran:#}");
-    // The model receives the same, marked as data.
+    assert!(
+        log.starts_with("step "),
+        "the log starts with a whole line: {log}"
+    );
+    assert_eq!(
+        result["output_bytes"], 0,
+        "the log is not part of the output: {result:#}"
+    );
+    // The model receives the same text, marked as data.
     let script =
         "answers:\n- calls:\n  - {name: local_S_loud, arguments: {fail: true}}\n- text: I see\n";
     std::fs::write(agents.cwd().join("script.yaml"), script).expect("a file");
@@ -187,5 +197,8 @@ fn a_failing_tool_reports_the_end_of_its_log() {
         "{reported}"
     );
     assert!(reported.contains("<data-"), "{reported}");
-    assert!(!reported.contains("step 1000 "), "only its end: {reported}");
+    assert!(
+        !reported.contains("step 1000 "),
+        "only the end of the log: {reported}"
+    );
 }

@@ -1,12 +1,12 @@
-//! `config`, also with concurrent processes.
+//! `config`: output of each command, precedence of the levels, and concurrent processes.
 
 use cleveragents_testkit::{Agents, Answer, Gate, proof_size};
 
 use super::{agents, assert_shown, shown};
 
-fn nothing(_: &Agents) {}
+fn no_setup(_: &Agents) {}
 
-fn configured(agents: &Agents) {
+fn set_connections(agents: &Agents) {
     agents.data(&["config", "set", "store.connections", "3"]);
 }
 
@@ -14,31 +14,31 @@ fn configured(agents: &Agents) {
 fn config_get() {
     assert_shown(
         "config_get",
-        &shown(configured, &["config", "get", "store.connections"]),
+        &shown(set_connections, &["config", "get", "store.connections"]),
     );
     let arguments = ["config", "get", "--verbose", "store.connections"];
-    assert_shown("config_get_verbose", &shown(configured, &arguments));
+    assert_shown("config_get_verbose", &shown(set_connections, &arguments));
 }
 
 #[test]
 fn config_set() {
     let arguments = ["config", "set", "store.connections", "5"];
-    assert_shown("config_set", &shown(configured, &arguments));
-    assert_shown("config_set_on_a_new_home", &shown(nothing, &arguments));
+    assert_shown("config_set", &shown(set_connections, &arguments));
+    assert_shown("config_set_on_a_new_home", &shown(no_setup, &arguments));
 }
 
 #[test]
 fn config_unset() {
     let arguments = ["config", "unset", "store.connections"];
-    assert_shown("config_unset", &shown(configured, &arguments));
-    assert_shown("config_unset_of_nothing", &shown(nothing, &arguments));
+    assert_shown("config_unset", &shown(set_connections, &arguments));
+    assert_shown("config_unset_of_nothing", &shown(no_setup, &arguments));
 }
 
 #[test]
 fn config_list() {
-    // The path of the default database varies in length.
+    // The default path of the database varies in length, so the test sets a fixed path.
     let prepare = |agents: &Agents| {
-        configured(agents);
+        set_connections(agents);
         let url = "sqlite:///srv/agents.db";
         agents.data(&["config", "set", "core.database-url", url]);
     };
@@ -108,24 +108,28 @@ fn defect_7106_changes_of_many_processes_are_all_kept() {
             .iter()
             .map(|(key, value)| agents.behind(&gate, &["config", "set", key, value]))
             .collect();
-        // The eighth process sets a key that another one sets too.
+        // The eighth process sets the same key as the seventh.
         started.push(agents.behind(&gate, &["config", "set", "cleanup.events-days", "7"]));
         gate.open();
-        // The file parses at every instant.
-        let watched = agents.run(&["config", "list"]);
-        assert_eq!(watched.code, Some(0), "round {round}: {watched:?}");
+        // The file is complete at every moment, so a concurrent reader can parse it.
+        let concurrent_read = agents.run(&["config", "list"]);
+        assert_eq!(
+            concurrent_read.code,
+            Some(0),
+            "round {round}: {concurrent_read:?}"
+        );
         for child in started {
             let answer = Answer::from_output(&child.wait_with_output().expect("the program ends"));
             assert_eq!(answer.code, Some(0), "round {round}: {answer:?}");
         }
         for (key, value) in keys {
-            let found = agents.data(&["config", "get", "--verbose", key]);
-            let global = found["chain"]
+            let setting = agents.data(&["config", "get", "--verbose", key]);
+            let global = setting["chain"]
                 .as_array()
                 .expect("levels")
                 .iter()
                 .find(|step| step["level"] == "global")
-                .expect("the level of the home")["value"]
+                .expect("the global level")["value"]
                 .clone();
             let text = global
                 .as_str()

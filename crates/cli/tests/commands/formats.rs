@@ -1,4 +1,4 @@
-//! The six formats, how one is chosen, and closed pipes.
+//! The six output formats, their selection, and closed pipes.
 
 use std::io::{BufRead as _, BufReader};
 
@@ -41,7 +41,7 @@ fn the_format_option_works_before_and_after_the_command() {
     }
 }
 
-/// The format of an output.
+/// Detects the format of the command's output.
 fn format_of(agents: &Agents, arguments: &[&str]) -> &'static str {
     let answer = agents.run(arguments);
     assert_eq!(answer.code, Some(0), "{answer:?}");
@@ -102,12 +102,12 @@ fn text_cannot_imitate_output_of_the_program() {
     agents.data(&["session", "append", "weekly", "\u{1b}[31mred\u{7}\u{9b}1m"]);
     for format in FORMATS {
         let answer = agents.run(&["--format", format, "session", "messages", "weekly"]);
-        let own = if format == "color" {
+        let forbidden = if format == "color" {
             "\u{1b}[31mred"
         } else {
             "\u{1b}"
         };
-        assert!(!answer.out.contains(own), "{format}: {answer:?}");
+        assert!(!answer.out.contains(forbidden), "{format}: {answer:?}");
         assert!(
             !answer.out.contains(['\u{7}', '\u{9b}']),
             "{format}: {answer:?}"
@@ -119,7 +119,7 @@ fn text_cannot_imitate_output_of_the_program() {
 }
 
 /// A session whose messages exceed the pipe buffer.
-fn with_much() -> Agents {
+fn with_long_session() -> Agents {
     let agents = with_weekly();
     let lines: String = (0..300)
         .map(|index| {
@@ -137,7 +137,7 @@ fn with_much() -> Agents {
 
 #[test]
 fn a_closed_pipe_is_not_an_error() {
-    let agents = with_much();
+    let agents = with_long_session();
     for arguments in [
         ["session", "messages", "weekly"].as_slice(),
         &["--format", "json", "session", "messages", "weekly"],
@@ -167,7 +167,7 @@ fn a_closed_pipe_is_not_an_error() {
 
 #[test]
 fn a_full_standard_output_is_an_error() {
-    let agents = with_much();
+    let agents = with_long_session();
     let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else {
         cleveragents_testkit::not_run("output to a full device", "there is no /dev/full");
         return;

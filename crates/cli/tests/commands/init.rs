@@ -4,11 +4,11 @@ use cleveragents_testkit::Agents;
 
 use super::{agents, assert_shown, files, shown, weekly, with_weekly};
 
-fn nothing(_: &Agents) {}
+fn no_setup(_: &Agents) {}
 
 #[test]
 fn init() {
-    assert_shown("init", &shown(nothing, &["init"]));
+    assert_shown("init", &shown(no_setup, &["init"]));
     assert_shown(
         "init_again",
         &shown(|agents| drop(agents.data(&["init"])), &["init"]),
@@ -33,7 +33,7 @@ fn a_new_home_is_private() {
     let agents = agents();
     agents.data(&["init"]);
     let mode = |path: &std::path::Path| {
-        let metadata = std::fs::metadata(path).expect("it is there");
+        let metadata = std::fs::metadata(path).expect("the path exists");
         metadata.permissions().mode() & 0o777
     };
     assert_eq!(mode(agents.home()), 0o700);
@@ -50,9 +50,9 @@ fn the_first_configuration_file_can_be_read() {
     let listed = agents.data(&["config", "list"]);
     for key in listed["keys"].as_array().expect("a list") {
         let name = key["key"].as_str().expect("a name");
-        let (_, rest) = name.split_once('.').expect("a table and a key");
+        let (_, key_name) = name.split_once('.').expect("a table and a key");
         assert!(
-            text.contains(&format!("# {rest} = ")),
+            text.contains(&format!("# {key_name} = ")),
             "{name} is in {text}"
         );
         assert_ne!(key["level"], "global", "{name} is not set");
@@ -83,8 +83,8 @@ fn reset_moves_everything_to_a_backup() {
     );
     for name in ["cleveragents.db", "config.toml"] {
         let old = &before[&agents.home().join(name).display().to_string()];
-        let kept = std::fs::read(std::path::Path::new(backup).join(name)).expect("it was kept");
-        assert!(kept == *old, "{name} is the same byte by byte");
+        let saved = std::fs::read(std::path::Path::new(backup).join(name)).expect("a backup file");
+        assert!(saved == *old, "{name} has the same bytes");
     }
     assert_eq!(
         agents.data(&["session", "list"])["sessions"],
@@ -98,7 +98,7 @@ fn reset_moves_everything_to_a_backup() {
     let url = format!("sqlite://{backup}/cleveragents.db");
     let old = agents.data(&["session", "list", "--database-url", &url]);
     assert_eq!(old["sessions"][0]["name"], "weekly");
-    // A second time makes a second backup.
+    // A second reset creates a second backup.
     let again = agents.data(&["init", "--force", "--yes"]);
     assert_ne!(again["backup"], report["backup"]);
     assert!(std::path::Path::new(backup).exists());

@@ -28,9 +28,12 @@ fn verbose_commands_log_to_standard_error_only() {
         );
         assert_eq!(logs("command started"), has_details, "{verbose:?}");
     }
-    // Also with the flags after the command and after the flags of a resource type.
-    let behind = agents.run(&["--format", "plain", "session", "list", "-v"]);
-    assert!(behind.err.contains("command finished"), "{behind:?}");
+    // The logging flags may follow the command and the flags of a resource type.
+    let after_command = agents.run(&["--format", "plain", "session", "list", "-v"]);
+    assert!(
+        after_command.err.contains("command finished"),
+        "{after_command:?}"
+    );
     let resource = [
         "resource",
         "add",

@@ -1,5 +1,5 @@
-//! Snapshots of the whole output of every command, in a human format and in JSON. Ids, times, paths
-//! and sizes are masked.
+//! Snapshots of the complete output of every command, in a human format and in JSON. Ids, times,
+//! paths and sizes are masked.
 
 mod actions;
 mod automation;
@@ -62,7 +62,7 @@ fn weekly(agents: &Agents) {
     agents.data(&[&["session", "append", "weekly"], answer.as_slice()].concat());
 }
 
-/// The whole output as one text.
+/// The command line, its complete output and its exit code as one text, with paths masked.
 fn transcript(agents: &Agents, arguments: &[&str], answer: &Answer) -> String {
     let mut text = format!("$ agents {}\n{}", arguments.join(" "), answer.out);
     if !answer.err.is_empty() {
@@ -70,15 +70,18 @@ fn transcript(agents: &Agents, arguments: &[&str], answer: &Answer) -> String {
         text.push_str(&answer.err);
     }
     if answer.code != Some(0) {
-        writeln!(text, "--- exit code {:?}", answer.code).expect("a String takes it");
+        writeln!(text, "--- exit code {:?}", answer.code).expect("writing to a String succeeds");
     }
-    let folder = agents.home().parent().expect("a home is in a folder");
+    let folder = agents
+        .home()
+        .parent()
+        .expect("the home has a parent folder");
     let work = folder.join("work");
     text.replace(&work.display().to_string(), "[work]")
         .replace(&folder.display().to_string(), "[folder]")
 }
 
-/// Runs a command on two equal homes, in a human format and in JSON.
+/// Runs a command in a human format and in JSON, each on a new home that `prepare` fills.
 fn shown(prepare: impl Fn(&Agents), arguments: &[&str]) -> String {
     ["plain", "json"]
         .map(|format| {
@@ -99,7 +102,7 @@ fn assert_shown(name: &str, text: &str) {
     for (pattern, replacement) in [
         (r"sha256:[0-9a-f]{64}", "sha256:[hash]"),
         (r"\b01[0-9A-HJKMNP-TV-Z]{24}\b", "[id]"),
-        // Also after the `m` that ends a colour sequence.
+        // The id may follow the `m` that ends a colour sequence.
         (r"(\b|m)01[0-9A-HJKMNP-TV-Z]{6,23}\b", "${1}[id…]"),
         (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z", "[time]"),
         (r"(duration_ms\x22?): \d+", "$1: [ms]"),

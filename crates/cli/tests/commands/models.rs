@@ -13,20 +13,20 @@ answers:
   usage: {input_tokens: 1000, output_tokens: 500}
 ";
 
-fn script(agents: &Agents) {
+fn write_script(agents: &Agents) {
     std::fs::write(agents.cwd().join("answers.yaml"), SCRIPT).expect("a file");
 }
 
-/// Times differ from run to run.
+/// Masks times, which differ between runs.
 fn without_times(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
         let is_time = ["Time to first token:", "Total time:"]
             .iter()
             .any(|label| line.starts_with(label));
-        let place = line.find("_seconds\":").or_else(|| is_time.then_some(0));
+        let start = line.find("_seconds\":").or_else(|| is_time.then_some(0));
         lines.push(
-            match place.and_then(|place| line[place..].find(": ").map(|end| place + end)) {
+            match start.and_then(|start| line[start..].find(": ").map(|end| start + end)) {
                 Some(end) => format!(
                     "{}: [time]{}",
                     &line[..end],
@@ -84,7 +84,10 @@ fn model_show() {
 #[test]
 fn model_test_with_a_script() {
     let arguments = ["model", "test", "scripted/answers.yaml"];
-    assert_shown("model_test", &without_times(&shown(script, &arguments)));
+    assert_shown(
+        "model_test",
+        &without_times(&shown(write_script, &arguments)),
+    );
 }
 
 #[test]
@@ -133,7 +136,7 @@ fn a_provider_model_is_called_and_the_exchange_can_be_replayed() {
 #[test]
 fn the_configured_model_is_called_by_default() {
     let agents = agents();
-    script(&agents);
+    write_script(&agents);
     let answer = agents.run(&["model", "test"]);
     assert!(
         answer.code == Some(2) && answer.err.contains("model.default"),
@@ -165,7 +168,7 @@ fn providers_can_be_described_in_a_file() {
     assert!(answer.err.contains("`base_url`"), "{answer:?}");
 }
 
-/// A failure ends with its code, exit code and hint, and without the key.
+/// A failure reports its error code, exit code and hint, but never the key.
 #[test]
 fn failures_have_codes_and_never_show_the_key() {
     let refusing = |status: u16| {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::agents;
 
-/// Three steps of one call each.
+/// An action with three steps of one call each.
 const ACTION: &str = "name: local/write
 description: Write three files
 strategy_actor: builtin/deterministic
@@ -15,18 +15,18 @@ definition_of_done: |
   - write `three` to `three.txt`
 ";
 
-/// Asks before it applies, and returns from apply to execution without asking.
+/// A profile that asks before it applies, and returns from apply to execution without asking.
 const BACK: &str = "name: local/back
 extends: ci
 select_tool: 1
 ";
 
-/// A home with a project of one folder, and an executed plan.
-fn carried_out() -> (Agents, String) {
-    carried_out_with(&[])
+/// A home with a project of one folder and an executed plan, and the id of the plan.
+fn executed_plan() -> (Agents, String) {
+    executed_plan_with(&[])
 }
 
-fn carried_out_with(options: &[&str]) -> (Agents, String) {
+fn executed_plan_with(options: &[&str]) -> (Agents, String) {
     let agents = agents();
     std::fs::write(agents.cwd().join("back.yaml"), BACK).expect("written");
     agents.data(&["automation-profile", "add", "--config", "back.yaml"]);
@@ -41,15 +41,15 @@ fn carried_out_with(options: &[&str]) -> (Agents, String) {
         "local/code",
     ]);
     agents.data(&["action", "create", "--config", "write.yaml"]);
-    let made = [&["plan", "use", "local/write", "local/code"], options].concat();
-    let made = agents.data(&made);
-    let plan = made["plan_id"].as_str().expect("an id").to_owned();
+    let created = [&["plan", "use", "local/write", "local/code"], options].concat();
+    let created = agents.data(&created);
+    let plan = created["plan_id"].as_str().expect("an id").to_owned();
     agents.data(&["plan", "execute", &plan]);
     (agents, plan)
 }
 
 /// Number of decisions in effect.
-fn holding(agents: &Agents, plan: &str) -> u64 {
+fn count_decisions(agents: &Agents, plan: &str) -> u64 {
     let tree = agents.data(&["plan", "tree", plan]);
     tree["summary"]["nodes"].as_u64().expect("a number")
 }
@@ -63,33 +63,33 @@ fn paths(agents: &Agents, plan: &str) -> Vec<String> {
 
 #[test]
 fn defect_2489_a_rollback_covers_all_later_work_and_the_counts_are_correct() {
-    let (agents, plan) = carried_out();
+    let (agents, plan) = executed_plan();
     let (before, patch) = (
-        holding(&agents, &plan),
+        count_decisions(&agents, &plan),
         agents.data(&["plan", "diff", &plan])["patch"].clone(),
     );
-    let back = agents.data(&["plan", "rollback", &plan, "step/1/2", "--yes"]);
+    let rollback = agents.data(&["plan", "rollback", &plan, "step/1/2", "--yes"]);
     assert_eq!(paths(&agents, &plan), ["one.txt"]);
-    assert_eq!(back["impact"]["steps_after_cp"], 2);
-    assert_eq!(back["impact"]["tool_calls_after_cp"], 2);
-    let gone = back["impact"]["decisions_after_cp"].as_u64();
-    // The rollback is a decision too.
+    assert_eq!(rollback["impact"]["steps_after_cp"], 2);
+    assert_eq!(rollback["impact"]["tool_calls_after_cp"], 2);
+    let removed = rollback["impact"]["decisions_after_cp"].as_u64();
+    // The rollback itself adds a decision.
     assert_eq!(
-        holding(&agents, &plan),
-        before - gone.expect("a number") + 1
+        count_decisions(&agents, &plan),
+        before - removed.expect("a number") + 1
     );
     let status = agents.data(&["plan", "status", &plan]);
     assert_eq!(status["steps"]["done"], 1);
     // The plan shows its current state and continues from there.
-    assert_eq!(back["post_rollback_state"]["phase"], status["phase"]);
-    assert_eq!(back["post_rollback_state"]["state"], status["state"]);
+    assert_eq!(rollback["post_rollback_state"]["phase"], status["phase"]);
+    assert_eq!(rollback["post_rollback_state"]["state"], status["state"]);
     agents.data(&["plan", "execute", &plan]);
     assert_eq!(agents.data(&["plan", "diff", &plan])["patch"], patch);
 }
 
 #[test]
 fn a_plan_that_passes_the_gate_returns_from_apply_and_validates_again() {
-    let (agents, plan) = carried_out_with(&["--automation-profile", "local/back"]);
+    let (agents, plan) = executed_plan_with(&["--automation-profile", "local/back"]);
     let check =
         "name: local/three\ndescription: The third file\ncommand: grep -q three three.txt\n";
     std::fs::write(agents.cwd().join("three.yaml"), check).expect("written");
@@ -110,7 +110,7 @@ fn a_plan_that_passes_the_gate_returns_from_apply_and_validates_again() {
 
 #[test]
 fn defect_6045_a_required_validation_that_did_not_run_blocks_the_apply() {
-    let (agents, plan) = carried_out();
+    let (agents, plan) = executed_plan();
     let check =
         "name: local/three\ndescription: The third file\ncommand: grep -q three three.txt\n";
     std::fs::write(agents.cwd().join("three.yaml"), check).expect("written");
@@ -120,7 +120,7 @@ fn defect_6045_a_required_validation_that_did_not_run_blocks_the_apply() {
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert_eq!(refused.json()["data"]["error"]["code"], "CA-1147");
     assert!(!agents.cwd().join("code/one.txt").exists(), "{refused:?}");
-    // After it ran and passed, the plan is applied.
+    // After the validation passed, the plan can be applied.
     agents.data(&["plan", "execute", &plan]);
     agents.data(&["plan", "apply", &plan, "--yes"]);
     let written = std::fs::read_to_string(agents.cwd().join("code/three.txt"));
@@ -156,22 +156,22 @@ definition_of_done: |
         "local/code",
     ]);
     agents.data(&["action", "create", "--config", "slow.yaml"]);
-    let made = agents.data(&["plan", "use", "local/slow", "local/code"]);
-    let plan = made["plan_id"].as_str().expect("an id").to_owned();
+    let created = agents.data(&["plan", "use", "local/slow", "local/code"]);
+    let plan = created["plan_id"].as_str().expect("an id").to_owned();
     let mut owner = agents
         .command(["plan", "execute", &plan])
         .stdin(std::process::Stdio::null())
         .stdout(std::process::Stdio::null())
         .spawn()
         .expect("started");
-    let is_begun = || {
-        let found = std::process::Command::new("find")
+    let has_started = || {
+        let files = std::process::Command::new("find")
             .arg(agents.home())
             .args(["-name", "log.txt", "-size", "+0"])
             .output();
-        !found.expect("find runs").stdout.is_empty()
+        !files.expect("find runs").stdout.is_empty()
     };
-    while !is_begun() {
+    while !has_started() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     signal("STOP", owner.id());
@@ -185,7 +185,7 @@ definition_of_done: |
     assert_eq!(refused.code, Some(4), "{refused:?}");
     assert_eq!(refused.json()["data"]["error"]["code"], "CA-1143");
     signal("CONT", owner.id());
-    assert!(owner.wait().expect("it ends").success());
+    assert!(owner.wait().expect("the owner ends").success());
     let patch = agents.data(&["plan", "diff", &plan])["patch"].to_string();
     assert_eq!(patch.matches("+begin").count(), 1, "{patch}");
     assert_eq!(patch.matches("+end").count(), 1, "{patch}");

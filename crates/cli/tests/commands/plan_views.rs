@@ -25,17 +25,18 @@ fn engine(agents: &Agents) -> Arc<Engine> {
     cache.open(&url).expect("the database of the home")
 }
 
-/// A plan with a strategy.
-fn planned(agents: &Agents) -> (Arc<Engine>, PlanId, Decisions) {
+/// Adds a plan with a strategy.
+fn add_strategized_plan(agents: &Agents) -> (Arc<Engine>, PlanId, Decisions) {
     let engine = engine(agents);
     let plan = store(&engine, &new_plan("fix-tests-1"));
-    let made = strategized(&engine, plan);
+    let decisions = strategized(&engine, plan);
     TestDatabase::write_file(&agents.database(), TAKEN);
-    (engine, plan, made)
+    (engine, plan, decisions)
 }
 
-/// Makes durations reproducible: the work of all plans starts in the far future and takes no time.
-fn timeless(agents: &Agents) {
+/// Makes durations reproducible: moves the start of all plans to the far future, so that no time
+/// has elapsed, and sets fixed times for their steps.
+fn fix_times(agents: &Agents) {
     TestDatabase::write_file(
         &agents.database(),
         "UPDATE plans SET started_at = 4102444800000000 WHERE started_at IS NOT NULL;
@@ -43,19 +44,19 @@ fn timeless(agents: &Agents) {
     );
 }
 
-fn errored(agents: &Agents) {
-    let (engine, plan, _) = planned(agents);
+fn add_errored_plan(agents: &Agents) {
+    let (engine, plan, _) = add_strategized_plan(agents);
     executing(&engine, plan);
     let error = json!({
         "message": "the tests fail", "tool": "builtin/shell", "step": "2 of 2",
         "checkpoint": "cp_2", "is_retriable": true, "error_category": "VALIDATION",
     });
     fail(&engine, plan, StageTransition::FailExecute, &error);
-    timeless(agents);
+    fix_times(agents);
 }
 
-fn waiting(agents: &Agents) {
-    let (engine, plan, _) = planned(agents);
+fn add_waiting_plan(agents: &Agents) {
+    let (engine, plan, _) = add_strategized_plan(agents);
     let gate = Waiting::Gate {
         gate: AutomationGate::StartExecution,
         opens: GateAction::Execute,
@@ -65,11 +66,11 @@ fn waiting(agents: &Agents) {
         threshold: 1.0,
     };
     wait_for(&engine, plan, gate);
-    timeless(agents);
+    fix_times(agents);
 }
 
-fn applied(agents: &Agents) {
-    let (engine, plan, _) = planned(agents);
+fn add_applied_plan(agents: &Agents) {
+    let (engine, plan, _) = add_strategized_plan(agents);
     executing(&engine, plan);
     advance(
         &engine,
@@ -81,13 +82,13 @@ fn applied(agents: &Agents) {
         ],
     );
     write(&engine, move |unit| {
-        let along = stored::TransitionDetails {
+        let details = stored::TransitionDetails {
             report: Some(json!({"artifacts": 2, "commit": "done"})),
             ..stored::TransitionDetails::default()
         };
-        stored::advance(unit, plan, StageTransition::CompleteApply, &along)
+        stored::advance(unit, plan, StageTransition::CompleteApply, &details)
     });
-    timeless(agents);
+    fix_times(agents);
     TestDatabase::write_file(
         &agents.database(),
         "UPDATE plans SET completed_at = 4102444860000000",
@@ -96,7 +97,7 @@ fn applied(agents: &Agents) {
 
 #[test]
 fn plan_list() {
-    assert_shown("plan_list", &shown(errored, &["plan", "list"]));
+    assert_shown("plan_list", &shown(add_errored_plan, &["plan", "list"]));
     let filtered = [
         "plan",
         "list",
@@ -105,20 +106,20 @@ fn plan_list() {
         "--project",
         "local/shop",
     ];
-    assert_shown("plan_list_of_none", &shown(errored, &filtered));
+    assert_shown("plan_list_of_none", &shown(add_errored_plan, &filtered));
 }
 
 #[test]
 fn plan_show() {
     let prepare = |agents: &Agents| {
-        planned(agents);
+        add_strategized_plan(agents);
     };
     assert_shown(
         "plan_show",
         &shown(prepare, &["plan", "show", "fix-tests-1"]),
     );
     let agents = agents();
-    let (engine, plan, _) = planned(&agents);
+    let (engine, plan, _) = add_strategized_plan(&agents);
     let strategy = engine
         .read(|reader| stored::get(reader, plan))
         .expect("a plan")
@@ -138,11 +139,11 @@ fn plan_show() {
 #[test]
 fn plan_status() {
     let status = ["plan", "status"];
-    assert_shown("plan_status_waiting", &shown(waiting, &status));
-    assert_shown("plan_status_errored", &shown(errored, &status));
-    assert_shown("plan_status_applied", &shown(applied, &status));
+    assert_shown("plan_status_waiting", &shown(add_waiting_plan, &status));
+    assert_shown("plan_status_errored", &shown(add_errored_plan, &status));
+    assert_shown("plan_status_applied", &shown(add_applied_plan, &status));
     let agents = agents();
-    waiting(&agents);
+    add_waiting_plan(&agents);
     let arguments = ["--format", "rich", "plan", "status"];
     let answer = agents.run(&arguments);
     assert_shown(
@@ -154,7 +155,7 @@ fn plan_status() {
 #[test]
 fn an_errored_plan_is_an_error_with_its_own_facts() {
     let agents = agents();
-    errored(&agents);
+    add_errored_plan(&agents);
     let answer = agents.run(&["--format", "json", "plan", "status"]);
     assert_eq!(answer.code, Some(1));
     let envelope = answer.json();
@@ -172,32 +173,32 @@ fn an_errored_plan_is_an_error_with_its_own_facts() {
     }
 }
 
-/// The length of short ids depends on the other ids.
+/// Masks short ids, whose length depends on the other ids.
 fn without_ids(text: &str) -> String {
     let is_id_letter = |letter: char| letter.is_ascii_digit() || letter.is_ascii_uppercase();
     let mut shown = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find("01") {
-        let (before, from) = rest.split_at(at);
+    let mut remaining = text;
+    while let Some(start) = remaining.find("01") {
+        let (before, from) = remaining.split_at(start);
         let end = from
             .find(|letter| !is_id_letter(letter))
             .unwrap_or(from.len());
         shown.push_str(before);
         shown.push_str(if end >= 8 { "[id]" } else { &from[..end] });
-        rest = &from[end..];
+        remaining = &from[end..];
     }
-    shown + rest
+    shown + remaining
 }
 
 #[test]
 fn plan_tree() {
     let prepare = |agents: &Agents| {
-        planned(agents);
+        add_strategized_plan(agents);
     };
     let tree = ["plan", "tree", "--show-superseded"];
     assert_shown("plan_tree", &without_ids(&shown(prepare, &tree)));
     let agents = agents();
-    planned(&agents);
+    add_strategized_plan(&agents);
     for (format, name) in [("rich", "plan_tree_rich"), ("color", "plan_tree_color")] {
         let arguments = ["--format", format, "plan", "tree"];
         let text = transcript(&agents, &arguments, &agents.run(&arguments));
@@ -222,22 +223,22 @@ fn plan_tree() {
     assert_eq!(shallow["summary"]["nodes"], 4);
 }
 
-/// A chain of `count` decisions, each below the previous one.
+/// Adds a chain of `length` decisions, each the child of the previous decision.
 fn chain(agents: &Agents, length: usize) -> Vec<DecisionId> {
     let engine = engine(agents);
     let plan = store(&engine, &new_plan("deep"));
-    let mut all: Vec<NewDecision> = Vec::new();
+    let mut chained: Vec<NewDecision> = Vec::new();
     for number in 0..length {
         let kind = if number == 0 {
             DecisionType::PromptDefinition
         } else {
             DecisionType::StrategyChoice
         };
-        let parent = all.last().map(|above| above.id);
-        all.push(decision(kind, parent, &format!("d{number}")));
+        let parent = chained.last().map(|previous| previous.id);
+        chained.push(decision(kind, parent, &format!("d{number}")));
     }
-    decide(&engine, plan, &all);
-    all.iter().map(|one| one.id).collect()
+    decide(&engine, plan, &chained);
+    chained.iter().map(|decision| decision.id).collect()
 }
 
 #[test]
@@ -252,22 +253,22 @@ fn a_deep_chain_is_drawn_completely_in_every_format() {
         let longest = answer.out.lines().map(|line| line.chars().count()).max();
         assert!(longest.is_some_and(|longest| longest < 200), "{format}");
     }
-    // A reader of the JSON finds every decision once.
+    // The JSON contains every decision exactly once.
     let data = agents.data(&["plan", "tree"]);
-    let mut found = Vec::new();
-    let mut ahead = vec![&data["tree"]];
-    while let Some(node) = ahead.pop() {
-        found.push(node["id"].as_str().expect("an id").to_owned());
-        ahead.extend(node["children"].as_array().into_iter().flatten());
+    let mut listed = Vec::new();
+    let mut pending = vec![&data["tree"]];
+    while let Some(node) = pending.pop() {
+        listed.push(node["id"].as_str().expect("an id").to_owned());
+        pending.extend(node["children"].as_array().into_iter().flatten());
     }
-    let deeper = data["deeper"].as_array().expect("the deeper ones");
-    found.extend(
+    let deeper = data["deeper"].as_array().expect("the deeper decisions");
+    listed.extend(
         deeper
             .iter()
             .map(|node| node["id"].as_str().expect("an id").to_owned()),
     );
-    let all: Vec<String> = ids.iter().map(ToString::to_string).collect();
-    assert_eq!(found, all);
+    let expected: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    assert_eq!(listed, expected);
     for drawing in ["svg", "mermaid", "dot"] {
         let answer = agents.run(&["plan", "tree", "--as", drawing]);
         assert_eq!(answer.code, Some(0), "{drawing}");
@@ -278,9 +279,9 @@ fn a_deep_chain_is_drawn_completely_in_every_format() {
 #[test]
 fn plan_explain() {
     let agents = agents();
-    let (_, plan, made) = planned(&agents);
+    let (_, plan, decisions) = add_strategized_plan(&agents);
     for format in ["plain", "json"] {
-        let id = made.strategy.to_string();
+        let id = decisions.strategy.to_string();
         let arguments = [
             "--format",
             format,
@@ -294,15 +295,18 @@ fn plan_explain() {
         assert_shown(&format!("plan_explain_{format}"), &text);
     }
     let root = agents.data(&["plan", "explain", &plan.to_string()]);
-    assert_eq!(root["decision_id"], made.root.to_string());
-    assert!(root.get("reasoning").is_none(), "only when asked for");
+    assert_eq!(root["decision_id"], decisions.root.to_string());
+    assert!(
+        root.get("reasoning").is_none(),
+        "reasoning is shown only on request"
+    );
     let answer = agents.run(&["plan", "explain", "01ZZZZZZZZ"]);
     assert_eq!(answer.code, Some(3), "{answer:?}");
     assert!(answer.err.contains("CA-1150"), "{answer:?}");
 }
 
-/// A plan with a sandbox in which one file is changed, one created and one removed.
-fn worked(agents: &Agents) -> (Arc<Engine>, PlanId) {
+/// Adds a plan with a sandbox in which one file is changed, one is created and one is removed.
+fn add_plan_with_changes(agents: &Agents) -> (Arc<Engine>, PlanId) {
     let folder = agents.cwd().join("src");
     std::fs::create_dir(&folder).expect("a folder");
     std::fs::write(folder.join("sum.py"), "def add(a, b):\n    return a - b\n").expect("a file");
@@ -311,7 +315,7 @@ fn worked(agents: &Agents) -> (Arc<Engine>, PlanId) {
     let script = "printf 'def add(a, b):\\n    return a + b\\n' > sum.py; rm old.py; mkdir tests; echo 'assert 1' > tests/test_sum.py";
     let exec = agents.run(&["sandbox", "exec", "box", "--", "sh", "-c", script]);
     assert_eq!(exec.code, Some(0), "{exec:?}");
-    let (engine, plan, _) = planned(agents);
+    let (engine, plan, _) = add_strategized_plan(agents);
     write(&engine, move |unit| stored::set_sandbox(unit, plan, "box"));
     (engine, plan)
 }
@@ -319,7 +323,7 @@ fn worked(agents: &Agents) -> (Arc<Engine>, PlanId) {
 #[test]
 fn plan_diff_and_artifacts() {
     let prepare = |agents: &Agents| {
-        worked(agents);
+        add_plan_with_changes(agents);
     };
     assert_shown("plan_diff", &shown(prepare, &["plan", "diff"]));
     assert_shown(
@@ -328,7 +332,7 @@ fn plan_diff_and_artifacts() {
     );
     assert_shown("plan_artifacts", &shown(prepare, &["plan", "artifacts"]));
     let agents = agents();
-    worked(&agents);
+    add_plan_with_changes(&agents);
     let arguments = ["--format", "rich", "plan", "diff"];
     let text = transcript(&agents, &arguments, &agents.run(&arguments));
     assert_shown("plan_diff_rich", &text);
@@ -337,7 +341,7 @@ fn plan_diff_and_artifacts() {
 #[test]
 fn defect_9231_the_diff_equals_the_applied_changes() {
     let agents = agents();
-    let (_, plan) = worked(&agents);
+    let (_, plan) = add_plan_with_changes(&agents);
     let before = agents.data(&["plan", "artifacts", &plan.to_string()]);
     let patch = agents.run(&["--format", "plain", "plan", "diff", &plan.to_string()]);
     let copy = agents.cwd().join("copy");
@@ -346,27 +350,29 @@ fn defect_9231_the_diff_equals_the_applied_changes() {
         std::fs::copy(agents.cwd().join("src").join(name), copy.join(name)).expect("copied");
     }
     std::fs::write(agents.cwd().join("p.patch"), &patch.out).expect("a file");
-    let applied = std::process::Command::new("git")
+    let git_apply = std::process::Command::new("git")
         .args(["apply", "../p.patch"])
         .env("GIT_CEILING_DIRECTORIES", agents.cwd())
         .current_dir(&copy)
         .output()
         .expect("git runs");
-    assert!(applied.status.success(), "{applied:?}\n{}", patch.out);
+    assert!(git_apply.status.success(), "{git_apply:?}\n{}", patch.out);
     agents.data(&["sandbox", "apply", "box"]);
-    let inside = |folder: &Path| -> std::collections::BTreeMap<String, Vec<u8>> {
+    let files_below = |folder: &Path| -> std::collections::BTreeMap<String, Vec<u8>> {
         let prefix = folder.display().to_string();
         super::files(folder)
             .into_iter()
             .map(|(path, bytes)| (path.replace(&prefix, ""), bytes))
             .collect()
     };
-    assert_eq!(inside(&copy), inside(&agents.cwd().join("src")));
-    // Without the sandbox, the paths are still shown, but not the lines.
+    assert_eq!(files_below(&copy), files_below(&agents.cwd().join("src")));
+    // After the apply, the paths are still shown, but not the changed lines.
     let after = agents.data(&["plan", "artifacts", &plan.to_string()]);
     let paths = |data: &Value| -> Vec<Value> {
         let all = data["artifacts"].as_array().expect("artifacts");
-        all.iter().map(|one| one["path"].clone()).collect()
+        all.iter()
+            .map(|artifact| artifact["path"].clone())
+            .collect()
     };
     assert_eq!(paths(&before), paths(&after));
     assert_eq!(agents.data(&["plan", "diff"])["patch"], Value::Null);
@@ -375,10 +381,10 @@ fn defect_9231_the_diff_equals_the_applied_changes() {
 #[test]
 fn a_sandbox_in_use_can_still_be_shown() {
     let agents = agents();
-    let (engine, _) = worked(&agents);
+    let (engine, _) = add_plan_with_changes(&agents);
     let sandboxes =
         cleveragents_application::SandboxService::new(engine, agents.home().join("sandboxes"));
-    let held = sandboxes.open("box").expect("held by this process");
+    let handle = sandboxes.open("box").expect("held by this process");
     let data = agents.data(&["plan", "diff"]);
     assert_eq!(data["is_moving"], true);
     assert_eq!(data["diff_summary"]["files_changed"], 3);
@@ -387,24 +393,24 @@ fn a_sandbox_in_use_can_still_be_shown() {
         agents.data(&["plan", "status"])["execution"]["files_modified"],
         3
     );
-    drop(held);
+    drop(handle);
     assert_eq!(agents.data(&["plan", "diff"])["is_moving"], false);
 }
 
 #[test]
 fn plan_errors_and_guard() {
-    assert_shown("plan_errors", &shown(errored, &["plan", "errors"]));
-    assert_shown("plan_guard", &shown(errored, &["plan", "guard"]));
+    assert_shown("plan_errors", &shown(add_errored_plan, &["plan", "errors"]));
+    assert_shown("plan_guard", &shown(add_errored_plan, &["plan", "guard"]));
 }
 
 #[test]
 fn plan_log() {
     assert_shown(
         "plan_log",
-        &shown(waiting, &["plan", "log", "--limit", "4"]),
+        &shown(add_waiting_plan, &["plan", "log", "--limit", "4"]),
     );
     let agents = agents();
-    applied(&agents);
+    add_applied_plan(&agents);
     // The plan has finished, so following its log ends.
     let all = agents.data(&["plan", "log"]);
     let follow = ["plan", "log", "--follow", "--limit", "2"];
@@ -424,7 +430,7 @@ fn plan_log() {
 #[test]
 fn following_a_log_ends_with_the_plan() {
     let agents = agents();
-    let (engine, plan, _) = planned(&agents);
+    let (engine, plan, _) = add_strategized_plan(&agents);
     let follower = agents
         .command(["plan", "log", "--follow", "--limit", "1"])
         .spawn()
@@ -434,7 +440,7 @@ fn following_a_log_ends_with_the_plan() {
         plan,
         &[StageTransition::QueueExecute, StageTransition::Cancel],
     );
-    let output = follower.wait_with_output().expect("it ends");
+    let output = follower.wait_with_output().expect("the follower ends");
     let answer = cleveragents_testkit::Answer::from_output(&output);
     assert_eq!(answer.code, Some(0), "{answer:?}");
     let last = answer.out.lines().last().expect("a line");
@@ -448,22 +454,22 @@ fn waiting_for_a_plan_reports_its_state() {
         prepare(&agents);
         agents.run(&["plan", "wait", "fix-tests-1", "--timeout", "600"])
     };
-    let answer = wait(&waiting);
+    let answer = wait(&add_waiting_plan);
     assert_eq!(answer.code, Some(5), "{answer:?}");
     assert!(answer.err.contains("CA-1144") && answer.err.contains("plan approve"));
-    let answer = wait(&errored);
+    let answer = wait(&add_errored_plan);
     assert_eq!(answer.code, Some(1), "{answer:?}");
     assert!(answer.err.contains("CA-1145"), "{answer:?}");
-    assert_eq!(wait(&applied).code, Some(0));
+    assert_eq!(wait(&add_applied_plan).code, Some(0));
     let answer = wait(&|agents| {
-        let (engine, plan, _) = planned(agents);
+        let (engine, plan, _) = add_strategized_plan(agents);
         advance(&engine, plan, &[StageTransition::Cancel]);
     });
     assert_eq!(answer.code, Some(1), "{answer:?}");
     assert!(answer.err.contains("CA-1152"), "{answer:?}");
-    // No process runs this one.
+    // No process runs this plan.
     let agents = agents();
-    planned(&agents);
+    add_strategized_plan(&agents);
     let answer = agents.run(&["plan", "wait", "fix-tests-1", "--timeout", "0"]);
     assert_eq!(answer.code, Some(4), "{answer:?}");
     assert!(answer.err.contains("no process runs plan"), "{answer:?}");
@@ -472,7 +478,7 @@ fn waiting_for_a_plan_reports_its_state() {
 #[test]
 fn waiting_continues_until_the_plan_stops() {
     let agents = agents();
-    let (engine, plan, _) = planned(&agents);
+    let (engine, plan, _) = add_strategized_plan(&agents);
     let mut waiter = agents
         .command(["plan", "wait", "fix-tests-1"])
         .spawn()
@@ -483,18 +489,18 @@ fn waiting_continues_until_the_plan_stops() {
         &[StageTransition::QueueExecute, StageTransition::StartExecute],
     );
     assert!(
-        waiter.try_wait().expect("it can be asked").is_none(),
-        "it waits"
+        waiter.try_wait().expect("a process status").is_none(),
+        "the command still waits"
     );
     advance(&engine, plan, &[StageTransition::Cancel]);
-    let output = waiter.wait_with_output().expect("it ends");
+    let output = waiter.wait_with_output().expect("the command ends");
     assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]
 fn plan_checkpoints() {
     let prepare = |agents: &Agents| {
-        worked(agents);
+        add_plan_with_changes(agents);
         agents.data(&["sandbox", "checkpoint", "box", "--label", "good"]);
     };
     assert_shown(
@@ -502,7 +508,7 @@ fn plan_checkpoints() {
         &shown(prepare, &["plan", "checkpoint", "list"]),
     );
     let agents = agents();
-    let (engine, plan) = worked(&agents);
+    let (engine, plan) = add_plan_with_changes(&agents);
     agents.data(&["sandbox", "checkpoint", "box", "--label", "good"]);
     agents.data(&["sandbox", "checkpoint", "box", "--label", "last"]);
     let delete = |names: &[&str], confirmed: bool| {
@@ -517,7 +523,7 @@ fn plan_checkpoints() {
     };
     assert_eq!(count(), 4);
     for (name, code, reported) in [
-        ("cp_1", 4, "the first one"),
+        ("cp_1", 4, "the first checkpoint"),
         ("last", 4, "the newest"),
         ("cp_9", 3, "no checkpoint"),
     ] {
@@ -526,8 +532,8 @@ fn plan_checkpoints() {
         assert!(answer.err.contains(reported), "{answer:?}");
     }
     assert_eq!(delete(&["cp_2"], false).code, Some(5), "not confirmed");
-    assert_eq!(count(), 4, "all or none");
-    // Refused while a process runs the plan, and after it was interrupted.
+    assert_eq!(count(), 4, "a refused deletion removes no checkpoint");
+    // The deletion is refused while a process runs the plan, and after the run was interrupted.
     let leases = cleveragents_application::LeaseService::new(Arc::clone(&engine));
     let subject = cleveragents_domain::LeaseSubject::new("plan", plan);
     let lease = leases
@@ -549,16 +555,16 @@ fn plan_checkpoints() {
     let answer = delete(&["cp_2", "good"], true);
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert_eq!(count(), 2);
-    // Numbers are not reused.
+    // Numbers of deleted checkpoints are not reused.
     agents.data(&["sandbox", "checkpoint", "box", "--label", "next"]);
     let data = agents.data(&["plan", "checkpoint", "list"]);
     assert_eq!(data["checkpoints"][2]["id"], "cp_5");
 }
 
 #[test]
-fn the_error_for_a_missing_plan_lists_similar_ones() {
+fn the_error_for_a_missing_plan_lists_similar_plans() {
     let agents = agents();
-    planned(&agents);
+    add_strategized_plan(&agents);
     let answer = agents.run(&["plan", "status", "fix-test-1"]);
     assert_eq!(answer.code, Some(3), "{answer:?}");
     assert!(answer.err.contains("CA-0404") && answer.err.contains("fix-tests-1"));

@@ -102,8 +102,8 @@ fn a_resource_of_a_server_may_have_an_alias() {
         "--path",
         "docs",
     ]);
-    let made = agents.data(&["project", "create", "p", "--resource", "prod:team/docs:d"]);
-    assert_eq!(made["linked_resources"][0]["alias"], "d");
-    let made = agents.data(&["project", "create", "q", "--resource", "prod:team/docs"]);
-    assert_eq!(made["linked_resources"][0]["alias"], "docs");
+    let created = agents.data(&["project", "create", "p", "--resource", "prod:team/docs:d"]);
+    assert_eq!(created["linked_resources"][0]["alias"], "d");
+    let created = agents.data(&["project", "create", "q", "--resource", "prod:team/docs"]);
+    assert_eq!(created["linked_resources"][0]["alias"], "docs");
 }

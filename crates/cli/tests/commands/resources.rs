@@ -7,7 +7,7 @@ use cleveragents_testkit::{Agents, Answer, Gate, TestDatabase};
 
 use super::{agents, assert_shown, shown};
 
-fn nothing(_: &Agents) {}
+fn no_setup(_: &Agents) {}
 
 /// Runs git in a folder below the working folder.
 fn git(agents: &Agents, folder: &str, arguments: &[&str]) {
@@ -22,7 +22,7 @@ fn git(agents: &Agents, folder: &str, arguments: &[&str]) {
     assert!(output.status.success(), "{arguments:?}: {output:?}");
 }
 
-/// A repository `shop` with a development container, and a folder `docs`.
+/// Creates a repository `shop` with a development container, and a folder `docs`.
 pub(super) fn files(agents: &Agents) {
     let shop = agents.cwd().join("shop");
     std::fs::create_dir_all(shop.join(".devcontainer")).expect("a folder");
@@ -34,7 +34,7 @@ pub(super) fn files(agents: &Agents) {
     git(agents, "shop", &["commit", "-q", "-m", "first"]);
 }
 
-/// The same, registered.
+/// Creates the folders of [`files`] and registers them as resources.
 pub(super) fn shop(agents: &Agents) {
     files(agents);
     agents.data(&["resource", "add", "git-checkout", "shop", "--path", "shop"]);
@@ -111,7 +111,7 @@ fn resource_list() {
 fn resource_list_of_nothing() {
     assert_shown(
         "resource_list_of_nothing",
-        &shown(nothing, &["resource", "list"]),
+        &shown(no_setup, &["resource", "list"]),
     );
 }
 
@@ -139,7 +139,7 @@ fn resource_inspect() {
     );
 }
 
-/// Comparing a file could run a filter, which is a command of the repository.
+/// Git filters are commands that a repository configures, and comparing a file could run them.
 #[test]
 fn inspecting_a_repository_runs_no_filter() {
     let agents = agents();
@@ -216,7 +216,7 @@ fn resource_types() {
     let add = ["resource", "type", "add", "--config", "database.yaml"];
     assert_shown("resource_type_add", &shown(file, &add));
     let show = ["resource", "type", "show", "git-checkout"];
-    assert_shown("resource_type_show", &shown(nothing, &show));
+    assert_shown("resource_type_show", &shown(no_setup, &show));
     let remove = ["resource", "type", "remove", "database", "--yes"];
     assert_shown("resource_type_remove", &shown(database_type, &remove));
 }
@@ -241,7 +241,6 @@ fn resource_type_list_names_every_type() {
     );
 }
 
-/// The type declares the flags of the command.
 #[test]
 fn a_type_declares_its_flags() {
     let agents = agents();
@@ -249,9 +248,9 @@ fn a_type_declares_its_flags() {
     let help = agents.run(&["resource", "add", "database", "--help"]);
     assert_eq!((help.code, help.err.as_str()), (Some(0), ""), "{help:?}");
     assert_shown("resource_add_help", &help.out);
-    let behind = agents.run(&["resource", "add", "database", "x", "--help"]);
-    assert_eq!(behind.out, help.out);
-    let made = agents.data(&[
+    let help_after_name = agents.run(&["resource", "add", "database", "x", "--help"]);
+    assert_eq!(help_after_name.out, help.out);
+    let created = agents.data(&[
         "resource",
         "add",
         "database",
@@ -260,8 +259,8 @@ fn a_type_declares_its_flags() {
         "--pool=-2",
         "orders",
     ]);
-    assert_eq!(made["resource"]["properties"]["pool"], -2);
-    let made = agents.data(&[
+    assert_eq!(created["resource"]["properties"]["pool"], -2);
+    let created = agents.data(&[
         "resource",
         "add",
         "database",
@@ -269,10 +268,9 @@ fn a_type_declares_its_flags() {
         "--connection-string",
         "db:1",
     ]);
-    assert_eq!(made["resource"]["properties"]["pool"], 5);
+    assert_eq!(created["resource"]["properties"]["pool"], 5);
 }
 
-/// Global options may also follow the flags of a type.
 #[test]
 fn global_options_may_follow_the_flags_of_a_type() {
     let agents = agents();
@@ -354,8 +352,8 @@ fn passwords_are_never_shown() {
     assert!(!answer.err.contains("secret"), "{answer:?}");
 }
 
-/// The home and, if a server is available, PostgreSQL.
-fn places() -> Vec<(Option<TestDatabase>, Agents)> {
+/// A home with SQLite and, if a server is available, a home with PostgreSQL.
+fn homes() -> Vec<(Option<TestDatabase>, Agents)> {
     let server = TestDatabase::postgres().map(|database| {
         let agents = agents().on(&database.url);
         (Some(database), agents)
@@ -383,7 +381,7 @@ fn race(agents: &Agents, commands: &[Vec<&str>]) -> Vec<Answer> {
 
 #[test]
 fn one_of_many_concurrent_registrations_of_a_name_succeeds() {
-    for (_database, agents) in places() {
+    for (_database, agents) in homes() {
         files(&agents);
         let command = vec!["resource", "add", "git-checkout", "shop", "--path", "shop"];
         let answers = race(&agents, &vec![command; 6]);
@@ -409,7 +407,7 @@ fn one_of_many_concurrent_registrations_of_a_name_succeeds() {
 
 #[test]
 fn concurrent_links_never_create_a_cycle() {
-    for (_database, agents) in places() {
+    for (_database, agents) in homes() {
         for name in ["a", "b"] {
             std::fs::create_dir(agents.cwd().join(name)).expect("a folder");
             agents.data(&["resource", "add", "fs-directory", name, "--path", name]);
@@ -423,12 +421,12 @@ fn concurrent_links_never_create_a_cycle() {
                 ],
             );
             let codes = (answers[0].code, answers[1].code);
-            let made = match codes {
+            let linked = match codes {
                 (Some(0), Some(4)) => ["a", "b"],
                 (Some(4), Some(0)) => ["b", "a"],
                 _ => panic!("{answers:?}"),
             };
-            agents.data(&["resource", "unlink-child", made[0], made[1]]);
+            agents.data(&["resource", "unlink-child", linked[0], linked[1]]);
         }
     }
 }
@@ -437,7 +435,7 @@ fn concurrent_links_never_create_a_cycle() {
 fn a_relative_path_starts_at_the_working_folder() {
     let agents = agents();
     files(&agents);
-    let made = agents.data(&[
+    let created = agents.data(&[
         "resource",
         "add",
         "fs-directory",
@@ -445,6 +443,6 @@ fn a_relative_path_starts_at_the_working_folder() {
         "--path",
         "shop/../docs",
     ]);
-    let expected: PathBuf = std::fs::canonicalize(agents.cwd().join("docs")).expect("there");
-    assert_eq!(made["resource"]["location"].as_str(), expected.to_str());
+    let expected: PathBuf = std::fs::canonicalize(agents.cwd().join("docs")).expect("a path");
+    assert_eq!(created["resource"]["location"].as_str(), expected.to_str());
 }

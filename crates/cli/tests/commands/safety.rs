@@ -59,15 +59,15 @@ fn the_standard_profile_is_the_default_and_a_project_restricts_it() {
         "unrestricted",
     ];
     agents.data(&set);
-    // Settings in the repository apply, but allow nothing more.
+    // Settings in the repository can restrict the limits but not extend them.
     let narrowed = in_force(&agents, &[]);
     assert_eq!(narrowed["profile"], standard["profile"]);
     assert_eq!(narrowed["said"].as_array().expect("a list").len(), 2);
-    // The user may choose, in their own file or for one command.
+    // Users may choose a profile in their own configuration file or for one command.
     agents.data(&["config", "set", "safety.profile", "unrestricted"]);
     let chosen = in_force(&agents, &[]);
     assert_eq!(chosen["profile"]["allow_unsafe_tools"], true);
-    // An option restricts the choice further.
+    // An option restricts the chosen profile further.
     let careful = in_force(&agents, &["--safety", "read-only"]);
     assert_eq!(careful["profile"]["allow_changes"], false);
     assert_eq!(careful["profile"]["allow_unsafe_tools"], false);
@@ -81,17 +81,20 @@ fn every_level_applies() {
     agents.data(&["config", "set", "safety.approve-writes", "true"]);
     let file = std::fs::read_to_string(agents.config_file()).expect("a file");
     assert!(file.contains("approve-writes = true"), "{file}");
-    let here = in_force(&agents, &["--allow-tool", "builtin/file-*"]);
-    let guards = &here["guards"];
+    let limits = in_force(&agents, &["--allow-tool", "builtin/file-*"]);
+    let guards = &limits["guards"];
     assert_eq!(
         guards["tool_denylist"],
         serde_json::json!(["builtin/git-*"])
     );
     let lists = serde_json::json!([["builtin/file-*"], ["builtin/*", "local/x"]]);
     assert_eq!(guards["tool_allowlist"], lists);
-    assert_eq!(guards["max_tool_calls_per_step"], 5, "the least of 5 and 8");
+    assert_eq!(
+        guards["max_tool_calls_per_step"], 5,
+        "the smaller of 5 and 8"
+    );
     assert_eq!(guards["require_approval_for_writes"], true);
-    assert_eq!(here["profile"]["max_total_cost"], 2.5);
+    assert_eq!(limits["profile"]["max_total_cost"], 2.5);
     // A path in a project file is relative to the project folder, wherever the command runs.
     let inner = agents.cwd().join("deep/inside");
     std::fs::create_dir_all(&inner).expect("a folder");

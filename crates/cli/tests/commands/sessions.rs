@@ -4,7 +4,7 @@ use cleveragents_testkit::Agents;
 
 use super::{assert_shown, shown, weekly, with_weekly};
 
-fn nothing(_: &Agents) {}
+fn no_setup(_: &Agents) {}
 
 #[test]
 fn session_create() {
@@ -16,7 +16,7 @@ fn session_create() {
         "--actor",
         "Orchestrator",
     ];
-    assert_shown("session_create", &shown(nothing, &arguments));
+    assert_shown("session_create", &shown(no_setup, &arguments));
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn session_list() {
 fn session_list_of_nothing() {
     assert_shown(
         "session_list_of_nothing",
-        &shown(nothing, &["session", "list"]),
+        &shown(no_setup, &["session", "list"]),
     );
 }
 
@@ -178,7 +178,7 @@ fn an_exported_session_is_imported_unchanged() {
     };
     let original = imported["merge"]["existing"].as_str().expect("an id");
     assert_eq!(strip(agents.messages(id)), strip(agents.messages(original)));
-    // The second export differs from the first only in ids.
+    // The two sessions differ only in id and version.
     let show = |id: &str| agents.data(&["session", "show", id])["session_summary"].clone();
     let (mut first, mut second) = (show(original), show(id));
     for summary in [&mut first, &mut second] {
@@ -205,7 +205,11 @@ fn text_from_standard_input_loses_its_last_line_feed() {
     for text in ["--format", "-1 is a text"] {
         agents.data(&["session", "append", "weekly", "--", text]);
         let last = agents.contents("weekly").pop();
-        assert_eq!(last.as_deref(), Some(text), "what follows `--` is no flag");
+        assert_eq!(
+            last.as_deref(),
+            Some(text),
+            "an argument after `--` is not a flag"
+        );
     }
 }
 
@@ -216,7 +220,7 @@ fn pages_follow_each_other() {
         agents.data(&["session", "append", "weekly", &format!("message {index}")]);
     }
     let mut after: Option<u64> = None;
-    let mut seen = Vec::new();
+    let mut sequences = Vec::new();
     loop {
         let number = after.map(|number| number.to_string());
         let mut arguments = vec!["session", "messages", "weekly", "--limit", "3"];
@@ -225,16 +229,16 @@ fn pages_follow_each_other() {
         }
         let page = agents.data(&arguments);
         for message in page["messages"].as_array().expect("a list") {
-            seen.push(message["sequence"].as_u64().expect("a number"));
+            sequences.push(message["sequence"].as_u64().expect("a number"));
         }
         after = page["next_after"].as_u64();
         if after.is_none() {
             break;
         }
     }
-    assert_eq!(seen, (0..10).collect::<Vec<_>>());
-    let behind = agents.data(&["session", "messages", "weekly", "--after", "99"]);
-    assert_eq!(behind["messages"], serde_json::json!([]));
+    assert_eq!(sequences, (0..10).collect::<Vec<_>>());
+    let past_end = agents.data(&["session", "messages", "weekly", "--after", "99"]);
+    assert_eq!(past_end["messages"], serde_json::json!([]));
 }
 
 #[test]
@@ -277,7 +281,7 @@ fn lists_are_filtered_sorted_and_paged() {
     );
     assert_eq!(names(&["--since", "2999-01-01T00:00:00Z"]), [""; 0]);
     assert_eq!(names(&["--limit", "0"]), [""; 0]);
-    // A wildcard of the database is an ordinary character.
+    // Wildcards of the database are ordinary characters.
     assert_eq!(names(&["--name", "%"]), [""; 0]);
     assert_eq!(names(&["--name", "week_y"]), [""; 0]);
 }

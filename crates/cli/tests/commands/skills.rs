@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::{agents, assert_shown, shown};
 
 fn write(agents: &Agents, name: &str, text: &str) {
-    let place = agents.cwd().join(name);
-    std::fs::create_dir_all(place.parent().expect("a folder")).expect("made");
-    std::fs::write(place, text).expect("a file");
+    let path = agents.cwd().join(name);
+    std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+    std::fs::write(path, text).expect("a file");
 }
 
 fn examples() -> PathBuf {
@@ -34,7 +34,7 @@ fn examples_in(agents: &Agents) {
     }
 }
 
-/// All examples are registered, with a sandbox `fix` of a folder with a text.
+/// Registers all examples and creates a sandbox `fix` of a folder with a text file.
 fn furnished(agents: &Agents) {
     examples_in(agents);
     for path in ["files.yaml", "writing.yaml", "text-figures"] {
@@ -128,7 +128,7 @@ fn deviations_from_the_standard_are_added_with_a_warning_and_not_valid() {
 }
 
 #[test]
-fn skills_of_the_home_are_found_and_those_of_a_project_only_offered() {
+fn skills_of_the_home_are_found_and_skills_of_a_project_are_only_offered() {
     let agents = agents();
     let text = |name: &str| format!("---\nname: {name}\ndescription: d\n---\nDo it.\n");
     let home = agents.home().join("skills/mine");
@@ -169,7 +169,7 @@ fn defect_2125_a_script_of_a_skill_runs_in_the_sandbox_only() {
     let reported = agents.data(&[&run[..], &[&input]].concat());
     assert_eq!(reported["output"], "letter.txt: 3 words, 2 lines\n");
     // Without the skill, the tool does not exist.
-    let without = agents.run(&[
+    let refused = agents.run(&[
         "tool",
         "run",
         "skill/run",
@@ -178,8 +178,8 @@ fn defect_2125_a_script_of_a_skill_runs_in_the_sandbox_only() {
         "--input",
         &input,
     ]);
-    assert_eq!(without.code, Some(3), "{without:?}");
-    // It cannot write to its own folder.
+    assert_eq!(refused.code, Some(3), "{refused:?}");
+    // A script cannot write to the folder of its skill.
     write(
         &agents,
         "text-figures/scripts/spoil.sh",
@@ -226,17 +226,17 @@ fn a_model_has_its_skills_and_reads_the_instructions_of_the_repository() {
         .collect();
     assert_eq!(outcomes, ["succeeded", "succeeded"], "{reported}");
     let recorded = std::fs::read_to_string(agents.cwd().join("told.jsonl")).expect("recorded");
-    for words in [
+    for phrase in [
         "- text-figures: Counts the words",
         "Write in short sentences.",
         "They grant no permission",
     ] {
-        assert!(recorded.contains(words), "{words} in {recorded}");
+        assert!(recorded.contains(phrase), "{phrase} in {recorded}");
     }
 }
 
 #[test]
-fn defect_4811_two_programs_register_one_name_once() {
+fn defect_4811_concurrent_programs_register_a_name_once() {
     let agents = agents();
     examples_in(&agents);
     agents.data(&["init"]);
@@ -245,9 +245,13 @@ fn defect_4811_two_programs_register_one_name_once() {
         .map(|_| agents.behind(&gate, &["skill", "add", "files.yaml"]))
         .collect();
     gate.open();
-    let codes = children
-        .into_iter()
-        .map(|child| child.wait_with_output().expect("it ends").status.code());
+    let codes = children.into_iter().map(|child| {
+        child
+            .wait_with_output()
+            .expect("the program ends")
+            .status
+            .code()
+    });
     let mut codes: Vec<_> = codes.collect();
     codes.sort_unstable();
     assert_eq!(codes, [Some(0), Some(4), Some(4), Some(4)]);
@@ -270,12 +274,12 @@ fn a_secret_in_a_skill_file_is_not_shown() {
         &["skill", "tools", "x"],
     ] {
         for format in ["plain", "json"] {
-            let more: &[&str] = if arguments[1] == "add" {
+            let options: &[&str] = if arguments[1] == "add" {
                 &["--update"]
             } else {
                 &[]
             };
-            let answer = agents.run(&[&["--format", format], arguments, more].concat());
+            let answer = agents.run(&[&["--format", format], arguments, options].concat());
             assert_eq!(answer.code, Some(0), "{answer:?}");
             assert!(
                 !answer.out.contains(key) && !answer.err.contains(key),

@@ -22,7 +22,7 @@ code: |
       return {\"lines\": sum(1 for _ in file)}
 ";
 
-/// A tool in sh that writes, in the other form of the file.
+/// A tool in sh that writes, in the nested form of the file.
 const STAMP: &str = "cleveragents: {version: '3.0'}
 tool:
   name: local/stamp
@@ -45,7 +45,7 @@ fn files(agents: &Agents) {
     write(agents, "stamp.yaml", STAMP);
 }
 
-/// Both tools are registered, with a sandbox `fix` of a folder with one file of two lines.
+/// Registers both tools and creates a sandbox `fix` of a folder with one file of two lines.
 fn furnished(agents: &Agents) {
     files(agents);
     for file in ["count.yaml", "stamp.yaml"] {
@@ -56,7 +56,7 @@ fn furnished(agents: &Agents) {
     agents.data(&["sandbox", "create", "fix", "--path", "src"]);
 }
 
-/// Times differ from run to run.
+/// Masks durations, which differ between runs.
 fn without_times(text: &str) -> String {
     let lines = text.lines().map(|line| match line.find(": ") {
         Some(end) if line.contains("duration_s") || line.starts_with("Took") => {
@@ -92,11 +92,11 @@ fn tools_are_filtered_by_namespace_and_source() {
         let tools = found["tools"].as_array().expect("a list").iter();
         tools.map(|tool| tool["name"].clone()).collect()
     };
-    let own = ["local/count-lines", "local/stamp"].map(Value::from);
-    assert_eq!(names(&["--namespace", "local"]), own);
+    let custom = ["local/count-lines", "local/stamp"].map(Value::from);
+    assert_eq!(names(&["--namespace", "local"]), custom);
     let builtin = names(&["--source", "builtin"]);
-    assert!(builtin.contains(&"builtin/shell".into()) && !builtin.contains(&own[0]));
-    assert_eq!(names(&[]).len(), builtin.len() + own.len());
+    assert!(builtin.contains(&"builtin/shell".into()) && !builtin.contains(&custom[0]));
+    assert_eq!(names(&[]).len(), builtin.len() + custom.len());
     assert_eq!(names(&["--type", "tool"]), names(&[]));
 }
 
@@ -106,12 +106,12 @@ fn validations_are_listed_among_the_tools_with_their_mode() {
     furnished(&agents);
     let key = "sk-test-0123456789abcdefghijkl";
     let agents = agents.with("OPENAI_API_KEY", key);
-    for (name, more) in [
+    for (name, fields) in [
         ("looks", "mode: informational\ntimeout: 7\n"),
         ("passes", "mode: required\n"),
     ] {
         let text =
-            format!("name: local/{name}\ndescription: {key} looks\ncommand: [\"true\"]\n{more}");
+            format!("name: local/{name}\ndescription: {key} looks\ncommand: [\"true\"]\n{fields}");
         write(&agents, "validation.yaml", &text);
         agents.data(&["validation", "add", "--config", "validation.yaml"]);
     }
@@ -119,31 +119,31 @@ fn validations_are_listed_among_the_tools_with_their_mode() {
     let expected = [("looks", "informational"), ("passes", "required")];
     assert_eq!(listed["summary"]["total"], expected.len());
     for (number, (name, mode)) in expected.into_iter().enumerate() {
-        let one = &listed["tools"][number];
-        assert_eq!(one["name"], format!("local/{name}"), "{listed:#}");
-        assert_eq!(one["type"], "validation");
-        assert_eq!(one["mode"], mode);
-        assert_eq!(one["writes"], false);
-        assert_eq!(one["source"], "custom");
-        assert_eq!(one["description"], "[REDACTED] looks");
+        let tool = &listed["tools"][number];
+        assert_eq!(tool["name"], format!("local/{name}"), "{listed:#}");
+        assert_eq!(tool["type"], "validation");
+        assert_eq!(tool["mode"], mode);
+        assert_eq!(tool["writes"], false);
+        assert_eq!(tool["source"], "custom");
+        assert_eq!(tool["description"], "[REDACTED] looks");
     }
     assert_eq!(listed["tools"][0]["timeout"], 7.0);
     let count = |arguments: &[&str]| {
         let found = agents.data(&[&["tool", "list"], arguments].concat());
         found["summary"]["total"].as_u64().expect("a number")
     };
-    let own = ["--source", "custom"];
-    assert_eq!(count(&own), 4, "all of them");
-    assert_eq!(count(&[&own[..], &["--type", "tool"]].concat()), 2);
+    let custom = ["--source", "custom"];
+    assert_eq!(count(&custom), 4, "both tools and both validations");
+    assert_eq!(count(&[&custom[..], &["--type", "tool"]].concat()), 2);
     let plain = agents.run(&["--format", "plain", "tool", "list", "--type", "validation"]);
     assert!(plain.out.contains("validation (required)"), "{plain:?}");
 }
 
 #[test]
 fn tool_show() {
-    let own = ["tool", "show", "local/stamp"];
-    assert_shown("tool_show", &shown(furnished, &own));
-    // By another of its names.
+    let show = ["tool", "show", "local/stamp"];
+    assert_shown("tool_show", &shown(furnished, &show));
+    // An alias also finds the tool.
     let found = agents().data(&["tool", "show", "builtin/read_file"]);
     assert_eq!(found["name"], "builtin/file-read");
     assert_eq!(found["definition"], Value::Null);
@@ -251,8 +251,8 @@ fn tool_run_of_a_tool_in_sh_that_writes() {
         "only the sandbox changes"
     );
     agents.data(&["sandbox", "apply", "fix"]);
-    let stamp = std::fs::read(agents.cwd().join("src/stamp.json")).expect("it is applied");
-    let stamp: Value = serde_json::from_slice(&stamp).expect("what it was given");
+    let stamp = std::fs::read(agents.cwd().join("src/stamp.json")).expect("the applied file");
+    let stamp: Value = serde_json::from_slice(&stamp).expect("the input of the tool");
     assert_eq!(stamp, json!({"n": [1, "é"]}));
 }
 
@@ -303,11 +303,11 @@ fn a_project_sandbox_is_kept_until_it_is_applied() {
     for name in ["one", "two"] {
         assert!(agents.cwd().join("src").join(name).exists(), "{name}");
     }
-    assert_eq!(put("three"), first, "a new one of the same name");
+    assert_eq!(put("three"), first, "a new sandbox has the same name");
     assert!(!agents.cwd().join("src/three").exists());
 }
 
-/// For each way a call can fail: exit code, error code and reason, and the tool did not run.
+/// Every kind of failed call has its exit code, error code and reason, and changes no file.
 #[test]
 fn failed_calls_report_the_reason() {
     let agents = agents();
@@ -350,7 +350,7 @@ fn failed_calls_report_the_reason() {
         assert_eq!(data["files_changed"], json!([]), "{data:#}");
     }
     let diff = agents.data(&["sandbox", "diff", "fix"]);
-    assert_eq!(diff["count"], 0, "nothing ran: {diff:#}");
+    assert_eq!(diff["count"], 0, "no file changed: {diff:#}");
 }
 
 #[test]
@@ -359,12 +359,17 @@ fn an_unreadable_tool_is_listed_and_can_be_removed() {
     let text = COUNT.replace("Counts", "${FOLDER} counts");
     write(&agents, "count.yaml", &text);
     agents.data(&["tool", "add", "--config", "count.yaml"]);
-    let without = |arguments: &[&str]| {
+    let run_without_variable = |arguments: &[&str]| {
         let arguments = [&["--format", "json"], arguments].concat();
         let mut command = agents.command(&arguments);
-        Answer::from_output(&command.env_remove("FOLDER").output().expect("it starts"))
+        Answer::from_output(
+            &command
+                .env_remove("FOLDER")
+                .output()
+                .expect("the program starts"),
+        )
     };
-    let listed = without(&["tool", "list", "--source", "custom"]);
+    let listed = run_without_variable(&["tool", "list", "--source", "custom"]);
     assert_eq!(listed.code, Some(0), "{listed:?}");
     let data = &listed.json()["data"];
     assert_eq!(data["summary"]["broken"], 1, "{data:#}");
@@ -373,30 +378,30 @@ fn an_unreadable_tool_is_listed_and_can_be_removed() {
         problem.contains("count.yaml:2:") && problem.contains("FOLDER"),
         "{problem}"
     );
-    let shown = without(&["tool", "show", "local/count-lines"]);
+    let shown = run_without_variable(&["tool", "show", "local/count-lines"]);
     assert!(
         shown.code == Some(2) && shown.out.contains("tool remove"),
         "{shown:?}"
     );
-    // It is excluded with a warning, and the other tools work.
-    let ran = without(&["tool", "run", "builtin/ask-user", "question=well?"]);
-    assert_eq!(ran.code, Some(5), "the other tool was called: {ran:?}");
+    // The broken tool is excluded with a warning, and other tools work.
+    let other = run_without_variable(&["tool", "run", "builtin/ask-user", "question=well?"]);
+    assert_eq!(other.code, Some(5), "the other tool was called: {other:?}");
     assert!(
-        ran.err.contains("local/count-lines is left out") && ran.err.contains("FOLDER"),
-        "{ran:?}"
+        other.err.contains("local/count-lines is left out") && other.err.contains("FOLDER"),
+        "{other:?}"
     );
-    let itself = without(&["tool", "run", "local/count-lines", "path=x"]);
-    assert_eq!(itself.code, Some(2), "{itself:?}");
+    let excluded = run_without_variable(&["tool", "run", "local/count-lines", "path=x"]);
+    assert_eq!(excluded.code, Some(2), "{excluded:?}");
     assert_eq!(
-        itself.json()["data"]["error"]["code"],
+        excluded.json()["data"]["error"]["code"],
         "CA-0903",
-        "{itself:?}"
+        "{excluded:?}"
     );
-    let removed = without(&["tool", "remove", "local/count-lines", "--yes"]);
+    let removed = run_without_variable(&["tool", "remove", "local/count-lines", "--yes"]);
     assert_eq!(removed.code, Some(0), "{removed:?}");
 }
 
-/// A model calls the same tools.
+/// Models can call the custom tools that users call.
 #[test]
 fn custom_tools_run_inside_session_tell() {
     let agents = agents();
@@ -427,11 +432,11 @@ fn custom_tools_run_inside_session_tell() {
         .iter()
         .map(|call| (&call["tool"], &call["outcome"]))
         .collect();
-    let done = json!("succeeded");
+    let succeeded = json!("succeeded");
     let expected = ["local/count-lines", "local/stamp"].map(Value::from);
     assert_eq!(
         outcomes,
-        [(&expected[0], &done), (&expected[1], &done)],
+        [(&expected[0], &succeeded), (&expected[1], &succeeded)],
         "{reported:#}"
     );
     assert_eq!(reported["files_changed"], json!(["src/stamp.json"]));
@@ -452,7 +457,7 @@ fn one_of_many_processes_registers_a_tool() {
         gate.open();
         let mut codes: Vec<Option<i32>> = Vec::new();
         for child in started {
-            let answer = Answer::from_output(&child.wait_with_output().expect("it ends"));
+            let answer = Answer::from_output(&child.wait_with_output().expect("the program ends"));
             if answer.code != Some(0) {
                 assert_eq!(
                     answer.json()["data"]["error"]["code"],

@@ -12,8 +12,8 @@ fn write(agents: &Agents, name: &str, text: &str) {
 }
 
 /// Registers the validation `local/check`.
-fn check(agents: &Agents, rest: &str) {
-    let text = format!("name: local/check\ndescription: Looks\n{rest}\n");
+fn register_check(agents: &Agents, definition: &str) {
+    let text = format!("name: local/check\ndescription: Looks\n{definition}\n");
     write(agents, "check.yaml", &text);
     agents.data(&["validation", "add", "--config", "check.yaml", "--update"]);
 }
@@ -34,7 +34,7 @@ fn furnish(agents: &Agents) {
     agents.data(&["sandbox", "create", "fix", "--path", "src"]);
 }
 
-/// Runs the validation in the sandbox. Returns whether it passed, and its message.
+/// Runs the validation in the sandbox. Returns true if it passed, and the data of the command.
 fn run(agents: &Agents, arguments: &[&str]) -> (bool, Value) {
     let fixed = [
         "--format",
@@ -58,10 +58,10 @@ fn work_folder(agents: &Agents) -> PathBuf {
     Path::new(&rows[0][0]).join("work").join("src")
 }
 
-/// Every path of a folder with its mode and content.
+/// Every path below a folder with its mode and content.
 fn snapshot(folder: &Path) -> Vec<(PathBuf, u32, Vec<u8>)> {
     use std::os::unix::fs::MetadataExt as _;
-    let mut found = Vec::new();
+    let mut entries = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {
         for entry in std::fs::read_dir(&next).expect("a folder") {
@@ -78,13 +78,14 @@ fn snapshot(folder: &Path) -> Vec<(PathBuf, u32, Vec<u8>)> {
             } else {
                 std::fs::read(&path).expect("a file")
             };
-            found.push((path, metadata.mode(), content));
+            entries.push((path, metadata.mode(), content));
         }
     }
-    found.sort();
-    found
+    entries.sort();
+    entries
 }
 
+/// Number of recorded changes and position of an unfinished rollback.
 fn positions(agents: &Agents) -> Vec<Vec<String>> {
     TestDatabase::read_file(
         &agents.database(),
@@ -135,9 +136,9 @@ fn validation_commands() {
     assert_shown("validation_show", &shown(attached, &show));
 }
 
-/// Report 3490: the result of the command counts, not names.
+/// Report 3490: the exit code of the command decides, not its name or its output.
 #[test]
-fn defect_3490_a_command_that_fails_fails_and_one_that_succeeds_passes() {
+fn defect_3490_a_validation_passes_only_if_its_command_succeeds() {
     let agents = furnished();
     for (command, passes, printed) in [
         ("'true'", true, "passed"),
@@ -149,7 +150,7 @@ fn defect_3490_a_command_that_fails_fails_and_one_that_succeeds_passes() {
         ("no-such-program-anywhere", false, "exit code 127"),
         ("[sh, -c, 'test -f a.txt']", true, "passed"),
     ] {
-        check(&agents, &format!("command: {command}"));
+        register_check(&agents, &format!("command: {command}"));
         let (passed, data) = run(&agents, &[]);
         assert_eq!(passed, passes, "{command}: {data}");
         let message = data["message"].as_str().expect("a message");
@@ -162,7 +163,7 @@ fn exit_codes_output_and_numbers_decide() {
     let agents = furnished();
     let print = "command: \"echo '12 passed, coverage 1,081.5%'; echo '7 passed'; exit 2\"\n\
                  metrics: {tests: '(\\d+) passed', coverage: 'coverage ([\\d,.]+)%', none: 'x(\\d)'}\n";
-    for (rest, passes, printed) in [
+    for (conditions, passes, printed) in [
         ("passes_when: {exit_code: [0, 2]}", true, "passed"),
         (
             "passes_when: {exit_code: [2], output_matches: '^7'}",
@@ -196,9 +197,9 @@ fn exit_codes_output_and_numbers_decide() {
         ),
         ("", false, "exit code 2"),
     ] {
-        check(&agents, &format!("{print}{rest}"));
+        register_check(&agents, &format!("{print}{conditions}"));
         let (passed, data) = run(&agents, &[]);
-        assert_eq!(passed, passes, "{rest}: {data}");
+        assert_eq!(passed, passes, "{conditions}: {data}");
         assert!(
             data["message"]
                 .as_str()
@@ -212,8 +213,7 @@ fn exit_codes_output_and_numbers_decide() {
     }
 }
 
-/// Whatever a command does to the files, they are the same afterwards, and the history has no
-/// entry.
+/// After any change that a command makes, the files are restored and the history has no new entry.
 #[test]
 fn a_validation_leaves_the_sandbox_unchanged() {
     let agents = furnished();
@@ -235,7 +235,7 @@ fn a_validation_leaves_the_sandbox_unchanged() {
         "rm -rf deep link empty && mkdir link && echo y > link/inside && echo z > deep",
         "mv a.txt c.txt; ln -s c.txt a.txt; exit 1",
     ] {
-        check(&agents, &format!("command: \"{command}\""));
+        register_check(&agents, &format!("command: \"{command}\""));
         run(&agents, &[]);
         assert_eq!(snapshot(&folder), before, "{command}");
         assert_eq!(positions(&agents), history, "{command}");
@@ -243,10 +243,10 @@ fn a_validation_leaves_the_sandbox_unchanged() {
 }
 
 #[test]
-fn a_command_at_its_time_limit_is_stopped_with_all_it_started() {
+fn a_command_at_its_time_limit_is_stopped_with_its_child_processes() {
     let agents = furnished();
-    // The child outlives its shell unless the whole tree is killed; then the pipe would stay open.
-    check(
+    // If only the shell were killed, its child would keep running and hold the pipe open.
+    register_check(
         &agents,
         "command: \"sleep 600 & echo begun; wait\"\ntimeout: 1",
     );
@@ -267,24 +267,27 @@ fn changes_of_a_killed_validation_are_undone() {
     let agents = furnished();
     let folder = work_folder(&agents);
     let before = snapshot(&folder);
-    check(
+    register_check(
         &agents,
         "command: \"echo junk > a.txt; rm deep/b.txt; touch begun; sleep 600\"",
     );
     let arguments = ["validation", "run", "local/check", "--sandbox", "fix"];
-    let mut child = agents.command(arguments).spawn().expect("it starts");
+    let mut child = agents
+        .command(arguments)
+        .spawn()
+        .expect("the program starts");
     while !folder.join("begun").exists() {
         assert!(
             child.try_wait().expect("a child").is_none(),
-            "it ended before it began"
+            "the program ended before its command started"
         );
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     child.kill().expect("killed");
-    child.wait().expect("gone");
+    child.wait().expect("the killed program ends");
     let diff = agents.data(&["sandbox", "diff", "fix"]);
     assert_eq!(snapshot(&folder), before, "{diff:#}");
-    check(&agents, "command: grep -q one a.txt");
+    register_check(&agents, "command: grep -q one a.txt");
     assert!(run(&agents, &[]).0);
 }
 
@@ -303,7 +306,7 @@ fn arguments_reach_a_command_as_single_words() {
         } else {
             format!("|\n  {command}")
         };
-        check(&agents, &format!("command: {yaml}"));
+        register_check(&agents, &format!("command: {yaml}"));
         let (passed, data) = run(&agents, &[&format!("word={hostile}")]);
         assert!(passed, "{data}");
         assert_eq!(data["output"], hostile, "{command}");
@@ -341,14 +344,14 @@ fn a_validation_checks_the_output_of_a_tool() {
         ),
         ("\"true\"", "none.txt", false, "`builtin/file-read` failed"),
     ] {
-        check(&agents, &wraps(transform));
+        register_check(&agents, &wraps(transform));
         let (passed, data) = run(&agents, &[&format!("file={file}")]);
         assert_eq!(passed, passes, "{transform}: {data}");
         let message = data["message"].as_str().expect("a message");
         assert!(message.contains(printed), "{transform}: {message}");
     }
     // A tool that writes cannot be wrapped.
-    check(
+    register_check(
         &agents,
         "wraps: builtin/file-write\narguments: {path: x, content: y}\ntransform: 'true'",
     );
@@ -356,9 +359,9 @@ fn a_validation_checks_the_output_of_a_tool() {
 }
 
 #[test]
-fn keys_of_its_environment_are_not_printed() {
+fn secrets_in_the_environment_of_a_validation_are_not_printed() {
     let agents = furnished().with("MY_KEY", "s3cret-value-77");
-    check(
+    register_check(
         &agents,
         "command: echo got $API_TOKEN\nenvironment: {API_TOKEN: '${MY_KEY}'}",
     );
@@ -373,11 +376,11 @@ fn keys_of_its_environment_are_not_printed() {
 #[test]
 fn tools_and_validations_are_distinguished() {
     let agents = furnished();
-    check(&agents, "command: 'true'");
+    register_check(&agents, "command: 'true'");
     let tool = "name: local/check\ndescription: d\ncommand: [x]\n";
     write(&agents, "tool.yaml", tool);
-    for more in [&[][..], &["--update"]] {
-        let add = [&["tool", "add", "--config", "tool.yaml"][..], more].concat();
+    for options in [&[][..], &["--update"]] {
+        let add = [&["tool", "add", "--config", "tool.yaml"][..], options].concat();
         let answer = agents.run(&add);
         assert_eq!(answer.code, Some(4), "{answer:?}");
         assert!(
@@ -405,8 +408,8 @@ fn tools_and_validations_are_distinguished() {
 #[test]
 fn attachments_are_unique_kept_while_in_use_and_removable() {
     let agents = furnished();
-    check(&agents, "command: echo {word}");
-    let attach = |more: &[&str]| {
+    register_check(&agents, "command: echo {word}");
+    let attach = |options: &[&str]| {
         let fixed = [
             "--format",
             "json",
@@ -415,7 +418,7 @@ fn attachments_are_unique_kept_while_in_use_and_removable() {
             "local/src",
             "local/check",
         ];
-        agents.run(&[&fixed[..], more].concat())
+        agents.run(&[&fixed[..], options].concat())
     };
     agents.data(&["project", "create", "shop", "--resource", "local/src"]);
     let first = attach(&["word=a"]).json()["data"]["attachment"].clone();
@@ -438,9 +441,9 @@ fn attachments_are_unique_kept_while_in_use_and_removable() {
         let answer = attach(wrong);
         assert_eq!(answer.code, Some(code), "{wrong:?} {answer:?}");
     }
-    let listed = |more: &[&str]| {
-        let all = agents.data(&[&["validation", "attachments"][..], more].concat());
-        all["summary"]["total"].as_u64().expect("a number")
+    let listed = |options: &[&str]| {
+        let attachments = agents.data(&[&["validation", "attachments"][..], options].concat());
+        attachments["summary"]["total"].as_u64().expect("a number")
     };
     assert_eq!((listed(&[]), listed(&["--project", "shop"])), (3, 1));
     assert_eq!(listed(&["--resource", "local/src"]), 3);
@@ -455,7 +458,7 @@ fn attachments_are_unique_kept_while_in_use_and_removable() {
     assert_eq!(show["validation"]["arguments"], json!(["word"]));
     let id = first["attachment_id"].as_str().expect("an id");
     agents.data(&["validation", "detach", id]);
-    let gone = agents.run(&["validation", "detach", id]);
-    assert!(gone.err.contains("CA-1135"), "{gone:?}");
+    let second_detach = agents.run(&["validation", "detach", id]);
+    assert!(second_detach.err.contains("CA-1135"), "{second_detach:?}");
     assert_eq!(listed(&[]), 2);
 }

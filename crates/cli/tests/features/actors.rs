@@ -13,8 +13,8 @@ use crate::program::last_document;
 use crate::tools::{docstring, in_sandbox};
 use crate::world::World;
 
-/// Timeout on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(2);
+/// Limit for waiting, long enough for a busy machine.
+const TIMEOUT: Duration = Duration::from_mins(2);
 
 fn data(world: &World) -> Value {
     let answer = world.answer();
@@ -27,10 +27,10 @@ fn last_run(world: &World) -> Value {
     world.agents().data(&["run", "list", "--limit", "1"])["runs"][0].clone()
 }
 
-fn on_last_run(world: &mut World, command: &str, more: &[&str]) {
+fn on_last_run(world: &mut World, command: &str, options: &[&str]) {
     let run = last_run(world);
     let id = run["id"].as_str().expect("there is a run");
-    let arguments = [&["--format", "json", "run", command, id], more].concat();
+    let arguments = [&["--format", "json", "run", command, id], options].concat();
     world.answer = Some(world.agents().run(&arguments));
 }
 
@@ -97,9 +97,9 @@ fn start(world: &World, command: &str, file: &str, sandbox: &str) -> Child {
         .spawn()
         .expect("the program starts");
     let file = in_sandbox(world, sandbox, file);
-    let begun = Instant::now();
+    let started = Instant::now();
     while !std::fs::read(&file).is_ok_and(|bytes| bytes.ends_with(b"\n")) {
-        assert!(begun.elapsed() < PATIENCE, "{} is written", file.display());
+        assert!(started.elapsed() < TIMEOUT, "{} is written", file.display());
         std::thread::sleep(Duration::from_millis(10));
     }
     child
@@ -116,7 +116,7 @@ fn it_is_killed(world: &mut World, command: String, file: String, sandbox: Strin
 fn it_is_cancelled(world: &mut World, command: String, file: String, sandbox: String) {
     let child = start(world, &command, &file, &sandbox);
     on_last_run(world, "cancel", &[]);
-    assert_eq!(data(world)["is_over"], false, "a process works on it");
+    assert_eq!(data(world)["is_over"], false, "a process still runs it");
     let output = child.wait_with_output().expect("the program ends");
     world.answer = Some(Answer::from_output(&output));
 }
@@ -147,12 +147,15 @@ fn they_saw_the_same(world: &mut World) {
             .map(|actor| actor["name"].as_str().expect("a name").to_owned())
             .collect()
     };
-    let seen: Vec<Vec<String>> = world.answers.iter().map(names).collect();
-    let mut once = seen[0].clone();
-    once.sort();
-    once.dedup();
-    assert!(once.len() > 5 && once.len() == seen[0].len(), "{seen:?}");
-    assert!(seen.iter().all(|names| *names == seen[0]), "{seen:?}");
+    let lists: Vec<Vec<String>> = world.answers.iter().map(names).collect();
+    let mut unique = lists[0].clone();
+    unique.sort();
+    unique.dedup();
+    assert!(
+        unique.len() > 5 && unique.len() == lists[0].len(),
+        "{lists:?}"
+    );
+    assert!(lists.iter().all(|names| *names == lists[0]), "{lists:?}");
 }
 
 #[given(expr = "a model provider that always answers {string}")]
@@ -169,7 +172,7 @@ fn a_provider(world: &mut World, text: String) {
 #[then(expr = "the provider was given a schema that requires {string}")]
 fn it_was_given_a_schema(world: &mut World, field: String) {
     let received = world.provider.as_ref().expect("a provider").received();
-    assert!(!received.is_empty(), "it was asked");
+    assert!(!received.is_empty(), "the provider received a request");
     for request in received {
         let format = request.json()["response_format"].clone();
         assert_eq!(

@@ -25,8 +25,8 @@ fn opening(url: DatabaseUrl, missing_folder: Option<(PathBuf, Agents)>) -> Openi
     let migrated = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&migrated);
     let options = Options {
-        progress: Some(Arc::new(move |done, whole| {
-            if done == whole {
+        progress: Some(Arc::new(move |done, total| {
+            if done == total {
                 counter.fetch_add(1, Ordering::SeqCst);
             }
         })),
@@ -56,20 +56,20 @@ fn a_database_in_memory(world: &mut World) {
 
 #[given("a database in a folder that does not exist")]
 fn a_database_in_a_missing_folder(world: &mut World) {
-    let place = Agents::new(env!("CARGO_BIN_EXE_agents"));
-    let folder = place.cwd().join("missing");
+    let agents = Agents::new(env!("CARGO_BIN_EXE_agents"));
+    let folder = agents.cwd().join("missing");
     let url = DatabaseUrl::file(&folder.join("x.db"), &folder);
-    world.opening = Some(opening(url, Some((folder, place))));
+    world.opening = Some(opening(url, Some((folder, agents))));
 }
 
 #[when("another process creates the folder")]
-fn the_folder_is_made(world: &mut World) {
+fn the_folder_is_created(world: &mut World) {
     let (folder, _) = world
         .opening()
         .missing_folder
         .as_ref()
         .expect("a folder is missing");
-    std::fs::create_dir(folder).expect("it can be made");
+    std::fs::create_dir(folder).expect("the folder can be created");
 }
 
 #[when(expr = "{int} threads open it at the same instant")]
@@ -99,25 +99,25 @@ fn migrated_once(world: &mut World) {
 }
 
 #[then("a session created through one of them is visible through all")]
-fn seen_through_all(world: &mut World) {
+fn visible_through_all(world: &mut World) {
     let services: Vec<SessionService> = world
         .opening()
         .opened
         .iter()
         .map(|engine| SessionService::new(Arc::clone(engine.as_ref().expect("opened")), 1_000))
         .collect();
-    let made = services[0]
+    let created = services[0]
         .create(None, None, "supervised")
-        .expect("it can be made");
+        .expect("the session can be created");
     for service in services {
-        assert_eq!(service.get(made.id).expect("it is seen").id, made.id);
+        assert_eq!(service.get(created.id).expect("the session").id, created.id);
     }
 }
 
 #[then("each of them fails because the database cannot be opened")]
-fn each_is_told(world: &mut World) {
+fn each_open_fails(world: &mut World) {
     for outcome in &world.opening().opened {
-        let error = outcome.as_ref().expect_err("it cannot be opened");
+        let error = outcome.as_ref().expect_err("the database cannot be opened");
         assert!(error.contains("cannot open the database"), "{error}");
     }
 }
@@ -129,7 +129,7 @@ fn the_run_of_a_plan(world: &mut World) {
     let database = TestDatabase::sqlite();
     let engine = database.open();
     let plan = PlanExecutionContext::create_plan(&engine).expect("a plan");
-    let context = PlanExecutionContext::new(Arc::clone(&engine), plan).expect("its run");
+    let context = PlanExecutionContext::new(Arc::clone(&engine), plan).expect("a context");
     world.database = Some(database);
     world.run = Some(Run {
         engine,
@@ -172,7 +172,7 @@ fn recorded_without_a_handle(world: &mut World) {
 
 #[then(expr = "it is refused with {string}")]
 fn it_is_refused(world: &mut World, message: String) {
-    let recorded = world.run().recorded.take().expect("something was recorded");
+    let recorded = world.run().recorded.take().expect("a recording was tried");
     assert_eq!(recorded, Err(message));
 }
 
@@ -195,7 +195,7 @@ fn it_is_not_active(world: &mut World) {
     assert_eq!(world.run().context.active_changesets(), []);
 }
 
-/// Paths of the changes of a changeset, whose numbers must be 0, 1, 2…
+/// Paths of the changes of a changeset. Asserts that the changes are numbered 0, 1, 2…
 fn paths(run: &Run, index: usize) -> Vec<String> {
     let entries = run
         .context
@@ -249,16 +249,16 @@ fn each_holds_its_own(world: &mut World, each: usize) {
 }
 
 #[then(expr = "the plan has {int} changesets with {int} changes in all")]
-fn in_all(world: &mut World, changesets: usize, changes: usize) {
+fn the_plan_has(world: &mut World, changesets: usize, changes: usize) {
     let run = world.run();
     assert_eq!(
         run.context.changesets().expect("they are read").len(),
         changesets
     );
-    let found: usize = (0..run.ids.len())
+    let total: usize = (0..run.ids.len())
         .map(|index| paths(run, index).len())
         .sum();
-    assert_eq!(found, changes);
+    assert_eq!(total, changes);
 }
 
 #[when("the database is opened again as by another program")]
@@ -280,6 +280,6 @@ fn it_is_found(world: &mut World, count: usize) {
 }
 
 #[then(expr = "the changeset holds {int} changes")]
-fn it_holds_so_many(world: &mut World, count: usize) {
+fn the_changeset_holds(world: &mut World, count: usize) {
     assert_eq!(paths(world.run(), 0).len(), count);
 }

@@ -14,7 +14,7 @@ use cucumber::{given, then, when};
 use crate::world::{Run, World, change};
 
 /// An owner on another machine, whose state cannot be checked from here.
-fn stranger(host: &str) -> Owner {
+fn remote_owner(host: &str) -> Owner {
     Owner {
         process: ProcessId::generate(),
         host: host.to_owned(),
@@ -23,7 +23,7 @@ fn stranger(host: &str) -> Owner {
     }
 }
 
-fn ask(run: &Run, owner: Owner) -> Result<HeldLease, LeaseError> {
+fn request_lease(run: &Run, owner: Owner) -> Result<HeldLease, LeaseError> {
     LeaseService::acting_for(Arc::clone(&run.engine), owner).acquire(run.subject(), Ttl::default())
 }
 
@@ -32,7 +32,7 @@ fn threads_ask(world: &mut World, threads: usize) {
     let run = world.run();
     let (engine, subject) = (&run.engine, &run.subject());
     let outcomes = at_once(threads, |thread| {
-        let owner = stranger(&format!("machine {thread}"));
+        let owner = remote_owner(&format!("machine {thread}"));
         let service = LeaseService::acting_for(Arc::clone(engine), owner.clone());
         (owner, service.acquire(subject.clone(), Ttl::default()))
     });
@@ -61,7 +61,7 @@ fn other_callers_are_notified(world: &mut World) {
         .reported
         .iter()
         .find(|(_, reported)| reported.is_none())
-        .expect("one won");
+        .expect("one thread gets the lease");
     for (_, reported) in &run.reported {
         assert!(
             reported.as_ref().is_none_or(|reported| reported == winner),
@@ -71,12 +71,12 @@ fn other_callers_are_notified(world: &mut World) {
 }
 
 #[given("the lease of the plan is held by a program that has died")]
-fn held_by_the_dead(world: &mut World) {
+fn held_by_a_dead_program(world: &mut World) {
     let mut child = std::process::Command::new("true")
         .spawn()
         .expect("a program starts");
     let pid = child.id();
-    child.wait().expect("it ends");
+    child.wait().expect("the program ends");
     let dead = Owner {
         process: ProcessId::generate(),
         host: current_owner().host,
@@ -85,7 +85,7 @@ fn held_by_the_dead(world: &mut World) {
     };
     let run = world.run();
     let subject = run.subject();
-    let taken = run.engine.write(move |unit| {
+    let acquired = run.engine.write(move |unit| {
         leases::acquire(
             unit,
             &subject,
@@ -95,17 +95,17 @@ fn held_by_the_dead(world: &mut World) {
         )
     });
     run.old_token = Some(
-        taken
+        acquired
             .expect("the store answers")
-            .expect("it was free")
+            .expect("the lease is free")
             .token,
     );
 }
 
 #[when("another owner asks for it")]
-fn somebody_else_asks(world: &mut World) {
+fn another_owner_requests_it(world: &mut World) {
     let run = world.run();
-    let lease = ask(run, current_owner()).expect("they get it");
+    let lease = request_lease(run, current_owner()).expect("the lease is acquired");
     run.leases.push(lease);
 }
 
@@ -118,7 +118,7 @@ fn with_a_higher_token(world: &mut World) {
 #[given("the lease of the plan is held")]
 fn the_lease_is_held(world: &mut World) {
     let run = world.run();
-    let lease = ask(run, stranger("the first machine")).expect("it is free");
+    let lease = request_lease(run, remote_owner("the first machine")).expect("it is free");
     run.old_token = Some(lease.token());
     run.leases.push(lease);
 }
@@ -128,7 +128,7 @@ fn an_open_changeset_under_the_lease(world: &mut World) {
     let run = world.run();
     let plan = run.context.plan();
     run.context = PlanExecutionContext::under_lease(Arc::clone(&run.engine), plan, &run.leases[0])
-        .expect("the plan is there");
+        .expect("the plan exists");
     let changeset = run.context.start_changeset().expect("the lease is held");
     run.ids.push(changeset.id());
     run.open.push(changeset);
@@ -141,7 +141,7 @@ fn it_is_taken_over(world: &mut World) {
         .database()
         .meddle(&format!("UPDATE leases SET expires_at = {past}"));
     let run = world.run();
-    let lease = ask(run, stranger("the second machine")).expect("it has expired");
+    let lease = request_lease(run, remote_owner("the second machine")).expect("it has expired");
     assert!(Some(lease.token()) > run.old_token);
     run.leases.push(lease);
 }
@@ -157,17 +157,17 @@ fn refused_as_lost(world: &mut World) {
 }
 
 #[when("it is released")]
-fn it_is_given_back(world: &mut World) {
+fn it_is_released(world: &mut World) {
     let lease = world.run().leases.pop().expect("it is held");
     assert!(
         lease.release().expect("the store answers"),
-        "it was still theirs"
+        "the owner still held the lease"
     );
 }
 
 #[then("another owner gets it")]
-fn somebody_else_gets_it(world: &mut World) {
+fn another_owner_gets_it(world: &mut World) {
     let run = world.run();
-    let lease = ask(run, stranger("the second machine")).expect("it is free");
+    let lease = request_lease(run, remote_owner("the second machine")).expect("it is free");
     run.leases.push(lease);
 }

@@ -2,13 +2,13 @@
 //!
 //! Steps run the real program, or the engine if there is no command. An undefined step, a feature
 //! that cannot be parsed and a run without scenarios are failures. The last line is a `test
-//! result:` like that of other test programs. Arguments work as in other test programs: words
-//! select scenarios by a part of their name, feature or tag, `--list` lists.
+//! result:` line as in other test programs. Arguments also work as in other test programs: words
+//! select scenarios by a part of their name, feature or tag, and `--list` prints the tests.
 
 #![expect(
     clippy::needless_pass_by_value,
     clippy::print_stdout,
-    reason = "steps are handed owned values, and the runner prints its result"
+    reason = "steps receive owned values, and the runner prints its result"
 )]
 
 mod actors;
@@ -37,10 +37,10 @@ use world::World;
 
 static PASSED: AtomicUsize = AtomicUsize::new(0);
 static FAILED: AtomicUsize = AtomicUsize::new(0);
-static LEFT_OUT: AtomicUsize = AtomicUsize::new(0);
-static NOT_PICKED: AtomicUsize = AtomicUsize::new(0);
+static IGNORED: AtomicUsize = AtomicUsize::new(0);
+static FILTERED_OUT: AtomicUsize = AtomicUsize::new(0);
 
-/// Name of all scenarios together, for tools that list tests.
+/// Name under which `--list` prints all scenarios as one test.
 const ALL: &str = "scenarios";
 
 fn main() -> ExitCode {
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
         .into_iter()
         .filter(|argument| !argument.starts_with('-') && argument.as_str() != ALL)
         .collect();
-    let is_picking = !words.is_empty();
+    let has_filter = !words.is_empty();
     let has_server = std::env::var_os("CLEVERAGENTS_TEST_POSTGRES_URL").is_some();
     let features = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../features");
 
@@ -70,39 +70,39 @@ fn main() -> ExitCode {
         })
         .fail_on_skipped()
         .filter_run(features, move |feature, _, scenario| {
-            let is_picked =
-                words.is_empty() || words.iter().any(|word| fits(word, feature, scenario));
-            if !is_picked {
-                NOT_PICKED.fetch_add(1, Ordering::Relaxed);
+            let is_selected =
+                words.is_empty() || words.iter().any(|word| is_match(word, feature, scenario));
+            if !is_selected {
+                FILTERED_OUT.fetch_add(1, Ordering::Relaxed);
             } else if !has_server && scenario.tags.iter().any(|tag| tag == "postgres") {
-                LEFT_OUT.fetch_add(1, Ordering::Relaxed);
+                IGNORED.fetch_add(1, Ordering::Relaxed);
                 not_run(
                     &format!("scenario `{}`", scenario.name),
                     "CLEVERAGENTS_TEST_POSTGRES_URL is not set",
                 );
                 return false;
             }
-            is_picked
+            is_selected
         });
     let outcome = futures::executor::block_on(run);
 
-    let [passed, failed, left_out, not_picked] =
-        [&PASSED, &FAILED, &LEFT_OUT, &NOT_PICKED].map(|counter| counter.load(Ordering::Relaxed));
-    let is_empty = passed == 0 && !is_picking;
-    let is_sound = failed == 0 && !outcome.execution_has_failed() && !is_empty;
+    let [passed, failed, ignored, filtered_out] =
+        [&PASSED, &FAILED, &IGNORED, &FILTERED_OUT].map(|counter| counter.load(Ordering::Relaxed));
+    let is_empty = passed == 0 && !has_filter;
+    let is_ok = failed == 0 && !outcome.execution_has_failed() && !is_empty;
     println!(
-        "\ntest result: {}. {passed} passed; {failed} failed; {left_out} ignored; 0 measured; {not_picked} filtered out",
-        if is_sound { "ok" } else { "FAILED" }
+        "\ntest result: {}. {passed} passed; {failed} failed; {ignored} ignored; 0 measured; {filtered_out} filtered out",
+        if is_ok { "ok" } else { "FAILED" }
     );
-    if is_sound {
+    if is_ok {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     }
 }
 
-/// Whether a word selects a scenario.
-fn fits(word: &str, feature: &Feature, scenario: &Scenario) -> bool {
+/// Returns true if the name of the feature or scenario or one of its tags contains the word.
+fn is_match(word: &str, feature: &Feature, scenario: &Scenario) -> bool {
     let word = word.trim_start_matches('@').to_lowercase();
     let names = [&feature.name, &scenario.name]
         .into_iter()

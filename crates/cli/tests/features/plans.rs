@@ -12,7 +12,7 @@ use crate::tools::docstring;
 use crate::world::World;
 
 /// Splits a command line at spaces, except between single quotes.
-fn words(line: &str) -> Vec<String> {
+fn split_words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut is_quoted = false;
     for character in line.trim().chars() {
@@ -27,21 +27,21 @@ fn words(line: &str) -> Vec<String> {
 }
 
 /// Id of the newest plan.
-fn plan(world: &World) -> String {
+fn newest_plan(world: &World) -> String {
     let listed = world.agents().data(&["plan", "list"]);
     let id = listed["plans"][0]["plan_id"].as_str();
     id.expect("there is a plan").to_owned()
 }
 
-/// Runs a typed line: `PLAN` is the newest plan, `DECISION` its first choice.
+/// Runs a typed line. `PLAN` stands for the newest plan, `DECISION` for its first choice.
 fn type_line(world: &mut World, line: &str) {
-    let mut arguments = words(line);
+    let mut arguments = split_words(line);
     assert_eq!(arguments.remove(0), "agents", "{line}");
     for argument in &mut arguments {
         if argument == "PLAN" {
-            *argument = plan(world);
+            *argument = newest_plan(world);
         } else if argument == "DECISION" {
-            *argument = decision(world);
+            *argument = first_choice(world);
         }
     }
     let arguments: Vec<&str> = ["--format", "json"]
@@ -51,8 +51,8 @@ fn type_line(world: &mut World, line: &str) {
     world.answer = Some(world.agents().run(&arguments));
 }
 
-/// The first choice of the newest plan that has another choice below it.
-fn decision(world: &World) -> String {
+/// Id of the first strategy choice in the decision tree of the newest plan.
+fn first_choice(world: &World) -> String {
     fn find(node: &Value) -> Option<&str> {
         let kind = node["type"]
             .as_str()
@@ -60,14 +60,14 @@ fn decision(world: &World) -> String {
         if kind == Some("strategy_choice") {
             return node["decision_id"].as_str().or_else(|| node["id"].as_str());
         }
-        let below = match node {
+        let children = match node {
             Value::Object(fields) => fields.values().collect::<Vec<_>>(),
             Value::Array(items) => items.iter().collect(),
             _ => Vec::new(),
         };
-        below.into_iter().find_map(find)
+        children.into_iter().find_map(find)
     }
-    let tree = world.agents().data(&["plan", "tree", &plan(world)]);
+    let tree = world.agents().data(&["plan", "tree", &newest_plan(world)]);
     find(&tree).expect("a choice").to_owned()
 }
 
@@ -110,21 +110,21 @@ fn folder(world: &World, name: &str) -> PathBuf {
 /// ` for a line break.
 #[given(expr = "the repository {string} with")]
 fn the_repository(world: &mut World, name: String, step: &Step) {
-    let place = folder(world, &name);
-    std::fs::create_dir_all(&place).expect("a folder");
-    git(&place, &["init", "-q", "-b", "main"]);
+    let repository = folder(world, &name);
+    std::fs::create_dir_all(&repository).expect("a folder");
+    git(&repository, &["init", "-q", "-b", "main"]);
     for row in &step.table.as_ref().expect("a table").rows {
-        let file = place.join(&row[0]);
+        let file = repository.join(&row[0]);
         std::fs::create_dir_all(file.parent().expect("a folder")).expect("folders");
         std::fs::write(file, format!("{}\n", row[1].replace("\\n", "\n"))).expect("a file");
     }
-    git(&place, &["add", "-A"]);
-    git(&place, &["commit", "-q", "-m", "first"]);
+    git(&repository, &["add", "-A"]);
+    git(&repository, &["commit", "-q", "-m", "first"]);
 }
 
 /// Two actors whose models answer from their scripts.
 #[given("a strategist and an executor with scripts")]
-fn a_pair(world: &mut World) {
+fn scripted_actors(world: &mut World) {
     for role in ["strategist", "executor"] {
         let file = format!("{role}-actor.yaml");
         let text = format!(
@@ -159,28 +159,28 @@ fn the_executor_answers(world: &mut World, step: &Step) {
 fn the_plan_is(world: &mut World, stage: String) {
     let answer = world
         .agents()
-        .run(&["--format", "json", "plan", "status", &plan(world)]);
+        .run(&["--format", "json", "plan", "status", &newest_plan(world)]);
     let status = last_document(&answer)["data"].clone();
-    let found = format!(
+    let reported = format!(
         "{}/{}",
         status["phase"].as_str().unwrap_or_default(),
         status["state"].as_str().unwrap_or_default()
     );
-    assert_eq!(found, stage, "{answer:?}");
+    assert_eq!(reported, stage, "{answer:?}");
 }
 
 #[then(expr = "{string} succeeds in {string}")]
 fn it_succeeds_in(world: &mut World, command: String, name: String) {
-    assert!(runs(world, &command, &name), "{command}");
+    assert!(succeeds(world, &command, &name), "{command}");
 }
 
 #[then(expr = "{string} fails in {string}")]
 #[given(expr = "{string} fails in {string}")]
 fn it_fails_in(world: &mut World, command: String, name: String) {
-    assert!(!runs(world, &command, &name), "{command}");
+    assert!(!succeeds(world, &command, &name), "{command}");
 }
 
-fn runs(world: &World, command: &str, name: &str) -> bool {
+fn succeeds(world: &World, command: &str, name: &str) -> bool {
     let status = Command::new("sh")
         .args(["-c", command])
         .current_dir(folder(world, name))
@@ -190,21 +190,27 @@ fn runs(world: &World, command: &str, name: &str) -> bool {
 
 #[then(expr = "the newest commit of {string} is {string} and changes {string}")]
 fn the_newest_commit(world: &mut World, name: String, title: String, paths: String) {
-    let place = folder(world, &name);
-    assert_eq!(git(&place, &["log", "-1", "--format=%s"]).trim(), title);
-    let changed = git(&place, &["show", "--format=", "--name-only", "HEAD"]);
+    let repository = folder(world, &name);
+    assert_eq!(
+        git(&repository, &["log", "-1", "--format=%s"]).trim(),
+        title
+    );
+    let changed = git(&repository, &["show", "--format=", "--name-only", "HEAD"]);
     assert_eq!(
         changed.split_whitespace().collect::<Vec<_>>().join(" "),
         paths
     );
-    assert_eq!(git(&place, &["status", "--porcelain"]), "");
+    assert_eq!(git(&repository, &["status", "--porcelain"]), "");
 }
 
 #[then(expr = "the repository {string} is unchanged, with {int} commit(s)")]
-fn it_is_as_it_was(world: &mut World, name: String, commits: usize) {
-    let place = folder(world, &name);
-    assert_eq!(git(&place, &["rev-list", "HEAD"]).lines().count(), commits);
-    assert_eq!(git(&place, &["status", "--porcelain"]), "");
+fn the_repository_is_unchanged(world: &mut World, name: String, commits: usize) {
+    let repository = folder(world, &name);
+    assert_eq!(
+        git(&repository, &["rev-list", "HEAD"]).lines().count(),
+        commits
+    );
+    assert_eq!(git(&repository, &["status", "--porcelain"]), "");
 }
 
 #[then(expr = "the report has at {string} the value")]

@@ -91,9 +91,9 @@ fn it_names_the_line(world: &mut World, line: u64) {
 
 #[then(expr = "{string} is {int}, set by {word}")]
 fn a_key_is(world: &mut World, key: String, value: u64, level: String) {
-    let found = world.agents().data(&["config", "get", &key]);
-    assert_eq!(found["value"], value, "{found:#}");
-    assert_eq!(found["level"], level, "{found:#}");
+    let setting = world.agents().data(&["config", "get", &key]);
+    assert_eq!(setting["value"], value, "{setting:#}");
+    assert_eq!(setting["level"], level, "{setting:#}");
 }
 
 #[given(expr = "the variable {word} is {string}")]
@@ -127,33 +127,33 @@ fn programs_set_keys(world: &mut World) {
 #[then("every one of these keys is set")]
 fn every_key_is_set(world: &mut World) {
     for (key, value) in SETTINGS {
-        let found = world.agents().data(&["config", "get", key]);
-        assert_eq!(found["value"].to_string(), value, "{found:#}");
-        assert_eq!(found["level"], "global", "{found:#}");
+        let setting = world.agents().data(&["config", "get", key]);
+        assert_eq!(setting["value"].to_string(), value, "{setting:#}");
+        assert_eq!(setting["level"], "global", "{setting:#}");
     }
 }
 
 // --- the database file
 
 #[given("the database file is overwritten with invalid bytes")]
-fn nonsense(world: &mut World) {
+fn the_database_is_overwritten(world: &mut World) {
     world.bytes = b"this is no database\n".repeat(500);
     std::fs::write(world.agents().database(), &world.bytes).expect("a file");
 }
 
 #[then("the invalid file is kept unchanged next to the new database")]
-fn the_nonsense_is_kept(world: &mut World) {
-    let kept = std::fs::read_dir(world.agents().home())
+fn the_invalid_file_is_kept(world: &mut World) {
+    let has_copy = std::fs::read_dir(world.agents().home())
         .expect("a home")
         .map(|entry| entry.expect("an entry").path())
         .filter(|path| path.display().to_string().contains(".damaged-"))
         .any(|path| std::fs::read(path).expect("a file") == world.bytes);
-    assert!(kept, "the damaged file is there, unchanged");
+    assert!(has_copy, "an unchanged copy of the damaged file exists");
 }
 
 #[given("the database was created by a newer program")]
 fn a_newer_database(world: &mut World) {
-    // The database is closed: move it to a place where it can be edited, and back.
+    // No process has the database open: copy it to a test database, edit it there, and copy it back.
     let database = TestDatabase::sqlite();
     let path = world.agents().database();
     std::fs::copy(&path, database.file()).expect("a copy");
@@ -167,7 +167,7 @@ fn a_newer_database(world: &mut World) {
 #[then("the database file has not changed")]
 fn the_database_has_not_changed(world: &mut World) {
     let now = std::fs::read(world.agents().database()).expect("a file");
-    assert!(now == world.bytes, "it is the same byte by byte");
+    assert!(now == world.bytes, "the bytes are unchanged");
 }
 
 /// A home on the database of the scenario.

@@ -1,4 +1,4 @@
-//! Steps about resources and projects, all through the program.
+//! Steps about resources and projects, which all run the program.
 
 use std::process::Command;
 

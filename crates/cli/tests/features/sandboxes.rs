@@ -27,12 +27,12 @@ fn git(world: &World, repository: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn real(world: &World, path: &str) -> PathBuf {
+fn real_path(world: &World, path: &str) -> PathBuf {
     world.agents().cwd().join(path)
 }
 
 fn write(world: &World, path: &str, text: &str) {
-    std::fs::write(real(world, path), format!("{text}\n")).expect("written");
+    std::fs::write(real_path(world, path), format!("{text}\n")).expect("written");
 }
 
 #[given(
@@ -42,14 +42,14 @@ fn a_repository(
     world: &mut World,
     name: String,
     first: String,
-    one: String,
+    first_text: String,
     second: String,
-    two: String,
+    second_text: String,
 ) {
-    std::fs::create_dir(real(world, &name)).expect("a folder");
+    std::fs::create_dir(real_path(world, &name)).expect("a folder");
     git(world, &name, &["init", "--quiet", "--initial-branch=main"]);
-    write(world, &format!("{name}/{first}"), &one);
-    write(world, &format!("{name}/{second}"), &two);
+    write(world, &format!("{name}/{first}"), &first_text);
+    write(world, &format!("{name}/{second}"), &second_text);
     git(world, &name, &["add", "-A"]);
     git(world, &name, &["commit", "--quiet", "-m", "first"]);
 }
@@ -87,17 +87,17 @@ fn the_user_commits(world: &mut World, text: String, path: String) {
 }
 
 #[then(expr = "the real {string} holds {string}")]
-fn the_real_one_holds(world: &mut World, path: String, text: String) {
-    let found = std::fs::read_to_string(real(world, &path)).expect("it can be read");
-    assert_eq!(found, format!("{text}\n"));
+fn the_real_file_holds(world: &mut World, path: String, text: String) {
+    let content = std::fs::read_to_string(real_path(world, &path)).expect("a file");
+    assert_eq!(content, format!("{text}\n"));
 }
 
 #[then(expr = "the real {string} is gone")]
-fn the_real_one_is_gone(world: &mut World, path: String) {
-    assert!(!real(world, &path).exists());
+fn the_real_file_is_removed(world: &mut World, path: String) {
+    assert!(!real_path(world, &path).exists());
 }
 
-fn changed(world: &World, name: &str) -> Vec<String> {
+fn changed_paths(world: &World, name: &str) -> Vec<String> {
     let data = world.agents().data(&["sandbox", "diff", name, "--stat"]);
     let changes = data["parts"][0]["changes"]
         .as_array()
@@ -109,17 +109,17 @@ fn changed(world: &World, name: &str) -> Vec<String> {
 
 #[then(expr = "the sandbox {string} has changed nothing")]
 fn it_has_changed_nothing(world: &mut World, name: String) {
-    assert_eq!(changed(world, &name), Vec::<String>::new());
+    assert_eq!(changed_paths(world, &name), Vec::<String>::new());
 }
 
 #[then(expr = "the sandbox {string} has changed {string}")]
 fn it_has_changed_one(world: &mut World, name: String, path: String) {
-    assert_eq!(changed(world, &name), [path]);
+    assert_eq!(changed_paths(world, &name), [path]);
 }
 
 #[then(expr = "the sandbox {string} has changed {string} and {string}")]
 fn it_has_changed_two(world: &mut World, name: String, one: String, two: String) {
-    assert_eq!(changed(world, &name), [one, two]);
+    assert_eq!(changed_paths(world, &name), [one, two]);
 }
 
 #[then(expr = "the sandbox {string} has changed {string}, {string}, {string} and {string}")]
@@ -131,7 +131,7 @@ fn it_has_changed(
     three: String,
     four: String,
 ) {
-    assert_eq!(changed(world, &name), [one, two, three, four]);
+    assert_eq!(changed_paths(world, &name), [one, two, three, four]);
 }
 
 #[then(expr = "the repository {string} is clean, with {int} commit(s) and no traces of a sandbox")]
@@ -160,8 +160,8 @@ fn it_has_commits(world: &mut World, name: String, commits: usize) {
         git(world, &name, &["rev-list", "HEAD"]).lines().count(),
         commits
     );
-    assert!(!real(world, &name).join(".git/MERGE_HEAD").exists());
-    assert!(!real(world, &name).join(".git/index.lock").exists());
+    assert!(!real_path(world, &name).join(".git/MERGE_HEAD").exists());
+    assert!(!real_path(world, &name).join(".git/index.lock").exists());
 }
 
 #[then(expr = "the home holds no {string}")]

@@ -1,4 +1,4 @@
-//! Steps about sessions, all through the program.
+//! Steps about sessions, which all run the program.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Stdio;
@@ -19,7 +19,7 @@ fn a_session(world: &mut World) {
 
 #[given("a session on a PostgreSQL server")]
 fn a_session_on_a_server(world: &mut World) {
-    let database = TestDatabase::postgres().expect("the runner leaves this out without a server");
+    let database = TestDatabase::postgres().expect("the runner skips this without a server");
     world.agents = Some(home_on(&database));
     world.database = Some(database);
     world.session = Some(world.agents().create_session());
@@ -27,8 +27,8 @@ fn a_session_on_a_server(world: &mut World) {
 
 #[given(expr = "a session called {string}")]
 fn a_session_called(world: &mut World, name: String) {
-    let made = world.agents().data(&["session", "create", "--name", &name]);
-    world.session = made["session"]["id"].as_str().map(str::to_owned);
+    let created = world.agents().data(&["session", "create", "--name", &name]);
+    world.session = created["session"]["id"].as_str().map(str::to_owned);
 }
 
 #[given(expr = "a session called {string} with {int} messages")]
@@ -52,13 +52,13 @@ fn i_say(world: &mut World, text: String, role: String, session: String) {
 #[then(expr = "{string} reads")]
 fn it_reads(world: &mut World, session: String, step: &Step) {
     let table = step.table.as_ref().expect("the step has a table");
-    let found: Vec<Vec<String>> = world
+    let messages: Vec<Vec<String>> = world
         .agents()
         .messages(&session)
         .iter()
         .map(|message| ["role", "content"].map(|key| text(&message[key])).to_vec())
         .collect();
-    assert_eq!(found, table.rows);
+    assert_eq!(messages, table.rows);
 }
 
 fn text(value: &Value) -> String {
@@ -86,15 +86,15 @@ fn candidates(world: &mut World) {
         .iter()
         .map(|candidate| text(&candidate["id"]))
         .collect();
-    let mut there: Vec<String> = world.agents().data(&["session", "list"])["sessions"]
+    let mut stored: Vec<String> = world.agents().data(&["session", "list"])["sessions"]
         .as_array()
         .expect("a list")
         .iter()
         .map(|session| text(&session["id"]))
         .collect();
     reported.sort_unstable();
-    there.sort_unstable();
-    assert_eq!((reported.len(), reported), (2, there));
+    stored.sort_unstable();
+    assert_eq!((reported.len(), reported), (2, stored));
 }
 
 #[when(expr = "I stream these lines into {string}")]
@@ -111,7 +111,7 @@ fn i_stream(world: &mut World, session: String, step: &Step) {
 }
 
 #[then(expr = "{int} messages are acknowledged")]
-fn so_many_are_acknowledged(world: &mut World, count: usize) {
+fn messages_are_acknowledged(world: &mut World, count: usize) {
     let out = &world.answer().out;
     let reported = out
         .lines()
@@ -170,7 +170,7 @@ fn numbered_without_a_gap(world: &mut World, count: usize) {
     assert_eq!(contents.len(), count);
     contents.sort_unstable();
     contents.dedup();
-    assert_eq!(contents.len(), count, "none is there twice");
+    assert_eq!(contents.len(), count, "no message is stored twice");
 }
 
 #[then("the messages of each program are in the order in which it sent them")]
@@ -182,7 +182,7 @@ fn in_order(world: &mut World) {
         assert_eq!(
             index,
             expected.to_string(),
-            "the next one of program {program}"
+            "the next message of program {program}"
         );
         *expected += 1;
     }
@@ -226,14 +226,18 @@ fn a_stream_is_killed(world: &mut World, count: usize) {
 }
 
 #[then("every acknowledged message is there, as it was sent")]
-fn the_acknowledged_are_there(world: &mut World) {
+fn acknowledged_messages_are_stored(world: &mut World) {
     let contents = world.agents().contents(world.session());
     for (number, content) in &world.acknowledged {
         let number = usize::try_from(*number).expect("a small number");
         assert_eq!(contents[number], *content);
     }
     for (index, content) in contents.iter().enumerate() {
-        assert_eq!(*content, format!("line {index}"), "and nothing by halves");
+        assert_eq!(
+            *content,
+            format!("line {index}"),
+            "no message is stored partially"
+        );
     }
 }
 

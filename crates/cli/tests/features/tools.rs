@@ -43,7 +43,7 @@ fn written_into_the_sandbox(world: &mut World, text: String, name: String, sandb
     std::fs::write(file, format!("{text}\n")).expect("written");
 }
 
-fn call(world: &mut World, tool: &str, sandbox: &str, more: &[&str], step: &Step) {
+fn call(world: &mut World, tool: &str, sandbox: &str, options: &[&str], step: &Step) {
     let input = docstring(step);
     let base = [
         "--format",
@@ -54,7 +54,7 @@ fn call(world: &mut World, tool: &str, sandbox: &str, more: &[&str], step: &Step
         "--sandbox",
         sandbox,
     ];
-    let arguments = [&base[..], more, &["--input", &input]].concat();
+    let arguments = [&base[..], options, &["--input", &input]].concat();
     world.answer = Some(world.agents().run(&arguments));
 }
 
@@ -75,27 +75,27 @@ fn i_call_under_a_rule(
 }
 
 #[when(expr = "I add the rule {string}")]
-fn i_remember(world: &mut World, rule: String) {
+fn i_add_a_rule(world: &mut World, rule: String) {
     let arguments = ["--format", "json", "permission", "add", &rule];
     world.answer = Some(world.agents().run(&arguments));
 }
 
 #[then(expr = "the file {string} of the sandbox {string} holds {string}")]
 fn it_holds(world: &mut World, name: String, sandbox: String, text: String) {
-    let found = std::fs::read_to_string(in_sandbox(world, &sandbox, &name)).expect("a file");
-    assert_eq!(found, format!("{text}\n"));
+    let content = std::fs::read_to_string(in_sandbox(world, &sandbox, &name)).expect("a file");
+    assert_eq!(content, format!("{text}\n"));
 }
 
 #[then(expr = "the file {string} of the sandbox {string} is")]
 fn it_is(world: &mut World, name: String, sandbox: String, step: &Step) {
-    let found = std::fs::read_to_string(in_sandbox(world, &sandbox, &name)).expect("a file");
-    assert_eq!(found, docstring(step));
+    let content = std::fs::read_to_string(in_sandbox(world, &sandbox, &name)).expect("a file");
+    assert_eq!(content, docstring(step));
 }
 
 #[then(expr = "the file {string} of the sandbox {string} does not hold {string}")]
 fn it_does_not_hold(world: &mut World, name: String, sandbox: String, text: String) {
-    let found = std::fs::read(in_sandbox(world, &sandbox, &name)).expect("a file");
-    assert!(!String::from_utf8_lossy(&found).contains(&text));
+    let bytes = std::fs::read(in_sandbox(world, &sandbox, &name)).expect("a file");
+    assert!(!String::from_utf8_lossy(&bytes).contains(&text));
 }
 
 #[then(expr = "the report does not mention {string}")]
@@ -104,7 +104,7 @@ fn the_report_does_not_mention(world: &mut World, text: String) {
     assert!(!answer.out.contains(&text), "{answer:?}");
 }
 
-fn has(bytes: &[u8], text: &str) -> bool {
+fn contains_text(bytes: &[u8], text: &str) -> bool {
     bytes
         .windows(text.len())
         .any(|window| window == text.as_bytes())
@@ -116,8 +116,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     entries
         .map(|entry| entry.expect("an entry").path())
         .flat_map(|path| match path.symlink_metadata() {
-            Ok(found) if found.is_dir() => files(&path),
-            Ok(found) if found.is_file() => vec![path],
+            Ok(metadata) if metadata.is_dir() => files(&path),
+            Ok(metadata) if metadata.is_file() => vec![path],
             _ => Vec::new(),
         })
         .collect()
@@ -126,19 +126,28 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 #[then(expr = "no file of the home holds {string}")]
 fn no_file_holds(world: &mut World, text: String) {
     let files = files(world.agents().home());
-    assert!(!files.is_empty(), "the home holds something");
+    assert!(!files.is_empty(), "the home has files");
     for file in files {
         let bytes = std::fs::read(&file).expect("a file");
-        assert!(!has(&bytes, &text), "{} holds it", file.display());
+        assert!(
+            !contains_text(&bytes, &text),
+            "{} contains the text",
+            file.display()
+        );
     }
 }
 
 #[then(expr = "the database does not hold {string}")]
 fn the_database_does_not_hold(world: &mut World, text: String) {
     let database = world.agents().database();
-    let beside = ["", "-wal"].map(|end| PathBuf::from(format!("{}{end}", database.display())));
-    for file in beside.iter().filter(|file| file.exists()) {
+    let database_files =
+        ["", "-wal"].map(|end| PathBuf::from(format!("{}{end}", database.display())));
+    for file in database_files.iter().filter(|file| file.exists()) {
         let bytes = std::fs::read(file).expect("a file");
-        assert!(!has(&bytes, &text), "{} holds it", file.display());
+        assert!(
+            !contains_text(&bytes, &text),
+            "{} contains the text",
+            file.display()
+        );
     }
 }

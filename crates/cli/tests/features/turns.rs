@@ -37,9 +37,9 @@ fn it_holds_long_messages(world: &mut World, session: String, count: usize, leng
     assert_eq!(answer.code, Some(0), "{answer:?}");
 }
 
-fn ask(world: &mut World, session: &str, question: &str, model: &str, more: &[&str]) {
+fn ask(world: &mut World, session: &str, question: &str, model: &str, options: &[&str]) {
     let base = ["--format", "json", "session", "tell", "--session", session];
-    let arguments = [&base[..], &["--actor", model], more, &[question]].concat();
+    let arguments = [&base[..], &["--actor", model], options, &[question]].concat();
     world.answer = Some(world.agents().run(&arguments));
 }
 
@@ -71,8 +71,8 @@ fn i_ask_with_a_skill(
     skill: String,
     sandbox: String,
 ) {
-    let more = ["--skill", &skill, "--sandbox", &sandbox];
-    ask(world, &session, &question, MODEL, &more);
+    let options = ["--skill", &skill, "--sandbox", &sandbox];
+    ask(world, &session, &question, MODEL, &options);
 }
 
 #[when(expr = "I ask {string} in {string} and the sandbox {string} under the rule {string}")]
@@ -83,8 +83,8 @@ fn i_ask_under_a_rule(
     sandbox: String,
     rule: String,
 ) {
-    let more = ["--sandbox", &sandbox, "--rule", &rule];
-    ask(world, &session, &question, MODEL, &more);
+    let options = ["--sandbox", &sandbox, "--rule", &rule];
+    ask(world, &session, &question, MODEL, &options);
 }
 
 #[when(expr = "I ask until the budget is exceeded, in {string}")]
@@ -99,10 +99,10 @@ fn i_ask_until(world: &mut World, session: String) {
             return;
         }
     }
-    panic!("the budget never ends");
+    panic!("the budget is never exceeded");
 }
 
-/// Data of the last command, which must have succeeded.
+/// Data of the last command. Asserts that the command succeeded.
 fn data(world: &World) -> Value {
     let answer = world.answer();
     assert_eq!(answer.code, Some(0), "{answer:?}");
@@ -115,15 +115,15 @@ fn the_answer_is(world: &mut World, text: String) {
 }
 
 #[then("its calls ended as follows")]
-fn its_calls_ended_so(world: &mut World, step: &Step) {
+fn its_calls_ended_as_follows(world: &mut World, step: &Step) {
     let calls = data(world)["tool_calls"].as_array().expect("calls").clone();
     let text = |value: &Value| value.as_str().expect("text").to_owned();
-    let found: Vec<Vec<String>> = calls
+    let outcomes: Vec<Vec<String>> = calls
         .iter()
         .map(|call| vec![text(&call["tool"]), text(&call["outcome"])])
         .collect();
     let table = step.table.as_ref().expect("the step has a table");
-    assert_eq!(found, table.rows, "{calls:#?}");
+    assert_eq!(outcomes, table.rows, "{calls:#?}");
 }
 
 #[then("some messages were left out")]
@@ -149,11 +149,14 @@ fn the_model_received(world: &mut World, text: String, session: String) {
 fn a_message_is_marked(world: &mut World, number: usize, session: String) {
     let message = world.agents().messages(&session)[number].clone();
     assert_eq!(message["state"], "failed", "{message:#}");
-    let why = message["metadata"]["turn_error"].as_str();
-    assert!(why.is_some_and(|why| !why.is_empty()), "{message:#}");
+    let reason = message["metadata"]["turn_error"].as_str();
+    assert!(
+        reason.is_some_and(|reason| !reason.is_empty()),
+        "{message:#}"
+    );
 }
 
-/// An amount of dollars in millionths, which must be an integer.
+/// Converts dollars to millionths of a dollar, which must be an integer.
 fn millionths(dollars: &Value) -> u64 {
     let sum = dollars.as_f64().expect("a sum") * 1e6;
     assert!((sum - sum.round()).abs() < 1e-3, "{dollars}");

@@ -28,10 +28,10 @@ pub(crate) struct World {
     pub(crate) bytes: Vec<u8>,
     /// Acknowledged messages: number and content.
     pub(crate) acknowledged: Vec<(u64, String)>,
-    /// The database, for steps without a command. It must outlive its users, so it is the last
-    /// field.
+    /// The run of a plan, for steps without a command.
     pub(crate) run: Option<Run>,
     pub(crate) opening: Option<crate::engine::Opening>,
+    /// The database of steps without a command. It must outlive its users, so it is the last field.
     pub(crate) database: Option<TestDatabase>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Run {
     pub(crate) context: PlanExecutionContext,
     /// Changesets opened by steps.
     pub(crate) open: Vec<OpenChangeset>,
-    /// Their ids, also after they were closed.
+    /// Ids of all changesets that steps opened, including closed changesets.
     pub(crate) ids: Vec<ChangesetId>,
     /// Result of the last recording.
     pub(crate) recorded: Option<Result<ChangesetId, String>>,
@@ -49,7 +49,7 @@ pub(crate) struct Run {
     pub(crate) leases: Vec<HeldLease>,
     /// Token of a previous owner.
     pub(crate) old_token: Option<LeaseToken>,
-    /// Result of a race for the lease: the owner that asked, and the owner in the response.
+    /// Results of a race for the lease: the requesting owner, and the owner that a refusal names.
     pub(crate) reported: Vec<(String, Option<String>)>,
 }
 

@@ -1,10 +1,10 @@
-//! Command-line arguments of runs: invalid ones are refused before a model is called.
+//! Command-line arguments of runs: invalid arguments are refused before a model is called.
 
 use serde_json::Value;
 
 use super::world::World;
 
-fn refused(world: &World, arguments: &[&str], code: i32) -> Value {
+fn assert_refused(world: &World, arguments: &[&str], code: i32) -> Value {
     let answer = world.run(arguments);
     assert_eq!(answer.code, Some(code), "{arguments:?}: {answer:?}");
     answer.json()["data"]["error"].clone()
@@ -21,7 +21,7 @@ fn invalid_arguments_are_refused_and_no_run_starts() {
     let folder = work.to_str().expect("a path").to_owned();
     let missing = format!("{folder}/missing/answer.txt");
     let ask = ["actor", "run", "local/five", "x"];
-    for (more, code, reported) in [
+    for (options, code, reported) in [
         (vec!["--input", r#"{"reviews": "none"}"#], 2, "reviews"),
         (vec!["--input", r#"{"messages": "none"}"#], 2, "messages"),
         (vec!["--input", r#"{"context": {}}"#], 2, "context"),
@@ -38,15 +38,13 @@ fn invalid_arguments_are_refused_and_no_run_starts() {
         (vec!["--output", &missing], 1, "cannot be written"),
         (vec!["--output", &folder], 1, "cannot be written"),
     ] {
-        let error = refused(&world, &[&ask[..], &more].concat(), code);
+        let error = assert_refused(&world, &[&ask[..], &options].concat(), code);
         let message = error["message"].as_str().expect("text");
-        assert!(message.contains(reported), "{more:?}: {message}");
+        assert!(message.contains(reported), "{options:?}: {message}");
     }
-    assert!(world.newest().is_none(), "nothing was begun");
-    let fitting = r#"{"reviews": ["mine"], "messages": [], "more": null}"#;
-    let data = world
-        .agents
-        .data(&[&ask[..], &["--input", fitting]].concat());
+    assert!(world.newest().is_none(), "no run was created");
+    let valid = r#"{"reviews": ["mine"], "messages": [], "more": null}"#;
+    let data = world.agents.data(&[&ask[..], &["--input", valid]].concat());
     assert_eq!(data["response"]["state"]["reviews"][0], "mine");
 }
 
@@ -54,9 +52,9 @@ fn invalid_arguments_are_refused_and_no_run_starts() {
 fn runs_are_found_without_their_ids_and_without_namespaces() {
     let world = World::new();
     assert_eq!(
-        refused(&world, &["run", "show"], 3)["code"],
+        assert_refused(&world, &["run", "show"], 3)["code"],
         "CA-1021",
-        "there is none"
+        "no run exists"
     );
     for _ in 0..2 {
         world.agents.data(&["actor", "run", "local/five", "x"]);
@@ -75,7 +73,7 @@ fn a_run_that_cannot_continue_is_not_reported_as_resumable() {
          a: {type: conditional, conditions: [{check: input == 'never', route_to: b}]}\n  \
          b: {set: {output: 1}}\n",
     );
-    let error = refused(&world, &["actor", "run", "local/stuck", "x"], 1);
+    let error = assert_refused(&world, &["actor", "run", "local/stuck", "x"], 1);
     let hint = error["hint"].as_str().expect("a hint");
     assert!(hint.contains("start a new run"), "{hint}");
     assert!(!hint.contains("run resume"), "{hint}");
@@ -93,12 +91,12 @@ fn a_waiting_run_can_be_cancelled() {
          tools: [builtin/file-write]\n",
     );
     let ask = ["actor", "run", "local/writer", "x", "--sandbox", &sandbox];
-    let error = refused(&world, &[&ask[..], &["--approve-writes"]].concat(), 5);
+    let error = assert_refused(&world, &[&ask[..], &["--approve-writes"]].concat(), 5);
     let message = error["message"].as_str().expect("text");
     assert!(message.contains("`builtin/file-write`"), "{message}");
     assert!(
         !message.contains("tell the user"),
-        "it addresses the user: {message}"
+        "the message addresses the user: {message}"
     );
     let run = world.newest().expect("a run");
     assert_eq!(run["usage"]["tool_calls"], 0, "nothing was called yet");

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::world::{SHAPES, Shape, World, files};
 
-/// Result of a run, without values that vary.
+/// Result of a run, without values that differ between runs.
 #[derive(Debug, PartialEq)]
 struct RunResult {
     result: Value,
@@ -18,8 +18,8 @@ struct RunResult {
     files: BTreeMap<String, String>,
 }
 
-fn came(world: &World, run: &str, folder: Option<&std::path::Path>) -> RunResult {
-    // A call that was interrupted after its effect and then repeated finds its file.
+fn result_of(world: &World, run: &str, folder: Option<&std::path::Path>) -> RunResult {
+    // A call that is interrupted after it created its file replaces the file when it is retried.
     let shown = world
         .show(run)
         .to_string()
@@ -50,17 +50,20 @@ fn rows(world: &World, run: &str) -> Vec<Vec<String>> {
 fn undisturbed(world: &World, shape: Shape) -> (RunResult, Duration) {
     let sandbox = shape.has_sandbox.then(|| world.sandbox());
     let name = sandbox.as_ref().map(|(name, _)| name.as_str());
-    let begun = Instant::now();
+    let started = Instant::now();
     let output = world
         .start(&World::arguments(shape, name))
         .wait_with_output()
-        .expect("it ends");
-    let took = begun.elapsed();
+        .expect("the program ends");
+    let duration = started.elapsed();
     let reported = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{shape:?}: {reported}");
     let run = world.newest().expect("a run")["id"].clone();
     let folder = sandbox.as_ref().map(|(_, folder)| folder.as_path());
-    (came(world, run.as_str().expect("an id"), folder), took)
+    (
+        result_of(world, run.as_str().expect("an id"), folder),
+        duration,
+    )
 }
 
 fn kill_after(world: &World, arguments: &[String], wait: Duration) {
@@ -70,24 +73,26 @@ fn kill_after(world: &World, arguments: &[String], wait: Duration) {
     child.wait().expect("a killed program is reaped");
 }
 
-/// The first difference.
-fn difference(came: &RunResult, expected: &RunResult) -> String {
-    if came.result != expected.result {
-        return format!("{}\ninstead of\n{}", came.result, expected.result);
+/// Describes the first difference between two results.
+fn difference(actual: &RunResult, expected: &RunResult) -> String {
+    if actual.result != expected.result {
+        return format!("{}\ninstead of\n{}", actual.result, expected.result);
     }
     let steps = expected.steps.iter();
-    let step = steps.map(|(path, step)| (path, came.steps.get(path), step));
-    let other = step.into_iter().find(|(_, came, step)| *came != Some(step));
-    format!("{other:?}, or {:?}", came.files)
+    let step = steps.map(|(path, step)| (path, actual.steps.get(path), step));
+    let first = step
+        .into_iter()
+        .find(|(_, actual, step)| *actual != Some(step));
+    format!("{first:?}, or {:?}", actual.files)
 }
 
-/// Kills one run of a shape at a random instant, sometimes also its continuation, and resumes it.
-/// `false` if it was killed before it started.
-fn disturb(
+/// Kills one run of a shape at a random instant, sometimes kills the resumed run as well, and
+/// resumes it to its end. Returns false if the program was killed before it stored a run.
+fn kill_and_resume(
     world: &World,
     shape: Shape,
     expected: &RunResult,
-    took: Duration,
+    duration: Duration,
     dice: &mut Dice,
 ) -> bool {
     let sandbox = shape.has_sandbox.then(|| world.sandbox());
@@ -95,11 +100,11 @@ fn disturb(
     let folder = sandbox.as_ref().map(|(_, folder)| folder.as_path());
     let before = world.newest().map(|run| run["id"].clone());
     let instant = |dice: &mut Dice| {
-        let micros = u64::try_from(took.as_micros()).expect("a short run");
+        let micros = u64::try_from(duration.as_micros()).expect("a short run");
         Duration::from_micros(dice.roll(micros + micros / 8 + 1))
     };
     let wait = instant(dice);
-    let here = format!("{} killed after {wait:?} of {took:?}", shape.actor);
+    let context = format!("{} killed after {wait:?} of {duration:?}", shape.actor);
     kill_after(world, &World::arguments(shape, name), wait);
     let Some(run) = world
         .newest()
@@ -111,33 +116,51 @@ fn disturb(
     let resume: Vec<String> = ["--format", "json", "run", "resume", &id, "--redo"]
         .map(str::to_owned)
         .into();
-    let mut known = rows(world, &id);
+    let mut rows_before = rows(world, &id);
     if run["state"] == "running" && dice.once_in(3) {
         kill_after(world, &resume, instant(dice));
         let now = rows(world, &id);
-        assert_eq!(now[..known.len()], known, "{here}: steps were changed");
-        known = now;
+        assert_eq!(
+            now[..rows_before.len()],
+            rows_before,
+            "{context}: steps were changed"
+        );
+        rows_before = now;
     }
     if world.show(&id)["run"]["state"] == "running" {
         let answer = world.run(&["run", "resume", &id, "--redo"]);
-        assert_eq!(answer.code, Some(0), "{here}: {answer:?}");
+        assert_eq!(answer.code, Some(0), "{context}: {answer:?}");
     }
     let now = rows(world, &id);
-    assert_eq!(now[..known.len()], known, "{here}: steps were changed");
-    let came = came(world, &id, folder);
-    assert!(came == *expected, "{here}: {}", difference(&came, expected));
-    let twice = world.ask(&format!(
+    assert_eq!(
+        now[..rows_before.len()],
+        rows_before,
+        "{context}: steps were changed"
+    );
+    let actual = result_of(world, &id, folder);
+    assert!(
+        actual == *expected,
+        "{context}: {}",
+        difference(&actual, expected)
+    );
+    let repeated_calls = world.ask(&format!(
         "SELECT call_id, count(*) FROM tool_invocations invocation JOIN sessions session \
          ON session.session_id = invocation.session_id WHERE session.owner = 'run {id}' \
          AND outcome = 'succeeded' GROUP BY call_id HAVING count(*) > 1"
     ));
-    assert!(twice.is_empty(), "{here}: calls succeeded twice: {twice:?}");
-    let turns = world.ask(&format!(
+    assert!(
+        repeated_calls.is_empty(),
+        "{context}: calls succeeded twice: {repeated_calls:?}"
+    );
+    let repeated_turns = world.ask(&format!(
         "SELECT turn.session_id, count(*) FROM turns turn JOIN sessions session \
          ON session.session_id = turn.session_id WHERE session.owner = 'run {id}' \
          GROUP BY turn.session_id HAVING count(*) > 1 OR min(turn.state) <> 'complete'"
     ));
-    assert!(turns.is_empty(), "{here}: questions asked twice: {turns:?}");
+    assert!(
+        repeated_turns.is_empty(),
+        "{context}: questions asked twice: {repeated_turns:?}"
+    );
     true
 }
 
@@ -146,11 +169,13 @@ fn a_run_killed_at_any_instant_reaches_the_same_result() {
     let world = World::new();
     let mut dice = Dice::seeded(5);
     for shape in SHAPES {
-        let (expected, took) = undisturbed(&world, shape);
+        let (expected, duration) = undisturbed(&world, shape);
         assert!(expected.result["output"].is_string(), "{expected:?}");
-        let mut disturbed = 0;
-        while disturbed < proof_size(3, 100) {
-            disturbed += usize::from(disturb(&world, shape, &expected, took, &mut dice));
+        let mut kills = 0;
+        while kills < proof_size(3, 100) {
+            kills += usize::from(kill_and_resume(
+                &world, shape, &expected, duration, &mut dice,
+            ));
         }
     }
     world.agents.assert_sound();

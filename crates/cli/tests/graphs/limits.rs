@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::world::World;
 
-/// A model that reads one file after the other without end, at a dollar per thousand tokens.
+/// A model that requests file reads endlessly, at a dollar per thousand tokens.
 const READER: &str = "
 price: {input: 1000, output: 1000}
 at_end: start_over
@@ -13,8 +13,8 @@ answers:
 - calls: [{name: builtin_S_file-read, arguments: {path: notes.txt, offset: 1}}]
 ";
 
-/// A world with an actor of one node that asks the reader, with these limits.
-fn reading(limits: &str) -> World {
+/// A world with an actor whose only node calls the model [`READER`], with these limits.
+fn world_with_limits(limits: &str) -> World {
     let world = World::new();
     std::fs::write(world.agents.cwd().join("reader.yaml"), READER).expect("a file");
     world.add(&format!(
@@ -24,8 +24,8 @@ fn reading(limits: &str) -> World {
     world
 }
 
-/// Runs it until it fails. Returns the error and the run.
-fn failed(world: &World) -> (Value, Value) {
+/// Runs the actor until it fails. Returns the error and the run.
+fn run_until_failure(world: &World) -> (Value, Value) {
     let (sandbox, _) = world.sandbox();
     let answer = world.run(&["actor", "run", "local/reading", "x", "--sandbox", &sandbox]);
     assert_eq!(answer.code, Some(1), "{answer:?}");
@@ -35,8 +35,8 @@ fn failed(world: &World) -> (Value, Value) {
 
 #[test]
 fn model_calls_of_one_node_end_at_the_limit_and_are_counted() {
-    let world = reading("{max_model_calls: 3}");
-    let (error, run) = failed(&world);
+    let world = world_with_limits("{max_model_calls: 3}");
+    let (error, run) = run_until_failure(&world);
     assert_eq!(error["code"], "CA-1023", "{error}");
     assert_eq!(error["details"]["limit"], "max_model_calls");
     assert_eq!(run["usage"]["model_calls"], 3);
@@ -52,22 +52,22 @@ fn model_calls_of_one_node_end_at_the_limit_and_are_counted() {
     let run = world.newest().expect("a run");
     assert_eq!(
         run["usage"]["model_calls"], 3,
-        "the limit holds for all attempts"
+        "the limit applies to all attempts together"
     );
 }
 
 #[test]
 fn calls_of_tools_by_one_node_end_at_the_limit() {
-    let world = reading("{max_tool_calls: 2}");
-    let (error, run) = failed(&world);
+    let world = world_with_limits("{max_tool_calls: 2}");
+    let (error, run) = run_until_failure(&world);
     assert_eq!(error["details"]["limit"], "max_tool_calls", "{error}");
     assert_eq!(run["usage"]["tool_calls"], 2);
 }
 
 #[test]
 fn the_cost_of_one_node_ends_at_the_limit() {
-    let world = reading("{max_cost: 6}");
-    let (error, run) = failed(&world);
+    let world = world_with_limits("{max_cost: 6}");
+    let (error, run) = run_until_failure(&world);
     assert!(
         error["message"].as_str().expect("text").contains("budget"),
         "{error}"

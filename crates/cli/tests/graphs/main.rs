@@ -1,4 +1,4 @@
-//! Runs of actors: every shape of graph, crashes, concurrent terminals, and how runs end.
+//! Runs of actors: every shape of graph, crashes, concurrent terminals, and ends of runs.
 
 mod arguments;
 mod kill;

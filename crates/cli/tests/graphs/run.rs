@@ -26,8 +26,12 @@ fn every_shape_finishes_and_can_be_replayed() {
         if let Some((_, folder)) = &sandbox
             && shape.actor == "local/map"
         {
-            let made = super::world::files(folder);
-            assert_eq!(made.len(), ITEMS + 1, "the notes, and a file for each item");
+            let created = super::world::files(folder);
+            assert_eq!(
+                created.len(),
+                ITEMS + 1,
+                "the notes and a file for each item"
+            );
         }
     }
     assert_eq!(
@@ -79,7 +83,7 @@ fn many_processes_register_one_actor_once() {
     )
     .expect("a file");
     let path = file.to_str().expect("a path");
-    let codes = at_once(6, |_| world_code(&world.agents, path));
+    let codes = at_once(6, |_| add_actor(&world.agents, path));
     assert_eq!(codes.iter().filter(|code| **code == Some(0)).count(), 1);
     assert!(
         codes.iter().all(|code| matches!(code, Some(0 | 4))),
@@ -87,7 +91,7 @@ fn many_processes_register_one_actor_once() {
     );
 }
 
-fn world_code(agents: &cleveragents_testkit::Agents, path: &str) -> Option<i32> {
+fn add_actor(agents: &cleveragents_testkit::Agents, path: &str) -> Option<i32> {
     agents
         .run(&["--format", "json", "actor", "add", "--config", path])
         .code
@@ -97,9 +101,9 @@ fn world_code(agents: &cleveragents_testkit::Agents, path: &str) -> Option<i32> 
 fn defect_2503_actors_cannot_contain_each_other() {
     let world = World::new();
     let file = world.agents.cwd().join("inner.yaml");
-    let circle =
+    let cyclic =
         "name: local/inner\ntype: graph\ndescription: d\nnodes:\n  a: {actor_ref: local/outer}\n";
-    std::fs::write(&file, circle).expect("a file");
+    std::fs::write(&file, cyclic).expect("a file");
     let answer = world.run(&[
         "actor",
         "update",
@@ -180,6 +184,6 @@ fn a_context_is_continued_and_survives_export_and_import() {
     assert_eq!(
         sessions["sessions"],
         json!([]),
-        "none of them is from the user"
+        "sessions of contexts are not listed"
     );
 }

@@ -50,10 +50,10 @@ fn a_secret_in_inputs_files_and_answers_is_neither_stored_nor_shown() {
         let path = entry.expect("an entry").path();
         if path.is_file() {
             let stored = std::fs::read(&path).expect("a file");
-            let found = stored
+            let has_secret = stored
                 .windows(SECRET.len())
                 .any(|window| window == SECRET.as_bytes());
-            assert!(!found, "{}", path.display());
+            assert!(!has_secret, "{}", path.display());
         }
     }
     let replayed = world.agents.data(&["run", "replay", &run]);

@@ -13,16 +13,16 @@ fn error(answer: &Answer) -> Value {
 }
 
 /// Waits until a condition holds for the newest run.
-fn wait_for(world: &World, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
-    let begun = Instant::now();
+fn wait_for(world: &World, description: &str, condition: impl Fn(&Value) -> bool) -> Value {
+    let started = Instant::now();
     loop {
         if let Some(run) = world.newest() {
             let shown = world.show(run["id"].as_str().expect("an id"));
-            if is_so(&shown) {
+            if condition(&shown) {
                 return shown;
             }
         }
-        assert!(begun.elapsed() < Duration::from_mins(1), "{what}");
+        assert!(started.elapsed() < Duration::from_mins(1), "{description}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -91,7 +91,7 @@ fn assert_cancelled(world: &World, run: &str) {
 }
 
 #[test]
-fn a_run_is_cancelled_from_another_terminal_with_all_it_started() {
+fn a_run_is_cancelled_from_another_terminal_with_its_child_processes() {
     let world = World::new();
     let (child, run) = start_slow(&world);
     let busy = world.run(&["run", "resume", &run]);
@@ -99,7 +99,7 @@ fn a_run_is_cancelled_from_another_terminal_with_all_it_started() {
     assert_eq!(error(&busy)["code"], "CA-1026");
     let cancelled = world.agents.data(&["run", "cancel", &run]);
     assert_eq!(cancelled["is_over"], false);
-    let output = child.wait_with_output().expect("it ends");
+    let output = child.wait_with_output().expect("the program ends");
     assert_eq!(output.status.code(), Some(1));
     assert_cancelled(&world, &run);
 }
@@ -112,7 +112,7 @@ fn a_run_that_a_signal_stops_exits_with_130() {
     let number = i32::try_from(child.id()).expect("a number");
     let process = Pid::from_raw(number).expect("a process");
     kill_process(process, Signal::INT).expect("a process that is not reaped");
-    let answer = Answer::from_output(&child.wait_with_output().expect("it ends"));
+    let answer = Answer::from_output(&child.wait_with_output().expect("the program ends"));
     assert_eq!(answer.code, Some(130), "{answer:?}");
     assert_eq!(answer.json()["exit_code"], 130, "{answer:?}");
     assert_eq!(error(&answer)["code"], "CA-1024", "{answer:?}");
@@ -136,7 +136,7 @@ fn the_time_limit_of_a_node_ends_its_command() {
 }
 
 #[test]
-fn a_failed_run_is_resumed_when_the_cause_is_gone() {
+fn a_failed_run_can_be_resumed_after_its_cause_is_fixed() {
     let world = World::new();
     world.add(
         "name: local/two\ntype: graph\ndescription: d\nnodes:\n  \
@@ -161,7 +161,7 @@ fn a_failed_run_is_resumed_when_the_cause_is_gone() {
 }
 
 #[test]
-fn an_interrupted_call_is_asked_about_and_never_repeated_automatically() {
+fn an_interrupted_call_needs_a_decision_and_is_never_repeated_automatically() {
     let world = World::new();
     world.add(
         "name: local/once\ntype: graph\ndescription: d\nnodes:\n  \
@@ -180,9 +180,12 @@ fn an_interrupted_call_is_asked_about_and_never_repeated_automatically() {
         &name,
     ];
     let mut child = world.start(&arguments.map(str::to_owned));
-    let begun = Instant::now();
+    let started = Instant::now();
     while !folder.join("log.txt").exists() {
-        assert!(begun.elapsed() < Duration::from_mins(1), "the command runs");
+        assert!(
+            started.elapsed() < Duration::from_mins(1),
+            "the command runs"
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
     child.kill().expect("a program that is not reaped");
@@ -191,9 +194,17 @@ fn an_interrupted_call_is_asked_about_and_never_repeated_automatically() {
         .as_str()
         .expect("an id")
         .to_owned();
-    let left = world.run(&["run", "show", &run]);
-    assert_eq!(left.json()["data"]["owner"], Value::Null, "{left:?}");
-    assert_eq!(left.json()["status"], "warn", "no process runs it");
+    let interrupted = world.run(&["run", "show", &run]);
+    assert_eq!(
+        interrupted.json()["data"]["owner"],
+        Value::Null,
+        "{interrupted:?}"
+    );
+    assert_eq!(
+        interrupted.json()["status"],
+        "warn",
+        "no process owns the run"
+    );
     let asked = world.run(&["run", "resume", &run]);
     assert_eq!(asked.code, Some(5), "{asked:?}");
     assert_eq!(error(&asked)["code"], "CA-1027");
@@ -201,7 +212,7 @@ fn an_interrupted_call_is_asked_about_and_never_repeated_automatically() {
     let skipped = world.run(&["run", "resume", &run, "--skip"]);
     assert_eq!(skipped.code, Some(0), "{skipped:?}");
     let log = std::fs::read_to_string(folder.join("log.txt")).expect("a file");
-    assert_eq!(log, "x\n", "it took effect once");
+    assert_eq!(log, "x\n", "the call took effect once");
 }
 
 #[test]
@@ -236,7 +247,10 @@ fn a_run_that_failed_for_invalid_answers_asks_again_when_resumed() {
     assert_eq!(resumed.code, Some(0), "{resumed:?}");
     let data = resumed.json()["data"].clone();
     assert_eq!(data["response"]["value"]["score"], 4);
-    assert_eq!(data["usage"]["model_calls"], 4, "those of both attempts");
+    assert_eq!(
+        data["usage"]["model_calls"], 4,
+        "the calls of both attempts"
+    );
 }
 
 #[test]

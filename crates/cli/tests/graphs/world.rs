@@ -24,7 +24,7 @@ nodes:
     memory: {enabled: false}
 ";
 
-/// A loop that ends by its own check, far below the limit.
+/// A loop that ends by its own condition, far below its step limit.
 pub(crate) const LOOP: &str = "
 name: local/loop
 type: graph
@@ -94,7 +94,7 @@ nodes:
 /// Number of items of the map.
 pub(crate) const ITEMS: usize = 100;
 
-/// A shape of graph, and its arguments.
+/// An actor for one shape of graph. Runs with `has_sandbox` need a sandbox.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) actor: &'static str,
@@ -120,7 +120,7 @@ pub(crate) const SHAPES: [Shape; 4] = [
     },
 ];
 
-/// A home with all shapes.
+/// A home with actors of all shapes.
 pub(crate) struct World {
     pub(crate) agents: Agents,
     sandboxes: std::cell::Cell<u32>,
@@ -164,10 +164,10 @@ impl World {
         let name = format!("box-{}", self.sandboxes.get());
         let code = self.agents.cwd().join("code");
         let path = code.to_str().expect("a path");
-        let made = self
+        let created = self
             .agents
             .data(&["sandbox", "create", &name, "--path", path]);
-        let folder = made["sandbox"]["parts"][0]["folder"].as_str();
+        let folder = created["sandbox"]["parts"][0]["folder"].as_str();
         (name, PathBuf::from(folder.expect("a folder")))
     }
 
@@ -175,7 +175,7 @@ impl World {
     pub(crate) fn arguments(shape: Shape, sandbox: Option<&str>) -> Vec<String> {
         let items: Vec<usize> = (0..ITEMS).collect();
         let input = json!({ "items": items }).to_string();
-        let mut all: Vec<String> = [
+        let mut arguments: Vec<String> = [
             "--format",
             "json",
             "actor",
@@ -186,12 +186,12 @@ impl World {
         .map(str::to_owned)
         .into();
         if shape.actor == "local/map" {
-            all.extend(["--input".to_owned(), input]);
+            arguments.extend(["--input".to_owned(), input]);
         }
         if let Some(name) = sandbox {
-            all.extend(["--sandbox".to_owned(), name.to_owned()]);
+            arguments.extend(["--sandbox".to_owned(), name.to_owned()]);
         }
-        all
+        arguments
     }
 
     /// Starts the program without waiting for it.
@@ -217,9 +217,9 @@ impl World {
     }
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Answer {
-        let mut all = vec!["--format", "json"];
-        all.extend(arguments);
-        self.agents.run(&all)
+        let mut command_line = vec!["--format", "json"];
+        command_line.extend(arguments);
+        self.agents.run(&command_line)
     }
 
     /// Queries the database.

@@ -17,8 +17,8 @@ fn a_plan_counts_intended_changes_and_lists_files_of_commands() {
         let diff = world.agents.data(&["plan", "diff", &plan]);
         assert_eq!(diff["diff_summary"]["files_changed"], 2, "{diff:#}");
         assert_eq!(diff["made_by_commands"].as_array().map(Vec::len), Some(1));
-        let made = diff["made_by_commands"][0].as_str().expect("a path");
-        assert!(made.ends_with("/made.txt"), "{made}");
+        let created = diff["made_by_commands"][0].as_str().expect("a path");
+        assert!(created.ends_with("/made.txt"), "{created}");
         assert_eq!(diff["by_products"], 2, "{diff:#}");
         if !is_applied {
             let patch = diff["patch"].as_str().expect("a patch");

@@ -1,5 +1,5 @@
-//! Many concurrent plans on one database and one repository: in one worker, and in one process
-//! each.
+//! Many concurrent plans on one database and one repository, run by one worker or by one process
+//! for each plan.
 
 use std::collections::BTreeMap;
 use std::process::Child;
@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use super::world::{RunningProgram, World};
 
-/// A home with plans that each write their own name.
+/// Creates plans that each write their own name. Returns the name of each plan by its id.
 fn plans(world: &World, count: usize) -> BTreeMap<String, String> {
     world.named_action();
     (0..count)
@@ -21,13 +21,13 @@ fn plans(world: &World, count: usize) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// A worker of the test, started first so that queued plans start no other.
-fn worker(world: &World, more: &[&str]) -> RunningProgram {
-    let child = world.start(&[&["worker"], more].concat());
+/// Starts a worker before plans are queued, so that queueing starts no other worker.
+fn worker(world: &World, options: &[&str]) -> RunningProgram {
+    let child = world.start(&[&["worker"], options].concat());
     World::wait_until("a worker", || {
-        let held = world
+        let leases = world
             .ask("SELECT count(*) FROM leases WHERE kind = 'worker' AND owner_pid IS NOT NULL");
-        held[0][0] != "0"
+        leases[0][0] != "0"
     });
     child
 }
@@ -42,7 +42,7 @@ fn queue(world: &World, plans: &BTreeMap<String, String>) {
 }
 
 /// Number of executed plans.
-fn carried_out(world: &World) -> usize {
+fn executed_plans(world: &World) -> usize {
     world
         .ask("SELECT plan_id FROM plans WHERE stage = 'execute/complete'")
         .len()
@@ -54,7 +54,7 @@ fn sixteen_plans_in_one_worker() {
     let plans = plans(&world, 16);
     let mut child = worker(&world, &["--concurrency", "16"]);
     queue(&world, &plans);
-    World::wait_until("all plans", || carried_out(&world) == plans.len());
+    World::wait_until("all plans", || executed_plans(&world) == plans.len());
     child.signal(Signal::TERM);
     let answer = child.answer();
     assert_eq!(answer.code, Some(0), "{answer:?}");
@@ -83,7 +83,7 @@ fn eight_processes_each_with_a_plan() {
         .collect();
     gate.open();
     for child in racing {
-        let answer = Answer::from_output(&child.wait_with_output().expect("it ends"));
+        let answer = Answer::from_output(&child.wait_with_output().expect("the program ends"));
         assert_eq!(answer.code, Some(0), "{answer:?}");
     }
     world.assert_apart(&plans);
@@ -96,14 +96,14 @@ fn the_plans_of_a_dead_worker_are_resumed() {
     let first = worker(&world, &["--concurrency", "2"]);
     queue(&world, &plans);
     World::wait_until("a running plan", || {
-        let begun = world
+        let done_steps = world
             .ask("SELECT count(*) FROM plan_steps WHERE path LIKE 'step/%' AND state = 'done'");
-        begun[0][0] != "0"
+        done_steps[0][0] != "0"
     });
     first.kill();
     let answer = world.run(&["worker", "--until-idle", "--concurrency", "3"]);
     assert_eq!(answer.code, Some(0), "{answer:?}");
-    // An interrupted call waits for input; the other plans are executed.
+    // A plan with an interrupted call waits for input; the other plans are executed.
     for plan in plans
         .keys()
         .filter(|plan| world.stage(plan) != "execute/complete")

@@ -5,7 +5,7 @@ use cleveragents_testkit::TestDatabase;
 
 use super::world::{World, git};
 
-/// Breaks a table: no row can be written, or only rows that do not meet the condition.
+/// Breaks a table with triggers: all writes fail, or only writes of rows that meet the condition.
 pub(crate) fn break_table(world: &World, table: &str, condition: &str) {
     let when = if condition.is_empty() {
         String::new()
@@ -60,17 +60,17 @@ pub(crate) fn rows(world: &World) -> Vec<(String, Vec<Vec<String>>)> {
     .into()
 }
 
-/// A command of one unit of work: with each of these tables broken it changes nothing; then it
-/// works.
-fn all_or_nothing(world: &World, tables: &[&str], arguments: &[&str]) {
+/// Asserts that a command of one unit of work changes nothing while one of these tables is broken,
+/// and succeeds after the repair.
+fn assert_atomic(world: &World, tables: &[&str], arguments: &[&str]) {
     for table in tables {
-        let here = format!("{arguments:?} with {table} broken");
+        let context = format!("{arguments:?} with {table} broken");
         let before = rows(world);
         break_table(world, table, "");
         let answer = world.run(arguments);
         fix_project(world);
-        answer.assert_no_claim(&here);
-        assert_eq!(rows(world), before, "{here}");
+        answer.assert_no_claim(&context);
+        assert_eq!(rows(world), before, "{context}");
     }
     let before = rows(world);
     world.agents.data(arguments);
@@ -91,21 +91,21 @@ fn definitions() {
         "name: local/a\ndescription: d\ndefinition_of_done: done\n",
     );
     let create = ["action", "create", "--config", &action];
-    all_or_nothing(&world, &["definitions"], &create);
-    all_or_nothing(
+    assert_atomic(&world, &["definitions"], &create);
+    assert_atomic(
         &world,
         &["definitions"],
         &["action", "archive", "local/a", "--yes"],
     );
     let profile = world.file("p.yaml", "name: local/careful\nextends: supervised\n");
     let add = ["automation-profile", "add", "--config", &profile];
-    all_or_nothing(&world, &["definitions"], &add);
+    assert_atomic(&world, &["definitions"], &add);
     let remove = ["automation-profile", "remove", "local/careful", "--yes"];
-    all_or_nothing(&world, &["definitions"], &remove);
+    assert_atomic(&world, &["definitions"], &remove);
     let add = ["invariant", "add", "--global", "Change no test"];
-    all_or_nothing(&world, &["invariants"], &add);
+    assert_atomic(&world, &["invariants"], &add);
     let id = world.ask("SELECT invariant_id FROM invariants")[0][0].clone();
-    all_or_nothing(
+    assert_atomic(
         &world,
         &["invariants"],
         &["invariant", "remove", &id, "--yes"],
@@ -115,11 +115,11 @@ fn definitions() {
         "name: local/passes\ndescription: d\ncommand: [\"true\"]\n",
     );
     let add = ["validation", "add", "--config", &validation];
-    all_or_nothing(&world, &["tools"], &add);
+    assert_atomic(&world, &["tools"], &add);
     let attach = ["validation", "attach", "local/repo", "local/passes"];
-    all_or_nothing(&world, &["validation_attachments"], &attach);
+    assert_atomic(&world, &["validation_attachments"], &attach);
     let id = world.ask("SELECT attachment_id FROM validation_attachments")[0][0].clone();
-    all_or_nothing(
+    assert_atomic(
         &world,
         &["validation_attachments"],
         &["validation", "detach", &id],
@@ -130,7 +130,7 @@ fn definitions() {
 fn plans_and_user_input() {
     let world = World::new();
     world.action("local/steps", &STEPS);
-    let make = [
+    let use_action = [
         "plan",
         "use",
         "local/steps",
@@ -139,41 +139,45 @@ fn plans_and_user_input() {
         "--invariant",
         "Change no test",
     ];
-    all_or_nothing(&world, &["plans", "plan_projects", "invariants"], &make);
+    assert_atomic(
+        &world,
+        &["plans", "plan_projects", "invariants"],
+        &use_action,
+    );
     let first = world.plan("local/steps", &[]);
     let prompt = ["plan", "prompt", &first, "be careful"];
-    all_or_nothing(&world, &["plan_guidance", "plan_decisions"], &prompt);
+    assert_atomic(&world, &["plan_guidance", "plan_decisions"], &prompt);
     let document = world.run(&["plan", "show", &first, "--as", "markdown"]).out;
     let document = world.file(
         "s.md",
         &document.replace("in their order", "one after the other"),
     );
-    all_or_nothing(
+    assert_atomic(
         &world,
         &["plans"],
         &["plan", "edit", &first, "--file", &document],
     );
-    all_or_nothing(&world, &["plans"], &["plan", "cancel", &first]);
+    assert_atomic(&world, &["plans"], &["plan", "cancel", &first]);
     let second = world.plan("local/steps", &[]);
-    all_or_nothing(
+    assert_atomic(
         &world,
         &["plan_answers", "plans"],
         &["plan", "reject", &second],
     );
     let third = world.plan("local/steps", &[]);
-    all_or_nothing(
+    assert_atomic(
         &world,
         &["plan_answers", "plans"],
         &["plan", "approve", &third],
     );
     let fourth = world.executed("local/steps");
     let delete = ["plan", "checkpoint", "delete", &fourth, "cp_3", "--yes"];
-    all_or_nothing(&world, &["sandbox_checkpoints"], &delete);
-    all_or_nothing(&world, &["plans"], &["plan", "revert", &fourth]);
+    assert_atomic(&world, &["sandbox_checkpoints"], &delete);
+    assert_atomic(&world, &["plans"], &["plan", "revert", &fourth]);
 }
 
 #[test]
-fn executing() {
+fn execution() {
     let world = World::new();
     world.action("local/steps", &STEPS);
     for (table, condition) in [
@@ -187,28 +191,28 @@ fn executing() {
         ("runs", ""),
         ("run_steps", ""),
         ("leases", ""),
-        // A sandbox whose creation cannot be completed, and that cannot be discarded.
+        // The sandbox can neither be completed nor discarded.
         ("sandboxes", "NEW.state IN ('active', 'discarded')"),
     ] {
         let plan = world.plan("local/steps", &[]);
         break_table(&world, table, condition);
         let answer = world.run(&["plan", "execute", &plan]);
         fix_project(&world);
-        let here = format!("execute with {table} broken {condition}");
-        answer.assert_no_claim(&here);
-        assert_ne!(world.stage(&plan), "execute/complete", "{here}");
+        let context = format!("execute with {table} broken {condition}");
+        answer.assert_no_claim(&context);
+        assert_ne!(world.stage(&plan), "execute/complete", "{context}");
         let mut answer = world.run(&["plan", "execute", &plan]);
         if answer.code == Some(5) {
             answer = world.run(&["plan", "execute", &plan, "--redo"]);
         }
-        assert_eq!(answer.code, Some(0), "{here}, then: {answer:?}");
+        assert_eq!(answer.code, Some(0), "{context}, then: {answer:?}");
         let tree = world.tree(&plan);
         for (name, content) in [
             ("one.txt", "one\n"),
             ("log.txt", "line\n"),
             ("notes.log", "note 1\n"),
         ] {
-            assert_eq!(tree[name], content, "{here}");
+            assert_eq!(tree[name], content, "{context}");
         }
     }
     // A change is not recorded without its checkpoint.
@@ -225,16 +229,16 @@ fn executing() {
     break_table(&world, "plans", "NEW.stage = 'execute/complete'");
     let answer = world.run(&["plan", "execute", &plan]);
     fix_project(&world);
-    answer.assert_no_claim("the last move of execute");
+    answer.assert_no_claim("the last transition of execute");
     world.agents.data(&["plan", "execute", &plan]);
     assert_eq!(world.tree(&plan)["log.txt"], "line\n");
 }
 
 #[test]
-fn applying() {
+fn apply() {
     let world = World::new();
     world.action("local/steps", &STEPS);
-    let old = world.seen();
+    let before = world.seen();
     for (table, condition) in [
         ("plans", ""),
         ("plans", "NEW.stage = 'apply/processing'"),
@@ -248,30 +252,30 @@ fn applying() {
         let apply = ["plan", "apply", &plan, "--yes"];
         let answer = world.run(&apply);
         fix_project(&world);
-        let here = format!("apply with {table} broken {condition}");
-        answer.assert_no_claim(&here);
-        assert_ne!(world.stage(&plan), "apply/applied", "{here}");
-        if world.seen() != old {
+        let context = format!("apply with {table} broken {condition}");
+        answer.assert_no_claim(&context);
+        assert_ne!(world.stage(&plan), "apply/applied", "{context}");
+        if world.seen() != before {
             assert_eq!(
                 git(&world.repository(), &["status", "--porcelain"]),
                 "",
-                "{here}"
+                "{context}"
             );
-            assert_eq!(world.seen().0["log.txt"], "line\n", "{here}");
+            assert_eq!(world.seen().0["log.txt"], "line\n", "{context}");
         }
         world.agents.data(&apply);
-        assert_eq!(world.stage(&plan), "apply/applied", "{here}");
-        assert_eq!(world.seen().0["log.txt"], "line\n", "{here}");
+        assert_eq!(world.stage(&plan), "apply/applied", "{context}");
+        assert_eq!(world.seen().0["log.txt"], "line\n", "{context}");
         assert_eq!(
             git(&world.repository(), &["rev-list", "--count", "HEAD"]),
             "2",
-            "{here}"
+            "{context}"
         );
     }
 }
 
 #[test]
-fn a_repository_that_is_gone() {
+fn a_missing_repository() {
     let world = World::new();
     world.action("local/steps", &STEPS);
     let waiting = world.plan("local/steps", &[]);
@@ -279,7 +283,7 @@ fn a_repository_that_is_gone() {
     let (repository, aside) = (world.repository(), world.agents.cwd().join("aside"));
     std::fs::rename(&repository, &aside).expect("moved");
     std::fs::write(&repository, "no folder").expect("a file");
-    let making = world.run(&["plan", "use", "local/steps", "local/p"]);
+    let creating = world.run(&["plan", "use", "local/steps", "local/p"]);
     let executing = world.run(&["plan", "execute", &waiting]);
     let applying = world.run(&["plan", "apply", &done, "--yes"]);
     std::fs::remove_file(&repository).expect("removed");
@@ -287,8 +291,8 @@ fn a_repository_that_is_gone() {
     executing.assert_no_claim("execute");
     applying.assert_no_claim("apply");
     // Whether or not the plan was created, no strategy is reported for a missing repository.
-    if making.code == Some(0) {
-        assert_ne!(making.json()["data"]["phase"], "execute", "{making:?}");
+    if creating.code == Some(0) {
+        assert_ne!(creating.json()["data"]["phase"], "execute", "{creating:?}");
     }
     world.agents.data(&["plan", "execute", &waiting]);
     world.agents.data(&["plan", "apply", &done, "--yes"]);
@@ -297,22 +301,22 @@ fn a_repository_that_is_gone() {
 }
 
 #[test]
-fn taking_back_and_forward() {
+fn rollback_and_redo() {
     let world = World::new();
     world.action("local/steps", &STEPS);
     let plan = world.executed("local/steps");
-    let whole = world.tree(&plan);
-    let marks = world.ask(&format!(
+    let complete_tree = world.tree(&plan);
+    let checkpoints = world.ask(&format!(
         "SELECT checkpoint FROM plan_steps WHERE plan_id = '{plan}' AND path = 'step/1/2'"
     ));
-    let back = [
+    let rollback = [
         "plan",
         "rollback",
         &plan,
-        &format!("cp_{}", marks[0][0]),
+        &format!("cp_{}", checkpoints[0][0]),
         "--yes",
     ];
-    let forward = ["plan", "redo", &plan];
+    let redo = ["plan", "redo", &plan];
     for table in [
         "plan_rollbacks",
         "plan_steps",
@@ -321,32 +325,32 @@ fn taking_back_and_forward() {
         "change_entries",
         "tool_invocations",
     ] {
-        let here = format!("rollback with {table} broken");
+        let context = format!("rollback with {table} broken");
         break_table(&world, table, "");
-        let answer = world.run(&back);
+        let answer = world.run(&rollback);
         fix_project(&world);
-        answer.assert_no_claim(&here);
-        assert_eq!(world.stage(&plan), "execute/complete", "{here}");
+        answer.assert_no_claim(&context);
+        assert_eq!(world.stage(&plan), "execute/complete", "{context}");
         // The next command finishes the interrupted one.
         world
             .agents
-            .data(&["plan", "rollback", &plan, back[3], "--preview"]);
+            .data(&["plan", "rollback", &plan, rollback[3], "--preview"]);
         if world.stage(&plan) == "execute/complete" {
-            world.agents.data(&back);
+            world.agents.data(&rollback);
         }
         let tree = world.tree(&plan);
-        assert!(!tree.contains_key("log.txt"), "{here}: {tree:?}");
+        assert!(!tree.contains_key("log.txt"), "{context}: {tree:?}");
         for table in ["change_entries", "plan_rollbacks", "plan_steps", "plans"] {
-            let here = format!("redo with {table} broken");
+            let context = format!("redo with {table} broken");
             break_table(&world, table, "");
-            let answer = world.run(&forward);
+            let answer = world.run(&redo);
             fix_project(&world);
-            answer.assert_no_claim(&here);
-            assert_ne!(world.stage(&plan), "execute/complete", "{here}");
+            answer.assert_no_claim(&context);
+            assert_ne!(world.stage(&plan), "execute/complete", "{context}");
         }
-        let answer = world.run(&forward);
-        assert!(matches!(answer.code, Some(0 | 4)), "{here}: {answer:?}");
-        assert_eq!(world.stage(&plan), "execute/complete", "{here}");
-        assert_eq!(world.tree(&plan), whole, "{here}");
+        let answer = world.run(&redo);
+        assert!(matches!(answer.code, Some(0 | 4)), "{context}: {answer:?}");
+        assert_eq!(world.stage(&plan), "execute/complete", "{context}");
+        assert_eq!(world.tree(&plan), complete_tree, "{context}");
     }
 }

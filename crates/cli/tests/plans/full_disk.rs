@@ -1,69 +1,70 @@
 //! A full disk during every command on plans and their definitions: the command does not report
 //! success, leaves no partial changes, and works once there is free space.
 //!
-//! Each command runs repeatedly, each time with a little more space, until it succeeds. So the disk
-//! is full once at each of its writes, whatever the size of its files.
+//! Each command runs repeatedly, each time with a little more space, until it succeeds. This way,
+//! the disk becomes full at each write of the command once, whatever the size of its files.
 
 use cleveragents_testkit::{Answer, TestDatabase};
 
 use super::faults::{STEPS, rows};
 use super::world::{World, files, git};
 
-/// First increment of free space in blocks of 512 bytes; later increments grow by half.
-const MORE: u32 = 64;
+/// Smallest increment of free space, in blocks of 512 bytes. Larger increments are half of the
+/// current free space.
+const MIN_INCREMENT: u32 = 64;
 
-/// Enough space for everything.
-const ROOMY: u32 = 1 << 13;
+/// Free space in blocks that suffices for every command.
+const ENOUGH_BLOCKS: u32 = 1 << 13;
 
 /// State that a failed command may leave.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LeftoverState {
-    /// Nothing: it is one unit of work.
+    /// No changes, because the command is one unit of work.
     Nothing,
-    /// State from which the same command continues.
+    /// State from which the same command resumes.
     Work,
 }
 
-/// Runs a command with `blocks` of free space.
-fn squeezed(world: &World, room: u32, arguments: &[&str]) -> Answer {
+/// Runs a command with `free_blocks` blocks of free space.
+fn run_with_space(world: &World, free_blocks: u32, arguments: &[&str]) -> Answer {
     let arguments = [&["--format", "json"], arguments].concat();
-    let output = world.agents.on_full_disk(room, &arguments).output();
+    let output = world.agents.on_full_disk(free_blocks, &arguments).output();
     Answer::from_output(&output.expect("the program starts"))
 }
 
-/// Runs a command without space and then with a little more, until it succeeds.
-fn squeeze(world: &World, leaves: LeftoverState, arguments: &[&str]) -> Answer {
+/// Runs a command without free space, and then each time with more, until it succeeds.
+fn run_until_space_suffices(world: &World, leftover: LeftoverState, arguments: &[&str]) -> Answer {
     let mut arguments = arguments.to_vec();
-    let mut room = 0;
+    let mut free_blocks = 0;
     loop {
-        let here = format!("{arguments:?} with room for {room} blocks");
-        let before = (leaves == LeftoverState::Nothing).then(|| rows(world));
-        let seen = files(&world.repository());
-        let answer = squeezed(world, room, &arguments);
+        let context = format!("{arguments:?} with room for {free_blocks} blocks");
+        let before = (leftover == LeftoverState::Nothing).then(|| rows(world));
+        let files_before = files(&world.repository());
+        let answer = run_with_space(world, free_blocks, &arguments);
         if answer.code == Some(0) {
-            assert!(room > 0, "{here}: nothing was broken");
+            assert!(free_blocks > 0, "{context}: the full disk had no effect");
             return answer;
         }
-        answer.assert_no_claim(&here);
+        answer.assert_no_claim(&context);
         if !arguments.contains(&"--background") {
             assert_ne!(
                 answer.code,
                 Some(4),
-                "{here}: no other process runs: {answer:?}"
+                "{context}: no other process runs: {answer:?}"
             );
         }
         if let Some(before) = before {
-            assert_eq!(rows(world), before, "{here}");
+            assert_eq!(rows(world), before, "{context}");
         }
         if arguments[1] != "apply" {
-            assert_eq!(files(&world.repository()), seen, "{here}");
+            assert_eq!(files(&world.repository()), files_before, "{context}");
         }
         // An interrupted call may have taken effect: the user decides its outcome.
         if answer.code == Some(5) && !arguments.contains(&"--redo") {
             arguments.push("--redo");
         }
-        room += MORE.max(room / 2);
-        assert!(room < ROOMY, "{here}: {answer:?}");
+        free_blocks += MIN_INCREMENT.max(free_blocks / 2);
+        assert!(free_blocks < ENOUGH_BLOCKS, "{context}: {answer:?}");
     }
 }
 
@@ -88,18 +89,18 @@ fn definitions() {
         &["validation", "attach", "local/repo", "local/passes"],
     ] {
         let before = rows(&world);
-        squeeze(&world, LeftoverState::Nothing, arguments);
+        run_until_space_suffices(&world, LeftoverState::Nothing, arguments);
         assert_ne!(rows(&world), before, "{arguments:?} does nothing");
     }
     let id = world.ask("SELECT invariant_id FROM invariants")[0][0].clone();
-    squeeze(
+    run_until_space_suffices(
         &world,
         LeftoverState::Nothing,
         &["invariant", "remove", &id, "--yes"],
     );
 }
 
-/// The checkpoint of a step of a plan.
+/// Reference to the checkpoint of a step of a plan.
 fn checkpoint(world: &World, plan: &str, step: &str) -> String {
     let rows = world.ask(&format!(
         "SELECT checkpoint FROM plan_steps WHERE plan_id = '{plan}' AND path = '{step}'"
@@ -108,7 +109,7 @@ fn checkpoint(world: &World, plan: &str, step: &str) -> String {
 }
 
 /// Asserts that each step took effect once.
-fn assert_carried_out(world: &World, plan: &str) {
+fn assert_executed_once(world: &World, plan: &str) {
     assert_eq!(world.stage(plan), "execute/complete");
     let tree = world.tree(plan);
     for (name, content) in [
@@ -121,15 +122,15 @@ fn assert_carried_out(world: &World, plan: &str) {
 }
 
 #[test]
-fn making_plans_and_talking_to_them() {
+fn plans_are_created_and_receive_input() {
     let world = World::new();
     world.action("local/steps", &STEPS);
-    let made = squeeze(
+    let created = run_until_space_suffices(
         &world,
         LeftoverState::Work,
         &["plan", "use", "local/steps", "local/p"],
     );
-    let data = made.json()["data"].clone();
+    let data = created.json()["data"].clone();
     let plan = data["plan_id"].as_str().expect("an id");
     assert_eq!(world.stage(plan), "strategize/complete");
     // Plans that were created without a strategy can be resumed.
@@ -149,33 +150,33 @@ fn making_plans_and_talking_to_them() {
         &["plan", "approve", &other],
     ] {
         let before = rows(&world);
-        squeeze(&world, LeftoverState::Nothing, arguments);
+        run_until_space_suffices(&world, LeftoverState::Nothing, arguments);
         assert_ne!(rows(&world), before, "{arguments:?} does nothing");
     }
 }
 
 #[test]
-fn carrying_out_taking_back_and_applying() {
+fn plans_are_executed_rolled_back_and_applied() {
     let world = World::new();
     world.action("local/steps", &STEPS);
     let plan = world.plan("local/steps", &[]);
-    squeeze(&world, LeftoverState::Work, &["plan", "execute", &plan]);
-    assert_carried_out(&world, &plan);
-    let mark = checkpoint(&world, &plan, "step/1/2");
-    let back = ["plan", "rollback", &plan, &mark, "--yes"];
-    squeeze(&world, LeftoverState::Work, &back);
+    run_until_space_suffices(&world, LeftoverState::Work, &["plan", "execute", &plan]);
+    assert_executed_once(&world, &plan);
+    let second_checkpoint = checkpoint(&world, &plan, "step/1/2");
+    let rollback = ["plan", "rollback", &plan, &second_checkpoint, "--yes"];
+    run_until_space_suffices(&world, LeftoverState::Work, &rollback);
     assert!(!world.tree(&plan).contains_key("log.txt"));
-    squeeze(&world, LeftoverState::Work, &["plan", "redo", &plan]);
-    assert_carried_out(&world, &plan);
+    run_until_space_suffices(&world, LeftoverState::Work, &["plan", "redo", &plan]);
+    assert_executed_once(&world, &plan);
     let last = checkpoint(&world, &plan, "step/1/3");
     let delete = ["plan", "checkpoint", "delete", &plan, &last, "--yes"];
     let count = format!(
         "SELECT count(*) FROM sandbox_checkpoints WHERE number = {}",
         &last[3..]
     );
-    squeeze(&world, LeftoverState::Work, &delete);
+    run_until_space_suffices(&world, LeftoverState::Work, &delete);
     assert_eq!(world.ask(&count)[0][0], "0");
-    squeeze(
+    run_until_space_suffices(
         &world,
         LeftoverState::Work,
         &["plan", "apply", &plan, "--yes"],
@@ -202,38 +203,38 @@ fn a_worker() {
     let world = World::new();
     world.action("local/steps", &STEPS);
     let plan = world.plan("local/steps", &[]);
-    let mut room = 0;
+    let mut free_blocks = 0;
     loop {
         queue(&world, &plan);
-        let answer = squeezed(&world, room, &["worker", "--until-idle"]);
+        let answer = run_with_space(&world, free_blocks, &["worker", "--until-idle"]);
         if answer.code == Some(0) {
             break;
         }
-        answer.assert_no_claim(&format!("a worker with room for {room} blocks"));
-        room += MORE.max(room / 2);
-        assert!(room < ROOMY, "{answer:?}");
+        answer.assert_no_claim(&format!("a worker with room for {free_blocks} blocks"));
+        free_blocks += MIN_INCREMENT.max(free_blocks / 2);
+        assert!(free_blocks < ENOUGH_BLOCKS, "{answer:?}");
     }
-    assert_ne!(room, 0);
-    assert_carried_out(&world, &plan);
+    assert_ne!(free_blocks, 0);
+    assert_executed_once(&world, &plan);
 }
 
 #[test]
-fn leaving_a_plan_to_a_worker() {
+fn plans_are_queued_for_a_worker() {
     let world = World::new();
     world.action("local/steps", &STEPS);
     let plan = world.plan("local/steps", &[]);
-    squeeze(
+    run_until_space_suffices(
         &world,
         LeftoverState::Work,
         &["plan", "execute", &plan, "--background"],
     );
-    // The started worker has as little space. Another worker finishes its work.
+    // The worker that the command starts also lacks space. Another worker finishes its work.
     World::wait_until("an executed plan", || {
         queue(&world, &plan);
         world.run(&["worker", "--until-idle"]);
         world.stage(&plan) == "execute/complete"
     });
-    assert_carried_out(&world, &plan);
+    assert_executed_once(&world, &plan);
 }
 
 #[test]
@@ -251,14 +252,14 @@ fn plans_from_task_to_files() {
         "--yes",
     ];
     let seen = world.seen();
-    for room in [0, 96, 320, 640, 960] {
-        let answer = squeezed(&world, room, &task);
+    for free_blocks in [0, 96, 320, 640, 960] {
+        let answer = run_with_space(&world, free_blocks, &task);
         if answer.code == Some(0) {
             assert_eq!(world.seen().0["one.txt"], "one\n", "{answer:?}");
             break;
         }
-        answer.assert_no_claim(&format!("do with room for {room} blocks"));
-        assert_eq!(world.seen(), seen, "do with room for {room} blocks");
+        answer.assert_no_claim(&format!("do with room for {free_blocks} blocks"));
+        assert_eq!(world.seen(), seen, "do with room for {free_blocks} blocks");
     }
     world.agents.data(&task);
     assert_eq!(world.seen().0["one.txt"], "one\n");
@@ -271,10 +272,13 @@ fn the_tour() {
     std::fs::create_dir(&folder).expect("a folder");
     let path = folder.to_str().expect("a path").to_owned();
     world.agents = world.agents.with("TMPDIR", path);
-    for room in [0, 64, 160, 320, 640] {
-        let answer = squeezed(&world, room, &["demo"]);
-        answer.assert_no_claim(&format!("demo with room for {room} blocks"));
+    for free_blocks in [0, 64, 160, 320, 640] {
+        let answer = run_with_space(&world, free_blocks, &["demo"]);
+        answer.assert_no_claim(&format!("demo with room for {free_blocks} blocks"));
         let left = std::fs::read_dir(&folder).expect("a folder").count();
-        assert_eq!(left, 0, "demo with room for {room} blocks leaves something");
+        assert_eq!(
+            left, 0,
+            "demo with room for {free_blocks} blocks leaves something"
+        );
     }
 }

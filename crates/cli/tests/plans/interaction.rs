@@ -11,9 +11,9 @@ const VERDICT: &str = r#"{"criteria": [{"number": 1, "met": true, "evidence": "n
 /// The check of these plans: prints thirty lines, and fails until `n.txt` is correct.
 const CHECK: &str = "seq 1 30; grep good n.txt";
 
-/// A world with actors that write a wrong file, fix it, and review it; `first` is the first answer
-/// of the strategist.
-fn modelled(first: Option<Value>) -> World {
+/// A world with actors that write a wrong file, fix it, and review it. `first` is an optional first
+/// answer of the strategist.
+fn world_with_models(first: Option<Value>) -> World {
     let world = World::new();
     let strategy =
         json!({"summary": "one way", "steps": [{"title": "write it", "description": "d"}]});
@@ -57,24 +57,24 @@ fn modelled(first: Option<Value>) -> World {
 /// A thousand random characters, many of them `y` and Enter; none ends or stops the program.
 fn noise(seed: u64) -> String {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut typed = String::new();
-    while typed.chars().count() < 1_000 {
+    let mut input = String::new();
+    while input.chars().count() < 1_000 {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
         match state % 8 {
-            0..=2 => typed.push_str("y\r"),
-            3 => typed.push_str("yes\n"),
+            0..=2 => input.push_str("y\r"),
+            3 => input.push_str("yes\n"),
             4 => {
-                typed.push(['\u{4}', '\u{8}', '\u{15}', '\u{1b}', '\t'][(state >> 8) as usize % 5]);
+                input.push(['\u{4}', '\u{8}', '\u{15}', '\u{1b}', '\t'][(state >> 8) as usize % 5]);
             }
-            _ => typed.push(
+            _ => input.push(
                 char::from_u32(0x20 + u32::try_from((state >> 8) % 0x160).unwrap_or(0))
                     .unwrap_or('y'),
             ),
         }
     }
-    typed
+    input
 }
 
 /// Ctrl-C, after a pause in which an answer would have taken effect.
@@ -125,11 +125,11 @@ fn input_typed_during_a_phase_answers_no_question() {
             "execute/complete",
         ),
     ];
-    for (seed, (phase, seen_first, before, stage)) in (1..).zip(phases) {
-        let world = modelled(None);
-        let typed = noise(seed);
-        let mut steps = before.to_vec();
-        steps.extend([(seen_first, typed.as_str()), (PROMPT, CTRL_C)]);
+    for (seed, (phase, start_output, questions, stage)) in (1..).zip(phases) {
+        let world = world_with_models(None);
+        let input = noise(seed);
+        let mut steps = questions.to_vec();
+        steps.extend([(start_output, input.as_str()), (PROMPT, CTRL_C)]);
         let check = format!("--check={CHECK}");
         let arguments = [
             "--format",
@@ -146,15 +146,15 @@ fn input_typed_during_a_phase_answers_no_question() {
             "--review-actor",
             "local/reviewer",
         ];
-        let (code, seen) = world.agents.play(&steps, &arguments);
-        assert_eq!(code, Some(130), "{phase}: {seen}");
+        let (code, screen) = world.agents.play(&steps, &arguments);
+        assert_eq!(code, Some(130), "{phase}: {screen}");
         assert_eq!(
             world.ask("SELECT stage FROM plans"),
             [[stage]],
-            "{phase}: {seen}"
+            "{phase}: {screen}"
         );
         let commits = git(&world.repository(), &["rev-list", "--count", "HEAD"]);
-        assert_eq!(commits, "1", "{phase}: {seen}");
+        assert_eq!(commits, "1", "{phase}: {screen}");
     }
 }
 
@@ -168,8 +168,8 @@ fn the_apply_question_shows_what_is_applied() {
     let plan = world.executed("local/one");
     let apply = ["--format", "plain", "plan", "apply", &plan];
     let steps = [("-first", ""), ("deleted  a.txt", ""), (PROMPT, "n\r")];
-    let (code, seen) = world.agents.play(&steps, &apply);
-    assert_eq!(code, Some(5), "{seen}");
+    let (code, screen) = world.agents.play(&steps, &apply);
+    assert_eq!(code, Some(5), "{screen}");
     assert_eq!(world.stage(&plan), "execute/complete");
     let lines: Vec<String> = (0..1_000).map(|line| format!("line {line}")).collect();
     let long = format!("write `{}` to `long.txt`", lines.join("\\n"));
@@ -182,20 +182,20 @@ fn the_apply_question_shows_what_is_applied() {
         ("added    long.txt", ""),
         (PROMPT, "y\r"),
     ];
-    let (code, seen) = world.agents.play(&steps, &apply);
-    assert_eq!(code, Some(0), "{seen}");
-    assert!(!seen.contains("line 999"), "{seen}");
+    let (code, screen) = world.agents.play(&steps, &apply);
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(!screen.contains("line 999"), "{screen}");
     assert_eq!(world.stage(&plan), "apply/applied");
 }
 
-fn asking() -> Value {
+fn question_call() -> Value {
     json!({"calls": [
         {"name": "builtin/ask-user", "arguments": {"question": "Which colour?", "options": ["red", "blue"]}},
     ]})
 }
 
 /// Outcome of the strategist's question.
-fn asked(world: &World) -> (String, String) {
+fn question_outcome(world: &World) -> (String, String) {
     let rows = world.ask(
         "SELECT outcome, COALESCE(error, '') FROM tool_invocations WHERE tool = 'builtin/ask-user'",
     );
@@ -205,14 +205,14 @@ fn asked(world: &World) -> (String, String) {
 
 #[test]
 fn a_question_of_the_strategist_reaches_the_user_and_the_answer_stays_visible() {
-    let world = modelled(Some(asking()));
+    let world = world_with_models(Some(question_call()));
     let arguments = ["--format", "plain", "plan", "use", "local/steps", "local/p"];
-    let typed = format!("so{PAUSE}me{PAUSE}thing{PAUSE}\r");
-    let steps = [("Which colour?", ""), ("[2] blue", ""), ("> ", &typed)];
-    let (code, seen) = world.agents.play(&steps, &arguments);
-    assert_eq!(code, Some(0), "{seen}");
-    assert_eq!(asked(&world).0, "succeeded", "{seen}");
-    let (_, answer) = seen.split_once("\n> ").expect("a prompt");
+    let input = format!("so{PAUSE}me{PAUSE}thing{PAUSE}\r");
+    let steps = [("Which colour?", ""), ("[2] blue", ""), ("> ", &input)];
+    let (code, screen) = world.agents.play(&steps, &arguments);
+    assert_eq!(code, Some(0), "{screen}");
+    assert_eq!(question_outcome(&world).0, "succeeded", "{screen}");
+    let (_, answer) = screen.split_once("\n> ").expect("a prompt");
     let (line, _) = answer.split_once('\n').expect("the end of its line");
     assert_eq!(
         line.trim_end(),
@@ -223,7 +223,7 @@ fn a_question_of_the_strategist_reaches_the_user_and_the_answer_stays_visible() 
 
 #[test]
 fn a_question_of_the_strategist_without_a_user_is_not_shown_as_answered() {
-    let world = modelled(Some(asking()));
+    let world = world_with_models(Some(question_call()));
     let arguments = [
         "--format",
         "plain",
@@ -235,9 +235,9 @@ fn a_question_of_the_strategist_without_a_user_is_not_shown_as_answered() {
     ];
     let answer = world.agents.run(&arguments);
     assert_eq!(answer.code, Some(0), "{answer:?}");
-    let (outcome, why) = asked(&world);
+    let (outcome, reason) = question_outcome(&world);
     assert_eq!(outcome, "failed");
-    assert!(why.contains("no user is available"), "{why}");
+    assert!(reason.contains("no user is available"), "{reason}");
     let line = answer
         .err
         .lines()
@@ -245,7 +245,7 @@ fn a_question_of_the_strategist_without_a_user_is_not_shown_as_answered() {
     assert!(line.is_some(), "{answer:?}");
     assert!(!answer.err.contains("✓ done"), "{answer:?}");
     // A profile that automates every decision asks no user, even at a terminal.
-    let world = modelled(Some(asking()));
+    let world = world_with_models(Some(question_call()));
     let arguments = [
         "--format",
         "plain",
@@ -256,43 +256,46 @@ fn a_question_of_the_strategist_without_a_user_is_not_shown_as_answered() {
         "--automation-profile",
         "auto",
     ];
-    let (_, seen) = world.agents.play(&[], &arguments);
-    assert_eq!(asked(&world).0, "failed", "{seen}");
+    let (_, screen) = world.agents.play(&[], &arguments);
+    assert_eq!(question_outcome(&world).0, "failed", "{screen}");
 }
 
 #[test]
 fn the_output_of_a_failed_check_is_shown_whole_and_the_fix_is_approved_from_a_pipe() {
-    let world = modelled(None);
+    let world = world_with_models(None);
     let plan = world.plan("local/steps", &[]);
-    let live = world
+    let streamed = world
         .agents
         .run(&["--format", "plain", "plan", "execute", &plan, "--stream"]);
-    assert_eq!(live.code, Some(5), "{live:?}");
+    assert_eq!(streamed.code, Some(5), "{streamed:?}");
     let approve = format!("agents plan approve {plan}");
-    assert!(live.err.contains(&approve), "{live:?}");
-    assert!(live.err.contains(&format!("    $ {CHECK}")), "{live:?}");
+    assert!(streamed.err.contains(&approve), "{streamed:?}");
+    assert!(
+        streamed.err.contains(&format!("    $ {CHECK}")),
+        "{streamed:?}"
+    );
     for line in ["    | 11\n", "    | 30\n"] {
-        assert!(live.err.contains(line), "{line}: {live:?}");
+        assert!(streamed.err.contains(line), "{line}: {streamed:?}");
     }
     assert!(
-        !live.err.contains("| 10\n"),
-        "only its end is shown: {live:?}"
+        !streamed.err.contains("| 10\n"),
+        "only the end of the output is shown: {streamed:?}"
     );
     let lines: Vec<String> = (1..=30).map(|line| format!("{line}\n")).collect();
-    let whole = lines.concat();
+    let full_output = lines.concat();
     let shown = world
         .agents
         .run(&["--format", "plain", "plan", "errors", &plan])
         .out;
     assert!(
-        shown.contains(&whole) && shown.contains(&format!("$ {CHECK}")),
+        shown.contains(&full_output) && shown.contains(&format!("$ {CHECK}")),
         "{shown}"
     );
     assert!(shown.contains("exit code 1"), "{shown}");
     let assert_reported = |check: &Value| {
         assert_eq!(check["command"], CHECK, "{check}");
         assert_eq!(check["exit_code"], 1, "{check}");
-        assert_eq!(check["output"], whole.as_str(), "{check}");
+        assert_eq!(check["output"], full_output.as_str(), "{check}");
     };
     let data = |verb: &str| world.agents.data(&["plan", verb, &plan]);
     assert_reported(&data("errors")["history"][0]);
@@ -332,7 +335,7 @@ fn message(world: &World, arguments: &[&str]) -> String {
 
 #[test]
 fn executing_guidance_on_finished_work_reports_the_result() {
-    let world = modelled(None);
+    let world = world_with_models(None);
     let plan = world.plan("local/steps", &[]);
     world.run(&["plan", "execute", &plan]);
     world.agents.data(&["plan", "approve", &plan]);
@@ -350,14 +353,14 @@ fn guidance_without_a_model_stays_pending() {
     let world = World::new();
     world.action("local/one", &["write `one` to `one.txt`"]);
     let plan = world.plan("local/one", &[]);
-    // Before the steps, which are calls, and after them.
+    // Guidance before the steps, which are tool calls, and guidance after them.
     for count in 1..=2 {
         let reported = world.agents.data(&["plan", "prompt", &plan, "be careful"]);
         assert_eq!(reported["queue"], json!({"pending": count, "applied": 0}));
         let answer = world.run(&["plan", "execute", &plan]);
         assert_eq!(answer.code, Some(0), "{answer:?}");
-        let warns = answer.json()["messages"].to_string();
-        assert!(warns.contains("cannot read it"), "{warns}");
+        let warnings = answer.json()["messages"].to_string();
+        assert!(warnings.contains("cannot read it"), "{warnings}");
     }
 }
 
@@ -372,8 +375,8 @@ fn progress_counts_finished_steps() {
         "nothing is to be done",
     );
     let progress = |plan: &str| {
-        let done = world.agents.data(&["plan", "execute", plan]);
-        let rows = done["progress"].as_array().expect("a list").clone();
+        let executed = world.agents.data(&["plan", "execute", plan]);
+        let rows = executed["progress"].as_array().expect("a list").clone();
         rows.iter()
             .map(|row| row["status"].as_str().expect("a word").to_owned())
             .collect::<Vec<_>>()
@@ -386,7 +389,7 @@ fn progress_counts_finished_steps() {
     assert_eq!(progress(&world.plan("local/one", &[])), ["done"; 4]);
 }
 
-/// An actor that makes this call first and then answers.
+/// Runs an actor that makes this call first and then answers. Returns the id of the waiting run.
 fn run_actor(world: &World, call: &Value) -> String {
     let script =
         json!({"at_end": "repeat_last", "answers": [{"calls": [call]}, {"text": "It is so."}]});
@@ -410,14 +413,14 @@ fn run_actor(world: &World, call: &Value) -> String {
         "--rule",
         "ask builtin/file-write",
     ];
-    let waits = world.run(&arguments);
-    assert_eq!(waits.code, Some(5), "{waits:?}");
+    let waiting = world.run(&arguments);
+    assert_eq!(waiting.code, Some(5), "{waiting:?}");
     let run = world.ask("SELECT run_id FROM runs")[0][0].clone();
     assert!(
-        error(&waits)["hint"]
+        error(&waiting)["hint"]
             .to_string()
             .contains(&format!("agents run resume {run} --answer")),
-        "{waits:?}"
+        "{waiting:?}"
     );
     run
 }
@@ -425,7 +428,7 @@ fn run_actor(world: &World, call: &Value) -> String {
 #[test]
 fn a_run_that_waits_shows_its_question_and_is_answered_without_a_terminal() {
     let world = World::new();
-    let question = asking()["calls"][0].clone();
+    let question = question_call()["calls"][0].clone();
     let run = run_actor(&world, &question);
     let expected = json!({"kind": "question", "text": "Which colour?", "options": ["red", "blue"]});
     assert_eq!(
@@ -440,8 +443,8 @@ fn a_run_that_waits_shows_its_question_and_is_answered_without_a_terminal() {
     assert!(list.contains("Which colour?"), "{list}");
     let both = world.run(&["run", "resume", &run, "--answer", "x", "--redo"]);
     assert_eq!(both.code, Some(2), "{both:?}");
-    let done = world.agents.data(&["run", "resume", &run, "--answer", "2"]);
-    assert_eq!(done["response"]["text"], "It is so.");
+    let resumed = world.agents.data(&["run", "resume", &run, "--answer", "2"]);
+    assert_eq!(resumed["response"]["text"], "It is so.");
     let shown = world.agents.data(&["run", "show", &run]);
     assert_eq!(shown["questions"], json!([]));
     let calls = world.ask("SELECT output_hash FROM tool_invocations WHERE outcome = 'succeeded'");

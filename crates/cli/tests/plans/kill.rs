@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::world::{STEPS, World, error};
 
-/// Result of a plan, without values that vary.
+/// Result of a plan, without values that differ between runs.
 #[derive(Debug, PartialEq)]
 struct PlanResult {
     tree: BTreeMap<String, String>,
@@ -20,7 +20,7 @@ struct PlanResult {
     steps: Vec<Vec<String>>,
 }
 
-fn came(world: &World, plan: &str) -> PlanResult {
+fn result_of(world: &World, plan: &str) -> PlanResult {
     let steps = world.ask(&format!(
         "SELECT path, title, state FROM plan_steps WHERE plan_id = '{plan}' AND path LIKE 'step/%' \
          AND undone_by IS NULL ORDER BY number"
@@ -38,7 +38,7 @@ fn came(world: &World, plan: &str) -> PlanResult {
 }
 
 /// Complete rows of the finished steps.
-fn done(world: &World, plan: &str) -> Vec<Vec<String>> {
+fn finished_steps(world: &World, plan: &str) -> Vec<Vec<String>> {
     world.ask(&format!(
         "SELECT number, path, run_id, checkpoint, position_before, position_after, summary, finished_at \
          FROM plan_steps WHERE plan_id = '{plan}' AND state = 'done' ORDER BY number"
@@ -51,22 +51,22 @@ fn calls(world: &World, plan: &str) -> Vec<Vec<String>> {
     ))
 }
 
-/// Starts a command and kills it; returns whether it was still running.
+/// Starts a command and kills it. Returns true if the command was still running.
 fn kill_after(world: &World, arguments: &[&str], wait: Duration) -> bool {
     let child = world.start(arguments);
     std::thread::sleep(wait);
     child.kill()
 }
 
-/// A random instant of a duration.
-fn instant(took: Duration, dice: &mut Dice) -> Duration {
-    let micros = u64::try_from(took.as_micros()).expect("a short time");
+/// A random instant within a duration or shortly after it.
+fn instant(duration: Duration, dice: &mut Dice) -> Duration {
+    let micros = u64::try_from(duration.as_micros()).expect("a short time");
     Duration::from_micros(dice.roll(micros + micros / 8 + 1))
 }
 
-/// Resumes until the plan is executed. Returns the number of retried calls with unknown outcome.
-fn resume_plan(world: &World, plan: &str, here: &str) -> usize {
-    let (mut redone, mut redo) = (0, false);
+/// Resumes a plan until it is executed. Returns the number of retried calls with unknown outcome.
+fn resume_plan(world: &World, plan: &str, context: &str) -> usize {
+    let (mut retried, mut redo) = (0, false);
     while world.stage(plan) != "execute/complete" {
         let before = calls(world, plan);
         let arguments: &[&str] = if redo {
@@ -76,25 +76,29 @@ fn resume_plan(world: &World, plan: &str, here: &str) -> usize {
         };
         let answer = world.run(arguments);
         if answer.code == Some(5) {
-            assert_eq!(error(&answer)["code"], "CA-1156", "{here}: {answer:?}");
-            assert!(!redo, "{here}: asked again after the answer: {answer:?}");
-            assert_eq!(calls(world, plan), before, "{here}: repeated by itself");
-            (redone, redo) = (redone + 1, true);
+            assert_eq!(error(&answer)["code"], "CA-1156", "{context}: {answer:?}");
+            assert!(!redo, "{context}: asked again after the answer: {answer:?}");
+            assert_eq!(
+                calls(world, plan),
+                before,
+                "{context}: retried without a request"
+            );
+            (retried, redo) = (retried + 1, true);
             continue;
         }
         redo = false;
-        assert_eq!(answer.code, Some(0), "{here}: {answer:?}");
+        assert_eq!(answer.code, Some(0), "{context}: {answer:?}");
     }
-    redone
+    retried
 }
 
-/// Repeatedly kills a plan until it is executed or was killed often enough. Returns the number of
-/// kills that interrupted it, and the number of calls with unknown outcome.
-fn disturb(
+/// Repeatedly kills the execution of a new plan, then resumes the plan to its end. Returns the
+/// number of kills that interrupted the plan, and the number of calls with unknown outcome.
+fn kill_and_resume(
     world: &World,
     action: &str,
     expected: &PlanResult,
-    took: Duration,
+    duration: Duration,
     dice: &mut Dice,
 ) -> (usize, usize) {
     let plan = if dice.once_in(4) {
@@ -102,73 +106,88 @@ fn disturb(
     } else {
         world.plan(action, &[])
     };
-    let mut here = format!("{action}, {plan}, of {took:?}: killed after");
-    let (mut kills, mut redone) = (0, 0);
-    let mut known = done(world, &plan);
-    // Some plans are killed anywhere, some every few steps.
-    let stretch = took / *dice.pick(&[1, 2, 4, 6]);
+    let mut context = format!("{action}, {plan}, of {duration:?}: killed after");
+    let (mut kills, mut retried) = (0, 0);
+    let mut rows_before = finished_steps(world, &plan);
+    // Some plans are killed at any point, others every few steps.
+    let interval = duration / *dice.pick(&[1, 2, 4, 6]);
     for _ in 0..=dice.roll(9) {
         if world.stage(&plan) == "execute/complete" {
             break;
         }
-        let wait = instant(stretch, dice);
-        let _written = write!(here, " {wait:?}");
+        let wait = instant(interval, dice);
+        let _written = write!(context, " {wait:?}");
         // Half of the calls with unknown outcome are retried, which may be interrupted again.
         let arguments = ["plan", "execute", &plan, "--redo"];
         let is_redo = dice.once_in(2);
         let arguments = &arguments[..if is_redo { 4 } else { 3 }];
         let was_running = kill_after(world, arguments, wait);
-        redone += usize::from(is_redo);
+        retried += usize::from(is_redo);
         kills += usize::from(was_running && world.stage(&plan).ends_with("/processing"));
-        let now = done(world, &plan);
-        assert_eq!(now[..known.len()], known, "{here}: steps were changed");
-        known = now;
+        let now = finished_steps(world, &plan);
+        assert_eq!(
+            now[..rows_before.len()],
+            rows_before,
+            "{context}: steps were changed"
+        );
+        rows_before = now;
     }
-    let doubts = resume_plan(world, &plan, &here);
-    redone += doubts;
-    let now = done(world, &plan);
-    assert_eq!(now[..known.len()], known, "{here}: steps were changed");
-    let came = came(world, &plan);
-    assert_eq!(came, *expected, "{here}");
-    let twice = world.ask(&format!(
+    let unknown_outcomes = resume_plan(world, &plan, &context);
+    retried += unknown_outcomes;
+    let now = finished_steps(world, &plan);
+    assert_eq!(
+        now[..rows_before.len()],
+        rows_before,
+        "{context}: steps were changed"
+    );
+    let actual = result_of(world, &plan);
+    assert_eq!(actual, *expected, "{context}");
+    let repeated_calls = world.ask(&format!(
         "SELECT session_id, turn_id, call_id, count(*) FROM tool_invocations WHERE plan_id = '{plan}' \
          AND outcome = 'succeeded' GROUP BY 1, 2, 3 HAVING count(*) > 1"
     ));
-    assert!(twice.is_empty(), "{here}: calls succeeded twice: {twice:?}");
-    let again = world.ask(&format!(
+    assert!(
+        repeated_calls.is_empty(),
+        "{context}: calls succeeded twice: {repeated_calls:?}"
+    );
+    let failed_calls = world.ask(&format!(
         "SELECT tool FROM tool_invocations WHERE plan_id = '{plan}' AND repeatable = 0 AND outcome = 'failed'"
     ));
     assert!(
-        again.len() <= redone,
-        "{here}: {again:?} were made again, and that was asked for {redone} times"
+        failed_calls.len() <= retried,
+        "{context}: {failed_calls:?} were retried, but only {retried} retries were requested"
     );
-    let open = world.ask(&format!(
+    let unfinished_calls = world.ask(&format!(
         "SELECT tool FROM tool_invocations WHERE plan_id = '{plan}' AND outcome = 'running'"
     ));
-    assert!(open.is_empty(), "{here}: calls without an end: {open:?}");
-    // Removed, so that it does not slow down the next one.
+    assert!(
+        unfinished_calls.is_empty(),
+        "{context}: unfinished calls: {unfinished_calls:?}"
+    );
+    // Cancel the plan, so that it does not slow down later plans.
     world.agents.data(&["plan", "cancel", &plan]);
-    (kills, doubts)
+    (kills, unknown_outcomes)
 }
 
 /// Executes plans of an action, with kills, until the required number of kills interrupted them.
-fn prove(world: &World, action: &str, wanted: usize) {
+fn kill_plans(world: &World, action: &str, required: usize) {
     let plan = world.plan(action, &[]);
-    let begun = Instant::now();
+    let started = Instant::now();
     world.agents.data(&["plan", "execute", &plan]);
-    let took = begun.elapsed();
-    let expected = came(world, &plan);
+    let duration = started.elapsed();
+    let expected = result_of(world, &plan);
     assert_eq!(expected.steps.len(), STEPS, "{expected:?}");
     assert_eq!(expected.tree["notes.log"].lines().count(), STEPS / 4);
     assert_eq!(expected.tree["log.txt"].lines().count(), STEPS / 4);
     let mut dice = Dice::default();
-    let (mut kills, mut doubts, mut plans) = (0, 0, 0);
-    while kills < wanted {
-        let (hit, unknown_outcome) = disturb(world, action, &expected, took, &mut dice);
-        (kills, doubts, plans) = (kills + hit, doubts + unknown_outcome, plans + 1);
+    let (mut kills, mut unknown_outcomes, mut plans) = (0, 0, 0);
+    while kills < required {
+        let (hit, unknown_outcome) = kill_and_resume(world, action, &expected, duration, &mut dice);
+        (kills, unknown_outcomes, plans) =
+            (kills + hit, unknown_outcomes + unknown_outcome, plans + 1);
         let reported = format!(
-            "{action}: {kills} kills in {plans} plans, {doubts} calls with unknown outcome, {:?}\n",
-            begun.elapsed()
+            "{action}: {kills} kills in {plans} plans, {unknown_outcomes} calls with unknown outcome, {:?}\n",
+            started.elapsed()
         );
         // Progress output for the long version of this test.
         let _sent = std::io::stderr().write_all(reported.as_bytes());
@@ -180,14 +199,14 @@ fn prove(world: &World, action: &str, wanted: usize) {
 fn a_plan_killed_at_any_instant_reaches_the_same_result() {
     let world = World::new();
     world.long_action("local/steps");
-    prove(&world, "local/steps", proof_size(4, 220));
+    kill_plans(&world, "local/steps", proof_size(4, 220));
 }
 
 #[test]
 fn a_plan_of_models_killed_at_any_instant_reaches_the_same_result() {
     let world = World::new();
     world.modelled_action("local/models");
-    prove(&world, "local/models", proof_size(2, 80));
+    kill_plans(&world, "local/models", proof_size(2, 80));
 }
 
 /// One step that creates, changes and removes many files.
@@ -207,38 +226,41 @@ fn an_apply_killed_at_any_instant_is_atomic() {
     broad_action(&world);
     let old = world.seen();
     let plan = world.executed("local/broad");
-    let begun = Instant::now();
+    let started = Instant::now();
     world.agents.data(&["plan", "apply", &plan, "--yes"]);
-    let took = begun.elapsed();
+    let duration = started.elapsed();
     let new = world.seen();
     assert_ne!(old, new);
     let mut dice = Dice::default();
-    let (mut kills, mut whole) = (0, [0, 0]);
+    let (mut kills, mut outcomes) = (0, [0, 0]);
     while kills < proof_size(2, 60) {
         world.put_back();
         let plan = world.executed("local/broad");
-        let mut here = format!("{plan}: apply of {took:?} killed after");
+        let mut context = format!("{plan}: apply of {duration:?} killed after");
         for _ in 0..=dice.roll(2) {
-            let wait = instant(took, &mut dice);
-            let _written = write!(here, " {wait:?}");
+            let wait = instant(duration, &mut dice);
+            let _written = write!(context, " {wait:?}");
             let was_running = kill_after(&world, &["plan", "apply", &plan, "--yes"], wait);
             kills += usize::from(was_running && world.stage(&plan) == "apply/processing");
-            // Any next command finishes an interrupted one.
+            // The next command of any kind finishes an interrupted apply.
             world.agents.data(&["sandbox", "list"]);
-            let seen = world.seen();
-            assert!(seen == old || seen == new, "{here}: a mixture: {seen:#?}");
-            whole[usize::from(seen == new)] += 1;
+            let repository = world.seen();
+            assert!(
+                repository == old || repository == new,
+                "{context}: mixed state: {repository:#?}"
+            );
+            outcomes[usize::from(repository == new)] += 1;
         }
         if world.stage(&plan) != "apply/applied" {
             let answer = world.run(&["plan", "apply", &plan, "--yes"]);
-            assert_eq!(answer.code, Some(0), "{here}: {answer:?}");
+            assert_eq!(answer.code, Some(0), "{context}: {answer:?}");
         }
-        assert_eq!(world.seen(), new, "{here}");
-        assert_eq!(world.stage(&plan), "apply/applied", "{here}");
+        assert_eq!(world.seen(), new, "{context}");
+        assert_eq!(world.stage(&plan), "apply/applied", "{context}");
         let again = world.run(&["plan", "apply", &plan, "--yes"]);
-        assert_eq!(again.code, Some(4), "{here}: {again:?}");
-        assert_eq!(world.seen(), new, "{here}");
-        eprintln!("apply: {kills} kills in its middle, {whole:?} times old and new");
+        assert_eq!(again.code, Some(4), "{context}: {again:?}");
+        assert_eq!(world.seen(), new, "{context}");
+        eprintln!("apply: {kills} kills during the apply, {outcomes:?} times old and new");
     }
     world.agents.assert_sound();
 }
@@ -248,53 +270,57 @@ fn a_rollback_and_a_redo_killed_at_any_instant_are_finished_by_the_next_command(
     let world = World::new();
     world.long_action("local/steps");
     let plan = world.executed("local/steps");
-    let whole = came(&world, &plan);
-    let marks = world.ask(&format!(
+    let complete = result_of(&world, &plan);
+    let checkpoints = world.ask(&format!(
         "SELECT checkpoint FROM plan_steps WHERE plan_id = '{plan}' AND path = 'step/1/11'"
     ));
-    let target = format!("cp_{}", marks[0][0]);
-    let back = ["plan", "rollback", &plan, &target, "--yes"];
-    let forward = ["plan", "redo", &plan];
-    let begun = Instant::now();
-    world.agents.data(&back);
-    let took = begun.elapsed();
-    let short = came(&world, &plan);
-    assert_eq!(short.steps.len(), 10, "{short:?}");
-    world.agents.data(&forward);
-    assert_eq!(came(&world, &plan), whole);
-    let last = || {
+    let target = format!("cp_{}", checkpoints[0][0]);
+    let rollback = ["plan", "rollback", &plan, &target, "--yes"];
+    let redo = ["plan", "redo", &plan];
+    let started = Instant::now();
+    world.agents.data(&rollback);
+    let duration = started.elapsed();
+    let rolled_back = result_of(&world, &plan);
+    assert_eq!(rolled_back.steps.len(), 10, "{rolled_back:?}");
+    world.agents.data(&redo);
+    assert_eq!(result_of(&world, &plan), complete);
+    let last_state = || {
         let states = world.ask("SELECT state FROM plan_rollbacks ORDER BY number DESC LIMIT 1");
         states[0][0].clone()
     };
     let mut dice = Dice::default();
     for round in 0..proof_size(3, 20) {
-        let wait = instant(took, &mut dice);
-        let here = format!("round {round}, killed after {wait:?} of {took:?}");
-        kill_after(&world, &back, wait);
-        // The next command finishes an interrupted one; a finished one is not repeated.
-        world.agents.data(&back);
-        assert_eq!(came(&world, &plan), short, "{here}");
-        let wait = instant(took, &mut dice);
-        kill_after(&world, &forward, wait);
-        if last() != "redone" {
-            world.agents.data(&forward);
+        let wait = instant(duration, &mut dice);
+        let context = format!("round {round}, killed after {wait:?} of {duration:?}");
+        kill_after(&world, &rollback, wait);
+        // The next command finishes an interrupted rollback and does not repeat a finished one.
+        world.agents.data(&rollback);
+        assert_eq!(result_of(&world, &plan), rolled_back, "{context}");
+        let wait = instant(duration, &mut dice);
+        kill_after(&world, &redo, wait);
+        if last_state() != "redone" {
+            world.agents.data(&redo);
         }
-        assert_eq!(came(&world, &plan), whole, "{here}, then after {wait:?}");
-        assert_eq!(world.stage(&plan), "execute/complete", "{here}");
+        assert_eq!(
+            result_of(&world, &plan),
+            complete,
+            "{context}, then after {wait:?}"
+        );
+        assert_eq!(world.stage(&plan), "execute/complete", "{context}");
     }
     world.agents.assert_sound();
     // The next execution repeats the rolled back steps, with the same result.
-    world.agents.data(&back);
+    world.agents.data(&rollback);
     world.agents.data(&["plan", "execute", &plan]);
-    let again = came(&world, &plan);
-    assert_eq!(again.tree, whole.tree);
-    assert_eq!(again.changes, whole.changes);
+    let again = result_of(&world, &plan);
+    assert_eq!(again.tree, complete.tree);
+    assert_eq!(again.changes, complete.changes);
 }
 
 #[test]
 fn a_repeated_call_finds_the_same_state_as_the_first() {
     let world = World::new();
-    // In the temporary folder: a rollback would also remove files of the copy.
+    // The file `go` is in the temporary folder, because a rollback removes files of the copy.
     let wait = "echo line >> log.txt; until test -e $TMPDIR/go; do sleep 0.05; done";
     world.action("local/cut", &[&format!("run `{wait}`")]);
     let plan = world.plan("local/cut", &[]);
@@ -307,12 +333,12 @@ fn a_repeated_call_finds_the_same_state_as_the_first() {
     World::wait_until("the line", || {
         folder().is_some_and(|folder| folder.join("work/repo/log.txt").exists())
     });
-    assert!(child.kill(), "it was running");
+    assert!(child.kill(), "the program was running");
     std::fs::write(folder().expect("a sandbox").join("tmp/go"), "").expect("a file");
     assert_eq!(
         resume_plan(&world, &plan, "interrupted"),
         1,
-        "its outcome was unknown"
+        "the outcome of the call was unknown"
     );
     assert_eq!(world.tree(&plan)["log.txt"], "line\n");
 }

@@ -8,7 +8,7 @@ const CHECKPOINTS: &str = "CLEVERAGENTS_CHECKPOINT_AUTO_CREATE_ON";
 const CLEANUP: &str = "CLEVERAGENTS_SANDBOX_CLEANUP";
 
 /// A home with an action that writes two files and then fails.
-fn failing() -> World {
+fn world_with_failing_action() -> World {
     let world = World::new();
     world.action(
         "local/fails",
@@ -21,7 +21,7 @@ fn failing() -> World {
     world
 }
 
-/// Executes a plan of [`failing`] and returns the labels of its checkpoints.
+/// Executes a plan of [`world_with_failing_action`] and returns the labels of its checkpoints.
 fn labels(world: &World) -> Vec<String> {
     let plan = world.plan("local/fails", &[]);
     let failed = world.run(&["plan", "execute", &plan]);
@@ -29,7 +29,7 @@ fn labels(world: &World) -> Vec<String> {
     let listed = world.agents.data(&["plan", "checkpoint", "list", &plan]);
     let all = listed["checkpoints"].as_array().expect("checkpoints");
     all.iter()
-        .filter_map(|one| one["label"].as_str().map(str::to_owned))
+        .filter_map(|checkpoint| checkpoint["label"].as_str().map(str::to_owned))
         .collect()
 }
 
@@ -45,7 +45,7 @@ fn checkpoints_are_created_on_configured_events() {
         ("on_tool_write_complete, on_subplan_spawn", after.to_vec()),
         ("on_error", vec!["on_error"]),
     ];
-    let mut world = failing();
+    let mut world = world_with_failing_action();
     let all = [&always[..], &before, &after, &["on_error"]].concat();
     assert_eq!(sorted(labels(&world)), sorted(all), "by default");
     for (value, expected) in cases {
@@ -63,7 +63,7 @@ fn sorted(labels: Vec<impl Into<String>>) -> Vec<String> {
 
 #[test]
 fn a_project_and_a_file_can_configure_checkpoints() {
-    let world = failing();
+    let world = world_with_failing_action();
     let folder = world.agents.cwd().join(".cleveragents");
     std::fs::create_dir(&folder).expect("a folder");
     for (value, count) in [("[]", 3), ("[\"on_tool_write\", \"on_error\"]", 7)] {
@@ -84,7 +84,7 @@ fn a_project_and_a_file_can_configure_checkpoints() {
     assert_eq!(
         world.agents.data(&["config", "get", key])["value"],
         "on_tool_write,on_error",
-        "the project says otherwise"
+        "the project setting takes precedence"
     );
 }
 
@@ -102,8 +102,8 @@ fn listed(world: &World) -> Vec<(String, String)> {
     let listed = world.agents.data(&["sandbox", "list"]);
     let all = listed["sandboxes"].as_array().expect("sandboxes");
     all.iter()
-        .map(|one| {
-            let text = |name: &str| one[name].as_str().expect("a word").to_owned();
+        .map(|sandbox| {
+            let text = |name: &str| sandbox[name].as_str().expect("a word").to_owned();
             (text("name"), text("state"))
         })
         .collect()
@@ -130,18 +130,18 @@ fn the_sandbox_of_a_plan_is_removed_as_configured() {
         let cancelled = world.executed("local/one");
         world.agents.data(&["plan", "cancel", &cancelled]);
         let mut expected = Vec::new();
-        for (plan, is_there, state) in [
+        for (plan, exists, state) in [
             (&cancelled, after_cancel, "active"),
             (&applied, after_apply, "applied"),
         ] {
-            assert_eq!(folder(&world, plan).exists(), is_there, "{value:?} {state}");
-            if is_there {
+            assert_eq!(folder(&world, plan).exists(), exists, "{value:?} {state}");
+            if exists {
                 let name = format!("plan-{}", plan.to_lowercase());
                 expected.push((name, state.to_owned()));
             }
         }
         assert_eq!(listed(&world), expected, "{value:?}");
-        // A user can remove the remaining sandbox; the repository has no trace of it.
+        // The user can remove the remaining sandbox, and the repository then has no trace of it.
         for (name, _) in expected {
             world.agents.data(&["sandbox", "discard", &name, "--yes"]);
             let again = world.run(&["sandbox", "discard", &name, "--yes"]);
@@ -167,10 +167,10 @@ fn a_plan_cancelled_while_running_leaves_no_sandbox_if_configured() {
     let plan = world.plan("local/waits", &[]);
     let first = world.start(&["plan", "execute", &plan]);
     World::wait_until("a step that waits", || {
-        let made = world.ask(&format!(
+        let sandboxes = world.ask(&format!(
             "SELECT sandbox_id FROM sandboxes WHERE origin = 'plan {plan}'"
         ));
-        !made.is_empty() && folder(&world, &plan).join("work/repo/started").exists()
+        !sandboxes.is_empty() && folder(&world, &plan).join("work/repo/started").exists()
     });
     world.agents.data(&["plan", "cancel", &plan]);
     let answer = first.answer();
@@ -194,13 +194,13 @@ fn a_repeated_call_undoes_no_work_of_earlier_calls() {
     let plan = world.plan("local/waits", &[]);
     let failed = world.run(&["plan", "execute", &plan]);
     assert_eq!(failed.code, Some(1), "{failed:?}");
-    // From here on calls have no checkpoint; the last one of their tool is from before `two.txt`.
+    // Later calls have no checkpoint. The last checkpoint of their tool is older than `two.txt`.
     world.agents = world.agents.with(CHECKPOINTS, "none");
     let work = folder(&world, &plan).join("work/repo");
     std::fs::write(work.join("go"), "").expect("a file");
-    let at_work = world.start(&["plan", "execute", &plan]);
+    let running = world.start(&["plan", "execute", &plan]);
     World::wait_until("a step that waits", || work.join("started").exists());
-    assert!(at_work.kill(), "it was running");
+    assert!(running.kill(), "the program was running");
     std::fs::write(work.join("on"), "").expect("a file");
     world.agents.data(&["plan", "execute", &plan, "--redo"]);
     let tree = world.tree(&plan);

@@ -30,16 +30,16 @@ fn phase(request: &ReceivedRequest) -> &'static str {
         ("Review the result", "review"),
         ("Checks failed", "fix"),
     ];
-    // A request also contains earlier phases: the last one counts.
-    let found = phases
+    // A request also contains the texts of earlier phases, so the last match counts.
+    let last = phases
         .iter()
         .filter_map(|(message, phase)| Some((request.body.rfind(message)?, *phase)))
         .max();
-    found.map_or("execute", |(_, phase)| phase)
+    last.map_or("execute", |(_, phase)| phase)
 }
 
-/// Answers of the model: each phase reads or writes first; strategy and review are surrounded by
-/// text.
+/// Answer number `number` of the model in a phase. Each phase first reads or writes a file. The
+/// JSON of strategy and review is surrounded by text.
 fn answer(format: WireFormat, phase: &str, number: usize) -> Response {
     let look = json!({"path": "a.txt"});
     let write = |content: &str| json!({"path": "a.txt", "content": content});
@@ -63,11 +63,11 @@ fn answer(format: WireFormat, phase: &str, number: usize) -> Response {
 #[test]
 fn no_provider_refuses_a_plan() {
     for format in WireFormat::ALL {
-        let asked: Mutex<HashMap<&str, usize>> = Mutex::default();
+        let counts: Mutex<HashMap<&str, usize>> = Mutex::default();
         let server = ModelServer::answering(move |request| {
             let phase = phase(request);
-            let mut asked = asked.lock().expect("no panic");
-            let number = asked.entry(phase).or_default();
+            let mut counts = counts.lock().expect("no panic");
+            let number = counts.entry(phase).or_default();
             *number += 1;
             answer(format, phase, *number - 1)
         });
@@ -114,7 +114,7 @@ fn no_provider_refuses_a_plan() {
             let count = server
                 .received()
                 .iter()
-                .filter(|one| phase(one) == expected)
+                .filter(|request| phase(request) == expected)
                 .count();
             assert_eq!(count, 2, "{format:?}: {expected}");
         }

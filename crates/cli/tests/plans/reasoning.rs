@@ -16,11 +16,11 @@ fn strategy() -> String {
     .to_string()
 }
 
-/// A world with a plan that was executed by reasoning models.
-fn carried_out(world: &World, thought: &str) -> String {
+/// Creates a plan and executes it with models that return this reasoning. Returns the plan id.
+fn executed_plan(world: &World, reasoning: &str) -> String {
     world.scripted_action(
         "local/thinks",
-        &json!({"at_end": "repeat_last", "answers": [{"reasoning": thought, "text": strategy()}]}),
+        &json!({"at_end": "repeat_last", "answers": [{"reasoning": reasoning, "text": strategy()}]}),
         &json!({"at_end": "repeat_last", "answers": [
             {"reasoning": "A file is best written whole.", "calls": [
                 {"name": "builtin/file-write", "arguments": {"path": "one.txt", "content": "one\n"}},
@@ -32,7 +32,7 @@ fn carried_out(world: &World, thought: &str) -> String {
     world.executed("local/thinks")
 }
 
-/// The decision with this choice.
+/// Id of the decision with this choice.
 fn decision(world: &World, plan: &str, chosen: &str) -> String {
     let rows = world.ask(&format!(
         "SELECT decision_id FROM plan_decisions WHERE plan_id = '{plan}' AND chosen = '{chosen}'"
@@ -41,7 +41,7 @@ fn decision(world: &World, plan: &str, chosen: &str) -> String {
     rows[0][0].clone()
 }
 
-fn explained(world: &World, id: &str) -> Value {
+fn explain(world: &World, id: &str) -> Value {
     world
         .agents
         .data(&["plan", "explain", id, "--show-reasoning"])
@@ -51,20 +51,23 @@ fn explained(world: &World, id: &str) -> Value {
 fn answers_and_reasoning_of_an_actor_are_shown_on_request() {
     let mut world = World::new();
     world.agents = world.agents.with("OPENAI_API_KEY", KEY);
-    let plan = carried_out(&world, &format!("Two ways; {KEY} helps with neither."));
+    let plan = executed_plan(&world, &format!("Two ways; {KEY} helps with neither."));
     for chosen in ["Write it at once", "one.txt", "Write one.txt"] {
         let id = decision(&world, &plan, chosen);
-        let reported = explained(&world, &id);
+        let reported = explain(&world, &id);
         let reasoning = reported["reasoning"].as_str().expect("a text");
         assert!(reasoning.starts_with("Thought:\nTwo ways; "), "{reasoning}");
         assert!(reasoning.ends_with(&strategy()), "{reasoning}");
         assert!(!reasoning.contains(KEY), "{reasoning}");
-        let silent = world.agents.data(&["plan", "explain", &id]);
-        assert!(silent.get("reasoning").is_none(), "{silent:#}");
+        let without_reasoning = world.agents.data(&["plan", "explain", &id]);
+        assert!(
+            without_reasoning.get("reasoning").is_none(),
+            "{without_reasoning:#}"
+        );
     }
     let id = decision(&world, &plan, "It is written.");
     assert_eq!(
-        explained(&world, &id)["reasoning"],
+        explain(&world, &id)["reasoning"],
         "Thought:\nA file is best written whole.\n\nSaid:\nIt is written."
     );
     for (flag, is_shown) in [(Some("--show-reasoning"), true), (None, false)] {
@@ -76,7 +79,7 @@ fn answers_and_reasoning_of_an_actor_are_shown_on_request() {
         assert_eq!(answer.out.contains(text), is_shown, "{answer:?}");
     }
     // Decisions of the program itself have no reasoning.
-    let root = explained(&world, &plan);
+    let root = explain(&world, &plan);
     assert_eq!(root["type"], "prompt_definition");
     assert_eq!(root["reasoning"], Value::Null);
 }
@@ -84,8 +87,8 @@ fn answers_and_reasoning_of_an_actor_are_shown_on_request() {
 #[test]
 fn the_end_of_long_reasoning_is_kept() {
     let world = World::new();
-    let plan = carried_out(&world, &"very long ".repeat(20_000));
-    let reported = explained(&world, &decision(&world, &plan, "Write it at once"));
+    let plan = executed_plan(&world, &"very long ".repeat(20_000));
+    let reported = explain(&world, &decision(&world, &plan, "Write it at once"));
     let reasoning = reported["reasoning"].as_str().expect("a text");
     assert!(reasoning.starts_with("[the first "), "{reasoning:.80}");
     assert!(reasoning.ends_with(&strategy()));

@@ -62,7 +62,7 @@ fn defect_3186_a_plan_whose_stage_cannot_be_read_is_refused() {
     let world = World::new();
     world.action("local/steps", &STEPS);
     let plan = world.executed("local/steps");
-    let seen = world.seen();
+    let repository = world.seen();
     TestDatabase::write_file(
         &world.agents.database(),
         "PRAGMA ignore_check_constraints = ON; UPDATE plans SET stage = 'execute/unknown'",
@@ -75,7 +75,7 @@ fn defect_3186_a_plan_whose_stage_cannot_be_read_is_refused() {
         let answer = world.run(arguments);
         answer.assert_no_claim(&format!("{arguments:?}"));
     }
-    assert_eq!(world.seen(), seen);
+    assert_eq!(world.seen(), repository);
 }
 
 /// A script of one answer with a cost.
@@ -96,7 +96,7 @@ fn one_step() -> String {
 }
 
 /// An action whose strategist creates one step, which the executor executes.
-fn modelled(world: &World) {
+fn add_action(world: &World) {
     world.scripted_action(
         "local/one",
         &priced(&one_step()),
@@ -111,14 +111,14 @@ fn modelled(world: &World) {
 #[test]
 fn defect_4817_the_estimate_of_an_actor_is_stored_and_shown() {
     let world = World::new();
-    modelled(&world);
-    let figures = json!({"summary": "A little", "cost_usd": [0.01, 0.05], "seconds": [5, 9]});
+    add_action(&world);
+    let estimate = json!({"summary": "A little", "cost_usd": [0.01, 0.05], "seconds": [5, 9]});
     let script = json!({"at_end": "repeat_last", "answers": [
-        {"when": "(?s)^Estimate .*Write one.txt", "text": figures.to_string()},
+        {"when": "(?s)^Estimate .*Write one.txt", "text": estimate.to_string()},
         {"text": "{}"},
     ]});
     world.file("estimator.yaml", &script.to_string());
-    for (name, more) in [
+    for (name, fields) in [
         ("local/plain", json!({})),
         (
             "local/formed",
@@ -131,7 +131,7 @@ fn defect_4817_the_estimate_of_an_actor_is_stored_and_shown() {
             "name": name, "type": "llm", "description": "estimates", "role_hint": "estimation",
             "model": "scripted/estimator.yaml", "system_prompt": "Estimate.",
         });
-        for (key, value) in more.as_object().expect("an object") {
+        for (key, value) in fields.as_object().expect("an object") {
             actor[key] = value.clone();
         }
         let file = world.file("estimator-actor.yaml", &actor.to_string());
@@ -148,7 +148,7 @@ fn defect_4817_the_estimate_of_an_actor_is_stored_and_shown() {
             .data(&["action", "create", "--config", &file, "--update"]);
         let plan = world.plan("local/estimated", &[]);
         let shown = world.agents.data(&["plan", "show", &plan]);
-        assert_eq!(shown["estimate"]["actor"], figures, "{name}: {shown:#}");
+        assert_eq!(shown["estimate"]["actor"], estimate, "{name}: {shown:#}");
         assert_eq!(shown["estimate"]["steps"], 1);
         let status = world.agents.data(&["plan", "status", &plan]);
         assert_eq!(status["cost"]["estimated"], json!([0.01, 0.05]), "{name}");
@@ -171,8 +171,8 @@ fn defect_4817_the_estimate_of_an_actor_is_stored_and_shown() {
 #[test]
 fn defect_5601_each_exceeded_budget_has_an_event() {
     let mut world = World::new();
-    modelled(&world);
-    let exhausted = |world: &World| {
+    add_action(&world);
+    let exhausted_budgets = |world: &World| {
         let rows = world.ask(
             "SELECT subject, payload FROM events WHERE kind = 'budget.exhausted' ORDER BY position",
         );
@@ -192,30 +192,34 @@ fn defect_5601_each_exceeded_budget_has_an_event() {
     ]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
     let plan = world.ask("SELECT plan_id FROM plans")[0][0].clone();
-    let received = exhausted(&world);
+    let received = exhausted_budgets(&world);
     assert_eq!(received.len(), 1, "{received:?}");
     assert_eq!(received[0].0, format!("plan {plan}"));
     assert_eq!(received[0].1["limit_micro_usd"], 1);
 
     let session = world.agents.create_session();
-    let tell = |world: &World, more: &[&str]| {
-        let asked = ["session", "tell", "--session", &session, "--actor"];
+    let tell = |world: &World, options: &[&str]| {
+        let command = ["session", "tell", "--session", &session, "--actor"];
         let model = ["scripted/strategist.yaml", "hello"];
-        let answer = world.run(&[&asked[..], &model, more].concat());
+        let answer = world.run(&[&command[..], &model, options].concat());
         assert_eq!(answer.code, Some(1), "{answer:?}");
-        let received = exhausted(world);
+        let received = exhausted_budgets(world);
         received.last().expect("an event").0.clone()
     };
-    let of_session = tell(&world, &["--max-cost", "0.000001"]);
-    assert_eq!(of_session, format!("session {session}"));
+    let subject = tell(&world, &["--max-cost", "0.000001"]);
+    assert_eq!(subject, format!("session {session}"));
 
     world.agents = world.agents.with("CLEVERAGENTS_BUDGET_DAY_CENTS", "0");
     assert!(tell(&world, &[]).starts_with("day 2"));
-    let count = exhausted(&world).len();
+    let count = exhausted_budgets(&world).len();
     let refused = world.run(&["plan", "use", "local/one", "local/p"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    let received = exhausted(&world);
-    assert_eq!(received.len(), count + 1, "a plan spends of the day too");
+    let received = exhausted_budgets(&world);
+    assert_eq!(
+        received.len(),
+        count + 1,
+        "plans also count towards the budget of the day"
+    );
     assert!(received[count].0.starts_with("day 2"), "{received:?}");
 }
 
@@ -232,7 +236,7 @@ fn snapshots(world: &World, plan: &str) -> Vec<(String, Value)> {
 #[test]
 fn defect_3125_a_decision_can_be_resumed_from_stored_data() {
     let world = World::new();
-    modelled(&world);
+    add_action(&world);
     world.action("local/steps", &STEPS);
     world
         .agents
@@ -242,8 +246,8 @@ fn defect_3125_a_decision_can_be_resumed_from_stored_data() {
         .agents
         .data(&["plan", "prompt", &by_models, "be careful"]);
     world.agents.data(&["plan", "execute", &by_models]);
-    let without = world.executed("local/steps");
-    for plan in [&by_models, &without] {
+    let without_models = world.executed("local/steps");
+    for plan in [&by_models, &without_models] {
         let all = snapshots(&world, plan);
         assert!(all.len() > 4, "{all:?}");
         for (chosen, snapshot) in &all {
@@ -256,31 +260,32 @@ fn defect_3125_a_decision_can_be_resumed_from_stored_data() {
             let resources = snapshot["relevant_resources"].as_array().expect("a list");
             assert_eq!(resources[0], "local/repo", "{chosen}: {snapshot}");
             for field in ["hot_context_ref", "actor_state_ref"] {
-                let found = match text(field).split_once(' ') {
+                let answer = match text(field).split_once(' ') {
                     // All input and output of the actor is stored, so the run can be replayed.
                     Some(("run", run)) => world.run(&["run", "replay", run]),
                     Some(("plan", id)) => world.run(&["plan", "show", id]),
                     _ => panic!("{chosen}: {snapshot}"),
                 };
-                assert_eq!(found.code, Some(0), "{chosen}: {found:?}");
+                assert_eq!(answer.code, Some(0), "{chosen}: {answer:?}");
             }
         }
     }
     let all = snapshots(&world, &by_models);
-    let of = |chosen: &str| {
-        let found = all.iter().find(|one| one.0 == chosen);
-        found.expect("a decision").1.clone()
+    let snapshot_of = |chosen: &str| {
+        let snapshot = all.iter().find(|entry| entry.0 == chosen);
+        snapshot.expect("a decision").1.clone()
     };
-    let (way, choice, step) = (of("Write it at once"), of("one.txt"), of("Write one.txt"));
-    assert_eq!(way["hot_context_hash"], choice["hot_context_hash"]);
+    let approach = snapshot_of("Write it at once");
+    let (choice, step) = (snapshot_of("one.txt"), snapshot_of("Write one.txt"));
+    assert_eq!(approach["hot_context_hash"], choice["hot_context_hash"]);
     assert_eq!(step["relevant_resources"], json!(["local/repo", "one.txt"]));
-    let done = of("It is written.");
+    let response = snapshot_of("It is written.");
     assert!(
-        done["actor_state_ref"]
+        response["actor_state_ref"]
             .as_str()
             .expect("a text")
             .starts_with("run ")
     );
-    assert_ne!(done["hot_context_hash"], way["hot_context_hash"]);
-    assert_ne!(done["actor_state_ref"], way["actor_state_ref"]);
+    assert_ne!(response["hot_context_hash"], approach["hot_context_hash"]);
+    assert_ne!(response["actor_state_ref"], approach["actor_state_ref"]);
 }

@@ -9,8 +9,9 @@ use super::world::World;
 const VERDICT: &str =
     r#"{"criteria": [{"number": 1, "met": true, "evidence": "one.txt is there"}]}"#;
 
-/// A world with an action whose strategist and reviewer answer in JSON, and the executor in text.
-fn spoken() -> World {
+/// A world with an action whose strategist and reviewer answer in JSON, and whose executor answers
+/// in text.
+fn world_with_models() -> World {
     let world = World::new();
     let strategy = json!({
         "summary": "Write it at once",
@@ -38,8 +39,8 @@ fn spoken() -> World {
     world
 }
 
-/// Creates and executes a plan, in a format; returns the output of each command.
-fn driven(world: &World, format: &str) -> [Answer; 2] {
+/// Creates and executes a plan in an output format. Returns the output of each command.
+fn create_and_execute(world: &World, format: &str) -> [Answer; 2] {
     let run = |arguments: &[&str]| {
         let answer = world
             .agents
@@ -47,9 +48,9 @@ fn driven(world: &World, format: &str) -> [Answer; 2] {
         assert_eq!(answer.code, Some(0), "{answer:?}");
         answer
     };
-    // Model answers have a schema: an invalid one is corrected.
+    // A model that is named directly answers by a schema, so an invalid answer is corrected.
     let model = "scripted/strategist.yaml";
-    let made = run(&[
+    let created = run(&[
         "plan",
         "use",
         "local/talks",
@@ -60,36 +61,33 @@ fn driven(world: &World, format: &str) -> [Answer; 2] {
         model,
         "--stream",
     ]);
-    [made, run(&["plan", "execute", "--stream"])]
+    [created, run(&["plan", "execute", "--stream"])]
 }
 
 #[test]
 fn json_answers_are_shown_as_their_content() {
-    let world = spoken();
-    let [made, carried_out] = driven(&world, "plain");
+    let world = world_with_models();
+    let [created, executed] = create_and_execute(&world, "plain");
     for line in [
         "  Write it at once",
         "  1. Write one.txt",
         "  2. Look at it",
     ] {
         assert!(
-            made.err.lines().any(|reported| reported == line),
-            "{made:?}"
+            created.err.lines().any(|reported| reported == line),
+            "{created:?}"
         );
     }
-    assert!(made.err.contains("I have no plan yet."), "{made:?}");
-    assert!(carried_out.err.contains("I write it."), "{carried_out:?}");
+    assert!(created.err.contains("I have no plan yet."), "{created:?}");
+    assert!(executed.err.contains("I write it."), "{executed:?}");
+    assert!(executed.err.contains("It is {written}."), "{executed:?}");
     assert!(
-        carried_out.err.contains("It is {written}."),
-        "{carried_out:?}"
-    );
-    assert!(
-        carried_out
+        executed
             .err
             .contains("✓ one.txt is as it should be — one.txt is there"),
-        "{carried_out:?}"
+        "{executed:?}"
     );
-    for answer in [made, carried_out] {
+    for answer in [created, executed] {
         for mark in ["\"summary\"", "\"criteria\"", "```", "\"evidence\""] {
             assert!(!answer.err.contains(mark), "{mark}: {answer:?}");
         }
@@ -98,8 +96,8 @@ fn json_answers_are_shown_as_their_content() {
 
 #[test]
 fn machine_formats_print_only_the_document() {
-    let world = spoken();
-    for answer in driven(&world, "json") {
+    let world = world_with_models();
+    for answer in create_and_execute(&world, "json") {
         assert_eq!(answer.err, "", "{answer:?}");
         assert_ne!(answer.json()["data"], Value::Null);
     }

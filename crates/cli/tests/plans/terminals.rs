@@ -1,5 +1,5 @@
-//! One plan and several terminals: one runs it, the others report the owner; cancellation and
-//! Ctrl-C.
+//! One plan and several terminals: one terminal runs the plan, the others report the owner;
+//! cancellation and Ctrl-C.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 use super::world::{World, error, git};
 
-/// Creates a plan that signals when it runs, and waits for a file before its last step.
+/// Creates a plan whose second step creates the file `started` and waits for the file `go`.
 fn waiting_plan(world: &World) -> String {
     world.action(
         "local/waits",
@@ -24,32 +24,32 @@ fn waiting_plan(world: &World) -> String {
     world.plan("local/waits", &[])
 }
 
-/// Waits until the plan waits; returns its working folder.
+/// Waits until the second step waits. Returns the working folder of the plan.
 fn wait_for_work(world: &World, plan: &str) -> PathBuf {
     let sandboxes = world.agents.home().join("sandboxes");
-    let mut found = None;
+    let mut work_folder = None;
     World::wait_until("a step that waits", || {
-        let place = world.ask(&format!(
+        let rows = world.ask(&format!(
             "SELECT sandbox_id FROM sandboxes WHERE origin = 'plan {plan}'"
         ));
-        found = place
+        work_folder = rows
             .first()
             .map(|row| sandboxes.join(row[0].to_lowercase()).join("work/repo"));
-        found
+        work_folder
             .as_ref()
             .is_some_and(|folder| folder.join("started").exists())
     });
-    found.expect("a folder")
+    work_folder.expect("a folder")
 }
 
-/// Processes with a folder as working directory.
+/// Processes whose working directory is in a folder.
 fn working_in(folder: &std::path::Path) -> Vec<PathBuf> {
     std::fs::read_dir("/proc")
         .expect("processes")
         .filter_map(|entry| {
             let process = entry.ok()?.path();
-            let at = std::fs::read_link(process.join("cwd")).ok()?;
-            at.starts_with(folder).then_some(process)
+            let directory = std::fs::read_link(process.join("cwd")).ok()?;
+            directory.starts_with(folder).then_some(process)
         })
         .collect()
 }
@@ -104,7 +104,7 @@ fn one_terminal_runs_a_plan_and_the_others_report_the_owner() {
     }
     let early = world.run(&["plan", "apply", &plan, "--yes"]);
     assert_eq!(early.code, Some(4), "{early:?}");
-    assert_eq!(rows(&world), before, "the others changed something");
+    assert_eq!(rows(&world), before, "the other terminals change nothing");
     std::fs::write(folder.join("go"), "").expect("a file");
     let answer = first.answer();
     assert_eq!(answer.code, Some(0), "{answer:?}");
@@ -121,9 +121,9 @@ fn hold_repository(world: &World, plan: &str) -> HeldLease {
     ));
     let url = DatabaseUrl::file(&world.agents.database(), &world.agents.cwd());
     let engine = EngineCache::new(Options::default()).open(&url);
-    let place = format!("{} {}", rows[0][0], rows[0][1]);
+    let location = format!("{} {}", rows[0][0], rows[0][1]);
     LeaseService::new(engine.expect("the database opens"))
-        .acquire(LeaseSubject::new("apply", place), Ttl::default())
+        .acquire(LeaseSubject::new("apply", location), Ttl::default())
         .expect("no other apply runs")
 }
 
@@ -132,7 +132,7 @@ fn a_concurrent_apply_reports_the_owner() {
     let world = World::new();
     world.action("local/one", &["write `one` to `one.txt`"]);
     let plan = world.executed("local/one");
-    let held = hold_repository(&world, &plan);
+    let lease = hold_repository(&world, &plan);
     let mut first = world.start(&["plan", "apply", &plan, "--yes"]);
     let owner = first.id();
     World::wait_until("an apply that waits", || {
@@ -144,7 +144,7 @@ fn a_concurrent_apply_reports_the_owner() {
     ] {
         assert_busy(&world.run(command), owner);
     }
-    held.release().expect("given back");
+    lease.release().expect("the lease is released");
     let answer = first.answer();
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert_eq!(world.stage(&plan), "apply/applied");
@@ -175,7 +175,7 @@ fn one_of_many_concurrent_applies_succeeds() {
             .into_iter()
             .zip(racing)
             .map(|(id, child)| {
-                let output = child.wait_with_output().expect("it ends");
+                let output = child.wait_with_output().expect("the program ends");
                 (id, Answer::from_output(&output))
             })
             .collect();
@@ -221,12 +221,12 @@ fn executing_a_finished_plan_changes_nothing() {
         assert_eq!(world.tree(&plan), tree, "{arguments:?}");
     }
     world.agents.data(&["plan", "apply", &plan, "--yes"]);
-    let (before, seen) = (rows(&world), world.seen());
+    let (before, repository) = (rows(&world), world.seen());
     for verb in ["execute", "apply", "resume", "revert", "cancel"] {
         let answer = world.run(&["plan", verb, &plan]);
         assert_eq!(answer.code, Some(4), "{verb}: {answer:?}");
         assert_eq!(rows(&world), before, "{verb}");
-        assert_eq!(world.seen(), seen, "{verb}");
+        assert_eq!(world.seen(), repository, "{verb}");
     }
 }
 
@@ -236,7 +236,7 @@ fn cancelling_stops_the_running_terminal_and_its_child_processes() {
     let plan = waiting_plan(&world);
     let first = world.start(&["plan", "execute", &plan]);
     let folder = wait_for_work(&world, &plan);
-    assert!(!working_in(&folder).is_empty(), "the command is not seen");
+    assert!(!working_in(&folder).is_empty(), "the command does not run");
     let reported = world
         .agents
         .data(&["plan", "cancel", &plan, "--reason", "enough"]);
@@ -249,7 +249,8 @@ fn cancelling_stops_the_running_terminal_and_its_child_processes() {
     assert!(!world.repository().join("one.txt").exists());
 }
 
-/// Asserts that a command that a signal stopped during a plan reports it.
+/// Asserts that a command that a signal stopped reports the interruption, that no process is left,
+/// and that the plan can be resumed.
 fn assert_interrupted(world: &World, plan: &str, folder: &std::path::Path, answer: &Answer) {
     assert_eq!(answer.code, Some(130), "{answer:?}");
     assert_eq!(answer.json()["exit_code"], 130, "{answer:?}");
@@ -278,10 +279,10 @@ fn ctrl_c_leaves_a_plan_that_can_be_resumed() {
     let written = world.ask(&format!(
         "SELECT count(*) FROM tool_invocations WHERE plan_id = '{plan}' AND tool = 'builtin/file-write'"
     ));
-    assert_eq!(written[0][0], "2", "finished steps are not done again");
+    assert_eq!(written[0][0], "2", "finished steps are not repeated");
 }
 
-/// One signal while the changes of a command are recorded: the call has finished and is stored with
+/// One signal stops the program while it records the changes of a command. The call is stored with
 /// its outcome, and the plan can be resumed.
 #[test]
 fn ctrl_c_ends_the_recording_of_changes() {
@@ -293,11 +294,11 @@ fn ctrl_c_ends_the_recording_of_changes() {
     let folder = wait_for_work(&world, &plan);
     World::wait_until("the end of the command", || working_in(&folder).is_empty());
     std::thread::sleep(std::time::Duration::from_millis(500));
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     first.signal(Signal::INT);
     let answer = first.answer();
     assert!(
-        begun.elapsed() < std::time::Duration::from_secs(5),
+        started.elapsed() < std::time::Duration::from_secs(5),
         "{answer:?}"
     );
     assert_interrupted(&world, &plan, &folder, &answer);
@@ -334,7 +335,11 @@ fn a_worker_that_a_signal_stops_during_a_plan_reports_it() {
     std::fs::write(folder.join("go"), "").expect("a file");
     let next = world.run(&["worker", "--until-idle"]);
     assert_eq!(next.code, Some(0), "{next:?}");
-    assert_eq!(world.stage(&plan), "execute/complete", "it stayed queued");
+    assert_eq!(
+        world.stage(&plan),
+        "execute/complete",
+        "the plan stayed queued"
+    );
 }
 
 #[test]
@@ -347,11 +352,11 @@ fn ctrl_c_ends_a_command_that_waits_for_its_turn() {
     let first = world.start(&["plan", "execute", &plan]);
     wait_for_work(&world, &plan);
     let arguments = ["--format", "plain", "plan", "execute", &other];
-    let (code, seen) = world
+    let (code, screen) = world
         .agents
         .play(&[("waiting for a slot", "\x03")], &arguments);
-    assert_eq!(code, Some(130), "{seen}");
-    assert!(seen.contains("CA-1152"), "{seen}");
+    assert_eq!(code, Some(130), "{screen}");
+    assert!(screen.contains("CA-1152"), "{screen}");
     assert_eq!(world.stage(&other), before);
     drop(first);
 }
@@ -372,13 +377,13 @@ fn ctrl_c_ends_a_question_between_phases() {
         "builtin/deterministic",
     ];
     let steps = [("Execute it? [y/N]", "\x03")];
-    let (code, seen) = world.agents.play(&steps, &arguments);
-    assert_eq!(code, Some(130), "{seen}");
+    let (code, screen) = world.agents.play(&steps, &arguments);
+    assert_eq!(code, Some(130), "{screen}");
     let stages = world.ask("SELECT stage FROM plans");
-    assert_eq!(stages, [["strategize/complete"]], "{seen}");
+    assert_eq!(stages, [["strategize/complete"]], "{screen}");
 }
 
-/// Outside of the plan, a run would have neither its sandbox nor its limits.
+/// Outside of its plan, the run would have neither the sandbox nor the limits of the plan.
 #[test]
 fn a_run_of_a_plan_is_resumed_only_by_the_plan() {
     let world = World::new();
@@ -386,7 +391,7 @@ fn a_run_of_a_plan_is_resumed_only_by_the_plan() {
     let plan = world.plan("local/fails", &[]);
     let failed = world.run(&["plan", "execute", &plan]);
     assert_eq!(failed.code, Some(1), "{failed:?}");
-    let (before, seen) = (rows(&world), world.seen());
+    let (before, repository) = (rows(&world), world.seen());
     let runs = world.ask("SELECT run_id FROM runs");
     assert!(!runs.is_empty());
     for run in runs {
@@ -396,5 +401,5 @@ fn a_run_of_a_plan_is_resumed_only_by_the_plan() {
         let hint = error(&refused)["hint"].to_string();
         assert!(hint.contains(&format!("plan execute {plan}")), "{hint}");
     }
-    assert_eq!((rows(&world), world.seen()), (before, seen));
+    assert_eq!((rows(&world), world.seen()), (before, repository));
 }

@@ -39,7 +39,7 @@ definition_of_done: |
   - run `sleep 0.1; echo {what} >> log.txt`
 ";
 
-/// A home for plans.
+/// A home with a repository, a project and a tool.
 pub(crate) struct World {
     pub(crate) agents: Agents,
     first: String,
@@ -115,14 +115,14 @@ impl World {
         self.agents.data(&["action", "create", "--config", &file]);
     }
 
-    /// The action of twenty steps without a model.
+    /// Creates the action of twenty steps that needs no model.
     pub(crate) fn long_action(&self, name: &str) {
         let items: Vec<String> = calls().into_iter().map(|call| call.item).collect();
         let items: Vec<&str> = items.iter().map(String::as_str).collect();
         self.action(name, &items);
     }
 
-    /// The same steps, with models as strategist and executor.
+    /// Creates an action with the steps of `long_action`, with models as strategist and executor.
     pub(crate) fn modelled_action(&self, name: &str) {
         let mut steps = Vec::new();
         let mut answers = Vec::new();
@@ -143,7 +143,7 @@ impl World {
         );
     }
 
-    /// An action with scripted strategist and executor.
+    /// Creates an action with scripted strategist and executor.
     pub(crate) fn scripted_action(
         &self,
         name: &str,
@@ -154,7 +154,7 @@ impl World {
         for (role, script) in [("strategist", strategist), ("executor", executor)] {
             let mut script = script.clone();
             if role == "executor" {
-                // It continues the conversation of the strategist.
+                // The executor continues the conversation of the strategist.
                 script["count"] = "turn".into();
             }
             self.file(&format!("{role}.yaml"), &script.to_string());
@@ -176,11 +176,11 @@ impl World {
     }
 
     /// Creates a plan; returns its id.
-    pub(crate) fn plan(&self, action: &str, more: &[&str]) -> String {
-        let made = self
+    pub(crate) fn plan(&self, action: &str, options: &[&str]) -> String {
+        let created = self
             .agents
-            .data(&[&["plan", "use", action, "local/p"], more].concat());
-        made["plan_id"].as_str().expect("an id").to_owned()
+            .data(&[&["plan", "use", action, "local/p"], options].concat());
+        created["plan_id"].as_str().expect("an id").to_owned()
     }
 
     /// Creates and executes a plan.
@@ -235,8 +235,8 @@ impl World {
             assert_eq!(self.stage(plan), "execute/complete", "{name}");
             let tree = self.tree(plan);
             let names: Vec<&str> = tree.keys().map(String::as_str).collect();
-            let own = format!("{name}.txt");
-            let mut expected = vec!["a.txt", "log.txt", &own, "v.txt"];
+            let own_file = format!("{name}.txt");
+            let mut expected = vec!["a.txt", "log.txt", &own_file, "v.txt"];
             expected.sort_unstable();
             assert_eq!(names, expected, "{name}");
             assert_eq!(tree["log.txt"], format!("{name}\n{name}\n"));
@@ -250,7 +250,7 @@ impl World {
                 .map(|row| row[0].clone())
                 .collect();
             changed.sort();
-            let mut expected = vec!["log.txt".to_owned(), own, "v.txt".to_owned()];
+            let mut expected = vec!["log.txt".to_owned(), own_file, "v.txt".to_owned()];
             expected.sort();
             assert_eq!(changed, expected, "{name}");
         }
@@ -264,12 +264,12 @@ impl World {
     }
 
     /// Waits until a condition holds.
-    pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-        let begun = Instant::now();
-        while !is_so() {
+    pub(crate) fn wait_until(description: &str, mut condition: impl FnMut() -> bool) {
+        let started = Instant::now();
+        while !condition() {
             assert!(
-                begun.elapsed() < Duration::from_mins(2),
-                "waited for: {what}"
+                started.elapsed() < Duration::from_mins(2),
+                "timeout while waiting for {description}"
             );
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -281,21 +281,21 @@ pub(crate) struct RunningProgram(Option<Child>);
 
 impl RunningProgram {
     fn child(&mut self) -> &mut Child {
-        self.0.as_mut().expect("it was not waited for")
+        self.0.as_mut().expect("the program was not waited for")
     }
 
     pub(crate) fn id(&mut self) -> u32 {
         self.child().id()
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the program.
     pub(crate) fn signal(&mut self, signal: Signal) {
         let number = i32::try_from(self.id()).expect("a number");
         let process = Pid::from_raw(number).expect("a process");
         kill_process(process, signal).expect("a process that is not reaped");
     }
 
-    /// Kills it; returns whether it was still running.
+    /// Kills the program. Returns true if it was still running.
     pub(crate) fn kill(mut self) -> bool {
         let child = self.child();
         let was_running = child.try_wait().expect("a child").is_none();
@@ -304,10 +304,10 @@ impl RunningProgram {
         was_running
     }
 
-    /// Waits for its end.
+    /// Waits until the program ends. Returns its output.
     pub(crate) fn answer(mut self) -> Answer {
-        let child = self.0.take().expect("it was not waited for");
-        Answer::from_output(&child.wait_with_output().expect("it ends"))
+        let child = self.0.take().expect("the program was not waited for");
+        Answer::from_output(&child.wait_with_output().expect("the program ends"))
     }
 }
 
@@ -328,12 +328,12 @@ struct Call {
 }
 
 fn calls() -> Vec<Call> {
-    let mut all = Vec::with_capacity(STEPS);
+    let mut steps = Vec::with_capacity(STEPS);
     for round in 1..=STEPS / 4 {
         let before = round - 1;
         let note = json!({"n": round});
         let append = format!("echo line {round} >> log.txt");
-        all.extend([
+        steps.extend([
             Call {
                 item: format!("write `file {round}` to `w{round}.txt`"),
                 tool: "builtin/file-write",
@@ -358,12 +358,12 @@ fn calls() -> Vec<Call> {
             },
         ]);
     }
-    all
+    steps
 }
 
 /// Files of a folder by path, without `.git`.
 pub(crate) fn files(folder: &Path) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
+    let mut contents = BTreeMap::new();
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let entry = entry.expect("an entry");
         let name = entry.file_name().into_string().expect("a name");
@@ -372,14 +372,14 @@ pub(crate) fn files(folder: &Path) -> BTreeMap<String, String> {
         }
         if entry.path().is_dir() {
             for (path, content) in files(&entry.path()) {
-                found.insert(format!("{name}/{path}"), content);
+                contents.insert(format!("{name}/{path}"), content);
             }
         } else {
             let content = std::fs::read_to_string(entry.path()).expect("text");
-            found.insert(name, content);
+            contents.insert(name, content);
         }
     }
-    found
+    contents
 }
 
 /// Runs Git, which must succeed; returns its output.

@@ -2,10 +2,10 @@
 
 use crate::world::{GOOD_EDIT, ONE_STEP, World};
 
-/// Profile, and the stage of a plan after `plan use` without further input.
-const STANDS: [(&str, &str); 8] = [
+/// Profile, and phase and progress of a plan after `plan use` without further input.
+const PROGRESS_BY_PROFILE: [(&str, &str); 8] = [
     ("manual", "strategize: nothing"),
-    // Its decisions need the user: it stops before it executes.
+    // The decisions need the user, so the plan stops before it executes.
     ("review", "strategize: strategy"),
     ("supervised", "strategize: strategy"),
     ("cautious", "strategize: nothing"),
@@ -17,7 +17,7 @@ const STANDS: [(&str, &str); 8] = [
 
 #[test]
 fn each_profile_opens_its_gates_between_phases() {
-    for (profile, expected) in STANDS {
+    for (profile, expected) in PROGRESS_BY_PROFILE {
         let world = World::new();
         let before = world.every_byte();
         let answer = world.begin(profile);
@@ -25,7 +25,7 @@ fn each_profile_opens_its_gates_between_phases() {
         let plan = world.plan();
         let status = world.status();
         let phase = status["phase"].as_str().expect("a phase").to_owned();
-        let mut did = Vec::new();
+        let mut progress = Vec::new();
         let rows = world.rows();
         let has_step = |path: &str| {
             let steps = &rows["plan_steps"];
@@ -34,21 +34,21 @@ fn each_profile_opens_its_gates_between_phases() {
                 .any(|row| row.iter().any(|cell| cell.starts_with(path)))
         };
         if has_step("strategize/") {
-            did.push("strategy");
+            progress.push("strategy");
         }
         if has_step("step/") {
-            did.push("steps");
+            progress.push("steps");
         }
         let is_applied = status["state"] == "applied";
         if is_applied {
-            did.push("applied");
+            progress.push("applied");
         }
-        let did = if did.is_empty() {
+        let progress = if progress.is_empty() {
             "nothing".to_owned()
         } else {
-            did.join(", ")
+            progress.join(", ")
         };
-        assert_eq!(format!("{phase}: {did}"), expected, "{profile}");
+        assert_eq!(format!("{phase}: {progress}"), expected, "{profile}");
         assert_eq!(world.every_byte() == before, !is_applied, "{profile}");
         if is_applied {
             continue;
@@ -64,8 +64,8 @@ fn each_profile_opens_its_gates_between_phases() {
     }
 }
 
-/// A profile that is limited only by its guards.
-fn guarded(world: &World, guards: &str) {
+/// Adds the profile `local/guarded`, which is limited only by these guards.
+fn add_guarded_profile(world: &World, guards: &str) {
     world.file(
         "guarded.yaml",
         &format!(
@@ -78,7 +78,7 @@ fn guarded(world: &World, guards: &str) {
 #[test]
 fn writes_that_need_approval_wait_for_it_and_continue() {
     let world = World::new();
-    guarded(&world, "{require_approval_for_writes: true}");
+    add_guarded_profile(&world, "{require_approval_for_writes: true}");
     let before = world.every_byte();
     let waits = world.begin("local/guarded");
     assert_eq!(waits.code, Some(5), "{waits:?}");
@@ -88,7 +88,7 @@ fn writes_that_need_approval_wait_for_it_and_continue() {
         world.status()["waiting"]["request"]["tool"],
         "builtin/file-edit"
     );
-    // Resuming without an answer asks again.
+    // A resumed plan without an answer asks again.
     let plan = world.plan();
     world.fails(&["plan", "execute", &plan], 5, "CA-1144");
     assert_eq!(world.every_byte(), before);
@@ -103,7 +103,7 @@ fn writes_that_need_approval_wait_for_it_and_continue() {
 #[test]
 fn a_model_receives_the_refusal_of_the_user() {
     let world = World::new();
-    guarded(&world, "{require_approval_for_writes: true}");
+    add_guarded_profile(&world, "{require_approval_for_writes: true}");
     world.file(
         "executor.yaml",
         &format!("{GOOD_EDIT}- {{when: 'too risky', text: The user finds it too risky.}}\n"),
@@ -123,7 +123,7 @@ fn a_model_receives_the_refusal_of_the_user() {
 #[test]
 fn a_tool_on_the_denylist_is_not_called() {
     let world = World::new();
-    guarded(&world, "{tool_denylist: ['builtin/file-*']}");
+    add_guarded_profile(&world, "{tool_denylist: ['builtin/file-*']}");
     let before = world.every_byte();
     let answer = world.begin("local/guarded");
     assert_eq!(answer.code, Some(1), "{answer:?}");
@@ -140,18 +140,18 @@ fn priced(text: &str) -> String {
 
 #[test]
 fn an_unknown_cost_is_not_shown_as_zero() {
-    let all = [ONE_STEP.to_owned(), priced(ONE_STEP)];
-    let both = [GOOD_EDIT.to_owned(), priced(GOOD_EDIT)];
+    let strategists = [ONE_STEP.to_owned(), priced(ONE_STEP)];
+    let executors = [GOOD_EDIT.to_owned(), priced(GOOD_EDIT)];
     for (strategist, executor, is_known, has_known_part) in [
-        (&all[0], &both[0], false, false),
-        (&all[1], &both[0], false, true),
-        (&all[1], &both[1], true, true),
+        (&strategists[0], &executors[0], false, false),
+        (&strategists[1], &executors[0], false, true),
+        (&strategists[1], &executors[1], true, true),
     ] {
         let world = World::new();
         world.file("strategist.yaml", strategist);
         world.file("executor.yaml", executor);
-        let begun = world.begin("trusted");
-        assert_eq!(begun.code, Some(0), "{begun:?}");
+        let created = world.begin("trusted");
+        assert_eq!(created.code, Some(0), "{created:?}");
         let plan = world.plan();
         let check = |reported: &serde_json::Value, field: &str| {
             assert_eq!(
@@ -183,9 +183,9 @@ fn an_unknown_cost_is_not_shown_as_zero() {
         };
         assert_eq!(shown.out.contains(text), !is_known, "{shown:?}");
         let runs = world.ok(&["run", "list"]);
-        let of_executor = runs["runs"].as_array().into_iter().flatten();
-        let mut of_executor = of_executor.filter(|run| run["actor"] == "local/executor");
-        let run = of_executor.next().expect("a run of the executor");
+        let executor_runs = runs["runs"].as_array().into_iter().flatten();
+        let mut executor_runs = executor_runs.filter(|run| run["actor"] == "local/executor");
+        let run = executor_runs.next().expect("a run of the executor");
         assert_eq!(run["usage"]["cost_usd"].is_null(), !is_known, "{run:#}");
         let id = run["id"].as_str().expect("an id");
         let run = world.ok(&["run", "show", id])["run"].clone();
@@ -213,7 +213,7 @@ fn a_plan_over_budget_continues_with_a_higher_budget() {
     assert_eq!(raised["guards"]["max_cost_per_plan"], 1000.0, "{raised:#}");
     world.ok(&["plan", "execute", &plan]);
     assert_eq!(world.stage(), "execute/awaiting_input");
-    // Lowered below the current cost: finished work stays, and no model is called.
+    // With a budget below the current cost, finished work stays and no model is called.
     world.ok(&["plan", "guard", &plan, "--max-cost", "0.000001"]);
     world.ok(&["plan", "prompt", &plan, "once more"]);
     let error = world.fails(&["plan", "execute", &plan], 1, "CA-1145");
@@ -224,19 +224,19 @@ fn a_plan_over_budget_continues_with_a_higher_budget() {
 
 #[test]
 fn a_plan_stops_when_its_budget_is_exceeded() {
-    for (profile, guards, more) in [
+    for (profile, guards, max_cost) in [
         ("local/guarded", "{max_total_cost: 0.000001}", None),
         ("full-auto", "{}", Some("0.000001")),
     ] {
         let world = World::new();
-        guarded(&world, guards);
+        add_guarded_profile(&world, guards);
         world.file("strategist.yaml", &priced(crate::world::ONE_STEP));
         world.file("executor.yaml", &priced(GOOD_EDIT));
         let before = world.every_byte();
         let mut arguments = vec!["plan", "use", "local/fix", "local/shop"];
         arguments.extend(["--automation-profile", profile]);
-        if let Some(most) = more {
-            arguments.extend(["--max-cost", most]);
+        if let Some(max_cost) = max_cost {
+            arguments.extend(["--max-cost", max_cost]);
         }
         let error = world.fails(&arguments, 1, "CA-1145");
         assert!(error["message"].to_string().contains("budget"), "{error}");
@@ -248,7 +248,7 @@ fn a_plan_stops_when_its_budget_is_exceeded() {
 #[test]
 fn a_guard_asks_before_apply_regardless_of_thresholds() {
     let world = World::new();
-    guarded(&world, "{require_approval_for_apply: true}");
+    add_guarded_profile(&world, "{require_approval_for_apply: true}");
     let before = world.every_byte();
     let answer = world.begin("local/guarded");
     assert_eq!(answer.code, Some(0), "{answer:?}");
@@ -259,8 +259,8 @@ fn a_guard_asks_before_apply_regardless_of_thresholds() {
     assert_eq!(world.stage(), "apply/applied");
 }
 
-/// A profile like `full-auto` that asks before it applies, with these thresholds.
-fn asking_before_apply(world: &World, thresholds: &str) {
+/// Adds the profile `local/asks`: like `full-auto` with these thresholds, and it asks before apply.
+fn add_asking_profile(world: &World, thresholds: &str) {
     let text = format!("name: local/asks\nextends: full-auto\nselect_tool: 1.0\n{thresholds}");
     world.file("asks.yaml", &text);
     world.ok(&["automation-profile", "add", "--config", "asks.yaml"]);
@@ -272,7 +272,7 @@ fn asking_before_apply(world: &World, thresholds: &str) {
 fn a_refused_apply_returns_to_execution_if_its_gate_is_open() {
     for (thresholds, is_open) in [("", true), ("access_network: 1.0\n", false)] {
         let world = World::new();
-        asking_before_apply(&world, thresholds);
+        add_asking_profile(&world, thresholds);
         world.begin("local/asks");
         assert_eq!(world.stage(), "execute/awaiting_input");
         let plan = world.plan();
@@ -280,18 +280,18 @@ fn a_refused_apply_returns_to_execution_if_its_gate_is_open() {
         world.validated();
         let apply = ["plan", "apply", &plan, "--yes"];
         if is_open {
-            // The changes may differ now, so it asks again.
+            // The changes may differ now, so the plan asks again.
             world.fails(&apply, 5, "CA-1144");
             assert_eq!(world.stage(), "execute/awaiting_input");
             assert_eq!(world.every_byte(), before, "nothing was applied");
             let results = &world.rows()["validation_results"];
-            assert_eq!(results.len(), 1, "it was validated on the way");
+            assert_eq!(results.len(), 1, "the execution validated the result");
         } else {
             world.fails(&apply, 1, "CA-1147");
             assert_eq!(world.stage(), "apply/constrained");
             assert_eq!(world.every_byte(), before, "nothing was applied");
             assert!(world.rows()["validation_results"].is_empty());
-            // The user sends it back.
+            // The user returns the plan to execution.
             world.ok(&["plan", "execute", &plan]);
         }
         world.ok(&apply);
@@ -307,7 +307,7 @@ fn gates_without_effect_cannot_be_changed() {
         ("install_dependency", "0.5", "0.0"),
         ("approve_plan", "0.5", "0.0"),
     ] {
-        for (value, is_fine) in [(other, false), (same, true)] {
+        for (value, is_valid) in [(other, false), (same, true)] {
             let text = format!("name: local/idle\nextends: full-auto\n{gate}: {value}\n");
             world.file("idle.yaml", &text);
             let add = [
@@ -317,7 +317,7 @@ fn gates_without_effect_cannot_be_changed() {
                 "idle.yaml",
                 "--update",
             ];
-            if is_fine {
+            if is_valid {
                 world.ok(&add);
                 continue;
             }

@@ -5,9 +5,9 @@ use crate::world::World;
 /// An action with arguments that needs no model.
 const WRITE: &str = "
 name: local/write
-description: Write {what}
+description: Write {value}
 definition_of_done: |
-  - write `{what}` to `a.txt`
+  - write `{value}` to `a.txt`
 strategy_actor: builtin/deterministic
 arguments:
 - {name: what, type: string}
@@ -126,11 +126,11 @@ fn no_plan_is_created_from_invalid_arguments() {
     world.file("old.yaml", &WRITE.replace("local/write", "local/old"));
     world.ok(&["action", "create", "--config", "old.yaml"]);
     world.ok(&["action", "archive", "local/old", "--yes"]);
-    for (arguments, exit, code, words) in CASES {
-        let all = [&["plan", "use"], arguments].concat();
-        let error = world.is_refused(&all, exit, code);
+    for (arguments, exit, code, text) in CASES {
+        let command = [&["plan", "use"], arguments].concat();
+        let error = world.is_refused(&command, exit, code);
         let message = error["message"].as_str().expect("a message");
-        assert!(message.contains(words), "{arguments:?}: {message}");
+        assert!(message.contains(text), "{arguments:?}: {message}");
     }
     assert_eq!(world.ok(&["plan", "list"])["plans"], serde_json::json!([]));
 }
@@ -138,9 +138,9 @@ fn no_plan_is_created_from_invalid_arguments() {
 #[test]
 fn a_value_that_looks_like_a_template_stays_text() {
     let world = with_arguments();
-    let what = "{times} {{x}} ${HOME}";
-    let argument = format!("what={what}");
-    let begun = [
+    let value = "{times} {{x}} ${HOME}";
+    let argument = format!("what={value}");
+    let use_plan = [
         "plan",
         "use",
         "local/write",
@@ -148,9 +148,9 @@ fn a_value_that_looks_like_a_template_stays_text() {
         "--arg",
         &argument,
     ];
-    world.ok(&[&begun[..], &["--automation-profile", "ci"]].concat());
+    world.ok(&[&use_plan[..], &["--automation-profile", "ci"]].concat());
     let written = std::fs::read_to_string(world.app().join("a.txt")).expect("a file");
-    assert_eq!(written, format!("{what}\n"));
+    assert_eq!(written, format!("{value}\n"));
 }
 
 #[test]
@@ -159,8 +159,8 @@ fn missing_and_ambiguous_plans_are_refused() {
     world.is_refused(&["plan", "execute"], 3, "CA-1149");
     world.is_refused(&["plan", "apply", "--yes"], 3, "CA-1149");
     world.is_refused(&["plan", "approve"], 3, "CA-1149");
-    // The first characters of an id are the time, in units of a quarter of an hour: two plans
-    // created in a row share them, unless a unit ends between them.
+    // The first six characters of an id are the time in units of about a quarter of an hour. Two
+    // consecutive plans share them, unless a new unit starts between them.
     let mut ambiguous = String::new();
     loop {
         world.ok(&["plan", "use", "local/fix", "local/shop", "--no-start"]);
@@ -264,7 +264,7 @@ fn a_missing_actor_is_reported_before_the_start() {
 
 #[test]
 fn an_unreachable_model_fails_the_plan_which_can_be_retried_or_cancelled() {
-    // The port was free a moment ago, so no process listens on it.
+    // The operating system just assigned this port as free, so no process listens on it.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .expect("a port")
@@ -305,7 +305,7 @@ fn a_validation_whose_command_is_missing_has_not_passed() {
     world.fails(&["plan", "execute", &plan], 5, "CA-1144");
     world.is_refused(&["plan", "apply", &plan, "--yes"], 4, "CA-1142");
     assert_eq!(world.every_byte(), before);
-    // It stays attached: a validation that cannot run must be fixed.
+    // The validation stays attached, because a validation that cannot run must be fixed.
     let attached = world.ok(&["validation", "list"]).to_string();
     assert!(attached.contains("local/tests"), "{attached}");
 }

@@ -1,5 +1,5 @@
-//! Invariants: a violated one stops a plan, contradicting ones prevent its start, and every model
-//! request contains all of them.
+//! Invariants: a violated invariant stops a plan, contradicting invariants prevent its start, and
+//! every model request contains all invariants.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -22,14 +22,14 @@ fn begin(world: &World, invariants: &[&str]) -> cleveragents_testkit::Answer {
 
 #[test]
 fn a_step_that_violates_an_invariant_stops_the_plan_until_it_is_rolled_back() {
-    let breaking = [
+    let violations = [
         "{name: builtin/file-write, arguments: {path: secret/key, content: new}}",
         "{name: builtin/file-delete, arguments: {path: secret/key}}",
         "{name: builtin/file-move, arguments: {from: secret/key, to: key}}",
         "{name: builtin/file-write, arguments: {path: secret/deep/new, content: new}}",
         "{name: builtin/shell, arguments: {command: 'echo new > secret/key'}}",
     ];
-    for call in breaking {
+    for call in violations {
         let world = World::new();
         let before = world.every_byte();
         world.file(
@@ -46,11 +46,11 @@ fn a_step_that_violates_an_invariant_stops_the_plan_until_it_is_rolled_back() {
             "{message}"
         );
         assert_eq!(world.every_byte(), before, "{call}");
-        // Neither a retry nor an apply bypasses it.
+        // Neither a retry nor an apply bypasses the invariant.
         let plan = world.plan();
         world.fails(&["plan", "execute", &plan], 1, "CA-1145");
         world.fails(&["plan", "apply", &plan, "--yes"], 4, "CA-1142");
-        // The commands of the hint, unchanged.
+        // The commands of the hint work without changes.
         world.file("executor.yaml", GOOD_EDIT);
         let hint = error["hint"].as_str().expect("a hint");
         let commands = World::named_in(hint);
@@ -122,13 +122,13 @@ fn contradicting_invariants_prevent_the_start_of_a_plan() {
     assert_eq!(world.stage(), "apply/applied");
 }
 
-/// Words of a request for the summary of a long conversation.
+/// Text that only requests for the summary of a long conversation contain.
 const SUMMARY_REQUEST: &str = "You write the summary";
 
 #[test]
-fn every_request_holds_all_invariants_and_the_definition_of_done_also_when_it_was_shortened() {
+fn every_request_contains_all_invariants_and_the_definition_of_done_even_after_compaction() {
     const ROUNDS: usize = 12;
-    let asked = AtomicUsize::new(0);
+    let requests = AtomicUsize::new(0);
     let server = ModelServer::answering(move |request| {
         let text = request.json().to_string();
         if text.contains(SUMMARY_REQUEST) {
@@ -139,7 +139,7 @@ fn every_request_holds_all_invariants_and_the_definition_of_done_also_when_it_wa
                 json!({"summary": "Read", "steps": [{"title": "Read all", "description": ""}]});
             return openai::text(&[&steps.to_string()]);
         }
-        let round = asked.fetch_add(1, Ordering::SeqCst);
+        let round = requests.fetch_add(1, Ordering::SeqCst);
         if round < ROUNDS {
             let arguments = json!({"path": format!("big{round}.txt")}).to_string();
             let tools = request.json()["tools"].to_string();
@@ -202,7 +202,7 @@ fn every_request_holds_all_invariants_and_the_definition_of_done_also_when_it_wa
         ] {
             assert!(
                 text.contains(reported),
-                "request {number} holds `{reported}`: {text}"
+                "request {number} contains `{reported}`: {text}"
             );
         }
     }

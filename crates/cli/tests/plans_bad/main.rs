@@ -1,5 +1,5 @@
-//! Misbehaving models, and commands with invalid input: each ends with a reason, an exit code and a
-//! working command, and the user's data stays.
+//! Misbehaving models, and commands with invalid input: each failure has a reason, an exit code and
+//! a hint with a working command, and the user's data stays unchanged.
 
 mod gates;
 mod input;

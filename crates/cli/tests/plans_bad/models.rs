@@ -2,13 +2,13 @@
 
 use crate::world::{GOOD_EDIT, ONE_STEP, ONLY_WORDS, World};
 
-/// A strategist with this answer.
+/// Script of a strategist with this answer.
 fn strategy(text: &str) -> String {
     let answer = serde_json::json!({"at_end": "repeat_last", "answers": [{"text": text}]});
     answer.to_string()
 }
 
-/// An executor that calls a tool and then reports that it is done.
+/// Script of an executor that calls a tool and then reports that it is done.
 fn call(tool: &str, arguments: &str) -> String {
     format!(
         "at_end: repeat_last\nanswers:\n- calls:\n  - {{name: {tool}, arguments: {arguments}}}\n- text: Done.\n"
@@ -17,10 +17,10 @@ fn call(tool: &str, arguments: &str) -> String {
 
 #[test]
 fn an_invalid_strategy_is_requested_again() {
-    let circle = r#"{"summary": "Round", "steps": [{"title": "A", "description": "", "after": [2]},
+    let cycle = r#"{"summary": "Round", "steps": [{"title": "A", "description": "", "after": [2]},
         {"title": "B", "description": "", "after": [1]}]}"#;
     let bad = [
-        (circle, "circle"),
+        (cycle, "cycle"),
         (r#"{"summary": "cut", "steps": [{"title": "#, "JSON"),
         (r#"{"summary": "nothing", "steps": []}"#, "no steps"),
         (r#"{"song": "la la"}"#, "JSON"),
@@ -195,16 +195,16 @@ fn a_false_report_of_success_fails_the_validation() {
         (&status["attempt"], &status["reversions"]),
         (&4.into(), &3.into())
     );
-    let count = |table: &str, what: &str| {
+    let count = |table: &str, prefix: &str| {
         let rows = world.rows().remove(table).expect("rows");
         rows.iter()
-            .filter(|row| row.iter().any(|cell| cell.starts_with(what)))
+            .filter(|row| row.iter().any(|cell| cell.starts_with(prefix)))
             .count()
     };
     assert_eq!(count("plan_steps", "fix/"), 12);
     assert_eq!(count("plan_steps", "strategize/"), 4);
     assert_eq!(world.every_byte(), before);
-    // It cannot re-plan again, and does not offer it.
+    // The plan cannot re-plan again, and its messages do not suggest it.
     world.is_refused(&["plan", "revert", &plan], 4, "CA-1151");
     let reported = format!("{error} {status} {}", world.trouble());
     assert!(!reported.contains("plan revert"), "{reported}");
@@ -296,10 +296,10 @@ fn a_model_that_calls_something_else_each_time_is_stopped_by_the_guard() {
     );
     world.begin("local/few");
     let written = world.ok(&["plan", "artifacts", &world.plan()]).to_string();
-    for (name, is_there) in [("f0", true), ("f2", true), ("f3", false), ("f7", false)] {
+    for (name, is_written) in [("f0", true), ("f2", true), ("f3", false), ("f7", false)] {
         assert_eq!(
             written.contains(&format!("\"{name}\"")),
-            is_there,
+            is_written,
             "{name}: {written}"
         );
     }

@@ -1,10 +1,10 @@
-//! Removing definitions that an unfinished plan uses: refused if the plan looks them up, without
-//! effect if it has a copy.
+//! Removal of definitions that an unfinished plan uses: refused if the plan still looks them up,
+//! without effect on the plan if it has a copy.
 
 use crate::world::World;
 
 #[test]
-fn definitions_that_a_plan_looks_up_stay_and_copied_ones_can_be_removed() {
+fn definitions_that_a_plan_looks_up_stay_and_copied_definitions_can_be_removed() {
     let world = World::new();
     world.file(
         "count.yaml",
@@ -46,22 +46,22 @@ fn definitions_that_a_plan_looks_up_stay_and_copied_ones_can_be_removed() {
         "--no-start",
     ]);
     let plan = world.plan();
-    for (words, code) in [
+    for (arguments, code) in [
         (&["tool", "remove", "local/count", "--yes"][..], "CA-0915"),
         (&["actor", "remove", "local/executor", "--yes"], "CA-1006"),
         (&["project", "delete", "local/shop", "--yes"], "CA-0870"),
     ] {
-        let error = world.is_refused(words, 4, code);
+        let error = world.is_refused(arguments, 4, code);
         assert!(error["details"]["plans"][0] == plan.as_str(), "{error}");
         let hint = error["hint"].as_str().expect("a hint");
         assert!(hint.contains(&plan), "{hint}");
     }
-    // In use by the plan.
+    // The project of the plan uses these definitions.
     let attached = world.run(&["validation", "remove", "local/tests", "--yes"]);
     assert_eq!(attached.code, Some(4), "{attached:?}");
     let linked = world.run(&["resource", "remove", "local/app", "--yes"]);
     assert_eq!(linked.code, Some(4), "{linked:?}");
-    // The plan has a copy or does not need it.
+    // The plan has copies of these definitions or does not need them.
     world.ok(&["mcp", "remove", "clock", "--yes"]);
     world.ok(&["automation-profile", "remove", "local/mine", "--yes"]);
     world.ok(&["action", "archive", "local/fix", "--yes"]);

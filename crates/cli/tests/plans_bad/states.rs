@@ -1,17 +1,17 @@
-//! Every plan command in every stage where it does not apply: refused, with a suggestion, and no
-//! row changes.
+//! Plan commands in stages where they do not apply: each is refused with a hint, and no row
+//! changes.
 
 use crate::world::World;
 
-/// A command, its refusal, and the command in its hint.
+/// Arguments of a plan command, in which `PLAN` stands for the plan, with exit code and error code.
 type Refusal<'a> = (&'a [&'a str], i32, &'a str);
 
-fn all_refused(world: &World, plan: &str, refusals: &[Refusal<'_>]) {
-    for (words, exit, code) in refusals {
+fn assert_all_refused(world: &World, plan: &str, refusals: &[Refusal<'_>]) {
+    for (template, exit, code) in refusals {
         let arguments: Vec<&str> = ["plan"]
             .into_iter()
             .chain(
-                words
+                template
                     .iter()
                     .map(|word| if *word == "PLAN" { plan } else { word }),
             )
@@ -31,7 +31,7 @@ fn a_plan_that_has_not_started() {
     world.ok(&["plan", "use", "local/fix", "local/shop", "--no-start"]);
     let plan = world.plan();
     world.file("empty.md", "# Nothing\n");
-    all_refused(
+    assert_all_refused(
         &world,
         &plan,
         &[
@@ -63,7 +63,7 @@ fn a_plan_with_a_strategy() {
         "circle.md",
         &strategy.replace("Change it.", "Change it.\n\nAfter: 1"),
     );
-    all_refused(
+    assert_all_refused(
         &world,
         &plan,
         &[
@@ -94,7 +94,7 @@ fn an_executed_plan() {
     world.begin("trusted");
     let plan = world.plan();
     let before = world.every_byte();
-    all_refused(
+    assert_all_refused(
         &world,
         &plan,
         &[
@@ -114,9 +114,9 @@ fn an_executed_plan() {
             world.rows()["runs"].clone(),
         )
     };
-    let known = rows(&world);
+    let rows_before = rows(&world);
     world.ok(&["plan", "execute", &plan]);
-    assert_eq!(rows(&world), known);
+    assert_eq!(rows(&world), rows_before);
     assert_eq!(world.every_byte(), before);
 }
 
@@ -132,7 +132,7 @@ fn a_finished_plan() {
             world.ok(&["plan", "cancel", &plan, "--reason", "no longer wanted"]);
         }
         let before = world.every_byte();
-        all_refused(
+        assert_all_refused(
             &world,
             &plan,
             &[

@@ -7,14 +7,14 @@ use std::process::Command;
 use cleveragents_testkit::{Agents, Answer, TestDatabase};
 use serde_json::Value;
 
-/// A strategist with one step.
+/// Script of a strategist that creates one step.
 pub(crate) const ONE_STEP: &str = r#"
 at_end: repeat_last
 answers:
 - text: '{"summary": "Answer 200", "risk": 0.1, "steps": [{"title": "Edit it", "description": "Change it.", "files": ["health.sh"]}]}'
 "#;
 
-/// An executor that makes the requested edit.
+/// Script of an executor that makes the requested edit.
 pub(crate) const GOOD_EDIT: &str = r#"
 at_end: repeat_last
 answers:
@@ -23,14 +23,14 @@ answers:
 - text: It answers 200 now.
 "#;
 
-/// An executor that reports success without doing anything.
+/// Script of an executor that reports success without doing anything.
 pub(crate) const ONLY_WORDS: &str = "
 at_end: repeat_last
 answers:
 - text: All done.
 ";
 
-/// A home for one test.
+/// A home with a repository, a project, an action and scripted actors.
 pub(crate) struct World {
     pub(crate) agents: Agents,
 }
@@ -41,7 +41,7 @@ impl World {
         Self::with(Agents::new(env!("CARGO_BIN_EXE_agents")))
     }
 
-    /// The same with additional environment variables.
+    /// Like `new`, in a home with additional environment variables.
     pub(crate) fn with(agents: Agents) -> Self {
         let world = Self { agents };
         let app = world.app();
@@ -86,12 +86,12 @@ impl World {
         self.ok(&["actor", "add", "--config", &file, "--update"]);
     }
 
-    /// Validates every result with `sh test.sh`.
+    /// Attaches a validation that runs `sh test.sh` on every result.
     pub(crate) fn validated(&self) {
         self.validated_by("sh test.sh");
     }
 
-    /// Validates every result with a command.
+    /// Attaches a validation that runs a command on every result.
     pub(crate) fn validated_by(&self, command: &str) {
         let text = format!("name: local/tests\ndescription: Runs the tests\ncommand: {command}\n");
         self.file("tests.yaml", &text);
@@ -132,7 +132,7 @@ impl World {
         error
     }
 
-    /// Like `fails`, and no stored data has changed.
+    /// Like `fails`, and asserts that no stored data changed.
     pub(crate) fn is_refused(&self, arguments: &[&str], exit: i32, code: &str) -> Value {
         let before = self.rows();
         let error = self.fails(arguments, exit, code);
@@ -161,7 +161,7 @@ impl World {
         id.expect("there is a plan").to_owned()
     }
 
-    /// Status of the newest plan, also if it failed.
+    /// Status of the newest plan, even if the plan failed.
     pub(crate) fn status(&self) -> Value {
         let answer = self.run(&["plan", "status", &self.plan()]);
         answer.json()["data"].clone()
@@ -179,7 +179,7 @@ impl World {
         self.ok(&["plan", "errors", &self.plan()]).to_string()
     }
 
-    /// Every command in backticks in a hint that starts with `agents`.
+    /// The commands in a hint: all texts in backticks that start with `agents `, split into words.
     pub(crate) fn named_in(hint: &str) -> Vec<Vec<String>> {
         let quoted = hint.split('`').skip(1).step_by(2);
         quoted
@@ -210,13 +210,13 @@ impl World {
         ];
         let file = self.agents.database();
         let read = |table| {
-            // A precondition check takes the lease for a moment.
-            let which = if table == "events" {
+            // Precondition checks acquire the lease briefly, so its events are ignored.
+            let filter = if table == "events" {
                 " WHERE kind NOT LIKE 'lease.%'"
             } else {
                 ""
             };
-            TestDatabase::read_file(&file, &format!("SELECT * FROM {table}{which}"))
+            TestDatabase::read_file(&file, &format!("SELECT * FROM {table}{filter}"))
         };
         TABLES
             .into_iter()
@@ -226,7 +226,7 @@ impl World {
 
     /// Every byte of the user's folder, including commits, branches and hooks of git.
     pub(crate) fn every_byte(&self) -> BTreeMap<String, Vec<u8>> {
-        let mut all = BTreeMap::new();
+        let mut contents = BTreeMap::new();
         let root = self.app();
         let mut folders = vec![PathBuf::new()];
         while let Some(folder) = folders.pop() {
@@ -237,22 +237,22 @@ impl World {
                 if [".git/objects", ".git/worktrees", ".git/refs/cleveragents"].contains(&&*name) {
                     continue;
                 }
-                let place = root.join(&path);
-                if place.is_dir() {
+                let full_path = root.join(&path);
+                if full_path.is_dir() {
                     folders.push(path);
                 } else {
-                    all.insert(name, std::fs::read(&place).expect("a file"));
+                    contents.insert(name, std::fs::read(&full_path).expect("a file"));
                 }
             }
         }
-        all
+        contents
     }
 
-    /// Names of the entries next to the home and the working folder, and in it.
+    /// Paths of the entries in the working folder and in its parent, which also has the home.
     pub(crate) fn around(&self) -> Vec<String> {
         let work = self.agents.cwd();
-        let above = work.parent().expect("a folder").to_path_buf();
-        let mut names: Vec<String> = [above, work]
+        let parent = work.parent().expect("a folder").to_path_buf();
+        let mut names: Vec<String> = [parent, work]
             .iter()
             .flat_map(|folder| std::fs::read_dir(folder).expect("a folder"))
             .map(|entry| entry.expect("an entry").path().display().to_string())

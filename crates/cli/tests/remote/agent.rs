@@ -1,4 +1,4 @@
-//! Remote agents as actors: our own server, and a scripted one.
+//! Remote agents as actors: our own server, and a scripted agent.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -30,8 +30,8 @@ fn write(agents: &Agents, file: &str, text: &str) {
 }
 
 pub(crate) fn session(agents: &Agents) -> String {
-    let made = agents.data(&["session", "create", "--actor", "acme/remote"]);
-    made["session"]["id"].as_str().expect("an id").to_owned()
+    let created = agents.data(&["session", "create", "--actor", "acme/remote"]);
+    created["session"]["id"].as_str().expect("an id").to_owned()
 }
 
 pub(crate) fn session_tell(agents: &Agents, session: &str, prompt: &str) -> Value {
@@ -47,9 +47,9 @@ fn our_own_server_is_an_actor_by_itself_and_in_a_graph() {
     assert_eq!(shown["actor_details"]["type"], "a2a");
     assert_eq!(shown["actor_details"]["agent"]["url"], server.url.as_str());
 
-    let ran = caller.data(&["actor", "run", "acme/remote", "Hello there"]);
-    assert_eq!(ran["response"]["text"], "Hello there");
-    assert_eq!(ran["usage"]["model_calls"], 1);
+    let result = caller.data(&["actor", "run", "acme/remote", "Hello there"]);
+    assert_eq!(result["response"]["text"], "Hello there");
+    assert_eq!(result["usage"]["model_calls"], 1);
 
     let session = session(&caller);
     assert_eq!(
@@ -60,7 +60,7 @@ fn our_own_server_is_an_actor_by_itself_and_in_a_graph() {
         session_tell(&caller, &session, "second")["response"],
         "second"
     );
-    // Both messages were one conversation there; the run was another.
+    // On the server, both messages belong to one conversation, and the run belongs to another.
     let sessions = home.data(&["session", "list"]);
     assert_eq!(sessions["sessions"].as_array().map(Vec::len), Some(2));
 
@@ -68,8 +68,8 @@ fn our_own_server_is_an_actor_by_itself_and_in_a_graph() {
                  next: second\n  second:\n    agent: acme/remote\n    prompt: 'two {{ output }}'\n";
     write(&caller, "twice.yaml", graph);
     caller.data(&["actor", "add", "--config", "twice.yaml"]);
-    let ran = caller.data(&["actor", "run", "acme/twice", "x"]);
-    assert_eq!(ran["response"]["text"], "two one x");
+    let result = caller.data(&["actor", "run", "acme/twice", "x"]);
+    assert_eq!(result["response"]["text"], "two one x");
 }
 
 #[test]
@@ -96,11 +96,8 @@ fn a_question_of_the_agent_is_answered_in_the_next_message() {
     let reported = session_tell(&caller, &session, "blue");
     assert_eq!(reported["response"], "Blue it is.");
     // The same task was resumed.
-    let received_events = home.data(&["session", "list"]);
-    assert_eq!(
-        received_events["sessions"].as_array().map(Vec::len),
-        Some(1)
-    );
+    let sessions = home.data(&["session", "list"]);
+    assert_eq!(sessions["sessions"].as_array().map(Vec::len), Some(1));
 }
 
 #[test]
@@ -126,11 +123,11 @@ fn a_question_goes_from_agent_to_agent_and_its_answer_back() {
         session_tell(&caller, &session, "blue")["response"],
         "Blue it is."
     );
-    // The user's answer arrives unchanged and is not marked as data: it is an instruction.
+    // The user's answer is an instruction, so it arrives unchanged and is not marked as data.
     let sessions = last.data(&["session", "list"]);
     let id = sessions["sessions"][0]["id"].as_str().expect("an id");
-    let received_events = last.contents(id);
-    let answer = received_events
+    let messages = last.contents(id);
+    let answer = messages
         .iter()
         .find(|text| text.contains("blue"))
         .expect("an answer");
@@ -155,14 +152,14 @@ fn addresses_of_this_machine_are_called_only_when_allowed() {
     );
 }
 
-/// An agent that accepts a task and answers when it is queried again.
+/// An agent that accepts a task, sends a note to the channel, and answers when the task is queried.
 fn slow_agent() -> (ModelServer, mpsc::Receiver<Instant>) {
-    let (reached, waits) = mpsc::channel();
+    let (sender, notes) = mpsc::channel();
     let server = ModelServer::answering(move |request| {
-        let here = format!("http://{}", request.header("host").expect("a host"));
+        let url = format!("http://{}", request.header("host").expect("a host"));
         if request.path.starts_with("/.well-known/") {
             let card = json!({"capabilities": {"streaming": true}, "supportedInterfaces": [
-                {"url": here, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]});
+                {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]});
             return Response::json(200, &card.to_string());
         }
         let call = request.json();
@@ -174,17 +171,17 @@ fn slow_agent() -> (ModelServer, mpsc::Receiver<Instant>) {
         match call["method"].as_str().expect("a method") {
             "SendStreamingMessage" => {
                 let task = json!({"task": {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}});
-                let more = json!({"statusUpdate": {"taskId": "t", "contextId": "c",
+                let update = json!({"statusUpdate": {"taskId": "t", "contextId": "c",
                     "status": {"state": "TASK_STATE_WORKING", "message": {"parts": [{"text": "reading"}]}}}});
-                Response::events([result(task), result(more)])
-                    .then(Step::Note(reached.clone()))
+                Response::events([result(task), result(update)])
+                    .then(Step::Note(sender.clone()))
                     .then(Step::Hang)
             }
             "CancelTask" => Response::json(200, &result(task("TASK_STATE_CANCELED"))),
             _ => Response::json(200, &result(task("TASK_STATE_COMPLETED"))),
         }
     });
-    (server, waits)
+    (server, notes)
 }
 
 fn methods(server: &ModelServer) -> Vec<String> {
@@ -203,10 +200,10 @@ fn methods(server: &ModelServer) -> Vec<String> {
 /// Waits until the task of a running turn is stored, so that it can be resumed.
 pub(crate) fn wait_for_note(rows: impl Fn(&str) -> Vec<Vec<String>>) {
     let deadline = Instant::now() + Duration::from_mins(1);
-    let noted = "SELECT count(*) FROM turn_steps JOIN turns ON turns.turn_id = turn_steps.turn_id \
+    let query = "SELECT count(*) FROM turn_steps JOIN turns ON turns.turn_id = turn_steps.turn_id \
                  WHERE turns.state = 'running' AND message LIKE '%\"noted\"%'";
-    while rows(noted) != [["1"]] {
-        assert!(Instant::now() < deadline, "nothing is noted");
+    while rows(query) != [["1"]] {
+        assert!(Instant::now() < deadline, "no task is stored");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -214,34 +211,37 @@ pub(crate) fn wait_for_note(rows: impl Fn(&str) -> Vec<Vec<String>>) {
 #[test]
 fn after_a_crash_the_task_is_queried_and_not_sent_twice() {
     for database in TestDatabase::each() {
-        crash(&database);
+        assert_resumed_after_crash(&database);
     }
 }
 
-fn crash(database: &TestDatabase) {
-    let (server, waits) = slow_agent();
+fn assert_resumed_after_crash(database: &TestDatabase) {
+    let (server, notes) = slow_agent();
     let caller = with_actor(agents().on(&database.url), &server.url());
     let session = session(&caller);
-    let asking = ["session", "tell", "--session", session.as_str(), "hi"];
-    let mut child = caller.command(asking).spawn().expect("it starts");
-    waits.recv().expect("the agent works");
+    let arguments = ["session", "tell", "--session", session.as_str(), "hi"];
+    let mut child = caller
+        .command(arguments)
+        .spawn()
+        .expect("the program starts");
+    notes.recv().expect("the agent works");
     wait_for_note(|sql| database.ask(sql));
-    child.kill().expect("it runs");
-    child.wait().expect("it is reaped");
+    child.kill().expect("the program runs");
+    child.wait().expect("the program is reaped");
     let reported = caller.data(&["session", "tell", "--session", &session, "--resume"]);
     assert_eq!(reported["response"], "done meanwhile");
     assert_eq!(methods(&server), ["SendStreamingMessage", "GetTask"]);
     caller.assert_sound();
 
-    // The same with a run.
+    // A run resumes its task in the same way.
     let mut child = caller
         .command(["actor", "run", "acme/remote", "hi"])
         .spawn()
-        .expect("it starts");
-    waits.recv().expect("the agent works");
+        .expect("the program starts");
+    notes.recv().expect("the agent works");
     wait_for_note(|sql| database.ask(sql));
-    child.kill().expect("it runs");
-    child.wait().expect("it is reaped");
+    child.kill().expect("the program runs");
+    child.wait().expect("the program is reaped");
     let runs = caller.data(&["run", "list"]);
     let run = runs["runs"][0]["id"].as_str().expect("an id").to_owned();
     let resumed = caller.data(&["run", "resume", &run]);
@@ -258,19 +258,22 @@ fn crash(database: &TestDatabase) {
 }
 
 #[test]
-fn cancelling_here_cancels_there() {
-    let (server, waits) = slow_agent();
+fn cancelling_a_turn_cancels_the_remote_task() {
+    let (server, notes) = slow_agent();
     let caller = caller(&server.url());
     let session = session(&caller);
-    let asking = ["session", "tell", "--session", session.as_str(), "hi"];
-    let mut child = caller.command(asking).spawn().expect("it starts");
-    waits.recv().expect("the agent works");
+    let arguments = ["session", "tell", "--session", session.as_str(), "hi"];
+    let mut child = caller
+        .command(arguments)
+        .spawn()
+        .expect("the program starts");
+    notes.recv().expect("the agent works");
     wait_for_note(|sql| TestDatabase::read_file(&caller.database(), sql));
     let id = i32::try_from(child.id()).ok();
     let id = id.and_then(rustix::process::Pid::from_raw).expect("an id");
-    rustix::process::kill_process(id, rustix::process::Signal::INT).expect("it runs");
-    let ended = child.wait().expect("it is reaped");
-    assert_eq!(ended.code(), Some(130));
+    rustix::process::kill_process(id, rustix::process::Signal::INT).expect("the program runs");
+    let status = child.wait().expect("the program is reaped");
+    assert_eq!(status.code(), Some(130));
     assert_eq!(methods(&server), ["SendStreamingMessage", "CancelTask"]);
 }
 
@@ -298,7 +301,7 @@ fn a_caller_of_a_server_cannot_make_it_send_its_tokens() {
     );
     write(&amy, "remote.yaml", &actor(&server.url));
     amy.data(&["actor", "add", "--config", "remote.yaml"]);
-    // The server does not call itself or its private network on her behalf.
+    // The server calls neither itself nor its private network on behalf of a caller.
     let refused = amy.run(&["--format", "json", "actor", "run", "acme/remote", "hi"]);
     assert!(
         refused.out.contains("address of a private network") || refused.out.contains("not https"),

@@ -18,7 +18,7 @@ fn entries(world: &World) -> Vec<Value> {
 }
 
 /// Runs every audited operation.
-fn do_all(world: &World) {
+fn run_audited_operations(world: &World) {
     let agents = &world.agents;
     let file = |name: &str, content: &str| world.file(name, content);
     world.named_action();
@@ -53,7 +53,7 @@ fn do_all(world: &World) {
     agents.data(&["session", "delete", "weekly", "--yes"]);
     let secret = token(agents, "ci", &["acme=viewer"]);
     let server = Server::start(agents, &[]);
-    let ask = |line: &str, secret: &str| {
+    let request = |line: &str, secret: &str| {
         let bearer = format!("authorization: Bearer {secret}");
         let mut caller = Caller::connect(server.address()).expect("a server listens");
         caller
@@ -62,17 +62,17 @@ fn do_all(world: &World) {
             .status
     };
     for _ in 0..3 {
-        assert_eq!(ask("GET /api/v1/sessions", &secret), 200);
+        assert_eq!(request("GET /api/v1/sessions", &secret), 200);
     }
-    assert_eq!(ask("GET /api/v1/sessions", "ca_wrong"), 401);
-    assert_eq!(ask("POST /api/v1/sessions", &secret), 403);
+    assert_eq!(request("GET /api/v1/sessions", "ca_wrong"), 401);
+    assert_eq!(request("POST /api/v1/sessions", &secret), 403);
     agents.data(&["token", "revoke", "ci"]);
 }
 
 #[test]
 fn defect_5813_each_audited_operation_has_one_entry() {
     let world = World::new();
-    do_all(&world);
+    run_audited_operations(&world);
     let entries = entries(&world);
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for entry in &entries {
@@ -80,11 +80,11 @@ fn defect_5813_each_audited_operation_has_one_entry() {
             .entry(entry["kind"].as_str().expect("a kind"))
             .or_default() += 1;
         assert!(
-            !entry["identity"].as_str().expect("who").is_empty(),
+            !entry["identity"].as_str().expect("an identity").is_empty(),
             "{entry}"
         );
     }
-    // One operation has one entry.
+    // Each of these operations ran once and has one entry.
     for kind in [
         "access_denied",
         "auth_failure",
@@ -102,26 +102,26 @@ fn defect_5813_each_audited_operation_has_one_entry() {
         assert_eq!(counts.get(kind), Some(&1), "{kind}: {counts:#?}");
     }
     assert_eq!(counts["plan_created"], 2);
-    // Each audited event has its entry, with its subject.
-    let mut reported: BTreeMap<(String, String), usize> = BTreeMap::new();
+    // Each audited event has an entry with the subject of the event.
+    let mut logged: BTreeMap<(String, String), usize> = BTreeMap::new();
     for entry in &entries {
         if let Some(event) = entry["details"]["event"].as_str() {
             let subject = entry["subject"].as_str().expect("a subject");
-            *reported
+            *logged
                 .entry((event.to_owned(), subject.to_owned()))
                 .or_default() += 1;
         }
     }
-    let mut happened: BTreeMap<(String, String), usize> = BTreeMap::new();
+    let mut expected: BTreeMap<(String, String), usize> = BTreeMap::new();
     for row in world.ask("SELECT kind, subject FROM events") {
         let kind = EventKind::from_stored(&row[0]).expect("a kind");
         if kind.audited().is_some() {
-            *happened
+            *expected
                 .entry((row[0].clone(), row[1].clone()))
                 .or_default() += 1;
         }
     }
-    assert_eq!(reported, happened);
+    assert_eq!(logged, expected);
     for kind in [
         "decision_created",
         "plan_answered",
@@ -132,10 +132,10 @@ fn defect_5813_each_audited_operation_has_one_entry() {
     ] {
         assert!(counts.contains_key(kind), "{kind}: {counts:#?}");
     }
-    // Filtering by kind works.
+    // Each kind is a valid filter.
     let known = cleveragents_domain::audit_kinds();
     for kind in counts.keys() {
-        assert!(known.contains(kind), "{kind} can be asked for");
+        assert!(known.contains(kind), "{kind} is a valid filter");
     }
     world.agents.data(&["audit", "verify"]);
 }
@@ -144,7 +144,7 @@ fn defect_5813_each_audited_operation_has_one_entry() {
 fn the_error_for_a_misspelt_kind_suggests_the_nearest() {
     let agents = cleveragents_testkit::Agents::new(env!("CARGO_BIN_EXE_agents"));
     let list = |kind: &str| agents.run(&["--format", "json", "audit", "list", "--kind", kind]);
-    assert_eq!(list("plan_applied").code, Some(0), "none is there yet");
+    assert_eq!(list("plan_applied").code, Some(0), "no entry exists yet");
     for (kind, hint) in [("plan_aplied", "`plan_applied`"), ("xyz", "access_denied")] {
         let answer = list(kind);
         assert_eq!(answer.code, Some(2), "{answer:?}");

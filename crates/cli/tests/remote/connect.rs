@@ -11,8 +11,8 @@ fn defect_2166_a_connection_is_stored_atomically() {
     let (host, client) = (agents(), agents());
     let secret = token(&host, "ada", &["acme=editor"]);
     let server = Server::start(&host, &[]);
-    let key = || client.data(&["config", "get", "server.url"])["value"].clone();
-    let kept = client.home().join("server-token");
+    let stored_url = || client.data(&["config", "get", "server.url"])["value"].clone();
+    let token_file = client.home().join("server-token");
 
     let refusals: [(&[&str], &str); 4] = [
         (&[&server.url, "--token", "ca_wrong"], "CA-1201"),
@@ -31,7 +31,10 @@ fn defect_2166_a_connection_is_stored_atomically() {
             code,
             "{arguments:?}"
         );
-        assert!(key().is_null() && !kept.exists(), "{arguments:?}");
+        assert!(
+            stored_url().is_null() && !token_file.exists(),
+            "{arguments:?}"
+        );
         assert!(!answer.out.contains(&secret));
     }
 
@@ -44,7 +47,7 @@ fn defect_2166_a_connection_is_stored_atomically() {
         "--namespace",
         "acme",
     ]);
-    let mode = kept.metadata().expect("kept").permissions().mode();
+    let mode = token_file.metadata().expect("a file").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let config = std::fs::read_to_string(client.config_file()).expect("a file");
     assert!(
@@ -66,11 +69,14 @@ fn defect_2166_a_connection_is_stored_atomically() {
         "ca_other",
     ]);
     assert_eq!(answer.code, Some(1));
-    assert_eq!(key(), server.url.as_str());
-    assert_eq!(std::fs::read_to_string(&kept).expect("kept"), secret);
+    assert_eq!(stored_url(), server.url.as_str());
+    assert_eq!(
+        std::fs::read_to_string(&token_file).expect("a file"),
+        secret
+    );
 
     client.data(&["server", "disconnect"]);
-    assert!(key().is_null() && !kept.exists());
+    assert!(stored_url().is_null() && !token_file.exists());
     assert_eq!(client.data(&["server", "status"])["mode"], "disabled");
 }
 
@@ -90,7 +96,7 @@ fn local_data_never_leaves_the_machine() {
     ]);
     host.data(&["project", "create", "secret"]);
     host.data(&["session", "create", "--name", "secret"]);
-    // Refused by the client, without a request to the server.
+    // The client refuses these commands without a request to the server.
     for arguments in [
         &["project", "create", "local/shop"][..],
         &["project", "show", "LOCAL/shop"],
@@ -106,7 +112,7 @@ fn local_data_never_leaves_the_machine() {
     }
     let denied = host.data(&["audit", "list", "--kind", "access_denied"]);
     assert_eq!(denied["summary"]["total"], 0);
-    // Even an owner of everything cannot see it.
+    // Even an owner of all namespaces cannot see local data.
     assert_eq!(client.data(&["project", "list"])["summary"]["total"], 0);
     assert_eq!(
         client.data(&["session", "list"])["sessions"]
@@ -124,7 +130,7 @@ fn local_data_never_leaves_the_machine() {
     );
 }
 
-/// No command that could mean the server silently runs on this machine.
+/// A connected client never silently runs a command locally that could be meant for the server.
 #[test]
 fn issue_16_17_a_connected_command_line_never_silently_runs_locally() {
     let agents = crate::agents();
@@ -168,13 +174,13 @@ fn issue_16_17_a_task_for_the_root_or_the_home_is_refused_before_anything_is_sto
         assert_ne!(answer.code, Some(0), "{folder}: {answer:?}");
         for table in ["plans", "projects", "resources", "definitions"] {
             let count = format!("SELECT COUNT(*) FROM {table}");
-            let found = TestDatabase::read_file(&agents.database(), &count);
-            assert_eq!(found, [["0"]], "{folder}: {table}");
+            let rows = TestDatabase::read_file(&agents.database(), &count);
+            assert_eq!(rows, [["0"]], "{folder}: {table}");
         }
     }
 }
 
-/// A plan for such a folder is refused too, however the folder became part of a project.
+/// A plan for such a folder is also refused if the folder is a resource of a project.
 #[test]
 fn issue_16_17_no_plan_is_stored_for_the_root_of_the_file_system() {
     let agents = crate::agents();

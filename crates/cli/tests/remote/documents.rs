@@ -1,4 +1,4 @@
-//! Documents, files and plans with a server: the user gets the same as locally.
+//! Documents, files and plans with a server: users get the same output and files as locally.
 
 use cleveragents_testkit::Agents;
 use regex::Regex;
@@ -23,10 +23,10 @@ const STRATEGY: &str = "# Strategy\n\nAnother way\n\n## 1. Only this\n\nof it\n"
 
 /// Setup on the server machine, whose folders only local commands can register.
 fn prepare(agents: &Agents) {
-    let ground = agents.cwd().join("ground");
-    std::fs::create_dir(&ground).expect("a folder");
-    std::fs::write(ground.join("v.txt"), "v0\n").expect("a file");
-    let path = ground.to_str().expect("a path");
+    let folder = agents.cwd().join("ground");
+    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::write(folder.join("v.txt"), "v0\n").expect("a file");
+    let path = folder.to_str().expect("a path");
     agents.data(&[
         "resource",
         "add",
@@ -46,8 +46,8 @@ fn prepare(agents: &Agents) {
     agents.data(&["project", "create", "acme/p", "--resource", "acme/ground"]);
 }
 
-/// A machine with a server, and another one that is connected to it.
-fn connected() -> (Agents, Server, Agents) {
+/// A home with a running server, and a client that is connected to it.
+fn connected_client() -> (Agents, Server, Agents) {
     let (host, client) = (agents(), agents());
     prepare(&host);
     let secret = token(&host, "ada", &["acme=owner"]);
@@ -57,15 +57,15 @@ fn connected() -> (Agents, Server, Agents) {
     (host, server, client)
 }
 
-/// A plan with a strategy.
+/// Creates a plan with a strategy. Returns its id.
 fn plan(agents: &Agents) -> String {
     std::fs::write(agents.cwd().join("action.yaml"), ACTION).expect("written");
     agents.data(&["action", "create", "--config", "action.yaml"]);
-    let made = agents.data(&["plan", "use", "acme/steps", "acme/p"]);
-    made["plan_id"].as_str().expect("an id").to_owned()
+    let created = agents.data(&["plan", "use", "acme/steps", "acme/p"]);
+    created["plan_id"].as_str().expect("an id").to_owned()
 }
 
-/// Commands in order; `{plan}` is the plan, `{session}` the session.
+/// Commands in execution order. `{plan}` and `{session}` stand for the ids of a plan and a session.
 const COMMANDS: &[&str] = &[
     "plan wait {plan} --timeout 0",
     "plan show {plan} --as markdown",
@@ -114,7 +114,7 @@ const COMMANDS: &[&str] = &[
 ];
 
 /// Masks differences between two machines, in addition to ids and times.
-fn alike(text: &str) -> String {
+fn comparable(text: &str) -> String {
     let mut text = masked(text);
     for (pattern, replacement) in [
         (r#"("input": |Input: )(".*?"|[^\n]*)"#, "${1}[source]"),
@@ -143,7 +143,7 @@ fn outcomes(agents: &Agents, format: &str) -> Vec<Outcome> {
         std::fs::write(agents.cwd().join(name), text).expect("written");
     }
     let plan = plan(agents);
-    let made = agents.data(&[
+    let created = agents.data(&[
         "session",
         "create",
         "--namespace",
@@ -151,55 +151,58 @@ fn outcomes(agents: &Agents, format: &str) -> Vec<Outcome> {
         "--name",
         "weekly",
     ]);
-    let session = made["session"]["id"].as_str().expect("an id").to_owned();
+    let session = created["session"]["id"].as_str().expect("an id").to_owned();
     agents.data(&["session", "append", &session, "Where do we stand?"]);
     let outcome = |command: &&str| {
         let command = command
             .replace("{plan}", &plan)
             .replace("{session}", &session);
-        let words: Vec<&str> = command.split(' ').collect();
-        let answer = agents.run(&[&["--format", format], &*words].concat());
+        let arguments: Vec<&str> = command.split(' ').collect();
+        let answer = agents.run(&[&["--format", format], &*arguments].concat());
         let work = agents.cwd();
         let files = ["tree.svg", "graph.md", "weekly.md", "weekly.json"].map(|name| {
             let text = std::fs::read_to_string(work.join(name)).ok()?;
-            Some(alike(&text))
+            Some(comparable(&text))
         });
-        let (out, err) = (alike(&answer.out), alike(&answer.err));
+        let (out, err) = (comparable(&answer.out), comparable(&answer.err));
         (out, err, answer.code, files.to_vec())
     };
     COMMANDS.iter().map(outcome).collect()
 }
 
 fn assert_alike(format: &str) {
-    let here = agents();
-    prepare(&here);
-    let (host, _server, client) = connected();
-    let (local, remote) = (outcomes(&here, format), outcomes(&client, format));
-    let mut alike = 0;
+    let local_home = agents();
+    prepare(&local_home);
+    let (host, _server, client) = connected_client();
+    let (local, remote) = (outcomes(&local_home, format), outcomes(&client, format));
+    let mut successes = 0;
     for ((command, local), remote) in COMMANDS.iter().zip(local).zip(remote) {
         assert_eq!(local, remote, "{command}");
-        alike += usize::from(local.2 == Some(0));
+        successes += usize::from(local.2 == Some(0));
     }
-    assert!(alike > COMMANDS.len() / 2, "{alike} came to a good end");
+    assert!(
+        successes > COMMANDS.len() / 2,
+        "{successes} commands succeeded"
+    );
     // The command ran on the server.
-    let done = std::fs::read_to_string(host.cwd().join("ground/v.txt"));
-    assert_eq!(done.expect("a file"), "v1\n");
+    let content = std::fs::read_to_string(host.cwd().join("ground/v.txt"));
+    assert_eq!(content.expect("a file"), "v1\n");
 }
 
 #[test]
-fn documents_are_the_same_for_programs() {
+fn machine_documents_are_the_same_locally_and_remotely() {
     assert_alike("json");
 }
 
 #[test]
-fn documents_are_the_same_for_people() {
+fn human_documents_are_the_same_locally_and_remotely() {
     assert_alike("plain");
 }
 
 /// A strategy is edited in the user's editor, not on the server.
 #[test]
-fn a_strategy_is_edited_here() {
-    let (_host, _server, client) = connected();
+fn a_strategy_is_edited_on_the_client() {
+    let (_host, _server, client) = connected_client();
     let plan = &plan(&client);
     let editor = client.cwd().join("editor");
     let client = client.with("EDITOR", format!("sh {}", editor.display()));
@@ -214,12 +217,12 @@ fn a_strategy_is_edited_here() {
 /// A plan that is queued on the server runs there, and the client waits for it.
 #[test]
 fn a_plan_is_queued_on_the_server() {
-    let (_host, _server, client) = connected();
+    let (_host, _server, client) = connected_client();
     let plan = &plan(&client);
-    let left = client.data(&["plan", "execute", plan, "--background"]);
-    assert_eq!(left["plan_id"], *plan);
-    assert_eq!(left["queued"], true);
-    // Until the plan asks whether to apply.
+    let queued = client.data(&["plan", "execute", plan, "--background"]);
+    assert_eq!(queued["plan_id"], *plan);
+    assert_eq!(queued["queued"], true);
+    // The wait ends when the plan asks for approval of the apply.
     let waited = client.run(&["--format", "json", "plan", "wait", plan, "--timeout", "60"]);
     let waited: serde_json::Value = waited.json();
     assert_eq!(waited["exit_code"], 5, "{waited}");

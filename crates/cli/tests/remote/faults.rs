@@ -32,14 +32,17 @@ fn tokens_on_a_full_disk_are_created_and_revoked_atomically() {
     ] {
         let before = rows(&host);
         let mut failures = 0;
-        let done = host.squeezed(arguments, |answer, here| {
+        let answer = host.squeezed(arguments, |answer, context| {
             failures += 1;
-            assert_eq!(rows(&host), before, "{here}");
-            assert!(!answer.out.contains("ca_"), "{here}: a secret of nothing");
+            assert_eq!(rows(&host), before, "{context}");
+            assert!(
+                !answer.out.contains("ca_"),
+                "{context}: a secret of no token"
+            );
         });
-        assert!(failures > 0, "{arguments:?}: nothing was broken");
+        assert!(failures > 0, "{arguments:?}: the full disk had no effect");
         assert_ne!(rows(&host), before, "{arguments:?} does nothing");
-        assert_eq!(done.json()["status"], "ok");
+        assert_eq!(answer.json()["status"], "ok");
     }
     host.data(&["audit", "verify"]);
     let listed = host.data(&["token", "list"]);
@@ -52,7 +55,7 @@ fn tokens_on_a_full_disk_are_created_and_revoked_atomically() {
     assert_eq!(names, ["second"], "{listed}");
 }
 
-/// Reading needs no space, or reports that it does.
+/// Reading needs no space, or fails with an error.
 #[test]
 fn the_audit_log_on_a_full_disk_is_shown_correctly_or_not_at_all() {
     let host = agents();
@@ -60,8 +63,8 @@ fn the_audit_log_on_a_full_disk_is_shown_correctly_or_not_at_all() {
     let before = rows(&host);
     for arguments in [&["audit", "list"][..], &["audit", "verify"]] {
         let expected = host.data(arguments);
-        let shown = host.squeezed(arguments, |_, here| {
-            assert_eq!(rows(&host), before, "{here}");
+        let shown = host.squeezed(arguments, |_, context| {
+            assert_eq!(rows(&host), before, "{context}");
         });
         assert_eq!(shown.json()["data"], expected, "{arguments:?}");
     }
@@ -70,19 +73,19 @@ fn the_audit_log_on_a_full_disk_is_shown_correctly_or_not_at_all() {
         &host.database(),
         "DROP TRIGGER audit_entries_stay; UPDATE audit_entries SET identity = 'intruder' WHERE number = 1;",
     );
-    for room in [0, 64, 1_024] {
+    for free_blocks in [0, 64, 1_024] {
         let output = host
-            .on_full_disk(room, &["--format", "json", "audit", "verify"])
+            .on_full_disk(free_blocks, &["--format", "json", "audit", "verify"])
             .output();
         Answer::from_output(&output.expect("the program starts")).assert_no_claim("verify");
     }
 }
 
-/// Stored data of a connection.
+/// Stored data of a connection: server, namespace and token.
 fn connection(client: &Agents) -> (Value, Value, Option<String>) {
     let value = |key: &str| client.data(&["config", "get", key])["value"].clone();
-    let kept = std::fs::read_to_string(client.home().join("server-token")).ok();
-    (value("server.url"), value("server.namespace"), kept)
+    let token = std::fs::read_to_string(client.home().join("server-token")).ok();
+    (value("server.url"), value("server.namespace"), token)
 }
 
 #[test]
@@ -108,11 +111,11 @@ fn a_connection_on_a_full_disk_is_changed_atomically() {
     ] {
         let before = connection(&client);
         let mut failures = 0;
-        client.squeezed(arguments, |_, here| {
+        client.squeezed(arguments, |_, context| {
             failures += 1;
-            assert_eq!(connection(&client), before, "{here}");
+            assert_eq!(connection(&client), before, "{context}");
         });
-        assert!(failures > 0, "{arguments:?}: nothing was broken");
+        assert!(failures > 0, "{arguments:?}: the full disk had no effect");
         assert_ne!(connection(&client), before, "{arguments:?} does nothing");
         let left: Vec<_> = std::fs::read_dir(client.home())
             .expect("a home")
@@ -127,8 +130,8 @@ fn a_connection_on_a_full_disk_is_changed_atomically() {
 /// A TCP proxy to a database server that can be interrupted.
 struct DatabaseProxy {
     address: SocketAddr,
-    is_cut: Arc<AtomicBool>,
-    open: Arc<Mutex<Vec<TcpStream>>>,
+    is_interrupted: Arc<AtomicBool>,
+    sockets: Arc<Mutex<Vec<TcpStream>>>,
 }
 
 impl DatabaseProxy {
@@ -136,21 +139,24 @@ impl DatabaseProxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let proxy = Self {
             address: listener.local_addr().expect("an address"),
-            is_cut: Arc::default(),
-            open: Arc::default(),
+            is_interrupted: Arc::default(),
+            sockets: Arc::default(),
         };
-        let (is_cut, open) = (Arc::clone(&proxy.is_cut), Arc::clone(&proxy.open));
-        // Ends with the test.
+        let (is_interrupted, sockets) = (
+            Arc::clone(&proxy.is_interrupted),
+            Arc::clone(&proxy.sockets),
+        );
+        // The thread ends with the test process.
         std::thread::spawn(move || {
-            for near in listener.incoming().flatten() {
-                let mut open = open.lock().expect("not poisoned");
-                if is_cut.load(Ordering::SeqCst) {
+            for client in listener.incoming().flatten() {
+                let mut sockets = sockets.lock().expect("not poisoned");
+                if is_interrupted.load(Ordering::SeqCst) {
                     continue;
                 }
-                let Ok(far) = TcpStream::connect(&target) else {
+                let Ok(upstream) = TcpStream::connect(&target) else {
                     continue;
                 };
-                for (from, to) in [(&near, &far), (&far, &near)] {
+                for (from, to) in [(&client, &upstream), (&upstream, &client)] {
                     let mut from = from.try_clone().expect("a socket");
                     let mut to = to.try_clone().expect("a socket");
                     std::thread::spawn(move || {
@@ -158,64 +164,72 @@ impl DatabaseProxy {
                         let _closed = to.shutdown(Shutdown::Both);
                     });
                 }
-                open.extend([near, far]);
+                sockets.extend([client, upstream]);
             }
         });
         proxy
     }
 
-    fn cut(&self) {
-        let mut open = self.open.lock().expect("not poisoned");
-        self.is_cut.store(true, Ordering::SeqCst);
-        for socket in open.drain(..) {
+    fn interrupt(&self) {
+        let mut sockets = self.sockets.lock().expect("not poisoned");
+        self.is_interrupted.store(true, Ordering::SeqCst);
+        for socket in sockets.drain(..) {
             let _closed = socket.shutdown(Shutdown::Both);
         }
     }
 
     fn repair(&self) {
-        self.is_cut.store(false, Ordering::SeqCst);
+        self.is_interrupted.store(false, Ordering::SeqCst);
     }
 }
 
 /// An A2A request.
 const CALL: &str = r#"{"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}}"#;
 
-/// Sends a request; returns status and body.
+/// Sends a request. Returns status, body and headers of the response.
 fn ask(server: &Server, line: &str, headers: &[&str], body: &str) -> (u16, Value, String) {
-    let mut caller = Caller::connect(server.address()).expect("it listens");
-    let answer = caller.ask(line, headers, body).expect("a whole answer");
+    let mut caller = Caller::connect(server.address()).expect("the server listens");
+    let answer = caller
+        .ask(line, headers, body)
+        .expect("a complete response");
     (answer.status, answer.json(), answer.head)
 }
 
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_mins(2), "{what}: never");
+fn wait_until(description: &str, mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(
+            started.elapsed() < Duration::from_mins(2),
+            "no {description}"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 /// The database is unavailable for a while: the server responds with 503, is not ready, and
-/// continues when the database is back. No acknowledged data is lost, and other requests can be
-/// repeated with their key.
+/// continues when the database is back. No acknowledged data is lost, and requests without an
+/// acknowledgement can be retried with their idempotency key.
 #[test]
 fn a_server_reports_an_unavailable_database_and_continues_when_it_is_back() {
     let Some(database) = TestDatabase::postgres() else {
         return;
     };
-    let (start, rest) = database.url.split_once("://").expect("a URL");
-    let (place, name) = rest.split_once('/').expect("a database");
-    let (login, target) = match place.rsplit_once('@') {
+    let (start, after_scheme) = database.url.split_once("://").expect("a URL");
+    let (authority, name) = after_scheme.split_once('/').expect("a database");
+    let (login, target) = match authority.rsplit_once('@') {
         Some((login, target)) => (format!("{login}@"), target),
-        None => (String::new(), place),
+        None => (String::new(), authority),
     };
     let proxy = DatabaseProxy::to(target.to_owned());
     let host = agents().on(&format!("{start}://{login}{}/{name}", proxy.address));
     let server = Server::start(&host, &["--insecure-local"]);
     assert_eq!(ask(&server, "GET /readyz", &[], "").0, 200);
-    let (status, made, _) = ask(&server, "POST /api/v1/sessions", &[], "{}");
-    assert_eq!(status, 201, "{made}");
-    let session = format!("/api/v1/sessions/{}", made["id"].as_str().expect("an id"));
+    let (status, created, _) = ask(&server, "POST /api/v1/sessions", &[], "{}");
+    assert_eq!(status, 201, "{created}");
+    let session = format!(
+        "/api/v1/sessions/{}",
+        created["id"].as_str().expect("an id")
+    );
     let append = |key: &str| {
         let line = format!("POST {session}/messages");
         let body = json!({"role": "user", "content": key}).to_string();
@@ -223,7 +237,7 @@ fn a_server_reports_an_unavailable_database_and_continues_when_it_is_back() {
     };
     assert_eq!(append("before").0, 201);
     let listen = || {
-        let caller = Caller::connect(server.address()).expect("it listens");
+        let caller = Caller::connect(server.address()).expect("the server listens");
         let line = "GET /api/v1/events?kind=session.message_appended&after=0";
         caller
             .listen(line, &[], "")
@@ -233,14 +247,14 @@ fn a_server_reports_an_unavailable_database_and_continues_when_it_is_back() {
     let mut events = listen();
     let mut position = 0;
     while position == 0 {
-        let received_events = events.next().expect("a block").expect("no end");
-        if received_events.data.is_some() {
-            position = received_events.position.expect("a position");
+        let event = events.next().expect("a block").expect("no end");
+        if event.data.is_some() {
+            position = event.position.expect("a position");
         }
     }
 
     for round in 0..2 {
-        proxy.cut();
+        proxy.interrupt();
         for (line, body) in [
             ("GET /readyz".to_owned(), ""),
             (format!("GET {session}"), ""),
@@ -256,7 +270,7 @@ fn a_server_reports_an_unavailable_database_and_continues_when_it_is_back() {
             let received = received.to_string();
             assert!(
                 !received.contains("127.0.0.1"),
-                "nothing of the inside: {received}"
+                "the response has no internal address: {received}"
             );
         }
         // The process is still alive.
@@ -264,17 +278,21 @@ fn a_server_reports_an_unavailable_database_and_continues_when_it_is_back() {
         let (status, received, _) = append(&format!("{round}"));
         assert_eq!(status, 503, "{received}");
         proxy.repair();
-        wait_until("it is ready again", || {
+        wait_until("ready server", || {
             ask(&server, "GET /readyz", &[], "").0 == 200
         });
-        wait_until("it is stored", || append(&format!("{round}")).0 == 201);
-        assert_eq!(append(&format!("{round}")).0, 201, "again, without effect");
+        wait_until("stored message", || append(&format!("{round}")).0 == 201);
+        assert_eq!(
+            append(&format!("{round}")).0,
+            201,
+            "a repeated request has no effect"
+        );
     }
-    // A listener that stayed connected or reconnects misses nothing.
+    // A listener that stayed connected or reconnects misses no event.
     let mut numbers = vec![0];
     while numbers.len() < 3 {
-        let Ok(Some(received_events)) = events.next() else {
-            let caller = Caller::connect(server.address()).expect("it listens");
+        let Ok(Some(event)) = events.next() else {
+            let caller = Caller::connect(server.address()).expect("the server listens");
             let after = format!("last-event-id: {position}");
             let line = "GET /api/v1/events?kind=session.message_appended";
             events = caller
@@ -283,8 +301,8 @@ fn a_server_reports_an_unavailable_database_and_continues_when_it_is_back() {
                 .expect("a stream");
             continue;
         };
-        if let Some(data) = received_events.data {
-            position = received_events.position.expect("a position");
+        if let Some(data) = event.data {
+            position = event.position.expect("a position");
             numbers.push(data["payload"]["sequence"].as_u64().expect("a number"));
         }
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// Timeout after which the server counts as gone.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Read timeout of a connection. After it, the response counts as missing.
+const READ_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Reason of a missing response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,34 +51,34 @@ struct ResponseHead {
 }
 
 impl Caller {
-    /// Connects; `None` if no process listens.
+    /// Connects to the server. Returns `None` if no process listens.
     pub(crate) fn connect(address: &str) -> Option<Self> {
         let stream = TcpStream::connect(address).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        stream.set_read_timeout(Some(READ_TIMEOUT)).ok()?;
         stream.set_nodelay(true).ok()?;
         Some(Self {
             stream: BufReader::new(stream),
         })
     }
 
-    fn begin(
+    fn send(
         &mut self,
         line: &str,
         headers: &[&str],
         body: &str,
     ) -> Result<ResponseHead, MissingResponse> {
-        let mut whole = format!(
+        let mut request = format!(
             "{line} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n",
             body.len()
         );
         for header in headers {
-            whole.push_str(header);
-            whole.push_str("\r\n");
+            request.push_str(header);
+            request.push_str("\r\n");
         }
-        whole.push_str("\r\n");
-        whole.push_str(body);
-        // A server that refuses early may have responded anyway.
-        let _written = self.stream.get_mut().write_all(whole.as_bytes());
+        request.push_str("\r\n");
+        request.push_str(body);
+        // Ignore a write error, because a server that refuses early may already have responded.
+        let _written = self.stream.get_mut().write_all(request.as_bytes());
         match self.stream.fill_buf() {
             Ok(bytes) if !bytes.is_empty() => {
                 head(&mut self.stream).map_err(|_| MissingResponse::Torn)
@@ -87,18 +87,18 @@ impl Caller {
         }
     }
 
-    /// Sends a request and reads the whole response.
+    /// Sends a request and reads the complete response.
     pub(crate) fn ask(
         &mut self,
         line: &str,
         headers: &[&str],
         body: &str,
     ) -> Result<Answer, MissingResponse> {
-        let head = self.begin(line, headers, body)?;
+        let head = self.send(line, headers, body)?;
         let mut body = Vec::new();
-        let left = RemainingBody::from_head(&head);
+        let remaining = RemainingBody::from_head(&head);
         let stream = &mut self.stream;
-        Body { stream, left }
+        Body { stream, remaining }
             .read_to_end(&mut body)
             .map_err(|_| MissingResponse::Torn)?;
         Ok(Answer {
@@ -108,16 +108,16 @@ impl Caller {
         })
     }
 
-    /// Requests an event stream; a response that is not a stream is returned as such.
+    /// Requests an event stream. A response that is not a stream is the inner `Err`.
     pub(crate) fn listen(
         mut self,
         line: &str,
         headers: &[&str],
         body: &str,
     ) -> Result<Result<Events, Answer>, MissingResponse> {
-        let head = self.begin(line, headers, body)?;
+        let head = self.send(line, headers, body)?;
         let mut body = Body {
-            left: RemainingBody::from_head(&head),
+            remaining: RemainingBody::from_head(&head),
             stream: self.stream,
         };
         if head.text.contains("text/event-stream") {
@@ -145,8 +145,8 @@ fn head(stream: &mut impl BufRead) -> Result<ResponseHead, Error> {
         if line.is_empty() {
             return Ok(head);
         }
-        if let Some(rest) = line.strip_prefix("HTTP/1.1 ") {
-            head.status = rest
+        if let Some(status_line) = line.strip_prefix("HTTP/1.1 ") {
+            head.status = status_line
                 .get(..3)
                 .and_then(|code| code.parse().ok())
                 .unwrap_or(0);
@@ -162,7 +162,7 @@ fn head(stream: &mut impl BufRead) -> Result<ResponseHead, Error> {
     }
 }
 
-/// A complete line; a line without its end is an error.
+/// Reads a complete line, without its end. A line without a line feed is an error.
 fn line(stream: &mut impl BufRead) -> Result<String, Error> {
     let mut line = String::new();
     stream.read_line(&mut line)?;
@@ -174,7 +174,7 @@ fn line(stream: &mut impl BufRead) -> Result<String, Error> {
 
 enum RemainingBody {
     Bytes(u64),
-    /// Bytes of this chunk, and whether there was one before.
+    /// Remaining bytes of the current chunk, and true if the response had an earlier chunk.
     Chunk(u64, bool),
     Nothing,
 }
@@ -188,43 +188,45 @@ impl RemainingBody {
     }
 }
 
-/// Body of a response; reading a truncated one is an error.
+/// Body of a response. Reading a truncated body is an error.
 struct Body<S> {
     stream: S,
-    left: RemainingBody,
+    remaining: RemainingBody,
 }
 
 impl<S: BufRead> Read for Body<S> {
-    fn read(&mut self, into: &mut [u8]) -> Result<usize, Error> {
-        if let RemainingBody::Chunk(0, has_one_before) = self.left {
-            if has_one_before {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
+        if let RemainingBody::Chunk(0, has_previous) = self.remaining {
+            if has_previous {
                 line(&mut self.stream)?;
             }
             let size = line(&mut self.stream)?;
             let size =
                 u64::from_str_radix(&size, 16).map_err(|_| Error::from(ErrorKind::InvalidData))?;
-            self.left = RemainingBody::Chunk(size, true);
+            self.remaining = RemainingBody::Chunk(size, true);
             if size == 0 {
                 line(&mut self.stream)?;
-                self.left = RemainingBody::Nothing;
+                self.remaining = RemainingBody::Nothing;
             }
         }
-        let (RemainingBody::Bytes(left) | RemainingBody::Chunk(left, _)) = &mut self.left else {
+        let (RemainingBody::Bytes(remaining) | RemainingBody::Chunk(remaining, _)) =
+            &mut self.remaining
+        else {
             return Ok(0);
         };
-        if *left == 0 {
+        if *remaining == 0 {
             return Ok(0);
         }
-        let read = self.stream.by_ref().take(*left).read(into)?;
-        if read == 0 && !into.is_empty() {
+        let read = self.stream.by_ref().take(*remaining).read(buffer)?;
+        if read == 0 && !buffer.is_empty() {
             return Err(ErrorKind::UnexpectedEof.into());
         }
-        *left -= read as u64;
+        *remaining -= read as u64;
         Ok(read)
     }
 }
 
-/// Events of a connection.
+/// Event stream of a connection.
 pub(crate) struct Events(BufReader<Body<BufReader<TcpStream>>>);
 
 /// A received event.
@@ -240,30 +242,30 @@ pub(crate) struct ReceivedResponse {
 impl Events {
     /// The next event; `None` at the end of the stream.
     pub(crate) fn next(&mut self) -> Result<Option<ReceivedResponse>, MissingResponse> {
-        let mut received_events = ReceivedResponse {
+        let mut event = ReceivedResponse {
             position: None,
             kind: None,
             data: None,
         };
-        let mut is_begun = false;
+        let mut has_started = false;
         loop {
-            if !is_begun {
+            if !has_started {
                 match self.0.fill_buf() {
                     Ok([]) => return Ok(None),
-                    Ok(_) => is_begun = true,
+                    Ok(_) => has_started = true,
                     Err(_) => return Err(MissingResponse::Torn),
                 }
             }
             let line = line(&mut self.0).map_err(|_| MissingResponse::Torn)?;
             if let Some(id) = line.strip_prefix("id: ") {
-                received_events.position = id.parse().ok();
+                event.position = id.parse().ok();
             } else if let Some(kind) = line.strip_prefix("event: ") {
-                received_events.kind = Some(kind.to_owned());
+                event.kind = Some(kind.to_owned());
             } else if let Some(text) = line.strip_prefix("data: ") {
                 let data = serde_json::from_str(text);
-                received_events.data = Some(data.unwrap_or_else(|error| panic!("{error}: {text}")));
+                event.data = Some(data.unwrap_or_else(|error| panic!("{error}: {text}")));
             } else if line.is_empty() {
-                return Ok(Some(received_events));
+                return Ok(Some(event));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Progress is shown while a command runs, also with a server.
+//! Commands show progress while they run, locally and on a server.
 
 use std::io::Read as _;
 use std::process::{Child, Output};
@@ -14,21 +14,23 @@ use regex::Regex;
 use crate::world::World;
 use crate::{Server, agents};
 
-/// A model that sends `Hello`, waits for a signal, and continues.
+/// A model that sends `Hello`, waits for `go`, and continues.
 fn model(go: &Arc<AtomicBool>) -> ModelServer {
     let go = Arc::clone(go);
     ModelServer::answering(move |_| {
         let mut response = openai::text(&["Hello", " there"]);
         let wait = Step::Until(Arc::clone(&go));
-        let place = response.steps.iter().position(|step| {
+        let position = response.steps.iter().position(|step| {
             matches!(step, Step::Send(bytes) if String::from_utf8_lossy(bytes).contains("there"))
         });
-        response.steps.insert(place.expect("a second piece"), wait);
+        response
+            .steps
+            .insert(position.expect("a second piece"), wait);
         response
     })
 }
 
-/// A home whose models are that endpoint.
+/// A home whose model requests go to this endpoint.
 fn home(models: &ModelServer) -> Agents {
     agents()
         .with("OPENAI_BASE_URL", format!("{}/v1", models.url()))
@@ -43,26 +45,29 @@ fn read_until(child: &mut Child, text: &str) -> String {
     let mut byte = [0];
     while !String::from_utf8_lossy(&message).contains(text) {
         if out.read(&mut byte).expect("it can be read") == 0 {
-            let mut why = String::new();
+            let mut errors = String::new();
             let mut err = child.stderr.take().expect("a pipe");
-            err.read_to_string(&mut why).expect("text");
-            panic!("it ends: {}{why}", String::from_utf8_lossy(&message));
+            err.read_to_string(&mut errors).expect("text");
+            panic!(
+                "the program ended: {}{errors}",
+                String::from_utf8_lossy(&message)
+            );
         }
         message.push(byte[0]);
     }
     String::from_utf8_lossy(&message).into_owned()
 }
 
-/// Masks values that vary.
-fn alike(text: &str) -> String {
+/// Masks values that differ between runs.
+fn masked(text: &str) -> String {
     let ids = Regex::new("[0-9A-HJKMNP-TV-Z]{26}").expect("a pattern");
     let times = Regex::new(r"\d+\.\d+").expect("a pattern");
     let text = ids.replace_all(text, "ID");
     times.replace_all(&text, "N").into_owned()
 }
 
-fn whole(beginning: &str, output: &Output) -> String {
-    alike(&format!(
+fn combined_output(beginning: &str, output: &Output) -> String {
+    masked(&format!(
         "{beginning}{}--- stderr\n{}",
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
@@ -78,13 +83,13 @@ fn an_answer_is_streamed_as_in_a_local_command() {
     std::fs::write(home.cwd().join("greeter.yaml"), file).expect("a file");
     home.data(&["actor", "add", "--config", "greeter.yaml"]);
     let server = Server::start(&home, &["--insecure-local"]);
-    let away = agents().with("CLEVERAGENTS_SERVER_URL", server.url.as_str());
+    let client = agents().with("CLEVERAGENTS_SERVER_URL", server.url.as_str());
     for command in [
         &["session", "tell", "--session", "SESSION", "--stream", "hi"][..],
         &["actor", "run", "acme/greeter", "hi", "--stream"][..],
     ] {
         let mut outputs = Vec::new();
-        for caller in [&away, &home] {
+        for caller in [&client, &home] {
             go.store(false, Ordering::SeqCst);
             let session = home.create_session();
             let command = command.iter().map(|word| match *word {
@@ -92,24 +97,24 @@ fn an_answer_is_streamed_as_in_a_local_command() {
                 word => word,
             });
             let mut child = caller.command(command).spawn().expect("it starts");
-            // The model has not sent more than this.
+            // The model has sent only this part.
             let beginning = read_until(&mut child, "Hello");
             assert!(!beginning.contains("there"), "{beginning}");
             go.store(true, Ordering::SeqCst);
-            let output = child.wait_with_output().expect("it ends");
+            let output = child.wait_with_output().expect("the program ends");
             assert_eq!(output.status.code(), Some(0), "{output:?}");
-            outputs.push(whole(&beginning, &output));
+            outputs.push(combined_output(&beginning, &output));
         }
         assert!(outputs[0].contains("Hello there"), "{}", outputs[0]);
         assert_eq!(outputs[0], outputs[1]);
     }
-    // Machine formats have one document, wherever the command runs.
+    // Machine formats print one document, locally and remotely.
     let session = home.create_session();
-    let received = away.data(&["session", "tell", "--session", &session, "--stream", "hi"]);
+    let received = client.data(&["session", "tell", "--session", &session, "--stream", "hi"]);
     assert_eq!(received["response"], "Hello there");
     // Failures are reported as in local commands.
     let arguments = ["session", "tell", "--session", "nowhere", "--stream", "hi"];
-    assert_eq!(away.run(&arguments), home.run(&arguments));
+    assert_eq!(client.run(&arguments), home.run(&arguments));
 }
 
 #[test]
@@ -120,13 +125,13 @@ fn the_progress_of_a_plan_is_shown_as_in_a_local_command() {
         &["write `one` to `a.txt`", "write `two` to `b.txt`"],
     );
     let server = Server::start(&world.agents, &["--insecure-local"]);
-    let away = agents().with("CLEVERAGENTS_SERVER_URL", server.url.as_str());
-    let outputs = [&away, &world.agents].map(|caller| {
+    let client = agents().with("CLEVERAGENTS_SERVER_URL", server.url.as_str());
+    let outputs = [&client, &world.agents].map(|caller| {
         let plan = world.plan("local/two", &[]);
         let answer = caller.run(&["plan", "execute", &plan, "--stream"]);
         assert_eq!(answer.code, Some(0), "{answer:?}");
-        // Apart from where it runs and whether progress is drawn, the output is the same.
-        alike(&answer.err)
+        // The progress on standard error is the same, locally and remotely.
+        masked(&answer.err)
     });
     assert!(outputs[0].contains("execute: complete"), "{}", outputs[0]);
     assert_eq!(outputs[0], outputs[1]);
@@ -144,28 +149,28 @@ fn the_log_of_a_plan_is_followed_until_it_finishes() {
     let home = agents();
     home.data(&["db", "upgrade"]);
     let server = Server::start(&home, &["--insecure-local"]);
-    let away = agents().with("CLEVERAGENTS_SERVER_URL", server.url.as_str());
+    let client = agents().with("CLEVERAGENTS_SERVER_URL", server.url.as_str());
     let engine = engine(&home);
     let plan = plans::store(&engine, &plans::new_plan("watched"));
     let id = plan.to_string();
     for format in ["plain", "json"] {
         let is_first = format == "plain";
         let arguments = ["--format", format, "plan", "log", &id, "--follow"];
-        let mut child = away.command(arguments).spawn().expect("it starts");
+        let mut child = client.command(arguments).spawn().expect("it starts");
         let mut message = read_until(&mut child, "\n");
         if is_first {
             plans::advance(&engine, plan, &[StageTransition::StartStrategize]);
             message.push_str(&read_until(&mut child, "\n"));
             plans::advance(&engine, plan, &[StageTransition::Cancel]);
         }
-        let output = child.wait_with_output().expect("it ends");
+        let output = child.wait_with_output().expect("the program ends");
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         message.push_str(&String::from_utf8_lossy(&output.stdout));
         assert_eq!(message, home.run(&arguments).out, "{format}");
         assert!(message.lines().count() > 2, "{message}");
     }
     let yaml = ["--format", "yaml", "plan", "log", &id, "--follow"];
-    assert_eq!(away.run(&yaml).code, home.run(&yaml).code);
+    assert_eq!(client.run(&yaml).code, home.run(&yaml).code);
 }
 
 #[test]
@@ -174,21 +179,21 @@ fn following_a_log_continues_after_a_server_restart() {
     home.data(&["db", "upgrade"]);
     let server = Server::start(&home, &["--insecure-local"]);
     let url = server.url.clone();
-    let away = agents().with("CLEVERAGENTS_SERVER_URL", server.url.as_str());
+    let client = agents().with("CLEVERAGENTS_SERVER_URL", server.url.as_str());
     let engine = engine(&home);
     let plan = plans::store(&engine, &plans::new_plan("watched"));
     let id = plan.to_string();
-    let mut child = away
+    let mut child = client
         .command(["plan", "log", &id, "--follow"])
         .spawn()
         .expect("it starts");
     let mut message = read_until(&mut child, "\n");
     assert_eq!(server.end(), Some(0));
     plans::advance(&engine, plan, &[StageTransition::StartStrategize]);
-    let _again = Server::start_again(&home, &url, &["--insecure-local"]);
+    let _restarted = Server::start_again(&home, &url, &["--insecure-local"]);
     message.push_str(&read_until(&mut child, "\n"));
     plans::advance(&engine, plan, &[StageTransition::Cancel]);
-    let output = child.wait_with_output().expect("it ends");
+    let output = child.wait_with_output().expect("the program ends");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     message.push_str(&String::from_utf8_lossy(&output.stdout));
     assert_eq!(message, home.run(&["plan", "log", &id, "--follow"]).out);

@@ -1,4 +1,4 @@
-//! Many concurrent callers, and a server that is killed meanwhile.
+//! Many concurrent callers, and a server that is killed while it serves them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -31,15 +31,15 @@ fn size() -> Size {
     }
 }
 
-/// Deadline for all threads.
-const PATIENCE: Duration = Duration::from_mins(8);
+/// Limit for every wait of a thread.
+const WAIT_LIMIT: Duration = Duration::from_mins(8);
 
-/// Address of the server, counters, and whether callers continue.
+/// State that all threads share: address of the server, stop flags and counters.
 struct Scene {
     address: Mutex<String>,
-    is_enough: AtomicBool,
-    /// Whether the test has failed, so that all threads stop.
-    is_over: AtomicBool,
+    should_stop: AtomicBool,
+    /// Set when a thread fails, so that all threads stop.
+    has_failed: AtomicBool,
     /// Acknowledged messages, repeated requests, reopened streams.
     acknowledged: AtomicUsize,
     repeated: AtomicUsize,
@@ -50,8 +50,8 @@ impl Scene {
     fn new(server: &Server) -> Self {
         Self {
             address: Mutex::new(server.address().to_owned()),
-            is_enough: AtomicBool::new(false),
-            is_over: AtomicBool::new(false),
+            should_stop: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
             acknowledged: AtomicUsize::new(0),
             repeated: AtomicUsize::new(0),
             resumed: AtomicUsize::new(0),
@@ -64,20 +64,20 @@ impl Scene {
         Caller::connect(&address)
     }
 
-    fn moved(&self, server: &Server) {
+    fn set_address(&self, server: &Server) {
         let mut address = self.address.lock().unwrap_or_else(PoisonError::into_inner);
         server.address().clone_into(&mut address);
     }
 
     /// Repeats a request until a response arrives.
-    fn insist(
+    fn ask_until_answered(
         &self,
         caller: &mut Option<Caller>,
         line: &str,
         headers: &[&str],
         body: &str,
     ) -> Answer {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             if caller.is_none() {
                 *caller = self.connect();
@@ -89,20 +89,21 @@ impl Scene {
                 };
             }
             *caller = None;
-            assert!(begun.elapsed() < PATIENCE, "no response");
+            assert!(started.elapsed() < WAIT_LIMIT, "no response");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Waits while callers write, for a part of the time and until every caller could write.
+    /// Lets callers write for their part of the time, and at least until they appended two messages for
+    /// each of `callers`.
     fn keep_running(&self, size: &Size) {
         let part = size.time / (u32::try_from(size.kills).expect("few") + 1);
-        let so_many = || self.acknowledged.load(Ordering::Relaxed);
-        let (begun, wanted) = (Instant::now(), so_many() + 2 * size.callers);
-        while begun.elapsed() < part || so_many() < wanted {
-            assert!(begun.elapsed() < PATIENCE, "nothing is acknowledged");
+        let count = || self.acknowledged.load(Ordering::Relaxed);
+        let (started, target) = (Instant::now(), count() + 2 * size.callers);
+        while started.elapsed() < part || count() < target {
+            assert!(started.elapsed() < WAIT_LIMIT, "nothing is acknowledged");
             assert!(
-                !self.is_over.load(Ordering::SeqCst),
+                !self.has_failed.load(Ordering::SeqCst),
                 "another thread failed"
             );
             std::thread::sleep(Duration::from_millis(5));
@@ -110,32 +111,32 @@ impl Scene {
     }
 
     fn session(&self) -> String {
-        let made = self.insist(&mut None, "POST /api/v1/sessions", &[], "{}");
-        assert_eq!(made.status, 201, "{made:?}");
-        made.json()["id"].as_str().expect("an id").to_owned()
+        let created = self.ask_until_answered(&mut None, "POST /api/v1/sessions", &[], "{}");
+        assert_eq!(created.status, 201, "{created:?}");
+        created.json()["id"].as_str().expect("an id").to_owned()
     }
 
-    /// Appends a message and returns its number.
+    /// Appends a message and returns the response.
     fn append(&self, caller: &mut Option<Caller>, session: &str, key: &str, text: &str) -> Answer {
         let line = format!("POST /api/v1/sessions/{session}/messages");
         let key = format!("idempotency-key: {key}");
         let body = json!({"role": "user", "content": text}).to_string();
-        let answer = self.insist(caller, &line, &[&key], &body);
+        let answer = self.ask_until_answered(caller, &line, &[&key], &body);
         assert_eq!(answer.status, 201, "{answer:?}");
         answer
     }
 
-    /// Appends messages, each with a key, until the end, and returns their numbers.
-    fn write(&self, who: usize, session: &str) -> BTreeMap<u64, String> {
-        let _let_go = LetGo(self);
+    /// Appends messages, each with a key, until `should_stop`. Returns the texts by message number.
+    fn write(&self, writer_number: usize, session: &str) -> BTreeMap<u64, String> {
+        let _guard = StopOnPanic(self);
         let (mut caller, mut stored) = (None, BTreeMap::new());
-        while !self.is_enough.load(Ordering::SeqCst) || stored.is_empty() {
-            let text = format!("message {} of {who}", stored.len());
-            let key = format!("{who}-{}", stored.len());
+        while !self.should_stop.load(Ordering::SeqCst) || stored.is_empty() {
+            let text = format!("message {} of {writer_number}", stored.len());
+            let key = format!("{writer_number}-{}", stored.len());
             let answer = self.append(&mut caller, session, &key, &text);
             let number = answer.json()["sequence"].as_u64().expect("a number");
             if stored.is_empty() || answer.head.contains("idempotency-replayed: true") {
-                // Repeats an answered request: it returns the same message.
+                // A repeated request returns the same message.
                 let again = self.append(&mut caller, session, &key, &text);
                 assert_eq!(again.json(), answer.json());
                 assert!(again.head.contains("idempotency-replayed: true"));
@@ -148,15 +149,18 @@ impl Scene {
     }
 
     /// Receives messages until one arrives in the session `end`, and returns them in order.
-    /// Reconnects at the last position when the connection breaks, and sometimes breaks it itself.
+    /// Reconnects at the last position when the connection breaks, and sometimes closes it on purpose.
     fn listen(&self, end: &str) -> Vec<ReceivedMessage> {
-        let _let_go = LetGo(self);
+        let _guard = StopOnPanic(self);
         let (mut received_events, mut position, mut dice) = (Vec::new(), 0, Dice::default());
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
-            assert!(begun.elapsed() < PATIENCE, "events do not come");
             assert!(
-                !self.is_over.load(Ordering::SeqCst),
+                started.elapsed() < WAIT_LIMIT,
+                "the last event does not arrive"
+            );
+            assert!(
+                !self.has_failed.load(Ordering::SeqCst),
                 "another thread failed"
             );
             let header = format!("last-event-id: {position}");
@@ -169,21 +173,21 @@ impl Scene {
                 continue;
             };
             self.resumed.fetch_add(1, Ordering::Relaxed);
-            let until =
+            let limit =
                 received_events.len() + 500 + usize::try_from(dice.roll(5_000)).unwrap_or(0);
-            while let Ok(Some(block)) = events.next() {
+            while let Ok(Some(event)) = events.next() {
                 assert!(
-                    !self.is_over.load(Ordering::SeqCst),
+                    !self.has_failed.load(Ordering::SeqCst),
                     "another thread failed"
                 );
-                position = block.position.unwrap_or(position);
-                if let Some(data) = block.data {
+                position = event.position.unwrap_or(position);
+                if let Some(data) = event.data {
                     received_events.push(ReceivedMessage::from_data(position, &data));
                     if data["subject"] == end {
                         return received_events;
                     }
                 }
-                if received_events.len() == until {
+                if received_events.len() == limit {
                     break;
                 }
             }
@@ -191,14 +195,14 @@ impl Scene {
     }
 }
 
-/// Stops all threads when one fails, so that none waits forever.
-struct LetGo<'a>(&'a Scene);
+/// Stops all threads when one panics, so that no thread waits forever.
+struct StopOnPanic<'a>(&'a Scene);
 
-impl Drop for LetGo<'_> {
+impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.is_enough.store(true, Ordering::SeqCst);
-            self.0.is_over.store(true, Ordering::SeqCst);
+            self.0.should_stop.store(true, Ordering::SeqCst);
+            self.0.has_failed.store(true, Ordering::SeqCst);
         }
     }
 }
@@ -240,33 +244,33 @@ fn no_message_is_lost_or_duplicated_when_a_server_under_load_is_killed() {
     let mut server = Server::start(&agents, &["--insecure-local"]);
     let scene = Scene::new(&server);
     let shared = scene.session();
-    let own: Vec<String> = (0..size.callers).map(|_| scene.session()).collect();
+    let separate_sessions: Vec<String> = (0..size.callers).map(|_| scene.session()).collect();
     let end = scene.session();
     let (stored, received_events) = std::thread::scope(|scope| {
         let (scene, end) = (&scene, &end);
-        let _let_go = LetGo(scene);
+        let _guard = StopOnPanic(scene);
         let listeners: Vec<_> = (0..size.listeners)
             .map(|_| scope.spawn(|| scene.listen(end)))
             .collect();
         let writers: Vec<_> = (0..size.callers * 2)
-            .map(|who| {
-                let session = own.get(who).unwrap_or(&shared);
-                scope.spawn(move || (session, scene.write(who, session)))
+            .map(|writer_number| {
+                let session = separate_sessions.get(writer_number).unwrap_or(&shared);
+                scope.spawn(move || (session, scene.write(writer_number, session)))
             })
             .collect();
         for _ in 0..size.kills {
             scene.keep_running(&size);
             server.kill();
             server = Server::start_again(&agents, &server.url, &["--insecure-local"]);
-            scene.moved(&server);
+            scene.set_address(&server);
         }
         scene.keep_running(&size);
-        scene.is_enough.store(true, Ordering::SeqCst);
+        scene.should_stop.store(true, Ordering::SeqCst);
         let stored: Vec<_> = writers
             .into_iter()
             .map(|writer| writer.join().expect("ends"))
             .collect();
-        // The last message: a listener that receives it has received all.
+        // A listener that receives this last message has received all messages.
         scene.append(&mut None, end, "end", "the end");
         let received_events: Vec<_> = listeners
             .into_iter()
@@ -276,20 +280,22 @@ fn no_message_is_lost_or_duplicated_when_a_server_under_load_is_killed() {
     });
     drop(server);
     let mut expected: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for session in own.iter().chain([&shared, &end]) {
+    for session in separate_sessions.iter().chain([&shared, &end]) {
         let found = messages(&agents, session);
         let numbers = found.iter().map(|message| message["sequence"].as_u64());
-        assert!(numbers.eq((0..found.len() as u64).map(Some)), "a gap");
+        assert!(numbers.eq((0..found.len() as u64).map(Some)), "no gap");
         let texts: BTreeSet<&str> = found
             .iter()
             .map(|message| message["content"].as_str().expect("a text"))
             .collect();
         assert_eq!(texts.len(), found.len(), "nothing is stored twice");
-        for (of, acknowledged) in &stored {
-            for (number, text) in acknowledged.iter().filter(|_| *of == session) {
-                let there = usize::try_from(*number).ok().and_then(|at| found.get(at));
-                let there = there.and_then(|message| message["content"].as_str());
-                assert_eq!(there, Some(text.as_str()), "an acknowledged message");
+        for (owner, acknowledged) in &stored {
+            for (number, text) in acknowledged.iter().filter(|_| *owner == session) {
+                let stored_text = usize::try_from(*number)
+                    .ok()
+                    .and_then(|index| found.get(index));
+                let stored_text = stored_text.and_then(|message| message["content"].as_str());
+                assert_eq!(stored_text, Some(text.as_str()), "an acknowledged message");
             }
         }
         let ids = found
@@ -300,16 +306,20 @@ fn no_message_is_lost_or_duplicated_when_a_server_under_load_is_killed() {
     let appended: usize = expected.values().map(Vec::len).sum();
     for received_events in &received_events {
         assert!(
-            received_events.is_sorted_by(|one, next| one.position < next.position),
+            received_events.is_sorted_by(|message, next| message.position < next.position),
             "in order"
         );
-        let mut reported: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for one in received_events {
-            let of_session = reported.entry(one.session.clone()).or_default();
-            assert_eq!(one.number, of_session.len() as u64, "in order, and once");
-            of_session.push(one.message.clone());
+        let mut received: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for message in received_events {
+            let received_ids = received.entry(message.session.clone()).or_default();
+            assert_eq!(
+                message.number,
+                received_ids.len() as u64,
+                "in order, and once"
+            );
+            received_ids.push(message.message.clone());
         }
-        assert!(reported == expected, "each message once");
+        assert!(received == expected, "each message once");
     }
     agents.assert_sound();
     println!(

@@ -20,7 +20,7 @@ mod traces;
 #[path = "../plans/world.rs"]
 #[expect(
     dead_code,
-    reason = "what tests of plans need, more than is needed here"
+    reason = "the tests of plans use more of this module than these tests"
 )]
 mod world;
 
@@ -45,8 +45,8 @@ impl Server {
         Self::start_at(agents, "0", options).expect("the server starts")
     }
 
-    /// Restarts a server at the same address. If another process has taken its port, it uses
-    /// another one.
+    /// Restarts a server at the same address. If another process uses the port, the server gets
+    /// another port.
     fn start_again(agents: &Agents, url: &str, options: &[&str]) -> Self {
         let port = url.rsplit(':').next().expect("a port");
         Self::start_at(agents, port, options).unwrap_or_else(|_| Self::start(agents, options))
@@ -64,10 +64,10 @@ impl Server {
         let mut line = String::new();
         BufReader::new(process.stdout.take().expect("a pipe"))
             .read_line(&mut line)
-            .expect("its address");
+            .expect("a line with the address");
         let message: Value = serde_json::from_str(&line).unwrap_or_default();
         let Some(url) = message["url"].as_str() else {
-            process.wait().expect("it ends");
+            process.wait().expect("the server ends");
             return Err(line);
         };
         assert_eq!(message["pid"], process.id());
@@ -81,22 +81,22 @@ impl Server {
         self.url.trim_start_matches("http://")
     }
 
-    /// Kills it at once.
+    /// Kills the server with SIGKILL.
     fn kill(&mut self) {
-        self.process.kill().expect("it is not reaped");
-        self.process.wait().expect("it is gone");
+        self.process.kill().expect("a process that is not reaped");
+        self.process.wait().expect("a killed process is reaped");
     }
 
-    /// Stops it with SIGTERM and returns its exit code.
+    /// Stops the server with SIGTERM and returns its exit code.
     fn end(mut self) -> Option<i32> {
         self.signal();
-        self.process.wait().expect("it ends").code()
+        self.process.wait().expect("the server ends").code()
     }
 
     fn signal(&self) {
         let id = i32::try_from(self.process.id()).ok();
         let id = id.and_then(rustix::process::Pid::from_raw).expect("an id");
-        // It may have ended already.
+        // The server may already have ended.
         let _over = rustix::process::kill_process(id, rustix::process::Signal::TERM);
     }
 }
@@ -117,6 +117,6 @@ fn token(agents: &Agents, name: &str, grants: &[&str]) -> String {
     for grant in grants {
         arguments.extend(["--grant", grant]);
     }
-    let made = agents.data(&arguments);
-    made["token"].as_str().expect("a secret").to_owned()
+    let created = agents.data(&arguments);
+    created["token"].as_str().expect("a secret").to_owned()
 }

@@ -1,4 +1,4 @@
-//! The same commands, on a server and locally, have the same output and exit code.
+//! Commands have the same output and exit code on a server and locally.
 
 use cleveragents_testkit::Agents;
 use regex::Regex;
@@ -8,7 +8,8 @@ use crate::{Server, agents, token};
 const ACTOR: &str =
     "name: acme/helper\ntype: llm\ndescription: Helps\nprovider: openai\nmodel: gpt-5\n";
 
-/// Commands in order. All names have a namespace: a local name without one is in `local`.
+/// Commands in execution order. All names have a namespace, because a local name without a
+/// namespace is in `local`.
 const COMMANDS: &[&[&str]] = &[
     &[
         "session",
@@ -102,7 +103,7 @@ const COMMANDS: &[&[&str]] = &[
     &["project", "delete", "acme/shop", "--yes"],
 ];
 
-/// Masks values that vary.
+/// Masks values that differ between runs.
 pub(crate) fn masked(text: &str) -> String {
     let mut text = text.to_owned();
     for (pattern, replacement) in [
@@ -125,15 +126,15 @@ pub(crate) fn masked(text: &str) -> String {
 
 fn outcomes(agents: &Agents, format: &str) -> Vec<(String, String, Option<i32>)> {
     std::fs::write(agents.cwd().join("actor.yaml"), ACTOR).expect("written");
-    let all = COMMANDS.iter().map(|command| {
+    let outcomes = COMMANDS.iter().map(|command| {
         let answer = agents.run(&[&["--format", format], *command].concat());
         (masked(&answer.out), masked(&answer.err), answer.code)
     });
-    all.collect()
+    outcomes.collect()
 }
 
 fn assert_alike(format: &str) {
-    let (here, host, client) = (agents(), agents(), agents());
+    let (local_home, host, client) = (agents(), agents(), agents());
     let secret = token(&host, "ada", &["*=owner"]);
     let server = Server::start(&host, &[]);
     client.data(&[
@@ -145,7 +146,7 @@ fn assert_alike(format: &str) {
         "--namespace",
         "acme",
     ]);
-    let (local, remote) = (outcomes(&here, format), outcomes(&client, format));
+    let (local, remote) = (outcomes(&local_home, format), outcomes(&client, format));
     for ((command, local), remote) in COMMANDS.iter().zip(local).zip(remote) {
         assert_eq!(local, remote, "{command:?}");
     }
@@ -155,7 +156,7 @@ fn assert_alike(format: &str) {
         0
     );
     assert_eq!(host.data(&["session", "list"])["summary"]["total"], 2);
-    let made = host.data(&[
+    let created = host.data(&[
         "audit",
         "list",
         "--kind",
@@ -163,7 +164,7 @@ fn assert_alike(format: &str) {
         "--identity",
         "ada",
     ]);
-    assert!(made["summary"]["total"].as_u64() >= Some(2), "{made}");
+    assert!(created["summary"]["total"].as_u64() >= Some(2), "{created}");
 }
 
 #[test]

@@ -27,7 +27,7 @@ impl Peer {
             .expect("the agent starts");
         let mut out = BufReader::new(process.stdout.take().expect("a pipe"));
         let mut port = String::new();
-        out.read_line(&mut port).expect("its port");
+        out.read_line(&mut port).expect("a line with the port");
         let url = format!("http://127.0.0.1:{}", port.trim());
         Self { process, out, url }
     }
@@ -35,7 +35,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The agent may already have ended.
         let _killed = self.process.kill();
         let _reaped = self.process.wait();
     }
@@ -55,48 +55,56 @@ fn an_agent_of_the_official_sdk_is_an_actor() {
 }
 
 fn try_agent(folder: &Path, binding: &str, streams: &str) {
-    let here = format!("{binding}, streams: {streams}");
+    let context = format!("{binding}, streams: {streams}");
     let mut peer = Peer::start(folder, binding, streams);
     let caller = caller(&peer.url);
     let session = session(&caller);
     let first = session_tell(&caller, &session, "one")["response"].clone();
     let first = first.as_str().expect("text");
-    let context = first.strip_suffix(" one done").expect("an answer");
-    // The conversation continues in its context, also after a question.
+    let conversation = first.strip_suffix(" one done").expect("an answer");
+    // The conversation continues in its context, even after a question.
     let second = session_tell(&caller, &session, "two");
-    assert_eq!(second["response"], format!("{context} two done"), "{here}");
+    assert_eq!(
+        second["response"],
+        format!("{conversation} two done"),
+        "{context}"
+    );
     let ask = |prompt: &str| {
         let arguments = ["session", "tell", "--session", session.as_str(), prompt];
         caller.run(&[&["--format", "json"], &arguments[..]].concat())
     };
     let asked = ask("ask");
-    assert_eq!(asked.code, Some(5), "{here}: {asked:?}");
-    assert!(asked.out.contains("Which colour?"), "{here}: {asked:?}");
+    assert_eq!(asked.code, Some(5), "{context}: {asked:?}");
+    assert!(asked.out.contains("Which colour?"), "{context}: {asked:?}");
     let answered = session_tell(&caller, &session, "blue");
     assert_eq!(
         answered["response"],
-        format!("{context} blue done"),
-        "{here}"
+        format!("{conversation} blue done"),
+        "{context}"
     );
     let error = ask("fail").json()["data"]["error"].clone();
-    assert_eq!(error["code"], "CA-1223", "{here}");
+    assert_eq!(error["code"], "CA-1223", "{context}");
     assert!(
         error["message"]
             .as_str()
             .is_some_and(|message| message.contains("broken"))
     );
-    let ran = caller.data(&["actor", "run", "acme/remote", "three"]);
-    let text = ran["response"]["text"].as_str().expect("text");
-    assert!(text.ends_with(" three done"), "{here}: {text}");
-    // Cancelling here cancels there.
+    let result = caller.data(&["actor", "run", "acme/remote", "three"]);
+    let text = result["response"]["text"].as_str().expect("text");
+    assert!(text.ends_with(" three done"), "{context}: {text}");
+    // Cancelling the turn cancels the task of the agent.
     let waiting = ["session", "tell", "--session", session.as_str(), "wait"];
-    let mut child = caller.command(waiting).spawn().expect("it starts");
+    let mut child = caller.command(waiting).spawn().expect("the program starts");
     wait_for_note(|sql| TestDatabase::read_file(&caller.database(), sql));
     let id = i32::try_from(child.id()).ok();
     let id = id.and_then(rustix::process::Pid::from_raw).expect("an id");
-    rustix::process::kill_process(id, rustix::process::Signal::INT).expect("it runs");
-    assert_eq!(child.wait().expect("it ends").code(), Some(130), "{here}");
+    rustix::process::kill_process(id, rustix::process::Signal::INT).expect("the program runs");
+    assert_eq!(
+        child.wait().expect("the program ends").code(),
+        Some(130),
+        "{context}"
+    );
     let mut reported = String::new();
     peer.out.read_line(&mut reported).expect("a line");
-    assert_eq!(reported, "cancelled\n", "{here}");
+    assert_eq!(reported, "cancelled\n", "{context}");
 }

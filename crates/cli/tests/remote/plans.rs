@@ -1,4 +1,4 @@
-//! Plans through the API: many concurrent ones, and plans of a killed server.
+//! Plans through the API: many concurrent plans, and plans of a killed server.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,15 +13,16 @@ use crate::world::World;
 /// Intended end of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum IntendedEnd {
-    CarriedOut,
+    Executed,
     Approved,
-    /// Cancelled when it was accepted, and while it runs.
+    /// Cancelled immediately after it was accepted.
     CancelledEarly,
+    /// Cancelled while it runs.
     CancelledLate,
 }
 
-const WISHES: [IntendedEnd; 4] = [
-    IntendedEnd::CarriedOut,
+const INTENDED_ENDS: [IntendedEnd; 4] = [
+    IntendedEnd::Executed,
     IntendedEnd::CancelledLate,
     IntendedEnd::Approved,
     IntendedEnd::CancelledEarly,
@@ -40,14 +41,17 @@ fn ask(address: &str, line: &str, body: &Value) -> (u16, Value) {
     (answer.status, answer.json())
 }
 
-fn make(address: &str, action: &str, name: &str) -> String {
+fn create_plan(address: &str, action: &str, name: &str) -> String {
     let arguments = json!({
         "action": action, "projects": ["local/p"],
         "arguments": if action == "local/named" { vec![format!("what={name}")] } else { Vec::new() },
     });
-    let (status, made) = ask(address, "POST /api/v1/plans", &arguments);
-    assert_eq!(status, 201, "{made}");
-    made["data"]["plan_id"].as_str().expect("an id").to_owned()
+    let (status, created) = ask(address, "POST /api/v1/plans", &arguments);
+    assert_eq!(status, 201, "{created}");
+    created["data"]["plan_id"]
+        .as_str()
+        .expect("an id")
+        .to_owned()
 }
 
 fn execute(address: &str, plan: &str) {
@@ -57,7 +61,7 @@ fn execute(address: &str, plan: &str) {
 }
 
 /// Receives the events of a plan until it reaches its intended end, and returns their kinds.
-fn watch(address: &str, plan: &str, wish: IntendedEnd) -> Vec<String> {
+fn watch(address: &str, plan: &str, intended_end: IntendedEnd) -> Vec<String> {
     let line = format!("GET /api/v1/events?kind=plan.&subject={plan}&after=0");
     let caller = Caller::connect(address).expect("a server listens");
     let mut events = caller
@@ -66,55 +70,56 @@ fn watch(address: &str, plan: &str, wish: IntendedEnd) -> Vec<String> {
         .expect("a stream");
     let (mut kinds, mut last) = (Vec::new(), 0);
     loop {
-        let received_events = events.next().expect("a whole block").expect("no end");
-        let Some(data) = received_events.data else {
+        let event = events.next().expect("a whole block").expect("no end");
+        let Some(data) = event.data else {
             continue;
         };
-        let position = received_events.position.expect("a position");
+        let position = event.position.expect("a position");
         assert!(position > last, "in order");
         last = position;
         assert_eq!(data["subject"], plan);
-        kinds.push(received_events.kind.expect("a kind"));
-        let wanted = match wish {
-            IntendedEnd::CarriedOut | IntendedEnd::Approved => "execute/complete",
+        kinds.push(event.kind.expect("a kind"));
+        let stage_suffix = match intended_end {
+            IntendedEnd::Executed | IntendedEnd::Approved => "execute/complete",
             IntendedEnd::CancelledEarly | IntendedEnd::CancelledLate => "cancelled",
         };
         let stage = data["payload"]["to"].as_str().unwrap_or_default();
-        if stage.ends_with(wanted) {
+        if stage.ends_with(stage_suffix) {
             return kinds;
         }
     }
 }
 
-/// Brings a plan to its intended end and waits for it.
-fn fulfil(
+/// Creates a plan, brings it to its intended end, and reads it meanwhile. Returns its id. `reads`
+/// counts the read requests.
+fn run_to_intended_end(
     world: &World,
     address: &str,
     name: &str,
-    wish: IntendedEnd,
-    looks: &AtomicUsize,
+    intended_end: IntendedEnd,
+    reads: &AtomicUsize,
 ) -> String {
     let is_slow = matches!(
-        wish,
+        intended_end,
         IntendedEnd::CancelledEarly | IntendedEnd::CancelledLate
     );
     let action = if is_slow { "local/slow" } else { "local/named" };
-    let plan = make(address, action, name);
-    let post = |what: &str| {
+    let plan = create_plan(address, action, name);
+    let post = |operation: &str| {
         ask(
             address,
-            &format!("POST /api/v1/plans/{plan}/{what}"),
+            &format!("POST /api/v1/plans/{plan}/{operation}"),
             &json!({}),
         )
     };
     std::thread::scope(|scope| {
-        let watching = scope.spawn(|| watch(address, &plan, wish));
-        if wish == IntendedEnd::Approved {
+        let watcher = scope.spawn(|| watch(address, &plan, intended_end));
+        if intended_end == IntendedEnd::Approved {
             let (status, reported) = post("approve");
             assert_eq!(status, 200, "{reported}");
         }
         execute(address, &plan);
-        if wish == IntendedEnd::CancelledLate {
+        if intended_end == IntendedEnd::CancelledLate {
             World::wait_until("a running plan", || {
                 world.stage(&plan) == "execute/processing"
             });
@@ -124,14 +129,14 @@ fn fulfil(
             assert_eq!(status, 200, "{reported}");
         }
         World::wait_until("the plan", || {
-            for what in ["", "/tree", "/log", "/strategy", "/checkpoints"] {
+            for view in ["", "/tree", "/log", "/strategy", "/checkpoints"] {
                 let (status, shown) = ask(
                     address,
-                    &format!("GET /api/v1/plans/{plan}{what}"),
+                    &format!("GET /api/v1/plans/{plan}{view}"),
                     &Value::Null,
                 );
-                assert_eq!(status, 200, "{what}: {shown}");
-                looks.fetch_add(1, Ordering::Relaxed);
+                assert_eq!(status, 200, "{view}: {shown}");
+                reads.fetch_add(1, Ordering::Relaxed);
             }
             let stage = world.stage(&plan);
             if is_slow {
@@ -140,14 +145,15 @@ fn fulfil(
                 stage == "execute/complete"
             }
         });
-        let kinds = watching.join().expect("it received the end");
+        let kinds = watcher.join().expect("the watcher receives the end");
         assert!(kinds.contains(&"plan.created".to_owned()), "{kinds:?}");
     });
     plan
 }
 
-/// Eight callers with concurrent plans that are approved, cancelled and watched: each reaches its
-/// intended end, each change is in its own changeset, and no request fails because of a lock.
+/// Eight callers have concurrent plans that are approved, cancelled and watched. Each plan reaches
+/// its intended end, each change is in the changeset of its plan, and no request fails because of a
+/// lock.
 #[test]
 fn concurrent_plans_of_eight_callers_reach_their_intended_end() {
     let world = World::new();
@@ -158,34 +164,40 @@ fn concurrent_plans_of_eight_callers_reach_their_intended_end() {
     );
     let server = Server::start(&world.agents, &["--insecure-local"]);
     let address = server.address();
-    let (each, looks) = (proof_size(1, 2), AtomicUsize::new(0));
-    let fulfilled = cleveragents_testkit::at_once(8, |caller| {
-        let one = |number: usize| {
+    let (each, reads) = (proof_size(1, 2), AtomicUsize::new(0));
+    let finished = cleveragents_testkit::at_once(8, |caller| {
+        let run_plan = |number: usize| {
             let name = format!("p{caller}n{number}x");
-            let wish = WISHES[(caller + number) % WISHES.len()];
-            (fulfil(&world, address, &name, wish, &looks), name, wish)
+            let intended_end = INTENDED_ENDS[(caller + number) % INTENDED_ENDS.len()];
+            (
+                run_to_intended_end(&world, address, &name, intended_end, &reads),
+                name,
+                intended_end,
+            )
         };
-        // The plans of one caller are concurrent too.
-        let one = &one;
+        // The plans of one caller are also concurrent.
+        let run_plan = &run_plan;
         std::thread::scope(|scope| {
             let running: Vec<_> = (0..each)
-                .map(|number| scope.spawn(move || one(number)))
+                .map(|number| scope.spawn(move || run_plan(number)))
                 .collect();
             running
                 .into_iter()
-                .map(|plan| plan.join().expect("it ends as was wanted"))
+                .map(|plan| plan.join().expect("the plan reaches its intended end"))
                 .collect::<Vec<_>>()
         })
     });
-    let all: Vec<_> = fulfilled.into_iter().flatten().collect();
+    let all: Vec<_> = finished.into_iter().flatten().collect();
     assert_eq!(server.end(), Some(0));
-    let carried_out: BTreeMap<String, String> = all
+    let executed: BTreeMap<String, String> = all
         .iter()
-        .filter(|(_, _, wish)| matches!(wish, IntendedEnd::CarriedOut | IntendedEnd::Approved))
+        .filter(|(_, _, intended_end)| {
+            matches!(intended_end, IntendedEnd::Executed | IntendedEnd::Approved)
+        })
         .map(|(plan, name, _)| (plan.clone(), name.clone()))
         .collect();
-    assert_eq!(carried_out.len(), 4 * each);
-    world.assert_apart(&carried_out);
+    assert_eq!(executed.len(), 4 * each);
+    world.assert_apart(&executed);
     assert_eq!(
         world
             .ask("SELECT 1 FROM plans WHERE queued_for IS NOT NULL")
@@ -193,35 +205,35 @@ fn concurrent_plans_of_eight_callers_reach_their_intended_end() {
         0
     );
     println!(
-        "{} plans, looked at {} times",
+        "{} plans, {} read requests",
         all.len(),
-        looks.load(Ordering::Relaxed)
+        reads.load(Ordering::Relaxed)
     );
 }
 
 /// An endless model, whose turn occupies a slot.
 const ENDLESS: &str = "at_end: repeat_last\nanswers: [{text: 'no end', delay_ms: 600000}]\n";
 
-/// Occupies the only slot.
-fn take_the_only_place(world: &World, address: &str) -> std::thread::JoinHandle<()> {
+/// Occupies the only slot of the server with a turn.
+fn occupy_only_slot(world: &World, address: &str) -> std::thread::JoinHandle<()> {
     world.file("endless.yaml", ENDLESS);
-    let (_, made) = ask(address, "POST /api/v1/sessions", &json!({}));
-    let session = made["id"].as_str().expect("an id").to_owned();
-    let (address, of) = (address.to_owned(), session.clone());
-    let asking = std::thread::spawn(move || {
+    let (_, created) = ask(address, "POST /api/v1/sessions", &json!({}));
+    let session = created["id"].as_str().expect("an id").to_owned();
+    let (address, turn_session) = (address.to_owned(), session.clone());
+    let request = std::thread::spawn(move || {
         let mut caller = Caller::connect(&address).expect("a server listens");
-        let line = format!("POST /api/v1/sessions/{of}/turns");
+        let line = format!("POST /api/v1/sessions/{turn_session}/turns");
         let body = json!({"prompt": "go", "actor": "scripted/endless.yaml"}).to_string();
-        // It ends with the server.
+        // The request ends when the server ends.
         let _ended = caller.ask(&line, &[], &body);
     });
     let sql = format!("SELECT 1 FROM turns WHERE session_id = '{session}' AND state = 'running'");
     World::wait_until("a turn", || !world.ask(&sql).is_empty());
-    asking
+    request
 }
 
 /// A home with plans that a server has accepted but not started.
-fn waiting_plans(kills: bool) -> (World, Vec<String>) {
+fn waiting_plans(is_killed: bool) -> (World, Vec<String>) {
     let mut world = World::new();
     world.agents = world.agents.with("CLEVERAGENTS_SERVE_MAX_RUNNING", "1");
     world.agents = world.agents.with("CLEVERAGENTS_SERVE_DRAIN_SECONDS", "1");
@@ -229,9 +241,9 @@ fn waiting_plans(kills: bool) -> (World, Vec<String>) {
     let mut server = Server::start(&world.agents, &["--insecure-local"]);
     let plans: Vec<String> = ["one", "two"]
         .iter()
-        .map(|name| make(server.address(), "local/named", name))
+        .map(|name| create_plan(server.address(), "local/named", name))
         .collect();
-    let asking = take_the_only_place(&world, server.address());
+    let request = occupy_only_slot(&world, server.address());
     for plan in &plans {
         execute(server.address(), plan);
         assert_eq!(world.stage(plan), "strategize/complete");
@@ -242,19 +254,19 @@ fn waiting_plans(kills: bool) -> (World, Vec<String>) {
         (answer.code, &answer.json()["data"]["processed"]),
         (Some(0), &json!(0))
     );
-    if kills {
+    if is_killed {
         server.kill();
     } else {
         assert_eq!(server.end(), Some(0));
     }
-    asking.join().expect("the server is gone");
+    request.join().expect("the request ends with the server");
     for plan in &plans {
         assert_eq!(world.stage(plan), "strategize/complete");
     }
     (world, plans)
 }
 
-fn assert_carried_out(world: &World, plans: &[String]) {
+fn assert_executed(world: &World, plans: &[String]) {
     World::wait_until("the plans", || {
         plans
             .iter()
@@ -272,7 +284,7 @@ fn assert_carried_out(world: &World, plans: &[String]) {
 fn a_queued_plan_of_a_killed_server_is_run_by_the_next_server() {
     let (world, plans) = waiting_plans(true);
     let server = Server::start(&world.agents, &["--insecure-local"]);
-    assert_carried_out(&world, &plans);
+    assert_executed(&world, &plans);
     assert_eq!(server.end(), Some(0));
 }
 
@@ -281,5 +293,5 @@ fn a_queued_plan_of_a_stopped_server_is_run_by_a_worker() {
     let (world, plans) = waiting_plans(false);
     let answer = world.run(&["worker", "--until-idle"]);
     assert_eq!(answer.code, Some(0), "{answer:?}");
-    assert_carried_out(&world, &plans);
+    assert_executed(&world, &plans);
 }

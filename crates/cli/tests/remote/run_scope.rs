@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use crate::http::{Answer, Caller};
 use crate::{Server, agents, token};
 
-/// A marker in the input of each run, and nowhere else.
+/// A marker that only the inputs of runs contain.
 const SECRET: &str = "the-merger-is-on-friday";
 
-/// Stores runs of shared and own actors in three namespaces, and a plan with a run.
+/// Stores runs of shared and custom actors in three namespaces, and a plan with a run.
 fn seed(agents: &Agents) -> Vec<RunId> {
     let url = DatabaseUrl::file(&agents.database(), agents.home());
     let engine = EngineCache::new(Options::default())
@@ -68,7 +68,7 @@ impl Reader {
         let version = "a2a-version: 1.0";
         let answer = caller
             .ask(line, &[&authorization, version], &body)
-            .expect("a whole answer");
+            .expect("a complete response");
         assert!(answer.status < 500, "{line} {body}: {answer:?}");
         answer
     }
@@ -77,7 +77,7 @@ impl Reader {
         self.ask(&format!("POST /api/v1/operations/{name}"), parameters)
     }
 
-    /// The same operation as a JSON-RPC method.
+    /// Calls an operation as a JSON-RPC method.
     fn method(&self, name: &str, parameters: &Value) -> Value {
         let body = json!({
             "jsonrpc": "2.0", "id": 1, "method": format!("_cleveragents/{name}"), "params": parameters,
@@ -85,15 +85,15 @@ impl Reader {
         self.ask("POST /a2a", &body).json()
     }
 
-    /// The same operation from a connected command line.
+    /// Calls an operation in the way of a connected command line.
     fn line(&self, name: &str, parameters: &Value) -> Value {
         let path = format!("POST /api/v1/operations/{name}?namespace=other");
         self.ask(&path, parameters).json()
     }
 }
 
-/// Masks differences between two responses about different ids.
-fn without(text: &str, reference: &str) -> String {
+/// Masks the reference to a run, so that responses about different runs can be compared.
+fn mask_reference(text: &str, reference: &str) -> String {
     text.replace(reference, "REFERENCE")
 }
 
@@ -102,7 +102,7 @@ fn without(text: &str, reference: &str) -> String {
 fn issue_16_10_a_viewer_reads_no_run_of_another_namespace() {
     let agents = agents();
     let secret = token(&agents, "viewer", &["other=viewer"]);
-    let own = token(&agents, "acme", &["acme=viewer"]);
+    let acme_token = token(&agents, "acme", &["acme=viewer"]);
     let runs = seed(&agents);
     let server = Server::start(&agents, &[]);
     let reader = |token: &str| Reader {
@@ -114,30 +114,30 @@ fn issue_16_10_a_viewer_reads_no_run_of_another_namespace() {
     let mut variants = 0;
     let mut reported = Vec::new();
 
-    // By id and by prefix, over HTTP, JSON-RPC and the command line: the response for a missing
-    // run.
+    // By id and by prefix, over HTTP, JSON-RPC and the command line: the response equals the
+    // response for a missing run.
     for id in &runs {
         let id = id.to_string();
         for reference in [id.as_str(), &id[..12], &id[..24], &id.to_lowercase()] {
             for name in ["run/show", "run/replay"] {
-                let given = json!({"run": reference});
-                let absent = json!({"run": missing});
-                let answer = viewer.operation(name, &given);
+                let parameters = json!({"run": reference});
+                let missing_parameters = json!({"run": missing});
+                let answer = viewer.operation(name, &parameters);
                 assert_eq!(answer.status, 404, "{name} {reference}: {answer:?}");
-                let expected = viewer.operation(name, &absent);
+                let expected = viewer.operation(name, &missing_parameters);
                 let text = String::from_utf8_lossy(&answer.body).into_owned();
-                let same = String::from_utf8_lossy(&expected.body).into_owned();
+                let expected_text = String::from_utf8_lossy(&expected.body).into_owned();
                 assert_eq!(
-                    without(&text, reference),
-                    without(&same, &missing),
+                    mask_reference(&text, reference),
+                    mask_reference(&expected_text, &missing),
                     "{name}"
                 );
                 for send in [Reader::method, Reader::line] {
-                    let answer = send(&viewer, name, &given).to_string();
-                    let expected = send(&viewer, name, &absent).to_string();
+                    let answer = send(&viewer, name, &parameters).to_string();
+                    let expected = send(&viewer, name, &missing_parameters).to_string();
                     assert_eq!(
-                        without(&answer, reference),
-                        without(&expected, &missing),
+                        mask_reference(&answer, reference),
+                        mask_reference(&expected, &missing),
                         "{name}"
                     );
                 }
@@ -145,7 +145,7 @@ fn issue_16_10_a_viewer_reads_no_run_of_another_namespace() {
                 reported.push(text);
             }
         }
-        // A viewer cannot change anything; an invisible run does not exist.
+        // Changes of an invisible run get 404, although a viewer cannot change any run.
         for name in ["run/resume", "run/cancel"] {
             let answer = viewer.operation(name, &json!({"run": id}));
             assert_eq!(answer.status, 404, "{name}: {answer:?}");
@@ -176,7 +176,7 @@ fn issue_16_10_a_viewer_reads_no_run_of_another_namespace() {
         let answer = viewer.operation("run/list", &json!({"actor": name}));
         assert_eq!(
             answer.status, 403,
-            "{name} is in a namespace it has no role in"
+            "the viewer has no role in the namespace of {name}"
         );
         variants += 1;
     }
@@ -212,8 +212,8 @@ fn issue_16_10_a_viewer_reads_no_run_of_another_namespace() {
     }
     assert!(variants >= 20, "{variants}");
 
-    // A viewer of the namespace can read its runs, and only those.
-    let acme = reader(&own);
+    // A viewer of the namespace can read its runs and no others.
+    let acme = reader(&acme_token);
     let listed = acme.operation("run/list", &json!({})).json();
     assert_eq!(listed["data"]["summary"]["matching"], 3, "{listed}");
     for id in &runs[..3] {
@@ -228,10 +228,10 @@ fn issue_16_10_a_viewer_reads_no_run_of_another_namespace() {
     assert!(events(&acme).contains(&runs[0].to_string()));
 }
 
-/// Events that a caller receives from the beginning up to a new marker event.
+/// All events that a caller receives, from the first event until no event arrives for two seconds.
 fn events(reader: &Reader) -> String {
     let stream = std::net::TcpStream::connect(&reader.address).expect("a server listens");
-    let _short = stream.set_read_timeout(Some(Duration::from_secs(2)));
+    let _timeout = stream.set_read_timeout(Some(Duration::from_secs(2)));
     let mut text = Vec::new();
     let head = format!(
         "GET /api/v1/events?after=0 HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\n\
@@ -241,7 +241,7 @@ fn events(reader: &Reader) -> String {
     let mut stream = stream;
     std::io::Write::write_all(&mut stream, head.as_bytes()).expect("written");
     let mut piece = [0; 4_096];
-    // It ends when no event arrives for a while.
+    // The read fails when no event arrives within the timeout.
     while let Ok(count @ 1..) = std::io::Read::read(&mut stream, &mut piece) {
         text.extend_from_slice(&piece[..count]);
     }

@@ -13,7 +13,7 @@ fn a_server_without_tokens_does_not_start() {
     let answer = agents.run(&["--format", "json", "serve", "--port", "0"]);
     assert_eq!(answer.code, Some(1));
     assert_eq!(answer.json()["data"]["error"]["code"], "CA-1201");
-    // Nor with a revoked token.
+    // A revoked token does not allow a start either.
     token(&agents, "ci", &["acme=viewer"]);
     agents.data(&["token", "revoke", "ci"]);
     let answer = agents.run(&["--format", "json", "serve", "--port", "0"]);
@@ -54,7 +54,7 @@ fn defect_3085_a_server_that_lacks_a_part_does_not_start_and_names_it() {
         let message = error["message"].as_str().expect("a message");
         assert!(message.contains(part), "{options:?}: {message}");
         if part == "acme/nobody" {
-            assert_eq!(error["code"], "CA-1001", "an actor was asked for");
+            assert_eq!(error["code"], "CA-1001", "the error is about an actor");
             assert!(!message.contains("provider"), "{message}");
         }
     }
@@ -86,7 +86,7 @@ fn without_tokens_the_server_listens_on_loopback_only() {
 }
 
 #[test]
-fn a_signal_stops_it_and_the_configuration_applies() {
+fn a_signal_stops_the_server_and_the_configuration_applies() {
     let agents = agents();
     agents.data(&["config", "set", "serve.drain-seconds", "5"]);
     let server = Server::start(&agents, &["--insecure-local"]);
@@ -95,7 +95,7 @@ fn a_signal_stops_it_and_the_configuration_applies() {
     client.data(&["session", "create", "--name", "weekly"]);
     assert_eq!(server.end(), Some(0));
     assert_eq!(agents.data(&["session", "list"])["summary"]["total"], 1);
-    // A stopped server is reported as such.
+    // The client reports that the server does not run.
     let answer = client.run(&["--format", "json", "session", "list"]);
     assert_eq!(answer.code, Some(1));
     assert_eq!(answer.json()["data"]["error"]["code"], "CA-1207");
@@ -147,10 +147,10 @@ fn the_audit_log_has_configuration_changes_and_detects_tampering() {
     );
 }
 
-fn signalled(server: &Server, signal: rustix::process::Signal) {
+fn send_signal(server: &Server, signal: rustix::process::Signal) {
     let id = i32::try_from(server.process.id()).ok();
     let id = id.and_then(rustix::process::Pid::from_raw).expect("an id");
-    rustix::process::kill_process(id, signal).expect("it runs");
+    rustix::process::kill_process(id, signal).expect("the server runs");
 }
 
 /// A closed terminal stops a server like SIGTERM: it drains, and the exit code reports it.
@@ -158,9 +158,9 @@ fn signalled(server: &Server, signal: rustix::process::Signal) {
 fn issue_16_12_sighup_drains() {
     let agents = agents();
     let mut server = Server::start(&agents, &["--insecure-local"]);
-    signalled(&server, rustix::process::Signal::HUP);
-    let ended = server.process.wait().expect("it ends");
-    assert_eq!(ended.code(), Some(0), "{ended:?}");
+    send_signal(&server, rustix::process::Signal::HUP);
+    let status = server.process.wait().expect("the server ends");
+    assert_eq!(status.code(), Some(0), "{status:?}");
 }
 
 /// Each failed request has a log line, and the cause of a 500 is logged with the id in its
@@ -174,7 +174,7 @@ fn issue_16_12_the_log_has_the_cause_of_internal_errors() {
     TestDatabase::write_file(&agents.database(), "DROP TABLE tool_invocations");
     let ask = |line: &str| {
         let mut caller = Caller::connect(server.address()).expect("a server listens");
-        caller.ask(line, &[], "{}").expect("a whole answer")
+        caller.ask(line, &[], "{}").expect("a complete response")
     };
     let failed = ask("POST /api/v1/operations/tool/calls");
     assert_eq!(failed.status, 500, "{failed:?}");
@@ -189,7 +189,7 @@ fn issue_16_12_the_log_has_the_cause_of_internal_errors() {
     assert_eq!(ask("GET /healthz").status, 200);
 
     let text = std::fs::read_to_string(&log).expect("a log");
-    let of = |wanted: &str| text.lines().filter(|line| line.contains(wanted)).count();
+    let count_lines = |part: &str| text.lines().filter(|line| line.contains(part)).count();
     let cause = format!("internal error request={id} ");
     let cause = text.lines().find(|line| line.contains(&cause));
     assert!(
@@ -198,17 +198,17 @@ fn issue_16_12_the_log_has_the_cause_of_internal_errors() {
     );
     let access = "method=POST path=/api/v1/operations/tool/calls route=/api/v1/operations/{*name} status=500 ";
     assert_eq!(
-        of(&format!("request failed request={id} {access}")),
+        count_lines(&format!("request failed request={id} {access}")),
         1,
         "{text}"
     );
     let missing = "path=/api/v1/sessions/01J00000000000000000000000 route=/api/v1/sessions/{session} status=404 ";
-    assert_eq!(of(missing), 1, "{text}");
-    assert_eq!(of("/healthz"), 0, "{text}");
+    assert_eq!(count_lines(missing), 1, "{text}");
+    assert_eq!(count_lines("/healthz"), 0, "{text}");
 }
 
-/// JSON lines have the same fields, with `-v` also for successful requests; secrets of the
-/// environment are masked.
+/// JSON lines have the same fields. With `-v`, successful requests are also logged. Secrets from
+/// the environment are masked.
 #[test]
 fn a_server_logs_json_lines_without_secrets() {
     let secret = "zq81-not-for-anybody-55";
@@ -227,7 +227,7 @@ fn a_server_logs_json_lines_without_secrets() {
     TestDatabase::write_file(&agents.database(), "DROP TABLE tool_invocations");
     let ask = |line: &str| {
         let mut caller = Caller::connect(server.address()).expect("a server listens");
-        caller.ask(line, &[], "{}").expect("a whole answer")
+        caller.ask(line, &[], "{}").expect("a complete response")
     };
     let failed = ask("POST /api/v1/operations/tool/calls");
     let problem = failed.json();
@@ -295,7 +295,7 @@ fn issue_16_12_a_server_without_tls_prints_a_reachable_address_and_a_warning() {
     let mut line = String::new();
     BufReader::new(process.stdout.take().expect("a pipe"))
         .read_line(&mut line)
-        .expect("its address");
+        .expect("a line with the address");
     let printed: serde_json::Value = serde_json::from_str(&line).expect("JSON");
     let url = printed["url"].as_str().expect("an address").to_owned();
     let port = url.rsplit(':').next().expect("a port").to_owned();
@@ -305,7 +305,7 @@ fn issue_16_12_a_server_without_tls_prints_a_reachable_address_and_a_warning() {
     };
     let mut caller = Caller::connect(server.address()).expect("a server listens");
     let card = caller.ask("GET /.well-known/agent-card.json", &[], "");
-    let card = card.expect("a whole answer").json().to_string();
+    let card = card.expect("a complete response").json().to_string();
     assert!(!url.contains("0.0.0.0"), "{url}");
     assert!(!card.contains("0.0.0.0") && card.contains(&url), "{card}");
     let mut server = server;
@@ -323,19 +323,19 @@ fn issue_16_25_a_server_without_its_database_acknowledges_nothing() {
     let server = Server::start(&agents, &["--insecure-local"]);
     let ask = |line: &str, body: &str| {
         let mut caller = Caller::connect(server.address()).expect("a server listens");
-        let answer = caller.ask(line, &[], body).expect("a whole answer");
+        let answer = caller.ask(line, &[], body).expect("a complete response");
         answer.status
     };
-    let made = ("POST /api/v1/sessions", r#"{"namespace": "local"}"#);
+    let create = ("POST /api/v1/sessions", r#"{"namespace": "local"}"#);
     assert_eq!(ask("GET /readyz", ""), 200);
-    assert_eq!(ask(made.0, made.1), 201);
+    assert_eq!(ask(create.0, create.1), 201);
     let aside = agents.database().with_extension("aside");
     std::fs::rename(agents.database(), &aside).expect("renamed");
     assert_eq!(ask("GET /readyz", ""), 503);
-    assert_eq!(ask(made.0, made.1), 503);
-    // Nor with another database in its place.
+    assert_eq!(ask(create.0, create.1), 503);
+    // A copy of the database at the same path is not accepted either.
     std::fs::copy(&aside, agents.database()).expect("copied");
     assert_eq!(ask("GET /readyz", ""), 503);
-    assert_eq!(ask(made.0, made.1), 503);
+    assert_eq!(ask(create.0, create.1), 503);
     assert_eq!(ask("GET /healthz", ""), 200);
 }

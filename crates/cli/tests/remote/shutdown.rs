@@ -9,21 +9,21 @@ use serde_json::{Value, json};
 use crate::http::{Answer, Caller, MissingResponse};
 use crate::{Server, agents};
 
-/// Deadline for all callers.
-const PATIENCE: Duration = Duration::from_mins(2);
+/// Limit for every wait.
+const WAIT_LIMIT: Duration = Duration::from_mins(2);
 
 /// Request that one kind of caller repeats until the server refuses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Appends messages.
     Append,
-    /// Takes turns, with whole or streamed answers.
+    /// Takes turns, with complete or streamed answers.
     Turn,
     TurnInPieces,
     /// Turns with an endless model.
     Endless,
     EndlessInPieces,
-    /// A2A tasks, whole and streamed, with the echo actor and with models.
+    /// A2A tasks, with complete or streamed answers, from the echo actor and from models.
     Echo,
     EchoInPieces,
     Task,
@@ -60,7 +60,7 @@ struct CallerResults {
     session: String,
     /// Acknowledged messages.
     appended: Vec<String>,
-    /// Messages sent with any result, and those that were answered.
+    /// Messages that were sent to models and not refused, with any result.
     asked: Vec<String>,
     answered: usize,
     /// Started tasks.
@@ -74,7 +74,7 @@ struct Client<'a> {
     number: usize,
     /// Number of responses, or confirmed starts, per kind of caller.
     rounds: &'a AtomicUsize,
-    printed: CallerResults,
+    results: CallerResults,
 }
 
 impl Client<'_> {
@@ -86,30 +86,30 @@ impl Client<'_> {
         }
     }
 
-    /// Repeats until it is refused or the server is gone.
+    /// Repeats the request until the server refuses it or is gone.
     fn run(mut self) -> (Kind, CallerResults) {
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut caller = None;
         for round in 0.. {
-            assert!(begun.elapsed() < PATIENCE, "the server does not end");
+            assert!(started.elapsed() < WAIT_LIMIT, "the server does not end");
             if caller.is_none() {
                 caller = Caller::connect(self.address);
             }
             let Some(connected) = caller.take() else {
                 break;
             };
-            match self.once(connected, round) {
+            match self.send(connected, round) {
                 // The connection is reused.
-                Ok(again) => caller = again,
+                Ok(reusable) => caller = reusable,
                 Err(MissingResponse::Unanswered) => break,
-                Err(MissingResponse::Torn) => panic!("a torn answer for {:?}", self.kind),
+                Err(MissingResponse::Torn) => panic!("a truncated response for {:?}", self.kind),
             }
         }
-        (self.kind, self.printed)
+        (self.kind, self.results)
     }
 
-    /// Sends one request; returns whether the connection can be reused.
-    fn once(
+    /// Sends one request. Returns the connection if it can be reused.
+    fn send(
         &mut self,
         mut caller: Caller,
         round: usize,
@@ -117,15 +117,15 @@ impl Client<'_> {
         let text = format!("{:?} {} {round}", self.kind, self.number);
         let (line, headers, body): (String, &[&str], String) = match self.kind {
             Kind::Append => (
-                format!("POST /api/v1/sessions/{}/messages", self.printed.session),
+                format!("POST /api/v1/sessions/{}/messages", self.results.session),
                 &[],
                 json!({"role": "user", "content": text}).to_string(),
             ),
             Kind::Turn | Kind::TurnInPieces | Kind::Endless | Kind::EndlessInPieces => {
                 let is_whole = matches!(self.kind, Kind::Turn | Kind::Endless);
-                self.printed.asked.push(text.clone());
+                self.results.asked.push(text.clone());
                 (
-                    format!("POST /api/v1/sessions/{}/turns", self.printed.session),
+                    format!("POST /api/v1/sessions/{}/turns", self.results.session),
                     if is_whole {
                         &[]
                     } else {
@@ -165,22 +165,22 @@ impl Client<'_> {
         );
         if !is_stream {
             let answer = caller.ask(&line, headers, &body)?;
-            return Ok(self.take_in(&answer, &text).then_some(caller));
+            return Ok(self.check_response(&answer, &text).then_some(caller));
         }
         match caller.listen(&line, headers, &body)? {
             Err(answer) => {
-                self.take_in(&answer, &text);
+                self.check_response(&answer, &text);
             }
             Ok(mut events) => {
                 let mut last = None;
-                while let Some(received_events) = events.next()? {
+                while let Some(event) = events.next()? {
                     self.rounds.fetch_add(1, Ordering::SeqCst);
-                    if let Some(data) = received_events.data {
+                    if let Some(data) = event.data {
                         self.note_task(&data);
-                        last = Some((received_events.kind.unwrap_or_default(), data));
+                        last = Some((event.kind.unwrap_or_default(), data));
                     }
                 }
-                self.end_of(last);
+                self.check_last_event(last);
             }
         }
         Ok(None)
@@ -188,62 +188,59 @@ impl Client<'_> {
 
     fn note_task(&mut self, answer: &Value) {
         if let Some(id) = answer["result"]["task"]["id"].as_str() {
-            self.printed.tasks.push(id.to_owned());
+            self.results.tasks.push(id.to_owned());
         }
     }
 
-    /// Checks a complete response; returns whether it was accepted.
-    fn take_in(&mut self, answer: &Answer, text: &str) -> bool {
-        let answered_text = answer.json();
+    /// Checks a complete response. Returns false if the server refused the request.
+    fn check_response(&mut self, answer: &Answer, text: &str) -> bool {
+        let body = answer.json();
         if answer.status == 503 {
-            let code = answered_text.pointer("/error/data/0/metadata/code");
-            let code = code.or_else(|| answered_text.get("code"));
-            assert_eq!(code, Some(&json!("CA-1220")), "{answered_text}");
-            if self.printed.asked.last().is_some_and(|asked| asked == text) {
-                // Refused before any work started.
-                self.printed.asked.pop();
+            let code = body.pointer("/error/data/0/metadata/code");
+            let code = code.or_else(|| body.get("code"));
+            assert_eq!(code, Some(&json!("CA-1220")), "{body}");
+            if self.results.asked.last().is_some_and(|asked| asked == text) {
+                // The server refused the request before any work started.
+                self.results.asked.pop();
             }
             return false;
         }
         match self.kind {
             Kind::Append => {
-                assert_eq!(answer.status, 201, "{answered_text}");
-                self.printed.appended.push(text.to_owned());
+                assert_eq!(answer.status, 201, "{body}");
+                self.results.appended.push(text.to_owned());
             }
             Kind::Turn | Kind::Endless => {
-                assert_eq!(answer.status, 200, "{answered_text}");
-                self.ended(&answered_text);
+                assert_eq!(answer.status, 200, "{body}");
+                self.check_turn(&body);
             }
             _ => {
-                assert_eq!(answer.status, 200, "{answered_text}");
-                assert!(
-                    answered_text["result"]["task"]["id"].is_string(),
-                    "{answered_text}"
-                );
-                self.note_task(&answered_text);
+                assert_eq!(answer.status, 200, "{body}");
+                assert!(body["result"]["task"]["id"].is_string(), "{body}");
+                self.note_task(&body);
             }
         }
         self.rounds.fetch_add(1, Ordering::SeqCst);
         true
     }
 
-    /// State of a turn.
-    fn ended(&mut self, turn: &Value) {
+    /// Checks the state of a finished turn.
+    fn check_turn(&mut self, turn: &Value) {
         if turn["state"] == "answered" {
             assert_eq!(turn["text"], "one two three four");
-            self.printed.answered += 1;
+            self.results.answered += 1;
         } else {
             assert_eq!(turn["state"], "stopped", "{turn}");
         }
     }
 
     /// Checks the last event of a stream before its end.
-    fn end_of(&mut self, last: Option<(String, Value)>) {
+    fn check_last_event(&mut self, last: Option<(String, Value)>) {
         match self.kind {
             Kind::TurnInPieces | Kind::EndlessInPieces => {
-                let (kind, data) = last.expect("something is said");
+                let (kind, data) = last.expect("an event");
                 assert_eq!(kind, "end", "{data}");
-                self.ended(&data);
+                self.check_turn(&data);
             }
             Kind::Events => {}
             _ => assert!(last.is_some(), "a task is reported"),
@@ -269,7 +266,7 @@ fn ask(address: &str, line: &str, body: &Value) -> Value {
     answer.json()
 }
 
-/// Whether a turn of a session is running, or was when it was interrupted.
+/// Returns true if a turn of the session is running, or was interrupted while it ran.
 fn is_running(agents: &Agents, session: &str) -> bool {
     let sql = format!("SELECT 1 FROM turns WHERE session_id = '{session}' AND state = 'running'");
     !TestDatabase::read_file(&agents.database(), &sql).is_empty()
@@ -290,8 +287,8 @@ fn end_under_load(agents: &Agents, each: usize) -> Vec<(Kind, CallerResults)> {
             .zip(&rounds)
             .flat_map(|(kind, rounds)| (0..each).map(move |number| (*kind, rounds, number)))
             .map(|(kind, rounds, number)| {
-                let made = ask(&address, "POST /api/v1/sessions", &json!({}));
-                let session = made["id"].as_str().expect("an id").to_owned();
+                let created = ask(&address, "POST /api/v1/sessions", &json!({}));
+                let session = created["id"].as_str().expect("an id").to_owned();
                 if matches!(kind, Kind::Endless | Kind::EndlessInPieces) {
                     endless.push(session.clone());
                 }
@@ -300,7 +297,7 @@ fn end_under_load(agents: &Agents, each: usize) -> Vec<(Kind, CallerResults)> {
                     address: &address,
                     number,
                     rounds,
-                    printed: CallerResults {
+                    results: CallerResults {
                         session,
                         ..CallerResults::default()
                     },
@@ -308,42 +305,42 @@ fn end_under_load(agents: &Agents, each: usize) -> Vec<(Kind, CallerResults)> {
                 scope.spawn(move || client.run())
             })
             .collect();
-        let begun = Instant::now();
-        // A caller of an endless model receives nothing before the end; the message is stored when
-        // its turn starts.
-        let is_at_work = |(kind, rounds): (&Kind, &AtomicUsize)| match kind {
+        let started = Instant::now();
+        // Callers of an endless model receive nothing before the end. Their turns are stored when
+        // they start.
+        let has_progress = |(kind, rounds): (&Kind, &AtomicUsize)| match kind {
             Kind::Endless | Kind::EndlessInPieces => true,
             _ => rounds.load(Ordering::SeqCst) >= 2 * each,
         };
-        let is_asked = |session: &String| is_running(agents, session);
-        while !KINDS.iter().zip(&rounds).all(is_at_work) || !endless.iter().all(is_asked) {
+        let is_turn_running = |session: &String| is_running(agents, session);
+        while !KINDS.iter().zip(&rounds).all(has_progress) || !endless.iter().all(is_turn_running) {
             assert!(
-                begun.elapsed() < PATIENCE,
-                "not everybody is answered: {rounds:?}"
+                started.elapsed() < WAIT_LIMIT,
+                "some callers received no response: {rounds:?}"
             );
             std::thread::sleep(Duration::from_millis(5));
         }
         assert_eq!(server.end(), Some(0));
         clients
             .into_iter()
-            .map(|client| client.join().expect("no answer is torn"))
+            .map(|client| client.join().expect("no response is truncated"))
             .collect()
     })
 }
 
 /// Asserts that acknowledged data is stored, and that started work is finished or resumed.
-fn assert_nothing_lost(agents: &Agents, address: &str, (kind, printed): &(Kind, CallerResults)) {
+fn assert_nothing_lost(agents: &Agents, address: &str, (kind, results): &(Kind, CallerResults)) {
     let messages = || {
         let line = format!(
             "GET /api/v1/sessions/{}/messages?limit=500",
-            printed.session
+            results.session
         );
         let page = ask(address, &line, &Value::Null);
         let items = page["items"].as_array().expect("messages").clone();
         if page["next_cursor"].is_null() {
             items
         } else {
-            agents.messages(&printed.session)
+            agents.messages(&results.session)
         }
     };
     let contents = |role: &str| -> Vec<String> {
@@ -357,35 +354,38 @@ fn assert_nothing_lost(agents: &Agents, address: &str, (kind, printed): &(Kind, 
         Kind::Append => {
             let stored = contents("user");
             assert!(
-                stored.starts_with(&printed.appended),
+                stored.starts_with(&results.appended),
                 "an acknowledged message"
             );
-            assert!(stored.len() <= printed.appended.len() + 1);
+            assert!(stored.len() <= results.appended.len() + 1);
         }
         Kind::Turn | Kind::TurnInPieces | Kind::Endless | Kind::EndlessInPieces => {
-            let is_cut_off = is_running(agents, &printed.session);
+            let is_interrupted = is_running(agents, &results.session);
             let is_endless = matches!(kind, Kind::Endless | Kind::EndlessInPieces);
-            assert!(is_cut_off || !is_endless, "{kind:?} was begun");
-            if is_cut_off {
-                let line = format!("POST /api/v1/sessions/{}/turns", printed.session);
-                let went_on = ask(address, &line, &json!({}));
-                assert_eq!(went_on["state"], "answered", "{kind:?}: {went_on}");
+            assert!(is_interrupted || !is_endless, "{kind:?} was interrupted");
+            if is_interrupted {
+                let line = format!("POST /api/v1/sessions/{}/turns", results.session);
+                let resumed = ask(address, &line, &json!({}));
+                assert_eq!(resumed["state"], "answered", "{kind:?}: {resumed}");
             }
-            // Each is stored once, except for the last, which may have reached a closed socket.
+            // Each message is stored once. Only the last may be missing, if its socket was closed.
             let questions = contents("user");
             assert!(
-                printed.asked.starts_with(&questions) && questions.len() + 1 >= printed.asked.len(),
+                results.asked.starts_with(&questions) && questions.len() + 1 >= results.asked.len(),
                 "{kind:?}: {questions:?} of {:?}",
-                printed.asked
+                results.asked
             );
             let answers = contents("assistant").len();
-            assert!(answers >= printed.answered, "an answer that was given");
+            assert!(
+                answers >= results.answered,
+                "every received answer is stored"
+            );
             assert_eq!(answers, questions.len(), "{kind:?}");
         }
         Kind::Events => {}
         _ => {
-            for task in &printed.tasks {
-                let begun = Instant::now();
+            for task in &results.tasks {
+                let started = Instant::now();
                 loop {
                     let line = format!("GET /a2a/v1/tasks/{task}");
                     let shown = ask(address, &line, &Value::Null);
@@ -395,7 +395,7 @@ fn assert_nothing_lost(agents: &Agents, address: &str, (kind, printed): &(Kind, 
                     }
                     let is_open = ["TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"].contains(&state);
                     assert!(is_open, "{kind:?}: {shown}");
-                    assert!(begun.elapsed() < PATIENCE, "{kind:?}: {shown}");
+                    assert!(started.elapsed() < WAIT_LIMIT, "{kind:?}: {shown}");
                     std::thread::sleep(Duration::from_millis(20));
                 }
             }
@@ -411,24 +411,24 @@ fn a_server_stopped_under_load_truncates_no_response_and_loses_nothing() {
     let agents = agents();
     agents.data(&["config", "set", "serve.drain-seconds", "1"]);
     for round in 0..proof_size(1, 10) {
-        let printed = end_under_load(&agents, proof_size(2, 6));
-        // Interrupted turns get another model.
+        let results = end_under_load(&agents, proof_size(2, 6));
+        // Interrupted turns are resumed with a script that finishes.
         std::fs::write(agents.cwd().join("endless.yaml"), QUICK).expect("a file");
         let server = Server::start(&agents, &["--insecure-local"]);
-        for one in &printed {
-            assert_nothing_lost(&agents, server.address(), one);
+        for result in &results {
+            assert_nothing_lost(&agents, server.address(), result);
         }
         assert_eq!(server.end(), Some(0));
         agents.assert_sound();
         let sum = |count: fn(&CallerResults) -> usize| {
-            printed.iter().map(|one| count(&one.1)).sum::<usize>()
+            results.iter().map(|result| count(&result.1)).sum::<usize>()
         };
         println!(
             "end {round}: {} messages appended, {} turns answered of {}, {} tasks",
-            sum(|one| one.appended.len()),
-            sum(|one| one.answered),
-            sum(|one| one.asked.len()),
-            sum(|one| one.tasks.len()),
+            sum(|result| result.appended.len()),
+            sum(|result| result.answered),
+            sum(|result| result.asked.len()),
+            sum(|result| result.tasks.len()),
         );
     }
 }

@@ -14,14 +14,14 @@ use crate::{Server, agents, token};
 fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let content = parts.concat();
     let length = u16::try_from(content.len()).expect("short").to_be_bytes();
-    let mut all = vec![tag];
+    let mut element = vec![tag];
     match length {
-        [0, short @ 0..0x80] => all.push(short),
-        [0, long] => all.extend([0x81, long]),
-        [high, low] => all.extend([0x82, high, low]),
+        [0, short @ 0..0x80] => element.push(short),
+        [0, long] => element.extend([0x81, long]),
+        [high, low] => element.extend([0x82, high, low]),
     }
-    all.extend(content);
-    all
+    element.extend(content);
+    element
 }
 
 fn sequence(parts: &[&[u8]]) -> Vec<u8> {
@@ -44,10 +44,10 @@ fn certificate(folder: &Path, name: &str) -> [PathBuf; 2] {
     let public = pair.public_key().as_ref();
     let algorithm = sequence(&[ECDSA_WITH_SHA256]);
     let common_name = sequence(&[COMMON_NAME, &der(0x0c, &[b"localhost"])]);
-    let person = sequence(&[&der(0x31, &[&common_name])]);
+    let subject = sequence(&[&der(0x31, &[&common_name])]);
     let from = der(0x17, &[b"240101000000Z"]);
     let until = der(0x17, &[b"491231235959Z"]);
-    // Not a certificate authority.
+    // The certificate is not a certificate authority.
     let constraints = sequence(&[BASIC_CONSTRAINTS, TRUE, &der(4, &[&sequence(&[])])]);
     let names = sequence(&[&der(0x82, &[b"localhost"]), &der(0x87, &[&[127, 0, 0, 1]])]);
     let names = sequence(&[OTHER_NAMES, &der(4, &[&names])]);
@@ -55,16 +55,16 @@ fn certificate(folder: &Path, name: &str) -> [PathBuf; 2] {
         &der(0xa0, &[&[2, 1, 2]]),
         &[2, 1, 1],
         &algorithm,
-        &person,
+        &subject,
         &sequence(&[&from, &until]),
-        &person,
+        &subject,
         &sequence(&[&sequence(&[EC_PUBLIC_KEY, P256]), &der(3, &[&[0], public])]),
         &der(0xa3, &[&sequence(&[&constraints, &names])]),
     ]);
     let signature = pair.sign(&random, &message).expect("a signature");
-    let whole = sequence(&[&message, &algorithm, &der(3, &[&[0], signature.as_ref()])]);
+    let signed = sequence(&[&message, &algorithm, &der(3, &[&[0], signature.as_ref()])]);
     [
-        ("pem", "CERTIFICATE", &whole[..]),
+        ("pem", "CERTIFICATE", &signed[..]),
         ("key", "PRIVATE KEY", key.as_ref()),
     ]
     .map(|(end, title, bytes)| {
@@ -102,22 +102,22 @@ fn a_self_signed_certificate_is_refused_unless_allowed() {
     assert!(key.is_null() && !client.home().join("server-token").exists());
 
     client.data(&[&connect[..], &["--no-tls-verify", "--namespace", "acme"]].concat());
-    let made = client.data(&["session", "create", "--name", "weekly"]);
-    assert_eq!(made["session"]["namespace"], "acme");
+    let created = client.data(&["session", "create", "--name", "weekly"]);
+    assert_eq!(created["session"]["namespace"], "acme");
     let listed = host.data(&["session", "list"]);
     assert_eq!(listed["sessions"][0]["name"], "weekly", "{listed}");
-    // The setting stays with the connection, and applies to nothing else.
+    // `--no-tls-verify` applies only to the connection of this client.
     let other = agents();
     assert_eq!(code(&other, &connect).1, "CA-1207");
 
-    // With the certificate among the trusted ones, verification succeeds.
+    // A client that trusts the certificate can verify it.
     let trusting = agents().with("SSL_CERT_FILE", certificate);
     trusting.data(&[&connect[..], &["--namespace", "acme"]].concat());
     assert_eq!(trusting.data(&["session", "list"])["summary"]["total"], 1);
 
     // Without TLS there is no response, and the token is not sent.
     let address = server.url.trim_start_matches("https://");
-    let mut plain = Caller::connect(address).expect("it listens");
+    let mut plain = Caller::connect(address).expect("the server listens");
     let answer = plain.ask("GET /healthz", &[], "");
     assert!(answer.is_err(), "{answer:?}");
     assert_eq!(server.end(), Some(0));
@@ -157,7 +157,7 @@ fn an_invalid_certificate_is_reported_at_start() {
         assert_eq!(exit, Some(1), "{certificate:?} with {key:?}: {code}");
         assert_eq!(code, "CA-0105", "{certificate:?} with {key:?}");
     }
-    let half = code(
+    let without_key = code(
         &host,
         &[
             "serve",
@@ -167,5 +167,5 @@ fn an_invalid_certificate_is_reported_at_start() {
             text(&certificate_file),
         ],
     );
-    assert_eq!(half.0, Some(2), "{half:?}");
+    assert_eq!(without_key.0, Some(2), "{without_key:?}");
 }

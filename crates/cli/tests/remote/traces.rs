@@ -42,7 +42,9 @@ fn ask(server: &Server, home: &Agents, flags: &str) -> String {
         body.len()
     );
     let mut stream = TcpStream::connect(address).expect("the server listens");
-    stream.write_all(request.as_bytes()).expect("it listens");
+    stream
+        .write_all(request.as_bytes())
+        .expect("the server reads");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     assert!(answer.contains("a-secret-answer"), "{answer}");
@@ -62,9 +64,10 @@ fn spans(collector: &ModelServer) -> Vec<Value> {
         .collect()
 }
 
-fn fact<'a>(span: &'a Value, key: &str) -> &'a Value {
-    let mut all = span["attributes"].as_array().into_iter().flatten();
-    all.find(|attribute| attribute["key"] == key)
+fn attribute_value<'a>(span: &'a Value, key: &str) -> &'a Value {
+    let mut attributes = span["attributes"].as_array().into_iter().flatten();
+    attributes
+        .find(|attribute| attribute["key"] == key)
         .map_or(&Value::Null, |attribute| &attribute["value"])
 }
 
@@ -77,34 +80,37 @@ fn a_request_with_its_turn_model_calls_and_tool_calls_is_one_trace() {
     assert!(ask(&server, &home, "01").contains(" 200 "));
     let deadline = Instant::now() + Duration::from_mins(1);
     let is_request = |span: &&Value| span["name"] == "POST /api/v1/sessions/{session}/turns";
-    let printed = loop {
-        let printed = spans(&collector);
-        if printed.iter().any(|span| is_request(&span)) {
-            break printed;
+    let received = loop {
+        let received = spans(&collector);
+        if received.iter().any(|span| is_request(&span)) {
+            break received;
         }
-        assert!(Instant::now() < deadline, "{printed:?}");
+        assert!(Instant::now() < deadline, "{received:?}");
         std::thread::sleep(Duration::from_millis(20));
     };
     let named = |name: &str| -> Vec<&Value> {
-        printed.iter().filter(|span| span["name"] == name).collect()
+        received
+            .iter()
+            .filter(|span| span["name"] == name)
+            .collect()
     };
-    let request = printed.iter().find(is_request).expect("a request");
+    let request = received.iter().find(is_request).expect("a request");
     assert_eq!(request["parentSpanId"], CALLER);
     assert_eq!(request["kind"], 2);
     assert_eq!(
-        fact(request, "http.response.status_code")["intValue"],
+        attribute_value(request, "http.response.status_code")["intValue"],
         "200"
     );
     let turns = named("invoke_agent scripted/look.yaml");
-    assert_eq!(turns.len(), 1, "{printed:?}");
+    assert_eq!(turns.len(), 1, "{received:?}");
     assert_eq!(turns[0]["parentSpanId"], request["spanId"]);
     let questions = named("chat look.yaml");
     let calls = named("execute_tool builtin/output-read");
-    assert_eq!((questions.len(), calls.len()), (2, 1), "{printed:?}");
-    for part in questions.iter().chain(&calls) {
-        assert_eq!(part["parentSpanId"], turns[0]["spanId"]);
+    assert_eq!((questions.len(), calls.len()), (2, 1), "{received:?}");
+    for child in questions.iter().chain(&calls) {
+        assert_eq!(child["parentSpanId"], turns[0]["spanId"]);
     }
-    for span in &printed {
+    for span in &received {
         assert_eq!(span["traceId"], TRACE, "{span}");
     }
     let first = questions[0];
@@ -115,12 +121,12 @@ fn a_request_with_its_turn_model_calls_and_tool_calls_is_one_trace() {
         ("gen_ai.usage.input_tokens", json!({"intValue": "11"})),
         ("gen_ai.usage.output_tokens", json!({"intValue": "7"})),
     ] {
-        assert_eq!(fact(first, key), &value, "{key}");
+        assert_eq!(attribute_value(first, key), &value, "{key}");
     }
-    // The failed call is reported only by its code.
+    // The span of the failed call has only a status code.
     assert_eq!(calls[0]["status"], json!({"code": 2}));
     assert_eq!(
-        fact(calls[0], "gen_ai.tool.name")["stringValue"],
+        attribute_value(calls[0], "gen_ai.tool.name")["stringValue"],
         "builtin/output-read"
     );
 
@@ -128,20 +134,23 @@ fn a_request_with_its_turn_model_calls_and_tool_calls_is_one_trace() {
     assert!(ask(&server, &home, "00").contains(" 200 "));
     assert_eq!(server.end(), Some(0));
     assert_eq!(spans(&collector).iter().filter(is_request).count(), 1);
-    // No message texts, and no secrets.
-    let all: String = collector
+    // Traces contain no message texts and no secrets.
+    let bodies: String = collector
         .received()
         .into_iter()
         .map(|request| request.body)
         .collect();
-    assert!(!all.contains("a-secret") && !all.contains(KEY), "{all}");
+    assert!(
+        !bodies.contains("a-secret") && !bodies.contains(KEY),
+        "{bodies}"
+    );
 }
 
 #[test]
 fn a_missing_or_silent_collector_does_not_affect_requests() {
     let silent = ModelServer::answering(|_| Response::json(200, "").then(Step::Hang));
-    let angry = ModelServer::answering(|_| Response::json(500, "{}"));
-    for url in ["http://127.0.0.1:1".to_owned(), silent.url(), angry.url()] {
+    let failing = ModelServer::answering(|_| Response::json(500, "{}"));
+    for url in ["http://127.0.0.1:1".to_owned(), silent.url(), failing.url()] {
         let home = home();
         let server = Server::start(&home, &["--insecure-local", "--otlp-endpoint", &url]);
         for _ in 0..3 {

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use super::world::{agents, create, git, read, repository, write};
 
-fn set_mode(place: &Path, mode: u32) {
-    std::fs::set_permissions(place, std::fs::Permissions::from_mode(mode)).expect("a mode");
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("a mode");
 }
 
-fn mode(place: &Path) -> u32 {
-    let found = std::fs::metadata(place).expect("it is there");
-    found.permissions().mode() & 0o7777
+fn mode(path: &Path) -> u32 {
+    let metadata = std::fs::metadata(path).expect("the path exists");
+    metadata.permissions().mode() & 0o7777
 }
 
 #[test]
@@ -45,8 +45,8 @@ fn a_read_only_folder_is_changed_and_stays_read_only() {
     }
 }
 
-/// Git compares whole seconds: it does not detect an edit of the same size in the second of the
-/// checkout with the time reset.
+/// Git compares whole seconds, so it does not detect an edit of the same size in the second of the
+/// checkout if the modification time is reset.
 #[test]
 fn an_edit_with_the_same_size_and_time_is_committed() {
     let agents = agents();
@@ -54,17 +54,17 @@ fn an_edit_with_the_same_size_and_time_is_committed() {
         let real = agents.cwd().join(format!("real-{round}"));
         repository(&real, &[("edit", "before\n")]);
         let part = create(&agents, "fix", &[&real]).remove(0);
-        let place = part.join("edit");
-        let time = std::fs::metadata(&place)
-            .and_then(|found| found.modified())
+        let path = part.join("edit");
+        let time = std::fs::metadata(&path)
+            .and_then(|metadata| metadata.modified())
             .expect("a time");
-        write(&place, "behind\n");
+        write(&path, "behind\n");
         std::fs::File::options()
             .write(true)
-            .open(&place)
+            .open(&path)
             .and_then(|file| file.set_modified(time))
             .expect("a time can be set");
-        // An index that is written in a later second trusts the times.
+        // Git trusts the times of files in an index that is written in a later second.
         std::thread::sleep(std::time::Duration::from_millis(1_100));
         agents.data(&["sandbox", "apply", "fix"]);
         assert_eq!(git(&real, &["show", "HEAD:edit"]), "behind\n");

@@ -24,7 +24,7 @@ fn leave_by_products(part: &Path) {
     }
 }
 
-fn changed(agents: &Agents) -> Vec<String> {
+fn changed_paths(agents: &Agents) -> Vec<String> {
     let diff = agents.data(&["sandbox", "diff", "fix"]);
     let changes = diff["parts"][0]["changes"].as_array().expect("changes");
     let paths: Vec<String> = changes
@@ -57,7 +57,7 @@ fn by_products_are_in_no_diff_commit_or_user_folder() {
     write(part.join("build/out/a.bin"), "ignored\n");
     write(part.join("logs/run.log"), "ignored\n");
     leave_by_products(&part);
-    // A file that a tool wrote is intended, wherever it is.
+    // A file that a tool wrote is an intended change, even in a folder of by-products.
     agents.data(&[
         "tool",
         "run",
@@ -67,7 +67,7 @@ fn by_products_are_in_no_diff_commit_or_user_folder() {
         "path=node_modules/pad/patch.js",
         "content=wanted",
     ]);
-    let wanted = [
+    let expected = [
         "app.py",
         "kept/__pycache__/tracked.pyc",
         "made.txt",
@@ -75,7 +75,7 @@ fn by_products_are_in_no_diff_commit_or_user_folder() {
         "node_modules/pad",
         "node_modules/pad/patch.js",
     ];
-    assert_eq!(changed(&agents), wanted);
+    assert_eq!(changed_paths(&agents), expected);
     let applied = agents.data(&["sandbox", "apply", "fix"]);
     let left_out = applied["parts"][0]["left_out"].to_string();
     for name in [
@@ -127,7 +127,7 @@ fn by_products_stay_out_of_a_folder_without_a_repository() {
     write(part.join("__pycache__/app.pyc"), "by-product\n");
     write(part.join("target/list.txt"), "changed\n");
     write(part.join("src/__pycache__/b.pyc"), "by-product\n");
-    assert_eq!(changed(&agents), ["app.py", "target/list.txt"]);
+    assert_eq!(changed_paths(&agents), ["app.py", "target/list.txt"]);
     agents.data(&["sandbox", "apply", "fix"]);
     assert_eq!(read(real.join("app.py")), "after\n");
     assert_eq!(read(real.join("__pycache__/app.pyc")), "old\n");
@@ -146,7 +146,7 @@ fn rollback_restores_by_products_exactly() {
     write(part.join("__pycache__/app.cpython-312.pyc"), "other\n");
     write(part.join("__pycache__/more.pyc"), "other\n");
     std::fs::remove_file(part.join("target/debug/app")).expect("removed");
-    assert!(changed(&agents).is_empty());
+    assert!(changed_paths(&agents).is_empty());
     agents.data(&["sandbox", "rollback", "fix"]);
     assert_eq!(files(&part), before);
 }
@@ -158,9 +158,9 @@ fn a_commit_in_the_sandbox_is_part_of_the_difference() {
     repository(&real, &[("a.py", "before\n"), ("b.py", "before\n")]);
     let part = create(&agents, "fix", &[&real]).remove(0);
     write(part.join("a.py"), "after\n");
-    let run = |tool: &str, more: &[&str]| {
-        let all = [&["tool", "run", tool, "--sandbox", "fix"], more].concat();
-        let data = agents.data(&all);
+    let run = |tool: &str, options: &[&str]| {
+        let arguments = [&["tool", "run", tool, "--sandbox", "fix"], options].concat();
+        let data = agents.data(&arguments);
         data["output"].as_str().unwrap_or_default().to_owned()
     };
     run("builtin/git-commit", &["message=first"]);

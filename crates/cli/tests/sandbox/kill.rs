@@ -9,9 +9,14 @@ use cleveragents_testkit::{Dice, TestDatabase, not_run, proof_size};
 
 use super::world::{World, agents, create, names, read, write};
 
-/// Runs a command and kills it at a random instant of about its duration.
-fn killed(world: &World, arguments: &[&str], needs: Duration, dice: &mut Dice) -> Option<i32> {
-    let limit = u64::try_from(needs.as_micros()).expect("a short time");
+/// Runs a command and kills it at a random instant within 1.25 times its usual duration.
+fn run_and_kill(
+    world: &World,
+    arguments: &[&str],
+    duration: Duration,
+    dice: &mut Dice,
+) -> Option<i32> {
+    let limit = u64::try_from(duration.as_micros()).expect("a short time");
     let mut child = world
         .agents
         .command(arguments)
@@ -32,8 +37,8 @@ fn a_stale_git_lock_on_our_references_is_ignored() {
     let [repository, _] = world.repositories();
     create(&world.agents, "locked", &[&repository]);
     let mut locked = 0;
-    let kept = repository.join(".git/refs/cleveragents/sandboxes");
-    for sandbox in std::fs::read_dir(kept).expect("names of ours") {
+    let references = repository.join(".git/refs/cleveragents/sandboxes");
+    for sandbox in std::fs::read_dir(references).expect("our references") {
         let sandbox = sandbox.expect("a folder").path();
         for name in std::fs::read_dir(sandbox).expect("a folder") {
             let name = name.expect("a name").path();
@@ -41,7 +46,7 @@ fn a_stale_git_lock_on_our_references_is_ignored() {
             locked += 1;
         }
     }
-    assert!(locked > 0, "there is a name to be locked");
+    assert!(locked > 0, "there is a reference to lock");
     world
         .agents
         .data(&["sandbox", "discard", "locked", "--yes"]);
@@ -85,33 +90,36 @@ fn any_command_killed_at_any_instant_is_recovered_by_the_next() {
         world.put_back();
         let started = Instant::now();
         world.agents.data(command);
-        let needs = started.elapsed();
+        let duration = started.elapsed();
         let new = world.state();
         for round in 0..proof_size(3, 25) {
             world.put_back();
-            let code = killed(&world, command, needs, &mut dice);
-            let here = format!("{command:?}, round {round}");
-            let left = names(&world.agents);
+            let code = run_and_kill(&world, command, duration, &mut dice);
+            let context = format!("{command:?}, round {round}");
+            let remaining = names(&world.agents);
             let state = world.state();
             assert!(
                 state == old || state == new,
-                "{here}: a mixture:\n{state:#?}\ninstead of\n{old:#?}\nor\n{new:#?}"
+                "{context}: mixed state:\n{state:#?}\ninstead of\n{old:#?}\nor\n{new:#?}"
             );
-            world.assert_nothing_leaked_but(&left);
+            world.assert_nothing_leaked_but(&remaining);
             if code == Some(0) && command[1] == "create" {
-                assert!(left.contains(&"other".to_owned()), "{here}: it is there");
+                assert!(
+                    remaining.contains(&"other".to_owned()),
+                    "{context}: no sandbox"
+                );
             }
             // A remaining sandbox works: its changes can still be applied.
-            if left.contains(&"all".to_owned()) {
+            if remaining.contains(&"all".to_owned()) {
                 world
                     .agents
                     .data(&["sandbox", "rollback", "all", "--to", "2"]);
                 world.agents.data(&["sandbox", "apply", "all"]);
-                assert_eq!(read(world.place("plain/edit")), "after\n", "{here}");
+                assert_eq!(read(world.place("plain/edit")), "after\n", "{context}");
             } else {
                 assert!(
                     ["apply", "discard"].contains(&command[1]),
-                    "{here}: it is lost"
+                    "{context}: the sandbox is lost"
                 );
             }
         }
@@ -146,7 +154,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn apply_onto_a_full_disk_changes_nothing_and_works_once_there_is_room() {
+fn apply_onto_a_full_disk_changes_nothing_and_works_after_space_is_freed() {
     let agents = agents();
     let small = agents.cwd().join("small");
     let Some(_disk) = SmallDisk::new(&small, 1024) else {
@@ -166,9 +174,13 @@ fn apply_onto_a_full_disk_changes_nothing_and_works_once_there_is_room() {
     for place in [&real, &other] {
         assert_eq!(read(place.join("edit")), "before\n");
         let count = std::fs::read_dir(place).expect("a folder").count();
-        assert_eq!(count, if *place == real { 2 } else { 1 }, "nothing is left");
+        assert_eq!(
+            count,
+            if *place == real { 2 } else { 1 },
+            "no file is left behind"
+        );
     }
-    assert_eq!(names(&agents), ["full"], "the sandbox is there");
+    assert_eq!(names(&agents), ["full"], "the sandbox still exists");
     std::fs::remove_file(real.join("ballast")).expect("removed");
     agents.data(&["sandbox", "apply", "full"]);
     for place in [&real, &other] {

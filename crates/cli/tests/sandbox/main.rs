@@ -1,5 +1,5 @@
 //! Sandboxes: apply with concurrent edits of the user, with concurrent applies, on a full disk, and
-//! with kills.
+//! with kills at every step.
 
 mod apply;
 mod by_products;

@@ -1,4 +1,4 @@
-//! Two concurrent applies, of one sandbox and of two sandboxes of one repository, and a user who
+//! Two concurrent applies of one sandbox, or of two sandboxes of one repository, and a user who
 //! saves a file during an apply.
 
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ fn two_sandboxes_of_one_repository_are_applied_in_turn_or_one_is_refused() {
             let part = create(&agents, name, &[&real]).remove(0);
             write(part.join(name), "after\n");
             write(part.join(format!("new-{name}")), "new\n");
-            // Every second time the two cannot both be applied.
+            // In every second round, the two sandboxes conflict.
             if round % 2 == 1 {
                 write(part.join("both"), name);
             }
@@ -57,29 +57,29 @@ fn two_sandboxes_of_one_repository_are_applied_in_turn_or_one_is_refused() {
         gate.open();
         let answers = running
             .map(|child| Answer::from_output(&child.wait_with_output().expect("the program ends")));
-        let mut won = 0;
+        let mut applied = 0;
         for (name, answer) in ["a", "b"].iter().zip(&answers) {
-            let is_there = answer.code == Some(0);
+            let is_applied = answer.code == Some(0);
             assert!(
-                is_there || answer.code == Some(4),
+                is_applied || answer.code == Some(4),
                 "round {round}: {answer:?}"
             );
-            won += usize::from(is_there);
-            let wanted = if is_there { "after\n" } else { "before\n" };
+            applied += usize::from(is_applied);
+            let expected = if is_applied { "after\n" } else { "before\n" };
             assert_eq!(
                 read(real.join(name)),
-                wanted,
-                "round {round}: wholly or not at all"
+                expected,
+                "round {round}: all changes or none"
             );
-            assert_eq!(real.join(format!("new-{name}")).exists(), is_there);
+            assert_eq!(real.join(format!("new-{name}")).exists(), is_applied);
         }
-        assert!((1..=2).contains(&won), "round {round}: {answers:#?}");
+        assert!((1..=2).contains(&applied), "round {round}: {answers:#?}");
         assert!(
-            round % 2 == 0 || won == 1,
-            "round {round}: a conflict is seen"
+            round % 2 == 0 || applied == 1,
+            "round {round}: the conflict is detected"
         );
         let count = git(&real, &["rev-list", "--count", "HEAD"]);
-        assert_eq!(count, format!("{}\n", 1 + won), "one commit each");
+        assert_eq!(count, format!("{}\n", 1 + applied), "one commit each");
         assert_eq!(git(&real, &["status", "--porcelain"]), "");
         for name in ["a", "b"] {
             agents.run(&["sandbox", "discard", name, "--yes"]);
@@ -92,7 +92,7 @@ fn two_sandboxes_of_one_repository_are_applied_in_turn_or_one_is_refused() {
 fn files_saved_during_an_apply_are_never_lost() {
     let agents = agents();
     let mut dice = Dice::default();
-    let mut needs = Duration::from_millis(300);
+    let mut duration = Duration::from_millis(300);
     let (mut applied, mut refused) = (0, 0);
     for round in 0..proof_size(20, 200) {
         let real = agents.cwd().join(format!("real-{round}"));
@@ -107,14 +107,14 @@ fn files_saved_during_an_apply_are_never_lost() {
             .command(["--format", "json", "sandbox", "apply", "fix"])
             .spawn()
             .expect("the program starts");
-        let limit = u64::try_from(needs.as_micros()).expect("a short time");
+        let limit = u64::try_from(duration.as_micros()).expect("a short time");
         std::thread::sleep(Duration::from_micros(dice.roll(limit)));
-        // Like editors: a new file replaces the old one.
+        // Save in the way of editors: a new file replaces the old file.
         let draft = agents.cwd().join("draft");
         write(&draft, "mine\n");
         std::fs::rename(&draft, real.join("edit")).expect("renamed");
         let answer = Answer::from_output(&running.wait_with_output().expect("the program ends"));
-        needs = started.elapsed();
+        duration = started.elapsed();
         assert_eq!(
             read(real.join("edit")),
             "mine\n",

@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use super::world::{World, agents, create, names, write};
 
-/// The whole state before and after, and the content of the sandbox.
+/// State of the user's data before and after an apply, and the changes of the sandbox.
 struct StatesAndContent {
     old: Vec<String>,
     new: Vec<String>,
     changes: Value,
 }
 
-/// Runs a command that dies at a boundary. `false` if it finished before.
+/// Runs a command that kills itself at a step boundary. Returns false if it finished before.
 fn dies(world: &World, step: usize, arguments: &[&str]) -> bool {
     let output = world
         .agents
@@ -32,30 +32,42 @@ fn dies(world: &World, step: usize, arguments: &[&str]) -> bool {
     }
 }
 
-/// Runs the next command, after which the state must be consistent. `true` if it is the new state.
-fn assert_of_one_piece(world: &World, sides: &StatesAndContent, here: &str) -> bool {
-    let left = names(&world.agents);
+/// Runs the next command, and asserts that the state is completely old or completely new. Returns
+/// true if the state is new.
+fn assert_consistent(world: &World, states: &StatesAndContent, context: &str) -> bool {
+    let sandboxes = names(&world.agents);
     let state = world.state();
-    let is_new = state == sides.new;
+    let is_new = state == states.new;
     if !is_new {
-        for (part, (found, old)) in state.iter().zip(&sides.old).enumerate() {
-            assert_eq!(found, old, "{here}: part {part} is neither old nor new");
+        for (part, (current, old)) in state.iter().zip(&states.old).enumerate() {
+            assert_eq!(
+                current, old,
+                "{context}: part {part} is neither old nor new"
+            );
         }
     }
     world.assert_nothing_leaked();
     if is_new {
-        assert!(left.is_empty(), "{here}: the sandbox is over");
+        assert!(sandboxes.is_empty(), "{context}: the sandbox is closed");
     } else {
-        assert_eq!(left, ["all"], "{here}: the sandbox is there");
-        assert_eq!(world.changes(), sides.changes, "{here}: with its changes");
+        assert_eq!(sandboxes, ["all"], "{context}: the sandbox still exists");
+        assert_eq!(
+            world.changes(),
+            states.changes,
+            "{context}: with its changes"
+        );
         world.agents.data(&["sandbox", "apply", "all"]);
-        assert_eq!(world.state(), sides.new, "{here}: it can still be applied");
+        assert_eq!(
+            world.state(),
+            states.new,
+            "{context}: it can still be applied"
+        );
         world.assert_nothing_leaked();
     }
     is_new
 }
 
-/// Saves the state before the sandbox is applied; returns it with the state after an apply.
+/// Saves the state before an apply, then applies the sandbox. Returns both states.
 fn prepare(world: &World) -> StatesAndContent {
     let old = world.state();
     world.change_everything();
@@ -76,14 +88,14 @@ const NEXT: [&str; 2] = ["sandbox", "list"];
 #[test]
 fn apply_killed_at_any_step_is_finished_or_undone() {
     let world = World::new(agents());
-    let sides = prepare(&world);
+    let states = prepare(&world);
     let (mut finished, mut undone) = (0, 0);
     for step in 1.. {
         world.put_back();
         if !dies(&world, step, &APPLY) {
             break;
         }
-        if assert_of_one_piece(&world, &sides, &format!("step {step}")) {
+        if assert_consistent(&world, &states, &format!("step {step}")) {
             finished += 1;
         } else {
             undone += 1;
@@ -96,25 +108,25 @@ fn apply_killed_at_any_step_is_finished_or_undone() {
 #[test]
 fn rollback_killed_at_any_step_is_finished_and_can_be_undone() {
     let world = World::new(agents());
-    let sides = prepare(&world);
-    let back = ["sandbox", "rollback", "all", "--to", "1"];
+    let states = prepare(&world);
+    let rollback = ["sandbox", "rollback", "all", "--to", "1"];
     let mut killed = 0;
-    // In CI every third boundary.
+    // CI tests every third boundary.
     for step in (1..).step_by(proof_size(3, 1)) {
         world.put_back();
-        if !dies(&world, step, &back) {
+        if !dies(&world, step, &rollback) {
             break;
         }
         killed += 1;
         assert_eq!(names(&world.agents), ["all"], "step {step}");
-        let left = world.changes();
-        let parts = left.as_array().map_or(&[][..], Vec::as_slice);
+        let changes = world.changes();
+        let parts = changes.as_array().map_or(&[][..], Vec::as_slice);
         assert!(
             parts.iter().all(|part| part["changes"] == json!([])),
-            "step {step}: it is brought to its end: {left:#}"
+            "step {step}: the rollback is finished: {changes:#}"
         );
         world.agents.data(&["sandbox", "redo", "all"]);
-        assert_eq!(world.changes(), sides.changes, "step {step}: forward again");
+        assert_eq!(world.changes(), states.changes, "step {step}: after redo");
         world
             .agents
             .data(&["sandbox", "rollback", "all", "--to", "1"]);
@@ -123,35 +135,35 @@ fn rollback_killed_at_any_step_is_finished_and_can_be_undone() {
             .data(&["sandbox", "rollback", "all", "--to", "2"]);
         assert_eq!(
             world.changes(),
-            sides.changes,
-            "step {step}: to the state before"
+            states.changes,
+            "step {step}: after a rollback to the later checkpoint"
         );
         world.agents.data(&APPLY);
-        assert_eq!(world.state(), sides.new, "step {step}");
+        assert_eq!(world.state(), states.new, "step {step}");
     }
     assert!(killed > 5, "{killed}");
-    println!("{killed} killed rollbacks ended");
+    println!("{killed} killed rollbacks finished");
 }
 
 #[test]
 fn recovery_killed_at_any_step_is_itself_recovered() {
     let world = World::new(agents());
-    let sides = prepare(&world);
-    // In CI the first boundary of each phase and a few more.
+    let states = prepare(&world);
+    // CI tests the first boundary of each phase and a few more.
     let stride = proof_size(6, 1);
     let mut killed = 0;
     'steps: for step in (1..).step_by(stride) {
-        for again in (1..).step_by(stride) {
+        for recovery_step in (1..).step_by(stride) {
             world.put_back();
             if !dies(&world, step, &APPLY) {
                 break 'steps;
             }
-            if !dies(&world, again, &NEXT) {
+            if !dies(&world, recovery_step, &NEXT) {
                 break;
             }
             killed += 1;
-            let here = format!("step {step}, then step {again}");
-            assert_of_one_piece(&world, &sides, &here);
+            let context = format!("step {step}, then step {recovery_step}");
+            assert_consistent(&world, &states, &context);
         }
     }
     println!("{killed} killed recoveries recovered");
@@ -179,7 +191,7 @@ fn apply_killed_with_its_history_on_a_server_is_finished_or_undone() {
         } else {
             assert!(
                 state.iter().zip(&old).all(|(new, old)| new != old),
-                "step {step}: never a mixture"
+                "step {step}: no mixed state"
             );
         }
         assert!(names(&world.agents).is_empty(), "step {step}");
@@ -193,7 +205,7 @@ fn an_unrecoverable_apply_does_not_block_other_sandboxes() {
     world.change_everything();
     let part = create(&world.agents, "other", &[&world.place("plain")]).remove(0);
     write(part.join("mine"), "mine\n");
-    assert!(dies(&world, 12, &APPLY), "it dies halfway");
+    assert!(dies(&world, 12, &APPLY), "the apply is killed halfway");
     let away = world.place("away");
     std::fs::rename(world.place("one"), &away).expect("renamed");
     let listed = world.agents.run(&NEXT);
@@ -201,7 +213,8 @@ fn an_unrecoverable_apply_does_not_block_other_sandboxes() {
     assert!(listed.err.contains("could not be recovered"), "{listed:?}");
     let shown = world.agents.run(&["sandbox", "diff", "other", "--stat"]);
     assert_eq!(shown.code, Some(0), "{shown:?}");
-    // Its own commands report the reason, and no apply runs over an unfinished one.
+    // Commands of the interrupted sandbox report the reason, and an apply to the same folder is
+    // refused.
     let refused = world.agents.run(&["sandbox", "diff", "all"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(refused.err.contains("stopped halfway"), "{refused:?}");
@@ -221,14 +234,14 @@ fn an_unrecoverable_apply_does_not_block_other_sandboxes() {
 }
 
 #[test]
-fn a_pipe_in_a_new_folder_goes_with_the_folder() {
+fn a_pipe_in_a_new_folder_is_removed_with_the_folder() {
     let world = World::new(agents());
     let part = create(&world.agents, "pipe", &[&world.place("plain")]).remove(0);
     write(part.join("new/file"), "new\n");
-    let made = std::process::Command::new("mkfifo")
+    let status = std::process::Command::new("mkfifo")
         .arg(part.join("new/pipe"))
         .status();
-    assert!(made.expect("mkfifo starts").success());
+    assert!(status.expect("mkfifo starts").success());
     world.agents.data(&["sandbox", "checkpoint", "pipe"]);
     world
         .agents

@@ -27,38 +27,38 @@ pub(crate) fn try_git(folder: &Path, arguments: &[&str]) -> Answer {
     Answer::from_output(&output)
 }
 
-/// Runs git as the user, which must succeed; returns its output.
+/// Runs git as the user. Asserts that it succeeds, and returns its output.
 pub(crate) fn git(folder: &Path, arguments: &[&str]) -> String {
     let answer = try_git(folder, arguments);
     assert_eq!(answer.code, Some(0), "git {arguments:?}: {answer:?}");
     answer.out
 }
 
-pub(crate) fn write(place: impl AsRef<Path>, content: &str) {
-    let place = place.as_ref();
-    let parent = place.parent().expect("it is in a folder");
+pub(crate) fn write(path: impl AsRef<Path>, content: &str) {
+    let path = path.as_ref();
+    let parent = path.parent().expect("a parent folder");
     std::fs::create_dir_all(parent).expect("folders");
-    std::fs::write(place, content).expect("a file");
+    std::fs::write(path, content).expect("a file");
 }
 
-pub(crate) fn read(place: impl AsRef<Path>) -> String {
-    std::fs::read_to_string(place).expect("a text")
+pub(crate) fn read(path: impl AsRef<Path>) -> String {
+    std::fs::read_to_string(path).expect("a text")
 }
 
 /// A repository with these files in its first commit.
-pub(crate) fn repository(place: &Path, files: &[(&str, &str)]) {
-    std::fs::create_dir_all(place).expect("a folder");
-    git(place, &["init", "-q", "-b", "main"]);
+pub(crate) fn repository(path: &Path, files: &[(&str, &str)]) {
+    std::fs::create_dir_all(path).expect("a folder");
+    git(path, &["init", "-q", "-b", "main"]);
     for (name, content) in files {
-        write(place.join(name), content);
+        write(path.join(name), content);
     }
-    commit(place, "first");
+    commit(path, "first");
 }
 
 /// Commits everything, as the user.
-pub(crate) fn commit(place: &Path, message: &str) {
-    git(place, &["add", "-A"]);
-    git(place, &["commit", "-q", "--allow-empty", "-m", message]);
+pub(crate) fn commit(path: &Path, message: &str) {
+    git(path, &["add", "-A"]);
+    git(path, &["commit", "-q", "--allow-empty", "-m", message]);
 }
 
 /// Every path below a folder with kind, permissions and content, and optionally the times of files,
@@ -68,7 +68,7 @@ pub(crate) fn snapshot(
     with_times: bool,
     skip: &dyn Fn(&str) -> bool,
 ) -> BTreeMap<String, String> {
-    let mut all = BTreeMap::new();
+    let mut entries = BTreeMap::new();
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(root.join(&folder)).expect("a folder") {
@@ -77,27 +77,33 @@ pub(crate) fn snapshot(
             if skip(&name) {
                 continue;
             }
-            let place = root.join(&path);
-            let found = std::fs::symlink_metadata(&place).expect("it is there");
-            let mut reported = format!("{:o} ", found.mode());
-            if found.is_dir() {
+            let full_path = root.join(&path);
+            let metadata = std::fs::symlink_metadata(&full_path).expect("the path exists");
+            let mut description = format!("{:o} ", metadata.mode());
+            if metadata.is_dir() {
                 folders.push(path);
             } else {
-                let content = if found.is_symlink() {
-                    let target = std::fs::read_link(&place).expect("a link");
+                let content = if metadata.is_symlink() {
+                    let target = std::fs::read_link(&full_path).expect("a link");
                     target.display().to_string().into_bytes()
                 } else {
-                    std::fs::read(&place).expect("a file")
+                    std::fs::read(&full_path).expect("a file")
                 };
-                reported.push_str(&String::from_utf8_lossy(&content));
+                description.push_str(&String::from_utf8_lossy(&content));
                 if with_times {
-                    write!(reported, " {} {}", found.mtime(), found.mtime_nsec()).expect("text");
+                    write!(
+                        description,
+                        " {} {}",
+                        metadata.mtime(),
+                        metadata.mtime_nsec()
+                    )
+                    .expect("text");
                 }
             }
-            all.insert(name, reported);
+            entries.insert(name, description);
         }
     }
-    all
+    entries
 }
 
 /// The user's files, without `.git`.
@@ -113,14 +119,14 @@ pub(crate) fn every_byte(root: &Path) -> BTreeMap<String, String> {
     })
 }
 
-/// Creates a sandbox; returns it with the folders of its parts.
+/// Creates a sandbox. Returns the folders of its parts.
 pub(crate) fn create(agents: &Agents, name: &str, paths: &[&Path]) -> Vec<PathBuf> {
     let mut arguments = vec!["sandbox", "create", name];
     for path in paths {
         arguments.extend(["--path", path.to_str().expect("a path")]);
     }
-    let made = agents.data(&arguments);
-    let parts = made["sandbox"]["parts"].as_array().expect("parts");
+    let created = agents.data(&arguments);
+    let parts = created["sandbox"]["parts"].as_array().expect("parts");
     parts
         .iter()
         .map(|part| PathBuf::from(part["folder"].as_str().expect("a folder")))
@@ -136,11 +142,12 @@ pub(crate) fn names(agents: &Agents) -> Vec<String> {
         .collect()
 }
 
-/// Asserts that exactly this number of sandboxes has left traces.
+/// Asserts that each open sandbox has one folder and one reference, and that nothing else is left.
 pub(crate) fn assert_nothing_leaked(agents: &Agents, repositories: &[&Path], folders: &[&Path]) {
     let count = names(agents).len();
-    let kept = std::fs::read_dir(agents.home().join("sandboxes")).map_or(0, Iterator::count);
-    assert_eq!(kept, count, "one folder for each sandbox");
+    let folder_count =
+        std::fs::read_dir(agents.home().join("sandboxes")).map_or(0, Iterator::count);
+    assert_eq!(folder_count, count, "one folder for each sandbox");
     for place in repositories {
         let worktrees = git(place, &["worktree", "list", "--porcelain"]);
         let worktrees = worktrees
@@ -148,11 +155,11 @@ pub(crate) fn assert_nothing_leaked(agents: &Agents, repositories: &[&Path], fol
             .filter(|line| line.starts_with("worktree "))
             .count();
         assert_eq!(worktrees, 1, "no sandbox is registered");
-        let kept = git(place, &["for-each-ref", "refs/cleveragents"]);
+        let references = git(place, &["for-each-ref", "refs/cleveragents"]);
         assert_eq!(
-            kept.lines().count(),
+            references.lines().count(),
             count,
-            "one name for each sandbox: {kept}"
+            "one reference for each sandbox: {references}"
         );
         for entry in std::fs::read_dir(place.join(".git")).expect("a folder") {
             let name = entry.expect("an entry").file_name();
@@ -171,14 +178,14 @@ pub(crate) fn assert_nothing_leaked(agents: &Agents, repositories: &[&Path], fol
     }
 }
 
-/// Two repositories, a folder and a database, with a sandbox that changed each of them.
+/// Two repositories, a folder and a database, for a sandbox that changes each of them.
 pub(crate) struct World {
     pub(crate) agents: Agents,
     template: tempfile::TempDir,
 }
 
 impl World {
-    /// The state before an apply.
+    /// Creates the user's data in its initial state.
     pub(crate) fn new(agents: Agents) -> Self {
         let world = Self {
             agents,
@@ -240,14 +247,14 @@ impl World {
             .repositories()
             .iter()
             .map(|place| {
-                let reported = |arguments: &[&str]| git(place, arguments);
+                let output = |arguments: &[&str]| git(place, arguments);
                 format!(
                     "{:?} {} {} {} {}",
                     files(place),
-                    reported(&["rev-parse", "HEAD^{tree}"]),
-                    reported(&["rev-list", "--count", "HEAD"]),
-                    reported(&["status", "--porcelain", "-uall"]),
-                    reported(&["ls-files", "--stage"]),
+                    output(&["rev-parse", "HEAD^{tree}"]),
+                    output(&["rev-list", "--count", "HEAD"]),
+                    output(&["status", "--porcelain", "-uall"]),
+                    output(&["ls-files", "--stage"]),
                 )
             })
             .collect();

@@ -8,18 +8,18 @@ use cleveragents_testkit::not_run;
 use super::Bench;
 use super::reading::{sh, with_toolchains};
 
-/// Whether this machine has a program; prints a message if not.
-fn has(program: &str) -> bool {
+/// Returns true if a program is installed. Otherwise prints that the test did not run.
+fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
-    if !is_there {
+    let is_found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    if !is_found {
         not_run(&format!("a build with {program}"), "it is not installed");
     }
-    is_there
+    is_found
 }
 
 /// Runs a script inside the sandbox, which must print `expected`.
-fn builds(bench: &Bench, script: &str, expected: &str) {
+fn assert_builds(bench: &Bench, script: &str, expected: &str) {
     let answer = sh(bench, &[], script);
     assert_eq!(answer.code, Some(0), "{script}: {answer:?}");
     let text = format!("{}{}", answer.out, answer.err);
@@ -49,11 +49,11 @@ fn writes_temporary_files() {
 
 #[test]
 fn cargo_tests_pass() {
-    if !has("cargo") {
+    if !is_installed("cargo") {
         return;
     }
     let bench = with_toolchains();
-    builds(
+    assert_builds(
         &bench,
         &format!(
             "set -e; mkdir -p c/src; cd c
@@ -67,18 +67,18 @@ cargo test"
     );
 }
 
-/// A downloaded crate is found without network.
+/// A build finds a downloaded crate without network.
 #[test]
 fn cargo_builds_with_a_downloaded_dependency() {
     const CRATE: &str = "cfg-if-1.";
-    if !has("cargo") {
+    if !is_installed("cargo") {
         return;
     }
     let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
     let cargo = std::env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), PathBuf::from);
     let is_downloaded = |index: &Path| {
         let mut crates = std::fs::read_dir(index).into_iter().flatten().flatten();
-        crates.any(|one| one.file_name().to_string_lossy().starts_with(CRATE))
+        crates.any(|entry| entry.file_name().to_string_lossy().starts_with(CRATE))
     };
     let indexes = std::fs::read_dir(cargo.join("registry/cache"));
     let mut indexes = indexes.into_iter().flatten().flatten();
@@ -87,7 +87,7 @@ fn cargo_builds_with_a_downloaded_dependency() {
         return;
     }
     let bench = with_toolchains();
-    builds(
+    assert_builds(
         &bench,
         "set -e; mkdir -p c/src; cd c
 printf '[package]\nname = \"c\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n[dependencies]\ncfg-if = \"1\"\n' > Cargo.toml
@@ -106,7 +106,7 @@ cargo test",
 
 #[test]
 fn python_tests_pass() {
-    if !has("python3") {
+    if !is_installed("python3") {
         return;
     }
     let bench = with_toolchains();
@@ -126,12 +126,12 @@ class T(unittest.TestCase):
         "set -e; mkdir p; cd p; cat > test_a.py <<'END'\n{tests}END\npython3 -m unittest
 ! python3 -c 'import pytest' 2>/dev/null || python3 -m pytest -q"
     );
-    builds(&bench, &script, "OK");
+    assert_builds(&bench, &script, "OK");
 }
 
 #[test]
 fn npm_tests_pass() {
-    if !has("npm") {
+    if !is_installed("npm") {
         return;
     }
     let bench = with_toolchains();
@@ -150,12 +150,12 @@ server.listen(0, '127.0.0.1', () => {
 printf '{{\"name\":\"n\",\"version\":\"1.0.0\",\"scripts\":{{\"test\":\"node test.js\"}}}}' > package.json
 npm test && npm install"
     );
-    builds(&bench, &script, "42");
+    assert_builds(&bench, &script, "42");
 }
 
 #[test]
 fn go_tests_pass() {
-    if !has("go") {
+    if !is_installed("go") {
         return;
     }
     let bench = with_toolchains();
@@ -173,28 +173,28 @@ func TestServer(t *testing.T) {
         "set -e; mkdir g; cd g; printf 'module g\n' > go.mod
 cat > a_test.go <<'END'\n{tests}END\ngo test"
     );
-    builds(&bench, &script, "ok");
+    assert_builds(&bench, &script, "ok");
 }
 
 #[test]
 fn make_and_git_work() {
     let bench = with_toolchains();
-    if has("make") {
-        builds(
+    if is_installed("make") {
+        assert_builds(
             &bench,
             "printf 'all:\\n\\techo made\\n' > Makefile; make",
             "made",
         );
     }
-    builds(
+    assert_builds(
         &bench,
         "set -e; git config user.name n; git config user.email e@x; git commit -q --allow-empty -m one; git log -2",
         "one",
     );
 }
 
-/// Temporary folder, home and caches of commands persist between calls, are not changes of the
-/// sandbox, and are removed with it; caches stay for the next sandbox of the project.
+/// Temporary folder, home and caches of commands persist between calls. They are not changes of the
+/// sandbox and are removed with it, except that project caches stay for the next sandbox.
 #[test]
 fn private_folders_last_as_long_as_the_sandbox_and_are_not_changes() {
     let bench = with_toolchains();
@@ -229,14 +229,14 @@ mkdir -p $GOCACHE; echo c > $GOCACHE/kept; test -w $XDG_RUNTIME_DIR");
     assert_eq!(std::fs::read_dir(&caches).expect("caches").count(), 0);
 }
 
-/// A project does not see cache content of sandboxes of another one.
+/// Sandboxes of a project do not see cache content of another project.
 #[test]
 fn projects_do_not_share_caches() {
     let bench = with_toolchains();
     bench.sh("mkdir -p $GOCACHE; echo c > $GOCACHE/kept");
     let other = bench.repository("other");
-    let place = other.to_str().expect("a path");
-    bench.done(["sandbox", "create", "o", "--path", place]);
+    let path = other.to_str().expect("a path");
+    bench.done(["sandbox", "create", "o", "--path", path]);
     let script = "test ! -e $GOCACHE/kept; ls $CARGO_HOME/../../..";
     let answer = bench.done(["sandbox", "exec", "o", "--", "sh", "-ec", script]);
     assert_eq!(answer.out.lines().count(), 1, "{answer:?}");

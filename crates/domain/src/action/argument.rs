@@ -88,7 +88,7 @@ pub struct ActionArgument {
 pub struct ActionValues {
     /// Value of each argument that has one, under the name in the file.
     pub values: Map<String, Value>,
-    /// The names of those arguments, in the order of the file.
+    /// Names of the arguments that have a value, in the order of the file.
     pub order: Vec<String>,
 }
 
@@ -128,7 +128,7 @@ impl fmt::Display for ArgumentProblem {
 
 /// All problems with the arguments given for an action.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("invalid arguments of {action}: {}", listed(.problems))]
+#[error("invalid arguments of {action}: {}", join_problems(.problems))]
 pub struct ActionArgumentError {
     /// Name of the action.
     pub action: String,
@@ -136,7 +136,7 @@ pub struct ActionArgumentError {
     pub problems: Vec<ArgumentProblem>,
 }
 
-fn listed(problems: &[ArgumentProblem]) -> String {
+fn join_problems(problems: &[ArgumentProblem]) -> String {
     let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
     all.join("; ")
 }
@@ -147,13 +147,13 @@ impl Diagnose for ActionArgumentError {
     }
 
     fn hint(&self) -> Option<Hint> {
-        let meant = self.problems.iter().find_map(|problem| match problem {
+        let similar = self.problems.iter().find_map(|problem| match problem {
             ArgumentProblem::Unknown { nearest, .. } => nearest.as_deref(),
             _ => None,
         });
         let show = suggest::action_show(&self.action);
-        Some(match meant {
-            Some(meant) => hint!("did you mean `{}`? {} lists the arguments", meant, show),
+        Some(match similar {
+            Some(similar) => hint!("did you mean `{}`? {} lists the arguments", similar, show),
             None => hint!(
                 "give each as `{}`; {} lists the arguments",
                 suggest::plan_use_with_argument(Placeholder("NAME=VALUE")).only_arguments(),
@@ -163,8 +163,8 @@ impl Diagnose for ActionArgumentError {
     }
 
     fn details(&self) -> Value {
-        let names = |of: &dyn Fn(&ArgumentProblem) -> Option<&String>| -> Vec<String> {
-            self.problems.iter().filter_map(of).cloned().collect()
+        let names = |select: &dyn Fn(&ArgumentProblem) -> Option<&String>| -> Vec<String> {
+            self.problems.iter().filter_map(select).cloned().collect()
         };
         json!({
             "action": self.action,
@@ -184,19 +184,19 @@ impl Diagnose for ActionArgumentError {
     }
 }
 
-/// Normalised name for comparisons.
+/// Normalizes a name for comparison: hyphen and underscore are equivalent.
 pub(super) fn key(name: &str) -> String {
     name.replace('-', "_")
 }
 
 pub(super) fn named<'a>(arguments: &'a [ActionArgument], name: &str) -> Option<&'a ActionArgument> {
-    let wanted = key(name);
+    let normalized = key(name);
     arguments
         .iter()
-        .find(|argument| key(&argument.name) == wanted)
+        .find(|argument| key(&argument.name) == normalized)
 }
 
-/// A value as it appears in a text.
+/// Converts a value to text, for messages and rendered texts.
 pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -226,7 +226,7 @@ impl ActionArgument {
 
     /// Describes the allowed values for the user.
     fn must_be(&self) -> String {
-        let what = match self.kind {
+        let expected = match self.kind {
             ActionArgumentType::String => "a text",
             ActionArgumentType::Integer => "a whole number",
             ActionArgumentType::Number => "a number",
@@ -235,7 +235,7 @@ impl ActionArgument {
             ActionArgumentType::Url => "an address such as https://host/path",
             ActionArgumentType::Choice => "one of its choices",
         };
-        format!("must be {what}")
+        format!("must be {expected}")
     }
 
     /// Checks a value; the error describes the allowed values.
@@ -288,8 +288,8 @@ fn check_text(text: &str) -> Result<(), String> {
     if text.len() > VALUE_MAXIMUM {
         return Err(format!("must have at most {VALUE_MAXIMUM} bytes"));
     }
-    let is_wrong = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\r' | '\t');
-    if text.contains(is_wrong) {
+    let is_illegal = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\r' | '\t');
+    if text.contains(is_illegal) {
         return Err("must not hold control characters".to_owned());
     }
     Ok(())
@@ -297,10 +297,10 @@ fn check_text(text: &str) -> Result<(), String> {
 
 /// Compiles a pattern that must match a value as a whole.
 pub(super) fn whole_pattern(pattern: &str) -> Result<Regex, String> {
-    let wrong = || format!("`{pattern}` is not a regular expression");
+    let invalid = || format!("`{pattern}` is not a regular expression");
     // Compile it on its own first: a lone parenthesis could close the group around it.
-    Regex::new(pattern).map_err(|_| wrong())?;
-    Regex::new(&format!("^(?:{pattern})$")).map_err(|_| wrong())
+    Regex::new(pattern).map_err(|_| invalid())?;
+    Regex::new(&format!("^(?:{pattern})$")).map_err(|_| invalid())
 }
 
 /// Compares numbers. Integers are compared exactly, because floating point cannot represent all of
@@ -350,9 +350,9 @@ impl Action {
         }
         let mut resolved = ActionValues::default();
         for argument in &self.arguments {
-            let own = key(&argument.name);
-            let mut all = given.iter().filter(|(name, _)| key(name) == own);
-            let value = match (all.next(), all.next()) {
+            let normalized = key(&argument.name);
+            let mut occurrences = given.iter().filter(|(name, _)| key(name) == normalized);
+            let value = match (occurrences.next(), occurrences.next()) {
                 (Some(_), Some(_)) => {
                     problems.push(ArgumentProblem::Twice(argument.name.clone()));
                     continue;

@@ -3,13 +3,14 @@
 use super::Action;
 use crate::DefinitionFault;
 
-const HEAD: &str = "name: a\ndescription: d\ndefinition_of_done: d\n";
+const HEADER: &str = "name: a\ndescription: d\ndefinition_of_done: d\n";
 
-/// A file, whether it breaks a rule, the expected line, the expected message, and the expected fix.
+/// Text of a file, whether it breaks a rule (otherwise it is malformed), expected line, start of the expected message,
+/// and part of the expected fix.
 type BrokenCase = (&'static str, bool, u64, &'static str, &'static str);
 
 /// Complete files.
-const WHOLE: &[BrokenCase] = &[
+const COMPLETE_FILES: &[BrokenCase] = &[
     ("", false, 1, "", ""),
     (
         "- name: a\n",
@@ -93,14 +94,14 @@ const WHOLE: &[BrokenCase] = &[
         "name: a\ndescription: d\ndefinition_of_done: 'a } b'\n",
         true,
         3,
-        "a `}` of `definition_of_done` belongs to no place",
+        "a `}` of `definition_of_done` is not part of a placeholder",
         "write `}}` for a brace",
     ),
     (
         "name: a\ndescription: 'if (x) { y }'\ndefinition_of_done: d\n",
         true,
         2,
-        "a `{` of `description` belongs to no place",
+        "a `{` of `description` is not part of a placeholder",
         "write `{{` for a brace",
     ),
     (
@@ -119,14 +120,14 @@ const WHOLE: &[BrokenCase] = &[
     ),
 ];
 
-/// Lines appended to a valid three-line header.
-const REST: &[BrokenCase] = &[
+/// Lines that are appended to [`HEADER`], a valid file.
+const APPENDED_LINES: &[BrokenCase] = &[
     (
         "apply_actor: local/applier\n",
         true,
         4,
         "`apply_actor` cannot be `local/applier`: no actor takes part in applying",
-        "leave it out; `review_actor` names the actor that judges the result",
+        "leave it out; `review_actor` names the actor that reviews the result",
     ),
     (
         "invariants: [keep {module}]\n",
@@ -411,9 +412,9 @@ const REST: &[BrokenCase] = &[
 ];
 
 /// Describes the difference between the expected and the actual error, if any.
-fn surprise(text: &str, (_, is_rule, line, message, fix): BrokenCase) -> Option<String> {
+fn mismatch(text: &str, (_, is_rule, line, message, fix): BrokenCase) -> Option<String> {
     let Err(error) = Action::read(text, &|_| None) else {
-        return Some(format!("{text}: it is read"));
+        return Some(format!("{text}: no error is reported"));
     };
     let fault = error.fault();
     let reported = match (&fault.fix, &fault.nearest) {
@@ -429,16 +430,18 @@ fn surprise(text: &str, (_, is_rule, line, message, fix): BrokenCase) -> Option<
 }
 
 #[test]
-fn defect_3885_every_wrong_file_is_refused_with_its_place_and_what_to_do() {
-    assert!(Action::read(HEAD, &|_| None).is_ok());
-    assert!(WHOLE.len() + REST.len() >= 25);
-    let whole = WHOLE.iter().map(|broken| (broken.0.to_owned(), *broken));
-    let rest = REST
+fn defect_3885_every_invalid_file_is_refused_with_its_position_and_a_fix() {
+    assert!(Action::read(HEADER, &|_| None).is_ok());
+    assert!(COMPLETE_FILES.len() + APPENDED_LINES.len() >= 25);
+    let complete = COMPLETE_FILES
         .iter()
-        .map(|broken| (format!("{HEAD}{}", broken.0), *broken));
-    let surprises: Vec<String> = whole
-        .chain(rest)
-        .filter_map(|(text, broken)| surprise(&text, broken))
+        .map(|broken| (broken.0.to_owned(), *broken));
+    let appended = APPENDED_LINES
+        .iter()
+        .map(|broken| (format!("{HEADER}{}", broken.0), *broken));
+    let mismatches: Vec<String> = complete
+        .chain(appended)
+        .filter_map(|(text, broken)| mismatch(&text, broken))
         .collect();
-    assert!(surprises.is_empty(), "{}", surprises.join("\n"));
+    assert!(mismatches.is_empty(), "{}", mismatches.join("\n"));
 }

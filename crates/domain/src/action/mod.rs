@@ -39,7 +39,7 @@ impl ActionState {
     }
 }
 
-/// The actors that an action names for the roles of a plan. Roles that the action leaves open are filled from the configuration.
+/// The actors that an action names for the roles of a plan. The configuration names the actors of the other roles.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ActionActors {

@@ -7,7 +7,7 @@
 pub(super) enum Piece<'t> {
     /// Literal text.
     Text(&'t str),
-    /// A doubled brace, which stands for one.
+    /// A doubled brace, which renders as a single one.
     Brace(char),
     /// A placeholder for the value of an argument.
     Place(&'t str),
@@ -25,11 +25,11 @@ pub(super) fn is_name(text: &str) -> bool {
 
 /// Splits a text into tokens, from left to right.
 pub(super) fn pieces(text: &str) -> Vec<Piece<'_>> {
-    let mut found = Vec::new();
+    let mut tokens = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find(['{', '}']) {
         if at > 0 {
-            found.push(Piece::Text(&rest[..at]));
+            tokens.push(Piece::Text(&rest[..at]));
         }
         rest = &rest[at..];
         let brace = if rest.starts_with('{') { '{' } else { '}' };
@@ -39,13 +39,13 @@ pub(super) fn pieces(text: &str) -> Vec<Piece<'_>> {
             Some(name) if brace == '{' && is_name(name) => (Piece::Place(name), name.len() + 2),
             _ => (Piece::Stray(brace), 1),
         };
-        found.push(piece);
+        tokens.push(piece);
         rest = &rest[length..];
     }
     if !rest.is_empty() {
-        found.push(Piece::Text(rest));
+        tokens.push(Piece::Text(rest));
     }
-    found
+    tokens
 }
 
 /// Fills the placeholders of a text. A placeholder without a value stays unchanged.
@@ -75,7 +75,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn braces_are_doubled_or_make_a_place() {
+    fn a_text_is_split_into_literals_braces_and_placeholders() {
         assert_eq!(
             pieces("a {b-1}{{c}} } {d e}"),
             [
@@ -98,26 +98,26 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_text_with_doubled_braces_comes_back(text in "\\PC{0,60}") {
+        fn rendering_undoes_the_escaping_of_braces(text in "\\PC{0,60}") {
             prop_assert_eq!(render(&literal(&text), |_| Some("never".into())), text);
         }
 
         #[test]
-        fn a_value_is_never_looked_into(before in "[a-z {}]{0,12}", value in "[a-z{}]{0,20}", after in "[a-z {}]{0,12}") {
+        fn a_value_is_never_parsed_as_a_template(before in "[a-z {}]{0,12}", value in "[a-z{}]{0,20}", after in "[a-z {}]{0,12}") {
             let text = format!("{}{{x}}{}", literal(&before), literal(&after));
             let filled = render(&text, |name| (name == "x").then(|| value.clone()));
             prop_assert_eq!(filled, format!("{before}{value}{after}"));
         }
 
         #[test]
-        fn taking_apart_loses_nothing(text in "[a-z{}é]{0,40}") {
-            let again: String = pieces(&text).into_iter().map(|piece| match piece {
+        fn joined_tokens_equal_the_text(text in "[a-z{}é]{0,40}") {
+            let joined: String = pieces(&text).into_iter().map(|piece| match piece {
                 Piece::Text(text) => text.to_owned(),
                 Piece::Brace(brace) => format!("{brace}{brace}"),
                 Piece::Place(name) => format!("{{{name}}}"),
                 Piece::Stray(brace) => brace.to_string(),
             }).collect();
-            prop_assert_eq!(again, text);
+            prop_assert_eq!(joined, text);
         }
     }
 }

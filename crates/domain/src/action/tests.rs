@@ -59,7 +59,7 @@ fn given(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_file_is_read_whole() {
+fn every_field_of_a_file_is_parsed() {
     use ActionArgumentType::{Boolean, Choice, Integer, Number, Path, String, Url};
     let action = read(COVERAGE);
     assert_eq!(action.name, "local/coverage");
@@ -67,28 +67,32 @@ fn a_file_is_read_whole() {
     assert_eq!(
         action.actors.execution.as_deref(),
         Some("together/meta-llama/Llama-3.3-70B"),
-        "names of models keep their letters"
+        "model names keep their case"
     );
     assert_eq!(action.actors.invariant.as_deref(), Some("local/keeper"));
     assert_eq!(action.actors.review, None);
     assert!(!action.reusable && !action.read_only);
     assert_eq!(action.automation_profile.as_deref(), Some("trusted"));
     assert_eq!(action.safety_profile.as_deref(), Some("team/careful"));
-    let kinds: Vec<ActionArgumentType> = action.arguments.iter().map(|one| one.kind).collect();
+    let kinds: Vec<ActionArgumentType> = action
+        .arguments
+        .iter()
+        .map(|argument| argument.kind)
+        .collect();
     assert_eq!(
         kinds,
         [Integer, Path, Choice, String, Number, Boolean, Url, Integer]
     );
-    let required = |name: &str| action.argument(name).expect("there").required;
+    let required = |name: &str| action.argument(name).expect("declared").required;
     assert!(required("target-percent") && !required("module") && !required("ticket"));
 }
 
 #[test]
 fn the_stored_copy_in_a_plan_equals_the_action() {
     let action = read(COVERAGE);
-    let kept = serde_json::to_string(&action).expect("JSON");
-    let back: Action = serde_json::from_str(&kept).expect("what was kept");
-    assert_eq!(back, action);
+    let stored = serde_json::to_string(&action).expect("JSON");
+    let restored: Action = serde_json::from_str(&stored).expect("stored JSON");
+    assert_eq!(restored, action);
 }
 
 #[test]
@@ -102,7 +106,7 @@ fn an_argument_is_required_unless_it_has_a_default_or_is_optional() {
 }
 
 #[test]
-fn values_are_read_by_their_types() {
+fn values_are_parsed_by_their_types() {
     let action = read(COVERAGE);
     let values = action
         .resolve(&given(&[
@@ -114,7 +118,7 @@ fn values_are_read_by_their_types() {
             ("depth", "deep"),
             ("size", "2"),
         ]))
-        .expect("all fit");
+        .expect("valid values");
     assert_eq!(
         serde_json::Value::from(values.values.clone()),
         json!({
@@ -201,7 +205,7 @@ fn all_errors_are_reported_together_without_values() {
             ("last-one", "x"),
             ("last_one", "y"),
         ]))
-        .expect_err("wrong");
+        .expect_err("invalid arguments");
     assert_eq!(
         error.to_string(),
         "invalid arguments of local/a: there is no argument `secnd`; `first` is missing; \
@@ -214,24 +218,24 @@ fn all_errors_are_reported_together_without_values() {
 }
 
 #[test]
-fn texts_are_filled() {
+fn placeholders_in_texts_are_filled() {
     let action = read(COVERAGE);
     let values = action
         .resolve(&given(&[
             ("target_percent", "85"),
             ("module", "{target_percent}/{{x}}"),
         ]))
-        .expect("all fit");
+        .expect("valid values");
     assert_eq!(
         action.render(&action.description, &values),
         "Raise the coverage of {target_percent}/{{x}} to 85 %",
-        "what a value holds is not looked into"
+        "a value is not parsed as a template"
     );
     assert_eq!(
         action.render("{target-percent} {depth}|{unknown} {{literal}}", &values),
         "85 |{unknown} {literal}"
     );
-    let text = action.long_description.as_deref().expect("there");
+    let text = action.long_description.as_deref().expect("declared");
     assert!(action.render(text, &values).ends_with("A literal {brace}."));
 }
 
@@ -249,7 +253,7 @@ fn whole_numbers_are_compared_exactly() {
 }
 
 #[test]
-fn defect_8343_variables_are_replaced_with_their_types_and_an_unset_one_is_an_error() {
+fn defect_8343_variables_are_replaced_with_their_types_and_an_unset_variable_is_an_error() {
     let text = "name: ${NAME}\ndescription: on ${HOST:localhost}\ndefinition_of_done: ${WHAT}\n\
                 read_only: ${LOOK}\narguments:\n- {name: port, type: integer, default: '${PORT}'}\n";
     let variables = |name: &str| {
@@ -270,7 +274,7 @@ fn defect_8343_variables_are_replaced_with_their_types_and_an_unset_one_is_an_er
     assert_eq!(
         action.render(&action.definition_of_done, &values),
         "{port} is {{open}}",
-        "what a variable holds is no template"
+        "the value of a variable is not a template"
     );
     let fault = Action::read(text, &none).expect_err("unset");
     assert_eq!(fault.fault().message, "the variable `NAME` is not set");
@@ -299,16 +303,16 @@ fn the_schema_names_every_field_and_refuses_others() {
 
 proptest! {
     #[test]
-    fn a_value_stands_in_the_text_as_it_was_given(value in "[^\\p{C}]{0,40}") {
+    fn a_rendered_text_contains_the_value_unchanged(value in "[^\\p{C}]{0,40}") {
         let action = read("name: a\ndescription: d\ndefinition_of_done: d\narguments: [{name: x}, {name: y, default: z}]\n");
         let values = action.resolve(&given(&[("x", &value)])).expect("a text");
         prop_assert_eq!(action.render("<{x}> {y} <{x}>", &values), format!("<{value}> z <{value}>"));
     }
 
     #[test]
-    fn reading_never_panics(text in "\\PC{0,80}", head in any::<bool>()) {
-        let whole = if head { format!("name: a\ndescription: |\n {text}\ndefinition_of_done: d\n") } else { text };
-        if let Ok(action) = Action::read(&whole, &none) {
+    fn parsing_never_panics(text in "\\PC{0,80}", head in any::<bool>()) {
+        let file = if head { format!("name: a\ndescription: |\n {text}\ndefinition_of_done: d\n") } else { text };
+        if let Ok(action) = Action::read(&file, &none) {
             // A parsed text renders without leftovers.
             let filled = action.render(&action.description, &ActionValues::default());
             prop_assert!(!filled.is_empty());

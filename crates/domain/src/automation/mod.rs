@@ -1,8 +1,8 @@
 //! [`AutomationProfile`]: how much a plan does without asking, gate by gate, and the eight built-in profiles.
 //!
-//! A plan passes a gate without asking when its [`Confidence`](crate::Confidence) is at least the threshold there; 0
-//! means always, 1 means never. In files, gates have the names of the original system (`create_tool`), in code those of
-//! what they open.
+//! A plan passes a gate without asking when its [`Confidence`](crate::Confidence) reaches the threshold of the gate:
+//! always at 0, never at 1. Files use the gate names of the original system (`create_tool`); the code names a gate by
+//! the action that it guards.
 
 use std::collections::BTreeMap;
 
@@ -152,7 +152,7 @@ impl AutomationGate {
         }
     }
 
-    /// Describes what the gate precedes.
+    /// Description of the action that the gate guards, for output.
     pub const fn gates(self) -> &'static str {
         match self {
             Self::Strategize => "creating the strategy",
@@ -169,7 +169,7 @@ impl AutomationGate {
         }
     }
 
-    /// The reason why a gate has no effect, for gates before something that no plan does on its own.
+    /// The reason why the gate has no effect: no plan takes its action without a request. `None` for gates in use.
     pub const fn idle_because(self) -> Option<&'static str> {
         match self {
             Self::StartChildPlans => Some("plans start no child plans"),
@@ -180,7 +180,7 @@ impl AutomationGate {
         }
     }
 
-    /// Group it is shown in.
+    /// Group in which the gate is shown.
     pub const fn group(self) -> GateGroup {
         match self {
             Self::Strategize | Self::StartExecution | Self::Apply => GateGroup::PhaseTransitions,
@@ -200,7 +200,7 @@ impl AutomationGate {
 pub struct Thresholds([f64; AutomationGate::ALL.len()]);
 
 impl Thresholds {
-    /// Creates thresholds in the order of [`AutomationGate::ALL`]. `None` when one is not from 0 to 1.
+    /// Creates thresholds in the order of [`AutomationGate::ALL`]. `None` when a value is not from 0 to 1.
     pub fn new(values: [f64; AutomationGate::ALL.len()]) -> Option<Self> {
         values
             .iter()
@@ -235,8 +235,8 @@ impl<'de> Deserialize<'de> for Thresholds {
         use serde::de::Error as _;
         let given = BTreeMap::<AutomationGate, f64>::deserialize(deserializer)?;
         let mut values = [0.0; AutomationGate::ALL.len()];
-        for (gate, place) in AutomationGate::ALL.into_iter().zip(&mut values) {
-            *place = *given
+        for (gate, threshold) in AutomationGate::ALL.into_iter().zip(&mut values) {
+            *threshold = *given
                 .get(&gate)
                 .ok_or_else(|| D::Error::custom(format!("`{}` is missing", gate.as_str())))?;
         }
@@ -244,7 +244,7 @@ impl<'de> Deserialize<'de> for Thresholds {
     }
 }
 
-/// Limits of what a plan does without asking, in addition to the thresholds.
+/// Limits on the actions that a plan takes without asking, in addition to the thresholds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AutomationGuard {

@@ -20,7 +20,7 @@ approve_plan       1.0 1.0 1.0 0.9 1.0 0.0 0.0 0.0
 ";
 
 #[test]
-fn the_built_in_profiles_have_the_numbers_of_the_table() {
+fn the_built_in_profiles_match_the_published_table() {
     let profiles = AutomationProfile::built_in();
     let names: Vec<&str> = profiles
         .iter()
@@ -45,20 +45,24 @@ fn the_built_in_profiles_have_the_numbers_of_the_table() {
         let mut words = line.split_whitespace();
         assert_eq!(words.next(), Some(gate.as_str()));
         let numbers: Vec<f64> = words.map(|word| word.parse().expect("a number")).collect();
-        let ours: Vec<f64> = profiles
+        let thresholds: Vec<f64> = profiles
             .iter()
             .map(|profile| profile.thresholds.threshold(gate))
             .collect();
-        assert_eq!(ours, numbers, "{line}");
+        assert_eq!(thresholds, numbers, "{line}");
     }
 }
 
 #[test]
 fn only_full_auto_needs_no_sandbox_and_no_profile_allows_unsafe_tools() {
     for profile in AutomationProfile::built_in() {
-        let is_bare = profile.name == "full-auto";
-        assert_eq!(profile.require_sandbox, !is_bare, "{}", profile.name);
-        assert_eq!(profile.require_checkpoints, !is_bare, "{}", profile.name);
+        let is_full_auto = profile.name == "full-auto";
+        assert_eq!(profile.require_sandbox, !is_full_auto, "{}", profile.name);
+        assert_eq!(
+            profile.require_checkpoints, !is_full_auto,
+            "{}",
+            profile.name
+        );
         assert!(!profile.allow_unsafe_tools, "{}", profile.name);
         assert_eq!((profile.max_retries, profile.validation_retries), (3, 3));
         assert!(profile.is_built_in());
@@ -72,10 +76,10 @@ fn every_gate_is_in_one_group_and_has_a_description() {
         .map(|group| group.gates().count())
         .sum();
     assert_eq!(grouped, AutomationGate::ALL.len());
-    let mut message: Vec<&str> = AutomationGate::ALL.map(AutomationGate::gates).to_vec();
-    message.sort_unstable();
-    message.dedup();
-    assert_eq!(message.len(), AutomationGate::ALL.len());
+    let mut descriptions: Vec<&str> = AutomationGate::ALL.map(AutomationGate::gates).to_vec();
+    descriptions.sort_unstable();
+    descriptions.dedup();
+    assert_eq!(descriptions.len(), AutomationGate::ALL.len());
     for gate in AutomationGate::ALL {
         let name = serde_json::to_value(gate).expect("a name");
         assert_eq!(name, gate.as_str());
@@ -83,19 +87,19 @@ fn every_gate_is_in_one_group_and_has_a_description() {
 }
 
 #[test]
-fn a_frozen_profile_that_lacks_a_threshold_or_has_a_wrong_one_is_refused() {
+fn a_stored_profile_with_a_missing_or_invalid_threshold_is_refused() {
     let profile = AutomationProfile::find_built_in("cautious").expect("built in");
-    let mut frozen = serde_json::to_value(&profile).expect("JSON");
-    frozen["thresholds"]["edit_code"] = serde_json::json!(1.5);
-    assert!(serde_json::from_value::<AutomationProfile>(frozen.clone()).is_err());
-    let thresholds = frozen["thresholds"].as_object_mut().expect("a map");
+    let mut stored = serde_json::to_value(&profile).expect("JSON");
+    stored["thresholds"]["edit_code"] = serde_json::json!(1.5);
+    assert!(serde_json::from_value::<AutomationProfile>(stored.clone()).is_err());
+    let thresholds = stored["thresholds"].as_object_mut().expect("a map");
     thresholds.remove("edit_code");
-    assert!(serde_json::from_value::<AutomationProfile>(frozen).is_err());
+    assert!(serde_json::from_value::<AutomationProfile>(stored).is_err());
 }
 
 proptest! {
     #[test]
-    fn a_frozen_profile_comes_back_as_it_was(
+    fn a_profile_survives_json(
         values in prop::array::uniform11(0..=1000_u32),
         flags in prop::array::uniform5(any::<bool>()),
         retries in 0..10_u32,
@@ -119,17 +123,17 @@ proptest! {
             max_retries: retries,
             validation_retries: retries,
         };
-        let frozen = serde_json::to_string(&profile).expect("JSON");
-        prop_assert_eq!(serde_json::from_str::<AutomationProfile>(&frozen).expect("back"), profile);
+        let stored = serde_json::to_string(&profile).expect("JSON");
+        prop_assert_eq!(serde_json::from_str::<AutomationProfile>(&stored).expect("back"), profile);
     }
 
     #[test]
-    fn numbers_beyond_the_bounds_are_no_thresholds(
+    fn numbers_outside_0_to_1_are_refused_as_thresholds(
         value in prop_oneof![Just(f64::NAN), Just(f64::INFINITY), -100.0..-0.001, 1.001..100.0],
-        place in 0..11_usize,
+        index in 0..11_usize,
     ) {
         let mut values = [0.5; 11];
-        values[place] = value;
+        values[index] = value;
         prop_assert!(Thresholds::new(values).is_none());
     }
 }

@@ -1,8 +1,8 @@
 //! The built-in resource types, as one table.
 //!
-//! A type declares a capability only when it is implemented. Containers and databases on servers are known, but nothing
-//! works inside them yet, so they declare none. Virtual types are identities: what physical resources with the same
-//! content have in common.
+//! A type declares a capability only when it is implemented. Containers, MySQL databases and DuckDB databases can be
+//! registered but support no operations yet, so their types declare none. Virtual types are identities that physical
+//! resources with the same content share.
 
 use std::sync::LazyLock;
 
@@ -22,7 +22,7 @@ struct Line {
     children: &'static [(&'static str, ChildDiscovery)],
     handler: Option<&'static str>,
     strategy: Option<SandboxStrategy>,
-    able: SupportedOperations,
+    operations: SupportedOperations,
     inherits: Option<&'static str>,
     /// Paths at which discovery looks for resources of this type, and the parent types below which it looks.
     found_at: Option<(&'static [&'static str], &'static [&'static str])>,
@@ -61,7 +61,7 @@ const BLANK: Line = Line {
     children: &[],
     handler: None,
     strategy: None,
-    able: SupportedOperations::Nothing,
+    operations: SupportedOperations::Nothing,
     inherits: None,
     found_at: None,
     equivalence: &[],
@@ -145,7 +145,7 @@ const TABLE: &[Line] = &[
         ],
         handler: Some("git-checkout"),
         strategy: Some(SandboxStrategy::GitWorktree),
-        able: SupportedOperations::All,
+        operations: SupportedOperations::All,
         ..BLANK
     },
     Line {
@@ -179,17 +179,17 @@ const TABLE: &[Line] = &[
         parents: &["git-tree"],
         ..git_part("git-tree-entry", "A file or folder of a tree")
     },
-    git_part("git-stash", "Changes put aside in a git repository"),
+    git_part("git-stash", "A stash of a git repository"),
     git_part("git-submodule", "A repository inside a git repository"),
     Line {
         name: "fs-mount",
         description: "A mounted file system",
         addable: true,
-        arguments: &[("path", ArgumentType::Path, Required, "Where it is mounted")],
+        arguments: &[("path", ArgumentType::Path, Required, "The mount point")],
         children: IN_A_FOLDER,
         handler: Some("filesystem"),
         strategy: Some(SandboxStrategy::CopyOnWrite),
-        able: SupportedOperations::All,
+        operations: SupportedOperations::All,
         ..BLANK
     },
     Line {
@@ -201,7 +201,7 @@ const TABLE: &[Line] = &[
         children: IN_A_FOLDER,
         handler: Some("filesystem"),
         strategy: Some(SandboxStrategy::CopyOnWrite),
-        able: SupportedOperations::All,
+        operations: SupportedOperations::All,
         ..BLANK
     },
     Line {
@@ -212,7 +212,7 @@ const TABLE: &[Line] = &[
         parents: FOLDERS,
         handler: Some("filesystem"),
         strategy: Some(SandboxStrategy::CopyOnWrite),
-        able: SupportedOperations::All,
+        operations: SupportedOperations::All,
         ..BLANK
     },
     Line {
@@ -237,7 +237,7 @@ const TABLE: &[Line] = &[
         parents: FOLDERS,
         handler: Some("database"),
         strategy: Some(SandboxStrategy::TransactionRollback),
-        able: SupportedOperations::All,
+        operations: SupportedOperations::All,
         ..BLANK
     },
     Line {
@@ -252,7 +252,7 @@ const TABLE: &[Line] = &[
         )],
         handler: Some("database"),
         strategy: Some(SandboxStrategy::TransactionRollback),
-        able: SupportedOperations::All,
+        operations: SupportedOperations::All,
         ..BLANK
     },
     Line {
@@ -331,7 +331,7 @@ const TABLE: &[Line] = &[
     },
     Line {
         name: "container-runtime",
-        description: "What runs containers",
+        description: "A container runtime",
         children: &[
             ("container-instance", No),
             ("container-image", No),
@@ -343,9 +343,12 @@ const TABLE: &[Line] = &[
     },
     Line {
         parents: &["container-runtime"],
-        ..container_part("container-image", "An image that containers are made from")
+        ..container_part(
+            "container-image",
+            "An image from which containers are created",
+        )
     },
-    container_part("container-mount", "A folder that a container sees"),
+    container_part("container-mount", "A folder mounted into a container"),
     container_part(
         "container-exec-env",
         "The environment in which a container runs commands",
@@ -402,24 +405,24 @@ const TABLE: &[Line] = &[
     ),
     identity(
         "symlink",
-        "Symbolic links to the same place",
+        "Symbolic links to the same target",
         &["name", "target_path"],
     ),
 ];
 
-fn named(text: &str) -> TypeName {
+fn type_name(text: &str) -> TypeName {
     text.parse()
         .expect("the names in the table are well formed")
 }
 
-fn texts(list: &[&str]) -> Vec<String> {
+fn to_strings(list: &[&str]) -> Vec<String> {
     list.iter().map(|text| (*text).to_owned()).collect()
 }
 
-fn declared(line: &Line) -> ResourceType {
+fn to_resource_type(line: &Line) -> ResourceType {
     let is_virtual = !line.equivalence.is_empty();
     ResourceType {
-        name: named(line.name),
+        name: type_name(line.name),
         description: line.description.to_owned(),
         kind: if is_virtual {
             ResourceKind::Virtual
@@ -439,13 +442,13 @@ fn declared(line: &Line) -> ResourceType {
                 validation_pattern: None,
             })
             .collect(),
-        parent_types: line.parents.iter().copied().map(named).collect(),
+        parent_types: line.parents.iter().copied().map(type_name).collect(),
         child_types: line
             .children
             .iter()
-            .map(|(name, find)| ChildType {
-                name: named(name),
-                auto_discover: matches!(find, Yes),
+            .map(|(name, discovery)| ChildType {
+                name: type_name(name),
+                auto_discover: matches!(discovery, Yes),
             })
             .collect(),
         auto_discovery: line
@@ -455,14 +458,14 @@ fn declared(line: &Line) -> ResourceType {
                 scan_depth: 0,
                 include_patterns: Vec::new(),
                 exclude_patterns: Vec::new(),
-                parent_types: parent_types.iter().copied().map(named).collect(),
-                scan_paths: texts(scan_paths),
+                parent_types: parent_types.iter().copied().map(type_name).collect(),
+                scan_paths: to_strings(scan_paths),
                 activation: Activation::Lazy,
             }),
-        equivalence: texts(line.equivalence),
+        equivalence: to_strings(line.equivalence),
         handler: line.handler.map(str::to_owned),
         sandbox_strategy: line.strategy,
-        capabilities: Some(match line.able {
+        capabilities: Some(match line.operations {
             SupportedOperations::All => Capabilities {
                 read: true,
                 write: true,
@@ -471,11 +474,12 @@ fn declared(line: &Line) -> ResourceType {
             },
             SupportedOperations::Nothing => Capabilities::default(),
         }),
-        inherits: line.inherits.map(named),
+        inherits: line.inherits.map(type_name),
     }
 }
 
-static TYPES: LazyLock<Vec<ResourceType>> = LazyLock::new(|| TABLE.iter().map(declared).collect());
+static TYPES: LazyLock<Vec<ResourceType>> =
+    LazyLock::new(|| TABLE.iter().map(to_resource_type).collect());
 
 impl ResourceType {
     /// The built-in types.

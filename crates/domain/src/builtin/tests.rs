@@ -4,14 +4,14 @@ use crate::resource_type::{ResourceKind, ResourceType, TypeName};
 use std::collections::HashSet;
 
 #[test]
-fn every_built_in_type_keeps_the_rules() {
+fn every_built_in_type_passes_the_checks() {
     let mut names = HashSet::new();
     for declared in ResourceType::built_in() {
         let name = &declared.name;
-        assert!(names.insert(name), "{name} stands twice");
+        assert!(names.insert(name), "{name} is declared twice");
         assert!(name.is_bare() && !declared.description.is_empty(), "{name}");
-        let found = inherit(name, ResourceType::find_built_in).expect("inherits");
-        assert_eq!(found.whole.check_whole(), Ok(()), "{name}");
+        let inherited = inherit(name, ResourceType::find_built_in).expect("inherits");
+        assert_eq!(inherited.whole.check_whole(), Ok(()), "{name}");
         let related = declared
             .parent_types
             .iter()
@@ -26,7 +26,7 @@ fn every_built_in_type_keeps_the_rules() {
 }
 
 #[test]
-fn strategies_of_the_types_people_register() {
+fn types_that_users_register_have_their_strategies() {
     for (name, strategy) in [
         ("git-checkout", Some(SandboxStrategy::GitWorktree)),
         ("fs-mount", Some(SandboxStrategy::CopyOnWrite)),
@@ -39,18 +39,18 @@ fn strategies_of_the_types_people_register() {
         ("git", None),
     ] {
         let name: TypeName = name.parse().expect("a name");
-        let found = inherit(&name, ResourceType::find_built_in).expect("it is there");
-        assert_eq!(found.whole.sandbox_strategy, strategy, "{name}");
+        let inherited = inherit(&name, ResourceType::find_built_in).expect("a built-in type");
+        assert_eq!(inherited.whole.sandbox_strategy, strategy, "{name}");
     }
 }
 
 /// Report 5874: a type declared no checkpoints while its handler made them.
 #[test]
-fn defect_5874_types_declare_what_is_done_with_them_and_no_more() {
-    let able = |name: &str| {
+fn defect_5874_types_declare_exactly_the_implemented_capabilities() {
+    let capabilities = |name: &str| {
         let name = name.parse().expect("a name");
-        let found = inherit(&name, ResourceType::find_built_in).expect("it is there");
-        found.whole.capabilities.expect("declared")
+        let inherited = inherit(&name, ResourceType::find_built_in).expect("a built-in type");
+        inherited.whole.capabilities.expect("declared")
     };
     for name in [
         "git-checkout",
@@ -59,9 +59,12 @@ fn defect_5874_types_declare_what_is_done_with_them_and_no_more() {
         "sqlite",
         "postgres",
     ] {
-        let able = able(name);
+        let capabilities = capabilities(name);
         assert!(
-            able.read && able.write && able.sandbox && able.checkpoint,
+            capabilities.read
+                && capabilities.write
+                && capabilities.sandbox
+                && capabilities.checkpoint,
             "{name}"
         );
     }
@@ -71,12 +74,12 @@ fn defect_5874_types_declare_what_is_done_with_them_and_no_more() {
         "mysql",
         "git",
     ] {
-        assert_eq!(able(name), crate::Capabilities::default(), "{name}");
+        assert_eq!(capabilities(name), crate::Capabilities::default(), "{name}");
     }
 }
 
 #[test]
-fn there_are_nine_identities() {
+fn nine_types_are_virtual() {
     let identities = ResourceType::built_in()
         .iter()
         .filter(|declared| declared.kind == ResourceKind::Virtual);

@@ -1,7 +1,7 @@
 //! Invariants: sentences that plans must keep true, their scopes, and the resolution of contradictions.
 //!
-//! [`reconcile`] is a pure function: the same sentences give the same result in any order. Relations between sentences
-//! are found by their words alone ([`words`]); anything that needs understanding is left to the invariant actor.
+//! [`reconcile`] is a pure function: the same sentences give the same result in any order. It detects contradictions
+//! from the words of the sentences alone ([`words`]); the invariant actor detects those that need understanding.
 
 #[cfg(test)]
 mod tests;
@@ -119,7 +119,7 @@ pub struct Invariant {
     pub scope: InvariantScope,
     /// Full name of the project or action, or id of the plan.
     pub source_name: Option<String>,
-    /// Whether it cannot be overridden. Only for global ones.
+    /// Whether no other invariant can override it; only for global invariants.
     pub non_overridable: bool,
     /// Time at which it was set.
     pub created_at: Timestamp,
@@ -180,7 +180,7 @@ impl SourcedInvariant {
             self.tier(),
             &self.text,
             self.source_name.as_deref(),
-            // One that a user can remove comes first.
+            // An invariant that a user can remove sorts first.
             self.id.is_none(),
             self.id,
         )
@@ -209,11 +209,11 @@ pub struct ReconciledInvariants {
     pub unresolved: Vec<(SourcedInvariant, SourcedInvariant)>,
 }
 
-/// Decides which invariants hold for a plan. Precedence: non-overridable global ones, then those of the plan, the
-/// action and the project, then the other global ones.
+/// Decides which invariants hold for a plan. Precedence: non-overridable global invariants, then those of the plan,
+/// the action and the project, then the other global ones.
 ///
-/// A sentence that occurs in several scopes holds once, with the highest precedence. Of two that contradict each other,
-/// the one of higher precedence holds.
+/// A sentence that occurs in several scopes holds once, with the highest precedence. If two sentences contradict each
+/// other, the one with the higher precedence holds.
 pub fn reconcile(mut all: Vec<SourcedInvariant>) -> ReconciledInvariants {
     all.sort_by(|left, right| left.rank().cmp(&right.rank()));
     let mut tiers: BTreeMap<u8, Vec<(Words, SourcedInvariant)>> = BTreeMap::new();
@@ -225,35 +225,35 @@ pub fn reconcile(mut all: Vec<SourcedInvariant>) -> ReconciledInvariants {
             tier.push((words, invariant));
         }
     }
-    let mut found = ReconciledInvariants::default();
-    let mut stronger = MeaningIndex::default();
+    let mut reconciled = ReconciledInvariants::default();
+    let mut higher_tiers = MeaningIndex::default();
     for (_, tier) in tiers {
-        let mut equals = MeaningIndex::default();
-        let mut holding = Vec::new();
+        let mut same_tier = MeaningIndex::default();
+        let mut effective = Vec::new();
         for (words, invariant) in tier {
-            if let Some(by) = stronger.opposites(&words).min() {
-                let by = found.effective[by].clone();
-                found.conflicts.push(ResolvedConflict {
+            if let Some(by) = higher_tiers.opposites(&words).min() {
+                let by = reconciled.effective[by].clone();
+                reconciled.conflicts.push(ResolvedConflict {
                     overridden: invariant,
                     by,
                 });
                 continue;
             }
-            let mut against: Vec<usize> = equals.opposites(&words).collect();
-            against.sort_unstable();
-            for other in against {
-                let pair = (found.effective[other].clone(), invariant.clone());
-                found.unresolved.push(pair);
+            let mut opposites: Vec<usize> = same_tier.opposites(&words).collect();
+            opposites.sort_unstable();
+            for other in opposites {
+                let pair = (reconciled.effective[other].clone(), invariant.clone());
+                reconciled.unresolved.push(pair);
             }
-            equals.insert(&words, found.effective.len());
-            holding.push((words, found.effective.len()));
-            found.effective.push(invariant);
+            same_tier.insert(&words, reconciled.effective.len());
+            effective.push((words, reconciled.effective.len()));
+            reconciled.effective.push(invariant);
         }
-        for (words, index) in holding {
-            stronger.insert(&words, index);
+        for (words, index) in effective {
+            higher_tiers.insert(&words, index);
         }
     }
-    found
+    reconciled
 }
 
 /// Indices of the invariants that hold, by their meaning.

@@ -16,7 +16,7 @@ fn invariant(source: InvariantScope, text: &str) -> SourcedInvariant {
     }
 }
 
-fn fixed(text: &str) -> SourcedInvariant {
+fn non_overridable(text: &str) -> SourcedInvariant {
     SourcedInvariant {
         non_overridable: true,
         ..invariant(InvariantScope::Global, text)
@@ -29,10 +29,10 @@ fn texts(reconciled: &ReconciledInvariants) -> Vec<&str> {
 }
 
 #[test]
-fn the_nearer_one_holds_and_a_fixed_global_one_before_all() {
+fn the_narrowest_scope_wins_except_over_non_overridable_invariants() {
     use InvariantScope::{Action, Global, Plan, Project};
     let order = [
-        fixed("never push"),
+        non_overridable("never push"),
         invariant(Plan, "push"),
         invariant(Action, "do not push"),
         invariant(Project, "always push"),
@@ -40,21 +40,21 @@ fn the_nearer_one_holds_and_a_fixed_global_one_before_all() {
     ];
     // In every suffix of the order, the first one overrides its opposites.
     for first in 0..order.len() {
-        let rest = order[first..].to_vec();
-        let found = reconcile(rest);
-        assert_eq!(found.effective[0], order[first]);
-        assert!(found.unresolved.is_empty());
-        for conflict in &found.conflicts {
+        let suffix = order[first..].to_vec();
+        let reconciled = reconcile(suffix);
+        assert_eq!(reconciled.effective[0], order[first]);
+        assert!(reconciled.unresolved.is_empty());
+        for conflict in &reconciled.conflicts {
             assert!(conflict.by.tier() < conflict.overridden.tier());
         }
     }
-    let found = reconcile(order.to_vec());
+    let reconciled = reconcile(order.to_vec());
     assert_eq!(
-        texts(&found),
+        texts(&reconciled),
         ["never push", "do not push", "must not push"],
-        "what agrees stays"
+        "invariants that agree stay"
     );
-    let overridden: Vec<&str> = found
+    let overridden: Vec<&str> = reconciled
         .conflicts
         .iter()
         .map(|conflict| conflict.overridden.text.as_str())
@@ -63,38 +63,42 @@ fn the_nearer_one_holds_and_a_fixed_global_one_before_all() {
 }
 
 #[test]
-fn one_that_does_not_hold_overrides_nothing() {
-    // The fixed one overrides that of the plan, so that of the project stays.
-    let found = reconcile(vec![
-        fixed("never push"),
+fn an_overridden_invariant_overrides_nothing() {
+    // The global invariant overrides that of the plan, so the invariant of the project stays.
+    let reconciled = reconcile(vec![
+        non_overridable("never push"),
         invariant(InvariantScope::Plan, "push"),
         invariant(InvariantScope::Project, "do not push"),
     ]);
-    assert_eq!(texts(&found), ["never push", "do not push"]);
+    assert_eq!(texts(&reconciled), ["never push", "do not push"]);
 }
 
 #[test]
-fn the_same_sentence_holds_once_for_the_strongest() {
-    let found = reconcile(vec![
+fn a_repeated_sentence_holds_once_with_the_highest_precedence() {
+    let reconciled = reconcile(vec![
         invariant(InvariantScope::Global, "Keep the API."),
         invariant(InvariantScope::Plan, "keep the  api"),
         invariant(InvariantScope::Project, "Keep the API"),
     ]);
-    assert_eq!(found.effective.len(), 1);
-    assert_eq!(found.effective[0].source, InvariantScope::Plan);
-    assert!(found.conflicts.is_empty() && found.unresolved.is_empty());
+    assert_eq!(reconciled.effective.len(), 1);
+    assert_eq!(reconciled.effective[0].source, InvariantScope::Plan);
+    assert!(reconciled.conflicts.is_empty() && reconciled.unresolved.is_empty());
 }
 
 #[test]
-fn equally_strong_invariants_are_left_to_the_user() {
-    let found = reconcile(vec![
+fn contradictions_of_equal_precedence_stay_unresolved() {
+    let reconciled = reconcile(vec![
         invariant(InvariantScope::Project, "always push"),
         invariant(InvariantScope::Project, "never push"),
         invariant(InvariantScope::Global, "push"),
     ]);
-    assert_eq!(found.unresolved.len(), 1);
-    assert_eq!(texts(&found), ["always push", "never push"]);
-    assert_eq!(found.conflicts.len(), 1, "the weaker one is overridden");
+    assert_eq!(reconciled.unresolved.len(), 1);
+    assert_eq!(texts(&reconciled), ["always push", "never push"]);
+    assert_eq!(
+        reconciled.conflicts.len(),
+        1,
+        "the invariant of lower precedence is overridden"
+    );
 }
 
 #[test]
@@ -115,7 +119,7 @@ fn hidden_characters_are_refused() {
     );
 }
 
-/// Few sentences, so that they collide.
+/// An invariant with one of a few sentences, so that sentences collide.
 fn any_invariant() -> impl Strategy<Value = SourcedInvariant> {
     let text = prop::sample::select(vec![
         "push",
@@ -138,7 +142,7 @@ fn any_invariant() -> impl Strategy<Value = SourcedInvariant> {
 
 proptest! {
     #[test]
-    fn the_order_in_which_they_come_does_not_matter(
+    fn the_result_does_not_depend_on_the_order_of_the_input(
         (all, shuffled) in prop::collection::vec(any_invariant(), 0..12)
             .prop_flat_map(|all| (Just(all.clone()), Just(all).prop_shuffle())),
     ) {
@@ -147,36 +151,36 @@ proptest! {
 
     #[test]
     fn reconciliation_is_idempotent(all in prop::collection::vec(any_invariant(), 0..12)) {
-        let once = reconcile(all);
-        let again = reconcile(once.effective.clone());
-        prop_assert_eq!(&again.effective, &once.effective);
-        prop_assert_eq!(&again.unresolved, &once.unresolved);
-        prop_assert!(again.conflicts.is_empty());
+        let first = reconcile(all);
+        let repeated = reconcile(first.effective.clone());
+        prop_assert_eq!(&repeated.effective, &first.effective);
+        prop_assert_eq!(&repeated.unresolved, &first.unresolved);
+        prop_assert!(repeated.conflicts.is_empty());
     }
 
     #[test]
-    fn nothing_is_lost_and_nothing_is_weaker(all in prop::collection::vec(any_invariant(), 0..12)) {
-        let found = reconcile(all.clone());
+    fn every_invariant_is_effective_or_overridden_by_a_higher_one(all in prop::collection::vec(any_invariant(), 0..12)) {
+        let reconciled = reconcile(all.clone());
         for invariant in &all {
             let words = super::Words::parse(&invariant.text);
             let same = |other: &SourcedInvariant| {
                 super::Words::parse(&other.text).plain() == words.plain()
                     && other.tier() <= invariant.tier()
             };
-            let overridden = found.conflicts.iter().map(|conflict| &conflict.overridden);
-            prop_assert!(found.effective.iter().chain(overridden).any(same));
+            let overridden = reconciled.conflicts.iter().map(|conflict| &conflict.overridden);
+            prop_assert!(reconciled.effective.iter().chain(overridden).any(same));
         }
-        for conflict in &found.conflicts {
+        for conflict in &reconciled.conflicts {
             prop_assert!(conflict.by.tier() < conflict.overridden.tier());
-            prop_assert!(found.effective.contains(&conflict.by));
+            prop_assert!(reconciled.effective.contains(&conflict.by));
         }
     }
 
     #[test]
     fn invariants_survive_json(all in prop::collection::vec(any_invariant(), 0..6)) {
-        let found = reconcile(all);
-        let text = serde_json::to_string(&found).expect("JSON");
-        let back: ReconciledInvariants = serde_json::from_str(&text).expect("what was written");
-        prop_assert_eq!(back, found);
+        let reconciled = reconcile(all);
+        let text = serde_json::to_string(&reconciled).expect("JSON");
+        let restored: ReconciledInvariants = serde_json::from_str(&text).expect("stored JSON");
+        prop_assert_eq!(restored, reconciled);
     }
 }

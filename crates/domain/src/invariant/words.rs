@@ -1,8 +1,8 @@
-//! Meaning of a sentence, as far as its words show it: enough to see that two are the same, or that one negates the
-//! other.
+//! Approximates the meaning of a sentence from its words: enough to detect that two sentences are equal, or that one
+//! negates the other.
 //!
-//! It is conservative on purpose. A missed contradiction is left to the invariant actor; a wrongly detected one would
-//! disable a user's rule.
+//! The detection is conservative on purpose. A missed contradiction is left to the invariant actor; a wrongly detected
+//! one would disable a user's rule.
 
 /// Characters that are stripped from both ends of a word.
 const PUNCTUATION: &[char] = &[
@@ -19,7 +19,7 @@ const SUBORDINATE: &[&str] = &[
 ];
 
 /// Contracted negations and their long forms.
-const SHORT: &[(&str, &[&str])] = &[
+const CONTRACTIONS: &[(&str, &[&str])] = &[
     ("can't", &["can", "not"]),
     ("cannot", &["can", "not"]),
     ("doesn't", &["does", "not"]),
@@ -32,7 +32,7 @@ const SHORT: &[(&str, &[&str])] = &[
 ];
 
 /// Token for a negation; no word is spelled like this.
-const DENIAL: &str = "!";
+const NEGATION: &str = "!";
 
 /// A sentence split into words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Words {
         let meaning = meaning(&plain);
         let denied = denied(&meaning).map(|words| words.join(" "));
         Self {
-            // If there is nothing but punctuation, the text itself is used.
+            // A text of punctuation only is compared as it is.
             plain: if plain.is_empty() {
                 lower.clone()
             } else {
@@ -84,33 +84,33 @@ impl Words {
 fn meaning<'w>(plain: &[&'w str]) -> Vec<&'w str> {
     let mut words: Vec<&str> = Vec::with_capacity(plain.len());
     for word in plain {
-        match SHORT.iter().find(|(short, _)| short == word) {
+        match CONTRACTIONS.iter().find(|(short, _)| short == word) {
             Some((_, long)) => words.extend(*long),
             None => words.push(word),
         }
     }
     let mut meaning: Vec<&str> = Vec::with_capacity(words.len());
-    for (place, word) in words.iter().enumerate() {
-        let next = words.get(place + 1).copied();
-        let is_denied_next = matches!(next, Some("not" | "never"));
+    for (index, word) in words.iter().enumerate() {
+        let next = words.get(index + 1).copied();
+        let is_negated_next = matches!(next, Some("not" | "never"));
         match *word {
             // "must never", "do not": one negation, however it is phrased.
             "not" | "never" => {
-                if meaning.last() != Some(&DENIAL) {
-                    meaning.push(DENIAL);
+                if meaning.last() != Some(&NEGATION) {
+                    meaning.push(NEGATION);
                 }
             }
             word if EMPHASIS.contains(&word) => {}
-            "do" | "does" if is_denied_next || place == 0 => {}
+            "do" | "does" if is_negated_next || index == 0 => {}
             word => meaning.push(word),
         }
     }
     meaning
 }
 
-/// The sentence without its negation, when that negates the whole sentence and not only a part.
+/// The sentence without its negation; `None` when it has none, or one that negates only a part of the sentence.
 fn denied<'w>(meaning: &[&'w str]) -> Option<Vec<&'w str>> {
-    let at = meaning.iter().position(|word| *word == DENIAL)?;
+    let at = meaning.iter().position(|word| *word == NEGATION)?;
     let (before, after) = (&meaning[..at], &meaning[at + 1..]);
     if before.iter().any(|word| SUBORDINATE.contains(word)) || before.len() + after.len() == 0 {
         return None;
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn one_sentence_denies_the_other() {
+    fn negated_sentences_are_opposites() {
         for (left, right) in [
             ("Never push to main", "always push to main"),
             ("Do not touch `config.toml`.", "touch config.toml"),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_without_denial_are_not_denials() {
+    fn other_sentences_are_not_opposites() {
         for (left, right) in [
             ("never use C++", "always use C"),
             ("never push to main", "never push to main"),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_words_are_the_same_sentence() {
+    fn sentences_that_differ_in_case_and_punctuation_are_equal() {
         let plain = |text: &str| Words::parse(text).plain().to_owned();
         assert_eq!(plain("Keep  the API."), plain("keep the \"api\""));
         assert_ne!(plain("use C++"), plain("use C"));

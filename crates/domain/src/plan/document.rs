@@ -1,7 +1,7 @@
 //! A strategy as Markdown that users read and edit, and the parser for it.
 //!
-//! The summary comes first, then a heading for each step. Below a heading stands the description of the step, followed
-//! by a list of facts: `- files: …`, `- after: …`, `- risk: …`, `- call: TOOL {"argument": …}`.
+//! The summary comes first, then one section for each step: a heading, the description of the step, and a list of
+//! facts: `- files: …`, `- after: …`, `- risk: …`, `- call: TOOL {"argument": …}`.
 
 use std::fmt::Write as _;
 
@@ -44,22 +44,22 @@ impl PlanStrategy {
     pub fn from_markdown(text: &str) -> Result<Self, StrategyFault> {
         let mut strategy = Self::default();
         let mut body: Vec<&str> = Vec::new();
-        let mut is_begun = false;
+        let mut has_title = false;
         let mut facts = PlanStep::default();
         for (number, line) in (1..).zip(text.lines()) {
-            let at = |message: String| StrategyFault {
+            let fault = |message: String| StrategyFault {
                 message,
                 line: Some(number),
             };
             if let Some(heading) = line.strip_prefix("## ") {
-                close(&mut strategy, &mut body, &mut facts);
+                finish_section(&mut strategy, &mut body, &mut facts);
                 let heading = heading.trim();
                 let title = heading
                     .split_once('.')
                     .filter(|(number, _)| number.parse::<usize>().is_ok())
                     .map_or(heading, |(_, title)| title.trim());
                 if title.is_empty() {
-                    return Err(at("a step has no title".to_owned()));
+                    return Err(fault("a step has no title".to_owned()));
                 }
                 strategy.steps.push(PlanStep {
                     title: title.to_owned(),
@@ -67,8 +67,8 @@ impl PlanStrategy {
                 });
                 continue;
             }
-            if !is_begun && line.trim() == TITLE {
-                is_begun = true;
+            if !has_title && line.trim() == TITLE {
+                has_title = true;
                 continue;
             }
             match line
@@ -78,21 +78,23 @@ impl PlanStrategy {
                 Some((name @ ("files" | "after" | "risk" | "call"), value)) => {
                     let value = value.trim();
                     let in_step = !strategy.steps.is_empty();
-                    read_fact(&mut facts, name, value).map_err(at)?;
+                    read_fact(&mut facts, name, value).map_err(fault)?;
                     if !in_step && name != "risk" {
-                        return Err(at(format!("`{name}` belongs below the heading of a step")));
+                        return Err(fault(format!(
+                            "`{name}` belongs below the heading of a step"
+                        )));
                     }
                 }
                 _ => body.push(line),
             }
         }
-        close(&mut strategy, &mut body, &mut facts);
+        finish_section(&mut strategy, &mut body, &mut facts);
         strategy.ordered()
     }
 }
 
-/// Assigns the lines since the last heading to the step of that heading, or to the strategy as a whole.
-fn close(strategy: &mut PlanStrategy, body: &mut Vec<&str>, facts: &mut PlanStep) {
+/// Assigns the lines since the last heading to the step of that heading; before the first heading, to the strategy.
+fn finish_section(strategy: &mut PlanStrategy, body: &mut Vec<&str>, facts: &mut PlanStep) {
     let text = body.join("\n").trim().to_owned();
     body.clear();
     let facts = std::mem::take(facts);
@@ -157,7 +159,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_strategy_survives_being_a_document() {
+    fn a_strategy_survives_conversion_to_markdown() {
         let strategy = PlanStrategy {
             summary: "First this,\n\nthen that.".to_owned(),
             risk: Some(0.25),

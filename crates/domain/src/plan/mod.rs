@@ -62,7 +62,7 @@ pub struct PlanActors {
     pub review: Option<String>,
 }
 
-/// The automation profile of a plan, and where it was chosen.
+/// The automation profile of a plan, and the origin of the choice.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlanProfile {
     /// Profile name.
@@ -152,15 +152,15 @@ impl Waiting {
                 confidence,
                 threshold,
             } => {
-                let what = gate.gates();
+                let guarded_action = gate.gates();
                 let score = confidence.score;
-                let why = if *threshold >= 1.0 {
+                let cause = if *threshold >= 1.0 {
                     "its profile always asks".to_owned()
                 } else {
                     format!("its confidence {score:.2} is below the threshold {threshold:.2}")
                 };
                 format!(
-                    "your approval before {what}: {why} (gate `{}`)",
+                    "your approval before {guarded_action}: {cause} (gate `{}`)",
                     gate.as_str()
                 )
             }
@@ -185,11 +185,11 @@ pub struct Plan {
     pub action: String,
     /// Parent of a child plan.
     pub parent: Option<PlanId>,
-    /// Topmost ancestor; itself when it is no child plan.
+    /// Topmost ancestor; its own id when the plan has no parent.
     pub root: PlanId,
     /// Phase and state.
     pub stage: PlanStage,
-    /// Number of the attempt, from 1. A new one starts when the plan returns to its strategy.
+    /// Number of the attempt, from 1. A new attempt starts when the plan returns to its strategy.
     pub attempt: u64,
     /// Task description.
     pub description: String,
@@ -270,8 +270,8 @@ mod tests {
     #[test]
     fn a_gate_describes_its_transition_and_reason() {
         let always = gate(1.0);
-        let words = AutomationGate::Apply.gates();
-        assert!(always.contains(words), "{always}");
+        let description = AutomationGate::Apply.gates();
+        assert!(always.contains(description), "{always}");
         assert!(always.contains("always asks"), "{always}");
         assert!(gate(0.9).contains("threshold 0.90"), "{}", gate(0.9));
     }

@@ -288,7 +288,7 @@ impl StageTransition {
     /// The stage after the transition; `None` when it is not allowed from `stage`.
     #[expect(
         clippy::match_same_arms,
-        reason = "one row of the transition table each; two rows may share a target by chance"
+        reason = "each arm is a row of the transition table, and two rows may share a target"
     )]
     pub const fn target(self, stage: PlanStage) -> Option<PlanStage> {
         use PlanStage as S;
@@ -354,13 +354,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_leads_out_of_an_end_and_everything_leads_to_one() {
+    fn exactly_the_terminal_stages_have_no_transition() {
         for stage in PlanStage::ALL.iter().copied() {
-            let ways: Vec<PlanStage> = StageTransition::ALL
+            let targets: Vec<PlanStage> = StageTransition::ALL
                 .into_iter()
                 .filter_map(|transition| transition.target(stage))
                 .collect();
-            assert_eq!(ways.is_empty(), stage.is_terminal(), "{stage}");
+            assert_eq!(targets.is_empty(), stage.is_terminal(), "{stage}");
             // Only `CompleteApply` leads to the applied stage.
             let applying = StageTransition::ALL
                 .into_iter()
@@ -375,22 +375,22 @@ mod tests {
     }
 
     #[test]
-    fn applied_cannot_be_reached_past_execution() {
+    fn apply_is_unreachable_without_a_completed_execution() {
         // Breadth-first search from the initial stage without completing execution: apply is never reached.
         let mut seen = vec![PlanStage::StrategizeQueued];
-        let mut at = 0;
-        while at < seen.len() {
+        let mut index = 0;
+        while index < seen.len() {
             for transition in StageTransition::ALL {
                 if transition == StageTransition::CompleteExecute {
                     continue;
                 }
-                if let Some(next) = transition.target(seen[at])
+                if let Some(next) = transition.target(seen[index])
                     && !seen.contains(&next)
                 {
                     seen.push(next);
                 }
             }
-            at += 1;
+            index += 1;
         }
         assert!(!seen.contains(&PlanStage::ApplyQueued));
         assert!(!seen.contains(&PlanStage::ApplyApplied));

@@ -81,7 +81,7 @@ impl PlanStrategy {
         files
     }
 
-    /// Sorts the steps so that each comes after its dependencies; fails when there is no such order.
+    /// Validates the strategy and sorts the steps so that each comes after its dependencies; fails for a cycle.
     pub fn ordered(self) -> Result<Self, StrategyFault> {
         if self.summary.trim().is_empty() {
             return Err(StrategyFault::new("the strategy has no summary"));
@@ -95,13 +95,13 @@ impl PlanStrategy {
                 let message = format!("step {number} has no title");
                 return Err(StrategyFault::new(message));
             }
-            if let Some(wrong) = step
+            if let Some(missing) = step
                 .after
                 .iter()
                 .find(|after| **after == 0 || **after > count)
             {
                 let message =
-                    format!("step {number} depends on step {wrong}, which does not exist");
+                    format!("step {number} depends on step {missing}, which does not exist");
                 return Err(StrategyFault::new(message));
             }
             for risk in step.risk.iter().chain(&self.risk) {
@@ -112,20 +112,24 @@ impl PlanStrategy {
             }
         }
         let Some(order) = order(&self.steps) else {
-            let message = "the steps wait for each other in a circle";
+            let message = "the steps depend on each other in a cycle";
             return Err(StrategyFault::new(message));
         };
-        let place = |number: usize| {
+        let new_number = |number: usize| {
             order
                 .iter()
-                .position(|at| at + 1 == number)
-                .map_or(0, |at| at + 1)
+                .position(|index| index + 1 == number)
+                .map_or(0, |index| index + 1)
         };
         let steps = order
             .iter()
-            .map(|at| {
-                let mut step = self.steps[*at].clone();
-                step.after = step.after.iter().map(|number| place(*number)).collect();
+            .map(|index| {
+                let mut step = self.steps[*index].clone();
+                step.after = step
+                    .after
+                    .iter()
+                    .map(|number| new_number(*number))
+                    .collect();
                 step.after.sort_unstable();
                 step.after.dedup();
                 step
@@ -135,13 +139,14 @@ impl PlanStrategy {
     }
 }
 
-/// Indices in dependency order; of several that could come next, the first.
+/// Indices of the steps in dependency order; `None` for a cycle. Independent steps keep their order.
 fn order(steps: &[PlanStep]) -> Option<Vec<usize>> {
     let mut done = vec![false; steps.len()];
     let mut order = Vec::with_capacity(steps.len());
     while order.len() < steps.len() {
-        let next = (0..steps.len())
-            .find(|at| !done[*at] && steps[*at].after.iter().all(|number| done[number - 1]))?;
+        let next = (0..steps.len()).find(|index| {
+            !done[*index] && steps[*index].after.iter().all(|number| done[number - 1])
+        })?;
         done[next] = true;
         order.push(next);
     }
@@ -185,15 +190,15 @@ fn items(text: &str) -> Option<Vec<String>> {
     if !text.lines().any(|line| item(line).is_some()) {
         return None;
     }
-    let mut found: Vec<String> = Vec::new();
+    let mut collected: Vec<String> = Vec::new();
     let mut is_in_item = false;
     for line in text.lines() {
         if let Some(text) = item(line) {
-            found.push(text);
+            collected.push(text);
             is_in_item = true;
         } else if is_in_item && line.starts_with(' ') && !line.trim().is_empty() {
             // An item may continue on the next line.
-            if let Some(last) = found.last_mut() {
+            if let Some(last) = collected.last_mut() {
                 last.push(' ');
                 last.push_str(line.trim());
             }
@@ -201,8 +206,8 @@ fn items(text: &str) -> Option<Vec<String>> {
             is_in_item = false;
         }
     }
-    found.retain(|text| !text.is_empty());
-    Some(found)
+    collected.retain(|text| !text.is_empty());
+    Some(collected)
 }
 
 #[cfg(test)]
@@ -234,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_come_after_those_they_need_and_else_in_their_order() {
+    fn steps_come_after_their_dependencies_and_otherwise_keep_their_order() {
         let ordered = strategy(&[&[3], &[], &[2]]).ordered().expect("an order");
         assert_eq!(titles(&ordered), ["s2", "s3", "s1"]);
         assert_eq!(ordered.steps[2].after, [2]);
@@ -258,13 +263,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_order_is_kept_by_ordering_again(edges in proptest::collection::vec(proptest::collection::vec(1..6_usize, 0..3), 1..6)) {
+        fn ordering_is_idempotent(edges in proptest::collection::vec(proptest::collection::vec(1..6_usize, 0..3), 1..6)) {
             let edges: Vec<&[usize]> = edges.iter().map(Vec::as_slice).collect();
-            if let Ok(once) = strategy(&edges).ordered() {
-                for (at, step) in once.steps.iter().enumerate() {
-                    prop_assert!(step.after.iter().all(|after| *after <= at));
+            if let Ok(ordered) = strategy(&edges).ordered() {
+                for (index, step) in ordered.steps.iter().enumerate() {
+                    prop_assert!(step.after.iter().all(|after| *after <= index));
                 }
-                prop_assert_eq!(once.clone().ordered().expect("again"), once);
+                prop_assert_eq!(ordered.clone().ordered().expect("again"), ordered);
             }
         }
 

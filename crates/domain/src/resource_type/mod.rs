@@ -1,6 +1,6 @@
 //! Resource types: their names, arguments, possible children and isolation.
 //!
-//! A type contains only its own declarations; `inheritance.rs` resolves what it inherits, `builtin.rs` lists the
+//! A type contains only its own declarations; `inheritance.rs` adds the inherited ones, and `builtin` lists the
 //! built-in types. [`ResourceType::check`] implements the rules that need no other type.
 
 use std::collections::HashSet;
@@ -209,7 +209,7 @@ pub struct AutoDiscovery {
 #[serde(deny_unknown_fields)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "four answers to four questions"
+    reason = "four independent capabilities"
 )]
 pub struct Capabilities {
     /// Its content can be read.
@@ -232,7 +232,7 @@ pub struct ResourceType {
     pub description: String,
     /// Whether it has a location of its own.
     pub kind: ResourceKind,
-    /// Whether users can register one.
+    /// Whether users can register resources of this type.
     pub user_addable: bool,
     /// Arguments of `resource add`.
     pub arguments: Vec<Argument>,
@@ -358,11 +358,11 @@ impl ResourceType {
                 return Err(TypeRuleError::VirtualHas("a sandbox_strategy"));
             }
         }
-        let able = self.capabilities.unwrap_or_default();
-        if able.sandbox && !isolates {
+        let capabilities = self.capabilities.unwrap_or_default();
+        if capabilities.sandbox && !isolates {
             return Err(TypeRuleError::Capability("sandbox", "a sandbox_strategy"));
         }
-        if able.checkpoint && !able.sandbox {
+        if capabilities.checkpoint && !capabilities.sandbox {
             return Err(TypeRuleError::Capability(
                 "checkpoint",
                 "the capability sandbox",

@@ -5,7 +5,7 @@ use super::{
 use crate::SandboxStrategy;
 use proptest::prelude::*;
 
-fn named(text: &str) -> ResourceType {
+fn type_with_name(text: &str) -> ResourceType {
     ResourceType::new(text.parse().expect("a name"))
 }
 
@@ -25,13 +25,13 @@ fn bare_names_stay_bare_and_others_keep_their_namespace() {
     let bare: TypeName = "Git-Checkout".parse().expect("a name");
     assert_eq!((bare.as_str(), bare.is_bare()), ("git-checkout", true));
     assert_eq!(bare.in_local().as_str(), "local/git-checkout");
-    let own: TypeName = "team/database".parse().expect("a name");
+    let qualified: TypeName = "team/database".parse().expect("a name");
     assert_eq!(
-        (own.as_str(), own.last_segment()),
+        (qualified.as_str(), qualified.last_segment()),
         ("team/database", "database")
     );
-    for wrong in ["", "a/b/c", "a b", "../x"] {
-        assert!(wrong.parse::<TypeName>().is_err(), "{wrong:?}");
+    for invalid in ["", "a/b/c", "a b", "../x"] {
+        assert!(invalid.parse::<TypeName>().is_err(), "{invalid:?}");
     }
     assert!(
         "system/x"
@@ -43,7 +43,7 @@ fn bare_names_stay_bare_and_others_keep_their_namespace() {
 }
 
 #[test]
-fn arguments_can_be_flags() {
+fn argument_names_must_be_valid_flags() {
     for (name, expected) in [
         (
             "two_words",
@@ -57,24 +57,24 @@ fn arguments_can_be_flags() {
             TypeRuleError::ReservedArgument("read-only".to_owned()),
         ),
     ] {
-        let mut kind = named("local/x");
+        let mut kind = type_with_name("local/x");
         kind.arguments = vec![argument(name, ArgumentType::String)];
         assert_eq!(kind.check(), Err(expected));
     }
-    let mut twice = named("local/x");
-    twice.arguments = vec![
+    let mut duplicate = type_with_name("local/x");
+    duplicate.arguments = vec![
         argument("a", ArgumentType::String),
         argument("a", ArgumentType::Url),
     ];
     assert_eq!(
-        twice.check(),
+        duplicate.check(),
         Err(TypeRuleError::DuplicateArgument("a".to_owned()))
     );
 }
 
 #[test]
 fn a_required_argument_has_no_default_and_only_texts_have_a_pattern() {
-    let mut kind = named("local/x");
+    let mut kind = type_with_name("local/x");
     kind.arguments = vec![Argument {
         required: true,
         default: Some("1".to_owned()),
@@ -96,7 +96,7 @@ fn a_required_argument_has_no_default_and_only_texts_have_a_pattern() {
 
 #[test]
 fn equivalence_is_for_virtual_types_and_required_there() {
-    let mut physical = named("local/x");
+    let mut physical = type_with_name("local/x");
     physical.equivalence = vec!["content_hash".to_owned()];
     assert_eq!(
         physical.check(),
@@ -105,7 +105,7 @@ fn equivalence_is_for_virtual_types_and_required_there() {
     let mut virtual_type = ResourceType {
         kind: ResourceKind::Virtual,
         user_addable: false,
-        ..named("local/y")
+        ..type_with_name("local/y")
     };
     assert_eq!(
         virtual_type.check_whole(),
@@ -124,8 +124,8 @@ fn equivalence_is_for_virtual_types_and_required_there() {
 }
 
 #[test]
-fn a_capability_has_something_behind_it() {
-    let mut kind = named("local/x");
+fn a_capability_needs_the_declaration_it_depends_on() {
+    let mut kind = type_with_name("local/x");
     kind.capabilities = Some(Capabilities {
         sandbox: true,
         ..Capabilities::default()
@@ -153,7 +153,7 @@ fn discovery_stays_below_the_parent() {
         scan_paths: vec![path.to_owned()],
         activation: super::Activation::Lazy,
     };
-    let mut kind = named("local/x");
+    let mut kind = type_with_name("local/x");
     for path in [
         "",
         "/etc/passwd",
@@ -187,7 +187,7 @@ proptest! {
 
     #[test]
     fn a_type_survives_json(name in "[a-z]{1,8}/[a-z]{1,8}", description in "\\PC{0,40}", required: bool) {
-        let mut kind = named(&name);
+        let mut kind = type_with_name(&name);
         kind.description = description;
         kind.arguments = vec![Argument { required, ..argument("path", ArgumentType::Path) }];
         let json = serde_json::to_string(&kind).expect("json");

@@ -1,5 +1,5 @@
-//! Servers that misbehave: the call ends with a clear error, memory stays bounded, nothing bypasses the gate, and other
-//! servers continue.
+//! Servers that misbehave: the call fails with a clear error, memory use is bounded, no call bypasses the gate, and
+//! other servers keep running.
 
 use crate::support::{Bench, eventually, lives};
 use crate::tests;
@@ -26,8 +26,8 @@ tests![
     a_missing_program_is_reported,
 ];
 
-/// Peak memory of this process, in MiB.
-fn peak() -> u64 {
+/// Peak memory use of this process, in MiB.
+fn peak_mib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("read");
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
     let kib = line.and_then(|line| line.split_whitespace().nth(1));
@@ -45,15 +45,15 @@ fn a_huge_answer_fails_only_the_call() {
         desk.ok("normal/huge", &json!({"mib": 4}))
             .starts_with("xxx")
     );
-    let before = peak();
+    let before = peak_mib();
     let why = desk.fails("normal/huge", &json!({"mib": 200}));
     assert!(why.contains("larger than 16 MiB"), "{why}");
     assert!(
-        peak() < before.max(100) + 100,
+        peak_mib() < before.max(100) + 100,
         "{before} MiB became {} MiB",
-        peak()
+        peak_mib()
     );
-    // The others are not affected, and it recovers itself.
+    // Other servers are not affected, and the server is restarted.
     assert_eq!(desk.ok("modern/echo", &json!({"text": "x"})), "x");
     assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
     bench.servers.shutdown();
@@ -98,10 +98,12 @@ fn a_cancelled_call_ends_at_once_and_the_server_is_notified() {
     let bench = Bench::with("normal");
     let desk = bench.desk();
     std::thread::scope(|scope| {
-        let stuck = scope.spawn(|| desk.fails("normal/never", &json!({})));
-        eventually("the call is there", || bench.path("called").exists());
+        let pending_call = scope.spawn(|| desk.fails("normal/never", &json!({})));
+        eventually("the server receives the call", || {
+            bench.path("called").exists()
+        });
         desk.cancel.cancel();
-        let why = stuck.join().expect("no panic");
+        let why = pending_call.join().expect("no panic");
         assert!(why.contains("cancelled"), "{why}");
     });
     eventually("the server is notified", || {
@@ -126,7 +128,7 @@ fn a_server_that_exits_at_once_is_reported_with_its_log() {
         panic!("{error}");
     };
     assert!(why.contains("exit code 3"), "{why}");
-    assert_eq!(log, "I do not want to");
+    assert_eq!(log, "cannot start");
 }
 
 fn a_server_that_closes_its_output_is_ended() {
@@ -154,17 +156,17 @@ fn a_server_that_never_starts_times_out() {
             .any(|tool| tool.spec().name.to_string() == "normal/echo")
     );
     let silent = bench.pids();
-    eventually("only one lives", || {
+    eventually("only one process is alive", || {
         silent.iter().filter(|pid| lives(pid)).count() == 1
     });
 }
 
 fn an_endless_line_closes_the_connection() {
     let bench = Bench::with("line");
-    let before = peak();
+    let before = peak_mib();
     let error = bench.servers.connect("line").expect_err("it never ends");
     assert!(error.to_string().contains("larger than 16 MiB"), "{error}");
-    assert!(peak() < before.max(100) + 100);
+    assert!(peak_mib() < before.max(100) + 100);
     bench.assert_nothing_left();
 }
 
@@ -193,7 +195,7 @@ fn colliding_names_stay_distinct_and_outside_reserved_namespaces() {
         .map(|tool| tool.spec().name.to_string())
         .filter(|name| !name.starts_with("mcp/"))
         .collect();
-    let wanted = [
+    let expected = [
         "mcp-builtin/builtin-file-read",
         "mcp-builtin/echo",
         "mcp-builtin/echo-2",
@@ -201,7 +203,7 @@ fn colliding_names_stay_distinct_and_outside_reserved_namespaces() {
         "mcp-builtin/file-read",
         "mcp-builtin/tool",
     ];
-    assert_eq!(names, wanted);
+    assert_eq!(names, expected);
     assert_eq!(offer.left_out.len(), 1, "{:?}", offer.left_out);
     let desk = bench.desk();
     assert_eq!(desk.ok("mcp-builtin/echo-3", &json!({})), "called Echo");
@@ -233,9 +235,13 @@ fn instructions_in_descriptions_are_marked_and_truncated() {
 fn tools_with_invalid_schemas_are_skipped() {
     let bench = Bench::with("schemas");
     let offer = bench.servers.offer();
-    let mut left: Vec<&str> = offer.left_out.iter().map(|one| one.tool.as_str()).collect();
-    left.sort_unstable();
-    assert_eq!(left, ["half", "long", "remote", "wrong"]);
+    let mut skipped: Vec<&str> = offer
+        .left_out
+        .iter()
+        .map(|tool| tool.tool.as_str())
+        .collect();
+    skipped.sort_unstable();
+    assert_eq!(skipped, ["half", "long", "remote", "wrong"]);
     assert_eq!(bench.desk().ok("schemas/good", &json!({})), "called good");
 }
 
@@ -246,11 +252,11 @@ fn a_tool_that_changed_is_not_called() {
     desk.ok("normal/change", &json!({}));
     let why = desk.fails("normal/echo", &json!({"text": "x"}));
     assert!(why.contains("changed") && why.contains("not made"), "{why}");
-    // A new listing shows the new tool.
-    let again = bench.desk();
-    again.refused("normal/echo", &json!({"text": "x"}));
+    // A new listing contains the changed tool.
+    let new_desk = bench.desk();
+    new_desk.refused("normal/echo", &json!({"text": "x"}));
     assert_eq!(
-        again.ok("normal/echo", &json!({"text": "y", "password": "z"})),
+        new_desk.ok("normal/echo", &json!({"text": "y", "password": "z"})),
         "y"
     );
 }
@@ -266,6 +272,9 @@ fn a_missing_program_is_reported() {
     let bench = Bench::new();
     let definition = cleveragents_mcp::ServerDefinition::stdio("gone", "no-such-program", &[]);
     bench.servers.add(definition, None).expect("added");
-    let error = bench.servers.connect("gone").expect_err("not there");
+    let error = bench
+        .servers
+        .connect("gone")
+        .expect_err("the program does not exist");
     assert!(error.to_string().contains("no-such-program"), "{error}");
 }

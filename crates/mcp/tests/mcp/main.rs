@@ -1,5 +1,5 @@
 //! Servers that behave well and badly, over real pipes and sockets. The tests have their own `main`, because the
-//! process crate starts this same program again as the supervisor of a server.
+//! process crate starts this program again as the supervisor of a server.
 
 mod hostile;
 mod network;
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     if let Some(code) = server_lifecycle::parent(&arguments) {
         return code;
     }
-    let wanted: Vec<String> = arguments[1..]
+    let filters: Vec<String> = arguments[1..]
         .iter()
         .map(|argument| argument.to_string_lossy().into_owned())
         .filter(|argument| !argument.starts_with('-'))
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     ]
     .concat()
     {
-        if !wanted.is_empty() && !wanted.iter().any(|part| name.contains(part)) {
+        if !filters.is_empty() && !filters.iter().any(|filter| name.contains(filter)) {
             continue;
         }
         if arguments.iter().any(|argument| argument == "--list") {

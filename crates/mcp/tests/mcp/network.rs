@@ -1,5 +1,4 @@
-//! Servers over HTTP: a small one on this machine, which behaves well and badly, and requires a
-//! sign-in.
+//! Servers over HTTP: a test server on this machine, which behaves well or badly, or requires a sign-in.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -40,19 +39,19 @@ enum SiteBehaviour {
     Guarded,
 }
 
-/// A small server on this machine.
+/// A test server on this machine.
 struct TestSite {
     url: String,
-    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl TestSite {
-    fn new(manner: SiteBehaviour) -> Self {
+    fn new(behaviour: SiteBehaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let url = format!("http://127.0.0.1:{port}");
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let (base, log) = (url.clone(), Arc::clone(&seen));
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (base, log) = (url.clone(), Arc::clone(&requests));
         let tokens = Arc::new(AtomicUsize::new(0));
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -60,20 +59,20 @@ impl TestSite {
                 std::thread::spawn(move || {
                     let request = read_request(&stream);
                     log.lock().expect("not poisoned").push(request.clone());
-                    // A client that left is not an error here.
-                    let _unless_gone = answer(&stream, manner, &base, &request, &tokens);
+                    // The client may have closed the connection.
+                    let _unless_gone = answer(&stream, behaviour, &base, &request, &tokens);
                 });
             }
         });
-        Self { url, seen }
+        Self { url, requests }
     }
 
     fn definition(&self) -> ServerDefinition {
         ServerDefinition::http("site", format!("{}/mcp", self.url))
     }
 
-    fn seen(&self) -> Vec<ReceivedRequest> {
-        self.seen.lock().expect("not poisoned").clone()
+    fn requests(&self) -> Vec<ReceivedRequest> {
+        self.requests.lock().expect("not poisoned").clone()
     }
 }
 
@@ -128,7 +127,7 @@ fn json_answer(stream: &TcpStream, value: &Value) -> std::io::Result<()> {
 
 fn answer(
     stream: &TcpStream,
-    manner: SiteBehaviour,
+    behaviour: SiteBehaviour,
     base: &str,
     request: &ReceivedRequest,
     tokens: &AtomicUsize,
@@ -155,8 +154,9 @@ fn answer(
             );
         }
         "/register" => {
-            let asked: Value = serde_json::from_str(&request.body).unwrap_or_default();
-            let registered = json!({"client_id": "us", "redirect_uris": asked["redirect_uris"]});
+            let registration: Value = serde_json::from_str(&request.body).unwrap_or_default();
+            let registered =
+                json!({"client_id": "us", "redirect_uris": registration["redirect_uris"]});
             return send(
                 stream,
                 "201 Created",
@@ -167,16 +167,21 @@ fn answer(
         "/authorize" => {
             let url = Url::parse(&format!("{base}{}", request.path)).expect("an address");
             let get = |name: &str| {
-                let found = url.query_pairs().find(|(key, _)| key == name);
-                found
-                    .map(|(_, value)| value.into_owned())
+                let pair = url.query_pairs().find(|(key, _)| key == name);
+                pair.map(|(_, value)| value.into_owned())
                     .unwrap_or_default()
             };
-            let mut back = Url::parse(&get("redirect_uri")).expect("an address");
-            back.query_pairs_mut()
+            let mut redirect = Url::parse(&get("redirect_uri")).expect("an address");
+            redirect
+                .query_pairs_mut()
                 .append_pair("code", "c0de")
                 .append_pair("state", &get("state"));
-            return send(stream, "302 Found", &format!("location: {back}\r\n"), "");
+            return send(
+                stream,
+                "302 Found",
+                &format!("location: {redirect}\r\n"),
+                "",
+            );
         }
         "/token" => {
             let number = tokens.fetch_add(1, Ordering::SeqCst);
@@ -196,35 +201,35 @@ fn answer(
     if request.method != "POST" {
         return send(stream, "405 Method Not Allowed", "", "");
     }
-    if manner == SiteBehaviour::Guarded && !request.authorization.starts_with("Bearer token-") {
+    if behaviour == SiteBehaviour::Guarded && !request.authorization.starts_with("Bearer token-") {
         let metadata = format!("{base}/.well-known/oauth-protected-resource");
         let header = format!("www-authenticate: Bearer resource_metadata=\"{metadata}\"\r\n");
         return send(stream, "401 Unauthorized", &header, "");
     }
-    respond(stream, manner, &request.body)
+    respond(stream, behaviour, &request.body)
 }
 
-fn respond(mut stream: &TcpStream, manner: SiteBehaviour, body: &str) -> std::io::Result<()> {
+fn respond(mut stream: &TcpStream, behaviour: SiteBehaviour, body: &str) -> std::io::Result<()> {
     let message: Value = serde_json::from_str(body).unwrap_or_default();
     let id = &message["id"];
-    let done = |result: Value| {
+    let send_result = |result: Value| {
         json_answer(
             stream,
             &json!({"jsonrpc": "2.0", "id": id, "result": result}),
         )
     };
     match message["method"].as_str().unwrap_or_default() {
-        "initialize" => done(json!({
+        "initialize" => send_result(json!({
             "protocolVersion": "2025-11-25",
             "capabilities": {"tools": {}},
             "serverInfo": {"name": "site", "version": "1"},
         })),
-        "tools/list" => done(json!({"tools": [{
+        "tools/list" => send_result(json!({"tools": [{
             "name": "say",
             "inputSchema": {"type": "object"},
             "annotations": {"readOnlyHint": true},
         }]})),
-        "tools/call" if manner == SiteBehaviour::Long => {
+        "tools/call" if behaviour == SiteBehaviour::Long => {
             let head = format!(
                 "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\""
             );
@@ -235,7 +240,7 @@ fn respond(mut stream: &TcpStream, manner: SiteBehaviour, body: &str) -> std::io
             let piece = vec![b'x'; 1 << 20];
             (0..200).try_for_each(|_| stream.write_all(&piece))
         }
-        "tools/call" if manner == SiteBehaviour::Endless => {
+        "tools/call" if behaviour == SiteBehaviour::Endless => {
             write!(
                 stream,
                 "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
@@ -245,7 +250,7 @@ fn respond(mut stream: &TcpStream, manner: SiteBehaviour, body: &str) -> std::io
                 stream.write_all(line.as_bytes())?;
             }
         }
-        "tools/call" => done(json!({"content": [{"type": "text", "text": "said"}]})),
+        "tools/call" => send_result(json!({"content": [{"type": "text", "text": "said"}]})),
         method if method.starts_with("notifications/") => send(stream, "202 Accepted", "", ""),
         _ => {
             let error = json!({"code": -32601, "message": "unknown"});
@@ -276,10 +281,12 @@ fn headers_are_sent_and_never_shown() {
     assert!(!format!("{definition:?}").contains("s3cret"));
     bench.servers.add(definition, None).expect("added");
     bench.servers.connect("site").expect("connected");
-    let seen = site.seen();
+    let requests = site.requests();
     assert!(
-        seen.iter().all(|one| one.authorization == "Bearer s3cret"),
-        "{seen:?}"
+        requests
+            .iter()
+            .all(|request| request.authorization == "Bearer s3cret"),
+        "{requests:?}"
     );
 }
 
@@ -317,37 +324,37 @@ fn sign_in_stores_a_token_and_refreshes_it() {
     let site = TestSite::new(SiteBehaviour::Guarded);
     let bench = Bench::new();
     let mut options = Options::new(bench.folder.path());
-    let home = bench.path("tokens");
-    options.tokens = Some(Arc::new(FileTokens::new(&home)));
+    let token_folder = bench.path("tokens");
+    options.tokens = Some(Arc::new(FileTokens::new(&token_folder)));
     let servers = Servers::new(options.clone()).expect("a runtime");
     servers.add(site.definition(), None).expect("added");
     let error = servers.connect("site").expect_err("it requires a sign-in");
     assert!(matches!(error, McpError::Authorization { .. }), "{error}");
     servers.login("site", browse).expect("signed in");
-    // The first token expires at once and was refreshed automatically.
+    // The first token expired at once and was refreshed automatically.
     servers.connect("site").expect("connected");
-    let seen = site.seen();
-    let token = seen
+    let requests = site.requests();
+    let token = requests
         .iter()
         .rev()
-        .find(|one| one.path == "/mcp" && one.method == "POST");
+        .find(|request| request.path == "/mcp" && request.method == "POST");
     assert_eq!(token.expect("a call").authorization, "Bearer token-1");
-    let file = home.join("site.token.json");
+    let file = token_folder.join("site.token.json");
     let mode =
-        std::os::unix::fs::PermissionsExt::mode(&file.metadata().expect("kept").permissions());
+        std::os::unix::fs::PermissionsExt::mode(&file.metadata().expect("stored").permissions());
     assert_eq!(mode & 0o777, 0o600);
-    // Another program finds the stored token.
-    let again = Servers::new(options).expect("a runtime");
-    again.add(site.definition(), None).expect("added");
-    again.connect("site").expect("the token is kept");
-    let exchange = seen
+    // Another process uses the stored token.
+    let other_servers = Servers::new(options).expect("a runtime");
+    other_servers.add(site.definition(), None).expect("added");
+    other_servers.connect("site").expect("the token is stored");
+    let exchange = requests
         .iter()
-        .find(|one| one.path == "/token")
+        .find(|request| request.path == "/token")
         .expect("an exchange");
     assert!(exchange.body.contains("code_verifier="), "{exchange:?}");
 }
 
-/// Visits an address and follows redirects, like a browser.
+/// Opens a URL and follows redirects, like a browser.
 fn browse(url: &Url) {
     let mut url = url.clone();
     std::thread::spawn(move || {

@@ -1,10 +1,7 @@
-//! Third-party servers. Run by `scripts/mcp-peers`, which installs them; without the directory in
-//! `CLEVERAGENTS_MCP_PEERS` the tests do nothing.
+//! Tests of third-party servers. `scripts/mcp-peers` installs the servers and runs the tests. Without the directory in
+//! `CLEVERAGENTS_MCP_PEERS`, the tests do nothing.
 
-#![expect(
-    clippy::print_stdout,
-    reason = "the figures are what the script is run for"
-)]
+#![expect(clippy::print_stdout, reason = "the script prints these figures")]
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -39,7 +36,7 @@ fn python(peers: &Path, name: &str, program: &str) -> ServerDefinition {
     ServerDefinition::stdio(name, program, &[])
 }
 
-/// Processes that run one of the peers for us: their command lines contain this mark.
+/// Processes of peers that this test started: their environments contain this mark.
 fn processes(mark: &str) -> Vec<String> {
     let entries = std::fs::read_dir("/proc").expect("processes").flatten();
     entries
@@ -52,7 +49,7 @@ fn processes(mark: &str) -> Vec<String> {
         .collect()
 }
 
-/// A bench whose servers carry a mark in their environment.
+/// A bench, and a mark for the environment of its servers.
 fn marked(name: &str) -> (Bench, String) {
     let mark = format!("PEERS_{name}_{}", std::process::id());
     (Bench::new(), mark)
@@ -67,16 +64,16 @@ fn add(bench: &Bench, mark: &str, mut definition: ServerDefinition) {
 fn peers_are_listed_filtered_and_called() {
     let Some(peers) = folder() else { return };
     let (bench, mark) = marked("LISTED");
-    let inside = bench
+    let sandbox = bench
         .folder
         .path()
         .canonicalize()
         .expect("a folder")
         .join("work");
-    std::fs::create_dir(&inside).expect("made");
-    std::fs::write(inside.join("a.txt"), "hello").expect("written");
-    run_git(&inside);
-    let allowed = inside.display().to_string();
+    std::fs::create_dir(&sandbox).expect("made");
+    std::fs::write(sandbox.join("a.txt"), "hello").expect("written");
+    run_git(&sandbox);
+    let allowed = sandbox.display().to_string();
     add(
         &bench,
         &mark,
@@ -95,7 +92,7 @@ fn peers_are_listed_filtered_and_called() {
         let (tools, protocol) = (listing.tools.len(), &listing.protocol);
         println!("{name}: {tools} tools, protocol {protocol}");
     }
-    let desk = GateFixture::new(&offer, Some(TestFolder::new(&inside))).answering(&[]);
+    let desk = GateFixture::new(&offer, Some(TestFolder::new(&sandbox))).answering(&[]);
     let names: Vec<String> = desk
         .gate
         .registry()
@@ -119,15 +116,17 @@ fn peers_are_listed_filtered_and_called() {
         &json!({"path": "b.txt", "content": "new"}),
     );
     assert_eq!(
-        std::fs::read_to_string(inside.join("b.txt")).expect("written"),
+        std::fs::read_to_string(sandbox.join("b.txt")).expect("written"),
         "new"
     );
     let status = desk.ok("git/git_status", &json!({"repo_path": "."}));
     assert!(status.contains("b.txt"), "{status}");
     let now = desk.ok("time/get_current_time", &json!({"timezone": "UTC"}));
     assert!(now.contains("UTC"), "{now}");
-    // Those that listed the tools without a sandbox end.
-    crate::support::eventually("one of each", || processes(&mark).len() == 4);
+    // The processes that listed the tools without a sandbox end.
+    crate::support::eventually("one process of each server is left", || {
+        processes(&mark).len() == 4
+    });
     bench.servers.shutdown();
     assert!(processes(&mark).is_empty());
 }
@@ -135,8 +134,8 @@ fn peers_are_listed_filtered_and_called() {
 fn run_git(folder: &Path) {
     let mut invocation = cleveragents_process::Invocation::new("git", folder);
     invocation.arguments = ["init", "-q"].map(Into::into).to_vec();
-    let done = cleveragents_process::run(&invocation, &cleveragents_process::Cancel::new());
-    assert!(done.expect("git runs").ending.is_success());
+    let result = cleveragents_process::run(&invocation, &cleveragents_process::Cancel::new());
+    assert!(result.expect("git runs").ending.is_success());
 }
 
 fn peers_that_crash_in_a_call_restart() {
@@ -152,15 +151,15 @@ fn peers_that_crash_in_a_call_restart() {
     std::thread::scope(|scope| {
         let long = json!({"duration": 60, "steps": 60});
         let tool = "everything/trigger-long-running-operation";
-        let stuck = scope.spawn(move || desk.fails(tool, &long));
+        let pending_call = scope.spawn(move || desk.fails(tool, &long));
         // Whether the call is in flight cannot be observed from here, so processes are killed until it is hit.
-        while !stuck.is_finished() {
+        while !pending_call.is_finished() {
             std::thread::sleep(std::time::Duration::from_millis(500));
             for pid in processes(&mark) {
                 kill(&pid);
             }
         }
-        let why = stuck.join().expect("no panic");
+        let why = pending_call.join().expect("no panic");
         assert!(why.contains("cannot be reached"), "{why}");
     });
     assert!(!first.iter().any(|pid| lives(pid)));
@@ -181,7 +180,7 @@ fn kill(pid: &str) {
 
 fn peers_connect_in_the_time_of_the_slowest() {
     let Some(peers) = folder() else { return };
-    let make = |number: usize| {
+    let definition = |number: usize| {
         let name = format!("peer-{number}");
         match number % 3 {
             0 => node(&peers, &name, "server-everything", &[]),
@@ -192,21 +191,21 @@ fn peers_connect_in_the_time_of_the_slowest() {
     let mut alone = Vec::new();
     for number in 0..3 {
         let bench = Bench::new();
-        bench.servers.add(make(number), None).expect("added");
-        let begun = Instant::now();
+        bench.servers.add(definition(number), None).expect("added");
+        let started = Instant::now();
         bench
             .servers
             .connect(&format!("peer-{number}"))
             .expect("connected");
-        alone.push(begun.elapsed());
+        alone.push(started.elapsed());
     }
     let bench = Bench::new();
     for number in 0..10 {
-        bench.servers.add(make(number), None).expect("added");
+        bench.servers.add(definition(number), None).expect("added");
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     let outcomes = bench.servers.connect_all();
-    let together = begun.elapsed();
+    let together = started.elapsed();
     assert!(
         outcomes.iter().all(|(_, outcome)| outcome.is_ok()),
         "{outcomes:?}"

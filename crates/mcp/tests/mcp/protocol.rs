@@ -102,10 +102,10 @@ fn only_selected_tools_are_offered() {
 fn answers_of_all_kinds_are_converted() {
     let bench = Bench::with("normal");
     let desk = bench.desk();
-    let CallOutcome::Succeeded(done) = desk.call("normal/picture", &json!({})) else {
+    let CallOutcome::Succeeded(success) = desk.call("normal/picture", &json!({})) else {
         panic!("a picture was expected");
     };
-    let picture = done.picture.expect("a picture");
+    let picture = success.picture.expect("a picture");
     assert_eq!(picture.media_type, "image/png");
     assert!(picture.data.starts_with(b"\x89PNG"));
     let mixed = desk.ok("normal/mixed", &json!({}));
@@ -124,8 +124,11 @@ fn structured_answers_are_checked() {
     let bench = Bench::with("normal");
     let desk = bench.desk();
     assert_eq!(desk.ok("normal/add", &json!({"a": 3})), r#"{"sum":4}"#);
-    let lie = desk.fails("normal/lie", &json!({}));
-    assert!(lie.contains("does not match its output schema"), "{lie}");
+    let failure = desk.fails("normal/lie", &json!({}));
+    assert!(
+        failure.contains("does not match its output schema"),
+        "{failure}"
+    );
 }
 
 fn arguments_are_checked_before_the_server_sees_them() {
@@ -152,22 +155,22 @@ fn writing_needs_approval() {
 
 fn paths_stay_in_the_sandbox() {
     let bench = Bench::with("normal");
-    let inside = bench.path("inside");
-    std::fs::create_dir(&inside).expect("made");
+    let sandbox = bench.path("inside");
+    std::fs::create_dir(&sandbox).expect("made");
     std::fs::create_dir(bench.path("inside-2")).expect("made");
-    std::os::unix::fs::symlink("/etc", inside.join("link")).expect("linked");
-    let folder = TestFolder::new(&inside);
+    std::os::unix::fs::symlink("/etc", sandbox.join("link")).expect("linked");
+    let folder = TestFolder::new(&sandbox);
     let desk = GateFixture::new(&bench.servers.offer(), Some(folder)).answering(&[]);
-    // The server gets the real path, the model sees the sandbox path.
+    // The server receives the real path; the model receives the sandbox path.
     assert_eq!(
         desk.ok("normal/show", &json!({"path": "a/b.txt"})),
         "got a/b.txt"
     );
     desk.ok("normal/write", &json!({"path": "new.txt", "text": "x"}));
-    assert!(inside.join("new.txt").exists());
+    assert!(sandbox.join("new.txt").exists());
     let captures = desk.folder.as_ref().expect("a sandbox").captures.lock();
     assert_eq!(*captures.expect("not poisoned"), 1);
-    let address = format!("file://{}/new.txt", inside.display());
+    let address = format!("file://{}/new.txt", sandbox.display());
     let output = desk.ok("normal/deep", &json!({"uri": address}));
     assert_eq!(output, r#"{"uri": "new.txt"}"#);
     let neighbour = bench.path("inside-2").display().to_string();
@@ -181,8 +184,8 @@ fn paths_stay_in_the_sandbox() {
         let (kind, _) = desk.refused("normal/show", &json!({"path": outside}));
         assert_eq!(kind, "outside_sandbox", "{outside}");
     }
-    // At any position.
-    for hidden in [
+    // Paths are found at any position in the arguments.
+    for arguments in [
         json!({"items": [{"filePath": "/etc/passwd"}]}),
         json!({"uri": "file:///etc/passwd"}),
         json!({"query": "/etc/passwd"}),
@@ -190,8 +193,8 @@ fn paths_stay_in_the_sandbox() {
         json!({"target_file": "../x"}),
         json!({"configPath": "/no/such/file"}),
     ] {
-        let (kind, _) = desk.refused("normal/deep", &hidden);
-        assert_eq!(kind, "outside_sandbox", "{hidden}");
+        let (kind, _) = desk.refused("normal/deep", &arguments);
+        assert_eq!(kind, "outside_sandbox", "{arguments}");
     }
     // Text that is not a path stays unchanged.
     let harmless = json!({"query": "/no such thing/", "source": "en"});
@@ -214,7 +217,7 @@ fn roots_are_the_sandbox() {
 
 fn a_form_is_asked_field_by_field() {
     let bench = Bench::with("normal");
-    // An invalid answer is asked for again; an empty one skips an optional field.
+    // After an invalid answer, the question is repeated. An empty answer skips an optional field.
     let desk = bench.desk().answering(&["Ada", "-1", "36", "high", ""]);
     let output = desk.ok("normal/form", &json!({}));
     let output: Value = serde_json::from_str(&output).expect("JSON");
@@ -283,7 +286,7 @@ fn variables_are_replaced_when_connecting() {
     let desk = GateFixture::new(&servers.offer(), None);
     assert_eq!(desk.ok("normal/env", &json!({"name": "TOKEN"})), "[HIDDEN]");
     assert_eq!(desk.ok("normal/env", &json!({"name": "SHORT"})), "sk-1");
-    // It inherits almost nothing of our environment.
+    // The program inherits only a few variables of this process.
     assert_eq!(
         desk.ok("normal/env", &json!({"name": "CARGO_MANIFEST_DIR"})),
         "(none)"
@@ -306,14 +309,14 @@ fn resources_and_prompts_are_read() {
             listed.contains("demo://one") && listed.contains("demo://{name}"),
             "{listed}"
         );
-        let one = json!({"server": scenario, "uri": "demo://one"});
+        let existing = json!({"server": scenario, "uri": "demo://one"});
         assert!(
-            desk.ok("mcp/read-resource", &one)
+            desk.ok("mcp/read-resource", &existing)
                 .contains("content of one")
         );
-        let none = json!({"server": scenario, "uri": "demo://none"});
+        let missing = json!({"server": scenario, "uri": "demo://none"});
         assert!(
-            desk.fails("mcp/read-resource", &none)
+            desk.fails("mcp/read-resource", &missing)
                 .contains("no such resource")
         );
         assert!(
@@ -343,7 +346,7 @@ fn many_tools_are_found_by_search() {
     let found: Vec<Value> = serde_json::from_str(&found).expect("JSON");
     assert_eq!(found[0]["name"], "normal_S_write");
     assert!(found[0]["input_schema"]["properties"]["path"].is_object());
-    // A tool that was found can be called under the name shown.
+    // A tool can be called by the name that the search returned.
     assert_eq!(desk.ok("normal_S_echo", &json!({"text": "x"})), "x");
     assert_eq!(desk.ok("mcp/search-tools", &json!({"query": "zzzz"})), "[]");
 }

@@ -1,7 +1,7 @@
 """A hand-written server that behaves well or badly, depending on its scenario argument.
 
-Usage: server.py SCENARIO. It appends to the file named by PIDS how its process is known
-outside of its namespace: the namespace, and its number there.
+Usage: server.py SCENARIO. Appends its PID namespace and its process id in that namespace to the
+file in the environment variable PIDS.
 """
 
 import json
@@ -13,7 +13,7 @@ import time
 
 SCENARIO = sys.argv[1] if len(sys.argv) > 1 else "normal"
 LOCK = threading.Lock()
-ASKED = {}
+PENDING = {}
 STATE = {"changed": False, "next": 1000, "roots": None}
 
 
@@ -35,15 +35,15 @@ def refuse(identity, message, code=-32601):
 
 
 def ask(method, params):
-    """Asks the client something and waits for the answer."""
+    """Sends a request to the client and waits for the response."""
     with LOCK:
         STATE["next"] += 1
         identity = STATE["next"]
     ready = threading.Event()
-    ASKED[identity] = [ready, None]
+    PENDING[identity] = [ready, None]
     send({"id": identity, "method": method, "params": params})
     ready.wait()
-    return ASKED.pop(identity)[1]
+    return PENDING.pop(identity)[1]
 
 
 def obj(**properties):
@@ -83,26 +83,26 @@ def tools():
             tool("half", schema={"type": "object"}, outputSchema={"type": 7}),
         ]
     listed = [
-        tool("echo", "Says it again.", obj(text=TEXT), annotations=READS),
+        tool("echo", "Returns the text.", obj(text=TEXT), annotations=READS),
         tool("fail", "Fails.", annotations=READS),
         tool("never", "Never answers.", annotations=READS),
-        tool("wait", "Answers when the file is there.", obj(name=TEXT), annotations=READS),
-        tool("crash", "Dies.", annotations=READS),
-        tool("huge", "Says a lot.", {"type": "object", "properties": {"mib": {"type": "integer"}}}, annotations=READS),
-        tool("values", "Says many values.", annotations=READS),
-        tool("progress", "Goes on and on.", annotations=READS),
-        tool("daemon", "Starts what outlives.", annotations=READS),
-        tool("env", "Tells a variable.", obj(name=TEXT), annotations=READS),
+        tool("wait", "Answers when the file exists.", obj(name=TEXT), annotations=READS),
+        tool("crash", "Exits.", annotations=READS),
+        tool("huge", "Returns a long text.", {"type": "object", "properties": {"mib": {"type": "integer"}}}, annotations=READS),
+        tool("values", "Returns many values.", annotations=READS),
+        tool("progress", "Sends progress forever.", annotations=READS),
+        tool("daemon", "Starts another process.", annotations=READS),
+        tool("env", "Returns a variable.", obj(name=TEXT), annotations=READS),
         tool("look", "Reads a file, by its path in hexadecimal.", obj(place=TEXT), annotations=READS),
-        tool("put", "Puts a text where a path in hexadecimal leads.", obj(place=TEXT), annotations=READS),
+        tool("put", "Changes the content of a path in hexadecimal.", obj(place=TEXT), annotations=READS),
         tool("picture", "Shows a picture.", annotations=READS),
-        tool("mixed", "Says all kinds of things.", annotations=READS),
-        tool("form", "Asks the person.", annotations=READS),
-        tool("visit", "Sends the person to an address.", annotations=READS),
-        tool("roots", "Tells the roots.", annotations=READS),
-        tool("show", "Tells what path it got.", obj(path=TEXT), annotations=READS),
-        tool("deep", "Tells all arguments.", annotations=READS),
-        tool("note", "Says something to the log.", annotations=READS),
+        tool("mixed", "Returns content of all kinds.", annotations=READS),
+        tool("form", "Asks the user.", annotations=READS),
+        tool("visit", "Asks the user to open a URL.", annotations=READS),
+        tool("roots", "Returns the roots.", annotations=READS),
+        tool("show", "Returns its path argument.", obj(path=TEXT), annotations=READS),
+        tool("deep", "Returns all arguments.", annotations=READS),
+        tool("note", "Sends a log message.", annotations=READS),
         tool("twice", "Answers twice.", annotations=READS),
         tool("change", "Changes the tools.", annotations=READS),
         tool("add", "Adds.", {"type": "object", "properties": {"a": {"type": "number"}}},
@@ -124,21 +124,21 @@ PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgG
 
 
 def call(identity, params):
-    name, given = params["name"], params.get("arguments") or {}
+    name, arguments = params["name"], params.get("arguments") or {}
     token = (params.get("_meta") or {}).get("progressToken")
     if os.environ.get("CALLED"):
         with open(os.environ["CALLED"], "a") as file:
             file.write(name + "\n")
     if name == "echo":
-        answer(identity, text(given["text"]))
+        answer(identity, text(arguments["text"]))
     elif name == "fail":
         answer(identity, {**text("no such luck"), "isError": True})
     elif name == "never":
         pass
     elif name == "wait":
-        while not os.path.exists(given["name"]):
+        while not os.path.exists(arguments["name"]):
             time.sleep(0.005)
-        answer(identity, text("it is there"))
+        answer(identity, text("the file exists"))
     elif name == "crash":
         sys.stderr.write("about to die\n")
         sys.stderr.flush()
@@ -146,7 +146,7 @@ def call(identity, params):
     elif name == "huge":
         with LOCK:
             sys.stdout.write('{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"' % json.dumps(identity))
-            for _ in range(given.get("mib", 200)):
+            for _ in range(arguments.get("mib", 200)):
                 sys.stdout.write("x" * (1 << 20))
             sys.stdout.write('"}]}}\n')
             sys.stdout.flush()
@@ -161,21 +161,21 @@ def call(identity, params):
         while True:
             number += 1
             send({"method": "notifications/progress",
-                  "params": {"progressToken": token, "progress": number, "message": "still at it"}})
+                  "params": {"progressToken": token, "progress": number, "message": "still running"}})
     elif name == "daemon":
         child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
         answer(identity, text(process(child.pid)))
     elif name in ("look", "put"):
-        place = bytes.fromhex(given["place"])
+        place = bytes.fromhex(arguments["place"])
         try:
             with open(place, "r" if name == "look" else "w") as file:
                 done = file.read() if name == "look" else file.write("put") and "done"
-            # After the file is closed, so that its content is there when the caller looks.
+            # Answer after the file is closed, so that the caller finds its content.
             answer(identity, text(done))
         except OSError as error:
             answer(identity, text(f"refused: {error}"))
     elif name == "env":
-        answer(identity, text(os.environ.get(given["name"], "(none)")))
+        answer(identity, text(os.environ.get(arguments["name"], "(none)")))
     elif name == "picture":
         answer(identity, {"content": [{"type": "image", "data": PIXEL, "mimeType": "image/png"}]})
     elif name == "mixed":
@@ -187,7 +187,7 @@ def call(identity, params):
             {"type": "resource", "resource": {"uri": "demo://two", "text": "inside"}},
         ]})
     elif name == "form":
-        said = ask("elicitation/create", {
+        reply = ask("elicitation/create", {
             "message": "Who are you?",
             "requestedSchema": {"type": "object", "required": ["name", "age", "level"], "properties": {
                 "name": {"type": "string", "title": "Your name"},
@@ -195,17 +195,17 @@ def call(identity, params):
                 "level": {"type": "string", "enum": ["low", "high"]},
                 "news": {"type": "boolean"},
             }}})
-        answer(identity, text(json.dumps(said, sort_keys=True)))
+        answer(identity, text(json.dumps(reply, sort_keys=True)))
     elif name == "visit":
-        said = ask("elicitation/create", {
+        reply = ask("elicitation/create", {
             "mode": "url", "message": "Pay here", "url": "https://pay.example/1", "elicitationId": "1"})
-        answer(identity, text(json.dumps(said, sort_keys=True)))
+        answer(identity, text(json.dumps(reply, sort_keys=True)))
     elif name == "roots":
         answer(identity, text(json.dumps(ask("roots/list", {}))))
     elif name == "show":
-        answer(identity, text("got " + given["path"]))
+        answer(identity, text("got " + arguments["path"]))
     elif name == "deep":
-        answer(identity, text(json.dumps(given)))
+        answer(identity, text(json.dumps(arguments)))
     elif name == "note":
         send({"method": "notifications/message", "params": {"level": "info", "data": "remember this"}})
         send({"method": "notifications/progress",
@@ -214,19 +214,19 @@ def call(identity, params):
     elif name == "twice":
         answer(identity, text("one"))
         answer(identity, text("two"))
-        send({"id": 99999, "result": text("for nobody")})
+        send({"id": 99999, "result": text("unrequested")})
     elif name == "change":
         STATE["changed"] = True
         send({"method": "notifications/tools/list_changed"})
         answer(identity, text("changed"))
     elif name == "add":
-        answer(identity, {**text("4"), "structuredContent": {"sum": given.get("a", 1) + 1}})
+        answer(identity, {**text("4"), "structuredContent": {"sum": arguments.get("a", 1) + 1}})
     elif name == "lie":
         answer(identity, {**text("4"), "structuredContent": {"sum": "four"}})
     elif name == "write":
-        with open(given["path"], "w") as file:
-            file.write(given["text"])
-        answer(identity, text("wrote " + given["path"]))
+        with open(arguments["path"], "w") as file:
+            file.write(arguments["text"])
+        answer(identity, text("wrote " + arguments["path"]))
     elif name == "erase":
         answer(identity, text("erased"))
     else:
@@ -237,7 +237,7 @@ def handle(message):
     identity, method = message.get("id"), message.get("method")
     params = message.get("params") or {}
     if method is None:
-        waiting = ASKED.get(identity)
+        waiting = PENDING.get(identity)
         if waiting:
             waiting[1] = message.get("result", message.get("error"))
             waiting[0].set()
@@ -256,9 +256,9 @@ def handle(message):
             "capabilities": {"tools": {"listChanged": True}, "resources": {}, "prompts": {}},
             "serverInfo": {"name": "by-hand", "version": "1"}})
     if method == "notifications/cancelled":
-        where = os.environ.get("CANCELLED")
-        if where:
-            with open(where, "a") as file:
+        path = os.environ.get("CANCELLED")
+        if path:
+            with open(path, "a") as file:
                 file.write("cancelled\n")
         return None
     if method.startswith("notifications/"):
@@ -300,7 +300,7 @@ def main():
         with open(pids, "a") as file:
             file.write(process(os.getpid()) + "\n")
     if SCENARIO == "exit":
-        sys.stderr.write("I do not want to\n")
+        sys.stderr.write("cannot start\n")
         sys.exit(3)
     if SCENARIO == "closed":
         sys.stdout.close()
@@ -313,7 +313,7 @@ def main():
         while True:
             sys.stdout.write("x" * (1 << 20))
     if SCENARIO == "together":
-        # Sends nothing before all the others are connected.
+        # Sends nothing before ten servers are started.
         while sum(1 for _ in open(pids)) < 10:
             time.sleep(0.01)
     for line in sys.stdin:

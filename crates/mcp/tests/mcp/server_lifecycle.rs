@@ -1,5 +1,5 @@
-//! Lifecycle of servers: one process however many callers, stopped when idle, restarted, nothing
-//! left behind.
+//! Lifecycle of servers: one process for any number of callers, stopped when idle, restarted when needed,
+//! and no process left after shutdown.
 
 use std::ffi::OsString;
 use std::process::{Command, ExitCode, Stdio};
@@ -24,7 +24,7 @@ tests![
     servers_end_with_the_process_that_started_them,
 ];
 
-/// This program in the role of a process that starts a server and is killed.
+/// Runs this program as a process that starts a server and is then killed, if the arguments request it.
 pub(crate) fn parent(arguments: &[OsString]) -> Option<ExitCode> {
     if arguments.get(1)? != "--as-parent" {
         return None;
@@ -46,7 +46,14 @@ fn many_callers_start_one_process() {
         }
     });
     assert_eq!(bench.pids().len(), 1);
-    assert_eq!(bench.servers.status("normal").expect("there").starts, 1);
+    assert_eq!(
+        bench
+            .servers
+            .status("normal")
+            .expect("a known server")
+            .starts,
+        1
+    );
 }
 
 fn servers_connect_concurrently() {
@@ -56,7 +63,7 @@ fn servers_connect_concurrently() {
         definition.name = format!("together-{number}");
         bench.servers.add(definition, None).expect("added");
     }
-    // None of them responds before all have been started.
+    // No server responds before all have been started.
     let outcomes = bench.servers.connect_all();
     assert!(
         outcomes.iter().all(|(_, outcome)| outcome.is_ok()),
@@ -67,19 +74,25 @@ fn servers_connect_concurrently() {
 
 fn a_blocked_call_blocks_no_other_caller() {
     let bench = Bench::with("normal");
-    let gate = bench.path("go");
+    let release_file = bench.path("go");
     let desk = bench.desk();
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| desk.ok("normal/wait", &json!({"name": gate})));
-        // While it waits, everything else continues.
+        let waiting = scope.spawn(|| desk.ok("normal/wait", &json!({"name": release_file})));
+        // While one call waits, others continue.
         for _ in 0..3 {
             assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
-            assert!(bench.servers.status("normal").expect("there").is_connected);
+            assert!(
+                bench
+                    .servers
+                    .status("normal")
+                    .expect("a known server")
+                    .is_connected
+            );
             assert!(!bench.servers.offer().tools.is_empty());
         }
         assert!(!waiting.is_finished());
-        std::fs::write(&gate, "").expect("written");
-        assert_eq!(waiting.join().expect("no panic"), "it is there");
+        std::fs::write(&release_file, "").expect("written");
+        assert_eq!(waiting.join().expect("no panic"), "the file exists");
     });
 }
 
@@ -90,9 +103,15 @@ fn an_idle_server_is_stopped_and_restarted() {
     bench.servers.add(definition, None).expect("added");
     let desk = bench.desk();
     let first = bench.pids().remove(0);
-    eventually("the end of an idle server", || !lives(&first));
-    assert!(!bench.servers.status("normal").expect("there").is_connected);
-    // Its tools are still known, and calling one restarts it.
+    eventually("the idle server stops", || !lives(&first));
+    assert!(
+        !bench
+            .servers
+            .status("normal")
+            .expect("a known server")
+            .is_connected
+    );
+    // The tools are still known, and a call restarts the server.
     assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
     assert_eq!(bench.pids().len(), 2);
 }
@@ -103,14 +122,14 @@ fn a_busy_server_is_never_idle() {
     definition.idle_timeout_seconds = 0.05;
     bench.servers.add(definition, None).expect("added");
     let desk = bench.desk();
-    let gate = bench.path("go");
+    let release_file = bench.path("go");
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| desk.ok("normal/wait", &json!({"name": gate})));
+        let waiting = scope.spawn(|| desk.ok("normal/wait", &json!({"name": release_file})));
         // Long enough for many idle checks.
         std::thread::sleep(Duration::from_secs(1));
         assert!(!waiting.is_finished());
-        std::fs::write(&gate, "").expect("written");
-        assert_eq!(waiting.join().expect("no panic"), "it is there");
+        std::fs::write(&release_file, "").expect("written");
+        assert_eq!(waiting.join().expect("no panic"), "the file exists");
     });
 }
 
@@ -133,7 +152,7 @@ fn without_auto_restart_a_crashed_server_stays_down() {
     bench.servers.add(definition, None).expect("added");
     let desk = bench.desk();
     desk.fails("normal/crash", &json!({}));
-    eventually("the crash is noticed", || {
+    eventually("the crash is detected", || {
         desk.fails("normal/echo", &json!({"text": "x"}))
             .contains("auto_restart")
     });
@@ -145,7 +164,7 @@ fn a_known_server_starts_only_when_needed() {
     let listing = bench.servers.connect("normal").expect("connected");
     let stored = serde_json::to_string(&*listing).expect("JSON");
     let other = Bench::new();
-    let known = serde_json::from_str(&stored).expect("what was stored");
+    let known = serde_json::from_str(&stored).expect("a stored listing");
     other
         .servers
         .add(other.definition("normal"), Some(known))
@@ -162,10 +181,10 @@ fn shutdown_leaves_nothing() {
     let daemon = desk.ok("normal/daemon", &json!({}));
     assert!(lives(&daemon));
     std::thread::scope(|scope| {
-        let stuck = scope.spawn(|| desk.fails("normal/never", &json!({})));
-        eventually("the call is on its way", || !bench.pids().is_empty());
+        let pending_call = scope.spawn(|| desk.fails("normal/never", &json!({})));
+        eventually("the server is started", || !bench.pids().is_empty());
         bench.servers.shutdown();
-        let why = stuck.join().expect("no panic");
+        let why = pending_call.join().expect("no panic");
         assert!(why.contains("cannot be reached"), "{why}");
     });
     bench.assert_nothing_left();
@@ -179,7 +198,7 @@ fn shutdown_while_connecting_leaves_nothing() {
     let bench = Bench::with("silent");
     std::thread::scope(|scope| {
         let connecting = scope.spawn(|| bench.servers.connect("silent"));
-        eventually("the process is there", || !bench.pids().is_empty());
+        eventually("the process is started", || !bench.pids().is_empty());
         bench.servers.shutdown();
         connecting
             .join()
@@ -193,8 +212,13 @@ fn removing_ends_a_server() {
     let bench = Bench::with("normal");
     bench.servers.connect("normal").expect("connected");
     bench.servers.remove("normal").expect("removed");
-    eventually("its end", || bench.pids().iter().all(|pid| !lives(pid)));
-    bench.servers.connect("normal").expect_err("it is gone");
+    eventually("the process ends", || {
+        bench.pids().iter().all(|pid| !lives(pid))
+    });
+    bench
+        .servers
+        .connect("normal")
+        .expect_err("the server was removed");
 }
 
 fn servers_end_with_the_process_that_started_them() {
@@ -205,12 +229,12 @@ fn servers_end_with_the_process_that_started_them() {
         .stdout(Stdio::null())
         .spawn()
         .expect("started");
-    eventually("the server is up", || {
+    eventually("the server is started", || {
         std::fs::read_to_string(&report).is_ok_and(|text| text.contains(' '))
     });
     let pids = std::fs::read_to_string(&report).expect("read");
     assert!(pids.split(' ').all(lives), "{pids}");
     parent.kill().expect("killed");
-    parent.wait().expect("gone");
-    eventually("everything is gone", || !pids.split(' ').any(lives));
+    parent.wait().expect("the process ends");
+    eventually("all processes end", || !pids.split(' ').any(lives));
 }

@@ -1,4 +1,4 @@
-//! Shared test support: hand-written servers, and a desk from which their tools are called through the gate.
+//! Shared test support: hand-written servers, and a fixture that calls their tools through the gate.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -21,22 +21,22 @@ use cleveragents_tools::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Waits until a condition holds; for effects of other processes.
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
+/// Waits up to one minute until a condition holds; for effects of other processes.
+pub(crate) fn eventually(description: &str, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
     while !holds() {
         assert!(
-            begun.elapsed() < Duration::from_mins(1),
-            "{what} did not come about"
+            started.elapsed() < Duration::from_mins(1),
+            "timeout while waiting until {description}"
         );
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Whether a process is alive, zombies not counted. It is identified by its number, or by its process namespace and its
-/// number there.
+/// Returns whether a process is alive. Zombies do not count. The process is given by its id, or by its PID namespace
+/// and its id in that namespace, as `NAMESPACE/ID`.
 pub(crate) fn lives(process: &str) -> bool {
-    let Some((namespace, number)) = process.split_once('/') else {
+    let Some((namespace, id)) = process.split_once('/') else {
         return lives_here(process);
     };
     let entries = std::fs::read_dir("/proc").expect("processes").flatten();
@@ -44,12 +44,13 @@ pub(crate) fn lives(process: &str) -> bool {
         .filter_map(|entry| entry.file_name().into_string().ok())
         .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
         .any(|pid| {
-            let own = std::fs::read_link(format!("/proc/{pid}/ns/pid"));
+            let process_namespace = std::fs::read_link(format!("/proc/{pid}/ns/pid"));
             let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
-            own.is_ok_and(|own| own.as_os_str() == namespace)
+            process_namespace
+                .is_ok_and(|process_namespace| process_namespace.as_os_str() == namespace)
                 && status.unwrap_or_default().lines().any(|line| {
                     let numbers = line.strip_prefix("NSpid:");
-                    numbers.and_then(|all| all.split_whitespace().last()) == Some(number)
+                    numbers.and_then(|numbers| numbers.split_whitespace().last()) == Some(id)
                 })
                 && lives_here(&pid)
         })
@@ -66,7 +67,7 @@ fn lives_here(pid: &str) -> bool {
     })
 }
 
-/// Hand-written servers, and the directory where they leave their traces.
+/// Hand-written servers, and the directory to which they write their records.
 pub(crate) struct Bench {
     pub(crate) folder: TempDir,
     pub(crate) servers: Servers,
@@ -79,7 +80,7 @@ impl Bench {
         Self { folder, servers }
     }
 
-    /// One server with this scenario, named like the scenario.
+    /// Creates a bench with one server for this scenario, named like the scenario.
     pub(crate) fn with(scenario: &str) -> Self {
         let bench = Self::new();
         bench.add(scenario);
@@ -112,7 +113,7 @@ impl Bench {
         let definition = self.definition(scenario);
         self.servers
             .add(definition, None)
-            .expect("a good definition");
+            .expect("a valid definition");
     }
 
     /// All processes that were ever started as servers.
@@ -121,10 +122,10 @@ impl Bench {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Asserts that no server is alive any more.
+    /// Asserts that no server is alive.
     pub(crate) fn assert_nothing_left(&self) {
         for pid in self.pids() {
-            assert!(!lives(&pid), "{pid} lives");
+            assert!(!lives(&pid), "{pid} is alive");
         }
     }
 
@@ -137,7 +138,7 @@ pub(crate) fn broken() -> PortError {
     PortError::new(McpError::NotFound("in tests".to_owned()))
 }
 
-/// A sandbox with one member.
+/// A sandbox with one part.
 pub(crate) struct TestFolder {
     pub(crate) parts: Vec<Part>,
     pub(crate) captures: Mutex<usize>,
@@ -184,7 +185,7 @@ impl Workspace for TestFolder {
     fn exec(
         &self,
         _command: &Command,
-        _hear: &dyn Fn(Stream, &[u8]),
+        _on_output: &dyn Fn(Stream, &[u8]),
         _cancel: &Cancel,
     ) -> Result<CommandResult, PortError> {
         Err(broken())
@@ -201,15 +202,15 @@ pub(crate) struct MemoryLedger {
 }
 
 impl Ledger for MemoryLedger {
-    fn begin(&self, _begun: &StartedCall<'_>) -> Result<(), PortError> {
+    fn begin(&self, _call: &StartedCall<'_>) -> Result<(), PortError> {
         Ok(())
     }
-    fn finish(&self, ended: &mut FinishedCall<'_>) -> Result<(), PortError> {
+    fn finish(&self, call: &mut FinishedCall<'_>) -> Result<(), PortError> {
         let mut logs = self.logs.lock().expect("not poisoned");
-        logs.push(ended.log.to_owned());
+        logs.push(call.log.to_owned());
         Ok(())
     }
-    fn refuse(&self, _refused: &RefusedCall<'_>) -> Result<(), PortError> {
+    fn refuse(&self, _call: &RefusedCall<'_>) -> Result<(), PortError> {
         Ok(())
     }
     fn output(
@@ -222,7 +223,7 @@ impl Ledger for MemoryLedger {
     }
 }
 
-/// A user who answers from a list, or no user.
+/// A user with a list of answers, or no user.
 #[derive(Default)]
 pub(crate) struct TestUser {
     pub(crate) is_there: bool,
@@ -276,7 +277,7 @@ impl Redact for NoSecrets {
     }
 }
 
-/// Environment from which tools are called.
+/// A gate with the context of its calls.
 pub(crate) struct GateFixture {
     pub(crate) gate: Gate,
     pub(crate) folder: Option<TestFolder>,
@@ -291,9 +292,7 @@ impl GateFixture {
     pub(crate) fn new(offer: &OfferedTools, folder: Option<TestFolder>) -> Self {
         let mut registry = Registry::with_builtins();
         for tool in &offer.tools {
-            registry
-                .add(Arc::clone(tool))
-                .expect("a tool that can be had");
+            registry.add(Arc::clone(tool)).expect("a registered tool");
         }
         Self {
             gate: Gate::new(Arc::new(registry)),
@@ -339,15 +338,15 @@ impl GateFixture {
             cancel: &self.cancel,
             shown_bytes: 64 << 10,
         };
-        self.gate
-            .call(&request, &context)
-            .expect("nothing is broken")
+        self.gate.call(&request, &context).expect("no port fails")
     }
 
     /// Makes a call that must succeed, and returns its result.
     pub(crate) fn ok(&self, tool: &str, arguments: &Value) -> String {
         match self.call(tool, arguments) {
-            CallOutcome::Succeeded(done) => format!("{}{}", done.shown.head, done.shown.tail),
+            CallOutcome::Succeeded(success) => {
+                format!("{}{}", success.shown.head, success.shown.tail)
+            }
             other => panic!("{tool}: {}", other.for_model()),
         }
     }
@@ -355,7 +354,7 @@ impl GateFixture {
     /// Makes a call that must fail, and returns the reason.
     pub(crate) fn fails(&self, tool: &str, arguments: &Value) -> String {
         match self.call(tool, arguments) {
-            CallOutcome::Failed(failed) => failed.message,
+            CallOutcome::Failed(failure) => failure.message,
             other => panic!("{tool}: {}", other.for_model()),
         }
     }

@@ -1,5 +1,4 @@
-//! Visibility of files for the program of a server: declared paths, the sandbox of its calls, and
-//! its own home.
+//! Access of a server's program to files: declared paths, the sandbox of its calls, and its private home.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,11 +19,12 @@ tests![
     the_home_persists_and_temporary_folders_are_removed,
 ];
 
-/// The server's answer to reading a path, which is disguised from the path rules.
+/// Lets the server read a path. The path is encoded, so that the gate does not check it.
 fn look(desk: &GateFixture, path: &Path) -> String {
     desk.ok("normal/look", &json!({"place": hexadecimal(path)}))
 }
 
+/// Lets the server write to a path; see [`look`].
 fn put(desk: &GateFixture, path: &Path) -> String {
     desk.ok("normal/put", &json!({"place": hexadecimal(path)}))
 }
@@ -106,22 +106,22 @@ fn a_path_among_the_arguments_is_readable() {
     assert_eq!(look(&desk, &folder.join("file")), "content");
     assert_eq!(look(&desk, &other.join("file")), "content");
     assert!(put(&desk, &folder.join("new")).starts_with("refused"));
-    // A script is visible together with its package.
+    // A script is visible with its directory.
     assert!(look(&desk, &script.join("tests/mcp/main.rs")).contains("Servers that behave"));
     assert!(look(&desk, &script.join("Cargo.toml")).starts_with("refused"));
 }
 
 fn a_folder_that_cannot_be_declared_is_refused() {
-    let own = tempfile::tempdir().expect("a folder");
-    cleveragents_process::hide(own.path());
-    std::fs::create_dir(own.path().join("inside")).expect("a folder");
+    let protected = tempfile::tempdir().expect("a folder");
+    cleveragents_process::hide(protected.path());
+    std::fs::create_dir(protected.path().join("inside")).expect("a folder");
     let link = tempfile::tempdir().expect("a folder");
-    std::os::unix::fs::symlink(own.path(), link.path().join("link")).expect("a link");
+    std::os::unix::fs::symlink(protected.path(), link.path().join("link")).expect("a link");
     let file = link.path().join("file");
     std::fs::write(&file, "x").expect("a file");
     let refused = [
-        ("read", own.path().to_owned()),
-        ("read", own.path().join("inside")),
+        ("read", protected.path().to_owned()),
+        ("read", protected.path().join("inside")),
         ("write", link.path().join("link/inside")),
         ("read", PathBuf::from("/")),
         ("read", PathBuf::from("/proc")),
@@ -160,7 +160,10 @@ fn a_failed_start_lists_the_visible_folders() {
     let mut definition = bench.definition("exit");
     definition.read = texts(&[&folder]);
     bench.servers.add(definition, None).expect("added");
-    let error = bench.servers.connect("exit").expect_err("it ends at once");
+    let error = bench
+        .servers
+        .connect("exit")
+        .expect_err("the program exits");
     let message = error.to_string();
     assert!(message.contains("only declared folders"), "{message}");
     assert!(message.contains(&folder.display().to_string()), "{message}");
@@ -184,12 +187,12 @@ fn each_sandbox_has_its_own_program() {
     assert!(look(&in_first, &second.join("file")).starts_with("refused"));
     assert!(look(&in_second, &first.join("file")).starts_with("refused"));
     assert!(look(&without, &first.join("file")).starts_with("refused"));
-    // It starts at the top of its sandbox, and the same program answers the next call.
+    // The program starts in the root of its sandbox, and the same program answers the next call.
     assert_eq!(look(&in_first, Path::new("file")), "content");
-    // The listing of tools, each sandbox, and the call without one; the first of them has ended.
+    // Four starts: to list the tools, for each sandbox, and for the call without a sandbox. The first one ends.
     assert_eq!(bench.servers.status("normal").expect("known").starts, 4);
-    eventually("the first one ends", || {
-        // The kernel may reuse the namespace of the one that has ended.
+    eventually("the first program ends", || {
+        // The kernel may reuse the namespace of the program that ended.
         let pids: BTreeSet<String> = bench.pids().into_iter().collect();
         pids.iter().filter(|pid| crate::support::lives(pid)).count() == 3
     });
@@ -207,7 +210,7 @@ fn the_home_persists_and_temporary_folders_are_removed() {
         servers.add(definition, None).expect("added");
         servers
     };
-    // As left behind by a start whose process was killed.
+    // A temporary directory of a process that was killed.
     std::fs::create_dir_all(path.join("normal/tmp/1-2-3/left")).expect("a folder");
     let home = path.join("normal/home");
     let temporary = {
@@ -222,7 +225,7 @@ fn the_home_persists_and_temporary_folders_are_removed() {
         assert_eq!(put(&desk, &temporary.join("file")), "done");
         assert!(temporary.join("file").exists());
         assert!(!path.join("normal/tmp/1-2-3").exists());
-        // Neither the directories of other servers nor files next to them are visible.
+        // Files next to the server's own directory are not visible.
         std::fs::write(path.join("other"), "secret").expect("a file");
         assert!(look(&desk, &path.join("other")).starts_with("refused"));
         temporary

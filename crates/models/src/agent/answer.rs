@@ -9,15 +9,15 @@ use cleveragents_domain::TaskState;
 pub(super) struct AgentAnswer {
     pub(super) task: Option<String>,
     pub(super) context: Option<String>,
-    /// State of the task; `None` before one was reported.
+    /// State of the task; `None` until the agent reports a state.
     pub(super) state: Option<TaskState>,
     /// The agent's message about that state.
     pub(super) about: String,
     artifacts: Vec<ArtifactText>,
     /// Whether the agent answered with a message instead of a task.
     is_message: bool,
-    /// Text that was already passed on to the caller.
-    given: String,
+    /// Text that was already forwarded to the caller.
+    forwarded: String,
 }
 
 #[derive(Debug)]
@@ -54,7 +54,7 @@ fn non_empty(text: String) -> Option<String> {
 }
 
 impl AgentAnswer {
-    /// An empty answer within a context.
+    /// Creates an empty answer in a context of the agent.
     pub(super) fn in_context(context: Option<String>) -> Self {
         Self {
             context,
@@ -67,7 +67,7 @@ impl AgentAnswer {
         self.is_message || self.state.is_some_and(|state| !is_open(state))
     }
 
-    /// Clears the state of the task, because it got a new message.
+    /// Clears the state of the task after a new message was sent to it.
     pub(super) fn reopen(&mut self) {
         self.state = None;
     }
@@ -115,13 +115,13 @@ impl AgentAnswer {
                 self.add_ids(update.task_id, update.context_id);
                 let artifact = ArtifactText::from(update.artifact);
                 if let Some(piece) = self.add_artifact(artifact, update.append) {
-                    self.given.push_str(&piece);
+                    self.forwarded.push_str(&piece);
                     delta.text = piece;
                     return delta;
                 }
             }
         }
-        delta.text = self.not_given();
+        delta.text = self.unforwarded_text();
         delta
     }
 
@@ -144,36 +144,39 @@ impl AgentAnswer {
         String::new()
     }
 
-    /// Returns the new piece when the artifact only extends the text.
+    /// Adds an artifact. Returns its text when it only extends the end of the answer.
     fn add_artifact(&mut self, artifact: ArtifactText, is_appended: bool) -> Option<String> {
-        let place = self.artifacts.iter().position(|one| one.id == artifact.id);
+        let place = self
+            .artifacts
+            .iter()
+            .position(|other| other.id == artifact.id);
         let Some(place) = place else {
             self.artifacts.push(artifact);
             return None;
         };
         let is_last = place + 1 == self.artifacts.len();
-        let known = self.artifacts.get_mut(place)?;
+        let existing = self.artifacts.get_mut(place)?;
         if !is_appended {
-            *known = artifact;
+            *existing = artifact;
             return None;
         }
-        let was_empty = known.text.is_empty();
-        known.text.push_str(&artifact.text);
+        let was_empty = existing.text.is_empty();
+        existing.text.push_str(&artifact.text);
         (is_last && !was_empty).then_some(artifact.text)
     }
 
-    /// Text that was not passed on yet. Text that was passed on cannot be withdrawn: a text that starts differently is
-    /// passed on in full, after it.
-    fn not_given(&mut self) -> String {
+    /// Returns the text that was not forwarded yet. Forwarded text cannot be withdrawn, so an answer with a different
+    /// beginning is forwarded in full after it.
+    fn unforwarded_text(&mut self) -> String {
         let text = self.text();
-        if text.is_empty() || text == self.given {
+        if text.is_empty() || text == self.forwarded {
             return String::new();
         }
-        let piece = match text.strip_prefix(self.given.as_str()) {
-            Some(rest) => rest.to_owned(),
+        let piece = match text.strip_prefix(self.forwarded.as_str()) {
+            Some(added) => added.to_owned(),
             None => format!("\n\n{text}"),
         };
-        self.given = text;
+        self.forwarded = text;
         piece
     }
 }
@@ -200,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_make_the_text_and_each_is_handed_on_once() {
+    fn each_piece_of_an_artifact_is_forwarded_once() {
         let mut answer = AgentAnswer::default();
         let mut received_events = String::new();
         let thought = add(&mut answer, &status("TASK_STATE_WORKING", "on it")).thought;
@@ -213,17 +216,17 @@ mod tests {
         ] {
             received_events.push_str(&add(&mut answer, &update).text);
         }
-        // The whole task, as returned when a client comes back to it, contains nothing new.
-        let whole = json!({"task": {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"},
+        // The complete task, as a later poll returns it, contains nothing new.
+        let task = json!({"task": {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"},
             "artifacts": [{"artifactId": "a", "parts": [{"text": "one two"}]}, {"artifactId": "b", "parts": [{"text": "three!"}]}]}});
-        assert_eq!(add(&mut answer, &whole), AnswerDelta::default());
+        assert_eq!(add(&mut answer, &task), AnswerDelta::default());
         assert!(answer.is_over());
         assert_eq!(answer.text(), "one two\n\nthree!");
         assert_eq!(received_events, answer.text());
     }
 
     #[test]
-    fn without_results_the_last_message_is_the_answer() {
+    fn without_artifacts_the_last_message_is_the_answer() {
         let mut answer = AgentAnswer::default();
         assert_eq!(
             add(&mut answer, &status("TASK_STATE_WORKING", "hm")).text,
@@ -235,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_that_is_replaced_is_the_answer_alone() {
+    fn a_replaced_artifact_is_not_part_of_the_answer() {
         let mut answer = AgentAnswer::default();
         add(&mut answer, &piece("a", "wrong", false));
         assert_eq!(

@@ -1,5 +1,5 @@
-//! [`AgentCall`]: one request to a remote agent, from sending the message to the final answer, whichever way the agent
-//! delivers it.
+//! [`AgentCall`]: one request to a remote agent, from sending the message to the final answer, which the agent returns
+//! directly, streams, or makes available to polling.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ const ASK_USER: &str = "builtin_S_ask-user";
 /// Timeout of a cancellation.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Poll interval of a task: the first one, and the maximum that it grows to.
+/// Poll interval of a task: initial value, and maximum after backoff.
 const FIRST_POLL: Duration = Duration::from_millis(100);
 const MAX_POLL: Duration = Duration::from_secs(2);
 
@@ -82,8 +82,8 @@ impl<'a> AgentCall<'a> {
         self.finish(&connection).await
     }
 
-    /// Looks up the task of a request that was sent earlier. The request is sent again when that task was cancelled
-    /// meanwhile or is unknown to the agent.
+    /// Looks up the task of a request that was sent earlier. Returns false when the request has to be sent: for the
+    /// first time, or again because the task was cancelled or is unknown to the agent.
     async fn resume(
         &mut self,
         request: &ChatRequest,
@@ -165,7 +165,8 @@ impl<'a> AgentCall<'a> {
         }
     }
 
-    /// Reads a stream to its end. A cut stream is no failure once the task id is known, because the task can be polled.
+    /// Reads a stream to its end. An interrupted stream is not an error once the task id is known, because the task can
+    /// be polled.
     async fn receive_all(&mut self, mut events: Box<EventReader>) -> Result<(), CallError> {
         loop {
             match events.next().await {
@@ -184,12 +185,12 @@ impl<'a> AgentCall<'a> {
     async fn receive(&mut self, response: StreamResponse) -> Result<(), CallError> {
         let delta = self.answer.add(response);
         let redactor = &self.inner.caller.redactor;
-        // Ids are stored, so an agent that puts the token into one is refused.
+        // Ids are stored, so an id that contains a secret is refused.
         let ids = [&self.answer.task, &self.answer.context];
         let is_secret = |id: &String| redactor.text(id) != id.as_str();
         if ids.into_iter().flatten().any(is_secret) {
             return Err(CallError::Malformed(
-                "an id of it holds a secret".to_owned(),
+                "an id in the response contains a secret".to_owned(),
             ));
         }
         if self.answer.len() > MAX_ANSWER_BYTES {
@@ -223,14 +224,14 @@ impl<'a> AgentCall<'a> {
     async fn wait(&mut self, connection: &Connection) -> Result<(), CallError> {
         let caller = &self.inner.caller;
         let (mut pause, mut failed) = (FIRST_POLL, 0);
-        let mut subscribes = connection.endpoint.is_streaming;
+        let mut should_subscribe = connection.endpoint.is_streaming;
         while !self.answer.is_over() {
             let Some(task) = self.answer.task.clone() else {
-                let why = "it gave neither an answer nor a task";
+                let why = "the agent returned neither an answer nor a task";
                 return Err(CallError::Malformed(why.to_owned()));
             };
-            // Subscribe only once: an agent that cuts its streams is polled instead.
-            if std::mem::take(&mut subscribes) {
+            // Subscribe only once: an agent whose streams end early is polled instead.
+            if std::mem::take(&mut should_subscribe) {
                 let params = json!({"id": task});
                 let method = Method::SubscribeToTask;
                 let reply = connection.stream(caller, method, &params).await;
@@ -265,7 +266,7 @@ impl<'a> AgentCall<'a> {
         read(&value)
     }
 
-    /// Reports the outcome.
+    /// Sends the last event: the answer, the question of the agent, or the error.
     async fn finish(&mut self, connection: &Connection) -> Result<(), CallError> {
         let caller = &self.inner.caller;
         let redactor = &caller.redactor;
@@ -286,31 +287,36 @@ impl<'a> AgentCall<'a> {
                 | TaskState::Working,
             ) => None,
             Some(TaskState::Failed) => Some(failed(
-                format!("the agent failed: {}", reported("it gives no reason")),
+                format!("the agent failed: {}", reported("no reason given")),
                 "retry, or ask the operator of the agent",
             )),
             Some(TaskState::Rejected) => Some(failed(
-                format!("the agent rejected it: {}", reported("it gives no reason")),
+                format!(
+                    "the agent rejected the task: {}",
+                    reported("no reason given")
+                ),
                 "send a task that the agent supports: its card lists its skills",
             )),
             Some(TaskState::Canceled) => Some(failed(
                 format!(
-                    "the task was cancelled there: {}",
-                    reported("it gives no reason")
+                    "the agent cancelled the task: {}",
+                    reported("no reason given")
                 ),
-                "ask again",
+                "send the request again",
             )),
             Some(TaskState::AuthRequired) => Some(failed(
                 format!(
                     "the agent requires a login: {}",
-                    reported("it names no address")
+                    reported("no login address given")
                 ),
                 "log in to the agent, then retry",
             )),
         };
-        let rest = self.redacted.finish();
-        if !rest.is_empty() {
-            self.outlet.give(Ok(StreamEvent::Text(rest))).await;
+        let remaining_text = self.redacted.finish();
+        if !remaining_text.is_empty() {
+            self.outlet
+                .give(Ok(StreamEvent::Text(remaining_text)))
+                .await;
         }
         if let Some(error) = error {
             self.outlet.give(Err(error)).await;
@@ -375,7 +381,7 @@ impl<'a> AgentCall<'a> {
         let params = json!({"id": task});
         let caller = &self.inner.caller;
         let cancelled = connection.call(caller, Method::CancelTask, &params, CANCEL_TIMEOUT);
-        let _cancelled_or_not = timeout(CANCEL_TIMEOUT, cancelled).await;
+        let _ignored = timeout(CANCEL_TIMEOUT, cancelled).await;
     }
 }
 
@@ -388,7 +394,7 @@ struct ConversationIds {
 }
 
 impl ConversationIds {
-    /// Takes them from the last answer of this agent.
+    /// Takes the ids from the last answer of this agent.
     fn from_messages(
         messages: &[Arc<ChatMessage>],
         name: &ModelName,
@@ -401,7 +407,7 @@ impl ConversationIds {
                 ChatMessage::Assistant(answer) => Some(&answer.reasoning),
                 _ => None,
             });
-        let mut own = seals
+        let mut own_seals = seals
             .flatten()
             .filter(|thought| thought.provider == PROVIDER)
             .filter_map(|thought| thought.seal.as_ref())
@@ -409,7 +415,7 @@ impl ConversationIds {
                 seal["agent"].as_str() == Some(&name.to_string())
                     && seal["url"].as_str() == Some(&connection.endpoint.interface.url)
             });
-        let Some(seal) = own.next() else {
+        let Some(seal) = own_seals.next() else {
             return Self::default();
         };
         Self {

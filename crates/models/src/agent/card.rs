@@ -31,12 +31,13 @@ pub(super) fn choose(card: &Value) -> Result<Endpoint, String> {
         let all = card.supported_interfaces.iter();
         all.filter(|interface| Url::parse(&interface.url).is_ok())
     };
-    let current = |one: &&AgentInterface| one.protocol_version == ProtocolVersion::V1_0;
+    let current = |interface: &&AgentInterface| interface.protocol_version == ProtocolVersion::V1_0;
     // Version 0.3 is supported over JSON-RPC only.
-    let old = |one: &&AgentInterface| {
-        one.protocol_version == ProtocolVersion::V0_3 && one.protocol_binding == Binding::JsonRpc
+    let old = |interface: &&AgentInterface| {
+        interface.protocol_version == ProtocolVersion::V0_3
+            && interface.protocol_binding == Binding::JsonRpc
     };
-    // The first interface of the newest version: agents list their preferred one first.
+    // The first interface of the newest version: agents list the preferred interface first.
     let interface = callable().find(current).or_else(|| callable().find(old));
     let interface = interface.ok_or(
         "its card offers no supported interface: JSONRPC or HTTP+JSON of version 1.0, or \

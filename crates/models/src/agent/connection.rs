@@ -45,7 +45,7 @@ impl Connection {
         let is_same = same_origin(target.url(), at_card.url());
         if caller.token.is_some() && !is_same {
             return Err(CallError::Token(format!(
-                "its card leads to {}, and a token is sent only to the address in the file of the actor",
+                "its card points to {}, but the token is sent only to the address in the file of the actor",
                 target.url().host_str().unwrap_or_default()
             )));
         }
@@ -73,10 +73,10 @@ impl Connection {
         wait: Duration,
     ) -> Result<Value, CallError> {
         let response = self.send(method, params, wait).await?;
-        self.whole(caller, response).await
+        self.read_whole(caller, response).await
     }
 
-    /// Calls a method whose response is a stream, or a single response where the agent prefers that.
+    /// Calls a method whose response is a stream. The agent may return a single response instead.
     pub(super) async fn stream(
         &self,
         caller: &Caller,
@@ -97,7 +97,9 @@ impl Connection {
                 idle: caller.limits.idle,
             })));
         }
-        self.whole(caller, response).await.map(AgentReply::Whole)
+        self.read_whole(caller, response)
+            .await
+            .map(AgentReply::Whole)
     }
 
     async fn send(
@@ -146,9 +148,9 @@ impl Connection {
         if interface.protocol_version == ProtocolVersion::V0_3 {
             params = v0_3::params_from_v1(params);
         }
-        let name = method
-            .name_in(interface.protocol_version)
-            .ok_or_else(|| CallError::Malformed(format!("its version has no {}", method.name())))?;
+        let name = method.name_in(interface.protocol_version).ok_or_else(|| {
+            CallError::Malformed(format!("its protocol version has no {}", method.name()))
+        })?;
         let request = self.client.post(&interface.url);
         Ok(request
             .header(CONTENT_TYPE, "application/json")
@@ -184,7 +186,7 @@ impl Connection {
     }
 
     /// Reads the complete response to a request.
-    async fn whole(&self, caller: &Caller, response: Response) -> Result<Value, CallError> {
+    async fn read_whole(&self, caller: &Caller, response: Response) -> Result<Value, CallError> {
         let status = response.status();
         let retry_after = crate::limits::retry_after(
             |name| response.headers().get(name)?.to_str().ok(),
@@ -261,8 +263,8 @@ async fn resolve(caller: &Caller, url: &str) -> Result<outbound::Target, CallErr
         .map_err(CallError::Address)
 }
 
-fn same_origin(one: &Url, other: &Url) -> bool {
-    one.origin() == other.origin()
+fn same_origin(first: &Url, second: &Url) -> bool {
+    first.origin() == second.origin()
 }
 
 async fn read_card(caller: &Caller, client: &Client, url: &Url) -> Result<Endpoint, CallError> {
@@ -270,17 +272,17 @@ async fn read_card(caller: &Caller, client: &Client, url: &Url) -> Result<Endpoi
         .extension()
         .is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
     let base = url.as_str().trim_end_matches('/');
-    let places: Vec<String> = if is_card {
+    let card_urls: Vec<String> = if is_card {
         vec![url.to_string()]
     } else {
         [CARD_PATH, CARD_PATH_V0_3]
             .iter()
-            .map(|place| format!("{base}{place}"))
+            .map(|path| format!("{base}{path}"))
             .collect()
     };
     let mut missing = StatusCode::NOT_FOUND;
-    for place in places {
-        let mut request = client.get(place).header(ACCEPT, "application/json");
+    for card_url in card_urls {
+        let mut request = client.get(card_url).header(ACCEPT, "application/json");
         if let Some((name, value)) = token(caller, None)? {
             request = request.header(name, value);
         }

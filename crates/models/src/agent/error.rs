@@ -26,7 +26,7 @@ pub(super) enum CallError {
     Token(String),
     /// No server answers at the address.
     Unreachable(String),
-    /// The connection was cut.
+    /// The connection was interrupted.
     Cut(String),
     /// The request timed out after this time.
     Late(Duration),
@@ -76,7 +76,7 @@ impl CallError {
         }
     }
 
-    /// Whether the agent does not know the task.
+    /// Whether the task is unknown to the agent.
     pub(super) const fn is_unknown_task(&self) -> bool {
         matches!(
             self,
@@ -131,12 +131,12 @@ impl CallError {
             Self::Address(refused) => {
                 let hint = match refused {
                     AddressError::Private | AddressError::Insecure => hint!(
-                        "agents of this machine or of your own network are called only when you allow it: {}",
+                        "agents on this machine or in a private network have to be allowed first: {}",
                         suggest::config_set("a2a.allow-private-addresses", true)
                     ),
                     _ => "correct `url` in the file of the actor".into(),
                 };
-                let message = format!("the agent is not called at its address: {refused}");
+                let message = format!("the address of the agent is refused: {refused}");
                 error(ErrorKind::AddressRefused, message).with_hint(hint)
             }
             Self::Token(why) => error(ErrorKind::Auth, why)
@@ -150,16 +150,17 @@ impl CallError {
                 ErrorKind::Interrupted,
                 format!("the connection to the agent was cut: {why}"),
             )
-            .with_hint("try again; whether the agent works on it is not known"),
+            .with_hint("retry; the agent may still be working on the first request"),
             Self::Late(wait) => error(
                 ErrorKind::Timeout,
                 format!("no data from the agent for {}", seconds(wait)),
             )
             .with_hint(address),
-            Self::Large(limit) => {
-                error(ErrorKind::Agent, format!("it sent more than {limit} bytes"))
-                    .with_hint("ask it for less at a time")
-            }
+            Self::Large(limit) => error(
+                ErrorKind::Agent,
+                format!("the agent sent more than {limit} bytes"),
+            )
+            .with_hint("request a smaller answer"),
             Self::Malformed(why) => error(ErrorKind::Agent, why)
                 .with_hint("check that `url` is the address of an A2A agent, or of its card"),
             Self::Refused {
@@ -173,7 +174,7 @@ impl CallError {
                     (false, Some(code)) => format!("the agent refused: {message} (code {code})"),
                     (false, None) => format!("the agent refused: {message} (status {status})"),
                 };
-                let found = match status {
+                let error_of_status = match status {
                     401 | 403 => error(ErrorKind::Auth, reported).with_hint(
                         "check the token: `token_env` in the file of the actor names the variable that holds it",
                     ),
@@ -182,12 +183,12 @@ impl CallError {
                     500..=599 => error(ErrorKind::Overloaded, reported)
                         .with_hint("retry later, or ask the operator of the agent"),
                     300..=399 => error(ErrorKind::Agent, reported).with_hint(
-                        "it sends callers elsewhere, which is not followed: write the address where it is",
+                        "redirects are not followed: write the final address as `url` in the file of the actor",
                     ),
                     _ => error(ErrorKind::Agent, reported)
                         .with_hint("the agent's message has the reason"),
                 };
-                found.with_status(status)
+                error_of_status.with_status(status)
             }
         }
     }

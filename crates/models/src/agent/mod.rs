@@ -1,11 +1,11 @@
 //! A remote agent used as a model: it is called over A2A, and its answer is returned like a model's answer.
 //!
-//! The agent gets only the last message of a conversation; it knows the rest by the context id, which is stored with
-//! its answers. When the agent asks for input, its answer becomes a call of the ask-user tool, so that the user answers
-//! it like any question, now or later; the result of that call goes back to the same task.
+//! The agent receives only the last message of a conversation. It remembers the earlier messages under the context id,
+//! which is stored with its answers. When the agent asks for input, its answer becomes a call of the ask-user tool, so
+//! that the user answers it like any other question, now or later. The result of that call is sent to the same task.
 //!
-//! As soon as the task id is known it is reported ([`StreamEvent::Noted`]). A caller that repeats a request after a
-//! crash passes the note ([`ChatRequest::noted`]), and the task is resumed instead of sent twice.
+//! The task id is reported as soon as it is known ([`StreamEvent::Noted`]). A caller that repeats a request after a
+//! crash passes the reported data ([`ChatRequest::noted`]), and the task is resumed instead of sent twice.
 
 mod answer;
 mod call;
@@ -48,7 +48,7 @@ pub(crate) struct Caller {
     pub(crate) allows_private: bool,
     pub(crate) limits: Limits,
     pub(crate) retry: RetryPolicy,
-    /// Also knows the token of the agent.
+    /// Also replaces the token of the agent.
     pub(crate) redactor: Redactor,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct AgentModel(Arc<AgentState>);
 
 struct AgentState {
     caller: Caller,
-    /// Set once the agent card was read.
+    /// `None` until the agent card is read.
     connection: Mutex<Option<Arc<Connection>>>,
 }
 
@@ -100,7 +100,7 @@ impl Model for AgentModel {
                 Some(Ok(Err(error))) => error.into_model_error(caller),
                 Some(Err(_)) => {
                     call.cancel().await;
-                    let why = format!("the agent had not answered after {}", seconds(total));
+                    let why = format!("the agent did not answer within {}", seconds(total));
                     ModelError::new(ErrorKind::Timeout, &caller.name, why)
                         .with_hint("raise `timeout_seconds` in the file of the actor")
                 }
@@ -116,7 +116,7 @@ impl Model for AgentModel {
 }
 
 impl AgentState {
-    /// The open connection, if there is one.
+    /// Returns the connection if it is open.
     fn opened(&self) -> Option<Arc<Connection>> {
         let connection = self.connection.lock();
         connection.unwrap_or_else(PoisonError::into_inner).clone()

@@ -1,4 +1,4 @@
-//! The catalogue: the available models, and the only way to open one.
+//! [`Catalogue`]: the available models. All models are opened through it.
 
 mod provider;
 
@@ -35,7 +35,7 @@ pub type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 pub struct CatalogueOptions {
     /// Access to environment variables.
     pub variables: Variables,
-    /// Fallback lookup for keys that no variable holds, by the name of the variable.
+    /// Fallback lookup, by the name of the variable, for keys that are not in the environment.
     pub keyring: Option<Variables>,
     /// The user's file of providers and models, if any.
     pub file: Option<PathBuf>,
@@ -49,7 +49,7 @@ pub struct CatalogueOptions {
     pub fallback: Vec<ModelName>,
     /// File to which every exchange is appended.
     pub record: Option<PathBuf>,
-    /// Further values to redact, such as secrets of the environment.
+    /// Additional values to redact, such as secrets of the environment.
     pub secrets: Vec<Secret>,
     /// Whether remote agents may be on this machine or in a private network.
     pub private_agents: bool,
@@ -101,7 +101,7 @@ pub struct ModelEntry {
 }
 
 impl ModelEntry {
-    /// Whether the model can be called now, as far as that is known without calling it.
+    /// Whether an address and the required key are configured. Does not contact the provider.
     pub fn is_available(&self) -> bool {
         !matches!(self.key, KeyState::Missing { .. })
             && (self.base_url.is_some() || self.protocol.is_none())
@@ -132,8 +132,8 @@ pub enum KeyState {
 }
 
 impl Catalogue {
-    /// The default model of the first provider whose key is set, and the name of the variable with the key. For users who
-    /// have configured nothing else.
+    /// Returns the default model of the first provider whose key is set, and the name of the variable with the key. For
+    /// users who have configured nothing else.
     pub fn model_of_key(&self) -> Option<(ModelName, String)> {
         DEFAULT_PROVIDERS.iter().find_map(|name| {
             let model = built_in(name)?.default_model?;
@@ -148,7 +148,7 @@ impl Catalogue {
         })
     }
 
-    /// The default model of each provider, and the variable that holds its key.
+    /// Returns the default model of each provider, and the variable for its key.
     pub fn models_of_keys(&self) -> Vec<(ModelName, String)> {
         let models = DEFAULT_PROVIDERS.iter().filter_map(|name| {
             let model = built_in(name)?.default_model?;
@@ -184,14 +184,14 @@ impl Catalogue {
     /// Opens a model with the configured fallback models behind it.
     pub fn open(&self, name: &ModelName) -> Result<Arc<dyn Model>, ModelError> {
         let first = self.open_only(name);
-        let rest = self.options.fallback.iter().filter(|other| *other != name);
-        let rest: Vec<_> = rest
+        let fallbacks = self.options.fallback.iter().filter(|other| *other != name);
+        let fallbacks: Vec<_> = fallbacks
             .map(|other| (other.clone(), self.open_only(other)))
             .collect();
-        if rest.is_empty() {
+        if fallbacks.is_empty() {
             return first;
         }
-        Ok(Arc::new(Fallback::new((name.clone(), first), rest)?))
+        Ok(Arc::new(Fallback::new((name.clone(), first), fallbacks)?))
     }
 
     /// Opens a model without fallback.
@@ -230,8 +230,8 @@ impl Catalogue {
                 let target = self.target(name)?;
                 let price = self.price(name);
                 let http = Arc::clone(&self.http);
-                // The redactor knows all keys, because a server may echo the key of another provider if it was sent the
-                // wrong one.
+                // The redactor replaces all keys, because a server that receives the key of another provider by mistake
+                // may echo it.
                 let remote = Remote::new(target, price, limits, http, self.redactor());
                 Ok(Arc::new(RetryingModel::new(
                     Arc::new(remote),
@@ -248,14 +248,18 @@ impl Catalogue {
         name: &str,
         agent: &RemoteAgent,
     ) -> Result<Arc<dyn Model>, ModelError> {
-        let whole = format!("{PROVIDER}/{name}");
-        let name: ModelName = whole.parse().map_err(|error: ModelNameError| {
-            ModelError::about(ErrorKind::InvalidName, whole.as_str(), error.to_string())
+        let full_name = format!("{PROVIDER}/{name}");
+        let name: ModelName = full_name.parse().map_err(|error: ModelNameError| {
+            ModelError::about(
+                ErrorKind::InvalidName,
+                full_name.as_str(),
+                error.to_string(),
+            )
         })?;
         let redactor = self.redactor();
         // An actor file written by others could embed secrets of the environment in its address.
         if redactor.text(&agent.url) != agent.url || looks_secret(&agent.url) {
-            let why = "the address of the agent holds a secret";
+            let why = "the address of the agent contains a secret";
             return Err(ModelError::new(ErrorKind::AddressRefused, &name, why)
                 .with_hint("name the variable that holds the token with `token_env` instead"));
         }
@@ -285,7 +289,7 @@ impl Catalogue {
         })))
     }
 
-    /// All described models of all providers, by name.
+    /// All models that the table describes, sorted by name.
     pub fn list(&self) -> Vec<ModelEntry> {
         let described = self.table.names();
         described
@@ -325,7 +329,10 @@ impl Catalogue {
 
     /// Names of all providers, sorted.
     pub fn providers(&self) -> Vec<String> {
-        let mut names: Vec<String> = BUILT_IN.iter().map(|found| found.name.to_owned()).collect();
+        let mut names: Vec<String> = BUILT_IN
+            .iter()
+            .map(|provider| provider.name.to_owned())
+            .collect();
         names.extend(self.providers.keys().cloned());
         names.extend(["replay".to_owned(), "scripted".to_owned()]);
         names.sort_unstable();
@@ -333,45 +340,47 @@ impl Catalogue {
         names
     }
 
-    /// Variables that may hold the key of a provider, the usual one first; `None` when the provider does not exist.
+    /// Variables that may hold the key of a provider, in order of precedence; `None` when the provider does not exist.
     pub fn key_variables_of(&self, provider: &str) -> Option<Vec<String>> {
         let name: ModelName = format!("{provider}/any").parse().ok()?;
-        self.provider(&name).ok().map(|found| found.key_variables)
+        self.provider(&name)
+            .ok()
+            .map(|settings| settings.key_variables)
     }
 
     /// All variables that may hold a key. Child processes must not inherit them.
     pub fn key_variables(&self) -> Vec<String> {
-        let own = self
+        let custom = self
             .providers
             .values()
-            .filter_map(|found| found.key_variable.clone());
+            .filter_map(|settings| settings.key_variable.clone());
         KEY_VARIABLES
             .iter()
             .map(|name| (*name).to_owned())
-            .chain(own)
+            .chain(custom)
             .collect()
     }
 
-    /// Creates a redactor that knows every configured key, the keys that the keyring returned so far, and the further
-    /// secrets of the options.
+    /// Creates a redactor for all configured keys, the keys that the keyring returned so far, and the secrets of the
+    /// options.
     pub fn redactor(&self) -> Redactor {
         let names = self.key_variables();
         let set = names.iter().filter_map(|name| self.variable(name));
-        let given: Vec<Secret> = self
+        let from_keyring: Vec<Secret> = self
             .given_by_keyring()
             .values()
             .flatten()
             .cloned()
             .collect();
-        let further = self.options.secrets.iter().cloned();
-        Redactor::new(set.map(Secret::new).chain(given).chain(further))
+        let additional = self.options.secrets.iter().cloned();
+        Redactor::new(set.map(Secret::new).chain(from_keyring).chain(additional))
     }
 
     fn described(&self, name: &ModelName, protocol: Protocol) -> (Capabilities, Description) {
-        let found = self.table.find(name);
-        let mut capabilities = found.capabilities.resolve();
+        let description = self.table.find(name);
+        let mut capabilities = description.capabilities.resolve();
         capabilities.max_tools = capabilities.max_tools.or_else(|| protocol.max_tools());
-        (capabilities, found)
+        (capabilities, description)
     }
 
     fn price(&self, name: &ModelName) -> Option<Price> {

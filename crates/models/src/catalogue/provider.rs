@@ -63,7 +63,7 @@ impl Catalogue {
             provider.protocol = written.protocol.unwrap_or(provider.protocol);
             if let Some(url) = &written.base_url {
                 provider.base_url = Some(url.clone());
-                // An address from a file also decides whether a key is needed.
+                // With an address from a file, a key is needed only if the file names its variable.
                 provider.needs_key = false;
             }
             if let Some(variable) = &written.key_variable {
@@ -75,10 +75,13 @@ impl Catalogue {
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect();
         }
-        let is_usual = written.is_none_or(|written| written.protocol.is_none());
+        let has_default_protocol = written.is_none_or(|written| written.protocol.is_none());
         if let Some(protocol) = self.table.find(name).protocol {
             provider.protocol = protocol;
-        } else if is_usual && provider.dialect == Dialect::OpenAi && needs_responses(name.model()) {
+        } else if has_default_protocol
+            && provider.dialect == Dialect::OpenAi
+            && needs_responses(name.model())
+        {
             provider.protocol = Protocol::OpenaiResponses;
         }
         Ok(provider)
@@ -86,12 +89,12 @@ impl Catalogue {
 
     fn unknown_provider(&self, name: &ModelName) -> ModelError {
         let known = self.providers();
-        let likeness =
+        let similarity =
             |word: &String| strsim::normalized_damerau_levenshtein(name.provider(), word);
         let nearest = known
             .iter()
-            .max_by(|left, right| likeness(left).total_cmp(&likeness(right)))
-            .filter(|word| likeness(word) >= 0.6);
+            .max_by(|left, right| similarity(left).total_cmp(&similarity(right)))
+            .filter(|word| similarity(word) >= 0.6);
         let message = format!("there is no provider `{}`", name.provider());
         let hint = match nearest {
             Some(word) => format!("write `{word}/{}`", name.model()),
@@ -105,11 +108,11 @@ impl Catalogue {
 
     /// Base URL of a provider, and whether it comes from the environment.
     pub(super) fn base_url(&self, provider: &Provider) -> Option<(String, bool)> {
-        let own = provider
+        let from_environment = provider
             .base_url_variables
             .iter()
             .find_map(|name| self.variable(name));
-        match own {
+        match from_environment {
             // `OLLAMA_HOST` is often written without a scheme.
             Some(url) if !url.contains("://") => Some((format!("http://{url}"), true)),
             Some(url) => Some((url, true)),
@@ -117,7 +120,7 @@ impl Catalogue {
         }
     }
 
-    /// API key of a provider. At a custom address it may be missing.
+    /// API key of a provider, and its source. The key is optional at a custom address.
     pub(super) fn key(
         &self,
         provider: &Provider,
@@ -149,13 +152,13 @@ impl Catalogue {
         if let Some(known) = self.given_by_keyring().get(name) {
             return known.clone();
         }
-        let found = keyring(name).filter(|key| !key.is_empty()).map(Secret::new);
-        if let Some(key) = &found {
+        let answer = keyring(name).filter(|key| !key.is_empty()).map(Secret::new);
+        if let Some(key) = &answer {
             crate::redact::remember(key);
         }
-        let mut given = self.given_by_keyring();
-        given.insert(name.to_owned(), found.clone());
-        found
+        let mut cache = self.given_by_keyring();
+        cache.insert(name.to_owned(), answer.clone());
+        answer
     }
 
     pub(super) fn given_by_keyring(&self) -> MutexGuard<'_, HashMap<String, Option<Secret>>> {

@@ -2,8 +2,8 @@
 //!
 //! [`Redactor`] replaces values that the program knows to be secret: keys of providers, variables of the environment,
 //! the keyring, passwords of configured addresses. It never guesses by the form of a text, since models read and
-//! rewrite code: a masked `password="changeme"` would corrupt the file. [`looks_secret`] guesses, and its result only
-//! decides whether a text is kept at all.
+//! rewrite code: a masked `password="changeme"` would corrupt the file. [`looks_secret`] guesses; its result only
+//! decides whether a text is kept.
 
 mod keyring;
 mod secrets;
@@ -73,8 +73,8 @@ fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("the patterns of this file are tested")
 }
 
-/// Whether a text looks as if it contained a secret. A guess: it decides whether to keep a line of a history or to
-/// refuse a definition, and never changes a text.
+/// Whether a text probably contains a secret. A heuristic: callers use it to drop a line of a history or to refuse a
+/// definition, never to change a text.
 pub fn looks_secret(text: &str) -> bool {
     KEY_FORMS.is_match(text) || KEY_ANNOUNCED.is_match(text)
 }
@@ -101,15 +101,15 @@ impl Redactor {
     /// Creates a redactor for these secrets. Short values and plain words are ignored: replacing them would corrupt
     /// ordinary text and code.
     pub fn new(known: impl IntoIterator<Item = Secret>) -> Self {
-        let mut found: Vec<Secret> = Vec::new();
+        let mut variants: Vec<Secret> = Vec::new();
         for secret in known {
             for variant in secrets::variants(secret.expose()) {
-                if !found.iter().any(|known| known.expose() == variant) {
-                    found.push(Secret::new(variant));
+                if !variants.iter().any(|known| known.expose() == variant) {
+                    variants.push(Secret::new(variant));
                 }
             }
         }
-        Self { known: found }
+        Self { known: variants }
     }
 
     /// Adds one more key.
@@ -154,13 +154,13 @@ impl Redactor {
         }
     }
 
-    /// Number of bytes at the end of a text that may be the beginning of a secret. Code that shows a text piece by
-    /// piece holds them back.
+    /// Number of bytes at the end of a text that may be the beginning of a secret. Callers that show a text piece by
+    /// piece hold these bytes back.
     pub fn unfinished(&self, text: &str) -> usize {
         let Some(&last) = text.as_bytes().last() else {
             return 0;
         };
-        let begun = self.known.iter().filter_map(|secret| {
+        let partial = self.known.iter().filter_map(|secret| {
             let secret = secret.expose();
             let ends = 1..secret.len().min(text.len() + 1);
             ends.rev()
@@ -168,14 +168,14 @@ impl Redactor {
                 .filter(|end| secret.is_char_boundary(*end))
                 .find(|end| text.ends_with(&secret[..*end]))
         });
-        let Some(begun) = begun.max() else {
+        let Some(partial) = partial.max() else {
             return 0;
         };
-        let certain = text.len() - begun;
+        let safe = text.len() - partial;
         // The end of a complete secret may look like the beginning of another one.
         let spans = self.spans(text).into_iter();
-        let around = spans.filter(|(start, end)| *start < certain && certain < *end);
-        text.len() - around.map(|(start, _)| start).min().unwrap_or(certain)
+        let enclosing = spans.filter(|(start, end)| *start < safe && safe < *end);
+        text.len() - enclosing.map(|(start, _)| start).min().unwrap_or(safe)
     }
 
     /// Byte ranges of secrets, in order and without overlap.
@@ -192,14 +192,14 @@ impl Redactor {
             }
         }
         spans.sort_unstable();
-        let mut joined: Vec<(usize, usize)> = Vec::with_capacity(spans.len());
+        let mut merged: Vec<(usize, usize)> = Vec::with_capacity(spans.len());
         for (start, end) in spans {
-            match joined.last_mut() {
+            match merged.last_mut() {
                 Some(last) if start < last.1 => last.1 = last.1.max(end),
-                _ => joined.push((start, end)),
+                _ => merged.push((start, end)),
             }
         }
-        joined
+        merged
     }
 }
 

@@ -1,4 +1,4 @@
-//! Decides which values are secrets, and in which spellings they occur.
+//! Detects secret values, and lists the spellings in which they may occur.
 
 use std::sync::LazyLock;
 
@@ -35,7 +35,7 @@ static SECRET_VARIABLE: LazyLock<Regex> = LazyLock::new(|| {
 static ADDRESS_PASSWORD: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"^[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@]*:(?<password>[^\s/]+)@"));
 
-/// The secrets of an environment: values of variables with a name such as `DB_PASSWORD` or `GITHUB_TOKEN`, values in a
+/// Returns the secrets of an environment: values of variables with a name such as `DB_PASSWORD`, values in a
 /// known key format under any name, and passwords of URLs. Paths are not secrets (`TOKEN_FILE=/run/token`).
 pub fn environment_secrets(variables: impl IntoIterator<Item = (String, String)>) -> Vec<Secret> {
     let mut found = Vec::new();
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn common_words_are_no_secrets() {
+    fn common_words_are_not_secrets() {
         for word in [
             "",
             "none",

@@ -2,8 +2,8 @@
 
 use super::Redactor;
 
-/// Passes a text on as it arrives, without secrets. Only a possible beginning of a secret is held
-/// back until it is decided, so that other text is not delayed.
+/// Forwards a text as it arrives, without secrets. Holds back only a possible beginning of a secret,
+/// until further text shows whether it is a secret, so that other text is not delayed.
 pub struct StreamRedactor {
     redactor: Redactor,
     held: String,
@@ -21,10 +21,10 @@ impl StreamRedactor {
     /// Adds the next piece and returns the text that can be shown now.
     pub fn push(&mut self, piece: &str) -> String {
         self.held.push_str(piece);
-        let certain = self.held.len() - self.redactor.unfinished(&self.held);
-        let rest = self.held.split_off(certain);
-        let certain = std::mem::replace(&mut self.held, rest);
-        self.redactor.text(&certain).into_owned()
+        let safe = self.held.len() - self.redactor.unfinished(&self.held);
+        let rest = self.held.split_off(safe);
+        let safe = std::mem::replace(&mut self.held, rest);
+        self.redactor.text(&safe).into_owned()
     }
 
     /// Ends the text and returns what was held back.
@@ -48,17 +48,17 @@ mod tests {
     }
 
     #[test]
-    fn text_without_secrets_is_forwarded_at_once() {
+    fn text_without_secrets_is_forwarded_immediately() {
         let mut stream = stream();
         assert_eq!(stream.push("Good "), "Good ");
         assert_eq!(stream.push("morn"), "morn");
-        assert_eq!(stream.push("z"), "", "it could be the beginning");
+        assert_eq!(stream.push("z"), "", "a possible beginning of a secret");
         assert_eq!(stream.push("y."), "zy.");
         assert_eq!(stream.finish(), "");
     }
 
     #[test]
-    fn a_key_is_not_shown_whatever_the_pieces() {
+    fn a_key_is_redacted_for_every_size_of_pieces() {
         let key = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
         for size in 1..=key.len() {
             let mut stream = StreamRedactor::new(Redactor::new([Secret::new(key)]));
@@ -74,9 +74,9 @@ mod tests {
     }
 
     proptest! {
-        /// However a text is split, no known secret passes, and nothing else is lost.
+        /// For every split of a text, known secrets are redacted and all other text is kept.
         #[test]
-        fn no_cut_lets_a_secret_through(
+        fn secrets_are_redacted_for_every_split(
             words in prop::collection::vec(
                 prop::sample::select(vec!["zz-key-zz-key-1", "key-1-and-more", "zz-", "key-", "é", " ", "1"]),
                 0..12,

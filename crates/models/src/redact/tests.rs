@@ -1,4 +1,4 @@
-//! Tests of what the redactor replaces, and of what it leaves unchanged.
+//! Tests of the redactor: the texts that it replaces, and the texts that it leaves unchanged.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{MASK, Redactor, looks_secret, shown_address};
 use crate::secret::Secret;
 
-fn knowing(keys: &[&str]) -> Redactor {
+fn redactor_for(keys: &[&str]) -> Redactor {
     Redactor::new(keys.iter().map(|key| Secret::new(*key)))
 }
 
@@ -42,13 +42,16 @@ fn apparent_keys_are_detected_but_not_replaced() {
         "let password = read_password()?;",
     ];
     for text in code {
-        assert_eq!(knowing(&["changeme", "/srv", "password"]).text(text), text);
+        assert_eq!(
+            redactor_for(&["changeme", "/srv", "password"]).text(text),
+            text
+        );
     }
 }
 
 #[test]
-fn ordinary_text_is_left_alone() {
-    let redactor = knowing(&["none", "ollama", ""]);
+fn ordinary_text_is_unchanged() {
+    let redactor = redactor_for(&["none", "ollama", ""]);
     for text in [
         "",
         "let password = read_password()?;",
@@ -80,8 +83,8 @@ fn an_address_is_shown_without_its_password() {
 }
 
 #[test]
-fn a_known_key_is_taken_out_in_every_writing() {
-    let redactor = knowing(&["p@ss \"wörd\"/1"]);
+fn a_known_key_is_redacted_in_every_spelling() {
+    let redactor = redactor_for(&["p@ss \"wörd\"/1"]);
     for text in [
         "p@ss \"wörd\"/1",
         r#"p@ss \"wörd\"/1"#,
@@ -93,15 +96,15 @@ fn a_known_key_is_taken_out_in_every_writing() {
 }
 
 #[test]
-fn overlapping_keys_leave_no_rest() {
-    let redactor = knowing(&["abcd3fgh", "fghijklM", "aAaAaAaA"]);
+fn overlapping_keys_are_redacted_completely() {
+    let redactor = redactor_for(&["abcd3fgh", "fghijklM", "aAaAaAaA"]);
     assert_eq!(redactor.text("1abcd3fghijklM2"), "1[REDACTED]2");
     assert_eq!(redactor.text("aAaAaAaAaA!"), "[REDACTED]!");
 }
 
 #[test]
-fn json_is_cleaned_in_texts_and_names_by_value_alone() {
-    let redactor = knowing(&["topsecret-1x"]);
+fn json_is_redacted_in_texts_and_names_by_known_values_only() {
+    let redactor = redactor_for(&["topsecret-1x"]);
     let given = json!({
         "headers": {"Authorization": "x", "password": "changeme"},
         "list": ["has topsecret-1x", {"api_key": "k"}],
@@ -123,12 +126,12 @@ proptest! {
         keys in prop::collection::vec("[a-zA-Z0-9_+/=-]{8,40}A1a", 1..4),
         pieces in prop::collection::vec((".{0,20}", 0_usize..4, 0_usize..12), 0..8),
     ) {
-        let redactor = knowing(&keys.iter().map(String::as_str).collect::<Vec<_>>());
+        let redactor = redactor_for(&keys.iter().map(String::as_str).collect::<Vec<_>>());
         let mut text = String::new();
         for (before, key, cut) in &pieces {
             text.push_str(before);
             let key = &keys[key % keys.len()];
-            // Sometimes only a part of a key, so that keys touch and overlap.
+            // A part of a key before the key, so that keys touch and overlap.
             text.push_str(&key[cut.min(&(key.len() / 2)).to_owned()..]);
             text.push_str(key);
         }
@@ -141,7 +144,7 @@ proptest! {
 
     #[test]
     fn any_text_can_be_redacted(text in ".{0,200}") {
-        let clean = knowing(&["abcd3Fgh"]).text(&text).into_owned();
+        let clean = redactor_for(&["abcd3Fgh"]).text(&text).into_owned();
         prop_assert!(clean.len() <= text.len() * 12 + 16);
     }
 }

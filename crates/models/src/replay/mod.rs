@@ -1,7 +1,7 @@
 //! Recording of exchanges to a file, and `replay/FILE.jsonl`, a model that answers from such a
 //! file.
 //!
-//! A line holds one exchange: the digest of the request, the request, the events and, if it failed,
+//! A line contains one exchange: the digest of the request, the request, the events and, if it failed,
 //! the error. Secrets are removed before anything is written.
 
 mod recorder;
@@ -57,7 +57,7 @@ struct ReplayState {
     exchanges: Vec<Exchange>,
     redactor: Redactor,
     /// Number of requests per digest: the same request may have several recorded answers.
-    asked: Mutex<HashMap<String, usize>>,
+    request_counts: Mutex<HashMap<String, usize>>,
 }
 
 impl Replay {
@@ -69,7 +69,7 @@ impl Replay {
         redactor: Redactor,
     ) -> Result<Self, ModelError> {
         let mut exchanges = Vec::new();
-        // A line without a line end was being written when the program was killed.
+        // A line without a line end is incomplete: the program was killed while it wrote the line.
         let lines = text
             .split_inclusive('\n')
             .filter(|line| line.ends_with('\n'));
@@ -104,7 +104,7 @@ impl Replay {
             name: name.clone(),
             exchanges,
             redactor,
-            asked: Mutex::default(),
+            request_counts: Mutex::default(),
         })))
     }
 }
@@ -114,7 +114,7 @@ impl Model for Replay {
         &self.0.name
     }
 
-    /// A recording supports whatever was recorded.
+    /// Supports images and reasoning, because the recorded model may support them.
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             vision: true,
@@ -155,19 +155,22 @@ impl ReplayState {
     fn find(&self, request: &ChatRequest) -> Result<&Exchange, ModelError> {
         let request = normalised(request, &self.redactor);
         let digest = digest(&request);
-        let found: Vec<&Exchange> = self
+        let matching: Vec<&Exchange> = self
             .exchanges
             .iter()
             .filter(|exchange| exchange.digest == digest)
             .collect();
-        if let Some(last) = found.last() {
-            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = asked.entry(digest).or_default();
-            let exchange = found.get(*count).unwrap_or(last);
+        if let Some(last) = matching.last() {
+            let mut request_counts = self
+                .request_counts
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            let count = request_counts.entry(digest).or_default();
+            let exchange = matching.get(*count).unwrap_or(last);
             *count += 1;
             return Ok(exchange);
         }
-        // The most similar request is the one that differs last.
+        // The most similar request has the most agreeing parts before its first difference.
         let differences = self.exchanges.iter().enumerate();
         let nearest = differences
             .map(|(index, exchange)| (index, difference(&exchange.request, &request)))

@@ -21,7 +21,7 @@ use crate::redact::Redactor;
 use crate::request::ChatRequest;
 
 /// A model whose exchanges are appended to a file. An exchange is written before its last event is
-/// passed on; a cancelled one is not recorded.
+/// forwarded; a cancelled exchange is not recorded.
 pub struct Recorder {
     model: Arc<dyn Model>,
     path: Arc<Path>,
@@ -55,13 +55,13 @@ impl Model for Recorder {
     fn stream(&self, request: ChatRequest, cancel: CancellationToken) -> EventStream {
         let path = Arc::clone(&self.path);
         let redactor = self.redactor.clone();
-        let asked = normalised(&request, &redactor);
+        let recorded = normalised(&request, &redactor);
         let mut events = self.model.stream(request, cancel);
         generate(move |outlet| async move {
             let mut exchange = Exchange {
                 version: VERSION,
-                digest: digest(&asked),
-                request: asked,
+                digest: digest(&recorded),
+                request: recorded,
                 events: Vec::new(),
                 error: None,
             };
@@ -76,12 +76,12 @@ impl Model for Recorder {
                         });
                     }
                 }
-                let is_whole =
+                let is_complete =
                     exchange.error.is_some() || matches!(event, Ok(StreamEvent::Finished(_)));
-                if is_whole {
+                if is_complete {
                     hide_split_secrets(&mut exchange.events, &redactor);
                 }
-                if is_whole && let Err(error) = append(&path, &exchange, &redactor) {
+                if is_complete && let Err(error) = append(&path, &exchange, &redactor) {
                     let message = format!("the recording cannot be written: {error}");
                     let shown = path.display().to_string();
                     let error = ModelError::about(ErrorKind::FileAccess, shown, message);
@@ -101,8 +101,8 @@ enum AnswerPart {
     Arguments(usize),
 }
 
-/// The text of a piece, and the part it belongs to.
-fn strand(event: &mut StreamEvent) -> Option<(AnswerPart, &mut String)> {
+/// The text of a piece, and the part of the answer that it belongs to.
+fn part_text(event: &mut StreamEvent) -> Option<(AnswerPart, &mut String)> {
     match event {
         StreamEvent::Text(text) => Some((AnswerPart::Text, text)),
         StreamEvent::Reasoning(text) => Some((AnswerPart::Reasoning, text)),
@@ -116,24 +116,24 @@ fn strand(event: &mut StreamEvent) -> Option<(AnswerPart, &mut String)> {
     }
 }
 
-/// Redacts secrets that are split over several pieces: a part that contains one is merged into its
-/// first piece.
+/// Redacts secrets that are split over several pieces: a part that contains a secret is merged into
+/// its first piece.
 fn hide_split_secrets(events: &mut Vec<StreamEvent>, redactor: &Redactor) {
-    let mut strands: Vec<(AnswerPart, String)> = Vec::new();
-    for (found, piece) in events.iter_mut().filter_map(strand) {
-        match strands.iter_mut().find(|(known, _)| *known == found) {
-            Some((_, whole)) => whole.push_str(piece),
-            None => strands.push((found, piece.clone())),
+    let mut parts: Vec<(AnswerPart, String)> = Vec::new();
+    for (part, piece) in events.iter_mut().filter_map(part_text) {
+        match parts.iter_mut().find(|(known, _)| *known == part) {
+            Some((_, text)) => text.push_str(piece),
+            None => parts.push((part, piece.clone())),
         }
     }
-    for (secret, whole) in strands {
-        let clean = redactor.text(&whole);
-        if clean == whole {
+    for (secret_part, text) in parts {
+        let clean = redactor.text(&text);
+        if clean == text {
             continue;
         }
         let mut clean = Some(clean.into_owned());
-        events.retain_mut(|event| match strand(event) {
-            Some((found, piece)) if found == secret => match clean.take() {
+        events.retain_mut(|event| match part_text(event) {
+            Some((part, piece)) if part == secret_part => match clean.take() {
                 Some(clean) => {
                     *piece = clean;
                     true
@@ -145,8 +145,8 @@ fn hide_split_secrets(events: &mut Vec<StreamEvent>, redactor: &Redactor) {
     }
 }
 
-/// Appends a complete line, under a lock. An incomplete line left by a killed program is ended
-/// first.
+/// Appends a complete line, under a lock. First ends an incomplete line, which a killed program may
+/// have left.
 fn append(path: &Path, exchange: &Exchange, redactor: &Redactor) -> io::Result<()> {
     let value: Value = serde_json::to_value(exchange).map_err(io::Error::other)?;
     let mut line = redactor.value(&value).to_string();

@@ -11,32 +11,34 @@ use crate::request::ChatRequest;
 
 /// Text that differs from run to run without changing the request: generated ids, timestamps, and the random numbers in
 /// the markers around tool output.
-static FLEETING: LazyLock<Regex> = LazyLock::new(|| {
+static VOLATILE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
         r"\b01[0-9A-HJKMNP-TV-Z]{24}\b|\bdata-[0-9a-f]{8}(?:[0-9a-f]{16})?\b|\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)",
     )
     .expect("the pattern is tested")
 });
 
-/// Start of the system message that describes the machine and the date. A recording is used on other machines too.
+/// Start of the system message that describes the machine and the date. It is ignored, because recordings are also used
+/// on other machines.
 const ENVIRONMENT: &str = "<environment>";
 
-/// The request as it is recorded and compared: without secrets and run-specific values, with sorted object fields, and
-/// without what does not change the request.
+/// Returns the request in the form that is recorded and compared: without secrets, without run-specific values and
+/// ignored fields, and with sorted object fields.
 pub(super) fn normalised(request: &ChatRequest, redactor: &Redactor) -> Value {
     let mut value = serde_json::to_value(request).unwrap_or_default();
     without_means(&mut value);
     ordered(&redactor.value(&value))
 }
 
-/// Removes fields that do not belong to the question. The output limit depends on the model that was recorded, and a
-/// recording is a different model; recordings of older programs contain it. Returns whether anything was removed.
+/// Removes fields that the comparison ignores. The output limit is ignored because it depends on the model, and a
+/// recording is another model than the recorded one; recordings of older versions contain it. Returns whether anything
+/// was removed.
 pub(super) fn without_means(request: &mut Value) -> bool {
     let Value::Object(fields) = request else {
         return false;
     };
-    let means = ["stream", "cache", "max_output_tokens"];
-    let removed = means
+    let ignored_fields = ["stream", "cache", "max_output_tokens"];
+    let removed = ignored_fields
         .iter()
         .filter(|field| fields.remove(**field).is_some())
         .count();
@@ -57,7 +59,7 @@ pub(super) fn without_means(request: &mut Value) -> bool {
 
 pub(super) fn ordered(value: &Value) -> Value {
     match value {
-        Value::String(text) => FLEETING.replace_all(text, "[…]").into_owned().into(),
+        Value::String(text) => VOLATILE.replace_all(text, "[…]").into_owned().into(),
         Value::Array(items) => items.iter().map(ordered).collect(),
         Value::Object(fields) => {
             let mut names: Vec<&String> = fields.keys().collect();
@@ -82,16 +84,16 @@ pub(super) fn digest(request: &Value) -> String {
 
 /// The first difference between two requests.
 pub(super) struct RequestDifference {
-    /// Number of parts that agree before it.
+    /// Number of parts that agree before the difference.
     pub(super) agreeing: usize,
     /// Description of the first part that differs.
     pub(super) place: String,
 }
 
 /// Compares two normalised requests, the conversation first, because its differences are the most useful.
-pub(super) fn difference(recorded: &Value, asked: &Value) -> RequestDifference {
+pub(super) fn difference(recorded: &Value, current: &Value) -> RequestDifference {
     let list = |value: &Value| value["messages"].as_array().cloned().unwrap_or_default();
-    let (old, new) = (list(recorded), list(asked));
+    let (old, new) = (list(recorded), list(current));
     let same = old
         .iter()
         .zip(&new)
@@ -126,13 +128,13 @@ pub(super) fn difference(recorded: &Value, asked: &Value) -> RequestDifference {
         "reasoning_effort",
         "options",
     ] {
-        if recorded[field] != asked[field] {
+        if recorded[field] != current[field] {
             return RequestDifference {
                 agreeing: same * 2 + 1,
                 place: format!(
                     "`{field}`: it was {}, and is {}",
                     brief(&recorded[field]),
-                    brief(&asked[field])
+                    brief(&current[field])
                 ),
             };
         }

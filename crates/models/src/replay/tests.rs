@@ -68,7 +68,7 @@ fn a_recording_is_replayed_event_by_event() {
     let model = replay(&text).expect("a recording");
     let mut later = first.clone();
     later.messages = vec![ChatMessage::user("hello [REDACTED] at 2027-05-05T11:00:00.5Z").into()];
-    // Streaming or not does not change the request.
+    // Streaming does not change the digest of a request.
     later.stream = false;
     assert_eq!(ask(&model, &later), events);
     second.messages[0] = later.messages[0].clone();
@@ -101,19 +101,21 @@ fn an_unrecorded_request_has_its_own_error() {
 }
 
 #[test]
-fn half_a_line_is_passed_over_and_ended_by_the_next() {
+fn an_incomplete_line_is_skipped_and_ended_by_the_next_append() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("r.jsonl");
     let recorder = Recorder::new(scripted(folder.path(), SCRIPT), &path, Redactor::default());
     ask(&recorder, &ChatRequest::prompt("hello"));
-    let whole = std::fs::read_to_string(&path).expect("a recording");
-    let cut = format!("{whole}{}", &whole[..whole.len() / 2]);
+    let complete = std::fs::read_to_string(&path).expect("a recording");
+    let cut = format!("{complete}{}", &complete[..complete.len() / 2]);
     assert!(replay(&cut).is_ok());
     std::fs::write(&path, &cut).expect("a file");
     ask(&recorder, &ChatRequest::prompt("hello"));
     let text = std::fs::read_to_string(&path).expect("a recording");
     assert_eq!(text.lines().count(), 3);
-    let error = replay(&text).err().expect("the half line has an end now");
+    let error = replay(&text)
+        .err()
+        .expect("the incomplete line now has a line end");
     assert!(error.to_string().starts_with("r.jsonl:2"), "{error}");
 }
 
@@ -134,7 +136,7 @@ fn invalid_recordings_are_refused() {
 
 /// The output limit depends on the model, and a recording is another model.
 #[test]
-fn a_recording_answers_whatever_the_limit_of_the_answer() {
+fn a_recording_answers_for_every_output_limit() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("r.jsonl");
     let model = scripted(folder.path(), SCRIPT);
@@ -143,7 +145,7 @@ fn a_recording_answers_whatever_the_limit_of_the_answer() {
     request.max_output_tokens = Some(32_000);
     assert!(ask(&recorder, &request).iter().all(Result::is_ok));
     let text = std::fs::read_to_string(&path).expect("a recording");
-    // As an older program wrote it, with its own digest.
+    // The format of older versions, with a different digest.
     let mut old: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     old["request"]["max_output_tokens"] = 8192.into();
     old["digest"] = "sha256:00".into();

@@ -57,10 +57,10 @@ pub(super) enum AtEnd {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum AnswerCounting {
-    /// All of them.
+    /// All answers of the conversation.
     #[default]
     Conversation,
-    /// Those since the last question: for an actor that continues the conversation of another.
+    /// Answers since the last user message: for an actor that continues the conversation of another actor.
     Turn,
 }
 
@@ -68,7 +68,7 @@ pub(super) enum AnswerCounting {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ScriptedAnswer {
-    /// The answer is used whenever this pattern matches the last message, and only then.
+    /// With a pattern, the answer is used for every request whose last message matches, and for no other request.
     #[serde(default)]
     pub(super) when: Option<Pattern>,
     #[serde(default)]
@@ -126,7 +126,7 @@ impl ScriptedCall {
     }
 }
 
-/// A simulated failure: a status, a cut, or silence.
+/// A simulated failure: an HTTP status, an interrupted answer, or a call that hangs.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ScriptedFailure {
@@ -138,10 +138,10 @@ pub(super) struct ScriptedFailure {
     pub(super) retry_after: Option<f64>,
     #[serde(default)]
     pub(super) message: Option<String>,
-    /// The answer is cut after this many characters of its text.
+    /// Number of characters of the text after which the answer is interrupted.
     #[serde(default)]
     pub(super) cut_after: Option<usize>,
-    /// The provider sends nothing until a limit or the caller ends the call.
+    /// Whether the call hangs until a limit or the caller ends it.
     #[serde(default)]
     pub(super) hang: bool,
 }

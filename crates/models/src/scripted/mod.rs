@@ -1,8 +1,8 @@
 //! `scripted/FILE.yaml`: a model that answers from a file, for tests, demos and bug reports.
 //!
-//! The next answer depends only on the request: on the number of answers it contains. A program
-//! that was killed and restarted therefore continues where it was. Only failures are counted in
-//! memory; each occurs once.
+//! The next answer depends only on the number of answers that the request contains. A program that
+//! was killed and restarted therefore receives the same answer. Only failures are counted in memory;
+//! each occurs once.
 
 mod file;
 
@@ -121,11 +121,15 @@ impl ScriptState {
             .last()
             .map(|last| message_text(last))
             .unwrap_or_default();
-        if let Some(found) = self.matching(&last) {
-            return Ok(found);
+        if let Some(answer) = self.matching(&last) {
+            return Ok(answer);
         }
-        let has_patterns = self.script.answers.iter().any(|one| one.when.is_some());
-        // Answers chosen by a pattern are not counted, so that the others stay in their order.
+        let has_patterns = self
+            .script
+            .answers
+            .iter()
+            .any(|answer| answer.when.is_some());
+        // Answers chosen by a pattern are not counted, so that the other answers stay in order.
         let is_question =
             |message: &Arc<ChatMessage>| matches!(**message, ChatMessage::User { .. });
         let from = match self.script.count {
@@ -149,13 +153,13 @@ impl ScriptState {
             .enumerate()
             .filter(|(_, answer)| answer.when.is_none())
             .collect();
-        let found = match self.script.at_end {
+        let answer = match self.script.at_end {
             _ if number < ordered.len() => Some(ordered[number]),
             AtEnd::RepeatLast => ordered.last().copied(),
             AtEnd::StartOver if !ordered.is_empty() => Some(ordered[number % ordered.len()]),
             AtEnd::StartOver | AtEnd::Fail => None,
         };
-        found.ok_or_else(|| {
+        answer.ok_or_else(|| {
             let message = format!(
                 "the script has {} answers in order, and this request needs number {}",
                 ordered.len(),
@@ -169,8 +173,8 @@ impl ScriptState {
         let answers = self.script.answers.iter().enumerate();
         let mut patterned =
             answers.filter_map(|(place, answer)| Some((place, answer, answer.when.as_ref()?)));
-        let found = patterned.find(|(.., pattern)| pattern.0.is_match(last));
-        found.map(|(place, answer, _)| (place, answer))
+        let answer = patterned.find(|(.., pattern)| pattern.0.is_match(last));
+        answer.map(|(place, answer, _)| (place, answer))
     }
 
     fn next_failure<'a>(
@@ -179,8 +183,8 @@ impl ScriptState {
         answer: &'a ScriptedAnswer,
         request: &ChatRequest,
     ) -> Option<&'a ScriptedFailure> {
-        let mut given = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = given.entry((place, request.answers())).or_default();
+        let mut produced = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = produced.entry((place, request.answers())).or_default();
         let failure = answer.failures.get(*count)?;
         *count += 1;
         Some(failure)
@@ -197,7 +201,7 @@ impl ScriptState {
             ),
             None => (
                 ErrorKind::Timeout,
-                "the script lets the time run out".to_owned(),
+                "the script simulates a timeout".to_owned(),
             ),
         };
         let message = failure.message.clone().unwrap_or(message);
@@ -209,24 +213,26 @@ impl ScriptState {
     }
 
     fn events(&self, answer: &ScriptedAnswer, request: &ChatRequest) -> PreparedAnswer {
-        let mut made = Assembler::new(self.name.provider(), request.calls());
+        let mut assembler = Assembler::new(self.name.provider(), request.calls());
         let size = if request.stream {
             answer.chunk
         } else {
             usize::MAX
         };
-        pieces(&answer.reasoning, size, |piece| made.reasoning(piece));
-        pieces(&answer.text, size, |piece| made.text(piece));
+        pieces(&answer.reasoning, size, |piece| assembler.reasoning(piece));
+        pieces(&answer.text, size, |piece| assembler.text(piece));
         for call in &answer.calls {
-            let index = made.start_call(call.id.as_deref(), &call.name);
-            pieces(&call.text(), size, |piece| made.arguments(index, piece));
+            let index = assembler.start_call(call.id.as_deref(), &call.name);
+            pieces(&call.text(), size, |piece| {
+                assembler.arguments(index, piece);
+            });
         }
-        let pieces = std::iter::from_fn(|| made.next_event()).collect();
-        made.usage = answer.usage.unwrap_or_else(|| estimated(answer, request));
+        let pieces = std::iter::from_fn(|| assembler.next_event()).collect();
+        assembler.usage = answer.usage.unwrap_or_else(|| estimated(answer, request));
         if let Some(stop) = &answer.stop {
-            made.stop(stop.clone());
+            assembler.stop(stop.clone());
         }
-        let (message, usage, stop, cost) = made.finish();
+        let (message, usage, stop, cost) = assembler.finish();
         PreparedAnswer {
             pieces,
             completion: Completion {
@@ -260,7 +266,7 @@ fn pieces(text: &str, size: usize, mut give: impl FnMut(&str)) {
     }
 }
 
-/// The text of a message that patterns are matched against.
+/// Returns the text of a message, against which patterns are matched.
 fn message_text(message: &ChatMessage) -> Cow<'_, str> {
     let texts: Vec<&str> = match message {
         ChatMessage::User { parts } => parts
@@ -282,7 +288,7 @@ fn message_text(message: &ChatMessage) -> Cow<'_, str> {
     }
 }
 
-/// Length of that text in bytes.
+/// Length of the text of a message, in bytes.
 fn message_bytes(message: &Arc<ChatMessage>) -> usize {
     let joined = |texts: usize, bytes: usize| bytes + texts.saturating_sub(1);
     match message.as_ref() {
@@ -291,7 +297,8 @@ fn message_bytes(message: &Arc<ChatMessage>) -> usize {
                 UserPart::Text(text) => Some(text.len()),
                 UserPart::Image { .. } => None,
             });
-            let (count, bytes) = texts.fold((0, 0), |(count, sum), one| (count + 1, sum + one));
+            let (count, bytes) =
+                texts.fold((0, 0), |(count, sum), length| (count + 1, sum + length));
             joined(count, bytes)
         }
         ChatMessage::Assistant(answer) => answer.text.len(),
@@ -302,7 +309,7 @@ fn message_bytes(message: &Arc<ChatMessage>) -> usize {
     }
 }
 
-/// Usage where the script gives none: one token per four bytes.
+/// Usage when the script does not define it: one token per four bytes.
 fn estimated(answer: &ScriptedAnswer, request: &ChatRequest) -> Usage {
     let tokens = |bytes: usize| bytes.div_ceil(4) as u64;
     let system: usize = request.system.iter().map(String::len).sum();

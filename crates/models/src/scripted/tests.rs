@@ -41,7 +41,7 @@ fn ask(model: &RetryingModel, request: &ChatRequest) -> Result<Completion, Model
 }
 
 #[test]
-fn answers_come_in_order_whatever_the_process_remembers() {
+fn answers_come_in_order_after_every_restart() {
     let script = "answers:\n- text: one\n- text: two\n- {when: '^magic', text: trick}\n";
     let mut request = ChatRequest::prompt("a");
     for expected in ["one", "trick", "two"] {
@@ -86,7 +86,7 @@ fn a_script_can_count_answers_from_the_last_question() {
 }
 
 #[test]
-fn a_used_up_script_may_repeat() {
+fn a_script_can_repeat_its_answers() {
     let mut request = ChatRequest::prompt("a");
     for _ in 0..3 {
         request
@@ -107,7 +107,7 @@ fn a_used_up_script_may_repeat() {
 }
 
 #[test]
-fn calls_pieces_usage_and_price_are_as_written() {
+fn calls_pieces_usage_and_price_match_the_script() {
     let model = model(
         "price: {input: 1, output: 2}\nanswers:\n- text: äöü
   chunk: 2
@@ -150,7 +150,7 @@ fn calls_pieces_usage_and_price_are_as_written() {
 }
 
 #[test]
-fn failures_happen_once_and_are_tried_again() {
+fn each_failure_occurs_once_and_is_retried() {
     let text =
         "answers:\n- text: fine\n  failures: [{status: 429, retry_after: 0}, {status: 503}, {}]\n";
     let answer = ask(&model(text), &ChatRequest::prompt("a")).expect("an answer");
@@ -179,7 +179,7 @@ fn a_cut_after_output_is_announced_and_retried() {
 }
 
 #[test]
-fn silence_ends_when_the_caller_stops_it() {
+fn a_hanging_call_ends_when_the_caller_cancels_it() {
     let model = model("answers: [{text: a, failures: [{hang: true}]}]");
     let cancel = CancellationToken::new();
     let mut events = model.stream(ChatRequest::prompt("a"), cancel.clone());
@@ -195,7 +195,7 @@ fn silence_ends_when_the_caller_stops_it() {
 }
 
 #[test]
-fn a_wrong_script_is_refused_with_its_place() {
+fn an_invalid_script_is_refused_with_its_position() {
     for (text, reported) in [
         ("answers: []", "no `answers`"),
         ("{}", "answers"),

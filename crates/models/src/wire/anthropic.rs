@@ -64,7 +64,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<HttpCall, 
     if let Some(format) = answer_format(target, request) {
         body["output_config"]["format"] = json!({"type": "json_schema", "schema": format.schema});
     }
-    // No temperature is accepted together with reasoning.
+    // A temperature is not accepted together with reasoning.
     if let Some(temperature) = target.temperature(request)
         && !is_thinking
     {
@@ -84,7 +84,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<HttpCall, 
     }
     for (name, value) in target.options(request) {
         let is_refused = match name {
-            // Newer models reject `top_p` next to a temperature, and reasoning ones below 0.95.
+            // Newer models reject `top_p` together with a temperature, and values below 0.95 together with reasoning.
             "top_p" => body.get("temperature").is_some() || is_thinking,
             "top_k" => is_thinking,
             _ => false,
@@ -108,7 +108,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<HttpCall, 
     Ok(call)
 }
 
-/// Marks the last block for caching, which covers everything before it. Reasoning blocks cannot be marked.
+/// Marks the last block for caching. The mark covers all blocks before it too. Reasoning blocks cannot be marked.
 fn mark_last(request: &ChatRequest, blocks: &mut [Value]) {
     if request.cache
         && let Some(last) = blocks.last_mut()
@@ -118,24 +118,24 @@ fn mark_last(request: &ChatRequest, blocks: &mut [Value]) {
     }
 }
 
-/// Requests reasoning in the form that the model supports. Returns whether it will reason.
+/// Requests reasoning in the form that the model supports. Returns whether the model will reason.
 fn request_reasoning(target: &Target, request: &ChatRequest, limit: u64, body: &mut Value) -> bool {
     let effort = match request.reasoning_effort {
         None | Some(ReasoningEffort::None) => return false,
         Some(effort) => effort,
     };
     if target.thinking == Thinking::Adaptive {
-        let word = match effort {
+        let level = match effort {
             ReasoningEffort::High => "high",
             ReasoningEffort::Medium => "medium",
             _ => "low",
         };
         // Newer models return no reasoning text unless it is requested.
         body["thinking"] = json!({"type": "adaptive", "display": "summarized"});
-        body["output_config"]["effort"] = word.into();
+        body["output_config"]["effort"] = level.into();
         return true;
     }
-    if !target.capabilities.reasoning || !can_go_on_thinking(target, request) {
+    if !target.capabilities.reasoning || !can_continue_reasoning(target, request) {
         return false;
     }
     // The answer itself needs room after the reasoning, and reasoning needs at least 1024 tokens.
@@ -147,18 +147,20 @@ fn request_reasoning(target: &Target, request: &ChatRequest, limit: u64, body: &
     true
 }
 
-/// Whether the answers since the last user request begin with signed reasoning blocks. Where they do not, as after
-/// another model, a request with reasoning is rejected.
-fn can_go_on_thinking(target: &Target, request: &ChatRequest) -> bool {
+/// Whether the answers since the last user request begin with signed reasoning blocks. If they do not, for example
+/// because another model wrote them, the provider rejects a request with reasoning.
+fn can_continue_reasoning(target: &Target, request: &ChatRequest) -> bool {
     for (index, message) in request.messages.iter().enumerate().rev() {
         match message.as_ref() {
             // A user message directly after tool results is merged with them and does not count as a new request.
             ChatMessage::User { .. } => {
-                let before = index.checked_sub(1).map(|before| &request.messages[before]);
-                let is_behind = |before: &std::sync::Arc<ChatMessage>| {
-                    matches!(before.as_ref(), ChatMessage::Tool { .. })
+                let previous = index
+                    .checked_sub(1)
+                    .map(|previous| &request.messages[previous]);
+                let is_tool_result = |previous: &std::sync::Arc<ChatMessage>| {
+                    matches!(previous.as_ref(), ChatMessage::Tool { .. })
                 };
-                if !before.is_some_and(is_behind) {
+                if !previous.is_some_and(is_tool_result) {
                     return true;
                 }
             }
@@ -219,7 +221,7 @@ fn messages(target: &Target, request: &ChatRequest, is_thinking: bool) -> Vec<Va
     messages
 }
 
-/// Content of a result: text, or text followed by images. A failed one is non-empty text.
+/// Content of a result: text, or text followed by images. A failed result is non-empty text.
 fn result_content(result: &ToolResult) -> Value {
     if result.is_error && result.content.trim().is_empty() {
         return "The call failed without a message.".into();
@@ -248,8 +250,8 @@ fn user_block(part: &UserPart) -> Value {
     }
 }
 
-/// Blocks of an answer in their original order: signatures are only valid in that order. Reasoning is accepted only
-/// where the answer begins with it, and not as its last block.
+/// Blocks of an answer in their original order: signatures are only valid in that order. Reasoning blocks are accepted
+/// only if the answer begins with a reasoning block and does not end with one.
 fn assistant(target: &Target, answer: &AssistantMessage, is_thinking: bool) -> Vec<Value> {
     let mut blocks = all_blocks(target, answer);
     let is_in_order = is_thinking && blocks.first().is_some_and(is_thought);
@@ -266,7 +268,7 @@ fn all_blocks(target: &Target, answer: &AssistantMessage) -> Vec<Value> {
     let provider = target.name.provider();
     let mut blocks = Vec::new();
     let mut written = 0;
-    let mut say = |blocks: &mut Vec<Value>, to: usize| {
+    let mut add_text = |blocks: &mut Vec<Value>, to: usize| {
         let text = answer.text.get(written..to).unwrap_or_default();
         // Empty or blank text is rejected.
         if !text.trim().is_empty() {
@@ -278,21 +280,21 @@ fn all_blocks(target: &Target, answer: &AssistantMessage) -> Vec<Value> {
     for thought in answer
         .reasoning
         .iter()
-        .filter(|found| found.provider == provider)
+        .filter(|thought| thought.provider == provider)
     {
         let Some(block) = thinking_block(thought) else {
             continue;
         };
         if thought.after_calls > 0 {
-            say(&mut blocks, answer.text.len());
+            add_text(&mut blocks, answer.text.len());
         }
         while let Some((_, call)) = calls.next_if(|(index, _)| *index < thought.after_calls) {
             blocks.push(tool_use(call));
         }
-        say(&mut blocks, thought.after_text);
+        add_text(&mut blocks, thought.after_text);
         blocks.push(block);
     }
-    say(&mut blocks, answer.text.len());
+    add_text(&mut blocks, answer.text.len());
     blocks.extend(calls.map(|(_, call)| tool_use(call)));
     blocks
 }
@@ -301,7 +303,7 @@ fn tool_use(call: &crate::message::ToolCall) -> Value {
     json!({"type": "tool_use", "id": call.id, "name": call.name, "input": arguments_object(call)})
 }
 
-/// Converts a reasoning block; one without a signature is not accepted back.
+/// Converts a reasoning block; `None` for a block without a signature, which the provider would reject.
 fn thinking_block(thought: &Reasoning) -> Option<Value> {
     let seal = thought.seal.as_ref()?;
     if let Some(data) = seal.get("redacted") {
@@ -441,15 +443,15 @@ fn stop_reason(reason: &str) -> StopReason {
 /// Reads token counts. They are cumulative, and a later event may omit some of them. Cached tokens are counted
 /// separately from the rest of the input.
 fn usage(usage: &Value, answer: &mut Assembler) {
-    let found = &mut answer.usage;
+    let total = &mut answer.usage;
     if usage["input_tokens"].is_u64() {
-        found.cached_input_tokens = count(usage, "/cache_read_input_tokens");
-        found.cache_write_tokens = count(usage, "/cache_creation_input_tokens");
-        found.input_tokens = count(usage, "/input_tokens")
-            .saturating_add(found.cached_input_tokens)
-            .saturating_add(found.cache_write_tokens);
+        total.cached_input_tokens = count(usage, "/cache_read_input_tokens");
+        total.cache_write_tokens = count(usage, "/cache_creation_input_tokens");
+        total.input_tokens = count(usage, "/input_tokens")
+            .saturating_add(total.cached_input_tokens)
+            .saturating_add(total.cache_write_tokens);
     }
     if usage["output_tokens"].is_u64() {
-        found.output_tokens = count(usage, "/output_tokens");
+        total.output_tokens = count(usage, "/output_tokens");
     }
 }

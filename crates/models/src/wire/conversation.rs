@@ -1,8 +1,8 @@
 //! Normalises a request so that every provider accepts it: tool names, call ids, pairs of calls and results, images,
 //! and no empty messages.
 //!
-//! Sessions contain what really happened: interrupted calls, tool names that a model made up, answers of other
-//! providers. Each of these makes a provider reject the whole conversation, so they are corrected before sending.
+//! Sessions are stored unchanged: they may contain interrupted calls, tool names that a model invented, and answers of
+//! other providers. A provider would reject the whole conversation, so these are corrected before sending.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -27,7 +27,7 @@ const LONGEST_DESCRIPTION: usize = 1024;
 /// Maximum number of calls in one answer that OpenAI's chat completions accept.
 const MOST_CALLS: usize = 128;
 
-/// Mapping between the caller's tool names and those sent to the provider.
+/// Mapping between the caller's tool names and the names that are sent to the provider.
 #[derive(Debug, Default)]
 pub(crate) struct ToolNames {
     sent: HashMap<String, String>,
@@ -35,14 +35,14 @@ pub(crate) struct ToolNames {
 }
 
 impl ToolNames {
-    /// Assigns names to the tools of a request. Names that would collide get a digest.
+    /// Assigns names to the tools of a request. A digest is appended to names that would collide.
     pub(crate) fn new(tools: &[ToolDefinition]) -> Self {
         let mut names = Self::default();
         // Names that can stay unchanged are assigned first.
-        let (fine, odd): (Vec<&ToolDefinition>, Vec<&ToolDefinition>) = tools
+        let (valid, invalid): (Vec<&ToolDefinition>, Vec<&ToolDefinition>) = tools
             .iter()
             .partition(|tool| clean_name(&tool.name) == tool.name);
-        for tool in fine.into_iter().chain(odd) {
+        for tool in valid.into_iter().chain(invalid) {
             let mut name = clean_name(&tool.name).into_owned();
             if names.own.get(&name).is_some_and(|own| *own != tool.name) {
                 name = with_digest(&name, &tool.name, LONGEST_NAME);
@@ -87,9 +87,9 @@ fn clean_name(name: &str) -> Cow<'_, str> {
 }
 
 /// The beginning of an ASCII text followed by a digest of the original.
-fn with_digest(clean: &str, original: &str, longest: usize) -> String {
+fn with_digest(clean: &str, original: &str, max_length: usize) -> String {
     let digest = hex::encode(Sha256::digest(original));
-    let beginning: String = clean.chars().take(longest - 13).collect();
+    let beginning: String = clean.chars().take(max_length - 13).collect();
     format!("{beginning}_{}", &digest[..12])
 }
 
@@ -144,19 +144,19 @@ pub(super) fn accepted(target: &Target, request: &ChatRequest, names: &ToolNames
                 }
             }
             ChatMessage::Assistant(answer) => {
-                let mut given = Vec::new();
+                let mut all_results = Vec::new();
                 while let Some(next) =
                     all.next_if(|next| matches!(***next, ChatMessage::Tool { .. }))
                 {
                     if let ChatMessage::Tool { results } = next.as_ref() {
-                        given.extend(results);
+                        all_results.extend(results);
                     }
                 }
-                let (answer, results) = exchange(target, answer, &given, names, &mut ids);
+                let (answer, results) = exchange(target, answer, &all_results, names, &mut ids);
                 if request.tools.is_empty() {
-                    messages.extend(in_words(&answer, &results));
+                    messages.extend(as_texts(&answer, &results));
                 } else {
-                    messages.extend(in_portions(target, answer, results));
+                    messages.extend(split_calls(target, answer, results));
                 }
             }
             // A result without a call is meaningless to a model.
@@ -164,8 +164,8 @@ pub(super) fn accepted(target: &Target, request: &ChatRequest, names: &ToolNames
         }
     }
     if !matches!(messages.first(), Some(ChatMessage::User { .. })) {
-        let begun = ChatMessage::user("(Earlier messages are omitted.)");
-        messages.insert(0, begun);
+        let note = ChatMessage::user("(Earlier messages are omitted.)");
+        messages.insert(0, note);
     }
     if matches!(messages.last(), Some(ChatMessage::Assistant(_))) {
         messages.push(ChatMessage::user("Continue."));
@@ -208,18 +208,19 @@ fn described(target: &Target, tool: &ToolDefinition, mut schema: Value) -> (Stri
         .rfind(char::is_whitespace)
         .filter(|space| *space > 0)
         .unwrap_or(end);
-    let rest = text[end..].trim_start();
+    let remainder = text[end..].trim_start();
     let known = schema.get("description").and_then(Value::as_str);
-    let rest = match known {
-        Some(known) => format!("… {rest}\n\n{known}"),
-        None => format!("… {rest}"),
+    let remainder = match known {
+        Some(known) => format!("… {remainder}\n\n{known}"),
+        None => format!("… {remainder}"),
     };
-    schema["description"] = rest.into();
+    schema["description"] = remainder.into();
     (format!("{} …", &text[..end]), schema)
 }
 
-/// Splits an answer and the results of its calls into as many messages as the provider needs.
-fn in_portions(
+/// Splits an answer and the results of its calls into several pairs of messages, if the provider limits the number of
+/// calls per answer.
+fn split_calls(
     target: &Target,
     mut answer: AssistantMessage,
     mut results: Vec<ToolResult>,
@@ -240,7 +241,7 @@ fn in_portions(
     messages
 }
 
-/// An answer with calls and exactly one result for each of them, in their order.
+/// Returns an answer with calls, and exactly one result per call, in the order of the calls.
 fn exchange(
     target: &Target,
     answer: &AssistantMessage,
@@ -251,14 +252,14 @@ fn exchange(
     let mut answer = answer.clone();
     let mut results = Vec::new();
     for call in &mut answer.calls {
-        let found = given.iter().find(|result| result.call_id == call.id);
+        let known_result = given.iter().find(|result| result.call_id == call.id);
         let mut id = clean_id(&call.id);
         let mut number = 1;
         while !ids.insert(id.clone()) {
             number += 1;
             id = clean_id(&format!("{}-{number}", call.id));
         }
-        let result = match found {
+        let result = match known_result {
             Some(result) => {
                 let mut result = (*result).clone();
                 let pictures = std::mem::take(&mut result.pictures);
@@ -282,24 +283,24 @@ fn exchange(
     (answer, results)
 }
 
-/// Calls and results as text, for a request that offers no tools: without tools, providers reject call blocks.
-fn in_words(answer: &AssistantMessage, results: &[ToolResult]) -> [ChatMessage; 2] {
+/// Writes calls and results as text, for a request that offers no tools: without tools, providers reject call blocks.
+fn as_texts(answer: &AssistantMessage, results: &[ToolResult]) -> [ChatMessage; 2] {
     let mut text = answer.text.trim().to_owned();
     for call in &answer.calls {
         if !text.is_empty() {
             text.push('\n');
         }
-        text.push_str(&called(call));
+        text.push_str(&call_text(call));
     }
     let mut parts = Vec::new();
     for (call, result) in answer.calls.iter().zip(results) {
-        let word = if result.is_error {
+        let outcome = if result.is_error {
             "failed"
         } else {
             "returned"
         };
         parts.push(UserPart::Text(format!(
-            "[Tool {} {word}]\n{}",
+            "[Tool {} {outcome}]\n{}",
             call.name, result.content
         )));
         parts.extend(result.pictures.iter().map(|picture| UserPart::Image {
@@ -307,14 +308,17 @@ fn in_words(answer: &AssistantMessage, results: &[ToolResult]) -> [ChatMessage; 
             data: picture.data.clone(),
         }));
     }
-    let said = AssistantMessage {
+    let text_answer = AssistantMessage {
         text,
         ..AssistantMessage::default()
     };
-    [ChatMessage::Assistant(said), ChatMessage::User { parts }]
+    [
+        ChatMessage::Assistant(text_answer),
+        ChatMessage::User { parts },
+    ]
 }
 
-fn called(call: &ToolCall) -> String {
+fn call_text(call: &ToolCall) -> String {
     format!("[Tool {} called with {}]", call.name, arguments_text(call))
 }
 
@@ -325,7 +329,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn names_are_accepted_by_all_and_found_again() {
+    fn names_are_valid_for_all_providers_and_map_back() {
         let long = format!("server_C_{}", "x".repeat(100));
         let longer = format!("{long}y");
         let all = [
@@ -359,8 +363,8 @@ mod tests {
     #[test]
     fn ids_are_short_and_plain() {
         assert_eq!(clean_id("call_0-a"), "call_0-a");
-        for odd in ["functions.read:0", "", &"x".repeat(80)] {
-            let id = clean_id(odd);
+        for invalid in ["functions.read:0", "", &"x".repeat(80)] {
+            let id = clean_id(invalid);
             assert!((1..=40).contains(&id.len()), "{id}");
             assert_eq!(clean_id(&id), id);
         }

@@ -23,27 +23,27 @@ pub(crate) struct ErrorReply<'a> {
 /// Converts a failed response into an error.
 pub(crate) fn failure(target: &Target, reply: &ErrorReply<'_>, redactor: &Redactor) -> ModelError {
     let message = message(&reply.body);
-    let asked = asked_pause(reply.headers);
-    let kind = kind(reply, &message, asked);
-    let printed: String = redactor
+    let pause = requested_pause(reply.headers);
+    let kind = kind(reply, &message, pause);
+    let shown: String = redactor
         .text(&message)
         .chars()
         .take(LONGEST_MESSAGE)
         .collect();
-    let status = reply.status.filter(|_| printed.is_empty());
-    let printed = match status {
+    let status = reply.status.filter(|_| shown.is_empty());
+    let shown = match status {
         Some(status) => format!("the provider answered with status {status}"),
-        None if printed.is_empty() => "the provider reported a failure".to_owned(),
-        None => printed,
+        None if shown.is_empty() => "the provider reported a failure".to_owned(),
+        None => shown,
     };
-    let error = target.error(kind, printed).with_retry_after(asked);
+    let error = target.error(kind, shown).with_retry_after(pause);
     match reply.status {
         Some(status) => error.with_status(status),
         None => error,
     }
 }
 
-/// The provider's message, wherever the body holds it.
+/// Returns the message of the provider, which may be at different places of the body.
 fn message(body: &Value) -> String {
     let body = body
         .as_array()
@@ -57,12 +57,12 @@ fn message(body: &Value) -> String {
         "/detail",
         "/detail/0/msg",
     ];
-    let found = places
+    let reported = places
         .iter()
         .map(|place| text(body, place))
         .find(|text| !text.is_empty());
-    match (found, body) {
-        (Some(found), _) => found.to_owned(),
+    match (reported, body) {
+        (Some(reported), _) => reported.to_owned(),
         (None, Value::String(plain)) => plain.trim().to_owned(),
         (None, _) => String::new(),
     }
@@ -86,13 +86,13 @@ fn kind(reply: &ErrorReply<'_>, message: &str, retry_after: Option<Duration>) ->
     .join(" ");
     let message = message.to_ascii_lowercase();
     let has = |parts: &[&str]| parts.iter().any(|part| words.contains(part));
-    let says = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
+    let mentions = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
 
     if has(&[
         "context_length_exceeded",
         "request_too_large",
         "string_above_max_length",
-    ]) || says(&[
+    ]) || mentions(&[
         "maximum context length",
         "context length exceeded",
         "exceeds the context",
@@ -109,16 +109,16 @@ fn kind(reply: &ErrorReply<'_>, message: &str, retry_after: Option<Duration>) ->
     if has(&["content_filter", "content_policy", "responsibleaipolicy"]) {
         return ErrorKind::ContentFiltered;
     }
-    if has(&["insufficient_quota", "billing"]) || says(&["credit balance is too low"]) {
+    if has(&["insufficient_quota", "billing"]) || mentions(&["credit balance is too low"]) {
         return ErrorKind::QuotaExceeded;
     }
     // An event within a stream has no status of its own, but may contain one.
-    let named = || {
+    let status_in_body = || {
         let code = body.pointer("/error/code").or_else(|| body.get("code"))?;
         u16::try_from(code.as_u64()?).ok()
     };
-    match reply.status.or_else(named) {
-        Some(400..=499) if says(&["api key not valid", "invalid api key"]) => ErrorKind::Auth,
+    match reply.status.or_else(status_in_body) {
+        Some(400..=499) if mentions(&["api key not valid", "invalid api key"]) => ErrorKind::Auth,
         Some(status) => kind_of_status(status, retry_after),
         None if has(&["rate_limit"]) => ErrorKind::RateLimited { retry_after },
         None if has(&["authentication", "permission"]) => ErrorKind::Auth,
@@ -128,7 +128,7 @@ fn kind(reply: &ErrorReply<'_>, message: &str, retry_after: Option<Duration>) ->
     }
 }
 
-/// Kind of error for a status when the body says nothing more.
+/// Kind of error for a status, if the body contains nothing more specific.
 pub(crate) fn kind_of_status(status: u16, retry_after: Option<Duration>) -> ErrorKind {
     match status {
         401 | 403 => ErrorKind::Auth,
@@ -143,7 +143,7 @@ pub(crate) fn kind_of_status(status: u16, retry_after: Option<Duration>) -> Erro
     }
 }
 
-fn asked_pause(headers: Option<&HeaderMap>) -> Option<Duration> {
+fn requested_pause(headers: Option<&HeaderMap>) -> Option<Duration> {
     let headers = headers?;
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     retry_after(header, SystemTime::now())

@@ -118,7 +118,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<HttpCall, 
     Ok(call)
 }
 
-/// Reasoning token budget. The larger 2.5 model cannot turn reasoning off.
+/// Reasoning token budget. `gemini-2.5-pro` cannot turn reasoning off.
 fn budget(target: &Target, effort: ReasoningEffort) -> u32 {
     if target.name.model().starts_with("gemini-2.5-pro") {
         effort.budget().max(128)
@@ -157,8 +157,8 @@ fn contents(target: &Target, request: &ChatRequest) -> Value {
                     let field = if result.is_error { "error" } else { "result" };
                     json!({"functionResponse": {"name": name, "response": {field: result.content}}})
                 });
-                let shown = pictures(results);
-                let parts: Value = answers.chain(shown.iter().map(user_part)).collect();
+                let images = pictures(results);
+                let parts: Value = answers.chain(images.iter().map(user_part)).collect();
                 json!({"role": "user", "parts": parts})
             }
         });
@@ -179,20 +179,23 @@ fn assistant(target: &Target, answer: &AssistantMessage) -> Value {
     if !answer.text.is_empty() {
         parts.push(json!({"text": answer.text}));
     }
-    // A signature that came with a text goes back next to it.
-    let own = |provider: &str| provider == target.name.provider();
-    let seals = answer.reasoning.iter().filter(|found| own(&found.provider));
-    parts.extend(seals.filter_map(|found| {
-        let signature = found.seal.as_ref()?.get("thought_signature")?;
+    // A signature that was received with a text is sent back directly after the text.
+    let is_own = |provider: &str| provider == target.name.provider();
+    let seals = answer
+        .reasoning
+        .iter()
+        .filter(|thought| is_own(&thought.provider));
+    parts.extend(seals.filter_map(|thought| {
+        let signature = thought.seal.as_ref()?.get("thought_signature")?;
         Some(json!({"text": "", "thoughtSignature": signature}))
     }));
-    // The first call of an answer must be signed where the model decides itself how long it reasons.
-    let is_signed = target.thinking == Thinking::Adaptive;
+    // Models with adaptive reasoning require a signature of the first call of an answer.
+    let requires_signature = target.thinking == Thinking::Adaptive;
     parts.extend(answer.calls.iter().enumerate().map(|(index, call)| {
         let mut part = json!({"functionCall": {"name": call.name, "args": arguments_object(call)}});
         if let Some(signature) = &call.signature {
             part["thoughtSignature"] = signature.as_str().into();
-        } else if index == 0 && is_signed {
+        } else if index == 0 && requires_signature {
             part["thoughtSignature"] = FOREIGN_SIGNATURE.into();
         }
         part
@@ -200,7 +203,7 @@ fn assistant(target: &Target, answer: &AssistantMessage) -> Value {
     parts.into()
 }
 
-/// Parses answers. A streamed answer is a sequence of documents in the format of a complete one.
+/// Parses answers. A streamed answer is a sequence of documents in the format of a complete answer.
 pub(super) struct GeminiDecoder;
 
 impl Decoder for GeminiDecoder {
@@ -248,7 +251,7 @@ impl Decoder for GeminiDecoder {
         Ok(())
     }
 
-    /// Token counts may come last.
+    /// Token counts may follow the stop reason.
     fn reads_to_the_end(&self) -> bool {
         true
     }
@@ -268,11 +271,11 @@ fn read_part(part: &Value, answer: &mut Assembler) {
         }
         return;
     }
-    let reported = text(part, "/text");
+    let content = text(part, "/text");
     if part["thought"].as_bool() == Some(true) {
-        answer.reasoning(reported);
+        answer.reasoning(content);
     } else {
-        answer.text(reported);
+        answer.text(content);
     }
     if let Some(signature) = signature {
         answer.end_reasoning();

@@ -1,7 +1,7 @@
 //! Provider limits for images: media types, sizes, and number per request.
 //!
-//! A note replaces an image that cannot be sent, with the reason for the model. If a request contains too many images,
-//! the oldest are removed first.
+//! An image that cannot be sent is replaced by a note to the model with the reason. If a request contains too many
+//! images, the oldest images are removed first.
 
 use std::collections::BTreeMap;
 
@@ -34,13 +34,13 @@ fn most_images(target: &Target) -> usize {
         (Protocol::OpenaiChat, Dialect::Groq) => 5,
         (Protocol::OpenaiChat, Dialect::Azure) => 50,
         (Protocol::OpenaiChat | Protocol::OpenaiResponses, _) => 500,
-        // 3,600 are documented; fewer were accepted in a test.
+        // 3,600 are documented, but a test showed a lower limit.
         (Protocol::Gemini, _) => 2000,
         (Protocol::Anthropic | Protocol::Ollama, _) => usize::MAX,
     }
 }
 
-/// Maximum size of a request in bytes, with some room for proxies in between.
+/// Maximum size of a request in bytes, with a reserve for proxies.
 pub(super) fn most_bytes(target: &Target, has_images: bool) -> usize {
     match (target.protocol, target.dialect) {
         (Protocol::Anthropic, _) => 32_000_000,
@@ -51,7 +51,7 @@ pub(super) fn most_bytes(target: &Target, has_images: bool) -> usize {
     }
 }
 
-/// Size of an image in a conversation, as far as the limits need it.
+/// Size of an image in a conversation, in the units of the limits.
 struct ImageSize {
     /// Size as base64.
     bytes: usize,
@@ -65,27 +65,27 @@ fn images<'a>(messages: impl Iterator<Item = &'a ChatMessage>) -> Vec<ImageSize>
         bytes: data.len().div_ceil(3) * 4,
         longest_side: dimensions(data).map(|(width, height)| width.max(height)),
     };
-    let mut found = Vec::new();
+    let mut sizes = Vec::new();
     for message in messages {
         match message {
             ChatMessage::User { parts } => {
-                found.extend(parts.iter().filter_map(|part| match part {
+                sizes.extend(parts.iter().filter_map(|part| match part {
                     UserPart::Image { data, .. } => Some(size(data)),
                     UserPart::Text(_) => None,
                 }));
             }
             ChatMessage::Tool { results } => {
                 let pictures = results.iter().flat_map(|result| &result.pictures);
-                found.extend(pictures.map(|picture| size(&picture.data)));
+                sizes.extend(pictures.map(|picture| size(&picture.data)));
             }
             ChatMessage::Assistant(_) => {}
         }
     }
-    found
+    sizes
 }
 
-/// Replaces images, by their number, with notes that give the reasons.
-fn leave_out<'a>(
+/// Replaces images by notes. `reasons` maps the number of each image to replace to the reason.
+fn replace_with_notes<'a>(
     messages: impl Iterator<Item = &'a mut ChatMessage>,
     reasons: &BTreeMap<usize, String>,
 ) {
@@ -125,13 +125,13 @@ fn leave_out<'a>(
 /// of the conversation stays unchanged for a while and provider caches remain valid.
 pub(super) fn limit(target: &Target, messages: &mut [ChatMessage]) {
     let all = images(messages.iter());
-    let most = most_images(target);
+    let max_images = most_images(target);
     let mut reasons = BTreeMap::new();
-    let excess = all.len().saturating_sub(most);
+    let excess = all.len().saturating_sub(max_images);
     if excess > 0 {
-        let step = (most / 4).max(1);
+        let step = (max_images / 4).max(1);
         let count = (excess.div_ceil(step) * step).min(all.len());
-        let why = format!("the provider accepts at most {most} images in a request");
+        let why = format!("the provider accepts at most {max_images} images in a request");
         reasons.extend((0..count).map(|number| (number, why.clone())));
     }
     if is_claude(target) {
@@ -139,22 +139,22 @@ pub(super) fn limit(target: &Target, messages: &mut [ChatMessage]) {
             size.longest_side
                 .is_some_and(|side| side > LONGEST_SIDE_OF_MANY)
         };
-        let mut left = all.len() - reasons.len();
+        let mut remaining = all.len() - reasons.len();
         for (number, size) in all.iter().enumerate() {
-            if left > MANY && !reasons.contains_key(&number) && is_large(size) {
+            if remaining > MANY && !reasons.contains_key(&number) && is_large(size) {
                 let why = format!(
                     "in a request with more than {MANY} images the provider accepts \
                      {LONGEST_SIDE_OF_MANY} pixels a side at most"
                 );
                 reasons.insert(number, why);
-                left -= 1;
+                remaining -= 1;
             }
         }
     }
-    leave_out(messages.iter_mut(), &reasons);
+    replace_with_notes(messages.iter_mut(), &reasons);
 }
 
-/// Removes the oldest images from a request that is `excess` bytes too large. Returns whether there was one.
+/// Removes the oldest images from a request that is `excess` bytes too large. Returns false if it has no images.
 pub(super) fn shrink(
     target: &Target,
     messages: &mut [std::sync::Arc<ChatMessage>],
@@ -162,17 +162,17 @@ pub(super) fn shrink(
 ) -> bool {
     let all = images(messages.iter().map(AsRef::as_ref));
     let largest = most_bytes(target, true);
-    let wanted = excess.saturating_add(largest / 8);
+    let needed = excess.saturating_add(largest / 8);
     let why = format!("the provider accepts {largest} bytes in a request");
     let mut freed = 0;
     let oldest = all.iter().enumerate().take_while(|(_, size)| {
-        let is_needed = freed < wanted;
+        let is_needed = freed < needed;
         freed += size.bytes;
         is_needed
     });
     let reasons: BTreeMap<usize, String> =
         oldest.map(|(number, _)| (number, why.clone())).collect();
-    leave_out(messages.iter_mut().map(std::sync::Arc::make_mut), &reasons);
+    replace_with_notes(messages.iter_mut().map(std::sync::Arc::make_mut), &reasons);
     !reasons.is_empty()
 }
 
@@ -194,17 +194,17 @@ pub(super) fn accepted(
     pictures: Vec<Picture>,
     content: &mut String,
 ) -> Vec<Picture> {
-    let mut fine = Vec::new();
+    let mut accepted_pictures = Vec::new();
     for picture in pictures {
         match refusal(target, &picture.media_type, &picture.data) {
-            None => fine.push(picture),
+            None => accepted_pictures.push(picture),
             Some(why) => {
                 content.push('\n');
                 content.push_str(&note(&picture.media_type, &picture.data, &why));
             }
         }
     }
-    fine
+    accepted_pictures
 }
 
 fn note(media_type: &str, data: &[u8], why: &str) -> String {
@@ -279,7 +279,7 @@ fn dimensions(data: &[u8]) -> Option<(u32, u32)> {
     let mut at = 2;
     while *data.get(at)? == 0xff {
         let marker = *data.get(at + 1)?;
-        // A frame header, except the three markers in this range that are not.
+        // A frame header; three markers in this range have other meanings.
         if (0xc0..=0xcf).contains(&marker) && ![0xc4, 0xc8, 0xcc].contains(&marker) {
             return Some((big(at + 7)?, big(at + 5)?));
         }

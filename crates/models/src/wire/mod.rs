@@ -1,7 +1,7 @@
 //! Wire formats of providers: how requests are written and answers parsed.
 //!
-//! A format is a pair of functions and knows neither connections nor time limits. Parsing is tolerant: unknown fields
-//! and events are skipped, because providers add them at any time.
+//! A format is a pair of functions that depend on neither connections nor time limits. Parsing is tolerant: unknown
+//! fields and events are skipped, because providers add them at any time.
 
 mod anthropic;
 mod conversation;
@@ -62,7 +62,7 @@ impl Protocol {
 }
 
 impl Protocol {
-    /// Maximum number of tools per request. Servers with OpenAI's interface follow its limit or have none.
+    /// Maximum number of tools per request. Servers with OpenAI's interface have the same limit or no limit.
     pub(crate) const fn max_tools(self) -> Option<u64> {
         match self {
             Self::OpenaiChat | Self::OpenaiResponses => Some(128),
@@ -89,7 +89,7 @@ pub(crate) enum Dialect {
 /// Minimum output token limit that is sent even when the context window has less room left.
 const LEAST_ANSWER: u32 = 1024;
 
-/// A model at its provider: everything a request needs besides the conversation.
+/// A model at its provider: the data that a request needs in addition to the conversation.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) name: ModelName,
@@ -136,28 +136,28 @@ impl Target {
         Some(self.largest_answer(request))
     }
 
-    /// The output token limit: never above the model's own limit, which differs after a fallback from that of the model
-    /// the request was made for, nor above what the request leaves of the context window.
+    /// The output token limit: at most the limit of this model, which after a fallback may differ from the limit of the
+    /// requested model, and at most the part of the context window that the request leaves free.
     fn largest_answer(&self, request: &ChatRequest) -> u32 {
         let limit = self.capabilities.output_tokens(request.max_output_tokens);
         let Some(window) = self.capabilities.context_window else {
             return limit;
         };
-        let left = window.saturating_sub(estimated_tokens(request, Estimate::High));
-        let left = u32::try_from(left).unwrap_or(u32::MAX);
+        let remaining = window.saturating_sub(estimated_tokens(request, Estimate::High));
+        let remaining = u32::try_from(remaining).unwrap_or(u32::MAX);
         // An answer with less room is not worth requesting; the provider may also count fewer tokens than the estimate.
-        limit.min(left.max(LEAST_ANSWER))
+        limit.min(remaining.max(LEAST_ANSWER))
     }
 
-    /// The temperature to send, where the model accepts one, clamped to the provider's range.
+    /// The temperature to send, clamped to the provider's range; `None` if the model does not accept a temperature.
     fn temperature(&self, request: &ChatRequest) -> Option<f64> {
         let highest = match (self.protocol, self.dialect) {
             (Protocol::Anthropic, _) => 1.0,
             (_, Dialect::Mistral) => 1.5,
             _ => 2.0,
         };
-        let wanted = request.temperature.filter(|_| self.accepts_sampling)?;
-        Some(wanted.clamp(0.0, highest))
+        let requested = request.temperature.filter(|_| self.accepts_sampling)?;
+        Some(requested.clamp(0.0, highest))
     }
 
     pub(crate) fn error(&self, kind: ErrorKind, message: impl Into<String>) -> ModelError {
@@ -180,14 +180,15 @@ pub(crate) fn write(
             Protocol::Gemini => gemini::write(target, &request),
             Protocol::Ollama => ollama::write(target, &request),
         }?;
-        let most = images::most_bytes(target, request.has_images());
+        let max_bytes = images::most_bytes(target, request.has_images());
         let bytes = call.body.len();
-        if bytes <= most {
+        if bytes <= max_bytes {
             break call;
         }
-        if !images::shrink(target, &mut request.messages, bytes - most) {
-            let message =
-                format!("the request has {bytes} bytes, and the provider accepts {most} at most");
+        if !images::shrink(target, &mut request.messages, bytes - max_bytes) {
+            let message = format!(
+                "the request has {bytes} bytes, and the provider accepts {max_bytes} at most"
+            );
             return Err(target.error(ErrorKind::ContextTooLong, message));
         }
     };
@@ -202,10 +203,10 @@ pub(crate) trait Decoder: Send {
     /// Parses one event of a streamed answer.
     fn event(&mut self, frame: &Frame, answer: &mut Assembler) -> Result<(), DecodeError>;
 
-    /// Parses an answer that came as one document.
+    /// Parses an answer that arrived as one document.
     fn whole(&mut self, body: &Value, answer: &mut Assembler) -> Result<(), DecodeError>;
 
-    /// Called when the stream ended regularly.
+    /// Called when the stream ended without an error.
     fn end(&mut self, _answer: &mut Assembler) {}
 
     /// Whether events may follow the one that contains the stop reason.
@@ -300,7 +301,7 @@ pub(crate) fn gpt_generation(model: &str) -> Option<(u32, u32)> {
 }
 
 /// Whether an OpenAI model supports tool calls with reasoning only over the Responses API. Chat Completions rejects
-/// function tools together with an effort from `gpt-5.2` on, and from `gpt-5.6` on without an effort too.
+/// function tools together with an effort from `gpt-5.2` on, and from `gpt-5.6` on also without an effort.
 pub(crate) fn needs_responses(model: &str) -> bool {
     gpt_generation(model).is_some_and(|generation| generation >= (5, 2))
 }
@@ -338,8 +339,8 @@ fn pictures<'a>(results: impl IntoIterator<Item = &'a ToolResult>) -> Vec<UserPa
     let mut parts = Vec::new();
     for result in results {
         for picture in &result.pictures {
-            let whose = format!("The picture that the call {} gave:", result.call_id);
-            parts.push(UserPart::Text(whose));
+            let caption = format!("Image returned by the call {}:", result.call_id);
+            parts.push(UserPart::Text(caption));
             parts.push(UserPart::Image {
                 media_type: picture.media_type.clone(),
                 data: picture.data.clone(),

@@ -62,7 +62,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<HttpCall, 
     }
     if let Some(effort) = request.reasoning_effort {
         let thinks = effort != ReasoningEffort::None;
-        // The server rejects `think` for a model that cannot reason; turning it off is accepted by all.
+        // The server rejects `think: true` for a model that cannot reason; it accepts `think: false` for every model.
         if !thinks || can_think(target.name.model()) {
             body["think"] = thinks.into();
         }
@@ -122,11 +122,11 @@ fn messages(target: &Target, request: &ChatRequest) -> Value {
                         }})
                     });
                     message["tool_calls"] = calls.collect();
-                    let own = answer
+                    let own_reasoning = answer
                         .reasoning
                         .iter()
-                        .filter(|found| found.provider == target.name.provider());
-                    let thought: String = own.map(|found| found.text.as_str()).collect();
+                        .filter(|block| block.provider == target.name.provider());
+                    let thought: String = own_reasoning.map(|block| block.text.as_str()).collect();
                     if !thought.is_empty() {
                         message["thinking"] = thought.into();
                     }
@@ -141,9 +141,9 @@ fn messages(target: &Target, request: &ChatRequest) -> Value {
                         "tool_name": request.called_tool(&result.call_id),
                     })
                 }));
-                let shown = pictures(results);
-                if !shown.is_empty() {
-                    messages.push(user(&shown));
+                let images = pictures(results);
+                if !images.is_empty() {
+                    messages.push(user(&images));
                 }
             }
         }
@@ -152,27 +152,27 @@ fn messages(target: &Target, request: &ChatRequest) -> Value {
 }
 
 fn user(parts: &[UserPart]) -> Value {
-    let mut reported = String::new();
+    let mut content = String::new();
     let mut images = Vec::new();
     for part in parts {
         match part {
             UserPart::Text(text) => {
-                if !reported.is_empty() {
-                    reported.push('\n');
+                if !content.is_empty() {
+                    content.push('\n');
                 }
-                reported.push_str(text);
+                content.push_str(text);
             }
             UserPart::Image { data, .. } => images.push(base64(data)),
         }
     }
-    let mut message = json!({"role": "user", "content": reported});
+    let mut message = json!({"role": "user", "content": content});
     if !images.is_empty() {
         message["images"] = images.into();
     }
     message
 }
 
-/// Parses answers. A streamed answer is a sequence of documents in the format of a complete one.
+/// Parses answers. A streamed answer is a sequence of documents in the format of a complete answer.
 pub(super) struct OllamaDecoder;
 
 impl Decoder for OllamaDecoder {

@@ -1,4 +1,4 @@
-//! OpenAI Chat Completions, and the many servers that support it.
+//! OpenAI Chat Completions, which many other servers support too.
 
 use cleveragents_domain::MicroUsd;
 use reqwest::header::{AUTHORIZATION, HeaderName};
@@ -63,7 +63,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<HttpCall, 
     if let Some(effort) = request.reasoning_effort {
         match target.dialect {
             Dialect::OpenRouter => body["reasoning"] = json!({"effort": effort.as_str()}),
-            // Neither has this parameter: the model name decides.
+            // These providers do not have this parameter: the model name decides.
             Dialect::DeepSeek | Dialect::Mistral => {}
             Dialect::OpenAi | Dialect::Azure => {
                 if let Some(word) = effort_word(target, effort) {
@@ -75,7 +75,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<HttpCall, 
     }
     let is_openai = matches!(target.dialect, Dialect::OpenAi | Dialect::Azure);
     if is_openai && !request.tools.is_empty() && needs_responses(target.name.model()) {
-        // Over this interface these models call tools only without reasoning.
+        // Over Chat Completions, these models call tools only without reasoning.
         body["reasoning_effort"] = "none".into();
     }
     if let Some(key) = cache_key(target, request) {
@@ -125,7 +125,7 @@ fn messages(target: &Target, request: &ChatRequest) -> Value {
     let mut messages = Vec::new();
     if !request.system.is_empty() {
         let content = request.system.join("\n\n");
-        // Behind OpenRouter, Anthropic's models cache only what is marked.
+        // Over OpenRouter, Anthropic's models cache only marked content.
         let is_marked = request.cache
             && target.dialect == Dialect::OpenRouter
             && target.name.model().starts_with("anthropic/");
@@ -148,9 +148,9 @@ fn messages(target: &Target, request: &ChatRequest) -> Value {
                         "content": result.content,
                     })
                 }));
-                let shown = pictures(results);
-                if !shown.is_empty() {
-                    user(target, &shown, &mut messages);
+                let images = pictures(results);
+                if !images.is_empty() {
+                    user(target, &images, &mut messages);
                 }
             }
         }
@@ -158,10 +158,10 @@ fn messages(target: &Target, request: &ChatRequest) -> Value {
     messages.into()
 }
 
-/// A user message. Mistral accepts none directly after a tool result.
+/// Adds a user message. Mistral rejects a user message directly after a tool result.
 fn user(target: &Target, parts: &[UserPart], messages: &mut Vec<Value>) {
-    let is_behind_result = messages.last().is_some_and(|last| last["role"] == "tool");
-    if target.dialect == Dialect::Mistral && is_behind_result {
+    let follows_result = messages.last().is_some_and(|last| last["role"] == "tool");
+    if target.dialect == Dialect::Mistral && follows_result {
         messages.push(json!({"role": "assistant", "content": "I have the results."}));
     }
     messages.push(json!({"role": "user", "content": user_content(parts)}));
@@ -198,26 +198,26 @@ fn assistant(target: &Target, answer: &AssistantMessage) -> Value {
         });
         message.insert("tool_calls".to_owned(), calls.collect());
     }
-    let own = || {
+    let own_reasoning = || {
         let provider = target.name.provider();
         answer
             .reasoning
             .iter()
-            .filter(move |found| found.provider == provider)
+            .filter(move |block| block.provider == provider)
     };
     match target.dialect {
         Dialect::OpenRouter => {
-            let details: Vec<Value> = own()
-                .filter_map(|found| found.seal.as_ref()?.as_array().cloned())
+            let details: Vec<Value> = own_reasoning()
+                .filter_map(|block| block.seal.as_ref()?.as_array().cloned())
                 .flatten()
                 .collect();
             if !details.is_empty() {
                 message.insert("reasoning_details".to_owned(), details.into());
             }
         }
-        // DeepSeek requires its reasoning back while it calls tools.
+        // While DeepSeek calls tools, it requires its reasoning in the next request.
         Dialect::DeepSeek if !answer.calls.is_empty() => {
-            let thought: String = own().map(|found| found.text.as_str()).collect();
+            let thought: String = own_reasoning().map(|block| block.text.as_str()).collect();
             message.insert("reasoning_content".to_owned(), thought.into());
         }
         _ => {}
@@ -227,8 +227,8 @@ fn assistant(target: &Target, answer: &AssistantMessage) -> Value {
 
 /// A call id that the provider accepts: Mistral requires nine letters or digits.
 fn call_id(target: &Target, id: &str) -> String {
-    let is_fine = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    if target.dialect != Dialect::Mistral || is_fine {
+    let is_valid = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if target.dialect != Dialect::Mistral || is_valid {
         return id.to_owned();
     }
     let mut digest = hex::encode(Sha256::digest(id));
@@ -259,7 +259,7 @@ impl Decoder for ChatDecoder {
             for call in items(delta, "/tool_calls") {
                 self.call_delta(call, answer);
             }
-            self.ended(choice);
+            self.read_stop_reason(choice);
         }
         usage(&value, answer);
         Ok(())
@@ -278,7 +278,7 @@ impl Decoder for ChatDecoder {
             let index = answer.start_call(call["id"].as_str(), text(call, "/function/name"));
             answer.arguments(index, &arguments(&call["function"]["arguments"]));
         }
-        self.ended(choice);
+        self.read_stop_reason(choice);
         usage(body, answer);
         answer.stop(self.stop.take().unwrap_or(StopReason::EndTurn));
         Ok(())
@@ -292,7 +292,7 @@ impl Decoder for ChatDecoder {
     }
 }
 
-/// Reads text and reasoning of a message or of a piece of one.
+/// Reads text and reasoning of a message, or of a piece of a message.
 fn read_text(message: &Value, answer: &mut Assembler) {
     for field in ["reasoning_content", "reasoning"] {
         if let Some(thought) = message[field].as_str() {
@@ -355,7 +355,7 @@ impl ChatDecoder {
         answer.arguments(place, &arguments(&delta["function"]["arguments"]));
     }
 
-    fn ended(&mut self, choice: &Value) {
+    fn read_stop_reason(&mut self, choice: &Value) {
         if let Some(reason) = choice["finish_reason"].as_str() {
             self.stop = Some(match reason {
                 "stop" | "eos" => StopReason::EndTurn,
@@ -385,10 +385,10 @@ fn check(value: &Value) -> Result<(), DecodeError> {
 }
 
 fn usage(value: &Value, answer: &mut Assembler) {
-    let found = ["/usage", "/x_groq/usage"]
+    let reported = ["/usage", "/x_groq/usage"]
         .iter()
         .find_map(|place| value.pointer(place).filter(|usage| usage.is_object()));
-    let Some(usage) = found else { return };
+    let Some(usage) = reported else { return };
     answer.usage.input_tokens = count(usage, "/prompt_tokens");
     answer.usage.output_tokens = count(usage, "/completion_tokens");
     answer.usage.cached_input_tokens = count(usage, "/prompt_tokens_details/cached_tokens")

@@ -1,4 +1,4 @@
-//! OpenAI Responses. Nothing is stored at the provider: reasoning arrives sealed and is sent back.
+//! OpenAI Responses. Nothing is stored at the provider: reasoning arrives encrypted, and the next request contains it.
 
 use reqwest::header::AUTHORIZATION;
 use serde_json::{Value, json};
@@ -97,9 +97,9 @@ fn input(target: &Target, request: &ChatRequest) -> Value {
                         "output": result.content,
                     })
                 }));
-                let shown = pictures(results);
-                if !shown.is_empty() {
-                    let parts: Value = shown.iter().map(user_part).collect();
+                let images = pictures(results);
+                if !images.is_empty() {
+                    let parts: Value = images.iter().map(user_part).collect();
                     items.push(json!({"role": "user", "content": parts}));
                 }
             }
@@ -118,22 +118,22 @@ fn user_part(part: &UserPart) -> Value {
     }
 }
 
-/// Writes an answer. Reasoning goes before the items it led to.
+/// Writes an answer. Reasoning precedes the items that it led to.
 fn assistant(target: &Target, answer: &AssistantMessage, items: &mut Vec<Value>) {
     let provider = target.name.provider();
     let seals = || {
         answer
             .reasoning
             .iter()
-            .filter(|found| found.provider == provider)
-            .filter_map(|found| {
-                // Reasoning that is followed by nothing is rejected.
-                let is_last = !answer.calls.is_empty() && found.after_calls >= answer.calls.len();
-                Some((found.after_calls, found.seal.clone().filter(|_| !is_last)?))
+            .filter(|block| block.provider == provider)
+            .filter_map(|block| {
+                // The provider rejects reasoning without a following item.
+                let is_last = !answer.calls.is_empty() && block.after_calls >= answer.calls.len();
+                Some((block.after_calls, block.seal.clone().filter(|_| !is_last)?))
             })
     };
     let mut is_text_added = answer.text.is_empty();
-    let mut say = |items: &mut Vec<Value>| {
+    let mut add_message = |items: &mut Vec<Value>| {
         if !is_text_added {
             let content = json!([{"type": "output_text", "text": answer.text}]);
             items.push(json!({"type": "message", "role": "assistant", "content": content}));
@@ -145,7 +145,7 @@ fn assistant(target: &Target, answer: &AssistantMessage, items: &mut Vec<Value>)
             .filter(|(after, _)| *after == 0)
             .map(|(_, seal)| seal),
     );
-    say(items);
+    add_message(items);
     for (index, call) in answer.calls.iter().enumerate() {
         if index > 0 {
             items.extend(
@@ -180,11 +180,11 @@ impl Decoder for ResponsesDecoder {
         match text(&value, "/type") {
             "error" | "response.failed" => return Err(DecodeError::Reported(value)),
             "response.output_text.delta" | "response.refusal.delta" => {
-                note(&mut self.messages, &value);
+                mark_received(&mut self.messages, &value);
                 answer.text(text(&value, "/delta"));
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                note(&mut self.thoughts, &value);
+                mark_received(&mut self.thoughts, &value);
                 answer.reasoning(text(&value, "/delta"));
             }
             "response.reasoning_summary_part.added" if count(&value, "/summary_index") > 0 => {
@@ -200,7 +200,7 @@ impl Decoder for ResponsesDecoder {
             "response.completed" | "response.incomplete" => {
                 let response = &value["response"];
                 add_missing(response, answer);
-                ended(response, answer);
+                read_end(response, answer);
             }
             _ => {}
         }
@@ -227,7 +227,7 @@ impl Decoder for ResponsesDecoder {
                 _ => {}
             }
         }
-        ended(body, answer);
+        read_end(body, answer);
         Ok(())
     }
 }
@@ -251,17 +251,17 @@ impl ResponsesDecoder {
         }
     }
 
-    /// Handles a finished item. Some servers send no pieces, but the whole item here.
+    /// Handles a finished item. Some servers send the complete item here instead of pieces before it.
     fn done(&mut self, value: &Value, answer: &mut Assembler) {
         let item = &value["item"];
         match text(item, "/type") {
             "reasoning" => {
-                if note(&mut self.thoughts, value) {
+                if mark_received(&mut self.thoughts, value) {
                     add_summary(item, answer);
                 }
                 seal(item, answer);
             }
-            "message" if note(&mut self.messages, value) => add_text(item, answer),
+            "message" if mark_received(&mut self.messages, value) => add_text(item, answer),
             "function_call" => {
                 let known = self.place(value);
                 match known.or_else(|| answer.place_of(text(item, "/call_id"))) {
@@ -280,7 +280,7 @@ impl ResponsesDecoder {
 }
 
 /// Records that part of an item was received; returns whether it is the first part.
-fn note(known: &mut Vec<u64>, value: &Value) -> bool {
+fn mark_received(known: &mut Vec<u64>, value: &Value) -> bool {
     let index = count(value, "/output_index");
     let is_first = !known.contains(&index);
     if is_first {
@@ -307,8 +307,8 @@ fn add_call(item: &Value, answer: &mut Assembler) {
     answer.arguments(index, text(item, "/arguments"));
 }
 
-/// Adds content that no event contained and only the finished response has. Text and reasoning are taken only when none
-/// was received, and calls only when there are more than were received, so that nothing is added twice.
+/// Adds content that only the finished response contains. Text and reasoning are added only if none was received, and
+/// calls only if the response has more calls than were received, so that nothing is added twice.
 fn add_missing(response: &Value, answer: &mut Assembler) {
     let (lacks_text, lacks_reasoning) = (answer.has_no_text(), answer.has_no_reasoning());
     let is_call = |item: &&Value| text(item, "/type") == "function_call";
@@ -329,21 +329,21 @@ fn add_missing(response: &Value, answer: &mut Assembler) {
     }
 }
 
-/// Stores the data by which the provider recognises its reasoning, which requires sealed content.
+/// Stores a reasoning item for the next request. Only items with encrypted content can be sent back.
 fn seal(item: &Value, answer: &mut Assembler) {
     if item["encrypted_content"].is_string() {
-        let kept = json!({
+        let item_to_return = json!({
             "type": "reasoning",
             "id": item["id"],
             "summary": item["summary"],
             "encrypted_content": item["encrypted_content"],
         });
-        answer.seal(|seal| *seal = Some(kept));
+        answer.seal(|seal| *seal = Some(item_to_return));
     }
     answer.end_reasoning();
 }
 
-fn ended(response: &Value, answer: &mut Assembler) {
+fn read_end(response: &Value, answer: &mut Assembler) {
     let usage = &response["usage"];
     answer.usage.input_tokens = count(usage, "/input_tokens");
     answer.usage.output_tokens = count(usage, "/output_tokens");

@@ -1,5 +1,5 @@
-//! Further parameters of a request (`options` of an actor): each provider gets those that it supports, in its own
-//! format.
+//! Further parameters of a request (`options` of an actor): each provider receives the parameters that it supports, in
+//! its own format.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ use super::{Dialect, Protocol, Target};
 use crate::request::ChatRequest;
 
 impl Target {
-    /// Further parameters to send unchanged. Those that are translated are excluded: see [`ToolChoice`].
+    /// Further parameters to send unchanged. Parameters that are translated are excluded: see [`ToolChoice`].
     pub(super) fn options<'a>(
         &self,
         request: &'a ChatRequest,
@@ -19,7 +19,7 @@ impl Target {
         options
             .map(|(name, value)| (name.as_str(), value))
             .filter(|(name, _)| {
-                let own = [
+                let reserved = [
                     "model",
                     "stream",
                     "messages",
@@ -27,7 +27,7 @@ impl Target {
                     "tool_choice",
                     "parallel_tool_calls",
                 ];
-                !own.contains(name)
+                !reserved.contains(name)
             })
             .filter(move |(name, _)| {
                 accepts_sampling || !(is_sampling(name) || is_openai && is_plain_only(name))
@@ -59,8 +59,8 @@ fn is_plain_only(name: &str) -> bool {
     )
 }
 
-/// Whether only OpenAI's chat format, and compatible ones, support a parameter. Anthropic Messages and OpenAI Responses
-/// reject requests that contain it.
+/// Whether only OpenAI's chat format and compatible formats support a parameter. Anthropic Messages and OpenAI
+/// Responses reject requests that contain it.
 fn is_chat_only(name: &str) -> bool {
     matches!(
         name,
@@ -106,8 +106,8 @@ pub(super) fn add_options<'a>(
     }
 }
 
-/// Stop sequences as a list of at most `most`; callers may give a single one. `None` when none is left.
-pub(super) fn stop_list(value: &Value, most: usize) -> Option<Value> {
+/// Returns at most `max_count` stop sequences as a list. The value may be a single text. `None` if the list is empty.
+pub(super) fn stop_list(value: &Value, max_count: usize) -> Option<Value> {
     let texts: Vec<&Value> = match value {
         Value::Array(texts) => texts.iter().collect(),
         other => vec![other],
@@ -117,7 +117,7 @@ pub(super) fn stop_list(value: &Value, most: usize) -> Option<Value> {
     let texts: Vec<Value> = texts
         .into_iter()
         .filter(has_text)
-        .take(most)
+        .take(max_count)
         .cloned()
         .collect();
     (!texts.is_empty()).then(|| texts.into())
@@ -135,7 +135,7 @@ pub(super) enum ToolChoice {
 }
 
 impl ToolChoice {
-    /// The choice of a request with tools; without tools providers reject one.
+    /// Returns the choice of a request with tools. Without tools, providers reject a choice.
     pub(super) fn from_request(request: &ChatRequest) -> Option<Self> {
         let given = request.options.get("tool_choice")?;
         (!request.tools.is_empty()).then(|| Self::read(given))
@@ -155,7 +155,7 @@ impl ToolChoice {
         }
     }
 
-    /// Replaces the name of a tool by the one sent to the provider.
+    /// Replaces the name of a tool by the name that is sent to the provider.
     pub(super) fn name_as_sent(
         options: &mut Map<String, Value>,
         sent: impl FnOnce(&str) -> String,
@@ -188,7 +188,8 @@ impl ToolChoice {
         }
     }
 
-    /// In Anthropic's format, which accepts no forced call together with reasoning.
+    /// Converts to Anthropic's format. `None` for values that it does not support, and for a forced call together with
+    /// reasoning.
     pub(super) fn for_anthropic(self, is_thinking: bool) -> Option<Value> {
         if is_thinking && self.is_forced() {
             return None;

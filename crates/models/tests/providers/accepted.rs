@@ -1,4 +1,4 @@
-//! Requests that contain everything providers reject, against endpoints that reject it.
+//! Tests of requests with content that providers reject, against endpoints that reject it.
 
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ fn answer(text: &str, calls: Vec<ToolCall>) -> Arc<ChatMessage> {
     .into()
 }
 
-/// A conversation as sessions really contain them.
+/// A conversation with the irregularities that sessions contain.
 fn conversation() -> Vec<Arc<ChatMessage>> {
     let result = |id: &str, pictures: Vec<Picture>| ToolResult {
         call_id: id.to_owned(),
@@ -163,9 +163,9 @@ fn request() -> ChatRequest {
 }
 
 #[test]
-fn no_provider_refuses_what_a_session_holds() {
+fn every_provider_accepts_the_content_of_a_session() {
     let all = WireFormat::ALL.map(|format| (format.model(), format));
-    let more = [
+    let other_models = [
         ("anthropic/claude-opus-4-6", WireFormat::Anthropic),
         ("anthropic/claude-sonnet-4", WireFormat::Anthropic),
         ("gemini/gemini-3-pro-preview", WireFormat::Gemini),
@@ -181,7 +181,7 @@ fn no_provider_refuses_what_a_session_holds() {
             WireFormat::OpenaiChat,
         ),
     ];
-    for (name, format) in all.into_iter().chain(more) {
+    for (name, format) in all.into_iter().chain(other_models) {
         for effort in [
             None,
             Some(ReasoningEffort::None),
@@ -200,18 +200,18 @@ fn no_provider_refuses_what_a_session_holds() {
                 if !has_schema {
                     request.response_schema = None;
                 }
-                let answered = ask(&*open(&server, name), request);
-                let here = format!("{name}, {effort:?}, tools {has_tools}, schema {has_schema}");
-                let answered = answered.unwrap_or_else(|error| panic!("{here}: {error}"));
-                assert_eq!(answered.message.text, "ok", "{here}");
-                assert!(server.refused().is_empty(), "{here}");
+                let completion = ask(&*open(&server, name), request);
+                let case = format!("{name}, {effort:?}, tools {has_tools}, schema {has_schema}");
+                let completion = completion.unwrap_or_else(|error| panic!("{case}: {error}"));
+                assert_eq!(completion.message.text, "ok", "{case}");
+                assert!(server.refused().is_empty(), "{case}");
             }
         }
     }
 }
 
 #[test]
-fn a_tool_is_called_by_its_own_name_whatever_it_is_called_on_the_wire() {
+fn calls_have_the_original_names_of_the_tools() {
     let server = ModelServer::answering(|request| {
         let tools = request.json()["tools"].clone();
         let tools = tools.as_array().expect("tools").iter().enumerate();
@@ -241,13 +241,13 @@ fn a_tool_is_called_by_its_own_name_whatever_it_is_called_on_the_wire() {
         .iter()
         .map(|call| call.name.as_str())
         .collect();
-    let own = tools();
-    let own: Vec<&str> = own.iter().map(|tool| tool.name.as_str()).collect();
-    assert_eq!(called, own);
+    let original = tools();
+    let original: Vec<&str> = original.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(called, original);
 }
 
 #[test]
-fn a_null_of_strict_mode_is_a_property_that_was_left_out() {
+fn a_null_of_strict_mode_is_an_omitted_property() {
     let mut answer = json!({"summary": "s", "risk": null, "steps": [
         {"title": "t", "after": null, "kind": null}]});
     drop_optional_nulls(&strategy(), &mut answer);

@@ -58,24 +58,24 @@ fn open_as(agent: &RemoteAgent) -> Arc<dyn Model> {
         .expect("an agent")
 }
 
-fn failed(server: &ModelServer) -> ModelError {
+fn error_of(server: &ModelServer) -> ModelError {
     ask(&*open(server), ChatRequest::prompt("hi")).expect_err("no answer")
 }
 
 /// Address of the server, taken from a request.
-fn here(request: &ReceivedRequest) -> String {
+fn address(request: &ReceivedRequest) -> String {
     format!("http://{}", request.header("host").expect("a host"))
 }
 
 fn card(request: &ReceivedRequest, streams: bool) -> Response {
-    let url = format!("{}/rpc", here(request));
+    let url = format!("{}/rpc", address(request));
     let card = json!({"name": "Helper", "capabilities": {"streaming": streams}, "supportedInterfaces": [
         {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
     ]});
     Response::json(200, &card.to_string())
 }
 
-/// An agent that streams or not, and answers a method with its parameters.
+/// Starts an agent, with or without streaming. `answer` receives the method and the parameters of each call.
 fn agent(
     streams: bool,
     answer: impl Fn(&str, &Value) -> Response + Send + Sync + 'static,
@@ -119,7 +119,7 @@ fn status(state: &str) -> Value {
 }
 
 /// The received methods and parameters, without requests for the card.
-fn asked(server: &ModelServer) -> Vec<(String, Value)> {
+fn received_calls(server: &ModelServer) -> Vec<(String, Value)> {
     let received = server.received();
     let calls = received
         .iter()
@@ -134,7 +134,7 @@ fn asked(server: &ModelServer) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn an_answer_comes_piece_by_piece_and_the_task_is_noted_first() {
+fn an_answer_is_streamed_after_the_task_is_reported() {
     let server = agent(true, |_, _| {
         stream(&[
             task("TASK_STATE_SUBMITTED", ""),
@@ -157,14 +157,14 @@ fn an_answer_comes_piece_by_piece_and_the_task_is_noted_first() {
         Ok(StreamEvent::Reasoning("reading\n".to_owned()))
     );
     assert_eq!(streamed_text(&received_events), "Hello there");
-    let Some(Ok(StreamEvent::Finished(whole))) = received_events.last() else {
+    let Some(Ok(StreamEvent::Finished(answer))) = received_events.last() else {
         panic!("{received_events:?}");
     };
-    assert_eq!(whole.message.text, "Hello there");
-    assert_eq!(whole.model.to_string(), "a2a/acme/helper");
-    let asked = asked(&server);
-    assert_eq!(asked.len(), 1);
-    let (method, params) = &asked[0];
+    assert_eq!(answer.message.text, "Hello there");
+    assert_eq!(answer.model.to_string(), "a2a/acme/helper");
+    let received_calls = received_calls(&server);
+    assert_eq!(received_calls.len(), 1);
+    let (method, params) = &received_calls[0];
     assert_eq!(method, "SendStreamingMessage");
     assert_eq!(
         params["message"],
@@ -176,11 +176,11 @@ fn an_answer_comes_piece_by_piece_and_the_task_is_noted_first() {
 }
 
 #[test]
-fn an_agent_that_does_not_stream_is_looked_at_until_it_is_done() {
-    let looks = AtomicUsize::new(0);
+fn an_agent_without_streaming_is_polled_until_it_is_done() {
+    let polls = AtomicUsize::new(0);
     let server = agent(false, move |method, _| match method {
         "SendMessage" => result(&task("TASK_STATE_WORKING", "")),
-        _ if looks.fetch_add(1, Ordering::SeqCst) < 2 => {
+        _ if polls.fetch_add(1, Ordering::SeqCst) < 2 => {
             result(&task("TASK_STATE_WORKING", "")["task"])
         }
         _ => result(
@@ -190,26 +190,32 @@ fn an_agent_that_does_not_stream_is_looked_at_until_it_is_done() {
     });
     let answer = ask(&*open(&server), ChatRequest::prompt("hi")).expect("an answer");
     assert_eq!(answer.message.text, "done");
-    let asked = asked(&server);
-    let methods: Vec<&str> = asked.iter().map(|(method, _)| method.as_str()).collect();
+    let received_calls = received_calls(&server);
+    let methods: Vec<&str> = received_calls
+        .iter()
+        .map(|(method, _)| method.as_str())
+        .collect();
     assert_eq!(methods, ["SendMessage", "GetTask", "GetTask", "GetTask"]);
-    assert_eq!(asked[0].1["configuration"]["returnImmediately"], true);
-    assert_eq!(asked[1].1["id"], "task-1");
+    assert_eq!(
+        received_calls[0].1["configuration"]["returnImmediately"],
+        true
+    );
+    assert_eq!(received_calls[1].1["id"], "task-1");
 }
 
 #[test]
-fn http_and_json_without_rpc_and_a_direct_message_are_understood() {
+fn the_http_json_binding_and_direct_messages_are_supported() {
     let server = ModelServer::answering(|request| {
         if request.path.starts_with("/.well-known/") {
-            let url = format!("{}/rest/", here(request));
+            let url = format!("{}/rest/", address(request));
             let card = json!({"supportedInterfaces": [
                 {"url": url, "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0", "tenant": "acme"},
             ]});
             return Response::json(200, &card.to_string());
         }
         assert_eq!(request.path, "/rest/acme/message:send");
-        let reported = request.json()["message"]["parts"][0]["text"].clone();
-        let message = json!({"message": {"messageId": "m", "contextId": "c", "role": "ROLE_AGENT", "parts": [{"text": reported}]}});
+        let prompt = request.json()["message"]["parts"][0]["text"].clone();
+        let message = json!({"message": {"messageId": "m", "contextId": "c", "role": "ROLE_AGENT", "parts": [{"text": prompt}]}});
         Response::json(200, &message.to_string())
     });
     let answer = ask(&*open(&server), ChatRequest::prompt("echo")).expect("an answer");
@@ -217,13 +223,13 @@ fn http_and_json_without_rpc_and_a_direct_message_are_understood() {
 }
 
 #[test]
-fn the_previous_version_is_used_with_older_agents() {
+fn the_previous_protocol_version_is_used_with_older_agents() {
     let server = ModelServer::answering(|request| {
         if request.path == "/.well-known/agent-card.json" {
             return Response::json(404, "{}");
         }
         if request.path == "/.well-known/agent.json" {
-            let card = json!({"url": format!("{}/", here(request)), "protocolVersion": "0.3.0", "preferredTransport": "JSONRPC",
+            let card = json!({"url": format!("{}/", address(request)), "protocolVersion": "0.3.0", "preferredTransport": "JSONRPC",
                 "capabilities": {"streaming": true}});
             return Response::json(200, &card.to_string());
         }
@@ -242,7 +248,7 @@ fn the_previous_version_is_used_with_older_agents() {
     assert_eq!(answer.message.text, "old");
 }
 
-/// An answer and the message after it, as the next request of the conversation.
+/// Builds the next request of a conversation from the first answer and the message after it.
 fn next(first: AssistantMessage, then: ChatMessage) -> ChatRequest {
     ChatRequest {
         messages: vec![
@@ -264,10 +270,13 @@ fn a_conversation_continues_in_its_context() {
     let first = ask(&*model, ChatRequest::prompt("first")).expect("an answer");
     let request = next(first.message, ChatMessage::user("second"));
     ask(&*model, request).expect("an answer");
-    let asked = asked(&server);
-    assert_eq!(asked[0].1["message"].get("contextId"), None);
-    assert_eq!(asked[1].1["message"]["contextId"], "made");
-    assert_eq!(asked[1].1["message"]["parts"], json!([{"text": "second"}]));
+    let received_calls = received_calls(&server);
+    assert_eq!(received_calls[0].1["message"].get("contextId"), None);
+    assert_eq!(received_calls[1].1["message"]["contextId"], "made");
+    assert_eq!(
+        received_calls[1].1["message"]["parts"],
+        json!([{"text": "second"}])
+    );
 }
 
 #[test]
@@ -303,17 +312,17 @@ fn a_question_of_the_agent_is_answered_by_the_user_in_the_same_task() {
     };
     let last = ask(&*model, next(first.message, answered)).expect("an answer");
     assert_eq!(last.message.text, "blue it is");
-    let message = &asked(&server)[1].1["message"];
+    let message = &received_calls(&server)[1].1["message"];
     assert_eq!(message["parts"], json!([{"text": "blue"}]));
     assert_eq!(message["contextId"], "context-1");
     // The task has ended, so the next request starts another one.
     let third = ask(&*model, next(last.message, ChatMessage::user("more"))).expect("an answer");
     assert_eq!(third.stop, StopReason::ToolCalls);
-    assert_eq!(asked(&server)[2].1["message"].get("taskId"), None);
+    assert_eq!(received_calls(&server)[2].1["message"].get("taskId"), None);
 }
 
 #[test]
-fn a_question_that_was_sent_before_is_not_sent_twice() {
+fn a_request_that_was_sent_before_is_not_sent_twice() {
     let server = agent(true, |method, _| match method {
         "GetTask" => result(&task("TASK_STATE_WORKING", "")["task"]),
         "SubscribeToTask" => stream(&[
@@ -347,7 +356,7 @@ fn a_cancelled_or_forgotten_task_is_sent_again() {
         request.noted = Some(json!({"url": url, "task": "task-1"}));
         let answer = ask(&*open(server), request).expect("an answer");
         assert_eq!(answer.message.text, "anew");
-        assert_eq!(asked(server)[1].1["message"]["messageId"], id);
+        assert_eq!(received_calls(server)[1].1["message"]["messageId"], id);
     }
 }
 
@@ -370,15 +379,15 @@ fn an_interrupted_stream_is_resumed() {
 }
 
 #[test]
-fn tasks_that_come_to_no_good_end_are_errors() {
+fn failed_tasks_are_errors() {
     for (state, word) in [
         ("TASK_STATE_FAILED", "the agent failed: oh no"),
-        ("TASK_STATE_REJECTED", "the agent rejected it: oh no"),
-        ("TASK_STATE_CANCELED", "cancelled there: oh no"),
+        ("TASK_STATE_REJECTED", "the agent rejected the task: oh no"),
+        ("TASK_STATE_CANCELED", "the agent cancelled the task: oh no"),
         ("TASK_STATE_AUTH_REQUIRED", "requires a login: oh no"),
     ] {
         let server = agent(false, move |_, _| result(&task(state, "oh no")));
-        let error = failed(&server);
+        let error = error_of(&server);
         assert_eq!(error.code(), Code::RemoteAgent);
         assert!(error.to_string().contains(word), "{error}");
         assert!(!error.is_retryable());
@@ -403,7 +412,7 @@ fn unreadable_responses_are_errors() {
         (&no_state, "`TASK_STATE_ODD`"),
         (&no_task, "neither an answer nor a task"),
     ] {
-        let error = failed(server);
+        let error = error_of(server);
         assert_eq!(error.code(), Code::RemoteAgent, "{error}");
         assert!(error.to_string().contains(word), "{error}");
     }
@@ -422,18 +431,18 @@ fn statuses_and_refusals_map_to_errors() {
         let server = agent(false, move |_, _| {
             Response::json(status, "{}").header("location", "http://127.0.0.1:1/")
         });
-        let error = failed(&server);
+        let error = error_of(&server);
         assert_eq!(
             (error.code(), error.status()),
             (code, Some(status)),
             "{error}"
         );
         // A request that the agent may have accepted is not sent again.
-        let sent = asked(&server).len();
+        let sent = received_calls(&server).len();
         assert_eq!(sent, if status == 429 { 3 } else { 1 }, "{status}");
     }
     let server = agent(false, |_, _| refusal(-32005, "no pictures"));
-    let error = failed(&server).to_string();
+    let error = error_of(&server).to_string();
     assert!(error.contains("no pictures (code -32005)"), "{error}");
 }
 
@@ -442,13 +451,13 @@ fn reading_stops_at_the_size_limit() {
     let large = agent(true, |_, _| {
         Response::events([""; 0]).then(Step::Endless(vec![b'x'; 1 << 16]))
     });
-    let error = failed(&large);
+    let error = error_of(&large);
     assert!(error.to_string().contains("more than"), "{error}");
     assert!(large.wait_for_closed(1));
     let card = ModelServer::answering(|_| {
         Response::json(200, "").then(Step::Endless(vec![b' '; 1 << 16]))
     });
-    let error = failed(&card);
+    let error = error_of(&card);
     assert!(error.to_string().contains("1048576 bytes"), "{error}");
 }
 
@@ -497,8 +506,8 @@ fn cancelling_a_call_cancels_the_remote_task() {
         .as_ref()
         .expect_err("stopped");
     assert_eq!(error.kind(), &ErrorKind::Cancelled);
-    let asked = asked(&server);
-    let (method, params) = asked.last().expect("a call");
+    let received_calls = received_calls(&server);
+    let (method, params) = received_calls.last().expect("a call");
     assert_eq!(
         (method.as_str(), &params["id"]),
         ("CancelTask", &json!("task-1"))
@@ -518,18 +527,19 @@ fn private_addresses_are_called_only_when_allowed() {
         assert!(hint.contains("a2a.allow-private-addresses"), "{hint}");
     }
     assert_eq!(server.connections(), 0);
-    // A card cannot point there either; such a card can only come from outside, so only the rule is checked.
+    // A card must not contain a private address either. A test server has no public address, so only the rule is
+    // checked.
     assert!(cleveragents_outbound::check("https://127.0.0.1/rpc", false).is_err());
 }
 
 #[test]
-fn the_token_goes_to_the_agent_and_nowhere_else() {
+fn the_token_is_sent_only_to_the_agent() {
     let server = agent(false, |_, params| {
-        let reported = params["message"]["parts"][0]["text"]
+        let prompt = params["message"]["parts"][0]["text"]
             .as_str()
             .unwrap_or_default();
         result(
-            &json!({"message": {"contextId": "c", "parts": [{"text": format!("{reported}: {TOKEN}")}]}}),
+            &json!({"message": {"contextId": "c", "parts": [{"text": format!("{prompt}: {TOKEN}")}]}}),
         )
     });
     let mut agent_file = remote(&server.url());
@@ -550,9 +560,9 @@ fn the_token_goes_to_the_agent_and_nowhere_else() {
     });
     agent_file.url = thief.url();
     let error = ask(&*open_as(&agent_file), ChatRequest::prompt("hi")).expect_err("refused");
-    assert!(error.to_string().contains("holds a secret"), "{error}");
+    assert!(error.to_string().contains("contains a secret"), "{error}");
 
-    // A card that points elsewhere does not get the token.
+    // The token is not sent to the address in a card of another host.
     let elsewhere = server.url();
     let lure = ModelServer::answering(move |_| {
         let card = json!({"supportedInterfaces": [
@@ -568,7 +578,7 @@ fn the_token_goes_to_the_agent_and_nowhere_else() {
 }
 
 #[test]
-fn files_cannot_have_other_secrets_sent() {
+fn actor_files_cannot_send_other_secrets() {
     let models = catalogue(|_| ());
     let mut agent = remote("https://agents.example/openai-key-0123456789");
     let error = models

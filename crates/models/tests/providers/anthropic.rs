@@ -12,7 +12,7 @@ use super::{KEY, PIXEL, ask, events, open, streamed_text, with_tools};
 const NAME: &str = "anthropic/claude-sonnet-4-5";
 
 #[test]
-fn a_text_comes_piece_by_piece_with_usage_and_cost() {
+fn a_text_is_streamed_with_usage_and_cost() {
     let server = ModelServer::start(vec![anthropic::text(&["Hel", "lo"])]);
     let events = events(&*open(&server, NAME), ChatRequest::prompt("hi"));
     assert_eq!(streamed_text(&events), "Hello");
@@ -35,7 +35,7 @@ fn a_text_comes_piece_by_piece_with_usage_and_cost() {
 }
 
 #[test]
-fn parallel_calls_and_malformed_arguments_come_through() {
+fn parallel_calls_and_malformed_arguments_are_kept() {
     let calls = [
         ("t1", "read", "{\"path\":\"a\"}"),
         ("t2", "read", "{\"pa"),
@@ -45,7 +45,7 @@ fn parallel_calls_and_malformed_arguments_come_through() {
     let model = open(&server, NAME);
     let answer = ask(&*model, with_tools("go")).expect("an answer");
     assert_eq!(answer.stop, StopReason::ToolCalls);
-    let found: Vec<_> = answer
+    let received: Vec<_> = answer
         .message
         .calls
         .iter()
@@ -57,7 +57,7 @@ fn parallel_calls_and_malformed_arguments_come_through() {
             )
         })
         .collect();
-    assert_eq!(found, calls);
+    assert_eq!(received, calls);
 
     let mut next = with_tools("go");
     next.messages
@@ -91,7 +91,7 @@ fn parallel_calls_and_malformed_arguments_come_through() {
 }
 
 #[test]
-fn thoughts_go_back_with_their_signatures_in_their_places() {
+fn reasoning_is_sent_back_with_its_signatures_in_order() {
     let blocks = [
         (
             json!({"type": "thinking", "thinking": "", "signature": ""}),
@@ -129,7 +129,7 @@ fn thoughts_go_back_with_their_signatures_in_their_places() {
     request.reasoning_effort = Some(ReasoningEffort::Medium);
     request.temperature = Some(0.5);
     let answer = ask(&*model, request.clone()).expect("an answer");
-    // Through the format in which a session stores it.
+    // Convert to and from the format of stored sessions.
     let stored = serde_json::to_string(&ChatMessage::Assistant(answer.message)).expect("JSON");
     request.messages.push(std::sync::Arc::new(
         serde_json::from_str(&stored).expect("a message"),
@@ -143,7 +143,7 @@ fn thoughts_go_back_with_their_signatures_in_their_places() {
     );
     assert!(
         first.get("temperature").is_none(),
-        "a thinking model accepts none"
+        "no temperature together with reasoning"
     );
     let sent = received[1].json();
     assert_eq!(
@@ -156,7 +156,7 @@ fn thoughts_go_back_with_their_signatures_in_their_places() {
             {"type": "tool_use", "id": "t1", "name": "read", "input": {"path": "a"}},
         ])
     );
-    // Another provider would not accept them.
+    // Reasoning of another provider is not sent.
     request.messages.push(ChatMessage::user("and?").into());
     let stored = stored.replace("\"provider\":\"anthropic\"", "\"provider\":\"other\"");
     request.messages[1] = std::sync::Arc::new(serde_json::from_str(&stored).expect("a message"));
@@ -186,7 +186,7 @@ fn the_beginning_of_a_conversation_is_marked_for_the_cache() {
 }
 
 #[test]
-fn images_schemas_and_words_for_thinking_are_sent() {
+fn images_schemas_and_reasoning_levels_are_sent() {
     let server = ModelServer::start(vec![anthropic::text(&["{}"])]);
     let mut request = ChatRequest {
         messages: vec![
@@ -224,7 +224,7 @@ fn images_schemas_and_words_for_thinking_are_sent() {
 }
 
 #[test]
-fn a_whole_answer_is_read() {
+fn an_answer_without_streaming_is_read() {
     let blocks = [
         json!({"type": "thinking", "thinking": "hm", "signature": "s"}),
         json!({"type": "text", "text": "Hi"}),

@@ -1,4 +1,4 @@
-//! Failure behaviour: retries, limits, cuts, cancellation, and keys in errors.
+//! Tests of failures: retries, limits, interruptions, cancellation, and keys in errors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn limited(server: &ModelServer, name: &str, limits: Limits) -> Arc<dyn Model> {
 }
 
 #[test]
-fn transient_failures_are_tried_again() {
+fn transient_failures_are_retried() {
     for name in NAMES {
         for failure in [
             refusal(name, 429, "rate_limit_error", "slow down").header("retry-after", "0"),
@@ -59,7 +59,7 @@ fn transient_failures_are_tried_again() {
     }
 }
 
-/// Simulated failures each yield their own kind, and only the transient ones are retried.
+/// Each simulated failure has its own kind, and only transient failures are retried.
 #[test]
 fn defect_5681_each_failure_has_its_kind_and_only_transient_ones_are_retried() {
     let wait = |seconds| ErrorKind::RateLimited {
@@ -190,12 +190,12 @@ fn a_plain_http_provider_fails_the_tls_handshake() {
     assert!(server.received().is_empty());
 }
 
-/// Text and tool calls: a call of a cut answer is in no answer that a caller gets.
+/// The text and the tool calls of an interrupted answer are not part of the answer that a caller receives.
 #[test]
 fn a_cut_in_the_middle_is_retried_and_announced() {
     for name in NAMES {
-        let whole = text(name, &["one ", "two ", "three"]).steps.len();
-        for steps in 1..whole {
+        let step_count = text(name, &["one ", "two ", "three"]).steps.len();
+        for steps in 1..step_count {
             let server = ModelServer::start(vec![
                 text(name, &["one ", "two ", "three"]).cut_after(steps),
                 text(name, &["second"]),
@@ -284,7 +284,7 @@ fn a_closed_connection_is_not_the_end_of_an_answer() {
 }
 
 #[test]
-fn silence_is_ended_by_the_idle_limit() {
+fn silence_ends_at_the_idle_limit() {
     let limits = Limits {
         first_byte: Duration::from_millis(60),
         idle: Duration::from_millis(60),
@@ -319,7 +319,7 @@ fn silence_is_ended_by_the_idle_limit() {
 }
 
 #[test]
-fn a_stream_that_never_ends_is_ended_by_time_or_size() {
+fn an_endless_stream_ends_at_the_time_or_size_limit() {
     let comment = b": still here\n\n".to_vec();
     let event =
         b"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"more \"}}]}\n\n".to_vec();
@@ -344,14 +344,14 @@ fn a_stream_that_never_ends_is_ended_by_time_or_size() {
             .last()
             .expect("an event")
             .as_ref()
-            .expect_err("it is ended");
+            .expect_err("a limit");
         assert_eq!(error.kind(), &kind, "{error}");
         assert!(server.wait_for_closed(1), "the connection is closed");
     }
 }
 
 #[test]
-fn cancelling_in_the_middle_closes_the_connection_at_once() {
+fn cancelling_in_the_middle_closes_the_connection_immediately() {
     for name in NAMES {
         let mut response = text(name, &["one ", "two"]);
         let half = response.steps.len() - 3;
@@ -377,7 +377,7 @@ fn cancelling_in_the_middle_closes_the_connection_at_once() {
         });
         assert_eq!(error.kind(), &ErrorKind::Cancelled);
         assert!(!error.is_retryable());
-        assert!(server.wait_for_closed(1), "the server sees it");
+        assert!(server.wait_for_closed(1), "the connection is closed");
     }
 }
 
@@ -388,17 +388,17 @@ fn dropping_a_stream_closes_the_connection() {
     runtime().block_on(async {
         let mut events = model.stream(ChatRequest::prompt("a"), CancellationToken::new());
         let waited = tokio::time::timeout(Duration::from_millis(50), events.next()).await;
-        assert!(waited.is_err(), "nothing comes");
+        assert!(waited.is_err(), "no event arrives");
         drop(events);
         // The client releases the connection on its own task.
         tokio::task::spawn_blocking(move || assert!(server.wait_for_closed(1)))
             .await
-            .expect("the server sees it");
+            .expect("the connection is closed");
     });
 }
 
 #[test]
-fn a_cancelled_call_does_not_even_begin() {
+fn a_call_that_is_cancelled_before_it_starts_sends_nothing() {
     let server = ModelServer::start(vec![openai::text(&["x"])]);
     let model = open(&server, NAMES[0]);
     let cancel = CancellationToken::new();
@@ -435,7 +435,7 @@ fn the_pause_between_attempts_can_be_cancelled_and_is_within_the_total() {
         };
         assert_eq!(retry.pause_ms, 600_000);
         let waited = tokio::time::timeout(Duration::from_millis(100), events.next()).await;
-        assert!(waited.is_err(), "it waits for the provider");
+        assert!(waited.is_err(), "the call waits for the requested pause");
         cancel.cancel();
         let next = tokio::time::timeout(Duration::from_secs(10), events.next()).await;
         let next = next.expect("cancelling ends the pause");
@@ -452,7 +452,7 @@ fn the_pause_between_attempts_can_be_cancelled_and_is_within_the_total() {
 }
 
 #[test]
-fn connections_are_used_again() {
+fn connections_are_reused() {
     let server = ModelServer::answering(|_| openai::text(&["a"]));
     let model = open(&server, NAMES[0]);
     runtime().block_on(async {
@@ -462,7 +462,7 @@ fn connections_are_used_again() {
             assert_eq!(answer.await.expect("an answer").message.text, "a");
         }
     });
-    // A slow machine may lose some of them.
+    // On a slow machine, some connections may not be reused.
     assert!(
         server.connections() < 6,
         "{} connections",

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{KEY, PIXEL, ask, events, open, streamed_text, with_tools};
 
 #[test]
-fn a_text_comes_piece_by_piece_with_usage_and_cost() {
+fn a_text_is_streamed_with_usage_and_cost() {
     let server = ModelServer::start(vec![openai::text(&["Hel", "lo"])]);
     let model = open(&server, "openai/gpt-5.1");
     let events = events(&*model, ChatRequest::prompt("hi"));
@@ -53,7 +53,7 @@ fn parallel_calls_are_separated_and_malformed_arguments_are_kept() {
         panic!("{events:?}");
     };
     assert_eq!(answer.stop, StopReason::ToolCalls);
-    let found: Vec<_> = answer
+    let received: Vec<_> = answer
         .message
         .calls
         .iter()
@@ -65,9 +65,9 @@ fn parallel_calls_are_separated_and_malformed_arguments_are_kept() {
             )
         })
         .collect();
-    assert_eq!(found, calls);
+    assert_eq!(received, calls);
 
-    // The arguments sent back are an object, whatever the model wrote.
+    // The arguments are sent back as an object, even if the model wrote something else.
     let mut next = with_tools("go");
     next.messages
         .push(ChatMessage::Assistant(answer.message.clone()).into());
@@ -97,7 +97,7 @@ fn parallel_calls_are_separated_and_malformed_arguments_are_kept() {
 }
 
 #[test]
-fn servers_that_number_calls_badly_are_understood() {
+fn calls_with_irregular_indices_are_separated() {
     let call = |index: serde_json::Value, id: &str, name: &str, arguments: &str| {
         let mut call = json!({"function": {"name": name, "arguments": arguments}});
         if !index.is_null() {
@@ -130,7 +130,7 @@ fn servers_that_number_calls_badly_are_understood() {
     ] {
         let server = ModelServer::start(vec![openai::streamed(deltas, "tool_calls")]);
         let answer = ask(&*open(&server, "groq/any"), with_tools("go")).expect("an answer");
-        let found: Vec<_> = answer
+        let received: Vec<_> = answer
             .message
             .calls
             .iter()
@@ -142,13 +142,13 @@ fn servers_that_number_calls_badly_are_understood() {
                 )
             })
             .collect();
-        assert_eq!(found, [("a", "x", "{\"n\":1}"), ("b", "y", "{\"n\":2}")]);
+        assert_eq!(received, [("a", "x", "{\"n\":1}"), ("b", "y", "{\"n\":2}")]);
         assert_eq!(answer.cost_micro_usd, None, "the price is unknown");
     }
 }
 
 #[test]
-fn a_whole_answer_is_read_whether_it_was_asked_for_or_not() {
+fn an_answer_in_one_document_is_read_even_if_a_stream_was_requested() {
     let calls = [("c1", "read", "{}"), ("c2", "read", "{oops")];
     for stream in [false, true] {
         let server = ModelServer::start(vec![openai::whole("Hm.", &calls)]);
@@ -200,7 +200,7 @@ fn all_request_fields_are_sent() {
     assert_eq!(sent["max_completion_tokens"], 77);
     assert!(
         sent.get("temperature").is_none(),
-        "a reasoning model refuses it"
+        "reasoning models reject a temperature"
     );
     assert_eq!(sent["reasoning_effort"], "low");
     let format = &sent["response_format"]["json_schema"];
@@ -221,7 +221,7 @@ fn a_stream_without_done_is_complete_with_a_finish_reason() {
 }
 
 #[test]
-fn split_characters_and_huge_texts_come_out_whole() {
+fn split_characters_and_huge_texts_are_decoded() {
     let huge = "žluťoučký kůň 🐎 ".repeat(40_000);
     for (text, size) in [("žluťoučký 🐎", 1), (huge.as_str(), 65_521)] {
         let server = ModelServer::start(vec![openai::text(&[text]).in_chunks_of(size)]);
@@ -231,7 +231,7 @@ fn split_characters_and_huge_texts_come_out_whole() {
 }
 
 #[test]
-fn deepseek_gets_its_thoughts_back_while_tools_are_called() {
+fn deepseek_receives_its_reasoning_while_tools_are_called() {
     let thinking = openai::streamed(
         vec![
             json!({"reasoning_content": "let me "}),
@@ -285,7 +285,7 @@ fn openrouter_keeps_reasoning_details_and_reports_the_cost() {
 }
 
 #[test]
-fn mistral_gets_ids_it_accepts() {
+fn mistral_receives_valid_ids() {
     let server = ModelServer::start(vec![openai::text(&["ok"])]);
     let mut request = with_tools("go");
     request.messages.push(
@@ -325,7 +325,7 @@ fn mistral_gets_ids_it_accepts() {
 }
 
 #[test]
-fn an_answer_of_another_kind_is_not_an_answer() {
+fn an_invalid_response_is_a_protocol_error() {
     for response in [
         Response::json(200, "{}"),
         Response::json(200, "<html>"),
@@ -345,11 +345,11 @@ fn an_answer_of_another_kind_is_not_an_answer() {
 #[test]
 fn an_unreported_cost_is_not_zero() {
     let delta = json!({"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]});
-    let whole = json!({"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}],
+    let document = json!({"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 0, "completion_tokens": 0}});
     let server = ModelServer::start(vec![
         Response::events([delta.to_string(), "[DONE]".to_owned()]),
-        Response::json(200, &whole.to_string()),
+        Response::json(200, &document.to_string()),
     ]);
     let model = open(&server, "openai/gpt-5.1");
     for _ in 0..2 {
@@ -360,7 +360,7 @@ fn an_unreported_cost_is_not_zero() {
 }
 
 #[test]
-fn a_web_page_is_not_an_answer_and_is_not_asked_for_again() {
+fn a_web_page_is_an_error_and_is_not_retried() {
     let page = Response {
         headers: vec![("content-type".to_owned(), "text/html".to_owned())],
         ..Response::json(200, "<html>Log in</html>")

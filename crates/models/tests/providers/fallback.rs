@@ -1,4 +1,4 @@
-//! Fallback chains, and the contents of a catalogue.
+//! Tests of fallback chains, and of the contents of a catalogue.
 
 use std::sync::Arc;
 
@@ -42,13 +42,13 @@ fn the_fallback_model_answers_and_is_reported() {
     assert_eq!(answer.attempts, 3);
     assert!(
         answer.cost_micro_usd.is_some(),
-        "at the price of who answered"
+        "the price of the answering model"
     );
     assert_eq!(model.name().to_string(), "openai/gpt-5.1");
 }
 
 #[test]
-fn a_model_that_cannot_do_it_is_passed_over() {
+fn a_fallback_model_without_the_capability_is_skipped() {
     let server = only_anthropic();
     // DeepSeek's models do not accept images.
     let catalogue = chain(
@@ -70,10 +70,10 @@ fn a_model_that_cannot_do_it_is_passed_over() {
     );
     let answer = ask(&*model, request).expect("an answer");
     assert_eq!(answer.model.provider(), "anthropic");
-    assert_eq!(server.received().len(), 2, "deepseek was not asked");
+    assert_eq!(server.received().len(), 2, "deepseek was not called");
 }
 
-/// The user did not agree to have a conversation sent to another provider because of a table.
+/// The catalogue may be wrong, and the user did not agree to send the conversation to another provider.
 #[test]
 fn an_explicitly_requested_model_is_called_despite_missing_capabilities() {
     let server = ModelServer::answering(|_| openai::text(&["I see"]));
@@ -94,7 +94,7 @@ fn an_explicitly_requested_model_is_called_despite_missing_capabilities() {
 }
 
 #[test]
-fn a_refused_request_is_not_passed_on() {
+fn a_rejected_request_is_not_sent_to_the_fallback_model() {
     let server = ModelServer::answering(|_| openai::error(400, "invalid_request_error", "bad"));
     let catalogue = chain(&server, &["groq/x"]);
     let model = catalogue
@@ -106,7 +106,7 @@ fn a_refused_request_is_not_passed_on() {
 }
 
 #[test]
-fn an_answer_that_is_cut_restarts_with_the_next_model() {
+fn an_interrupted_answer_restarts_with_the_next_model() {
     let server = ModelServer::start(vec![
         openai::text(&["half", "way"]).cut_after(1),
         anthropic::text(&["other"]),
@@ -131,7 +131,7 @@ fn an_answer_that_is_cut_restarts_with_the_next_model() {
 }
 
 #[test]
-fn the_first_failure_leads_and_all_failures_are_listed() {
+fn the_error_is_the_first_failure_and_lists_all_failures() {
     let server = ModelServer::answering(|_| Response::json(503, ""));
     let catalogue = chain(&server, &["groq/x", "together/y"]);
     let model = catalogue
@@ -141,7 +141,7 @@ fn the_first_failure_leads_and_all_failures_are_listed() {
     let shown = error.to_string();
     assert_eq!(error.kind(), &ErrorKind::Overloaded);
     assert!(shown.starts_with("openai/gpt-5.1: "), "{shown}");
-    // Together has neither key nor address here, which is reported and not fatal.
+    // Together has no key here: its failure is listed, but does not end the chain.
     assert!(
         shown.contains("groq/x") && shown.contains("TOGETHER_API_KEY"),
         "{shown}"
@@ -187,8 +187,8 @@ fn models_that_cannot_be_opened_report_reason_and_fix() {
         let options = CatalogueOptions::new(Arc::new(lookup), ".");
         let error = open(options, name).expect_err(name);
         assert_eq!(error.kind(), &kind, "{name}: {error}");
-        let given = error.hint().expect("a hint").neutral();
-        assert!(given.contains(hint), "{name}: {given}");
+        let actual_hint = error.hint().expect("a hint").neutral();
+        assert!(actual_hint.contains(hint), "{name}: {actual_hint}");
         assert!(!error.to_string().contains("hunter22"), "{error}");
     }
     let options = CatalogueOptions::new(Arc::new(lookup), ".");
@@ -265,11 +265,11 @@ models:
 }
 
 #[test]
-fn a_key_may_come_from_the_keyring_which_is_asked_once() {
+fn a_key_in_the_keyring_is_looked_up_once() {
     let server = ModelServer::start(vec![openai::error(401, "x", &format!("bad {KEY}"))]);
     let url = server.url();
-    let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let counter = Arc::clone(&asked);
+    let lookups = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counter = Arc::clone(&lookups);
     let lookup = move |name: &str| (name == "OPENAI_BASE_URL").then(|| url.clone());
     let mut options = CatalogueOptions::new(Arc::new(lookup), ".");
     options.keyring = Some(Arc::new(move |name: &str| {
@@ -293,5 +293,5 @@ fn a_key_may_come_from_the_keyring_which_is_asked_once() {
         server.received()[0].header("authorization"),
         Some(sent.as_str())
     );
-    assert_eq!(asked.load(std::sync::atomic::Ordering::SeqCst), 1);
+    assert_eq!(lookups.load(std::sync::atomic::Ordering::SeqCst), 1);
 }

@@ -20,7 +20,7 @@ fn result(id: &str) -> ChatMessage {
 }
 
 #[test]
-fn gemini_streams_calls_and_gets_signatures_back() {
+fn gemini_streams_calls_and_receives_its_signatures() {
     let part =
         |parts: Value| json!({"candidates": [{"content": {"role": "model", "parts": parts}}]});
     let first = Response::events([
@@ -87,7 +87,7 @@ fn gemini_streams_calls_and_gets_signatures_back() {
 }
 
 #[test]
-fn a_cut_or_blocked_gemini_response_is_not_an_answer() {
+fn an_interrupted_or_blocked_gemini_response_is_an_error() {
     let half = Response::events([json!({"candidates": [{"content": {"parts": [{"text": "a"}]}}]})]);
     let blocked = Response::events([json!({"promptFeedback": {"blockReason": "SAFETY"}})]);
     for (response, kind) in [
@@ -137,7 +137,7 @@ fn ollama_streams_calls_line_by_line() {
     assert_eq!(
         answer.cost_micro_usd.map(|cost| cost.0),
         Some(0),
-        "it runs at home"
+        "a local model is free"
     );
     request
         .messages
@@ -170,7 +170,7 @@ fn ollama_errors_in_the_stream_are_errors() {
 }
 
 #[test]
-fn responses_stream_calls_and_get_sealed_reasoning_back() {
+fn responses_stream_calls_and_receive_encrypted_reasoning() {
     let reasoning = json!({"type": "reasoning", "id": "rs_1", "summary": [],
                            "encrypted_content": "sealed"});
     let call =
@@ -253,8 +253,8 @@ fn failed_and_incomplete_responses_have_distinct_errors() {
     assert_eq!(error.kind(), &ErrorKind::ContextTooLong);
     let cut = json!({"type": "response.incomplete", "response": {
         "incomplete_details": {"reason": "max_output_tokens"}}});
-    let begun = json!({"type": "response.output_text.delta", "output_index": 0, "delta": "half"});
-    let server = ModelServer::start(vec![Response::events([begun, cut])]);
+    let started = json!({"type": "response.output_text.delta", "output_index": 0, "delta": "half"});
+    let server = ModelServer::start(vec![Response::events([started, cut])]);
     let answer = ask(
         &*open(&server, "openai-responses/x"),
         ChatRequest::prompt("a"),

@@ -1,4 +1,4 @@
-//! Limits, sampling and options: what each wire format sends, and what the model's description forbids.
+//! Tests of limits, sampling and options: the parameters that each wire format sends, and that models reject.
 
 use cleveragents_models::{Catalogue, ChatRequest, ErrorKind, ReasoningEffort, StopReason};
 use cleveragents_testkit::model_server::{
@@ -29,14 +29,14 @@ pub(super) fn anybody(request: &ReceivedRequest) -> Response {
     }
 }
 
-/// The body sent when a model gets this request.
+/// Returns the body that is sent for a request.
 fn sent(name: &str, request: ChatRequest) -> Value {
     let server = ModelServer::answering(anybody);
     ask(&*open(&server, name), request).expect(name);
     server.received()[0].json()
 }
 
-fn free() -> ChatRequest {
+fn with_options() -> ChatRequest {
     let mut request = ChatRequest::prompt("a");
     request.temperature = Some(0.25);
     let options = json!({"top_p": 0.5, "seed": 7, "stop": "END", "stream": "no", "model": "x"});
@@ -46,7 +46,7 @@ fn free() -> ChatRequest {
 
 #[test]
 fn options_are_sent_where_each_provider_expects_them() {
-    let sent_to = |name: &str| sent(name, free());
+    let sent_to = |name: &str| sent(name, with_options());
     for name in ["groq/llama-3.3-70b-versatile", "openai/gpt-4.1"] {
         let body = sent_to(name);
         assert_eq!(body["temperature"], 0.25, "{name}");
@@ -58,7 +58,7 @@ fn options_are_sent_where_each_provider_expects_them() {
         assert_eq!(body["stop"], "END", "{name}");
         assert_eq!(
             body["stream"], true,
-            "{name}: no option replaces a field of ours"
+            "{name}: options never replace fields of the request"
         );
         assert_ne!(body["model"], "x", "{name}");
     }
@@ -83,12 +83,15 @@ fn options_are_sent_where_each_provider_expects_them() {
     let body = sent_to("anthropic/claude-sonnet-4-5");
     assert_eq!(body["stop_sequences"], json!(["END"]));
     assert_eq!(body["temperature"], 0.25);
-    assert!(body.get("top_p").is_none(), "it refuses both together");
-    assert!(body.get("seed").is_none(), "it knows none");
+    assert!(
+        body.get("top_p").is_none(),
+        "top_p is not accepted together with a temperature"
+    );
+    assert!(body.get("seed").is_none(), "seed is not supported");
 }
 
 #[test]
-fn models_that_refuse_sampling_get_none_known_or_not() {
+fn models_that_reject_sampling_receive_no_sampling_parameters() {
     for name in [
         "openai/gpt-5.1",
         "openai/gpt-5-2025-08-07",
@@ -101,7 +104,7 @@ fn models_that_refuse_sampling_get_none_known_or_not() {
         "anthropic/claude-opus-4-7",
         "anthropic/claude-unheard-of-9",
     ] {
-        let body = sent(name, free());
+        let body = sent(name, with_options());
         assert!(body.get("temperature").is_none(), "{name}: {body}");
         assert!(body.get("top_p").is_none(), "{name}: {body}");
         assert!(
@@ -109,7 +112,7 @@ fn models_that_refuse_sampling_get_none_known_or_not() {
             "{name}"
         );
     }
-    let mut thinking = free();
+    let mut thinking = with_options();
     thinking.reasoning_effort = Some(ReasoningEffort::High);
     let body = sent("anthropic/claude-opus-4-6", thinking);
     assert_eq!(body["thinking"]["type"], "adaptive");
@@ -122,10 +125,10 @@ fn limit_of(catalogue: &Catalogue, name: &str, configured: Option<u32>) -> u32 {
 }
 
 #[test]
-fn the_output_limit_is_the_models_own_and_never_more() {
+fn the_output_limit_never_exceeds_the_limit_of_the_model() {
     let server = ModelServer::start(Vec::new());
     let catalogue = catalogue(&server);
-    for (name, usual, most) in [
+    for (name, default, maximum) in [
         ("openai/gpt-5.1", 32_000, 128_000),
         ("openai/gpt-4o", 16_384, 16_384),
         ("openai/gpt-4-turbo", 4_096, 4_096),
@@ -136,15 +139,19 @@ fn the_output_limit_is_the_models_own_and_never_more() {
         ("ollama/llama3", 8_192, 1_000_000),
         ("mistral/codestral-latest", 8_191, 8_191),
     ] {
-        assert_eq!(limit_of(&catalogue, name, None), usual, "{name}");
-        assert_eq!(limit_of(&catalogue, name, Some(1_000_000)), most, "{name}");
+        assert_eq!(limit_of(&catalogue, name, None), default, "{name}");
+        assert_eq!(
+            limit_of(&catalogue, name, Some(1_000_000)),
+            maximum,
+            "{name}"
+        );
         assert_eq!(limit_of(&catalogue, name, Some(100)), 100, "{name}");
     }
 }
 
 /// The request was made for the first model; the second has a lower output limit.
 #[test]
-fn a_fallback_gets_a_limit_of_its_own() {
+fn a_fallback_model_has_its_own_output_limit() {
     let server = ModelServer::answering(|request| {
         if request.json()["model"] == "gpt-4o" {
             openai::text(&["ok"])
@@ -163,7 +170,7 @@ fn a_fallback_gets_a_limit_of_its_own() {
     let limits: Vec<Value> = server
         .received()
         .iter()
-        .map(|one| one.json()["max_completion_tokens"].clone())
+        .map(|received| received.json()["max_completion_tokens"].clone())
         .collect();
     assert_eq!(limits, [json!(32_000), json!(16_384)]);
 }
@@ -183,24 +190,24 @@ fn families_describe_models_without_an_entry() {
         ("openai/gpt-3.5-turbo", 16_385, false, false),
     ] {
         let entry = catalogue.entry(&name.parse().expect("a name")).expect(name);
-        let found = entry.capabilities;
-        assert_eq!(found.context_window, Some(window), "{name}");
+        let capabilities = entry.capabilities;
+        assert_eq!(capabilities.context_window, Some(window), "{name}");
         assert_eq!(
-            (found.vision, found.reasoning),
+            (capabilities.vision, capabilities.reasoning),
             (vision, reasoning),
             "{name}"
         );
-        assert!(found.max_output.is_some_and(|most| most > 4_000), "{name}");
         assert!(
-            entry.price.is_none(),
-            "{name}: the price of a family is a guess"
+            capabilities.max_output.is_some_and(|limit| limit > 4_000),
+            "{name}"
         );
+        assert!(entry.price.is_none(), "{name}: families have no price");
     }
 }
 
 /// A user file changes only the fields it names.
 #[test]
-fn a_file_of_the_user_changes_single_facts() {
+fn a_user_file_changes_single_fields() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("models.yaml");
     let text = "models:\n  openai/gpt-5.1: {capabilities: {max_output: 5000}}\n  \
@@ -215,7 +222,7 @@ fn a_file_of_the_user_changes_single_facts() {
     let new = entry("openai/gpt-7");
     assert!(new.price.is_some() && new.capabilities.reasoning);
     let model = catalogue.open(&"openai/gpt-5.9".parse().expect("a name"));
-    ask(&*model.expect("a model"), free()).expect("an answer");
+    ask(&*model.expect("a model"), with_options()).expect("an answer");
     assert_eq!(server.received()[0].json()["temperature"], 0.25);
 }
 
@@ -239,7 +246,7 @@ fn call() -> Value {
 }
 
 #[test]
-fn responses_that_come_only_as_finished_items_are_read_once() {
+fn items_that_are_sent_several_times_are_read_once() {
     let done = |index: u64, item: Value| json!({"type": "response.output_item.done", "output_index": index, "item": item});
     let added = |index: u64, mut item: Value| {
         item["arguments"] = "".into();
@@ -252,7 +259,7 @@ fn responses_that_come_only_as_finished_items_are_read_once() {
     let completed =
         |output: Vec<Value>| json!({"type": "response.completed", "response": {"output": output}});
     let all = || completed(vec![message(), call()]);
-    for (what, events) in [
+    for (case, events) in [
         (
             "done",
             vec![done(0, message()), done(1, call()), completed(vec![])],
@@ -279,16 +286,16 @@ fn responses_that_come_only_as_finished_items_are_read_once() {
             ],
         ),
     ] {
-        let answer = responses(events).expect(what);
-        assert_eq!(answer.message.text, "said", "{what}");
+        let answer = responses(events).expect(case);
+        assert_eq!(answer.message.text, "said", "{case}");
         let calls: Vec<_> = answer
             .message
             .calls
             .iter()
             .map(|call| (call.id.as_str(), call.arguments.as_str()))
             .collect();
-        assert_eq!(calls, [("c1", "{\"path\":\"a\"}")], "{what}");
-        assert_eq!(answer.stop, StopReason::ToolCalls, "{what}");
+        assert_eq!(calls, [("c1", "{\"path\":\"a\"}")], "{case}");
+        assert_eq!(answer.stop, StopReason::ToolCalls, "{case}");
     }
 }
 

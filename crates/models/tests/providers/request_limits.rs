@@ -1,4 +1,5 @@
-//! Requests that exceed a provider's limits, and conflicting parameters, against endpoints that reject them.
+//! Tests of requests that exceed a provider's limits, and of conflicting parameters, against endpoints that reject
+//! them.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use super::parameters::anybody;
 use super::{PIXEL, ask, catalogue, open, with_tools};
 
-/// The answer, and the bodies sent for it.
+/// Returns the answer, and the bodies of the requests that were sent for it.
 fn exchange(name: &str, request: ChatRequest) -> (Result<Completion, ModelError>, Vec<Value>) {
     let server = ModelServer::answering(anybody);
     let answer = ask(&*open(&server, name), request);
@@ -24,7 +25,7 @@ fn exchange(name: &str, request: ChatRequest) -> (Result<Completion, ModelError>
     (answer, sent)
 }
 
-/// The body sent for a request that is accepted.
+/// Returns the body that was sent for a request that is accepted.
 fn sent(name: &str, request: ChatRequest) -> Value {
     let (answer, mut sent) = exchange(name, request);
     answer.unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -40,7 +41,7 @@ fn png(width: u32, bytes: usize) -> Vec<u8> {
 }
 
 /// A conversation in which the user sends images, one per message, each with its number.
-fn showing(images: &[Vec<u8>]) -> ChatRequest {
+fn with_images(images: &[Vec<u8>]) -> ChatRequest {
     let message = |(number, data): (usize, &Vec<u8>)| {
         let text = UserPart::Text(format!("image {number}:"));
         let image = UserPart::Image {
@@ -57,7 +58,7 @@ fn showing(images: &[Vec<u8>]) -> ChatRequest {
     }
 }
 
-/// Number of images in a request, and number of notes about omitted ones.
+/// Number of images in a request, and number of notes about omitted images.
 fn images_and_notes(body: &Value) -> (usize, usize) {
     let text = body.to_string();
     let images = text.matches("iVBORw0KGgo").count();
@@ -65,8 +66,8 @@ fn images_and_notes(body: &Value) -> (usize, usize) {
 }
 
 #[test]
-fn the_oldest_of_too_many_images_are_left_out_with_a_note() {
-    for (name, most) in [
+fn the_oldest_images_beyond_the_limit_are_replaced_by_notes() {
+    for (name, maximum) in [
         ("anthropic/claude-sonnet-4-5", 100),
         ("openrouter/anthropic/claude-sonnet-4.5", 100),
         ("openai/gpt-4.1", 500),
@@ -75,42 +76,48 @@ fn the_oldest_of_too_many_images_are_left_out_with_a_note() {
         ("mistral/mistral-small-latest", 8),
         ("groq/meta-llama/llama-4-scout-17b-16e-instruct", 5),
     ] {
-        let images = |count| showing(&vec![png(1, 0); count]);
+        let images = |count| with_images(&vec![png(1, 0); count]);
         assert_eq!(
-            images_and_notes(&sent(name, images(most))),
-            (most, 0),
+            images_and_notes(&sent(name, images(maximum))),
+            (maximum, 0),
             "{name}"
         );
-        let body = sent(name, images(most + 1));
+        let body = sent(name, images(maximum + 1));
         let (kept, notes) = images_and_notes(&body);
-        assert_eq!(kept + notes, most + 1, "{name}");
+        assert_eq!(kept + notes, maximum + 1, "{name}");
         assert!(
-            (1..=most / 4 + 1).contains(&notes),
+            (1..=maximum / 4 + 1).contains(&notes),
             "{name}: {notes} left out"
         );
         let text = body.to_string();
         let first_note = text.find("was left out").expect("a note");
         let first_image = text.find("iVBORw0KGgo").expect("an image");
-        assert!(first_note < first_image, "{name}: the oldest go first");
+        assert!(
+            first_note < first_image,
+            "{name}: the oldest images are removed first"
+        );
         // One more image changes nothing at the beginning, so that provider caches stay valid.
-        if most > 8 {
-            let next = sent(name, images(most + 2)).to_string();
+        if maximum > 8 {
+            let next = sent(name, images(maximum + 2)).to_string();
             assert_eq!(
                 images_and_notes(&body).1,
                 next.matches("was left out").count()
             );
         }
     }
-    let newer = sent("anthropic/claude-opus-4-6", showing(&vec![png(1, 0); 150]));
+    let newer = sent(
+        "anthropic/claude-opus-4-6",
+        with_images(&vec![png(1, 0); 150]),
+    );
     assert_eq!(
         images_and_notes(&newer),
         (150, 0),
-        "a larger window has more"
+        "a larger window allows more images"
     );
 }
 
 #[test]
-fn pictures_of_results_count_too() {
+fn images_of_results_count_too() {
     let mut request = with_tools("go");
     for number in 0..101 {
         request.messages.push(calling(&format!("c{number}")));
@@ -131,17 +138,13 @@ fn pictures_of_results_count_too() {
 }
 
 #[test]
-fn large_images_are_left_out_where_there_are_many() {
+fn large_images_are_removed_from_requests_with_many_images() {
     let name = "anthropic/claude-sonnet-4-5";
     let mut images = vec![png(3000, 0); 20];
-    assert_eq!(images_and_notes(&sent(name, showing(&images))), (20, 0));
+    assert_eq!(images_and_notes(&sent(name, with_images(&images))), (20, 0));
     images.extend(vec![png(1, 0); 3]);
-    let (kept, notes) = images_and_notes(&sent(name, showing(&images)));
-    assert_eq!(
-        (kept, notes),
-        (20, 3),
-        "as many as are too many, and no more"
-    );
+    let (kept, notes) = images_and_notes(&sent(name, with_images(&images)));
+    assert_eq!((kept, notes), (20, 3), "only the excess images are removed");
 }
 
 #[test]
@@ -156,7 +159,7 @@ fn a_request_with_too_many_bytes_loses_its_oldest_images() {
             5,
         ),
     ] {
-        let (answer, sent) = exchange(name, showing(&vec![png(1, bytes); count]));
+        let (answer, sent) = exchange(name, with_images(&vec![png(1, bytes); count]));
         answer.unwrap_or_else(|error| panic!("{name}: {error}"));
         let (kept, notes) = images_and_notes(&sent[0]);
         assert_eq!(kept + notes, count, "{name}");
@@ -216,7 +219,7 @@ fn results(results: Vec<ToolResult>) -> Arc<ChatMessage> {
     Arc::new(ChatMessage::Tool { results })
 }
 
-const EVERY_KIND: [&str; 18] = [
+const MODELS: [&str; 18] = [
     "anthropic/claude-sonnet-4",
     "anthropic/claude-sonnet-4-5",
     "anthropic/claude-opus-4-6",
@@ -239,7 +242,7 @@ const EVERY_KIND: [&str; 18] = [
 
 #[test]
 fn failed_results_without_text_and_with_pictures_are_accepted() {
-    for name in EVERY_KIND {
+    for name in MODELS {
         let mut request = with_tools("go");
         request.messages.push(calling("c1"));
         let failed = ToolResult {
@@ -269,7 +272,7 @@ fn no_combination_of_parameters_is_refused() {
         json!({"type": "tool", "name": "read"}),
         json!({"type": "function", "function": {"name": "read"}}),
     ];
-    for name in EVERY_KIND {
+    for name in MODELS {
         for (number, choice) in choices.iter().enumerate() {
             let mut request = with_tools("go");
             if number % 3 == 2 {
@@ -325,7 +328,7 @@ fn a_choice_of_tools_is_translated() {
     assert_eq!(
         body["tool_choice"],
         json!({"type": "auto", "disable_parallel_tool_use": true}),
-        "no tool is forced while it thinks"
+        "no forced tool together with reasoning"
     );
     let body = sent("openai/gpt-4.1", with(tool(), None));
     assert_eq!(
@@ -412,7 +415,7 @@ fn a_long_description_of_a_tool_is_continued_in_its_parameters() {
 }
 
 #[test]
-fn an_answer_with_hundreds_of_calls_is_sent_in_portions() {
+fn an_answer_with_hundreds_of_calls_is_split() {
     let ids: Vec<String> = (0..300).map(|number| format!("c{number}")).collect();
     let mut request = with_tools("go");
     request
@@ -425,13 +428,15 @@ fn an_answer_with_hundreds_of_calls_is_sent_in_portions() {
     request
         .messages
         .push(results(ids.iter().map(|id| returned(id, "x")).collect()));
-    for name in EVERY_KIND {
+    for name in MODELS {
         let body = sent(name, request.clone());
         if name == "openai/gpt-4.1" {
             let messages = body["messages"].as_array().expect("messages");
-            let answers = messages.iter().filter(|one| one["role"] == "assistant");
+            let answers = messages
+                .iter()
+                .filter(|message| message["role"] == "assistant");
             let calls: Vec<usize> = answers
-                .map(|one| one["tool_calls"].as_array().map_or(0, Vec::len))
+                .map(|message| message["tool_calls"].as_array().map_or(0, Vec::len))
                 .collect();
             assert_eq!(calls, [128, 128, 44]);
             assert!(body.to_string().matches("I read all.").count() == 1);
@@ -439,7 +444,7 @@ fn an_answer_with_hundreds_of_calls_is_sent_in_portions() {
     }
 }
 
-/// A schema that strict mode cannot express is sent as a non-strict one.
+/// A schema that strict mode cannot express is sent as a non-strict schema.
 #[test]
 fn schemas_beyond_the_limits_of_strict_mode_are_not_strict() {
     let mut deep = json!({"type": "string"});
@@ -448,8 +453,8 @@ fn schemas_beyond_the_limits_of_strict_mode_are_not_strict() {
     }
     let values: Vec<String> = (0..1100).map(|number| number.to_string()).collect();
     let many = json!({"type": "object", "properties": {"a": {"type": "string", "enum": values}}});
-    let fine = json!({"type": "object", "properties": {"a": {"type": "string"}}});
-    for (schema, is_strict) in [(deep, false), (many, false), (fine, true)] {
+    let simple = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+    for (schema, is_strict) in [(deep, false), (many, false), (simple, true)] {
         let mut request = ChatRequest::prompt("go");
         request.response_schema = Some(ResponseSchema {
             name: "s".to_owned(),
@@ -465,7 +470,7 @@ fn schemas_beyond_the_limits_of_strict_mode_are_not_strict() {
 
 /// Providers reject an output limit that does not fit after the input.
 #[test]
-fn the_largest_answer_fits_into_what_the_question_leaves() {
+fn the_output_limit_fits_into_the_context_window() {
     for (name, letters, limit) in [
         ("openai/gpt-4o", 330_000, "max_completion_tokens"),
         ("anthropic/claude-sonnet-4", 450_000, "max_tokens"),
@@ -479,7 +484,7 @@ fn the_largest_answer_fits_into_what_the_question_leaves() {
 }
 
 #[test]
-fn ollama_is_asked_for_a_context_that_holds_the_request() {
+fn the_ollama_context_size_fits_the_request() {
     let context = |request: ChatRequest| {
         let body = sent("ollama/qwen3:8b", request);
         assert_eq!(body["truncate"], false);
@@ -487,9 +492,9 @@ fn ollama_is_asked_for_a_context_that_holds_the_request() {
     };
     assert_eq!(context(ChatRequest::prompt("go")), 8192);
     assert_eq!(context(ChatRequest::prompt("x".repeat(40_000))), 32_768);
-    let mut own = ChatRequest::prompt("x".repeat(4_000));
-    own.options.insert("num_ctx".to_owned(), json!(65_536));
-    assert_eq!(context(own), 65_536);
+    let mut explicit = ChatRequest::prompt("x".repeat(4_000));
+    explicit.options.insert("num_ctx".to_owned(), json!(65_536));
+    assert_eq!(context(explicit), 65_536);
     let entry = |name: &str| {
         let server = ModelServer::answering(anybody);
         let entry = catalogue(&server).entry(&name.parse().expect("a name"));

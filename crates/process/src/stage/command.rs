@@ -1,5 +1,5 @@
-//! The last step before a command: its streams, directory, session, limits and confinement; then
-//! this process executes the program.
+//! Prepares the command process: its streams, directory, session, limits and confinement. Then this process executes
+//! the program.
 
 use super::filter::Sockets;
 use super::supervise::Supervisor;
@@ -24,17 +24,17 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The version of Landlock that keeps a command from sockets of others that have a path.
+/// First Landlock version that denies connections to other processes' Unix sockets in the file system.
 const SOCKETS_CONFINED: i32 = 9;
 
-/// The open files that a command begins with.
+/// The open files with which a command starts.
 pub(super) struct Files {
     pub(super) streams: [OwnedFd; 3],
-    /// Entrance to its control group.
+    /// File through which the command enters its control group.
     pub(super) entrance: Option<OwnedFd>,
 }
 
-/// Executes the command. Returns only when that failed, after reporting why, or in a rehearsal.
+/// Executes the command. Returns an exit code only after reporting a failure, or in a rehearsal.
 pub(super) fn become_it(
     plan: &Plan,
     files: Files,
@@ -44,7 +44,7 @@ pub(super) fn become_it(
 ) -> u8 {
     let report = match prepare(plan, files, writable, held) {
         Err(StepFailure { step, errno }) => Report::NotStarted { step, errno },
-        Ok(enforced) if is_too_little(&enforced, plan.confinement.as_ref()) => {
+        Ok(enforced) if violates_policy(&enforced, plan.confinement.as_ref()) => {
             Report::Refused(enforced)
         }
         Ok(enforced) => {
@@ -69,7 +69,7 @@ fn prepare(
     held: &Supervisor,
 ) -> Result<Enforcement, StepFailure> {
     set_dumpable_behavior(DumpableBehavior::Dumpable).at("preparing it")?;
-    // The command must not continue unsupervised.
+    // The command must die with its supervisor.
     set_parent_process_death_signal(Some(Signal::KILL)).at("preparing it")?;
     let Files { streams, entrance } = files;
     let [input, output, errors] = streams;
@@ -90,7 +90,7 @@ fn prepare(
     dup2_stderr(errors).at("giving it its output")?;
     chdir(plan.folder.as_os_str()).at("entering its folder")?;
     let mut enforced = held.enforced(plan);
-    // If it cannot enter its group, the limits that need none apply.
+    // If the command cannot enter its group, the limits that need no group apply.
     let is_grouped = entrance.is_some_and(|entrance| rustix::io::write(entrance, b"0").is_ok());
     let grouped = if is_grouped {
         plan.grouped.as_slice()
@@ -129,8 +129,8 @@ fn prepare(
     Ok(enforced)
 }
 
-/// Whether less is in force than the policy accepts.
-fn is_too_little(enforced: &Enforcement, confinement: Option<&Confinement>) -> bool {
+/// Whether the policy requires a layer that is not in force.
+fn violates_policy(enforced: &Enforcement, confinement: Option<&Confinement>) -> bool {
     confinement.is_some_and(|confinement| {
         confinement.when_missing == WhenMissing::Refuse
             && !(enforced.reading_confined()
@@ -139,7 +139,7 @@ fn is_too_little(enforced: &Enforcement, confinement: Option<&Confinement>) -> b
     })
 }
 
-/// Executes the program; returns why that failed.
+/// Executes the program; returns a report only if that fails.
 fn execute(plan: &Plan) -> Report {
     let error = Command::new(&plan.program)
         .args(&plan.arguments)
@@ -165,7 +165,7 @@ fn execute(plan: &Plan) -> Report {
     }
 }
 
-/// Whether the program's file exists. If so, its interpreter is missing, not the program.
+/// Whether the program's file exists. If it does, `NotFound` from `exec` means that its interpreter is missing.
 fn exists(plan: &Plan) -> bool {
     if plan.program.as_bytes().contains(&b'/') {
         return Path::new(&plan.program).exists();

@@ -1,6 +1,6 @@
-//! The system call filter: calls that no confined command needs, or that would lead out of the
-//! confinement, fail with "operation not permitted". Everything else is allowed, so that shells,
-//! compilers, interpreters and test runners work unchanged.
+//! The system call filter: calls that no confined command needs, or that could escape the confinement, fail with
+//! "operation not permitted". Everything else is allowed, so that shells, compilers, interpreters and test runners
+//! work unchanged.
 
 use crate::outcome::Layer;
 use libc::c_long;
@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Calls refused whatever their arguments.
+/// Calls refused with any arguments.
 const REFUSED: &[c_long] = &[
     // Mounts and namespaces.
     libc::SYS_mount,
@@ -37,11 +37,11 @@ const REFUSED: &[c_long] = &[
     libc::SYS_process_madvise,
     libc::SYS_pidfd_getfd,
     libc::SYS_kcmp,
-    // Does the work of other calls, unfiltered.
+    // Executes other calls without the filter.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
-    // Parts of the kernel with many bugs and no ordinary use.
+    // Kernel interfaces with a large attack surface that ordinary programs do not use.
     libc::SYS_bpf,
     libc::SYS_perf_event_open,
     libc::SYS_userfaultfd,
@@ -84,23 +84,23 @@ const NAMESPACES: &[libc::c_int] = &[
     libc::CLONE_NEWCGROUP,
 ];
 
-/// The flag for a time namespace. `clone` uses the same bit for something else.
+/// `CLONE_NEWTIME`, only for `unshare`: `clone` uses this bit for the exit signal.
 const NEW_CLOCKS: u64 = 0x80;
 
-/// Requests that put characters into a terminal as if they were typed.
-const TYPING: &[u64] = &[0x5412 /* TIOCSTI */, 0x541c /* TIOCLINUX */];
+/// Requests that inject characters into a terminal's input.
+const TERMINAL_INJECTION: &[u64] = &[0x5412 /* TIOCSTI */, 0x541c /* TIOCLINUX */];
 
 /// The sockets that a command may open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sockets {
     /// None.
     Forbidden,
-    /// Those of the internet protocols, for a command in a network of its own, and the look at its
-    /// interfaces. Sockets with a path are refused: one of the machine may lie in a readable folder.
+    /// Sockets of the internet protocols and netlink queries about interfaces, for a command in its own network
+    /// namespace. Unix sockets are refused, because a socket of another process may lie in a readable folder.
     Loopback,
-    /// The same and sockets with a path, for a command that Landlock keeps from those of others.
+    /// As `Loopback`, plus Unix sockets, for a command that Landlock keeps from sockets of other processes.
     LoopbackAndPaths,
-    /// All usual ones.
+    /// Internet, Unix and netlink sockets.
     Network,
 }
 
@@ -112,7 +112,7 @@ impl Sockets {
         Self::Network,
     ];
 
-    /// The allowed families. Others lead to the machine's host or to rare parts of the kernel.
+    /// The allowed address families. Others reach the host of a virtual machine or rarely used parts of the kernel.
     const fn families(self) -> &'static [libc::c_int] {
         match self {
             Self::Forbidden => &[],
@@ -126,7 +126,7 @@ impl Sockets {
         }
     }
 
-    /// Rules that refuse other sockets. Without a rule, all are refused.
+    /// Rules that refuse other sockets. An empty list refuses all sockets.
     fn rules(self) -> Result<Vec<SeccompRule>, BackendError> {
         Ok(match self {
             Self::Forbidden => Vec::new(),
@@ -141,10 +141,10 @@ impl Sockets {
 /// The filters, compiled once, in the order of [`Sockets::ALL`].
 static COMPILED: [OnceLock<Programs>; 4] = [const { OnceLock::new() }; 4];
 
-/// A filter, or why there is none.
+/// The two programs of a filter, or the reason why compiling them failed.
 type Programs = Result<[BpfProgram; 2], String>;
 
-/// Compiles the filters, so that forks of this process have them.
+/// Compiles all filters, so that forks of this process inherit them.
 pub(super) fn prepare() {
     for sockets in Sockets::ALL {
         compiled(sockets);
@@ -155,7 +155,7 @@ fn compiled(sockets: Sockets) -> &'static Programs {
     COMPILED[sockets as usize].get_or_init(|| programs(sockets).map_err(|error| error.to_string()))
 }
 
-/// Installs the filter for this process and all it starts.
+/// Installs the filter for this process and all its descendants.
 pub(super) fn install(sockets: Sockets) -> Layer<()> {
     let apply = |program: &BpfProgram| apply_filter(program).map_err(|error| error.to_string());
     let installed = match compiled(sockets) {
@@ -175,28 +175,28 @@ fn programs(sockets: Sockets) -> Result<[BpfProgram; 2], BackendError> {
     }
     let flags = NAMESPACES.iter().map(|flag| u64::from(flag.unsigned_abs()));
     let namespaces = flags
-        .map(|flag| has(0, flag))
+        .map(|flag| has_bits(0, flag))
         .collect::<Result<Vec<_>, _>>()?;
     refused.insert(libc::SYS_clone, namespaces.clone());
-    let clocks = has(0, NEW_CLOCKS)?;
+    let clocks = has_bits(0, NEW_CLOCKS)?;
     refused.insert(
         libc::SYS_unshare,
         namespaces.into_iter().chain([clocks]).collect(),
     );
-    let typing = TYPING
+    let injection = TERMINAL_INJECTION
         .iter()
-        .map(|request| is(1, *request))
+        .map(|request| equals(1, *request))
         .collect::<Result<_, _>>()?;
-    refused.insert(libc::SYS_ioctl, typing);
+    refused.insert(libc::SYS_ioctl, injection);
     refused.insert(libc::SYS_socket, sockets.rules()?);
-    on_this_processor(&mut refused);
-    // Its flags are in memory, which a filter cannot inspect; when it fails, callers fall back to
-    // `clone`.
-    let mut absent = Rules::from([(libc::SYS_clone3, Vec::new())]);
-    on_this_processor(&mut absent);
+    add_x32_calls(&mut refused);
+    // The flags of `clone3` are in memory, which a filter cannot inspect. If it fails with `ENOSYS`, callers fall back
+    // to `clone`.
+    let mut unsupported = Rules::from([(libc::SYS_clone3, Vec::new())]);
+    add_x32_calls(&mut unsupported);
     Ok([
         program(refused, libc::EPERM)?,
-        program(absent, libc::ENOSYS)?,
+        program(unsupported, libc::ENOSYS)?,
     ])
 }
 
@@ -206,8 +206,8 @@ fn program(rules: Rules, errno: libc::c_int) -> Result<BpfProgram, BackendError>
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture)?.try_into()
 }
 
-/// Matches when all bits of `flag` are set in an argument.
-fn has(argument: u8, flag: u64) -> Result<SeccompRule, BackendError> {
+/// Matches if all bits of `flag` are set in an argument.
+fn has_bits(argument: u8, flag: u64) -> Result<SeccompRule, BackendError> {
     let masked = SeccompCmpOp::MaskedEq(flag);
     SeccompRule::new(vec![SeccompCondition::new(
         argument,
@@ -217,8 +217,8 @@ fn has(argument: u8, flag: u64) -> Result<SeccompRule, BackendError> {
     )?])
 }
 
-/// Matches when the half of an argument that the kernel uses is `value`.
-fn is(argument: u8, value: u64) -> Result<SeccompRule, BackendError> {
+/// Matches if the lower half of an argument, the only half that the kernel uses, is `value`.
+fn equals(argument: u8, value: u64) -> Result<SeccompRule, BackendError> {
     let equal = SeccompCmpOp::Eq;
     SeccompRule::new(vec![SeccompCondition::new(
         argument,
@@ -228,7 +228,7 @@ fn is(argument: u8, value: u64) -> Result<SeccompRule, BackendError> {
     )?])
 }
 
-/// Matches a netlink socket that is not about interfaces and routes.
+/// Matches a netlink socket of any protocol except `NETLINK_ROUTE` (interfaces and routes).
 fn other_netlink() -> Result<SeccompRule, BackendError> {
     let (equal, different) = (SeccompCmpOp::Eq, SeccompCmpOp::Ne);
     let family = u64::from(libc::AF_NETLINK.unsigned_abs());
@@ -239,7 +239,7 @@ fn other_netlink() -> Result<SeccompRule, BackendError> {
     ])
 }
 
-/// Matches a socket of any family that is not among `families`.
+/// Matches a socket of any family outside `families`.
 fn other_families(families: &[libc::c_int]) -> Result<SeccompRule, BackendError> {
     let different = families.iter().map(|family| {
         let family = u64::from(family.unsigned_abs());
@@ -248,12 +248,12 @@ fn other_families(families: &[libc::c_int]) -> Result<SeccompRule, BackendError>
     SeccompRule::new(different.collect::<Result<_, _>>()?)
 }
 
-/// Adds the numbers of the same calls in the x32 interface.
+/// Adds the same calls with their numbers in the x32 interface.
 #[cfg(target_arch = "x86_64")]
-fn on_this_processor(rules: &mut Rules) {
+fn add_x32_calls(rules: &mut Rules) {
     const X32: i64 = 0x4000_0000;
-    /// Calls with a different number there.
-    const OTHERWISE: &[(c_long, i64)] = &[
+    /// Calls whose x32 number differs in more than the x32 bit.
+    const X32_NUMBERS: &[(c_long, i64)] = &[
         (libc::SYS_ioctl, 514),
         (libc::SYS_ptrace, 521),
         (libc::SYS_kexec_load, 528),
@@ -263,9 +263,9 @@ fn on_this_processor(rules: &mut Rules) {
     let both: Vec<_> = rules
         .iter()
         .flat_map(|(number, rule)| {
-            let otherwise = OTHERWISE.iter().filter(move |(usual, _)| usual == number);
+            let renumbered = X32_NUMBERS.iter().filter(move |(usual, _)| usual == number);
             std::iter::once(*number)
-                .chain(otherwise.map(|(_, own)| *own))
+                .chain(renumbered.map(|(_, own)| *own))
                 .map(move |number| (number | X32, rule.clone()))
         })
         .collect();
@@ -274,4 +274,4 @@ fn on_this_processor(rules: &mut Rules) {
 
 /// This processor has only one interface.
 #[cfg(not(target_arch = "x86_64"))]
-fn on_this_processor(_rules: &mut Rules) {}
+fn add_x32_calls(_rules: &mut Rules) {}

@@ -17,22 +17,22 @@ use std::os::fd::{AsFd, OwnedFd};
 /// A forked first stage, and its pidfd.
 type ForkedStage = (Pid, OwnedFd);
 
-/// Serves until the other end is closed.
+/// Serves requests until the other end is closed.
 pub(super) fn serve() -> io::Result<u8> {
     system::close_all()?;
     system::block_signals()?;
-    // A command without a process namespace must not inspect a process that has more rights than it.
+    // A command without a process namespace must not inspect this process, which has more rights.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let requests = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3)?;
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     filter::prepare();
     let fork_server = getpid();
     let mut stages: Vec<ForkedStage> = Vec::new();
-    while let Some(control) = next(&requests, &mut stages)? {
+    while let Some(control) = next_request(&requests, &mut stages)? {
         match system::fork() {
             Ok(Fork::Child) => {
                 drop((requests, stages));
-                // Otherwise it could not write its own user map.
+                // Otherwise the stage could not write its own user map.
                 set_dumpable_behavior(DumpableBehavior::Dumpable)?;
                 system::leave(first_stage(control, fork_server).unwrap_or(FAILED));
             }
@@ -46,11 +46,11 @@ pub(super) fn serve() -> io::Result<u8> {
                     Err(error) => {
                         let _unless_gone = kill_process(stage, Signal::KILL);
                         super::wait_for(stage);
-                        refuse(&requests, error.raw_os_error())?;
+                        report_failure(&requests, error.raw_os_error())?;
                     }
                 }
             }
-            Err(error) => refuse(
+            Err(error) => report_failure(
                 &requests,
                 error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
             )?,
@@ -59,13 +59,13 @@ pub(super) fn serve() -> io::Result<u8> {
     Ok(0)
 }
 
-fn refuse(requests: &OwnedFd, errno: i32) -> io::Result<()> {
+fn report_failure(requests: &OwnedFd, errno: i32) -> io::Result<()> {
     wire::send(requests, &SpawnReply::Failed { errno })
 }
 
-/// Returns the control socket of the next requested stage; `None` when no more requests can come. Reaps stages that end
-/// meanwhile.
-fn next(requests: &OwnedFd, stages: &mut Vec<ForkedStage>) -> io::Result<Option<OwnedFd>> {
+/// Returns the control socket of the next requested stage; `None` when the socket is closed. Reaps stages that
+/// end meanwhile.
+fn next_request(requests: &OwnedFd, stages: &mut Vec<ForkedStage>) -> io::Result<Option<OwnedFd>> {
     loop {
         let mut watched = vec![PollFd::new(requests, PollFlags::IN)];
         let ends = stages.iter();
@@ -88,8 +88,8 @@ fn next(requests: &OwnedFd, stages: &mut Vec<ForkedStage>) -> io::Result<Option<
             !has_ended
         });
         if ready[0] {
-            let asked = wire::receive_with::<SpawnRequest>(requests)?;
-            return Ok(asked.and_then(|(SpawnRequest, mut files)| files.pop()));
+            let request = wire::receive_with::<SpawnRequest>(requests)?;
+            return Ok(request.and_then(|(SpawnRequest, mut files)| files.pop()));
         }
     }
 }

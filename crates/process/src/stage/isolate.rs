@@ -1,5 +1,5 @@
-//! Enters new namespaces: directly where permitted, otherwise through a user namespace that
-//! contains only the calling user, so that files created inside belong to that user.
+//! Enters new namespaces: directly if this process has the privilege, otherwise through a user namespace that maps only
+//! the calling user. Files created inside belong to that user.
 
 use super::{AtStep, StepFailure};
 use crate::invocation::Isolation;
@@ -10,11 +10,14 @@ use rustix::process::{getegid, geteuid};
 use rustix::thread::{CapabilitySet, UnshareFlags, capabilities};
 use std::fs;
 
-/// Brings loopback up in a network of its own, where the plan asks for it. A command in the network of
-/// the machine never gets it.
+/// Brings up the loopback interface of the command's own network namespace, if the plan requests it. Does nothing in
+/// the network namespace of the machine.
 pub(super) fn raise_loopback(plan: &Plan, namespaces: &[Namespace]) -> Layer<()> {
-    let is_asked = plan.confinement.as_ref().is_some_and(|one| one.loopback);
-    if !is_asked {
+    let is_requested = plan
+        .confinement
+        .as_ref()
+        .is_some_and(|policy| policy.loopback);
+    if !is_requested {
         return Layer::NotAsked;
     }
     if !namespaces.contains(&Namespace::Network) {
@@ -31,33 +34,33 @@ pub(super) fn enter(plan: &Plan) -> Result<Vec<Namespace>, StepFailure> {
     let Some(confinement) = &plan.confinement else {
         return Ok(Vec::new());
     };
-    let mut wanted = match confinement.isolation {
+    let mut namespaces = match confinement.isolation {
         Isolation::None => return Ok(Vec::new()),
         Isolation::WithoutProcesses => Vec::new(),
         Isolation::Whole => vec![Namespace::Process],
     };
-    wanted.extend([Namespace::Mount, Namespace::Ipc, Namespace::HostName]);
+    namespaces.extend([Namespace::Mount, Namespace::Ipc, Namespace::HostName]);
     if !confinement.network {
-        wanted.push(Namespace::Network);
+        namespaces.push(Namespace::Network);
     }
-    let flags = wanted
+    let flags = namespaces
         .iter()
-        .map(|one| flag(*one))
+        .map(|namespace| flag(*namespace))
         .collect::<UnshareFlags>();
     let privileged =
         capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
     if privileged && system::unshare(flags).is_ok() {
-        return Ok(wanted);
+        return Ok(namespaces);
     }
     enter_as_user(flags)?;
-    wanted.push(Namespace::User);
-    Ok(wanted)
+    namespaces.push(Namespace::User);
+    Ok(namespaces)
 }
 
 fn enter_as_user(flags: UnshareFlags) -> Result<(), StepFailure> {
     let (user, group) = (geteuid(), getegid());
     system::unshare(flags | UnshareFlags::NEWUSER).at("making namespaces")?;
-    // Without this the kernel accepts no group map; old kernels do not have the file.
+    // Without this write the kernel accepts no group map. Old kernels do not have the file.
     let _where_it_exists = fs::write("/proc/self/setgroups", "deny");
     fs::write("/proc/self/uid_map", format!("{user} {user} 1")).at("mapping the user")?;
     fs::write("/proc/self/gid_map", format!("{group} {group} 1")).at("mapping the group")

@@ -1,10 +1,11 @@
 //! The stages between this process and a command: copies of this program that set up the confinement, wait for the
-//! command, and kill what it leaves behind.
+//! command, and kill its remaining descendants.
 //!
-//! The fork server ([`fork_server`]), which [`crate::fork_server`] starts, forks a first stage for each command, which gets its
-//! plan through a socket. The stage creates the namespaces and forks their first process, which supervises the command
-//! and with which the kernel kills everything else. Without a process namespace the first stage supervises by itself.
-//! The command is one more fork, which drops its own rights ([`command`]) and then executes the program.
+//! [`crate::fork_server`] starts the fork server ([`fork_server`]), which forks a first stage for each command. The
+//! first stage receives its plan through a socket, creates the namespaces and forks their first process. That process
+//! supervises the command; when it ends, the kernel kills all other processes of the namespace. Without a process
+//! namespace, the first stage supervises the command itself. The supervisor forks the command process, which drops its
+//! own rights ([`command`]) and then executes the program.
 
 mod command;
 mod filter;
@@ -37,12 +38,12 @@ use supervise::Supervisor;
 use terminal::{Suspension, Terminal};
 use tree::ProcessTree;
 
-/// Exit code of a stage that failed. Only this crate sees it.
+/// Exit code of a failed stage; internal to this crate.
 const FAILED: u8 = 125;
 
-/// Call this at the start of `main`, with all arguments including the program's own name, before any thread is started.
-/// When this process was started as a stage, it does the stage's work and returns its exit code, with which the process
-/// has to end. Otherwise it returns `None`, and [`run`](crate::run) knows that it can start stages.
+/// Runs a stage, if this process was started as one. Call this at the start of `main`, before any thread is started,
+/// with all arguments including the program's own name. Returns the exit code with which a stage has to exit. In other
+/// processes it returns `None`, and from then on [`run`](crate::run) can start stages.
 pub fn stage_main(arguments: &[OsString]) -> Option<u8> {
     if arguments.get(1).is_none_or(|first| first != STAGE) {
         launch::stages_from("/proc/self/exe");
@@ -71,7 +72,7 @@ impl StepFailure {
     }
 }
 
-/// Adds the name of the failed step.
+/// Adds the name of the failed step to an error.
 trait AtStep<T> {
     fn at(self, step: &str) -> Result<T, StepFailure>;
 }
@@ -84,13 +85,13 @@ impl<T, E: Into<io::Error>> AtStep<T> for Result<T, E> {
 
 /// Input of a stage.
 struct StageTask {
-    /// Never freed: each stage ends soon, and with it its memory.
+    /// Never freed: a stage is short-lived.
     plan: ManuallyDrop<Plan>,
     control: OwnedFd,
     streams: [OwnedFd; 3],
-    /// Entrance to the command's control group.
+    /// File through which the command enters its control group.
     entrance: Option<OwnedFd>,
-    /// The process that forked us and lives as long as the requesting one.
+    /// The fork server that forked this stage; lives as long as the requesting process.
     fork_server: Pid,
 }
 
@@ -115,7 +116,7 @@ fn first_stage(control: OwnedFd, fork_server: Pid) -> io::Result<u8> {
     };
     let namespaces = match isolate::enter(&task.plan) {
         Ok(namespaces) => namespaces,
-        Err(problem) => return not_isolated(&task, problem),
+        Err(failure) => return not_isolated(&task, failure),
     };
     let loopback = isolate::raise_loopback(&task.plan, &namespaces);
     if isolation == Isolation::Whole {
@@ -154,20 +155,20 @@ fn receive(control: OwnedFd, fork_server: Pid) -> io::Result<Option<StageTask>> 
 }
 
 impl StageTask {
-    /// Whether the requesting process still waits for the command; otherwise the fork server is gone too.
+    /// Whether the requesting process still lives. When it ends, the fork server ends too, and our parent changes.
     fn is_awaited(&self) -> bool {
         getppid() == Some(self.fork_server)
     }
 }
 
-fn not_isolated(task: &StageTask, problem: StepFailure) -> io::Result<u8> {
-    let StepFailure { step, errno } = problem;
+fn not_isolated(task: &StageTask, failure: StepFailure) -> io::Result<u8> {
+    let StepFailure { step, errno } = failure;
     wire::send(&task.control, &Report::NotIsolated { step, errno })?;
     Ok(FAILED)
 }
 
-/// Forks the first process of the new namespace and waits for it. When we are killed, so is it, and with it everything
-/// in the namespace.
+/// Forks the first process of the new namespace and waits for it. If this stage is killed, that process dies too, and
+/// with it all processes in the namespace.
 fn in_process_namespace(
     task: StageTask,
     namespaces: Vec<Namespace>,
@@ -208,7 +209,7 @@ fn in_process_namespace(
     }
 }
 
-/// Waits until a child has ended, whatever its code: it has sent its own report.
+/// Waits until a child has exited. Ignores its exit code, because it has sent its own report.
 fn wait_for(child: Pid) {
     while let Err(Errno::INTR) = rustix::process::waitpid(Some(child), WaitOptions::empty()) {}
 }
@@ -226,13 +227,13 @@ fn isolated(
             let folder = Path::new(&task.plan.folder);
             match mounts::prepare(confinement, folder, supervisor.tree) {
                 Ok(private) => writable.extend(private),
-                Err(problem) => return not_isolated(&task, problem),
+                Err(failure) => return not_isolated(&task, failure),
             }
             if task.plan.reads_nothing {
                 task.streams[0] = File::open("/dev/null")?.into();
             }
         }
-        // The command must not inspect a process that has more rights than it.
+        // The command must not inspect this process, which has more rights.
         set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     }
     supervisor.run(task, &writable, suspension)

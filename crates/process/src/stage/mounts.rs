@@ -1,8 +1,8 @@
-//! The file system as the command sees it: a new root that contains its readable files, read-only, and its writable
-//! directories; a `/dev` with harmless devices only, and private shared memory, terminals and `/proc`. Everything else
-//! does not exist.
+//! The file system as the command sees it: a new root with its readable files, mounted read-only, and its writable
+//! directories; a `/dev` with harmless devices only; private shared memory, terminals and `/proc`. Nothing else exists
+//! in it.
 //!
-//! Unlike Landlock, this also prevents changes of modes, owners, times and attributes outside.
+//! Unlike Landlock, this also prevents changes to the modes, owners, times and attributes of files outside.
 
 use super::read_only::read_only_except;
 use super::tree::ProcessTree;
@@ -43,31 +43,30 @@ const PRIVATE: [(&str, &str, &CStr); 2] = [
     ("/dev/pts", "devpts", c"newinstance,ptmxmode=0666,mode=0620"),
 ];
 
-/// Directory in which the new root is assembled, before it replaces the old one. Everything that is bound into it was
-/// opened before.
+/// Directory on which the new root is assembled before it replaces the old one. All files to bind into it are opened
+/// before, because the mount hides the old `/dev`.
 const NEW_ROOT: &str = "/dev";
 
-/// An empty file mounted over hidden files; removed once all are covered.
+/// An empty file that is mounted over hidden files; removed when all of them are covered.
 const COVER: &str = "/.hidden";
 
-/// Path of the private temporary folder of a command.
+/// Paths at which a command finds its private temporary folder.
 const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 
-/// Something that is put into the new root.
+/// An entry of the new root.
 enum MountEntry {
     /// A file or directory of the machine.
     Bound(OwnedFd, &'static str),
     /// The private temporary folder.
     Temporary(OwnedFd),
-    /// A folder in the temporary one that leads to mounted folders of the machine. Mount points are created in it,
-    /// and it is read-only: files next to them must not appear to exist on the machine.
-    Way,
+    /// A folder in the temporary folder above mounts of folders of the machine. It contains the mount points and is
+    /// read-only, because a file created next to them would appear to be on the machine.
+    Ancestor,
     /// An empty file or folder that covers a hidden one.
     Masked,
 }
 
-/// Assembles the new root and enters it. Returns the directories that are writable because they are private to the
-/// command.
+/// Assembles the new root and enters it. Returns the additional writable directories, which are private to the command.
 pub(super) fn prepare(
     confinement: &Confinement,
     folder: &Path,
@@ -81,7 +80,7 @@ pub(super) fn prepare(
     .at("parting from the mounts of others")?;
     let mut placed = placed(confinement)?;
     if confinement.temporary.is_some() {
-        add_ways(&mut placed, confinement, folder);
+        add_ancestors(&mut placed, confinement, folder);
     }
     placed.sort_by_key(|(path, _)| path.components().count());
     let devices: Vec<(&str, OwnedFd)> = DEVICES
@@ -93,14 +92,18 @@ pub(super) fn prepare(
     let root = NewRoot {
         handle: open(Path::new(NEW_ROOT), OFlags::DIRECTORY).at(STEP)?,
     };
-    fs::write(inside(Path::new(COVER)), "").at(STEP)?;
-    fs::set_permissions(inside(Path::new(COVER)), fs::Permissions::from_mode(0o0)).at(STEP)?;
-    fs::create_dir(inside(Path::new("/proc"))).at(STEP)?;
+    fs::write(in_new_root(Path::new(COVER)), "").at(STEP)?;
+    fs::set_permissions(
+        in_new_root(Path::new(COVER)),
+        fs::Permissions::from_mode(0o0),
+    )
+    .at(STEP)?;
+    fs::create_dir(in_new_root(Path::new("/proc"))).at(STEP)?;
     if tree == ProcessTree::Namespace {
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-        mount("proc", inside(Path::new("/proc")), "proc", flags, None).at("mounting /proc")?;
+        mount("proc", in_new_root(Path::new("/proc")), "proc", flags, None).at("mounting /proc")?;
     } else {
-        mount_bind_recursive("/proc", inside(Path::new("/proc"))).at(STEP)?;
+        mount_bind_recursive("/proc", in_new_root(Path::new("/proc"))).at(STEP)?;
     }
     make_devices(&devices)?;
     let mut bound: Vec<PathBuf> = Vec::new();
@@ -108,11 +111,11 @@ pub(super) fn prepare(
         root.place(path, what, &bound)?;
         match what {
             MountEntry::Bound(..) => bound.push(path.clone()),
-            MountEntry::Temporary(_) | MountEntry::Way => {}
+            MountEntry::Temporary(_) | MountEntry::Ancestor => {}
             MountEntry::Masked => bound.retain(|folder| !folder.starts_with(path)),
         }
     }
-    fs::remove_file(inside(Path::new(COVER))).at(STEP)?;
+    fs::remove_file(in_new_root(Path::new(COVER))).at(STEP)?;
     for (link, target) in &confinement.view.links {
         let link = Path::new(link);
         let (Some(parent), Some(name)) = (link.parent(), link.file_name()) else {
@@ -137,20 +140,20 @@ pub(super) fn prepare(
     let private = private.chain(temporary.map(|(path, _)| path.clone()));
     let private: Vec<PathBuf> = private.collect();
     let writable = confinement.writable.iter().map(Path::new);
-    let kept: Vec<&Path> = writable
+    let writable_folders: Vec<&Path> = writable
         .chain(private.iter().map(PathBuf::as_path))
         .collect();
-    let is_way = |(_, what): &&(PathBuf, MountEntry)| matches!(what, MountEntry::Way);
-    let ways = placed.iter().filter(is_way);
+    let is_ancestor = |(_, what): &&(PathBuf, MountEntry)| matches!(what, MountEntry::Ancestor);
+    let ancestors = placed.iter().filter(is_ancestor);
     let readable = confinement.view.readable.iter().map(Path::new);
     let readable: Vec<&Path> = readable
-        .chain(ways.map(|(path, _)| path.as_path()))
+        .chain(ancestors.map(|(path, _)| path.as_path()))
         .collect();
-    read_only_except(&kept, &readable)?;
+    read_only_except(&writable_folders, &readable)?;
     Ok(private)
 }
 
-/// Opens everything that belongs in the new root. Readable paths that do not exist are skipped.
+/// Opens all entries of the new root. Skips readable paths that do not exist.
 fn placed(confinement: &Confinement) -> Result<Vec<(PathBuf, MountEntry)>, StepFailure> {
     let mut placed = Vec::new();
     for folder in &confinement.writable {
@@ -178,8 +181,12 @@ fn placed(confinement: &Confinement) -> Result<Vec<(PathBuf, MountEntry)>, StepF
     Ok(placed)
 }
 
-/// Adds a `Way` for each mount more than one level below the temporary folder.
-fn add_ways(placed: &mut Vec<(PathBuf, MountEntry)>, confinement: &Confinement, folder: &Path) {
+/// Adds an `Ancestor` for each mount more than one level below the temporary folder.
+fn add_ancestors(
+    placed: &mut Vec<(PathBuf, MountEntry)>,
+    confinement: &Confinement,
+    folder: &Path,
+) {
     let links = confinement
         .view
         .links
@@ -187,7 +194,7 @@ fn add_ways(placed: &mut Vec<(PathBuf, MountEntry)>, confinement: &Confinement, 
         .map(|(link, _)| Path::new(link));
     let paths = placed.iter().map(|(path, _)| path.as_path());
     let paths: Vec<&Path> = paths.chain(links).chain([folder]).collect();
-    let mut ways = BTreeSet::new();
+    let mut ancestors = BTreeSet::new();
     for (temporary, what) in placed.iter() {
         if !matches!(what, MountEntry::Temporary(_)) {
             continue;
@@ -200,23 +207,27 @@ fn add_ways(placed: &mut Vec<(PathBuf, MountEntry)>, confinement: &Confinement, 
             if let Some(first) = names.next()
                 && names.next().is_some()
             {
-                ways.insert(temporary.join(first));
+                ancestors.insert(temporary.join(first));
             }
         }
     }
-    // A path that is itself bound needs no such folder.
-    ways.retain(|way| !placed.iter().any(|(path, _)| path == way));
-    placed.extend(ways.into_iter().map(|way| (way, MountEntry::Way)));
+    // A bound path needs no such folder.
+    ancestors.retain(|ancestor| !placed.iter().any(|(path, _)| path == ancestor));
+    placed.extend(
+        ancestors
+            .into_iter()
+            .map(|ancestor| (ancestor, MountEntry::Ancestor)),
+    );
 }
 
-/// The root that is being put together.
+/// The root under construction.
 struct NewRoot {
     handle: OwnedFd,
 }
 
 impl NewRoot {
-    /// Puts one entry in its place. `bound` are the directories of the machine that are already there: nothing is
-    /// created in them.
+    /// Mounts one entry at its path. `bound` lists the already mounted directories of the machine, in which nothing may
+    /// be created.
     fn place(&self, path: &Path, what: &MountEntry, bound: &[PathBuf]) -> Result<(), StepFailure> {
         let is_ours = !bound.iter().any(|folder| path.starts_with(folder));
         match what {
@@ -231,7 +242,7 @@ impl NewRoot {
                 let place = self.make_folders(path).at(BINDING_FOLDER)?;
                 mount_bind_recursive(path_of(handle), path_of(&place)).at(BINDING_FOLDER)
             }
-            MountEntry::Way => {
+            MountEntry::Ancestor => {
                 let place = self.make_folders(path).at(BINDING_FOLDER)?;
                 let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
                 let target = path_of(&place);
@@ -248,20 +259,20 @@ impl NewRoot {
                     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
                     mount("tmpfs", target, "tmpfs", flags, Some(c"mode=0755")).at(STEP)
                 } else {
-                    mount_bind_recursive(inside(Path::new(COVER)), target).at(STEP)
+                    mount_bind_recursive(in_new_root(Path::new(COVER)), target).at(STEP)
                 }
             }
         }
     }
 
-    /// Opens a path in the new root in which nothing is a link.
+    /// Opens a path in the new root; fails if a component is a link.
     fn find(&self, path: &Path) -> io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::IN_ROOT;
         Ok(openat2(&self.handle, path, flags, Mode::empty(), resolve)?)
     }
 
-    /// Makes the file or folder over which another one is bound.
+    /// Creates the mount point for `handle`: an empty file or a folder.
     fn make_place(&self, path: &Path, handle: &OwnedFd) -> io::Result<()> {
         if fs::metadata(path_of(handle))?.is_dir() {
             return self.make_folders(path).map(drop);
@@ -275,8 +286,8 @@ impl NewRoot {
         Ok(())
     }
 
-    /// Creates a folder with its parents and opens it. No link is followed: earlier commands wrote in the
-    /// temporary folder. Files that they left in place of a folder are removed.
+    /// Creates a folder with its parents and opens it. Follows no link, because earlier commands wrote in the temporary
+    /// folder; removes files and links that they left in place of a folder.
     fn make_folders(&self, path: &Path) -> io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut at = self.handle.try_clone()?;
@@ -300,8 +311,8 @@ impl NewRoot {
     }
 }
 
-/// A path in the root under construction.
-fn inside(path: &Path) -> PathBuf {
+/// Path of a file of the new root while it is under construction.
+fn in_new_root(path: &Path) -> PathBuf {
     let relative = path.strip_prefix("/").unwrap_or(path);
     Path::new(NEW_ROOT).join(relative)
 }
@@ -311,8 +322,8 @@ fn enter(root: &NewRoot) -> io::Result<()> {
     chdir(path_of(&root.handle))?;
     match pivot_root(".", ".") {
         Ok(()) => unmount(".", UnmountFlags::DETACH)?,
-        // The root is not a mount of its own, or it is the first file system of the machine. Without the right to leave
-        // a root, `chroot` is equally safe.
+        // `pivot_root` refuses if the current root is not a mount or is the initial file system of the machine. The
+        // command drops the right to change its root, so `chroot` is equally safe.
         Err(Errno::INVAL) => chroot(".")?,
         Err(error) => return Err(error.into()),
     }
@@ -332,23 +343,23 @@ fn open(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     )?)
 }
 
-/// A path that refers to an open file, wherever it is by now.
+/// A path that refers to an open file, even after it was moved.
 fn path_of(file: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-/// Creates a `/dev` without disks, memory and the like, and without the terminals of others.
+/// Creates a `/dev` without disks, memory and similar devices, and without the terminals of other processes.
 fn make_devices(originals: &[(&str, OwnedFd)]) -> Result<(), StepFailure> {
     const STEP: &str = "making a private /dev";
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
-    fs::create_dir(inside(Path::new("/dev"))).at(STEP)?;
+    fs::create_dir(in_new_root(Path::new("/dev"))).at(STEP)?;
     for (device, original) in originals {
-        let place = inside(Path::new(device));
+        let place = in_new_root(Path::new(device));
         fs::write(&place, "").at(STEP)?;
         mount_bind_recursive(path_of(original), place).at(STEP)?;
     }
     for (folder, kind, options) in PRIVATE {
-        let place = inside(Path::new(folder));
+        let place = in_new_root(Path::new(folder));
         fs::create_dir(&place).at(STEP)?;
         mount(kind, place, kind, flags, Some(options)).at(STEP)?;
     }
@@ -359,7 +370,7 @@ fn make_devices(originals: &[(&str, OwnedFd)]) -> Result<(), StepFailure> {
         ("/dev/stdout", "/proc/self/fd/1"),
         ("/dev/stderr", "/proc/self/fd/2"),
     ] {
-        symlink(target, inside(Path::new(link))).at(STEP)?;
+        symlink(target, in_new_root(Path::new(link))).at(STEP)?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Making the mounts of a command read-only, and the table of mounts.
+//! Makes the mounts of a command read-only; parses the table of mounts.
 
 use super::{AtStep, StepFailure};
 use crate::system::{self, MountScope};
@@ -9,8 +9,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// Makes every mount read-only, except those at or below `kept` that were writable. Readable-only paths below a kept
-/// folder are read-only too.
+/// Makes every mount read-only, except the writable mounts at or below a path in `kept`. Paths in `readable` below a
+/// path in `kept` become read-only too.
 pub(super) fn read_only_except(kept: &[&Path], readable: &[&Path]) -> Result<(), StepFailure> {
     const STEP: &str = "making mounts read-only";
     let mounts = mounts().at("reading the mounts")?;
@@ -32,8 +32,8 @@ pub(super) fn read_only_except(kept: &[&Path], readable: &[&Path]) -> Result<(),
             }
             Ok(())
         }
-        // Kernels before 5.12: one after the other. A mount that is hidden below another one cannot be named, and not
-        // be reached either.
+        // Kernels before 5.12 need one call per mount. A mount hidden below another one has no path here, and the
+        // command cannot reach it either.
         Err(error) if error.raw_os_error() == Some(Errno::NOSYS.raw_os_error()) => {
             for mounted in change.iter().filter(|mounted| mounted.writable) {
                 let flags = MountFlags::BIND | MountFlags::RDONLY | mounted.flags;
@@ -83,17 +83,17 @@ fn mounted(line: &[u8]) -> Option<MountInfo> {
     })
 }
 
-/// Undoes the octal escapes of spaces and the like.
+/// Decodes the octal escapes, for example of spaces.
 fn unescaped(field: &[u8]) -> PathBuf {
     let mut path = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&byte, after)) = rest.split_first() {
+    let mut remaining = field;
+    while let Some((&byte, after)) = remaining.split_first() {
         let code = (byte == b'\\' && after.len() >= 3)
             .then(|| std::str::from_utf8(&after[..3]).ok())
             .flatten()
             .and_then(|digits| u8::from_str_radix(digits, 8).ok());
         path.push(code.unwrap_or(byte));
-        rest = if code.is_some() { &after[3..] } else { after };
+        remaining = if code.is_some() { &after[3..] } else { after };
     }
     PathBuf::from(OsString::from_vec(path))
 }

@@ -1,4 +1,4 @@
-//! Restrictions that a command process applies to itself before it executes the program: resources, write access,
+//! Restrictions that a command process applies to itself before it executes the program: resources, file access,
 //! privileges. The system call filter is in [`filter`](super::filter).
 
 use super::mounts::{DEVICES, TERMINALS};
@@ -21,10 +21,10 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-/// The newest Landlock interface that was reviewed. Older kernels apply what they support of it.
+/// The newest Landlock interface that was reviewed. Older kernels apply the part that they support.
 const NEWEST: ABI = ABI::V9;
 
-/// Sets the resource limits, and disables core dumps. Returns the limits in force, including those of its control group
+/// Sets the resource limits and disables core dumps. Returns all limits in force, including those of the control group
 /// and of the supervisor.
 pub(super) fn limits(
     limits: &Limits,
@@ -44,24 +44,24 @@ pub(super) fn limits(
             processes_of_this_user()
         })
     });
-    let wanted = [
+    let resource_limits = [
         (Resource::Nproc, processes),
         (Resource::Data, limits.memory_bytes),
         (Resource::Fsize, limits.file_bytes),
         (Resource::Core, Some(0)),
     ];
-    let failed: Vec<String> = wanted
+    let failed: Vec<String> = resource_limits
         .into_iter()
         .filter_map(|(resource, limit)| Some((resource, limit?)))
         .filter_map(|(resource, limit)| {
             let allowed = getrlimit(resource)
                 .maximum
                 .map_or(limit, |most| most.min(limit));
-            let both = Rlimit {
+            let rlimit = Rlimit {
                 current: Some(allowed),
                 maximum: Some(allowed),
             };
-            let error = setrlimit(resource, both).err()?;
+            let error = setrlimit(resource, rlimit).err()?;
             Some(format!("{resource:?}: {error}"))
         })
         .collect();
@@ -69,11 +69,11 @@ pub(super) fn limits(
         return Layer::Missing(failed.join(", "));
     }
     let by = LimitMeans::ResourceLimit;
-    let rest = [
+    let per_process = [
         (LimitedResource::ProcessMemory, limits.memory_bytes, by),
         (LimitedResource::FileSize, limits.file_bytes, by),
     ];
-    let rest = rest.into_iter().filter_map(|(resource, most, by)| {
+    let per_process = per_process.into_iter().filter_map(|(resource, most, by)| {
         Some(EnforcedLimit {
             resource,
             most: most?,
@@ -82,7 +82,12 @@ pub(super) fn limits(
     });
     let others = tree_limits(limits).into_iter();
     let others = others.filter(|limit| !is_grouped(limit.resource));
-    let in_force: Vec<EnforcedLimit> = grouped.iter().copied().chain(others).chain(rest).collect();
+    let in_force: Vec<EnforcedLimit> = grouped
+        .iter()
+        .copied()
+        .chain(others)
+        .chain(per_process)
+        .collect();
     if in_force.is_empty() {
         Layer::NotAsked
     } else {
@@ -90,8 +95,8 @@ pub(super) fn limits(
     }
 }
 
-/// The limits on all processes together. The kernel does not limit the number of root's processes, and no resource
-/// limit covers the memory of several processes.
+/// Limits on all processes together. The supervisor enforces the number of processes for root, whom the kernel does not
+/// limit, and the total memory, for which there is no resource limit.
 fn tree_limits(limits: &Limits) -> Vec<EnforcedLimit> {
     let processes = limits.processes.map(|most| EnforcedLimit {
         resource: LimitedResource::Processes,
@@ -110,7 +115,7 @@ fn tree_limits(limits: &Limits) -> Vec<EnforcedLimit> {
     processes.into_iter().chain(memory).collect()
 }
 
-/// Number of processes and threads of this user: the kernel counts them all against the limit.
+/// Number of processes and threads of this user, all of which the kernel counts against the limit.
 fn processes_of_this_user() -> u64 {
     let user = getuid().as_raw();
     let Ok(entries) = fs::read_dir("/proc") else {
@@ -129,9 +134,9 @@ pub(super) fn no_new_privileges() -> rustix::io::Result<()> {
     set_no_new_privs(true)
 }
 
-/// Lets this process write beneath `writable` and to the usual devices only, read what the confinement
-/// names, and keeps it from TCP unless `may_use_tcp`. With a root of its own, hidden files
-/// are not there; else the rules go around them.
+/// Applies Landlock: this process may write only below `writable` and to the usual devices, may read only the paths of
+/// the confinement, and may use TCP only if `may_use_tcp`. Its own root (`has_own_root`) does not contain hidden files;
+/// without one, the rules list the readable paths around them.
 pub(super) fn landlock(
     writable: &[PathBuf],
     confinement: &Confinement,
@@ -168,17 +173,17 @@ fn restrict(
     let paths = readable.map(|path| (path, reading));
     let paths = paths.chain(writable.iter().map(|path| (path.clone(), everything)));
     let mut rules: Vec<(PathBuf, BitFlags<AccessFs>)> = if has_own_root {
-        // Its root contains nothing else.
+        // The root contains nothing else.
         let root = (PathBuf::from("/"), AccessFs::ReadDir.into());
         paths.chain([root]).collect()
     } else {
         let masked: Vec<PathBuf> = view.masked.iter().map(PathBuf::from).collect();
         paths
             .flat_map(|(path, access)| {
-                // A path that is itself listed inside a hidden directory is not hidden.
-                let within = masked.iter().filter(|mask| !path.starts_with(mask));
-                let within: Vec<PathBuf> = within.cloned().collect();
-                let parts = without_masked(&path, &within);
+                // A path that is listed although it lies in a hidden directory stays readable.
+                let masked_inside = masked.iter().filter(|mask| !path.starts_with(mask));
+                let masked_inside: Vec<PathBuf> = masked_inside.cloned().collect();
+                let parts = without_masked(&path, &masked_inside);
                 parts.into_iter().map(move |part| (part, access))
             })
             .collect()
@@ -206,13 +211,15 @@ pub(super) fn drop_privileges() -> Layer<()> {
     if !getuid().is_root() && has_any.is_ok_and(|any| !any) {
         return Layer::InForce(());
     }
-    // The kernel refuses the first number after the last capability it knows.
+    // The kernel returns `EINVAL` for the first number after its last capability.
     let bounded = (0..u64::BITS)
         .map(|number| CapabilitySet::from_bits_retain(1 << number))
-        .map_while(|one| match remove_capability_from_bounding_set(one) {
-            Err(rustix::io::Errno::INVAL) => None,
-            other => Some(other),
-        })
+        .map_while(
+            |capability| match remove_capability_from_bounding_set(capability) {
+                Err(rustix::io::Errno::INVAL) => None,
+                other => Some(other),
+            },
+        )
         .collect::<Result<(), _>>();
     let none = CapabilitySet::empty();
     let sets = CapabilitySets {

@@ -1,4 +1,4 @@
-//! The supervisor: starts the command, forwards orders, waits, and leaves nothing alive.
+//! The supervisor: starts the command, forwards signals to it, waits for it, and kills its remaining descendants.
 
 use super::terminal::Suspension;
 use super::tree::ProcessTree;
@@ -21,24 +21,24 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Interval at which processes are counted.
-const COUNT: Duration = Duration::from_millis(20);
+/// Interval between checks of the limits that the supervisor enforces.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Size of one signal record, in bytes.
+/// Size of one record (`signalfd_siginfo`) read from the signal file, in bytes.
 const SIGNAL_BYTES: usize = 128;
 
-/// Supervises a command: the tree to kill at its end, and the isolation in force.
+/// Supervisor of one command: the process tree to kill at its end, and the isolation in force.
 #[derive(Debug)]
 pub(super) struct Supervisor {
     pub(super) tree: ProcessTree,
     pub(super) namespaces: Vec<Namespace>,
-    /// Whether loopback of its own network is up.
+    /// The loopback interface of the command's own network namespace.
     pub(super) loopback: Layer<()>,
     pub(super) takes_terminal: bool,
 }
 
 impl Supervisor {
-    /// Starts the command and follows it to its end.
+    /// Starts the command and waits until it and its descendants have ended.
     pub(super) fn run(
         &self,
         task: StageTask,
@@ -64,10 +64,10 @@ impl Supervisor {
             }
             Fork::Parent(command) => {
                 drop((theirs, streams, entrance));
-                match preparation(&ours) {
+                match await_exec(&ours) {
                     Ok(enforced) => {
                         let limits = supervised(&enforced);
-                        // If the receiver is gone, the orders end at once, and so does everything.
+                        // If the receiver has ended, the order socket is closed, and the command is killed at once.
                         let _unless_gone = wire::send(&control, &Report::Started(enforced));
                         let mut watched = RunningCommand {
                             command,
@@ -75,14 +75,14 @@ impl Supervisor {
                             tree: self.tree,
                             limits,
                             exceeded: None,
-                            counted: Instant::now(),
+                            last_check: Instant::now(),
                             is_ending: false,
                         };
-                        let seen = watched.see_to_its_end(&control, suspension);
-                        if seen.is_err() {
+                        let outcome = watched.wait_and_report(&control, suspension);
+                        if outcome.is_err() {
                             self.tree.kill();
                         }
-                        seen
+                        outcome
                     }
                     Err(report) => {
                         super::wait_for(command);
@@ -112,20 +112,20 @@ impl Supervisor {
     }
 }
 
-/// The limits that require checking the processes from time to time.
+/// Limits that the supervisor enforces by checking the processes.
 fn supervised(enforced: &Enforcement) -> Vec<EnforcedLimit> {
     match &enforced.limits {
         Layer::InForce(limits) => {
-            let mine = |limit: &&EnforcedLimit| limit.by == LimitMeans::Supervisor;
-            limits.iter().filter(mine).copied().collect()
+            let is_supervised = |limit: &&EnforcedLimit| limit.by == LimitMeans::Supervisor;
+            limits.iter().filter(is_supervised).copied().collect()
         }
         Layer::NotAsked | Layer::Missing(_) => Vec::new(),
     }
 }
 
-/// Reads the command's reports before it executes the program: what is in force, then the end; or why it cannot be
-/// executed.
-fn preparation(command: &OwnedFd) -> Result<Enforcement, Box<Report>> {
+/// Reads the command's reports until it executes the program: the layers in force, then end-of-file. Returns the report
+/// of the failure if it cannot execute the program.
+fn await_exec(command: &OwnedFd) -> Result<Enforcement, Box<Report>> {
     let broken = || {
         let step = "preparing it".to_owned();
         Box::new(Report::NotStarted {
@@ -149,19 +149,19 @@ struct RunningCommand {
     command: Pid,
     has_group: bool,
     tree: ProcessTree,
-    /// Limits that require checking its processes.
+    /// Limits that the supervisor enforces.
     limits: Vec<EnforcedLimit>,
-    /// The limit for which everything was killed.
+    /// The exceeded limit for which the command was killed, if any.
     exceeded: Option<EnforcedLimit>,
-    /// Time of the last check of the processes.
-    counted: Instant,
-    /// Whether everything is being killed.
+    /// Time of the last check of the limits.
+    last_check: Instant,
+    /// Whether the processes of the command are being killed.
     is_ending: bool,
 }
 
 impl RunningCommand {
     /// Waits for the end of the command and reports it.
-    fn see_to_its_end(&mut self, control: &OwnedFd, suspension: &Suspension) -> io::Result<u8> {
+    fn wait_and_report(&mut self, control: &OwnedFd, suspension: &Suspension) -> io::Result<u8> {
         let (ending, leftovers) = self.reap(control, suspension)?;
         let ended = Report::Ended {
             ending,
@@ -172,7 +172,8 @@ impl RunningCommand {
         Ok(0)
     }
 
-    /// Executes orders until the command has ended, kills what is left, and returns how many processes were killed.
+    /// Executes orders until the command has ended, then kills its remaining descendants. Returns the ending and the
+    /// number of processes killed.
     fn reap(&mut self, orders: &OwnedFd, suspension: &Suspension) -> io::Result<(Ending, usize)> {
         let options = match suspension {
             Suspension::Never => WaitOptions::NOHANG,
@@ -195,22 +196,22 @@ impl RunningCommand {
                     }
                 }
                 Ok(Some((_, status))) => leftovers += usize::from(self.was_killed(status)),
-                Ok(None) => self.look(&ends, &mut orders)?,
+                Ok(None) => self.wait_for_event(&ends, &mut orders)?,
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         };
         self.is_ending = true;
-        let mut patience = WaitOptions::NOHANG;
+        let mut wait_options = WaitOptions::NOHANG;
         loop {
-            match wait(patience) {
+            match wait(wait_options) {
                 Ok(Some((_, status))) => {
                     leftovers += usize::from(self.was_killed(status));
-                    patience = WaitOptions::NOHANG;
+                    wait_options = WaitOptions::NOHANG;
                 }
                 Ok(None) => {
                     self.tree.kill();
-                    patience = WaitOptions::empty();
+                    wait_options = WaitOptions::empty();
                 }
                 Err(Errno::INTR) => {}
                 Err(_) => return Ok((ending, leftovers)),
@@ -218,13 +219,13 @@ impl RunningCommand {
         }
     }
 
-    /// Returns when a child may have ended, and forwards orders meanwhile. When the orders end, or there are too many
-    /// processes, everything has to end.
-    fn look(&mut self, ends: &OwnedFd, orders: &mut Option<&OwnedFd>) -> io::Result<()> {
+    /// Waits until a child may have ended, an order arrives or a check is due. Forwards signals; kills the command when
+    /// the order socket is closed or a limit is exceeded.
+    fn wait_for_event(&mut self, ends: &OwnedFd, orders: &mut Option<&OwnedFd>) -> io::Result<()> {
         let mut watched = vec![PollFd::new(ends, PollFlags::IN)];
         watched.extend(orders.map(|orders| PollFd::new(orders, PollFlags::IN)));
-        let until_count = self.until_count();
-        let timeout = until_count.and_then(|left| Timespec::try_from(left).ok());
+        let time_until_check = self.time_until_check();
+        let timeout = time_until_check.and_then(|left| Timespec::try_from(left).ok());
         match poll(&mut watched, timeout.as_ref()) {
             Ok(_) => {}
             Err(Errno::INTR) => return Ok(()),
@@ -233,15 +234,15 @@ impl RunningCommand {
         let is_ready = |place: usize| {
             watched
                 .get(place)
-                .is_some_and(|one| !one.revents().is_empty())
+                .is_some_and(|watched_fd| !watched_fd.revents().is_empty())
         };
         let (has_ended, has_order) = (is_ready(0), is_ready(1));
         if has_ended {
-            // One signal may stand for several children, which are all waited for.
+            // One signal may stand for several children; `reap` waits for all of them.
             let _unless_taken = rustix::io::read(ends, &mut [0; SIGNAL_BYTES]);
         }
-        if has_order && let Some(told) = *orders {
-            match wire::receive::<Order>(told) {
+        if has_order && let Some(order_socket) = *orders {
+            match wire::receive::<Order>(order_socket) {
                 Ok(Some(Order::Signal(number))) => {
                     if let Some(signal) = Signal::from_named_raw(number).filter(|_| !self.is_ending)
                     {
@@ -257,12 +258,13 @@ impl RunningCommand {
         Ok(())
     }
 
-    /// Time until the next check of the processes, where they are checked. Checks them when it is due.
-    fn until_count(&mut self) -> Option<Duration> {
+    /// Returns the time until the next check of the limits, `None` if no check is needed. Performs the check if it is
+    /// due.
+    fn time_until_check(&mut self) -> Option<Duration> {
         if self.limits.is_empty() || self.is_ending {
             return None;
         }
-        let left = COUNT.saturating_sub(self.counted.elapsed());
+        let left = CHECK_INTERVAL.saturating_sub(self.last_check.elapsed());
         if !left.is_zero() {
             return Some(left);
         }
@@ -277,8 +279,8 @@ impl RunningCommand {
             self.kill_all();
             return None;
         }
-        self.counted = Instant::now();
-        Some(COUNT)
+        self.last_check = Instant::now();
+        Some(CHECK_INTERVAL)
     }
 
     fn signal(&self, signal: Signal) {
@@ -294,7 +296,7 @@ impl RunningCommand {
         self.tree.kill();
     }
 
-    /// Whether an ended process was one of those we killed.
+    /// Whether the supervisor killed this process.
     fn was_killed(&self, status: WaitStatus) -> bool {
         self.is_ending && status.terminating_signal() == Some(Signal::KILL.as_raw())
     }

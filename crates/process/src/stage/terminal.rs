@@ -1,10 +1,9 @@
-//! Lends the terminal to an interactive command and reclaims it.
+//! Makes an interactive command the foreground process group of the terminal, and reclaims the terminal afterwards.
 //!
-//! The command's process group is in the foreground while it runs. When the command is suspended,
-//! for example by Ctrl-Z, our caller is suspended too, so that its shell takes over; when the shell
-//! resumes the caller, the command gets the terminal back. Only a process outside of the new
-//! namespace can name the caller's group, so the first stage does this on request of the
-//! supervisor.
+//! The command's process group is in the foreground while it runs. When the command is suspended, for example by
+//! Ctrl-Z, the caller is suspended too, so that its shell takes over. When the shell resumes the caller, the command
+//! gets the terminal back. Only a process outside the new namespace can signal the caller's process group, so the first
+//! stage does this at the request of the supervisor.
 
 use super::tree::state_in;
 use rustix::process::{Pid, Signal, getpgrp, kill_process_group, test_kill_process_group};
@@ -18,23 +17,23 @@ use std::os::unix::fs::FileExt;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Interval at which a suspended caller is checked for being resumed.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval between checks whether a suspended caller was resumed.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A terminal with our caller in the foreground.
+/// A terminal whose foreground process group is the caller's.
 #[derive(Debug)]
 pub(super) struct Terminal {
     file: OwnedFd,
     caller: Pid,
-    /// The `/proc` entry of the caller, opened while we see the same `/proc` as it does.
+    /// The caller's `/proc/<pid>/stat`, opened before a namespace gets its own `/proc`.
     caller_state: File,
     settings: Termios,
-    /// The group that had the terminal when the command was suspended.
+    /// The foreground process group when the command was suspended.
     job: Cell<Option<Pid>>,
 }
 
 impl Terminal {
-    /// The terminal behind a stream, when it is one and our caller is in its foreground.
+    /// The terminal of a stream; `None` if the stream is not a terminal or the caller is not in its foreground.
     pub(super) fn foreground(stream: &OwnedFd, caller: i32) -> Option<Self> {
         if !isatty(stream) || tcgetpgrp(stream).ok()? != getpgrp() {
             return None;
@@ -48,25 +47,25 @@ impl Terminal {
         })
     }
 
-    /// Suspends our caller, and returns when the command may continue.
+    /// Suspends the caller, and returns when the command may continue.
     fn suspend(&self) {
         let foreground = tcgetpgrp(&self.file).ok();
         if foreground == Some(self.caller) && self.job.get().is_some() {
-            // The shell gave the terminal to the caller, which was running all the time.
+            // The caller was not stopped, and the shell gave the terminal to it.
             self.lend();
             return;
         }
         let settings = tcgetattr(&self.file).ok();
         if self.job.get().is_none_or(|job| foreground == Some(job)) {
             self.job.set(foreground);
-            // These fail only when the terminal is gone, and then there is nothing to return.
+            // These calls fail only if the terminal no longer exists.
             let _unless_gone = tcsetattr(&self.file, OptionalActions::Drain, &self.settings);
             let _unless_gone = tcsetpgrp(&self.file, self.caller);
         }
         let _unless_gone = kill_process_group(self.caller, Signal::TSTP);
-        sleep(LOOK);
+        sleep(POLL_INTERVAL);
         while self.caller_is_stopped() {
-            sleep(LOOK);
+            sleep(POLL_INTERVAL);
         }
         if tcgetpgrp(&self.file).ok() == Some(self.caller) {
             if let Some(settings) = settings {
@@ -92,12 +91,12 @@ impl Terminal {
             .is_some_and(|(state, _)| state == 'T')
     }
 
-    /// Handles requests of the supervisor until it is gone, then takes the terminal back.
+    /// Handles requests of the supervisor until it exits, then reclaims the terminal.
     pub(super) fn serve(&self, supervisor: &OwnedFd) {
-        let mut asked = [0];
-        while matches!(rustix::io::read(supervisor, &mut asked), Ok(1)) {
+        let mut request = [0];
+        while matches!(rustix::io::read(supervisor, &mut request), Ok(1)) {
             self.suspend();
-            if rustix::io::write(supervisor, &asked).is_err() {
+            if rustix::io::write(supervisor, &request).is_err() {
                 break;
             }
         }
@@ -121,16 +120,16 @@ impl Terminal {
 /// Reaction of a supervisor when the command is suspended.
 #[derive(Debug)]
 pub(super) enum Suspension {
-    /// Nothing: the command has no terminal.
+    /// Ignore it: the command has no terminal.
     Never,
-    /// Handles it itself.
+    /// Suspend the caller from this process.
     Here(Terminal),
-    /// Asks the stage outside of the namespace.
+    /// Send a request to the stage outside the namespace.
     Through(OwnedFd),
 }
 
 impl Suspension {
-    /// Suspends our caller; when it continues, so may the command.
+    /// Suspends the caller; returns when the caller was resumed.
     pub(super) fn suspend(&self) {
         match self {
             Self::Never => {}
@@ -144,7 +143,7 @@ impl Suspension {
         }
     }
 
-    /// Takes the terminal back, if that is our task.
+    /// Reclaims the terminal, if this process owns it.
     pub(super) fn end(&self) {
         if let Self::Here(terminal) = self {
             terminal.reclaim();

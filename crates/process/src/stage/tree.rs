@@ -1,10 +1,10 @@
-//! Kills everything a command started.
+//! Counts and kills the processes of a command.
 
 use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
-/// The processes of a command, as seen from its supervisor.
+/// The process tree of a command, as seen from its supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProcessTree {
     /// Everything in the namespace whose first process is the supervisor.
@@ -14,10 +14,10 @@ pub(super) enum ProcessTree {
 }
 
 impl ProcessTree {
-    /// Kills all of them.
+    /// Kills all processes of the tree.
     pub(super) fn kill(self) {
         match self {
-            // All except ourselves, at once.
+            // In a namespace, this kills all processes except the supervisor at once.
             Self::Namespace => {
                 let _unless_none = kill_process_group(Pid::INIT, Signal::KILL);
             }
@@ -33,14 +33,14 @@ impl ProcessTree {
         }
     }
 
-    /// Private memory of its processes together, in bytes.
+    /// Private memory of all processes of the tree together, in bytes.
     pub(super) fn memory(self) -> u64 {
         let own = getpid().as_raw_nonzero().get();
         let numbers: Vec<i32> = match self {
-            Self::Namespace => processes().iter().map(|one| one.number).collect(),
+            Self::Namespace => processes().iter().map(|process| process.number).collect(),
             Self::Descendants => descendants()
                 .iter()
-                .map(|one| one.as_raw_nonzero().get())
+                .map(|process| process.as_raw_nonzero().get())
                 .collect(),
         };
         let others = numbers.into_iter().filter(|number| *number != own);
@@ -48,7 +48,7 @@ impl ProcessTree {
     }
 }
 
-/// Private memory of a process: without files and shared memory.
+/// Private memory of a process in bytes, without mapped files and shared memory.
 fn memory_of(number: i32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{number}/status")).ok()?;
     let line = status
@@ -58,24 +58,24 @@ fn memory_of(number: i32) -> Option<u64> {
     Some(kibibytes << 10)
 }
 
-/// Stops descendants until no new one is found, so that none can start another, then kills them.
+/// Stops descendants until it finds no new one, so that none can fork any more, then kills them.
 fn kill_descendants() {
     let mut stopped = HashSet::new();
     loop {
-        let fresh: Vec<Pid> = descendants()
+        let running: Vec<Pid> = descendants()
             .into_iter()
-            .filter(|one| !stopped.contains(one))
+            .filter(|pid| !stopped.contains(pid))
             .collect();
-        if fresh.is_empty() {
+        if running.is_empty() {
             break;
         }
-        for one in fresh {
-            let _unless_gone = kill_process(one, Signal::STOP);
-            stopped.insert(one);
+        for pid in running {
+            let _unless_gone = kill_process(pid, Signal::STOP);
+            stopped.insert(pid);
         }
     }
-    for one in stopped {
-        let _unless_gone = kill_process(one, Signal::KILL);
+    for pid in stopped {
+        let _unless_gone = kill_process(pid, Signal::KILL);
     }
 }
 
@@ -121,8 +121,8 @@ fn state_of(number: i32) -> Option<(char, i32)> {
     state_in(&fs::read(format!("/proc/{number}/stat")).ok()?)
 }
 
-/// State and parent of a process, from a line of `/proc/N/stat`. The name in it may contain
-/// anything, so the fields are counted after its last parenthesis.
+/// State and parent of a process, from a line of `/proc/N/stat`. The process name may contain any character, so the
+/// fields are counted after the last parenthesis.
 pub(super) fn state_in(line: &[u8]) -> Option<(char, i32)> {
     let line = String::from_utf8_lossy(line);
     let mut fields = line.rsplit_once(')')?.1.split_whitespace();

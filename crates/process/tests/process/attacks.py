@@ -1,5 +1,5 @@
-# Tries by every known means to change something outside, and prints what succeeded. Expects
-# INSIDE, where it may write, and OUTSIDE with `file`, `folder` and `fifo`, where it may not.
+# Tries every known way to change files outside the sandbox, and prints the attempts that succeeded.
+# Environment: INSIDE, a writable folder, and OUTSIDE, a read-only one with `file`, `folder` and `fifo`.
 import ctypes, os, stat, sys
 
 I, O = os.environ['INSIDE'], os.environ['OUTSIDE']

@@ -1,4 +1,4 @@
-//! The whole process tree ends: with the command, at the time limit, on cancel, and with us.
+//! The whole process tree is killed: when the command ends, at the time limit, on cancel, and when this process dies.
 
 use crate::harness::{
     ProcessLimits, Sandbox, eventually, for_every, lives, started, stdout, tests, try_run,
@@ -17,8 +17,8 @@ tests![
     the_time_limit_kills_the_whole_tree,
     cancel_kills_the_whole_tree,
     a_cancelled_handle_stops_later_commands,
-    nothing_survives_our_own_death,
-    signals_are_passed_on,
+    nothing_survives_the_death_of_this_process,
+    signals_are_forwarded,
     signals_without_a_name_are_ignored,
     a_fork_bomb_is_limited,
     processes_that_ignore_signals_die_too,
@@ -26,14 +26,14 @@ tests![
     a_command_does_not_outlive_its_supervisor,
     short_lived_orphans_do_not_keep_processes_from_being_counted,
     commands_run_after_their_fork_server_was_killed,
-    the_fork_server_ends_with_us,
+    the_fork_server_ends_with_this_process,
 ];
 
-/// Seconds after which a surviving daemon creates a file.
+/// Delay after which a surviving daemon creates a file, in seconds.
 const DELAY: u64 = 4;
 
-/// Starts a daemon in the usual way: forked twice, in its own session. It carries the mark on its
-/// command line and would create a file a moment later.
+/// Python code that starts a daemon: forked twice, in its own session, with the mark on its command line. A surviving
+/// daemon creates a file after `DELAY`.
 fn daemon(mark: &str) -> String {
     format!(
         "import os, sys, time
@@ -49,17 +49,16 @@ while not os.path.exists('ready'): time.sleep(0.01)
     )
 }
 
-/// A text that is on the command lines of one test only, even when the tests run twice
-/// concurrently.
+/// A text that only the command lines of one test contain, even if two runs of the tests overlap.
 fn mark(test: &str, number: usize) -> String {
     format!("{test}-mark-{number}-of-{}", std::process::id())
 }
 
-/// No process with the mark is alive, and its delayed effect does not occur.
+/// Asserts that no process with the mark is alive, and that none creates the delayed file.
 fn assert_gone(mark: &str, sandbox: &Sandbox) {
     assert!(!lives(mark), "{mark} lives");
     thread::sleep(Duration::from_secs(DELAY + 1));
-    assert!(!sandbox.inside.join("late").exists(), "{mark} went on");
+    assert!(!sandbox.inside.join("late").exists(), "{mark} survived");
 }
 
 fn daemons_die_with_the_command() {
@@ -133,7 +132,7 @@ fn a_cancelled_handle_stops_later_commands() {
     assert!(!sandbox.inside.join("ran").exists());
 }
 
-fn nothing_survives_our_own_death() {
+fn nothing_survives_the_death_of_this_process() {
     for_every(|number, held| {
         let mark = mark("death", number);
         let sandbox = Sandbox::held_by(held);
@@ -148,7 +147,7 @@ fn nothing_survives_our_own_death() {
     });
 }
 
-fn signals_are_passed_on() {
+fn signals_are_forwarded() {
     for held in ProcessLimits::every() {
         let sandbox = Sandbox::held_by(held);
         let script = "trap 'echo term; exit 3' TERM; touch ready; while :; do sleep 0.05; done";
@@ -180,13 +179,12 @@ fn signals_without_a_name_are_ignored() {
     assert_eq!(finished.ending, Ending::Exited(0));
 }
 
-/// The kernel limits ordinary users; for root, whom it does not limit, the supervisor kills
-/// everything.
+/// The kernel limits ordinary users. It does not limit root, so for root the supervisor kills all processes.
 fn a_fork_bomb_is_limited() {
     let script = "import os, time
 children = 0
 try:
-    # An end even where nothing limits it.
+    # Stops even if no limit applies.
     while children < 2000:
         if os.fork() == 0:
             time.sleep(1000)
@@ -251,14 +249,14 @@ fn one_handle_serves_several_commands() {
             })
         });
         cancel.cancel();
-        for one in running {
-            let finished = one.join().expect("no panic").expect("it started");
+        for command in running {
+            let finished = command.join().expect("no panic").expect("it started");
             assert_eq!(finished.ending, Ending::Cancelled);
         }
     });
 }
 
-/// Trusted commands can kill their supervisor; they gain nothing by it.
+/// A trusted command can kill its supervisor, but dies with it.
 fn a_command_does_not_outlive_its_supervisor() {
     let sandbox = Sandbox::held_by(ProcessLimits::Unconfined);
     let mark = mark("supervisor", 0);
@@ -270,7 +268,7 @@ fn a_command_does_not_outlive_its_supervisor() {
     assert_gone(&mark, &sandbox);
 }
 
-/// Orphans that end at once wake the supervisor all the time; it still counts processes.
+/// Orphans that exit at once keep waking the supervisor, which must still count processes.
 fn short_lived_orphans_do_not_keep_processes_from_being_counted() {
     if !getuid().is_root() {
         return;
@@ -283,8 +281,8 @@ fn short_lived_orphans_do_not_keep_processes_from_being_counted() {
     assert_eq!(finished.ending, Ending::Signalled(9), "{finished:?}");
 }
 
-/// The fork servers of a process.
-fn nurseries_of(parent: u32) -> Vec<i32> {
+/// Ids of the fork servers of a process.
+fn fork_servers_of(parent: u32) -> Vec<i32> {
     let entries = fs::read_dir("/proc").expect("processes");
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     numbers
@@ -293,14 +291,15 @@ fn nurseries_of(parent: u32) -> Vec<i32> {
             let fields = line
                 .rsplit_once(')')
                 .map(|(_, rest)| rest.split_whitespace());
-            let own = fields.and_then(|mut fields| fields.nth(1)?.parse().ok()) == Some(parent);
-            let shown = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
-            own && String::from_utf8_lossy(&shown).contains("__process-stage")
+            let is_child =
+                fields.and_then(|mut fields| fields.nth(1)?.parse().ok()) == Some(parent);
+            let command_line = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
+            is_child && String::from_utf8_lossy(&command_line).contains("__process-stage")
         })
         .collect()
 }
 
-/// A running command completes or dies, and the next one gets a new fork server.
+/// A running command completes or is killed, and the next command gets a new fork server.
 fn commands_run_after_their_fork_server_was_killed() {
     for_every(|number, held| {
         let mark = mark("fork_server", number);
@@ -310,7 +309,7 @@ fn commands_run_after_their_fork_server_was_killed() {
         );
         let mut parent = Parent::spawn(held, "twice", &sandbox, &["sh", "-c", &script]);
         eventually("the command", || sandbox.inside.join("ready").exists());
-        let servers = nurseries_of(parent.child.id());
+        let servers = fork_servers_of(parent.child.id());
         assert_eq!(servers.len(), 1, "{servers:?}");
         let fork_server = Pid::from_raw(servers[0]).expect("a number");
         kill_process(fork_server, Signal::KILL).expect("a kill");
@@ -320,7 +319,7 @@ fn commands_run_after_their_fork_server_was_killed() {
         parent.child.wait().expect("its end");
         assert!(reported.contains("said \"again\\n\""), "{reported}");
         if reported.starts_with("said") {
-            // Without a process namespace its supervisor survives, and the command completes.
+            // Without a process namespace, the supervisor survives its fork server, and the command completes.
             assert!(sandbox.inside.join("late").exists(), "{reported}");
             return;
         }
@@ -330,13 +329,13 @@ fn commands_run_after_their_fork_server_was_killed() {
     });
 }
 
-fn the_fork_server_ends_with_us() {
+fn the_fork_server_ends_with_this_process() {
     let sandbox = Sandbox::new();
     let script = "touch ready; sleep 1000";
     let held = ProcessLimits::Unconfined;
     let mut parent = Parent::spawn(held, "capture", &sandbox, &["sh", "-c", script]);
     eventually("the command", || sandbox.inside.join("ready").exists());
-    let servers = nurseries_of(parent.child.id());
+    let servers = fork_servers_of(parent.child.id());
     assert_eq!(servers.len(), 1, "{servers:?}");
     parent.child.kill().expect("a kill");
     parent.child.wait().expect("its end");

@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &[OsString], modules: &[&[Test]]) -> ExitCode {
     }
     let next = AtomicUsize::new(0);
     let failed = AtomicUsize::new(0);
-    let left_out = AtomicUsize::new(0);
+    let skipped = AtomicUsize::new(0);
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(2, Into::into).min(8) {
             scope.spawn(|| {
@@ -73,15 +73,15 @@ pub(crate) fn run(arguments: &[OsString], modules: &[&[Test]]) -> ExitCode {
                     };
                     println!("test {name} ... {outcome}");
                     failed.fetch_add(usize::from(outcome == "FAILED"), Ordering::SeqCst);
-                    left_out.fetch_add(usize::from(outcome.starts_with("not")), Ordering::SeqCst);
+                    skipped.fetch_add(usize::from(outcome.starts_with("not")), Ordering::SeqCst);
                 }
             });
         }
     });
-    let (failed, left_out) = (failed.into_inner(), left_out.into_inner());
+    let (failed, skipped) = (failed.into_inner(), skipped.into_inner());
     let outcome = if failed == 0 { "ok" } else { "FAILED" };
-    let passed = tests.len() - failed - left_out;
-    println!("\ntest result: {outcome}. {passed} passed; {failed} failed; {left_out} not run");
+    let passed = tests.len() - failed - skipped;
+    println!("\ntest result: {outcome}. {passed} passed; {failed} failed; {skipped} not run");
     if failed == 0 {
         ExitCode::SUCCESS
     } else {
@@ -92,9 +92,9 @@ pub(crate) fn run(arguments: &[OsString], modules: &[&[Test]]) -> ExitCode {
 /// Thrown by a test that needs a feature this machine lacks.
 struct NotRun(&'static str);
 
-/// Ends a test that cannot run here, because this machine lacks a feature.
-pub(crate) fn not_run(what: &'static str) -> ! {
-    resume_unwind(Box::new(NotRun(what)))
+/// Ends a test, because this machine lacks a feature that it needs.
+pub(crate) fn not_run(feature: &'static str) -> ! {
+    resume_unwind(Box::new(NotRun(feature)))
 }
 
 /// Capabilities of this machine, probed once.
@@ -110,20 +110,20 @@ fn has_namespaces() -> bool {
         .is_some_and(|enforced| enforced.tree == Tree::Namespace)
 }
 
-/// Version 6 is the first that confines signals.
+/// Whether Landlock has version 6 or later, the first that confines signals.
 fn has_landlock() -> bool {
     let enforced = machine().enforced.as_ref();
     enforced.is_some_and(|enforced| matches!(enforced.landlock, Layer::InForce(abi) if abi >= 6))
 }
 
-/// Skips the test without namespaces.
+/// Skips the test on machines without namespaces.
 pub(crate) fn need_namespaces() {
     if !has_namespaces() {
         not_run("namespaces");
     }
 }
 
-/// Skips the test without Landlock.
+/// Skips the test on machines without Landlock.
 pub(crate) fn need_landlock() {
     if !has_landlock() {
         not_run("Landlock of version 6");
@@ -146,7 +146,7 @@ pub(crate) enum ProcessLimits {
 }
 
 impl ProcessLimits {
-    /// The ways in which a process tree can be supervised here.
+    /// The ways to supervise a process tree that this machine supports.
     pub(crate) fn every() -> Vec<Self> {
         let all = [
             Self::Whole,
@@ -157,7 +157,7 @@ impl ProcessLimits {
         all.into_iter().filter(|held| held.is_possible()).collect()
     }
 
-    /// The ways in which a command can be confined here.
+    /// The ways to confine a command that this machine supports.
     pub(crate) fn confined() -> Vec<Self> {
         let all = [
             Self::Whole,
@@ -168,7 +168,7 @@ impl ProcessLimits {
         all.into_iter().filter(|held| held.is_possible()).collect()
     }
 
-    /// Those of them that filter system calls.
+    /// The ways of [`Self::confined`] that filter system calls.
     pub(crate) fn filtered() -> Vec<Self> {
         Self::confined()
             .into_iter()
@@ -184,7 +184,7 @@ impl ProcessLimits {
         }
     }
 
-    /// The one with this name.
+    /// Parses the name of a variant.
     pub(crate) fn named(name: &str) -> Option<Self> {
         let all = [
             Self::Whole,
@@ -220,7 +220,7 @@ impl ProcessLimits {
     }
 }
 
-/// A directory that a command may write to, and one next to it that it may not.
+/// A directory that a command may write to, and a directory next to it that it may not.
 pub(crate) struct Sandbox {
     _root: Option<TempDir>,
     pub(crate) inside: PathBuf,
@@ -325,7 +325,7 @@ pub(crate) fn stderr(finished: &CommandResult) -> String {
     String::from_utf8_lossy(&finished.stderr.bytes).into_owned()
 }
 
-/// Tries something with every way to hold a command, concurrently.
+/// Runs a test with every supported way to supervise a command, concurrently.
 pub(crate) fn for_every(test: impl Fn(usize, ProcessLimits) + Sync) {
     thread::scope(|scope| {
         for (number, held) in ProcessLimits::every().into_iter().enumerate() {
@@ -335,24 +335,24 @@ pub(crate) fn for_every(test: impl Fn(usize, ProcessLimits) + Sync) {
     });
 }
 
-/// Waits until a condition holds; for effects of other processes.
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
+/// Waits up to 30 seconds until a condition holds; for effects of other processes.
+pub(crate) fn eventually(condition: &str, mut holds: impl FnMut() -> bool) {
+    let started_at = Instant::now();
     while !holds() {
         assert!(
-            begun.elapsed() < Duration::from_secs(30),
-            "{what} did not come about"
+            started_at.elapsed() < Duration::from_secs(30),
+            "timed out waiting for: {condition}"
         );
         thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// Whether a process with this command line is alive.
+/// Whether a process whose command line contains `mark` is alive.
 pub(crate) fn lives(mark: &str) -> bool {
     let entries = fs::read_dir("/proc").expect("processes");
     entries.filter_map(Result::ok).any(|entry| {
-        let shown = fs::read(Path::new(&entry.path()).join("cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&shown).contains(mark)
+        let command_line = fs::read(Path::new(&entry.path()).join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&command_line).contains(mark)
             && entry.file_name() != std::process::id().to_string().as_str()
     })
 }

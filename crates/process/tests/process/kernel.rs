@@ -1,16 +1,16 @@
-//! Confinement besides files and network: privileges, other processes, system calls, resources.
+//! Confinement of privileges, access to other processes, system calls and resources.
 
 use crate::harness::{ProcessLimits, Sandbox, need_namespaces, stderr, stdout, tests};
 use cleveragents_process::{Ending, Layer, LimitedResource, Limits};
 use std::fs;
 
 tests![
-    privileges_are_dropped_for_good,
+    privileges_are_dropped_permanently,
     dangerous_system_calls_are_refused,
     new_namespaces_are_refused,
     nothing_can_be_typed_into_a_terminal,
-    other_processes_are_out_of_sight_or_out_of_reach,
-    the_supervisor_cannot_be_killed_or_looked_into,
+    other_processes_are_hidden_or_inaccessible,
+    the_supervisor_cannot_be_killed_or_inspected,
     memory_is_limited,
     the_memory_of_all_processes_together_is_limited,
     sizes_of_files_are_limited,
@@ -18,7 +18,7 @@ tests![
     setuid_programs_gain_nothing,
 ];
 
-fn privileges_are_dropped_for_good() {
+fn privileges_are_dropped_permanently() {
     for held in ProcessLimits::confined() {
         let finished = held.sh("grep -E '^(Cap|NoNew)' /proc/self/status");
         let text = stdout(&finished);
@@ -102,11 +102,11 @@ for request in (0x5412, 0x541c, 0x5412 | 1 << 32):
     assert_eq!(finished.ending, Ending::Exited(0));
 }
 
-fn other_processes_are_out_of_sight_or_out_of_reach() {
+fn other_processes_are_hidden_or_inaccessible() {
     need_namespaces();
     let finished = Sandbox::new().sh("ls /proc | grep -c '^[0-9]'");
-    let seen: usize = stdout(&finished).trim().parse().expect("a count");
-    assert!(seen <= 5, "{seen}");
+    let processes: usize = stdout(&finished).trim().parse().expect("a count");
+    assert!(processes <= 5, "{processes}");
     let own = std::process::id();
     for held in ProcessLimits::confined() {
         let finished = held.sh(&format!("kill -0 {own}"));
@@ -122,7 +122,7 @@ fn other_processes_are_out_of_sight_or_out_of_reach() {
     );
 }
 
-fn the_supervisor_cannot_be_killed_or_looked_into() {
+fn the_supervisor_cannot_be_killed_or_inspected() {
     for held in ProcessLimits::confined() {
         let finished = held.sh(
             "kill -9 $PPID 2>/dev/null; kill -STOP $PPID 2>/dev/null; kill -9 1 2>/dev/null

@@ -1,5 +1,5 @@
-//! Runs real commands, confined and not. The tests have their own `main`, because the stages are
-//! this same program started again.
+//! Tests with real commands, confined and unconfined. They have their own `main`, because the stages are copies of this
+//! program.
 
 mod ending;
 mod harness;

@@ -1,4 +1,4 @@
-//! Without network nothing can be reached; with it, what is needed works.
+//! Commands without network reach nothing; commands with network can use the usual protocols.
 
 use crate::harness::{
     ProcessLimits, Sandbox, need_landlock, need_namespaces, stderr, stdout, tests,
@@ -15,8 +15,8 @@ tests![
     pairs_of_sockets_are_allowed,
     tcp_on_loopback_works_with_network,
     a_server_outside_is_reached_with_network_only,
-    each_layer_alone_keeps_from_tcp,
-    strange_families_are_refused_even_with_network,
+    each_layer_alone_blocks_tcp,
+    rare_families_are_refused_even_with_network,
     sockets_without_a_file_cannot_be_reached,
 ];
 
@@ -68,7 +68,7 @@ client.send(b'hello'); print(server.accept()[0].recv(5))",
     }
 }
 
-/// Lets a command connect to a server of this process; returns whether it could.
+/// Whether a command can connect to a server of this process.
 fn reaches(sandbox: &Sandbox) -> bool {
     let server = TcpListener::bind("127.0.0.1:0").expect("a server");
     let port = server.local_addr().expect("its address").port();
@@ -85,7 +85,7 @@ try:
 except OSError as error:
     print('refused', error)"
         ));
-        // Unblocks the server when no other client came.
+        // Unblocks the server if the command did not connect.
         drop(std::net::TcpStream::connect(("127.0.0.1", port)));
         assert_eq!(finished.ending, Ending::Exited(0), "{}", stderr(&finished));
         stdout(&finished) == "reached\n"
@@ -102,7 +102,7 @@ fn a_server_outside_is_reached_with_network_only() {
     assert!(reaches(&Sandbox::held_by(ProcessLimits::Unconfined)));
 }
 
-fn each_layer_alone_keeps_from_tcp() {
+fn each_layer_alone_blocks_tcp() {
     need_landlock();
     need_namespaces();
     for (isolation, landlock, seccomp) in [
@@ -129,10 +129,10 @@ fn each_layer_alone_keeps_from_tcp() {
     assert!(reaches(&sandbox));
 }
 
-fn strange_families_are_refused_even_with_network() {
+fn rare_families_are_refused_even_with_network() {
     let mut sandbox = Sandbox::new();
     sandbox.policy().network = true;
-    // Packet sockets, kernel cryptography, the host of a virtual machine.
+    // AF_PACKET, AF_ALG (kernel cryptography) and AF_VSOCK (the host of a virtual machine).
     let finished = sandbox.python(
         "import socket
 for family in (17, 38, 40):
@@ -146,7 +146,7 @@ for family in (17, 38, 40):
     assert_eq!(finished.ending, Ending::Exited(0), "{}", stderr(&finished));
 }
 
-/// Abstract sockets have no file that could be protected; Landlock blocks those outside.
+/// Abstract sockets have no file that mounts could protect; Landlock denies connections to those of other processes.
 fn sockets_without_a_file_cannot_be_reached() {
     need_landlock();
     let name = format!("cleveragents-test-{}", std::process::id());

@@ -14,7 +14,8 @@ use std::process::{Child, Command, Stdio};
 
 const PARENT: &str = "--as-parent";
 
-/// The program: `--as-parent HELD OUTPUT INSIDE PROGRAM ARGUMENTS…`. `twice` for the output runs it once more.
+/// The program: `--as-parent CONFINEMENT OUTPUT INSIDE PROGRAM ARGUMENTS…`. The output `twice` runs the command twice;
+/// `talk` starts it with pipes.
 pub(crate) fn main(arguments: &[OsString]) -> Option<u8> {
     if arguments.get(1)? != PARENT {
         return None;
@@ -55,7 +56,7 @@ pub(crate) fn main(arguments: &[OsString]) -> Option<u8> {
     };
     if *output == "talk" {
         let started = start(invocation, Box::new(|_| {}));
-        // Until this program is killed.
+        // Blocks until this program is killed.
         let _unless_closed = started.map(|(_running, mut pipes)| pipes.output.read(&mut [0]));
         return Some(0);
     }
@@ -84,7 +85,7 @@ fn print_result(finished: &Result<CommandResult, ProcessError>) {
     }
 }
 
-/// The running program.
+/// A running copy of this test program in the role of the parent.
 pub(crate) struct Parent {
     pub(crate) child: Child,
 }

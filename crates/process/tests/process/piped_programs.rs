@@ -1,4 +1,4 @@
-//! Programs that we communicate with while they run.
+//! Programs with which this process communicates while they run.
 
 use crate::harness::{Sandbox, eventually, for_every, lives, tests};
 use crate::parent::Parent;
@@ -10,12 +10,12 @@ use std::time::Duration;
 
 tests![
     a_program_answers_line_by_line_and_ends_with_its_input,
-    stopping_kills_what_does_not_end_by_itself,
+    stopping_kills_a_program_that_does_not_exit,
     dropping_kills_the_whole_tree,
     a_closed_output_is_seen_while_the_program_runs,
     errors_are_received_as_they_arrive,
     a_missing_program_is_reported,
-    a_started_program_dies_with_us,
+    a_started_program_dies_with_this_process,
 ];
 
 fn sh(script: &str) -> Invocation {
@@ -24,7 +24,7 @@ fn sh(script: &str) -> Invocation {
     invocation
 }
 
-fn deaf() -> cleveragents_process::StderrCallback {
+fn ignore_errors() -> cleveragents_process::StderrCallback {
     Box::new(|_| {})
 }
 
@@ -33,7 +33,7 @@ fn a_program_answers_line_by_line_and_ends_with_its_input() {
         let sandbox = Sandbox::held_by(held);
         let script = "while read line; do echo \"<$line>\"; done; exit 3";
         let invocation = sandbox.invocation("sh", &["-c", script]);
-        let (running, mut pipes) = start(invocation, deaf()).expect("it starts");
+        let (running, mut pipes) = start(invocation, ignore_errors()).expect("it starts");
         let mut answers = BufReader::new(pipes.output);
         for word in ["one", "two"] {
             writeln!(pipes.input, "{word}").expect("it reads");
@@ -48,8 +48,9 @@ fn a_program_answers_line_by_line_and_ends_with_its_input() {
     });
 }
 
-fn stopping_kills_what_does_not_end_by_itself() {
-    let (running, pipes) = start(sh("trap '' TERM; echo up; sleep 1000"), deaf()).expect("starts");
+fn stopping_kills_a_program_that_does_not_exit() {
+    let (running, pipes) =
+        start(sh("trap '' TERM; echo up; sleep 1000"), ignore_errors()).expect("starts");
     let mut line = String::new();
     BufReader::new(pipes.output)
         .read_line(&mut line)
@@ -62,17 +63,18 @@ fn stopping_kills_what_does_not_end_by_itself() {
 fn dropping_kills_the_whole_tree() {
     let mark = format!("talking-mark-{}", std::process::id());
     let script = format!("setsid sh -c 'sleep 1000; # {mark}' & echo up; cat");
-    let (running, pipes) = start(sh(&script), deaf()).expect("it starts");
+    let (running, pipes) = start(sh(&script), ignore_errors()).expect("it starts");
     let mut output = BufReader::new(pipes.output);
     let mut line = String::new();
     output.read_line(&mut line).expect("it is up");
-    eventually("the daemon is there", || lives(&mark));
+    eventually("the daemon", || lives(&mark));
     drop(running);
     assert!(!lives(&mark));
 }
 
 fn a_closed_output_is_seen_while_the_program_runs() {
-    let (running, mut pipes) = start(sh("exec >&-; cat > /dev/null"), deaf()).expect("it starts");
+    let (running, mut pipes) =
+        start(sh("exec >&-; cat > /dev/null"), ignore_errors()).expect("it starts");
     let mut message = Vec::new();
     pipes
         .output
@@ -82,21 +84,22 @@ fn a_closed_output_is_seen_while_the_program_runs() {
 }
 
 fn errors_are_received_as_they_arrive() {
-    let (tell, reported) = mpsc::channel();
+    let (sender, reported) = mpsc::channel();
     let errors = Box::new(move |bytes: &[u8]| {
-        let _unless_gone = tell.send(bytes.to_vec());
+        let _unless_gone = sender.send(bytes.to_vec());
     });
     let (running, _pipes) = start(sh("echo failed >&2; cat"), errors).expect("it starts");
-    assert_eq!(reported.recv().expect("heard"), b"failed\n");
+    assert_eq!(reported.recv().expect("the error output"), b"failed\n");
     assert!(!running.has_ended());
 }
 
 fn a_missing_program_is_reported() {
-    let error = start(Invocation::new("no-such-program", "/"), deaf()).expect_err("not there");
+    let error = start(Invocation::new("no-such-program", "/"), ignore_errors())
+        .expect_err("it does not exist");
     assert_eq!(error.code(), Code::ProgramNotFound);
 }
 
-fn a_started_program_dies_with_us() {
+fn a_started_program_dies_with_this_process() {
     for_every(|number, held| {
         let mark = format!("talking-parent-{number}-{}", std::process::id());
         let sandbox = Sandbox::held_by(held);

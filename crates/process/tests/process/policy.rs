@@ -1,4 +1,4 @@
-//! Policies that cannot be enforced, and contradictory policies.
+//! Policies that this machine cannot enforce, and contradictory policies.
 
 use crate::harness::{
     ProcessLimits, Sandbox, need_landlock, need_namespaces, started, stdout, tests, try_run,
@@ -13,14 +13,14 @@ use std::process::Command;
 tests![
     a_machine_without_any_layer_refuses,
     a_machine_without_any_layer_warns_on_request,
-    a_machine_that_cannot_keep_from_the_network_refuses,
+    a_machine_that_cannot_block_the_network_refuses,
     a_temporary_folder_outside_is_refused,
-    a_nested_folder_that_leads_out_is_refused,
+    a_nested_link_to_a_folder_outside_is_refused,
     a_writable_folder_has_to_exist,
     folders_reached_by_links_are_writable,
-    where_namespaces_are_forbidden_landlock_holds,
-    where_proc_cannot_be_mounted_the_other_namespaces_hold,
-    capabilities_are_what_commands_get,
+    landlock_confines_if_namespaces_are_forbidden,
+    other_namespaces_are_used_if_proc_cannot_be_mounted,
+    capabilities_match_the_enforcement_of_commands,
 ];
 
 const NOTHING: Layers = Layers {
@@ -32,7 +32,7 @@ const NOTHING: Layers = Layers {
 fn a_machine_without_any_layer_refuses() {
     let mut sandbox = Sandbox::new();
     sandbox.policy().layers = NOTHING;
-    let error = try_run(&sandbox.invocation("touch", &["ran"])).expect_err("nothing to hold it");
+    let error = try_run(&sandbox.invocation("touch", &["ran"])).expect_err("no layer is available");
     assert_eq!(error.code(), Code::ConfinementUnavailable);
     assert_eq!(error.code().kind(), Kind::Failed);
     assert_eq!(
@@ -53,7 +53,7 @@ fn a_machine_without_any_layer_warns_on_request() {
     assert!(!finished.enforced.writing_confined() && !finished.enforced.network_confined());
 }
 
-fn a_machine_that_cannot_keep_from_the_network_refuses() {
+fn a_machine_that_cannot_block_the_network_refuses() {
     need_landlock();
     let mut sandbox = Sandbox::held_by(ProcessLimits::Landlock);
     sandbox.policy().layers.seccomp = false;
@@ -75,8 +75,8 @@ fn a_temporary_folder_outside_is_refused() {
     assert_eq!(error.code(), Code::InvalidPolicy);
 }
 
-/// An earlier command could have put the link there.
-fn a_nested_folder_that_leads_out_is_refused() {
+/// An earlier command could have created the link.
+fn a_nested_link_to_a_folder_outside_is_refused() {
     let mut sandbox = Sandbox::new();
     let nested = sandbox.inside.join("nested");
     symlink(&sandbox.outside, &nested).expect("a link");
@@ -107,7 +107,8 @@ fn folders_reached_by_links_are_writable() {
     }
 }
 
-/// Runs a confined command on a machine prepared by `setup`, in its own namespaces.
+/// Runs a confined command in new namespaces that `setup` has prepared. Returns the output of the parent program, or
+/// `None` if namespaces cannot be created.
 fn on_a_machine(setup: &str) -> Option<String> {
     if !Command::new("unshare")
         .args(["-Urm", "true"])
@@ -135,7 +136,7 @@ fn on_a_machine(setup: &str) -> Option<String> {
     Some(text)
 }
 
-fn where_namespaces_are_forbidden_landlock_holds() {
+fn landlock_confines_if_namespaces_are_forbidden() {
     need_landlock();
     need_namespaces();
     for kind in ["mnt", "pid", "net"] {
@@ -155,9 +156,8 @@ fn where_namespaces_are_forbidden_landlock_holds() {
     }
 }
 
-/// As in a container that hides parts of `/proc`: a process that cannot uncover it cannot mount
-/// another one.
-fn where_proc_cannot_be_mounted_the_other_namespaces_hold() {
+/// Simulates a container that hides parts of `/proc`: there the kernel refuses to mount another `/proc`.
+fn other_namespaces_are_used_if_proc_cannot_be_mounted() {
     need_namespaces();
     let setup = "mount -t tmpfs none /proc/sys; set -- unshare -Urm \"$@\"";
     let Some(text) = on_a_machine(setup) else {
@@ -166,7 +166,7 @@ fn where_proc_cannot_be_mounted_the_other_namespaces_hold() {
     assert!(text.contains("held by Supervisor without []"), "{text}");
 }
 
-fn capabilities_are_what_commands_get() {
+fn capabilities_match_the_enforcement_of_commands() {
     let sandbox = Sandbox::new();
     let first = sandbox.sh("true").enforced;
     let second = sandbox.sh("true").enforced;

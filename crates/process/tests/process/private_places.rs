@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 tests![
     the_temporary_folder_is_found_at_tmp,
-    what_is_beside_a_folder_below_tmp_cannot_be_written,
+    siblings_of_a_folder_below_tmp_cannot_be_written,
     a_link_left_in_tmp_is_not_followed,
     a_temporary_folder_must_be_writable,
     loopback_works_in_a_network_of_its_own,
-    loopback_leads_to_nothing_of_the_machine,
+    loopback_does_not_reach_servers_of_the_machine,
     without_a_network_of_its_own_there_is_no_loopback,
     other_sockets_stay_refused_with_loopback,
 ];
@@ -48,7 +48,7 @@ fn the_temporary_folder_is_found_at_tmp() {
     }
 }
 
-fn what_is_beside_a_folder_below_tmp_cannot_be_written() {
+fn siblings_of_a_folder_below_tmp_cannot_be_written() {
     need_namespaces();
     let (sandbox, folder) = with_temporary(ProcessLimits::Whole);
     if !sandbox.inside.starts_with("/tmp") {
@@ -73,14 +73,14 @@ fn a_link_left_in_tmp_is_not_followed() {
     let Ok(inner) = sandbox.inside.strip_prefix("/tmp") else {
         crate::harness::not_run("temporary folders in /tmp");
     };
-    // In the way of the folder that leads to the sandbox itself.
+    // The name of the folder in `/tmp` that leads to the sandbox.
     let first = inner.iter().next().expect("a name");
     std::os::unix::fs::symlink(&sandbox.outside, folder.join(first)).expect("a link");
     let finished = sandbox.sh("echo inside > $INSIDE/file");
     assert_eq!(finished.ending, Ending::Exited(0), "{}", stderr(&finished));
     assert!(sandbox.inside.join("file").exists());
-    let left = fs::read_dir(&sandbox.outside).expect("a folder").count();
-    assert_eq!(left, 0);
+    let entries = fs::read_dir(&sandbox.outside).expect("a folder").count();
+    assert_eq!(entries, 0);
 }
 
 fn a_temporary_folder_must_be_writable() {
@@ -123,7 +123,7 @@ fn loopback_works_in_a_network_of_its_own() {
     }
 }
 
-fn loopback_leads_to_nothing_of_the_machine() {
+fn loopback_does_not_reach_servers_of_the_machine() {
     need_namespaces();
     let server = TcpListener::bind("127.0.0.1:0").expect("a server");
     let port = server.local_addr().expect("its address").port();
@@ -146,11 +146,11 @@ for address in (('127.0.0.1', {port}), ('192.0.2.1', 80)):
         let text = stdout(&finished);
         assert_eq!(text, "refused\nrefused\n", "{held:?} {}", stderr(&finished));
     }
-    let nobody = server.accept().map(|(mut client, _)| {
+    let connection = server.accept().map(|(mut client, _)| {
         let mut text = String::new();
         let _ignored = client.read_to_string(&mut text);
     });
-    assert!(nobody.is_err(), "no client connected");
+    assert!(connection.is_err(), "no client connected");
 }
 
 fn without_a_network_of_its_own_there_is_no_loopback() {
@@ -186,7 +186,7 @@ fn other_sockets_stay_refused_with_loopback() {
     need_namespaces();
     let mut sandbox = Sandbox::new();
     sandbox.policy().loopback = true;
-    // Packets, cryptography of the kernel, the host of a virtual machine, netlink of the firewall, raw IP.
+    // AF_PACKET, AF_ALG, AF_VSOCK, netlink of the firewall, raw IP.
     let finished = sandbox.python(
         "import socket
 for family, kind, protocol in ((17, 3, 0), (38, 5, 0), (40, 1, 0), (16, 3, 12), (2, 3, 1)):

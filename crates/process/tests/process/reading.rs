@@ -1,4 +1,5 @@
-//! Nothing outside can be read, by any means; the system, toolchains and declared directories can.
+//! A command cannot read files outside by any means; it can read the system's directories, toolchains and declared
+//! directories.
 
 use crate::harness::{ProcessLimits, Sandbox, started, stderr, stdout, tests, try_run};
 use crate::parent::Parent;
@@ -12,13 +13,13 @@ use std::process::Command;
 
 tests![
     every_attempt_to_read_outside_fails,
-    the_attempts_to_read_would_succeed_without_confinement,
+    attempts_to_read_succeed_without_confinement,
     toolchains_below_the_home_are_readable_and_credentials_are_not,
     a_declared_folder_is_readable_without_its_credentials,
     a_declared_folder_has_to_exist,
     a_sandbox_inside_a_hidden_folder_is_visible_and_its_neighbours_are_not,
     folders_reached_by_links_are_readable,
-    files_of_the_system_with_secrets_are_not_readable,
+    secret_files_of_the_system_are_not_readable,
     a_declared_home_shows_no_secrets_but_named_credentials,
     a_declared_link_into_a_hidden_folder_is_refused,
 ];
@@ -119,8 +120,8 @@ fn every_attempt_to_read_outside_fails() {
     }
 }
 
-/// Otherwise the other tests would prove nothing.
-fn the_attempts_to_read_would_succeed_without_confinement() {
+/// Shows that the confinement makes the attempts of the other tests fail.
+fn attempts_to_read_succeed_without_confinement() {
     let planted = planted(ProcessLimits::Unconfined);
     let succeeded = planted.attack(ProcessLimits::Unconfined);
     for way in [
@@ -147,8 +148,8 @@ fn the_attempts_to_read_would_succeed_without_confinement() {
         "find",
         "git",
     ] {
-        let is_this = |line: &String| line.starts_with(&format!("{way} "));
-        assert!(succeeded.iter().any(is_this), "{way}: {succeeded:?}");
+        let is_attempt = |line: &String| line.starts_with(&format!("{way} "));
+        assert!(succeeded.iter().any(is_attempt), "{way}: {succeeded:?}");
     }
 }
 
@@ -230,7 +231,7 @@ fn folders_reached_by_links_are_readable() {
     }
 }
 
-fn files_of_the_system_with_secrets_are_not_readable() {
+fn secret_files_of_the_system_are_not_readable() {
     if !getuid().is_root() {
         // The system already hides them from other users.
         return;
@@ -248,8 +249,8 @@ fn files_of_the_system_with_secrets_are_not_readable() {
     assert_eq!(unconfined.ending, Ending::Exited(0));
 }
 
-/// A program whose policy declares the whole home, as that of an MCP server may: secrets in it stay hidden, and a
-/// credential file is readable only when it is named itself.
+/// A policy may declare the whole home, for example for an MCP server. Secrets in it stay hidden, and a credential file
+/// is readable only if it is listed itself.
 fn a_declared_home_shows_no_secrets_but_named_credentials() {
     for held in ProcessLimits::confined() {
         let planted = planted(held);
@@ -279,13 +280,13 @@ fn a_declared_home_shows_no_secrets_but_named_credentials() {
         let text = declare("WRITABLE", "");
         assert_eq!(text.matches("PLANTED").count(), 1, "{held:?} {text}");
         assert!(!home.join(".cleveragents/written").exists(), "{held:?}");
-        // Without mounts, a directory that contains something hidden can get no new entries.
+        // Landlock alone cannot permit new entries in a directory that contains hidden paths.
         let has_mounts = !matches!(held, ProcessLimits::Landlock);
         assert_eq!(home.join("written").exists(), has_mounts, "{held:?} {text}");
     }
 }
 
-/// Another process could put the link there between the check of a declared path and its use.
+/// Another process could create the link between the check of a declared path and its use.
 fn a_declared_link_into_a_hidden_folder_is_refused() {
     let planted = planted(ProcessLimits::Whole);
     let link = planted.sandbox.inside.join("link");

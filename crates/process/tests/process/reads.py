@@ -1,6 +1,6 @@
-# Tries by every known means to read secrets outside, and prints what succeeded. Expects INSIDE, where
-# it may work, SECRETS with the paths of files that contain PLANTED, and SYSTEM_SECRETS with files that
-# contain anything.
+# Tries every known way to read secrets outside the sandbox, and prints the attempts that succeeded.
+# Environment: INSIDE, the working folder; SECRETS, paths of files that contain PLANTED; SYSTEM_SECRETS,
+# paths of secret files of the system.
 import ctypes, glob, mmap, os, shutil, signal, sqlite3, stat, subprocess, sys
 
 I = os.environ['INSIDE']
@@ -18,7 +18,7 @@ def fresh(name):
 
 
 def content(path):
-    # Pipes of other processes are not waited for.
+    # Does not wait for pipes of other processes.
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         return os.read(file, 1 << 20)
@@ -135,7 +135,7 @@ def unmounted(path):
 
 
 def by_number(path):
-    # open_by_handle_at with the handle of a file that exists: the numbers before and after it.
+    # Opens the file by its handle instead of its path.
     buffer = ctypes.create_string_buffer(136)
     ctypes.c_uint.from_buffer(buffer).value = 128
     number = ctypes.c_int()
@@ -192,7 +192,7 @@ def inherited(_):
                 found += os.pread(int(number), 1 << 20, 0)
             except OSError:
                 pass
-            # An open folder leads to everything in it.
+            # An open folder gives access to all files in it.
             found += anywhere('/proc/self/fd/%s/*' % number) + anywhere('/proc/self/fd/%s/../*' % number)
     return found
 
@@ -206,7 +206,7 @@ def from_script(path):
 
 
 def waiting_link(path):
-    # A link that is exchanged while it is opened.
+    # A link whose target is swapped before it is opened.
     link = fresh('swap')
     for target in (I, path):
         os.symlink(target, link + '.new')
@@ -268,7 +268,7 @@ WAYS = {
 }
 
 if 'UNCONFINED' in os.environ:
-    # The machine's own mounts, devices and processes are left alone.
+    # These would change or disturb mounts, devices and processes of the machine.
     for name in ('proc-any-handle', 'proc-mapped-files', 'unmount', 'bind-mount', 'user-namespace', 'rename', 'disk', 'memory', 'memory-dump', 'ptrace', 'sudo'):
         del WAYS[name]
 
@@ -278,7 +278,7 @@ for name, way in WAYS.items():
             found = way(path)
         except (OSError, sqlite3.Error, ValueError, subprocess.SubprocessError):
             continue
-        # A line of /etc/shadow starts with the user name; in the public /etc/passwd an x follows it.
+        # A line of /etc/shadow starts with the user name, as in the public /etc/passwd, where an x follows.
         if wanted in b'\n' + found.replace(b'root:x:', b''):
             print('succeeded', name, path)
 print('all tried', len(WAYS))

@@ -1,4 +1,4 @@
-//! Start of commands, their inheritance, and the reporting of their end.
+//! Starting commands: errors, environment, open files and exit codes.
 
 use crate::harness::{
     ProcessLimits, Sandbox, need_landlock, need_namespaces, started, stderr, stdout, tests,
@@ -10,14 +10,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 tests![
-    a_confined_command_says_what_held_it,
-    landlock_alone_says_so,
+    a_confined_command_reports_its_enforcement,
+    a_command_under_landlock_alone_reports_it,
     an_unconfined_command_is_supervised,
-    exit_codes_and_signals_come_through_unchanged,
+    exit_codes_and_signals_are_unchanged,
     a_missing_program_differs_from_exit_code_127,
     a_script_without_its_interpreter_exists_but_cannot_be_started,
     a_file_that_may_not_be_run_cannot_be_started,
-    a_missing_folder_is_named,
+    an_error_names_the_missing_folder,
     the_environment_is_exactly_the_given_one,
     the_environment_does_not_reach_the_stages,
     only_the_standard_streams_are_open,
@@ -26,7 +26,7 @@ tests![
     this_machine_can_confine,
 ];
 
-fn a_confined_command_says_what_held_it() {
+fn a_confined_command_reports_its_enforcement() {
     need_landlock();
     need_namespaces();
     let sandbox = Sandbox::new();
@@ -42,13 +42,13 @@ fn a_confined_command_says_what_held_it() {
     let Layer::InForce(namespaces) = &enforced.namespaces else {
         panic!("{enforced:?}")
     };
-    for wanted in [
+    for namespace in [
         Namespace::Mount,
         Namespace::Process,
         Namespace::Ipc,
         Namespace::Network,
     ] {
-        assert!(namespaces.contains(&wanted), "{enforced:?}");
+        assert!(namespaces.contains(&namespace), "{enforced:?}");
     }
     assert!(
         matches!(enforced.landlock, Layer::InForce(abi) if abi >= 1),
@@ -60,7 +60,7 @@ fn a_confined_command_says_what_held_it() {
     assert_eq!(finished.killed_leftovers, 0);
 }
 
-fn landlock_alone_says_so() {
+fn a_command_under_landlock_alone_reports_it() {
     need_landlock();
     let enforced = Sandbox::held_by(ProcessLimits::Landlock)
         .sh("true")
@@ -77,7 +77,7 @@ fn an_unconfined_command_is_supervised() {
     assert_eq!(finished.enforced.landlock, Layer::NotAsked);
 }
 
-fn exit_codes_and_signals_come_through_unchanged() {
+fn exit_codes_and_signals_are_unchanged() {
     let endings = [
         ("exit 0", Ending::Exited(0), 0),
         ("exit 7", Ending::Exited(7), 7),
@@ -128,7 +128,7 @@ fn a_file_that_may_not_be_run_cannot_be_started() {
     assert_eq!(error.code(), Code::CommandNotStarted, "{error}");
 }
 
-fn a_missing_folder_is_named() {
+fn an_error_names_the_missing_folder() {
     let error = try_run(&Invocation::new("true", "/no/such/folder")).expect_err("no folder");
     assert_eq!(error.code(), Code::CommandFolder);
     assert!(error.to_string().contains("/no/such/folder"));
@@ -155,7 +155,7 @@ fn the_environment_is_exactly_the_given_one() {
     assert_eq!(stdout(&started(&invocation)), "");
 }
 
-/// The dynamic loader would write one file for each program that has these variables.
+/// With these variables, the dynamic loader writes one trace file per process.
 fn the_environment_does_not_reach_the_stages() {
     for held in ProcessLimits::every() {
         let sandbox = Sandbox::held_by(held);
@@ -168,17 +168,17 @@ fn the_environment_does_not_reach_the_stages() {
             .environment
             .push(("LD_DEBUG_OUTPUT".into(), traces.into()));
         assert!(started(&invocation).ending.is_success());
-        // One number for both, because one process ran both programs.
+        // One file for both programs (`env` and `true`), because one process ran both.
         let written = fs::read_dir(&sandbox.inside).expect("the folder").count();
         assert_eq!(written, 1, "{held:?}");
     }
 }
 
 fn only_the_standard_streams_are_open() {
-    // A descriptor that every child would inherit.
-    let leaky = rustix::io::dup(fs::File::open("/").expect("a folder")).expect("a copy");
+    // A descriptor without `CLOEXEC`, which children inherit.
+    let inherited = rustix::io::dup(fs::File::open("/").expect("a folder")).expect("a copy");
     for held in ProcessLimits::every() {
-        // The fourth is the listed directory itself.
+        // Descriptor 3 is the listed directory itself.
         let finished = held.run("ls", &["/proc/self/fd"]);
         assert_eq!(
             stdout(&finished),
@@ -187,7 +187,7 @@ fn only_the_standard_streams_are_open() {
             stderr(&finished)
         );
     }
-    drop(leaky);
+    drop(inherited);
 }
 
 fn the_program_is_looked_up_in_the_given_path() {

@@ -6,14 +6,14 @@ use std::cell::RefCell;
 
 tests![
     output_beyond_the_limit_is_counted_and_dropped,
-    output_at_the_limit_is_whole,
-    all_output_is_received_whatever_is_kept,
-    large_input_is_read_whole,
-    input_that_nobody_reads_holds_up_nobody,
+    output_at_the_limit_is_complete,
+    all_output_is_received_even_if_none_is_kept,
+    large_input_is_read_completely,
+    unread_input_does_not_block,
     input_cannot_be_changed_by_the_command,
-    nothing_to_read_is_the_end_at_once,
+    empty_input_ends_at_once,
     a_daemon_that_keeps_the_output_open_is_not_waited_for,
-    what_was_written_last_is_not_lost,
+    the_last_output_is_not_lost,
 ];
 
 fn output_beyond_the_limit_is_counted_and_dropped() {
@@ -35,7 +35,7 @@ fn output_beyond_the_limit_is_counted_and_dropped() {
     }
 }
 
-fn all_output_is_received_whatever_is_kept() {
+fn all_output_is_received_even_if_none_is_kept() {
     const SIZE: usize = 3_000_000;
     for held in ProcessLimits::every() {
         let script = format!("head -c {SIZE} /dev/zero; echo out; echo err >&2");
@@ -43,16 +43,16 @@ fn all_output_is_received_whatever_is_kept() {
         let mut invocation = sandbox.invocation("sh", &["-c", &script]);
         invocation.limits.output_bytes = 0;
         let received = RefCell::new((Vec::new(), Vec::new()));
-        let hear = |stream, bytes: &[u8]| {
+        let on_output = |stream, bytes: &[u8]| {
             let (output, errors) = &mut *received.borrow_mut();
-            let to = if stream == Stream::Output {
+            let destination = if stream == Stream::Output {
                 output
             } else {
                 errors
             };
-            to.extend_from_slice(bytes);
+            destination.extend_from_slice(bytes);
         };
-        let finished = run_tapped(&invocation, &Cancel::new(), &hear).expect("it runs");
+        let finished = run_tapped(&invocation, &Cancel::new(), &on_output).expect("it runs");
         assert_eq!(finished.ending, Ending::Exited(0));
         assert!(finished.stdout.bytes.is_empty());
         let (output, errors) = received.into_inner();
@@ -62,7 +62,7 @@ fn all_output_is_received_whatever_is_kept() {
     }
 }
 
-fn output_at_the_limit_is_whole() {
+fn output_at_the_limit_is_complete() {
     let sandbox = Sandbox::new();
     let mut invocation = sandbox.invocation("printf", &["12345"]);
     invocation.limits.output_bytes = 5;
@@ -85,7 +85,7 @@ fn output_at_the_limit_is_whole() {
     );
 }
 
-fn large_input_is_read_whole() {
+fn large_input_is_read_completely() {
     for held in ProcessLimits::every() {
         let sandbox = Sandbox::held_by(held);
         let mut invocation = sandbox.invocation("sh", &["-c", "cat | tee /dev/stderr | wc -c"]);
@@ -99,7 +99,7 @@ fn large_input_is_read_whole() {
     }
 }
 
-fn input_that_nobody_reads_holds_up_nobody() {
+fn unread_input_does_not_block() {
     for held in ProcessLimits::every() {
         let sandbox = Sandbox::held_by(held);
         let mut invocation = sandbox.invocation("true", &[]);
@@ -118,7 +118,7 @@ fn input_cannot_be_changed_by_the_command() {
     assert_eq!(stdout(&started(&invocation)), "given");
 }
 
-fn nothing_to_read_is_the_end_at_once() {
+fn empty_input_ends_at_once() {
     for held in ProcessLimits::every() {
         assert_eq!(stdout(&held.run("cat", &[])), "");
     }
@@ -133,7 +133,7 @@ fn a_daemon_that_keeps_the_output_open_is_not_waited_for() {
     }
 }
 
-fn what_was_written_last_is_not_lost() {
+fn the_last_output_is_not_lost() {
     for _ in 0..20 {
         let finished = Sandbox::new().sh("head -c 60000 /dev/zero; exec 1>&-; exit 0");
         assert_eq!(finished.stdout.bytes.len(), 60_000);

@@ -1,4 +1,4 @@
-//! Commands that have the terminal, tested behind one.
+//! Commands that use the terminal, tested behind a pseudo-terminal.
 
 use crate::harness::{ProcessLimits, Sandbox, need_namespaces, tests};
 use crate::parent::Parent;
@@ -7,15 +7,15 @@ use std::process::Command;
 tests![
     an_interactive_command_reads_the_terminal,
     ctrl_c_reaches_the_command_and_not_its_caller,
-    ctrl_c_reaches_a_command_that_passes_through,
+    ctrl_c_reaches_a_command_with_inherited_streams,
     a_suspended_command_gives_the_terminal_to_the_shell_and_back,
-    a_broken_terminal_is_mended,
+    terminal_settings_are_restored,
     an_interactive_shell_has_job_control,
     captured_commands_have_no_terminal,
-    the_terminals_of_others_are_out_of_reach,
+    terminals_of_others_are_inaccessible,
 ];
 
-/// Plays a conversation with a program behind a new terminal: waits for one text, types another.
+/// Plays a dialogue with a program behind a new terminal: alternately waits for an output and types an input.
 const CONVERSATION: &str = include_str!("conversation.py");
 
 fn converse(program: &[String], steps: &[(&str, &str)]) -> String {
@@ -81,17 +81,17 @@ fn ctrl_c_reaches_the_command_and_not_its_caller() {
     }
 }
 
-/// Its caller here ignores the signal; otherwise both would end.
-fn ctrl_c_reaches_a_command_that_passes_through() {
+/// The caller ignores the signal here; otherwise both would end.
+fn ctrl_c_reaches_a_command_with_inherited_streams() {
     let script = "import signal, sys, time
 signal.signal(signal.SIGINT, lambda *_: sys.exit(7))
 print('ready', flush=True)
 time.sleep(100)";
     for held in ProcessLimits::every() {
         let sandbox = Sandbox::held_by(held);
-        let deaf = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"].map(str::to_owned);
+        let ignoring_interrupts = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"].map(str::to_owned);
         let program = parent(held, "inherit", &sandbox, &["python3", "-c", script]);
-        let program = [deaf.as_slice(), &program].concat();
+        let program = [ignoring_interrupts.as_slice(), &program].concat();
         let text = converse(&program, &[("ready", "\u{3}"), ("foreground", "")]);
         assert!(text.contains("ended Exited(7)"), "{held:?} {text}");
     }
@@ -130,7 +130,7 @@ fn a_suspended_command_gives_the_terminal_to_the_shell_and_back() {
     }
 }
 
-fn a_broken_terminal_is_mended() {
+fn terminal_settings_are_restored() {
     let sandbox = Sandbox::new();
     let script = "stty raw -echo; echo ready; kill -9 $$";
     let mut program = parent(
@@ -139,11 +139,11 @@ fn a_broken_terminal_is_mended() {
         &sandbox,
         &["sh", "-c", script],
     );
-    let own: Vec<String> = program
+    let quoted: Vec<String> = program
         .drain(..)
         .map(|part| format!("'{}'", part.replace('\'', "'\\''")))
         .collect();
-    let outer = format!("{}; stty -a", own.join(" "));
+    let outer = format!("{}; stty -a", quoted.join(" "));
     let text = converse(
         &["sh".to_owned(), "-c".to_owned(), outer],
         &[("ended Signalled(9)", ""), ("iexten", "")],
@@ -193,8 +193,8 @@ fn captured_commands_have_no_terminal() {
     }
 }
 
-/// With namespaces a command sees only the terminals it creates itself.
-fn the_terminals_of_others_are_out_of_reach() {
+/// With namespaces, a command sees only the terminals that it creates itself.
+fn terminals_of_others_are_inaccessible() {
     need_namespaces();
     let sandbox = Sandbox::new();
     let script = "ls /dev/pts; tty";

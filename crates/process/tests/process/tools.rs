@@ -1,4 +1,4 @@
-//! Ordinary programs work in their directory as if unconfined.
+//! Ordinary programs work in their directory as without confinement.
 
 use crate::harness::{ProcessLimits, Sandbox, not_run, started, stderr, stdout, tests};
 use crate::parent::Parent;
@@ -17,7 +17,7 @@ tests![
     node_works,
     threads_work,
     a_confined_command_can_confine_others,
-    an_ordinary_user_is_held_as_well,
+    an_ordinary_user_is_confined_as_well,
 ];
 
 fn works(script: &str) {
@@ -89,7 +89,7 @@ fn threads_work() {
     );
 }
 
-/// Inside, no namespaces can be created; the other layers are used.
+/// A confined command cannot create namespaces, so its own commands get only the other layers.
 fn a_confined_command_can_confine_others() {
     for held in ProcessLimits::confined() {
         let sandbox = Sandbox::held_by(held);
@@ -111,11 +111,11 @@ fn a_confined_command_can_confine_others() {
     }
 }
 
-/// Root needs no user namespace; everyone else does. Runs the other tests as another user.
-fn an_ordinary_user_is_held_as_well() {
+/// Runs other tests as an ordinary user, who needs a user namespace; root does not.
+fn an_ordinary_user_is_confined_as_well() {
     const NOBODY: u32 = 65_534;
     if !getuid().is_root() {
-        // This process already runs the tests of an ordinary user.
+        // This process already runs the tests as an ordinary user.
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -138,7 +138,7 @@ fn an_ordinary_user_is_held_as_well() {
             "privileges",
         ])
         .args([
-            "says",
+            "reports",
             "refused",
             "unchanged",
             "limited",

@@ -1,4 +1,4 @@
-//! Nothing outside can be changed, by any means; everything inside can.
+//! A command cannot change files outside by any means; it can change all files inside.
 
 use crate::harness::{
     ProcessLimits, Sandbox, need_landlock, need_namespaces, started, stderr, stdout, tests,
@@ -16,28 +16,28 @@ tests![
     every_attempt_fails_without_a_namespace_of_processes,
     namespaces_alone_stop_every_change_of_files,
     landlock_alone_stops_every_change_of_contents_and_names,
-    the_attempts_would_succeed_without_confinement,
+    attempts_on_files_succeed_without_confinement,
     everything_can_be_done_inside,
-    what_is_made_inside_belongs_to_the_caller,
+    new_files_inside_belong_to_the_caller,
     several_folders_can_be_writable,
     shared_memory_is_private,
     the_usual_devices_work_and_others_are_absent,
     settings_of_the_kernel_cannot_be_written,
     standard_streams_lead_to_no_file_outside,
-    input_that_the_command_did_not_read_is_left,
+    unread_input_stays_in_the_file,
 ];
 
-/// Tries everything that would change something outside, and prints what succeeded.
+/// Script that tries to change files outside, and prints the attempts that succeeded.
 const ATTACKS: &str = include_str!("attacks.py");
 
-/// Attacks that change neither content nor names, which Landlock does not cover.
+/// Attacks on attributes instead of contents or names. Landlock does not prevent them.
 const ATTRIBUTES: &[&str] = &["chmod", "chown", "utime", "xattr"];
-/// Attacks that open something other than a file, which a read-only mount does not stop.
+/// Attacks on special files. A read-only mount does not prevent them.
 const SPECIAL: &[&str] = &["fifo"];
 
 fn prepared(held: ProcessLimits) -> Sandbox {
     let mut sandbox = Sandbox::held_by(held);
-    // Otherwise there would be nothing to attack.
+    // The attacks need read access to the outer directory.
     let outside = sandbox.outside.clone();
     if let Some(policy) = &mut sandbox.policy {
         policy.readable.push(outside);
@@ -56,8 +56,8 @@ fn prepared(held: ProcessLimits) -> Sandbox {
     sandbox
 }
 
-/// Everything that is visible of the outer directory.
-fn picture(outside: &Path) -> Vec<String> {
+/// Attributes and contents of the outer directory and its entries.
+fn snapshot(outside: &Path) -> Vec<String> {
     let mut entries: Vec<_> = fs::read_dir(outside)
         .expect("outside")
         .map(|entry| entry.expect("an entry").path())
@@ -86,11 +86,11 @@ fn picture(outside: &Path) -> Vec<String> {
     shown.collect()
 }
 
-/// The attempts that succeeded.
+/// Runs the attacks and returns the names of those that succeeded.
 fn attack(sandbox: &Sandbox) -> Vec<String> {
     let mut invocation = sandbox.invocation("python3", &["-c", ATTACKS]);
     if sandbox.policy.is_none() {
-        // Mounts and disks of this machine are left alone.
+        // Skips the attacks on mounts and disks of this machine.
         invocation
             .environment
             .push(("UNCONFINED".into(), "1".into()));
@@ -110,17 +110,17 @@ fn attack(sandbox: &Sandbox) -> Vec<String> {
         .collect()
 }
 
-fn assert_untouched(held: ProcessLimits, except: &[&str]) {
+fn assert_untouched(held: ProcessLimits, permitted: &[&str]) {
     let sandbox = prepared(held);
-    let before = picture(&sandbox.outside);
+    let before = snapshot(&sandbox.outside);
     let succeeded = attack(&sandbox);
     let unexpected: Vec<_> = succeeded
         .iter()
-        .filter(|name| !except.contains(&name.as_str()))
+        .filter(|name| !permitted.contains(&name.as_str()))
         .collect();
     assert!(unexpected.is_empty(), "{held:?} {unexpected:?}");
-    if except != ATTRIBUTES {
-        assert_eq!(picture(&sandbox.outside), before);
+    if permitted != ATTRIBUTES {
+        assert_eq!(snapshot(&sandbox.outside), before);
     }
     assert_eq!(
         fs::read(sandbox.outside.join("file")).expect("the file"),
@@ -148,8 +148,8 @@ fn landlock_alone_stops_every_change_of_contents_and_names() {
     assert_untouched(ProcessLimits::Landlock, ATTRIBUTES);
 }
 
-/// Otherwise the other tests would prove nothing.
-fn the_attempts_would_succeed_without_confinement() {
+/// Shows that the confinement makes the attempts of the other tests fail.
+fn attempts_on_files_succeed_without_confinement() {
     let succeeded = attack(&prepared(ProcessLimits::Unconfined));
     for expected in [
         "append",
@@ -201,7 +201,7 @@ mkfifo pipe; cp -a folder copy; rm -r folder; mktemp; cat copy/hard";
     }
 }
 
-fn what_is_made_inside_belongs_to_the_caller() {
+fn new_files_inside_belong_to_the_caller() {
     let sandbox = Sandbox::new();
     sandbox.sh("echo > made");
     let made = fs::metadata(sandbox.inside.join("made")).expect("the file");
@@ -261,7 +261,7 @@ python3 -c 'import multiprocessing as m; m.Lock(); print(1)'";
     for held in ProcessLimits::confined() {
         let mut script = script.to_owned();
         if held == ProcessLimits::Landlock {
-            // A lock is a file in the global shared memory.
+            // `Lock` needs a file in the machine's shared memory.
             script = script
                 .lines()
                 .filter(|line| !line.contains("Lock"))
@@ -338,8 +338,8 @@ truncate -s 0 /dev/stdin /dev/stderr; echo changed > /proc/self/fd/0; cat >&2";
     }
 }
 
-/// The rest of a script after the command still finds the input that the command did not read.
-fn input_that_the_command_did_not_read_is_left() {
+/// Later commands of a script can read the input that this command did not read.
+fn unread_input_stays_in_the_file() {
     let sandbox = prepared(ProcessLimits::Whole);
     let lines: Vec<String> = (0..50_000).map(|number| format!("{number}\n")).collect();
     let lines = lines.concat();
@@ -354,11 +354,11 @@ fn input_that_the_command_did_not_read_is_left() {
         .expect("a copy of this program");
     let reported = String::from_utf8_lossy(&output.stdout);
     assert!(reported.starts_with("0 1\n"), "{reported}");
-    let mut rest = String::new();
-    file.read_to_string(&mut rest).expect("the rest");
+    let mut remaining = String::new();
+    file.read_to_string(&mut remaining).expect("the rest");
     assert!(
-        rest.starts_with("2\n") && rest.ends_with("49999\n"),
+        remaining.starts_with("2\n") && remaining.ends_with("49999\n"),
         "{}",
-        rest.len()
+        remaining.len()
     );
 }

@@ -1,4 +1,5 @@
-//! Conflicts of an apply: a path that changed on both sides, the reason, and the content of each side.
+//! Conflicts of an apply: a path that changed both in the sandbox and outside, the reason, and the content on each
+//! side.
 
 use cleveragents_domain::{FileKind, FileState, TreePath};
 use serde::Serialize;
@@ -9,15 +10,15 @@ use crate::objects::Objects;
 use crate::scoped_dir::Root;
 use crate::state::read_state;
 
-/// Maximum number of bytes of text shown of each side.
-const SHOWN: usize = 16 << 10;
+/// Maximum length of the text shown for each side, in bytes.
+const MAX_TEXT_BYTES: usize = 16 << 10;
 
 /// State of a path on one side of a conflict.
 #[derive(Debug, Clone, Serialize)]
 pub struct Side {
     /// Size in bytes.
     pub size: u64,
-    /// Kind and permissions, as git writes them.
+    /// Kind and permissions in git's format, such as `100644`.
     pub mode: String,
     /// Beginning of the content if it is text.
     pub text: Option<String>,
@@ -25,8 +26,8 @@ pub struct Side {
 
 impl Side {
     pub(crate) fn new(mode: impl Into<String>, content: &[u8]) -> Self {
-        let shown = &content[..content.len().min(SHOWN)];
-        // The limit may cut a character in two; the content still counts as text.
+        let shown = &content[..content.len().min(MAX_TEXT_BYTES)];
+        // The limit may split the last character; the content still counts as text.
         let text = match std::str::from_utf8(shown) {
             Ok(text) => Some(text.to_owned()),
             Err(error) if error.error_len().is_none() => {
@@ -51,7 +52,7 @@ impl Side {
     }
 }
 
-/// A path that cannot be applied because the real resource changed there too.
+/// A path that cannot be applied because the real resource changed at the same path.
 #[derive(Debug, Clone, Serialize)]
 pub struct Conflict {
     /// Alias of the sandbox member.
@@ -60,7 +61,7 @@ pub struct Conflict {
     pub path: TreePath,
     /// Description of the change outside the sandbox.
     pub reason: String,
-    /// State that the sandbox started from.
+    /// State when the sandbox was created.
     pub base: Option<Side>,
     /// State in the real resource.
     pub yours: Option<Side>,
@@ -75,7 +76,7 @@ impl Conflict {
     }
 }
 
-/// Reasons of conflicts, as users read them after the path.
+/// Reasons of conflicts, shown to users after the path.
 pub(crate) mod reason {
     use cleveragents_domain::TreePath;
 
@@ -89,17 +90,17 @@ pub(crate) mod reason {
                                            commit the edits, then apply";
     pub(crate) const BRANCH_CHANGED: &str = "your branch changed it too, in the same place";
 
-    /// A file replaces a folder that has content outside.
+    /// Reason for a file that would replace a folder with other content in the real resource.
     pub(crate) fn folder_holds(inner: &TreePath) -> String {
-        format!("the folder in its place holds `{inner}`")
+        format!("the folder at its path contains `{inner}`")
     }
 
-    /// The parent of the path is no longer a folder.
+    /// Reason for a path whose parent is not a folder in the real resource any more.
     pub(crate) fn not_a_folder(folder: &TreePath) -> String {
-        format!("its folder `{folder}` is something else outside")
+        format!("its parent `{folder}` is not a folder outside")
     }
 
-    /// Two parts of one sandbox contain the same real path.
+    /// Reason for a real path that two members of the sandbox change.
     pub(crate) fn also_in_part(other: &str) -> String {
         format!("part `{other}` of the sandbox changes it too")
     }
@@ -109,10 +110,10 @@ pub(crate) mod reason {
 pub(crate) fn yours(
     root: &Root,
     path: &TreePath,
-    found: Option<FileState>,
+    state: Option<FileState>,
 ) -> std::io::Result<Option<Side>> {
-    let Some(found) = found else { return Ok(None) };
-    let content = match found.kind() {
+    let Some(state) = state else { return Ok(None) };
+    let content = match state.kind() {
         FileKind::Directory => Vec::new(),
         FileKind::Symlink => root.read_link(path)?,
         FileKind::File => {
@@ -124,10 +125,10 @@ pub(crate) fn yours(
             bytes
         }
     };
-    Ok(Some(Side::from_state(&found, Some(&content))))
+    Ok(Some(Side::from_state(&state, Some(&content))))
 }
 
-/// A conflict with the content of both sides as far as they are readable.
+/// Creates a conflict, with the content of both sides if it is readable.
 pub(crate) fn conflict(
     alias: &str,
     root: &Root,
@@ -141,7 +142,7 @@ pub(crate) fn conflict(
         let content = objects.read(state.hash).ok().flatten();
         Some(Side::from_state(&state, content.as_deref()))
     };
-    let found = || {
+    let read_yours = || {
         let state = read_state(root, &change.path, None)
             .ok()
             .flatten()
@@ -153,12 +154,12 @@ pub(crate) fn conflict(
         path: change.path.clone(),
         reason,
         base: side(change.before),
-        yours: yours_known.or_else(found),
+        yours: yours_known.or_else(read_yours),
         sandbox: side(change.after),
     }
 }
 
-/// A conflict with an edit that the user did not commit.
+/// Creates a conflict with an uncommitted edit of the user.
 pub(crate) fn dirty(
     alias: &str,
     root: &Root,
@@ -173,7 +174,7 @@ pub(crate) fn dirty(
         before: None,
         after: None,
     };
-    let mut found = conflict(
+    let mut result = conflict(
         alias,
         root,
         change.unwrap_or(&stand_in),
@@ -185,12 +186,12 @@ pub(crate) fn dirty(
         let blob = blob.as_ref()?;
         Some(Side::new(blob.mode.clone(), &plan.blob(blob).ok()?))
     };
-    found.base = side(&update.old).or(found.base);
-    found.sandbox = side(&update.new);
-    found
+    result.base = side(&update.old).or(result.base);
+    result.sandbox = side(&update.new);
+    result
 }
 
-/// Conflicts that the merge itself reported.
+/// Conflicts that git's merge reported.
 pub(crate) fn unmerged(alias: &str, plan: &GitPlan) -> Vec<Conflict> {
     let reason = if plan.meets_edits {
         reason::EDITED_PLACE

@@ -39,8 +39,8 @@ pub struct Journal {
     databases: Vec<DatabaseChange>,
     trees: Vec<Steps>,
     references: Vec<RefChange>,
-    /// At most one, because two servers cannot commit together. Its outcome decides whether all
-    /// other changes are completed or rolled back.
+    /// At most one, because two servers cannot commit atomically. Its outcome decides whether all other changes are
+    /// completed or rolled back.
     #[serde(default)]
     server: Option<ServerChange>,
 }
@@ -50,8 +50,8 @@ pub struct Journal {
 pub enum Recovery {
     /// The apply was completed.
     Finished,
-    /// The apply was rolled back. The paths listed were changed by other processes since, and are
-    /// left as they are.
+    /// The apply was rolled back, except for these paths: other processes have changed them since, so they are left
+    /// unchanged.
     RolledBack(Vec<TreePath>),
 }
 
@@ -76,8 +76,7 @@ impl Journal {
         self.server = Some(change);
     }
 
-    /// Alias of the member whose database was changed on its server, and the result of each
-    /// statement.
+    /// Alias of the member whose database server ran statements, and the result of each statement.
     pub(super) fn statements_done(&self) -> Option<(&String, &[StatementRun])> {
         let server = self.server.as_ref()?;
         Some((&server.alias, &server.done))
@@ -95,7 +94,7 @@ impl Journal {
         self.databases.push(change);
     }
 
-    /// Reads the journal of an interrupted apply. `None` when none exists.
+    /// Reads the journal of an interrupted apply; `None` if there is none.
     pub fn load(place: &Path) -> Result<Option<Self>, Error> {
         let text = match std::fs::read_to_string(place) {
             Ok(text) => text,
@@ -109,7 +108,7 @@ impl Journal {
 
     fn save(&self, place: &Path) -> Result<(), Error> {
         let folder = place.parent().unwrap_or_else(|| Path::new("."));
-        let written = || -> std::io::Result<()> {
+        let write_atomically = || -> std::io::Result<()> {
             let mut file = tempfile::NamedTempFile::new_in(folder)?;
             let mut buffer = std::io::BufWriter::with_capacity(1 << 16, &mut file);
             serde_json::to_writer(&mut buffer, self)?;
@@ -119,7 +118,7 @@ impl Journal {
             file.persist(place).map_err(|error| error.error)?;
             std::fs::File::open(folder)?.sync_all()
         };
-        written().during("writing", place)?;
+        write_atomically().during("writing", place)?;
         kill_points::boundary();
         Ok(())
     }
@@ -129,21 +128,23 @@ impl Journal {
         self.save(place)
     }
 
-    /// Executes all steps, or rolls back those that were executed.
+    /// Executes all steps. If one fails, rolls back the executed steps.
     pub(super) fn execute(&mut self, place: &Path, servers: &dyn Servers) -> Result<(), Error> {
-        // If the journal cannot be saved, nothing has started and nothing needs a rollback.
+        // If this fails, no step has started, so no rollback is needed.
         self.save(place)?;
-        let begun = self.prepare(servers);
-        if let Err(error) = begun.and_then(|()| self.advance(Phase::Committing, place)) {
-            return self.call_off(place, error);
+        let prepared = self.prepare(servers);
+        if let Err(error) = prepared.and_then(|()| self.advance(Phase::Committing, place)) {
+            return self.abort(place, error);
         }
         if let Err(error) = self.forward() {
             return self.roll_back_with_cause(place, error);
         }
         match self.commit(servers) {
-            // Everything is in place; the next command cleans up after a failure here.
+            // All changes are applied. If the cleanup fails, the next command repeats it.
             Ok(Outcome::Committed) => self.finish(place).map_err(|error| {
-                Error::Stuck(format!("everything is applied, tidying up failed: {error}"))
+                Error::Stuck(format!(
+                    "all changes are applied, but the cleanup failed: {error}"
+                ))
             }),
             Ok(Outcome::Aborted) => {
                 let cause = "the server did not commit the statements".to_owned();
@@ -179,7 +180,7 @@ impl Journal {
                 )));
             }
         }
-        // Last, because its locks block other clients.
+        // The server comes last, because its locks block other clients.
         if let Some(server) = &mut self.server {
             server.prepare(servers)?;
         }
@@ -192,8 +193,7 @@ impl Journal {
         }
     }
 
-    /// Removes prepared files and locks. The real resources are unchanged, so they are not
-    /// inspected: their content is the user's.
+    /// Removes prepared files and locks. Does not touch the real resources, which are unchanged so far.
     fn abandon(&self) -> Result<(), Error> {
         for reference in &self.references {
             reference.unlock()?;
@@ -206,16 +206,16 @@ impl Journal {
         Ok(())
     }
 
-    /// Cancels an apply before it starts and returns the cause.
-    fn call_off(&mut self, place: &Path, cause: Error) -> Result<(), Error> {
+    /// Aborts an apply before it changes a real resource, and returns the cause.
+    fn abort(&mut self, place: &Path, cause: Error) -> Result<(), Error> {
         self.roll_back();
         self.abandon()
             .map_err(|error| Error::Stuck(format!("{cause}; then: {error}")))?;
-        remove(place)?;
+        remove_journal(place)?;
         Err(rolled_back_error(cause))
     }
 
-    /// Databases come first: they are the most likely to fail.
+    /// Executes all steps. Databases come first, because they are the most likely to fail.
     fn forward(&self) -> Result<(), Error> {
         for database in &self.databases {
             database.forward()?;
@@ -243,43 +243,43 @@ impl Journal {
 
     fn backward(&mut self, place: &Path) -> Result<Vec<TreePath>, Error> {
         self.advance(Phase::Undoing, place)?;
-        let mut kept = Vec::new();
+        let mut unrestored = Vec::new();
         for reference in self.references.iter().rev() {
             reference.backward()?;
         }
         for steps in self.trees.iter().rev() {
-            kept.extend(steps.backward()?);
+            unrestored.extend(steps.backward()?);
         }
         for database in self.databases.iter().rev() {
             database.backward()?;
         }
         for steps in &self.trees {
-            // Old content that was not restored stays in the staging folder.
-            if kept.is_empty() {
+            // The staging folder is kept if it contains old content that was not restored.
+            if unrestored.is_empty() {
                 steps.clean()?;
             }
         }
-        Ok(kept)
+        Ok(unrestored)
     }
 
-    /// Rolls everything back and returns the cause.
+    /// Rolls back all changes and returns the cause.
     fn roll_back_with_cause(&mut self, place: &Path, cause: Error) -> Result<(), Error> {
         self.roll_back();
-        let kept = self
+        let unrestored = self
             .backward(place)
             .map_err(|error| Error::Stuck(format!("{cause}; then: {error}")))?;
-        if !kept.is_empty() {
-            let names: Vec<_> = kept.iter().map(ToString::to_string).collect();
+        if !unrestored.is_empty() {
+            let names: Vec<_> = unrestored.iter().map(ToString::to_string).collect();
             return Err(Error::Stuck(format!(
                 "{cause}; these paths were changed by another process and are left unchanged: {}",
                 names.join(", ")
             )));
         }
-        remove(place)?;
+        remove_journal(place)?;
         Err(rolled_back_error(cause))
     }
 
-    /// Asks the server for the outcome of its transaction. `Committed` when no server takes part.
+    /// Outcome of the server's transaction; `Committed` if no server takes part.
     fn outcome(&self, servers: &dyn Servers) -> Result<Outcome, Error> {
         match &self.server {
             Some(server) => server.outcome(servers).map_err(undecided),
@@ -287,7 +287,7 @@ impl Journal {
         }
     }
 
-    /// Completes or rolls back an apply whose process is gone.
+    /// Completes or rolls back an apply whose process died.
     pub fn recover(mut self, place: &Path, servers: &dyn Servers) -> Result<Recovery, Error> {
         let is_finished = match self.phase {
             Phase::Done => {
@@ -296,13 +296,15 @@ impl Journal {
             }
             Phase::Committing => match (self.outcome(servers)?, self.has_server()) {
                 (Outcome::Aborted, _) => false,
-                (Outcome::Committed, is_bound) => match self.forward() {
+                (Outcome::Committed, is_committed_on_server) => match self.forward() {
                     Ok(()) => {
                         self.finish(place)?;
                         true
                     }
                     // The server has committed, so a rollback is impossible.
-                    Err(error) if is_bound => return Err(Error::Stuck(error.to_string())),
+                    Err(error) if is_committed_on_server => {
+                        return Err(Error::Stuck(error.to_string()));
+                    }
                     Err(_) => false,
                 },
             },
@@ -310,18 +312,18 @@ impl Journal {
             Phase::Preparing => {
                 self.abandon()
                     .map_err(|error| Error::Stuck(error.to_string()))?;
-                remove(place)?;
+                remove_journal(place)?;
                 return Ok(Recovery::RolledBack(Vec::new()));
             }
         };
         if is_finished {
             return Ok(Recovery::Finished);
         }
-        let kept = self
+        let unrestored = self
             .backward(place)
             .map_err(|error| Error::Stuck(error.to_string()))?;
-        remove(place)?;
-        Ok(Recovery::RolledBack(kept))
+        remove_journal(place)?;
+        Ok(Recovery::RolledBack(unrestored))
     }
 
     /// Folder in which the apply was planned.
@@ -331,19 +333,19 @@ impl Journal {
 }
 
 /// Removes the journal of an apply that was rolled back.
-fn remove(place: &Path) -> Result<(), Error> {
+fn remove_journal(place: &Path) -> Result<(), Error> {
     match std::fs::remove_file(place) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         other => other.during("removing", place),
     }
 }
 
-/// Error for an apply whose outcome only the server knows while the server cannot be reached.
+/// Error for an apply whose outcome is unknown because the server cannot be reached.
 fn undecided(error: Error) -> Error {
     match error {
         Error::Stuck(_) => error,
         other => Error::Stuck(format!(
-            "whether the database was changed is not known yet: {other}"
+            "the outcome of the transaction on the database server is unknown: {other}"
         )),
     }
 }
@@ -369,7 +371,7 @@ mod tests {
     use super::{Journal, Phase};
 
     #[test]
-    fn a_journal_of_before_there_were_servers_is_read() {
+    fn a_journal_without_the_server_field_is_readable() {
         let text = r#"{"phase":"committing","scratch":"/s","objects":"/o","databases":[],"trees":[],"references":[]}"#;
         let journal: Journal = serde_json::from_str(text).expect("it is read");
         assert_eq!(journal.phase, Phase::Committing);

@@ -1,10 +1,9 @@
-//! Apply: transfers all changes of a sandbox to the real resources, or none.
+//! Apply: transfers the changes of a sandbox to the real resources, all or none.
 //!
-//! [`plan`] first computes and checks everything without changing anything. Then [`ApplyPlan::execute`]
-//! stages new files and takes locks. Once the journal reads `committing`, this process or the next one
-//! completes the apply; a failure on the way rolls everything back. The state of each step can be
-//! determined by inspecting the files, so completing and rolling back may themselves be interrupted at any
-//! point.
+//! [`plan`] computes and checks all changes without changing a real resource. Then [`ApplyPlan::execute`] stages new
+//! files and takes locks. After the journal was saved with the phase `committing`, this process or a later one
+//! completes the apply; if a step fails, it rolls back all steps. The files show whether a step was executed, so
+//! completing and rolling back may be interrupted at any point.
 
 mod conflict;
 mod journal;
@@ -40,17 +39,17 @@ use tree::is_protected;
 /// Reason for not applying changes to a read-only resource.
 pub(crate) const READ_ONLY: &str = "the resource is linked read-only";
 
-/// Maximum length of a path that is applied, in bytes: together with the location of the member, git and
-/// other programs must be able to open it in one system call.
+/// Maximum length of an applied path, in bytes. Git and other programs must be able to open it, prefixed with the
+/// location of the member, in one system call.
 pub(crate) const LONGEST_PATH: usize = 3_900;
 
 #[derive(Debug, Clone)]
 pub struct ApplyOptions {
-    /// Commit or merge on the user's branch.
+    /// Update of the user's branch: by a commit or a merge.
     pub landing: BranchUpdate,
     /// Commit message.
     pub message: String,
-    /// Only compute the result; not even git objects are left behind.
+    /// Only compute the result. Leaves no git objects behind.
     pub is_preview: bool,
 }
 
@@ -72,13 +71,13 @@ pub struct MemberPreview {
     pub location: String,
     /// Changes to files.
     pub files: Vec<PathChange>,
-    /// Change of the branch.
+    /// Commit on the user's branch, if the apply creates one.
     pub commit: Option<CommitPreview>,
     /// Whether the content of the database is replaced.
     pub database: bool,
     /// Statements that run on the database server.
     pub statements: Vec<StatementRun>,
-    /// Changed paths that stay in the sandbox: ignored by git, or in a protected folder.
+    /// Changed paths that are not applied: ignored by git, or in a protected folder.
     pub left_out: Vec<TreePath>,
 }
 
@@ -89,15 +88,15 @@ pub struct CommitPreview {
     pub branch: Option<String>,
     /// Commit of the branch before the apply.
     pub old: String,
-    /// Commit of the branch after the apply. `None` in a preview, whose commit is discarded.
+    /// Commit of the branch after the apply; `None` in a preview, which discards its commit.
     pub new: Option<String>,
     /// Whether it merges the sandbox's commit.
     pub is_merge: bool,
-    /// Whether the branch moved since the sandbox was created.
+    /// Whether the branch has moved since the sandbox was created.
     pub branch_moved: bool,
 }
 
-/// All changes of an apply, computed and free of conflicts.
+/// A computed apply without conflicts, ready to execute.
 #[derive(Debug)]
 pub struct ApplyPlan {
     /// Changes of each member.
@@ -105,7 +104,7 @@ pub struct ApplyPlan {
     journal: Journal,
 }
 
-/// Plans an apply. `scratch` is an empty folder of the sandbox that must exist as long as the apply.
+/// Plans an apply. `scratch` is an empty folder of the sandbox that must exist until the apply is complete.
 pub fn plan(
     id: &str,
     parts: &[(Member, Vec<Change>)],
@@ -140,13 +139,13 @@ pub fn plan(
             return Err(part.cannot(READ_ONLY));
         }
         part.check_lengths()?;
-        let (preview, found) = match &member.base {
+        let (preview, part_conflicts) = match &member.base {
             Base::Git(_) => part.git()?,
             Base::Directory | Base::File => part.tree()?,
             Base::Sqlite { .. } => part.sqlite()?,
             Base::Postgres => part.postgres()?,
         };
-        conflicts.extend(found);
+        conflicts.extend(part_conflicts);
         conflicts.extend(overlap::with_earlier(member, &preview, &mut places));
         previews.push(preview);
     }
@@ -177,7 +176,7 @@ impl Part<'_> {
     }
 
     fn preview(&self, files: &tree::TreeChanges, left_out: Vec<TreePath>) -> MemberPreview {
-        let mut shown: Vec<PathChange> = files
+        let mut files_changed: Vec<PathChange> = files
             .iter()
             .filter_map(|(path, before, after)| {
                 Some(PathChange {
@@ -186,11 +185,11 @@ impl Part<'_> {
                 })
             })
             .collect();
-        shown.sort_by(|left, right| left.path.cmp(&right.path));
+        files_changed.sort_by(|left, right| left.path.cmp(&right.path));
         MemberPreview {
             alias: self.member.alias.clone(),
             location: self.member.location.display().to_string(),
-            files: shown,
+            files: files_changed,
             commit: None,
             database: false,
             statements: Vec::new(),
@@ -253,26 +252,26 @@ impl Part<'_> {
             files = planned;
             conflicts = found;
             let root = self.member.real_root()?;
-            let settled: HashSet<&TreePath> = result
+            let covered: HashSet<&TreePath> = result
                 .ignored
                 .iter()
                 .chain(result.updates.iter().map(|update| &update.path))
                 .collect();
-            // Changes that git does not record: folders, and permissions other than execution.
-            let mut besides: Vec<&Change> = self
+            // Changes that git does not record: folders, and permissions except the execute bit.
+            let mut unrecorded: Vec<&Change> = self
                 .changes
                 .iter()
-                .filter(|change| !settled.contains(&change.path))
+                .filter(|change| !covered.contains(&change.path))
                 .filter(|change| !change.path.names().any(|name| name == b".git"))
                 .collect();
             if result.old != base.commit {
-                let mut here = Vec::new();
-                for change in besides {
-                    if !went_elsewhere(&root, change).during("reading", root.path())? {
-                        here.push(change);
+                let mut still_there = Vec::new();
+                for change in unrecorded {
+                    if !was_moved_by_user(&root, change).during("reading", root.path())? {
+                        still_there.push(change);
                     }
                 }
-                besides = here;
+                unrecorded = still_there;
             }
             let cleared: Vec<TreePath> = files
                 .iter()
@@ -281,7 +280,7 @@ impl Part<'_> {
                 })
                 .map(|(path, _, _)| path.clone())
                 .collect();
-            let (more, found) = tree::plan_tree(alias, &root, &besides, &cleared, self.objects)?;
+            let (more, found) = tree::plan_tree(alias, &root, &unrecorded, &cleared, self.objects)?;
             files.extend(more);
             conflicts.extend(found);
             Steps::add_missing_parents(&root, &mut files).during("reading", root.path())?;
@@ -367,7 +366,7 @@ impl Part<'_> {
         }
     }
 
-    /// Refuses paths that programs could not open by name.
+    /// Refuses paths that are too long to open.
     fn check_lengths(&self) -> Result<(), Error> {
         let too_long: Vec<_> = self
             .changes
@@ -398,7 +397,7 @@ impl Part<'_> {
 }
 
 impl ApplyPlan {
-    /// Executes the plan. After a failure everything is as before, unless the error states otherwise.
+    /// Executes the plan. After a failure, the real resources are unchanged unless the error states otherwise.
     pub fn execute(
         mut self,
         journal: &Path,
@@ -423,12 +422,12 @@ impl ApplyPlan {
     }
 }
 
-/// The change without set-user-id, set-group-id and sticky bits that the sandbox added; if the content
-/// changes, without any of these bits, as a write clears them. `None` when nothing else changed. A diff
-/// cannot show these bits, so the user could not have approved them.
+/// Removes set-user-id, set-group-id and sticky bits that the sandbox added; if the content changes, all of these bits,
+/// because a write clears them. Returns `None` if nothing else changed. A diff cannot show these bits, so the user
+/// cannot have approved them.
 fn without_new_bits(change: &Change) -> Option<Change> {
-    let mut kept = change.clone();
-    if let Some(after) = &mut kept.after {
+    let mut reduced = change.clone();
+    if let Some(after) = &mut reduced.after {
         let same = change
             .before
             .filter(|before| before.kind() == after.kind() && before.same_content(after));
@@ -437,12 +436,12 @@ fn without_new_bits(change: &Change) -> Option<Change> {
             None => after.mode.without_special_bits(),
         };
     }
-    (kept.before != kept.after).then_some(kept)
+    (reduced.before != reduced.after).then_some(reduced)
 }
 
-/// Whether a file or link that the sandbox changed no longer exists in the real tree. If git merged but
-/// has no update for such a path, the change went to the name to which the user moved the file.
-fn went_elsewhere(root: &Root, change: &Change) -> io::Result<bool> {
+/// Whether a file or link that the sandbox changed does not exist in the real tree any more. If git merged but has no
+/// update for such a path, it applied the change under the name to which the user moved the file.
+fn was_moved_by_user(root: &Root, change: &Change) -> io::Result<bool> {
     let is_no_folder = |state: FileState| state.kind() != FileKind::Directory;
     let was_file = change.before.is_some_and(is_no_folder);
     let is_file = change.after.is_none_or(is_no_folder);

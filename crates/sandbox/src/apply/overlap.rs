@@ -1,4 +1,4 @@
-//! Members of a sandbox that change the same real path: one resource may contain another.
+//! Conflicts between members of a sandbox that change the same real path, because one resource contains the other.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,23 +12,23 @@ use crate::member::{Base, Member};
 /// Real paths that members change, each with the alias of the member.
 pub(super) type ChangedPaths = BTreeMap<PathBuf, String>;
 
-/// Changes of a member at paths that an earlier member changes too, or that contain one another.
+/// Conflicts of a member's changes with those of earlier members: at the same path, or at a path above or below it.
 /// Adds the paths of the member to `ChangedPaths`.
 pub(super) fn with_earlier(
     member: &Member,
     preview: &MemberPreview,
     places: &mut ChangedPaths,
 ) -> Vec<Conflict> {
-    let changed = places_of(member, preview);
+    let changed = real_paths_of(member, preview);
     let conflicts = changed
         .iter()
         .filter_map(|(place, path)| {
-            let around = place.ancestors().find_map(|above| places.get(above));
-            let inside = || {
+            let containing = place.ancestors().find_map(|above| places.get(above));
+            let contained = || {
                 let (below, alias) = places.range(place.clone()..).next()?;
                 below.starts_with(place).then_some(alias)
             };
-            let other = around.or_else(inside)?;
+            let other = containing.or_else(contained)?;
             Some(Conflict {
                 alias: member.alias.clone(),
                 path: path.clone(),
@@ -47,9 +47,8 @@ pub(super) fn with_earlier(
     conflicts
 }
 
-/// Real paths of a member's changes. A bare repository has no real files at them, but then no other
-/// member has either.
-fn places_of(member: &Member, preview: &MemberPreview) -> Vec<(PathBuf, TreePath)> {
+/// Real paths of a member's changes. A bare repository has no files at these paths, and neither has another member.
+fn real_paths_of(member: &Member, preview: &MemberPreview) -> Vec<(PathBuf, TreePath)> {
     let paths = preview.files.iter().map(|change| change.path.clone());
     match &member.base {
         Base::Git(_) | Base::Directory => paths

@@ -18,7 +18,7 @@ use crate::objects::Objects;
 use crate::scoped_dir::Root;
 use crate::state::read_state;
 
-/// Change of branch and index.
+/// Change of a branch and the index.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RefChange {
     #[serde(with = "crate::path_text")]
@@ -30,7 +30,7 @@ pub(crate) struct RefChange {
     /// Folder with the new objects, within the sandbox.
     #[serde(with = "crate::path_text")]
     objects: PathBuf,
-    /// Whether to transfer only the packs, because they contain all new objects.
+    /// Whether to copy only the packs, because they contain all new objects.
     #[serde(default)]
     is_packed: bool,
 }
@@ -50,7 +50,7 @@ struct IndexChange {
 }
 
 impl IndexChange {
-    /// Lock of the index while the commit `new` is applied.
+    /// Lock on the index while the commit `new` is applied.
     fn lock(&self, new: &str) -> IndexLock<'_> {
         IndexLock::new(&self.place, self.after, new)
     }
@@ -59,20 +59,19 @@ impl IndexChange {
 /// Name of the folder of packs in an object folder.
 const PACKS: &str = "pack";
 
-/// Maximum number of objects that are synced one by one; more are synced with one call for the whole
-/// file system.
-const SYNC_ONE_BY_ONE: usize = 64;
+/// Maximum number of files that are synced one by one. For more files, one call syncs the whole file system.
+const MAX_SINGLE_SYNCS: usize = 64;
 
-/// Copies missing objects; each appears under its name only when it is complete. All are durable
-/// when this returns, before anything refers to them.
-fn carry_objects(from: &Path, to: &Path) -> io::Result<()> {
+/// Copies missing objects. Each gets its name only after it is complete. All objects are durable when this returns,
+/// before any reference points to them.
+fn copy_objects(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::create_dir_all(to)?;
-    let mut carried = Vec::new();
-    carry_into(from, to, &mut carried)?;
-    if carried.len() > SYNC_ONE_BY_ONE {
+    let mut copied_paths = Vec::new();
+    copy_objects_into(from, to, &mut copied_paths)?;
+    if copied_paths.len() > MAX_SINGLE_SYNCS {
         return Ok(rustix::fs::syncfs(File::open(to)?)?);
     }
-    for place in carried {
+    for place in copied_paths {
         File::open(&place)?.sync_data()?;
         if let Some(folder) = place.parent() {
             File::open(folder)?.sync_data()?;
@@ -81,7 +80,7 @@ fn carry_objects(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn carry_into(from: &Path, to: &Path, carried: &mut Vec<PathBuf>) -> io::Result<()> {
+fn copy_objects_into(from: &Path, to: &Path, copied_paths: &mut Vec<PathBuf>) -> io::Result<()> {
     let mut entries = std::fs::read_dir(from)?.collect::<io::Result<Vec<_>>>()?;
     // A pack before its index: git does not read a pack that has no index.
     entries.sort_by_key(|entry| entry.path().extension().is_some_and(|end| end == "idx"));
@@ -90,22 +89,22 @@ fn carry_into(from: &Path, to: &Path, carried: &mut Vec<PathBuf>) -> io::Result<
         if entry.file_type()?.is_dir() {
             match std::fs::create_dir(&target) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ => carry_into(&entry.path(), &target, carried)?,
+                _ => copy_objects_into(&entry.path(), &target, copied_paths)?,
             }
         } else if !target.exists() {
-            let mut fresh = tempfile::NamedTempFile::new_in(to)?;
-            io::copy(&mut File::open(entry.path())?, &mut fresh)?;
-            fresh
-                .as_file()
+            let mut file = tempfile::NamedTempFile::new_in(to)?;
+            io::copy(&mut File::open(entry.path())?, &mut file)?;
+            file.as_file()
                 .set_permissions(entry.metadata()?.permissions())?;
-            fresh.persist(&target).map_err(|error| error.error)?;
-            carried.push(target);
+            file.persist(&target).map_err(|error| error.error)?;
+            copied_paths.push(target);
         }
     }
     Ok(())
 }
 
-/// Compares the changes of the new commit with the user's files and index.
+/// Compares the changes of the new commit with the user's files and index. Returns the changes to the files, and the
+/// conflicts.
 pub(crate) fn plan_files(
     alias: &str,
     plan: &GitPlan,
@@ -125,14 +124,14 @@ pub(crate) fn plan_files(
     for update in &plan.updates {
         let is_untouched = update.index == update.old && update.file == update.old;
         let is_hidden = update.is_sparse && update.file.is_none() && update.index == update.old;
-        let is_there =
+        let is_applied =
             update.file == update.new && (update.index == update.old || update.index == update.new);
-        if is_hidden || is_there {
+        if is_hidden || is_applied {
             continue;
         }
         if is_untouched {
             let place = checkout.location.join(update.path.as_path());
-            let found = read_state(&root, &update.path, None)
+            let current = read_state(&root, &update.path, None)
                 .during("reading", &place)?
                 .map(|(state, _)| state);
             let from_sandbox = by_path.get(&update.path).filter(|_| update.is_sandboxed);
@@ -142,25 +141,25 @@ pub(crate) fn plan_files(
             match (from_sandbox, &update.new) {
                 // Git sees a deleted file; the user replaced it by a folder.
                 (_, None) if folder.is_some() => {
-                    planned.push((update.path.clone(), found, folder));
+                    planned.push((update.path.clone(), current, folder));
                 }
-                (_, None) => planned.push((update.path.clone(), found, None)),
+                (_, None) => planned.push((update.path.clone(), current, None)),
                 (Some(change), Some(_)) => {
-                    planned.push((update.path.clone(), found, with_mode(change, found)));
+                    planned.push((update.path.clone(), current, with_mode(change, current)));
                 }
-                (None, Some(_)) => merged.push((update.path.clone(), found)),
+                (None, Some(_)) => merged.push((update.path.clone(), current)),
             }
             continue;
         }
         if update.is_as_at_start()
             && let Some(change) = by_path.get(&update.path)
         {
-            // The file keeps the uncommitted edit: the sandbox has both.
+            // The sandbox started with the uncommitted edit, so its file contains both.
             let place = checkout.location.join(update.path.as_path());
-            let found = read_state(&root, &update.path, None)
+            let current = read_state(&root, &update.path, None)
                 .during("reading", &place)?
                 .map(|(state, _)| state);
-            planned.push((update.path.clone(), found, with_mode(change, found)));
+            planned.push((update.path.clone(), current, with_mode(change, current)));
             continue;
         }
         let reason = if update.index == update.old {
@@ -221,7 +220,7 @@ fn with_mode(change: &Change, found: Option<FileState>) -> Option<FileState> {
     }
 }
 
-/// Files that the merge composed from both sides, with the content that git checks out.
+/// Adds files that the merge composed from both sides, with the content that git checks out.
 fn checked_out(
     plan: &GitPlan,
     merged: Vec<(TreePath, Option<FileState>)>,
@@ -237,9 +236,9 @@ fn checked_out(
     plan.check_out(folder.path(), &paths)?;
     let root = Root::open(folder.path()).during("opening", folder.path())?;
     for (path, found) in merged {
-        let made = read_state(&root, &path, Some(objects))
+        let checked_out_state = read_state(&root, &path, Some(objects))
             .during("reading", &root.path().join(path.as_path()))?;
-        let Some((mut after, _)) = made else {
+        let Some((mut after, _)) = checked_out_state else {
             return Err(Error::Damaged(format!("git did not write `{path}`")));
         };
         if let Some(found) = found
@@ -288,19 +287,19 @@ impl RefChange {
         })
     }
 
-    /// Takes the user's index lock, with the new index as its content, and verifies that neither
-    /// index nor branch changed since the plan.
+    /// Takes the lock on the user's index, with the new index as its content. Verifies that neither index nor branch
+    /// has changed since planning.
     pub(crate) fn lock(&self) -> Result<(), Error> {
         let checkout = open_checkout(&self.location)?;
-        // Nothing refers to the objects yet; git garbage-collects them if nothing ever does.
-        let theirs = checkout.common_dir.join("objects");
+        // No reference points to the objects yet. If none ever does, git garbage-collects them.
+        let user_objects = checkout.common_dir.join("objects");
         let (from, to) = if self.is_packed {
-            (self.objects.join(PACKS), theirs.join(PACKS))
+            (self.objects.join(PACKS), user_objects.join(PACKS))
         } else {
-            (self.objects.clone(), theirs.clone())
+            (self.objects.clone(), user_objects.clone())
         };
-        carry_objects(&from, &to).during("writing", &theirs)?;
-        let mut is_same = true;
+        copy_objects(&from, &to).during("writing", &user_objects)?;
+        let mut is_index_unchanged = true;
         if let Some(index) = &self.index {
             let lock = index.lock(&self.new);
             match lock.acquire(&index.fresh) {
@@ -312,9 +311,10 @@ impl RefChange {
                 }
                 other => other.during("making", lock.path())?,
             }
-            is_same = hash_file(&index.place).during("reading", &index.place)? == index.before;
+            is_index_unchanged =
+                hash_file(&index.place).during("reading", &index.place)? == index.before;
         }
-        if !is_same || checkout.head()?.commit != self.old {
+        if !is_index_unchanged || checkout.head()?.commit != self.old {
             return Err(Error::Raced(format!(
                 "`{}` was changed by another git command",
                 self.location.display()
@@ -355,7 +355,7 @@ impl RefChange {
         Ok(())
     }
 
-    /// Restores index and branch. `false` when another process has moved the branch since.
+    /// Restores index and branch; `false` if another process has moved the branch since.
     pub(crate) fn backward(&self) -> Result<bool, Error> {
         let checkout = open_checkout(&self.location)?;
         if let Some(index) = &self.index
@@ -380,7 +380,7 @@ impl RefChange {
         Ok(head == self.new || head == self.old)
     }
 
-    /// Removes the index lock if it is ours.
+    /// Removes the index lock if this apply created it.
     pub(crate) fn unlock(&self) -> Result<(), Error> {
         if let Some(index) = &self.index {
             index.lock(&self.new).release()?;
@@ -393,7 +393,7 @@ impl RefChange {
         if self.index.is_some()
             && let Ok(checkout) = open_checkout(&self.location)
         {
-            // Optional: git does the same by itself.
+            // Only an optimization; a failure has no consequences.
             let _quick = checkout.git.try_run(&["update-index", "-q", "--refresh"]);
         }
     }

@@ -1,4 +1,4 @@
-//! Apply for a database on a server: its script is parsed and, for a preview, run.
+//! Apply for a database on a server: parses its script; a preview also runs it.
 
 use cleveragents_domain::FileKind;
 
@@ -7,8 +7,8 @@ use crate::error::Error;
 use crate::server::{SCRIPT, Script, ServerChange};
 
 impl Part<'_> {
-    /// Parses the script; a preview also runs it and rolls back. For an apply it runs in the
-    /// transaction that is committed, before anything else is changed.
+    /// Parses the script. A preview also runs it and rolls it back. An apply runs it before it changes other resources,
+    /// in a transaction that it commits last.
     pub(super) fn postgres(&mut self) -> Result<PlannedPart, Error> {
         let mut preview = self.preview(&Vec::new(), Vec::new());
         let script = self.script()?;
@@ -30,7 +30,7 @@ impl Part<'_> {
         Ok((preview, Vec::new()))
     }
 
-    /// The script from the captured history; empty when the file does not exist.
+    /// The captured script; empty if the file does not exist.
     fn script(&self) -> Result<Script, Error> {
         let state = self.changes.iter().find_map(|change| change.after);
         let Some(state) = state else {

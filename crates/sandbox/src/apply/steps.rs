@@ -1,9 +1,9 @@
-//! Changes to one real tree: staged next to it, put in place and rolled back by renames.
+//! Changes to one real tree: staged inside it, and put in place or rolled back by renames.
 //!
-//! A new file is first written completely into a staging folder on the same file system. One atomic
-//! step exchanges it with the old file, and only then is the old file compared with its expected
-//! state: this detects an edit made at the last moment, and restores it. The old files stay in the
-//! staging folder until the apply is complete, so a rollback needs no copy.
+//! A new file is first written completely into a staging folder on the same file system. An atomic rename exchanges it
+//! with the old file. Only then is the old file compared with its expected state, which detects an edit at the last
+//! moment; such an edit is restored. The old files stay in the staging folder until the apply is complete, so a
+//! rollback needs no copy.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
@@ -21,7 +21,7 @@ use crate::scoped_dir::{Root, stat_of};
 use crate::state::read_state;
 
 /// Permissions that the owner needs to change the content of a folder.
-const OPEN: u32 = 0o300;
+const OWNER_WRITE_EXECUTE: u32 = 0o300;
 
 /// One change to one path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,13 +31,13 @@ pub(crate) struct Step {
     pub(crate) after: Option<FileState>,
     /// Name in the staging folder.
     slot: u64,
-    /// For a path that changes in two steps: its state after both steps for the first step, its state
-    /// before both for the second.
+    /// For a path that changes in two steps: in the first step its state after both, in the second its state before
+    /// both.
     #[serde(default)]
     far: Option<FileState>,
 }
 
-/// Order of the steps: paths are removed before others take their place.
+/// Order of the steps: removals come first, because other paths may take their place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum StepOrder {
     RemoveFile,
@@ -54,7 +54,7 @@ pub(crate) struct Steps {
     #[serde(with = "crate::path_text")]
     stage: PathBuf,
     pub(crate) all: Vec<Step>,
-    /// Folders without write permission, with their mode: they are made writable while the steps run.
+    /// Folders without write permission, with their modes. They are writable while the steps run.
     #[serde(default)]
     closed: Vec<(TreePath, FileMode)>,
 }
@@ -64,15 +64,15 @@ fn is_folder(state: Option<FileState>) -> bool {
 }
 
 impl Step {
-    /// Whether the path is in the far state, so that this one of its two steps is either complete or
-    /// not started.
+    /// Whether the path is in the `far` state. Then this one of its two steps is complete when going forward, or not
+    /// started when rolling back.
     fn is_far(&self, found: Option<FileState>) -> bool {
-        // A folder is recognised by its kind alone: its permissions change while steps run.
+        // For folders only the kind counts, because their permissions change while steps run.
         self.far.is_some() && (found == self.far || (is_folder(found) && is_folder(self.far)))
     }
 }
 
-fn turn(step: &Step) -> StepOrder {
+fn order_of(step: &Step) -> StepOrder {
     match (step.before, step.after) {
         (before, None) if is_folder(before) => StepOrder::RemoveFolder,
         (_, None) => StepOrder::RemoveFile,
@@ -108,8 +108,8 @@ impl Steps {
             }
         }
         steps.sort_by(|left, right| {
-            turn(left).cmp(&turn(right)).then_with(|| {
-                if turn(left) <= StepOrder::RemoveFolder {
+            order_of(left).cmp(&order_of(right)).then_with(|| {
+                if order_of(left) <= StepOrder::RemoveFolder {
                     right.path.cmp(&left.path)
                 } else {
                     left.path.cmp(&right.path)
@@ -142,10 +142,10 @@ impl Steps {
         std::fs::create_dir(&self.stage).during("making", &self.stage)?;
         let (root, stage) = self.roots()?;
         self.closed = self.find_closed(&root)?;
-        let home = rustix::fs::fstat(root.handle()).during("reading", &self.root)?;
+        let root_stat = rustix::fs::fstat(root.handle()).during("reading", &self.root)?;
         let mut folders = HashMap::new();
         for step in &self.all {
-            let folder = self.target_folder(&root, &home, step, &mut folders)?;
+            let folder = self.target_folder(&root, &root_stat, step, &mut folders)?;
             let Some(after) = step
                 .after
                 .filter(|state| state.kind() != FileKind::Directory)
@@ -173,24 +173,24 @@ impl Steps {
         Ok(())
     }
 
-    /// Target folder of a step. Renames cannot cross file systems, so a folder on another one is
-    /// refused before anything is changed.
+    /// Target folder of a step. Refuses a folder on another file system before any change, because renames cannot cross
+    /// file systems.
     fn target_folder(
         &self,
         root: &Root,
-        home: &rustix::fs::Stat,
+        root_stat: &rustix::fs::Stat,
         step: &Step,
-        known: &mut HashMap<Option<TreePath>, TargetFolder>,
+        cache: &mut HashMap<Option<TreePath>, TargetFolder>,
     ) -> Result<TargetFolder, Error> {
         let path = step.path.parent();
-        if let Some(folder) = known.get(&path) {
+        if let Some(folder) = cache.get(&path) {
             return Ok(*folder);
         }
         let place = self.root.join(step.path.as_path());
         let folder = match root.parent(&step.path) {
             Ok(parent) => {
                 let found = rustix::fs::fstat(&parent).during("reading", &place)?;
-                if found.st_dev != home.st_dev {
+                if found.st_dev != root_stat.st_dev {
                     return Err(Error::CannotApply {
                         alias: self.root.display().to_string(),
                         problems: vec![(
@@ -199,7 +199,7 @@ impl Steps {
                         )],
                     });
                 }
-                TargetFolder::There(stat_of(&found).owner)
+                TargetFolder::Existing(stat_of(&found).owner)
             }
             // The folder will be created, perhaps in place of a file or link.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
@@ -207,7 +207,7 @@ impl Steps {
             }
             Err(error) => return Err(error).during("opening", &place),
         };
-        known.insert(path, folder);
+        cache.insert(path, folder);
         Ok(folder)
     }
 
@@ -226,7 +226,7 @@ impl Steps {
                 .and_then(|stat| stat.mode);
             if let Some(mode) = mode
                 && mode.kind() == FileKind::Directory
-                && mode.permissions() & OPEN != OPEN
+                && mode.permissions() & OWNER_WRITE_EXECUTE != OWNER_WRITE_EXECUTE
             {
                 closed.push((folder, mode));
             }
@@ -234,8 +234,7 @@ impl Steps {
         Ok(closed)
     }
 
-    /// Adds permissions to the closed folders, or restores their own. Skips those that are no longer
-    /// folders.
+    /// Sets the permissions of the closed folders to their own plus `added`. Skips paths that are not folders any more.
     fn set_closed(&self, root: &Root, added: u32) -> Result<(), Error> {
         for (folder, mode) in self.closed.iter().rev() {
             let place = self.root.join(folder.as_path());
@@ -256,10 +255,11 @@ impl Steps {
     fn set_folder_modes(
         &self,
         root: &Root,
-        wanted: impl Fn(&Step) -> Option<FileState>,
+        target_state: impl Fn(&Step) -> Option<FileState>,
     ) -> Result<(), Error> {
         for step in self.all.iter().rev() {
-            let Some(state) = wanted(step).filter(|state| state.kind() == FileKind::Directory)
+            let Some(state) =
+                target_state(step).filter(|state| state.kind() == FileKind::Directory)
             else {
                 continue;
             };
@@ -276,15 +276,15 @@ impl Steps {
         Ok(())
     }
 
-    /// Executes every step that is not executed yet.
+    /// Executes all steps that were not executed yet.
     pub(crate) fn forward(&self) -> Result<(), Error> {
         if self.is_empty() {
             return Ok(());
         }
         let (root, stage) = self.roots()?;
-        self.set_closed(&root, OPEN)?;
+        self.set_closed(&root, OWNER_WRITE_EXECUTE)?;
         for step in &self.all {
-            forward_one(&root, &stage, step)
+            execute_step(&root, &stage, step)
                 .map_err(|error| error.at(&self.root.join(step.path.as_path())))?;
             kill_points::boundary();
         }
@@ -294,27 +294,27 @@ impl Steps {
         Ok(())
     }
 
-    /// Rolls back every executed step. Leaves paths alone that another process changed since, and
-    /// returns them.
+    /// Rolls back all executed steps. Returns the paths that another process has changed since, which it leaves
+    /// unchanged.
     pub(crate) fn backward(&self) -> Result<Vec<TreePath>, Error> {
-        let mut kept = Vec::new();
+        let mut unrestored = Vec::new();
         if self.is_empty() || !self.stage.exists() {
-            return Ok(kept);
+            return Ok(unrestored);
         }
         let (root, stage) = self.roots()?;
-        self.set_closed(&root, OPEN)?;
+        self.set_closed(&root, OWNER_WRITE_EXECUTE)?;
         for step in self.all.iter().rev() {
-            let is_back = backward_one(&root, &stage, step)
+            let is_restored = roll_back_step(&root, &stage, step)
                 .map_err(|error| error.at(&self.root.join(step.path.as_path())))?;
-            if !is_back {
-                kept.push(step.path.clone());
+            if !is_restored {
+                unrestored.push(step.path.clone());
             }
             kill_points::boundary();
         }
         self.set_folder_modes(&root, |step| step.before)?;
         self.set_closed(&root, 0)?;
         rustix::fs::syncfs(root.handle()).during("writing", &self.root)?;
-        Ok(kept)
+        Ok(unrestored)
     }
 
     /// Removes the staging folder.
@@ -327,34 +327,34 @@ impl Steps {
         root: &Root,
         changes: &mut Vec<(TreePath, Option<FileState>, Option<FileState>)>,
     ) -> io::Result<()> {
-        let made: HashMap<&TreePath, bool> = changes
+        let will_exist: HashMap<&TreePath, bool> = changes
             .iter()
             .map(|(path, _, after)| (path, after.is_some()))
             .collect();
         let mut missing = BTreeSet::new();
-        let mut seen = HashSet::new();
+        let mut visited = HashSet::new();
         for (path, _, after) in changes.iter() {
-            let mut near = path.parent().filter(|_| after.is_some());
-            // If a folder was visited before, its parents were too.
-            while let Some(parent) = near
-                && !seen.contains(&parent)
+            let mut ancestor = path.parent().filter(|_| after.is_some());
+            // If a folder was visited, its parents were visited too.
+            while let Some(parent) = ancestor
+                && !visited.contains(&parent)
             {
-                let is_made = match made.get(&parent) {
-                    Some(is_made) => *is_made,
+                let exists = match will_exist.get(&parent) {
+                    Some(exists) => *exists,
                     None => root.stat(&parent)?.is_some(),
                 };
-                if !is_made {
+                if !exists {
                     missing.insert(parent.clone());
                 }
-                near = parent.parent();
-                seen.insert(parent);
+                ancestor = parent.parent();
+                visited.insert(parent);
             }
         }
         // A removal at this path makes room for the folder.
         for (path, before, after) in changes.iter_mut() {
             if missing.remove(path) {
-                let kept = before.filter(|before| before.kind() == FileKind::Directory);
-                *after = kept.or_else(|| Some(FileState::directory(0o755)));
+                let folder_before = before.filter(|before| before.kind() == FileKind::Directory);
+                *after = folder_before.or_else(|| Some(FileState::directory(0o755)));
             }
         }
         changes.extend(
@@ -366,27 +366,27 @@ impl Steps {
     }
 }
 
-/// Folder that will contain a path, with its owner; for one that does not exist yet, the owner of its
-/// nearest existing ancestor.
+/// Folder that will contain a path, with its owner (user, group). For a missing folder, the owner of its nearest
+/// existing ancestor.
 #[derive(Debug, Clone, Copy)]
 enum TargetFolder {
-    There((u32, u32)),
+    Existing((u32, u32)),
     Missing((u32, u32)),
 }
 
 /// Owner of a path, or of its nearest existing ancestor.
 fn owner_above(root: &Root, path: Option<&TreePath>) -> io::Result<(u32, u32)> {
-    let mut near = path.cloned();
-    while let Some(path) = near {
+    let mut ancestor = path.cloned();
+    while let Some(path) = ancestor {
         if let Some(stat) = root.stat(&path)? {
             return Ok(stat.owner);
         }
-        near = path.parent();
+        ancestor = path.parent();
     }
     Ok(stat_of(&rustix::fs::fstat(root.handle())?).owner)
 }
 
-/// A replaced file keeps its owner; when the superuser applies, a new file gets the owner of its
+/// Sets the owner if the superuser applies: a replaced file keeps its owner, and a new file gets the owner of its
 /// folder.
 fn keep_owner(
     root: &Root,
@@ -401,7 +401,7 @@ fn keep_owner(
     }
     let owner = match *folder {
         TargetFolder::Missing(owner) => owner,
-        TargetFolder::There(owner) => match root.stat(&step.path)? {
+        TargetFolder::Existing(owner) => match root.stat(&step.path)? {
             Some(stat) => stat.owner,
             None => owner,
         },
@@ -426,7 +426,7 @@ fn keep_owner(
 /// Failure of a step.
 enum StepError {
     System(io::Error),
-    /// The state of the path differs from the one at planning.
+    /// The state of the path has changed since planning.
     Changed,
 }
 
@@ -464,10 +464,10 @@ fn slot_path(slot: u64, suffix: &str) -> Result<TreePath, Error> {
 }
 
 fn slots(step: &Step) -> Result<(TreePath, TreePath), StepError> {
-    let wrong = |error: Error| StepError::System(io::Error::other(error.to_string()));
+    let to_step_error = |error: Error| StepError::System(io::Error::other(error.to_string()));
     Ok((
-        slot_path(step.slot, "").map_err(wrong)?,
-        slot_path(step.slot, ".old").map_err(wrong)?,
+        slot_path(step.slot, "").map_err(to_step_error)?,
+        slot_path(step.slot, ".old").map_err(to_step_error)?,
     ))
 }
 
@@ -480,7 +480,7 @@ fn state(root: &Root, path: &TreePath) -> io::Result<Option<FileState>> {
     Ok(read_state(root, path, None)?.map(|(state, _)| state))
 }
 
-fn forward_one(root: &Root, stage: &Root, step: &Step) -> Result<(), StepError> {
+fn execute_step(root: &Root, stage: &Root, step: &Step) -> Result<(), StepError> {
     let (slot, old) = slots(step)?;
     if is_new_file(step) {
         match stage.rename_to(&slot, root, &step.path, RenameFlags::NOREPLACE) {
@@ -489,26 +489,26 @@ fn forward_one(root: &Root, stage: &Root, step: &Step) -> Result<(), StepError> 
             other => return Ok(other?),
         }
     }
-    let found = state(root, &step.path)?;
-    if found == step.after || (step.after.is_none() && step.is_far(found)) {
+    let current = state(root, &step.path)?;
+    if current == step.after || (step.after.is_none() && step.is_far(current)) {
         return Ok(());
     }
     match (step.before, step.after) {
         (Some(before), None) if before.kind() == FileKind::Directory => {
             match root.remove_folder(&step.path) {
-                // The folder contains files of the user and stays.
+                // The folder contains other files of the user, so it is kept.
                 Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
                 other => Ok(other?),
             }
         }
         (_, Some(after)) if after.kind() == FileKind::Directory => {
-            if found.is_some_and(|found| found.kind() != FileKind::Directory) {
+            if current.is_some_and(|current| current.kind() != FileKind::Directory) {
                 return Err(StepError::Changed);
             }
             Ok(root.make_folder(&step.path)?)
         }
         (Some(before), None) => {
-            if found != Some(before) {
+            if current != Some(before) {
                 return Err(StepError::Changed);
             }
             root.rename_to(&step.path, stage, &old, RenameFlags::NOREPLACE)?;
@@ -523,7 +523,7 @@ fn forward_one(root: &Root, stage: &Root, step: &Step) -> Result<(), StepError> 
             other => Ok(other?),
         },
         (Some(before), Some(_)) => {
-            if found != Some(before) {
+            if current != Some(before) {
                 return Err(StepError::Changed);
             }
             replace(root, stage, step, before, &slot, &old)
@@ -532,7 +532,7 @@ fn forward_one(root: &Root, stage: &Root, step: &Step) -> Result<(), StepError> 
     }
 }
 
-/// Exchanges the new file with the old one, whose state must be the expected one.
+/// Exchanges the new file with the old file, whose state must be `before`.
 fn replace(
     root: &Root,
     stage: &Root,
@@ -549,7 +549,7 @@ fn replace(
             stage.rename_to(slot, root, &step.path, RenameFlags::EXCHANGE)?;
             Err(StepError::Changed)
         }
-        // This file system cannot exchange: move the old file away first, then move the new one in.
+        // This file system cannot exchange files: move the old file away, then move the new file in.
         Err(Errno::INVAL | Errno::NOSYS) => {
             root.rename_to(&step.path, stage, old, RenameFlags::empty())?;
             if state(stage, old)? != Some(before) {
@@ -562,19 +562,19 @@ fn replace(
     }
 }
 
-/// Rolls one step back. `false` when the path changed since; it is then left alone.
-fn backward_one(root: &Root, stage: &Root, step: &Step) -> Result<bool, StepError> {
+/// Rolls back one step. Returns `false` and leaves the path unchanged if it has changed since.
+fn roll_back_step(root: &Root, stage: &Root, step: &Step) -> Result<bool, StepError> {
     let (slot, old) = slots(step)?;
-    let found = state(root, &step.path)?;
-    if found == step.before || (step.before.is_none() && step.is_far(found)) {
+    let current = state(root, &step.path)?;
+    if current == step.before || (step.before.is_none() && step.is_far(current)) {
         return Ok(true);
     }
     match (step.before, step.after) {
         (Some(before), _) if before.kind() == FileKind::Directory => {
-            if found.is_some_and(|found| found.kind() != FileKind::Directory) {
+            if current.is_some_and(|current| current.kind() != FileKind::Directory) {
                 return Ok(false);
             }
-            // The permissions are set last: they may forbid restoring the folder's content.
+            // `backward` sets the permissions last, because they may prevent restoring the folder's content.
             root.make_folder(&step.path)?;
             Ok(true)
         }
@@ -589,34 +589,34 @@ fn backward_one(root: &Root, stage: &Root, step: &Step) -> Result<bool, StepErro
         }
         (None, after) => {
             if state(stage, &slot)?.is_some() {
-                // The new file was never put in place: the file here belongs to another process.
+                // The new file was never put in place, so another process created the current file.
                 return Ok(true);
             }
-            if found != after {
+            if current != after {
                 return Ok(false);
             }
             root.rename_to(&step.path, stage, &slot, RenameFlags::NOREPLACE)?;
             Ok(true)
         }
         (Some(before), after) => {
-            let kept = if state(stage, &old)? == Some(before) {
+            let old_file = if state(stage, &old)? == Some(before) {
                 old
             } else if state(stage, &slot)? == Some(before) {
                 slot
             } else {
-                // The old file was never moved away: the file here belongs to another process.
+                // The old file was never moved away, so another process created the current file.
                 return Ok(true);
             };
-            if found.is_none() {
-                stage.rename_to(&kept, root, &step.path, RenameFlags::NOREPLACE)?;
+            if current.is_none() {
+                stage.rename_to(&old_file, root, &step.path, RenameFlags::NOREPLACE)?;
                 return Ok(true);
             }
-            if found != after {
+            if current != after {
                 return Ok(false);
             }
-            match stage.rename_to(&kept, root, &step.path, RenameFlags::EXCHANGE) {
+            match stage.rename_to(&old_file, root, &step.path, RenameFlags::EXCHANGE) {
                 Err(Errno::INVAL | Errno::NOSYS) => {
-                    stage.rename_to(&kept, root, &step.path, RenameFlags::empty())?;
+                    stage.rename_to(&old_file, root, &step.path, RenameFlags::empty())?;
                 }
                 other => other?,
             }

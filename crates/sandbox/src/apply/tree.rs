@@ -15,7 +15,7 @@ use crate::state::read_state;
 /// Changes to a real tree: path, current state, new state.
 pub(crate) type TreeChanges = Vec<(TreePath, Option<FileState>, Option<FileState>)>;
 
-/// Folders whose content tools manage; changes in them never leave the sandbox.
+/// Folders whose content is managed by tools; changes in them are never applied.
 const PROTECTED: [&[u8]; 3] = [b".git", b"node_modules", b"__pycache__"];
 
 /// Whether a path of a plain directory is never applied.
@@ -23,8 +23,8 @@ pub(crate) fn is_protected(path: &TreePath) -> bool {
     path.names().any(|name| PROTECTED.contains(&name))
 }
 
-/// Compares changes with the real tree and returns those to make, or the conflicts. `cleared` lists
-/// paths that other changes remove.
+/// Compares changes with the real tree. Returns the changes to make and the conflicts. `cleared` lists paths that other
+/// changes remove.
 pub(crate) fn plan_tree(
     alias: &str,
     root: &Root,
@@ -36,8 +36,8 @@ pub(crate) fn plan_tree(
     let mut conflicts = Vec::new();
     for change in changes {
         let place = root.path().join(change.path.as_path());
-        let found = match read_state(root, &change.path, None) {
-            Ok(found) => found.map(|(state, _)| state),
+        let current = match read_state(root, &change.path, None) {
+            Ok(current) => current.map(|(state, _)| state),
             Err(source) => {
                 conflicts.push(conflict(
                     alias,
@@ -50,11 +50,11 @@ pub(crate) fn plan_tree(
                 continue;
             }
         };
-        match decide(change, found) {
+        match decide(change, current) {
             Decision::Nothing => {}
-            Decision::Make(after) => planned.push((change.path.clone(), found, after)),
+            Decision::Make(after) => planned.push((change.path.clone(), current, after)),
             Decision::Conflict(reason) => {
-                let yours = yours(root, &change.path, found).during("reading", &place)?;
+                let yours = yours(root, &change.path, current).during("reading", &place)?;
                 conflicts.push(conflict(
                     alias,
                     root,
@@ -94,39 +94,39 @@ enum Decision {
     Conflict(&'static str),
 }
 
-fn decide(change: &Change, found: Option<FileState>) -> Decision {
-    if found == change.after {
+fn decide(change: &Change, current: Option<FileState>) -> Decision {
+    if current == change.after {
         return Decision::Nothing;
     }
-    if found == change.before {
+    if current == change.before {
         return Decision::Make(change.after);
     }
-    match (change.before, change.after, found) {
-        // A folder consists only of its name and permissions.
-        (_, Some(after), Some(found))
-            if after.kind() == FileKind::Directory && found.kind() == FileKind::Directory =>
+    match (change.before, change.after, current) {
+        // Folders have no content to compare, and different permissions are no conflict.
+        (_, Some(after), Some(current))
+            if after.kind() == FileKind::Directory && current.kind() == FileKind::Directory =>
         {
             Decision::Nothing
         }
         (Some(before), None, None) if before.kind() == FileKind::Directory => Decision::Nothing,
-        // The user changed only the permissions, the sandbox only the content: keep both.
-        (Some(before), Some(after), Some(found))
-            if before.same_content(&found) && before.mode == after.mode =>
+        // The user changed only the permissions, the sandbox only the content: combine both.
+        (Some(before), Some(after), Some(current))
+            if before.same_content(&current) && before.mode == after.mode =>
         {
-            let mode = if found.same_content(&after) {
-                found.mode
+            let mode = if current.same_content(&after) {
+                current.mode
             } else {
-                found.mode.without_special_bits()
+                current.mode.without_special_bits()
             };
             Decision::Make(Some(FileState { mode, ..after }))
         }
         // The user changed only the content, the sandbox only the permissions.
-        (Some(before), Some(after), Some(found))
-            if before.same_content(&after) && before.mode == found.mode =>
+        (Some(before), Some(after), Some(current))
+            if before.same_content(&after) && before.mode == current.mode =>
         {
             Decision::Make(Some(FileState {
                 mode: after.mode,
-                ..found
+                ..current
             }))
         }
         (None, _, Some(_)) => Decision::Conflict(reason::CREATED),
@@ -135,8 +135,8 @@ fn decide(change: &Change, found: Option<FileState>) -> Decision {
     }
 }
 
-/// Finds conflicts elsewhere in the tree that prevent placing a path although the path itself is
-/// unchanged.
+/// Finds other paths that block a change: a parent that is not a folder, or other files in a folder that a file
+/// replaces.
 pub(crate) struct Obstacles<'a> {
     root: &'a Root,
     /// Paths that are removed or become folders.
@@ -144,12 +144,12 @@ pub(crate) struct Obstacles<'a> {
     folders: HashMap<TreePath, FolderAccess>,
 }
 
-/// Whether paths can be placed in a folder.
+/// Whether a folder can receive new paths.
 #[derive(Debug, Clone)]
 enum FolderAccess {
     /// The folder exists.
     Open,
-    /// The folder does not exist, or only a path that is removed is in its place.
+    /// The folder does not exist, or the apply removes the file in its place.
     Absent,
     Blocked(String),
 }
@@ -170,7 +170,7 @@ impl<'a> Obstacles<'a> {
         after: Option<FileState>,
     ) -> Result<Option<String>, Error> {
         let Some(after) = after else { return Ok(None) };
-        match self.way_to(path.parent())? {
+        match self.access_to(path.parent())? {
             FolderAccess::Blocked(reason) => return Ok(Some(reason)),
             FolderAccess::Absent => return Ok(None),
             FolderAccess::Open => {}
@@ -179,7 +179,7 @@ impl<'a> Obstacles<'a> {
         if after.kind() == FileKind::Directory || !is_folder_now {
             return Ok(None);
         }
-        // A file replaces a folder: all content of the folder must be removed by this apply.
+        // A file replaces a folder: this apply must remove all content of the folder.
         let name = path.names().next().unwrap_or_default();
         let found = scan(
             self.root,
@@ -196,14 +196,14 @@ impl<'a> Obstacles<'a> {
         Ok(foreign.map(reason::folder_holds))
     }
 
-    fn way_to(&mut self, folder: Option<TreePath>) -> Result<FolderAccess, Error> {
+    fn access_to(&mut self, folder: Option<TreePath>) -> Result<FolderAccess, Error> {
         let Some(folder) = folder else {
             return Ok(FolderAccess::Open);
         };
-        if let Some(way) = self.folders.get(&folder) {
-            return Ok(way.clone());
+        if let Some(access) = self.folders.get(&folder) {
+            return Ok(access.clone());
         }
-        let way = match self.way_to(folder.parent())? {
+        let access = match self.access_to(folder.parent())? {
             FolderAccess::Open => match self.is_folder(&folder)? {
                 Some(true) => FolderAccess::Open,
                 None => FolderAccess::Absent,
@@ -212,11 +212,11 @@ impl<'a> Obstacles<'a> {
             },
             other => other,
         };
-        self.folders.insert(folder, way.clone());
-        Ok(way)
+        self.folders.insert(folder, access.clone());
+        Ok(access)
     }
 
-    /// Whether a path is a folder; `None` when it does not exist.
+    /// Whether a path is a folder; `None` if it does not exist.
     fn is_folder(&self, path: &TreePath) -> Result<Option<bool>, Error> {
         let place = self.root.path().join(path.as_path());
         let stat = self.root.stat(path).during("reading", &place)?;
@@ -232,7 +232,7 @@ pub fn net_changes(history: impl IntoIterator<Item = Change>) -> Vec<Change> {
     let mut net: BTreeMap<TreePath, Change> = BTreeMap::new();
     for change in history {
         match net.get_mut(&change.path) {
-            Some(whole) => whole.after = change.after,
+            Some(net_change) => net_change.after = change.after,
             None => {
                 net.insert(change.path.clone(), change);
             }

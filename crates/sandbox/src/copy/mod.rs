@@ -1,5 +1,5 @@
-//! Copies of directories and files: by shared blocks (reflinks) if the file system supports them,
-//! otherwise by content.
+//! Copies directories and files: with shared blocks (reflinks) if the file system supports them, otherwise byte by
+//! byte.
 
 mod listing;
 
@@ -24,20 +24,19 @@ use crate::scoped_dir::{Root, Stat};
 use crate::state::read_state;
 use listing::{FolderListing, differences, list};
 
-/// Maximum number of copy passes; each pass copies again the paths that changed during the previous
-/// one.
-const ATTEMPTS: usize = 4;
+/// Maximum number of copy passes. Each later pass copies the paths that changed during the previous pass.
+const MAX_PASSES: usize = 4;
 
-/// Number of files that a thread copies before it takes more work.
-const RUN: usize = 64;
+/// Maximum number of files that a thread copies before it takes the next batch.
+const BATCH_SIZE: usize = 64;
 
-/// Content up to this size is copied through memory, in two calls.
-const IN_MEMORY: u64 = 128 << 10;
+/// Maximum size of a file that is copied through a buffer in memory, in bytes.
+const MAX_BUFFERED_BYTES: u64 = 128 << 10;
 
 /// State of the original when it was copied.
 #[derive(Debug)]
 pub(crate) struct CopiedTree {
-    /// Folder by folder, sorted.
+    /// One listing per folder, sorted by path.
     pub(crate) listings: Vec<FolderListing>,
     /// Time of the scan, in nanoseconds since the epoch.
     pub(crate) moment: i64,
@@ -46,31 +45,31 @@ pub(crate) struct CopiedTree {
 /// Copies a tree into an empty folder.
 pub(crate) fn copy_tree(from: &Root, to: &Root, extent: Extent<'_>) -> Result<CopiedTree, Error> {
     let mut moment = crate::capture::now();
-    let mut found = list(from, extent).during("walking", from.path())?;
-    let mut wanted: Option<HashSet<TreePath>> = None;
-    for _ in 0..ATTEMPTS {
-        copy_paths(from, to, &found, wanted.as_ref())?;
-        let again_at = crate::capture::now();
-        let again = list(from, extent).during("walking", from.path())?;
-        let changed = differences(&found, &again).during("walking", from.path())?;
-        found = again;
+    let mut scanned = list(from, extent).during("walking", from.path())?;
+    let mut selected: Option<HashSet<TreePath>> = None;
+    for _ in 0..MAX_PASSES {
+        copy_paths(from, to, &scanned, selected.as_ref())?;
+        let rescan_time = crate::capture::now();
+        let rescan = list(from, extent).during("walking", from.path())?;
+        let changed = differences(&scanned, &rescan).during("walking", from.path())?;
+        scanned = rescan;
         if changed.is_empty() {
-            set_folder_times(to, &found)?;
+            set_folder_times(to, &scanned)?;
             return Ok(CopiedTree {
-                listings: found,
+                listings: scanned,
                 moment,
             });
         }
         for path in changed.iter().rev() {
             remove(to, path).during("removing", &to.path().join(path.as_path()))?;
         }
-        wanted = Some(changed.into_iter().collect());
-        moment = again_at;
+        selected = Some(changed.into_iter().collect());
+        moment = rescan_time;
     }
     Err(Error::CannotSandbox {
         what: format!("`{}`", from.path().display()),
         reason: "it changes faster than it can be copied".to_owned(),
-        hint: Some("stop what writes there, then try again".into()),
+        hint: Some("stop the program that writes there, then run the command again".into()),
     })
 }
 
@@ -81,7 +80,7 @@ fn remove(root: &Root, path: &TreePath) -> io::Result<()> {
         .map(FileMode::kind)
     {
         None => Ok(()),
-        // Its content is removed later, or stays and keeps the folder.
+        // The folder is kept while it has unchanged content.
         Some(FileKind::Directory) => match root.remove_folder(path) {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
             other => other,
@@ -95,27 +94,27 @@ fn is_folder(stat: &Stat) -> bool {
         .is_some_and(|mode| mode.kind() == FileKind::Directory)
 }
 
-/// Copies the listed paths; only those in `wanted` if it is given.
+/// Copies the listed paths; only those in `selected` if it is given.
 fn copy_paths(
     from: &Root,
     to: &Root,
     listings: &[FolderListing],
-    wanted: Option<&HashSet<TreePath>>,
+    selected: Option<&HashSet<TreePath>>,
 ) -> Result<(), Error> {
     // Parents come before their children.
     for listing in listings {
         for (name, _) in listing.entries().filter(|(_, stat)| is_folder(stat)) {
             let path = listing.inside(name).during("making", to.path())?;
-            if wanted.is_none_or(|wanted| wanted.contains(&path)) {
+            if selected.is_none_or(|selected| selected.contains(&path)) {
                 to.make_folder(&path)
                     .during("making", &to.path().join(path.as_path()))?;
             }
         }
     }
-    let runs: Vec<(&FolderListing, usize)> = listings
+    let batches: Vec<(&FolderListing, usize)> = listings
         .iter()
         .flat_map(|listing| {
-            let starts = (0..listing.len()).step_by(RUN);
+            let starts = (0..listing.len()).step_by(BATCH_SIZE);
             starts.map(move |start| (listing, start))
         })
         .collect();
@@ -126,19 +125,20 @@ fn copy_paths(
         .map_or(1, usize::from)
         .min(8);
     std::thread::scope(|scope| {
-        for _ in 0..workers.min(runs.len()) {
+        for _ in 0..workers.min(batches.len()) {
             scope.spawn(|| {
                 let mut copier = Copier {
                     from,
                     to,
-                    wanted,
+                    selected,
                     can_share: &can_share,
                     is_superuser: rustix::process::geteuid().is_root(),
                     buffer: Vec::new(),
                 };
-                while let Some((listing, start)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err((place, error)) = copier.copy_run(listing, *start) {
-                        next.store(runs.len(), Ordering::Relaxed);
+                while let Some((listing, start)) = batches.get(next.fetch_add(1, Ordering::Relaxed))
+                {
+                    if let Err((place, error)) = copier.copy_batch(listing, *start) {
+                        next.store(batches.len(), Ordering::Relaxed);
                         *failure.lock().unwrap_or_else(PoisonError::into_inner) =
                             Some((place, error));
                         return;
@@ -157,7 +157,7 @@ fn copy_paths(
 struct Copier<'a> {
     from: &'a Root,
     to: &'a Root,
-    wanted: Option<&'a HashSet<TreePath>>,
+    selected: Option<&'a HashSet<TreePath>>,
     /// Whether the file system may still support sharing blocks.
     can_share: &'a AtomicBool,
     is_superuser: bool,
@@ -165,8 +165,8 @@ struct Copier<'a> {
 }
 
 impl Copier<'_> {
-    /// Copies at most [`RUN`] files and links of a folder, starting at one.
-    fn copy_run(
+    /// Copies at most [`BATCH_SIZE`] files and links of a folder, starting at index `start`.
+    fn copy_batch(
         &mut self,
         listing: &FolderListing,
         start: usize,
@@ -181,12 +181,12 @@ impl Copier<'_> {
         };
         let (from, to) = match open() {
             Ok(both) => both,
-            // Removed or replaced since the scan; the next scan detects it.
-            Err(error) if is_swap(error) => return Ok(()),
+            // The folder was removed or replaced since the scan; the next scan detects it.
+            Err(error) if is_replaced_path(error) => return Ok(()),
             Err(error) => return Err((place_of(b""), error.into())),
         };
         let from_path = self.from.path();
-        for (name, stat) in listing.entries().skip(start).take(RUN) {
+        for (name, stat) in listing.entries().skip(start).take(BATCH_SIZE) {
             let path = || {
                 listing
                     .inside(name)
@@ -195,21 +195,21 @@ impl Copier<'_> {
             if is_folder(stat) {
                 continue;
             }
-            if let Some(wanted) = self.wanted
-                && !wanted.contains(&path()?)
+            if let Some(selected) = self.selected
+                && !selected.contains(&path()?)
             {
                 continue;
             }
-            match self.copy_one(from.as_fd(), to.as_fd(), name, stat) {
+            match self.copy_entry(from.as_fd(), to.as_fd(), name, stat) {
                 Ok(()) => {}
-                Err(error) if Errno::from_io_error(&error).is_some_and(is_swap) => {}
+                Err(error) if Errno::from_io_error(&error).is_some_and(is_replaced_path) => {}
                 Err(error) => return Err((from_path.join(path()?.as_path()), error)),
             }
         }
         Ok(())
     }
 
-    fn copy_one(
+    fn copy_entry(
         &mut self,
         from: BorrowedFd<'_>,
         to: BorrowedFd<'_>,
@@ -224,8 +224,8 @@ impl Copier<'_> {
             keep_owner(to, name, stat)?;
             return set_times(to, name, stat);
         }
-        // A single name, and no link followed: the path cannot leave the folder. Non-blocking, so
-        // that a pipe does not block us.
+        // A single name without following links cannot leave the folder. Non-blocking, because opening a pipe would
+        // block.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let source = std::fs::File::from(fs::openat(from, name, flags, Mode::empty())?);
         let flags =
@@ -237,7 +237,7 @@ impl Copier<'_> {
         }
         let permissions = stat.mode.map_or(0o600, FileMode::permissions);
         if self.is_superuser && stat.owner != (0, 0) {
-            // Before the permissions, because `chown` clears some of them.
+            // Set before the permissions, because `chown` clears some of them.
             let (user, group) = stat.owner;
             let (user, group) = (fs::Uid::from_raw(user), fs::Gid::from_raw(group));
             fs::fchown(&target, Some(user), Some(group))?;
@@ -246,7 +246,7 @@ impl Copier<'_> {
         Ok(fs::futimens(&target, &times_of(stat))?)
     }
 
-    /// Copies at most the size that was listed: a file that grew is copied again.
+    /// Copies at most the listed size. A file that has grown is copied again by the next pass.
     fn copy_content(
         &mut self,
         source: std::fs::File,
@@ -260,7 +260,7 @@ impl Copier<'_> {
             self.can_share.store(false, Ordering::Relaxed);
         }
         let mut source = source.take(size);
-        if size > IN_MEMORY {
+        if size > MAX_BUFFERED_BYTES {
             io::copy(&mut source, target)?;
             return Ok(());
         }
@@ -272,7 +272,7 @@ impl Copier<'_> {
 }
 
 /// Whether the error means that the path was replaced since the listing. The next scan detects it.
-fn is_swap(error: Errno) -> bool {
+fn is_replaced_path(error: Errno) -> bool {
     matches!(
         error,
         Errno::NOENT | Errno::LOOP | Errno::INVAL | Errno::NOTDIR | Errno::AGAIN | Errno::NXIO
@@ -314,8 +314,8 @@ fn times_of(stat: &Stat) -> Timestamps {
     }
 }
 
-/// Sets the times of folders last and deepest first: filling a folder changes its times, and some
-/// folders are not writable.
+/// Sets the modes, owners and times of folders. Runs last and deepest first, because filling a folder changes its
+/// times, and some modes forbid writing.
 fn set_folder_times(to: &Root, listings: &[FolderListing]) -> Result<(), Error> {
     for listing in listings.iter().rev() {
         for (name, stat) in listing.entries().filter(|(_, stat)| is_folder(stat)) {
@@ -333,8 +333,8 @@ fn set_folder_times(to: &Root, listings: &[FolderListing]) -> Result<(), Error> 
     Ok(())
 }
 
-/// The original of a copy, as the source of original content. The cost of looking up a few paths
-/// does not grow with the tree.
+/// The original of a copy, as the source of original content. The cost of a lookup does not depend on the size of the
+/// tree.
 pub(crate) struct CopyOriginal<'a> {
     pub(crate) root: &'a Root,
     /// Manifest of the original at the time of the copy.
@@ -348,12 +348,13 @@ impl BaseContent for CopyOriginal<'_> {
         objects: &mut Objects,
     ) -> Result<Vec<Option<FileState>>, Error> {
         let names: Vec<TreePath> = paths.iter().map(|(path, _)| path.clone()).collect();
-        let firsts = Manifest::look_up(self.manifest, &names).during("reading", self.manifest)?;
+        let originals =
+            Manifest::look_up(self.manifest, &names).during("reading", self.manifest)?;
         paths
             .iter()
-            .zip(firsts)
-            .map(|((path, known), first)| {
-                let Some(first) = first else {
+            .zip(originals)
+            .map(|((path, known), original)| {
+                let Some(original) = original else {
                     return Ok(None);
                 };
                 let found = match read_state(self.root, path, Some(objects)) {
@@ -365,7 +366,7 @@ impl BaseContent for CopyOriginal<'_> {
                     }
                 };
                 Ok(found
-                    .filter(|(_, stat)| first.is_unchanged(stat))
+                    .filter(|(_, stat)| original.is_unchanged(stat))
                     .map(|(state, _)| FileState {
                         mode: known.mode,
                         ..state
@@ -376,9 +377,9 @@ impl BaseContent for CopyOriginal<'_> {
 }
 
 impl CopyOriginal<'_> {
-    /// Paths whose original content the original no longer has.
+    /// Copied paths that have changed in the original since the copy.
     pub(crate) fn changed(&self, extent: Extent<'_>) -> Result<Vec<TreePath>, Error> {
-        // Paths that are new in the original were never copied.
+        // Paths that are new in the original are excluded.
         let pending = self.pending(extent)?.into_iter();
         let copied = pending.filter(|(_, first)| first.is_some());
         Ok(copied.map(|(path, _)| path).collect())

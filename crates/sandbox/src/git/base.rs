@@ -1,9 +1,9 @@
-//! Original content of a worktree: the files as git wrote them from the commit, conversions
-//! included.
+//! Original content of a worktree: the files as git checked them out from the commit, with conversions such as line
+//! endings.
 //!
-//! Nearly every capture needs it, so git reads it through a small repository in the sandbox: it has
-//! the user's objects, and of the user's settings only those that determine how content is written.
-//! So no other setting has to be read, or disarmed, each time.
+//! Nearly every capture needs it. Git reads it through a small repository in the sandbox, which refers to the user's
+//! objects and contains only those of the user's settings that affect the written content. So git neither reads nor
+//! needs to disarm other settings each time.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -21,11 +21,11 @@ use crate::objects::Objects;
 use crate::scoped_dir::Root;
 use crate::state::read_state;
 
-/// The commit that a worktree was created from, as the index that git wrote for it.
+/// The commit from which a worktree was created, given by the index that git wrote for it.
 pub(crate) struct CommittedContent<'a> {
     /// The user's repository.
     pub(crate) location: &'a Path,
-    /// The small repository, created when it is missing.
+    /// The small repository; created if it is missing.
     pub(crate) repository: &'a Path,
     /// A copy of that index, with a list of its entries if [`super::write_list`] wrote one.
     pub(crate) index: &'a Path,
@@ -41,7 +41,7 @@ impl BaseContent for CommittedContent<'_> {
     ) -> Result<Vec<Option<FileState>>, Error> {
         let folder =
             tempfile::tempdir_in(self.temporary).during("making a folder in", self.temporary)?;
-        // An empty folder as work tree, so that attributes come from the commit too.
+        // The work tree is an empty folder, so that git reads attributes from the commit too.
         let files = folder.path().join("files");
         std::fs::create_dir(&files).during("making", &files)?;
         if !self.repository.is_dir() {
@@ -49,11 +49,11 @@ impl BaseContent for CommittedContent<'_> {
         } else if !self.location.is_dir() {
             let place = self.location.display();
             return Err(Error::Damaged(format!(
-                "the repository `{place}` is not there any more"
+                "the repository `{place}` does not exist any more"
             )));
         }
-        // Git reads an index completely, so it gets a small one with these paths only. If entries
-        // cannot be looked up in the index, git gets the whole index.
+        // Git always reads the complete index, so it gets a small index with only these paths. If the index supports no
+        // lookup, git gets the whole index.
         let small = folder.path().join("index");
         let index = match base_index::only(self.index, paths.iter().map(|(path, _)| path)) {
             Ok(Some(entries)) => {
@@ -69,7 +69,7 @@ impl BaseContent for CommittedContent<'_> {
             .with("GIT_CONFIG_NOSYSTEM", "1")
             .with("GIT_CONFIG_GLOBAL", "/dev/null");
         let input = joined(paths.iter().map(|(path, _)| path));
-        // Git also fails when a path is missing; the files that exist show which.
+        // Git also fails if a path is missing. The files that it wrote show which paths exist.
         git.start_with(
             &["checkout-index", "-z", "--stdin", "--force", "--quiet"],
             &input,
@@ -92,7 +92,7 @@ impl BaseContent for CommittedContent<'_> {
     }
 }
 
-/// Settings that determine how content is written to files.
+/// Settings that affect the content that git writes to files.
 const CONVERSIONS: &str = "^core\\.(attributesfile|autocrlf|checkroundtripencoding|eol|filemode|\
      ignorecase|precomposeunicode|protecthfs|protectntfs|safecrlf|symlinks)$";
 
@@ -129,7 +129,7 @@ fn write_repository(checkout: &Checkout, place: &Path, settings: &[u8]) -> std::
     )
     .into_bytes();
     for setting in records(settings) {
-        // Name, line feed and value; a setting without a line feed is a switch that is on.
+        // Name, line feed and value. A setting without a line feed is a boolean with the value true.
         let mut parts = setting.splitn(2, |byte| *byte == b'\n');
         let name = parts.next().unwrap_or_default();
         let Some(name) = name.strip_prefix(b"core.") else {

@@ -1,8 +1,7 @@
 //! Lookup of single entries in the index that git wrote for a worktree.
 //!
-//! Git reads an index completely, which takes longer the more files a repository has. A list with the
-//! offset of each entry, written once, allows looking up a few paths and passing git an index of only
-//! those.
+//! Git always reads a complete index, which is slow for large repositories. A list with the offset of each entry,
+//! written once, makes it possible to look up a few paths and to pass git an index of only those paths.
 
 use std::cmp::Ordering;
 use std::fs::File;
@@ -14,72 +13,72 @@ use cleveragents_domain::TreePath;
 
 const SIGNATURE: &[u8; 4] = b"DIRC";
 
-/// Signature, version and number of entries.
-const HEAD: usize = 12;
+/// Length of the header: signature, version and number of entries.
+const HEADER_BYTES: usize = 12;
 
-/// File metadata of an entry, which precedes the object name.
-const DESCRIPTION: usize = 40;
+/// Length of an entry's file metadata, which precedes the object name.
+const METADATA_BYTES: usize = 40;
 
-/// Flag of an entry that has two more bytes of flags.
+/// Flag of an entry with two additional bytes of flags.
 const EXTENDED: u16 = 0x4000;
 
-/// Number of bytes read first for an entry; enough for most paths.
-const GUESS: usize = 256;
+/// Number of bytes in the first read of an entry; enough for most paths.
+const FIRST_READ_BYTES: usize = 256;
 
-/// Start of the list; the length of object names follows.
+/// Start of the list. One byte with the length of object names follows.
 const MAGIC: &[u8; 7] = b"CAindex";
-const LIST_HEAD: usize = 8;
+const LIST_HEADER_BYTES: usize = 8;
 
 fn unreadable() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the index cannot be read")
 }
 
-fn list_of(index: &Path) -> PathBuf {
+fn list_path(index: &Path) -> PathBuf {
     index.with_extension("offsets")
 }
 
-/// Length of the fixed part of an entry, and its name, from bytes that start with the entry. `None`
-/// when they end before the name does.
+/// Parses bytes that start with an entry. Returns the length of the entry's fixed part, and its name. `None` if the
+/// bytes end within the entry.
 fn parse(bytes: &[u8], name_length: usize) -> Option<(usize, &[u8])> {
-    let flags_at = DESCRIPTION + name_length;
+    let flags_at = METADATA_BYTES + name_length;
     let flags = bytes.get(flags_at..flags_at + 2)?;
     let is_extended = u16::from_be_bytes([flags[0], flags[1]]) & EXTENDED != 0;
     let fixed = flags_at + if is_extended { 4 } else { 2 };
-    let rest = bytes.get(fixed..)?;
-    let end = rest.iter().position(|byte| *byte == 0)?;
-    Some((fixed, &rest[..end]))
+    let after_fixed = bytes.get(fixed..)?;
+    let end = after_fixed.iter().position(|byte| *byte == 0)?;
+    Some((fixed, &after_fixed[..end]))
 }
 
-/// Length of an entry with padding: one to eight zeros follow its name.
+/// Length of an entry with its padding of one to eight zeros after the name.
 const fn padded(length: usize) -> usize {
     (length + 8) & !7
 }
 
-/// Writes the list for an index with object names of `name_length` bytes. Writes none if entries cannot
-/// be looked up in the index, such as one with compressed paths: git then reads all of it.
+/// Writes the list for an index with object names of `name_length` bytes. Writes no list for an index without fixed
+/// entries, for example with compressed paths; git then reads the whole index.
 pub(crate) fn write_list(index: &Path, name_length: u8) -> io::Result<()> {
     let bytes = std::fs::read(index)?;
     let Some(offsets) = offsets(&bytes, usize::from(name_length)) else {
         return Ok(());
     };
-    let mut list = Vec::with_capacity(LIST_HEAD + offsets.len() * 4);
+    let mut list = Vec::with_capacity(LIST_HEADER_BYTES + offsets.len() * 4);
     list.extend_from_slice(MAGIC);
     list.push(name_length);
     for offset in offsets {
         list.extend_from_slice(&offset.to_le_bytes());
     }
-    std::fs::write(list_of(index), list)
+    std::fs::write(list_path(index), list)
 }
 
 fn offsets(bytes: &[u8], name_length: usize) -> Option<Vec<u32>> {
-    let head = bytes.get(..HEAD)?.strip_prefix(SIGNATURE)?;
+    let head = bytes.get(..HEADER_BYTES)?.strip_prefix(SIGNATURE)?;
     let number = |at: usize| Some(u32::from_be_bytes(head.get(at..at + 4)?.try_into().ok()?));
     if !matches!(number(0)?, 2 | 3) {
         return None;
     }
     let count = number(4)?;
     let mut offsets = Vec::with_capacity(bytes.len().min(count as usize));
-    let mut at = HEAD;
+    let mut at = HEADER_BYTES;
     for _ in 0..count {
         offsets.push(u32::try_from(at).ok()?);
         let (fixed, name) = parse(bytes.get(at..)?, name_length)?;
@@ -88,8 +87,8 @@ fn offsets(bytes: &[u8], name_length: usize) -> Option<Vec<u32>> {
     Some(offsets)
 }
 
-/// Bytes of an index with only these paths and the attribute files that apply to them. `None` when one
-/// of the paths is missing, or the index has no list.
+/// Bytes of an index with only these paths and the attribute files that apply to them. `None` if a path is missing, or
+/// if the index has no list.
 pub(crate) fn only<'a>(
     index: &Path,
     paths: impl IntoIterator<Item = &'a TreePath>,
@@ -98,30 +97,30 @@ pub(crate) fn only<'a>(
         return Ok(None);
     };
     // Sorted as git requires, without duplicates.
-    let mut wanted = std::collections::BTreeMap::new();
+    let mut selected = std::collections::BTreeMap::new();
     for path in paths {
         let Some(entry) = entries.find(path.as_bytes())? else {
             return Ok(None);
         };
-        wanted.insert(path.as_bytes().to_vec(), Some(entry));
+        selected.insert(path.as_bytes().to_vec(), Some(entry));
         let mut folder = path.parent();
         loop {
             let attributes = match &folder {
                 Some(folder) => [folder.as_bytes(), b"/.gitattributes"].concat(),
                 None => b".gitattributes".to_vec(),
             };
-            if wanted.contains_key(&attributes) {
+            if selected.contains_key(&attributes) {
                 break;
             }
             let entry = entries.find(&attributes)?;
-            wanted.insert(attributes, entry);
+            selected.insert(attributes, entry);
             match folder {
                 Some(near) => folder = near.parent(),
                 None => break,
             }
         }
     }
-    let found: Vec<Vec<u8>> = wanted.into_values().flatten().collect();
+    let found: Vec<Vec<u8>> = selected.into_values().flatten().collect();
     let mut bytes = entries.version;
     let count = u32::try_from(found.len()).map_err(io::Error::other)?;
     bytes.extend_from_slice(&count.to_be_bytes());
@@ -145,14 +144,14 @@ struct IndexEntries {
 
 impl IndexEntries {
     fn open(index: &Path) -> io::Result<Option<Self>> {
-        let list = match File::open(list_of(index)) {
+        let list = match File::open(list_path(index)) {
             Ok(list) => list,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
         let length = list.metadata()?.len();
-        let mut head = [0; LIST_HEAD];
-        if length < LIST_HEAD as u64 {
+        let mut head = [0; LIST_HEADER_BYTES];
+        if length < LIST_HEADER_BYTES as u64 {
             return Ok(None);
         }
         list.read_exact_at(&mut head, 0)?;
@@ -164,7 +163,7 @@ impl IndexEntries {
         index.read_exact_at(&mut version, 0)?;
         Ok(Some(Self {
             index,
-            count: (length - LIST_HEAD as u64) / 4,
+            count: (length - LIST_HEADER_BYTES as u64) / 4,
             list,
             name_length: usize::from(*name_length),
             version,
@@ -181,9 +180,9 @@ impl IndexEntries {
                 Ordering::Less => from = middle + 1,
                 Ordering::Greater => to = middle,
                 Ordering::Equal => {
-                    let mut found = entry[..name.end].to_vec();
-                    found.resize(padded(name.end), 0);
-                    return Ok(Some(found));
+                    let mut entry_bytes = entry[..name.end].to_vec();
+                    entry_bytes.resize(padded(name.end), 0);
+                    return Ok(Some(entry_bytes));
                 }
             }
         }
@@ -194,9 +193,9 @@ impl IndexEntries {
     fn entry(&self, number: u64) -> io::Result<(Vec<u8>, std::ops::Range<usize>)> {
         let mut offset = [0; 4];
         self.list
-            .read_exact_at(&mut offset, LIST_HEAD as u64 + number * 4)?;
+            .read_exact_at(&mut offset, LIST_HEADER_BYTES as u64 + number * 4)?;
         let offset = u64::from(u32::from_le_bytes(offset));
-        let mut bytes = vec![0; GUESS];
+        let mut bytes = vec![0; FIRST_READ_BYTES];
         loop {
             let count = self.index.read_at(&mut bytes, offset)?;
             if let Some((fixed, name)) = parse(&bytes[..count], self.name_length) {
@@ -223,8 +222,8 @@ mod tests {
 
     fn git(folder: &Path, arguments: &[&str]) -> String {
         let answer = Git::at(folder).try_run(arguments).expect("git runs");
-        let told = String::from_utf8_lossy(&answer.stderr).into_owned();
-        assert_eq!(answer.code, Some(0), "{arguments:?}: {told}");
+        let errors = String::from_utf8_lossy(&answer.stderr).into_owned();
+        assert_eq!(answer.code, Some(0), "{arguments:?}: {errors}");
         String::from_utf8_lossy(&answer.stdout).into_owned()
     }
 
@@ -253,16 +252,16 @@ mod tests {
     }
 
     #[test]
-    fn an_index_of_a_few_paths_holds_those_and_their_attributes_only() {
+    fn a_small_index_contains_only_its_paths_and_their_attribute_files() {
         for (format, name_length) in [("sha1", 20), ("sha256", 32)] {
             let (_folder, real) = repository(format);
             let index = real.join(".git/index");
             write_list(&index, name_length).expect("written");
-            let whole = git(&real, &["ls-files", "--stage"]);
+            let complete_list = git(&real, &["ls-files", "--stage"]);
             for number in 0..300 {
                 let name = format!("f{number}-{}.txt", "n".repeat(number % 200));
-                let wanted = [path("sub/deep/b.txt"), path(&name)];
-                let bytes = only(&index, &wanted).expect("read").expect("found");
+                let paths = [path("sub/deep/b.txt"), path(&name)];
+                let bytes = only(&index, &paths).expect("read").expect("found");
                 let small = real.join(".git/small");
                 std::fs::write(&small, bytes).expect("written");
                 let listed = Git::at(&real)
@@ -270,11 +269,11 @@ mod tests {
                     .try_run(&["ls-files", "--stage"])
                     .expect("git runs");
                 let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-                let expected: Vec<&str> = whole
+                let expected: Vec<&str> = complete_list
                     .lines()
                     .filter(|line| {
-                        let of = line.split('\t').nth(1).unwrap_or_default();
-                        of.ends_with(".gitattributes") || of == name || of == "sub/deep/b.txt"
+                        let path = line.split('\t').nth(1).unwrap_or_default();
+                        path.ends_with(".gitattributes") || path == name || path == "sub/deep/b.txt"
                     })
                     .collect();
                 assert_eq!(listed.lines().collect::<Vec<_>>(), expected, "{format}");
@@ -289,35 +288,34 @@ mod tests {
         let index = real.join(".git/index");
         git(&real, &["update-index", "--index-version", "4"]);
         write_list(&index, 20).expect("read");
-        assert!(!list_of(&index).exists());
+        assert!(!list_path(&index).exists());
         assert!(only(&index, &[path("sub/a.txt")]).expect("read").is_none());
     }
 
-    /// Any damage results in an error or in no entry.
+    /// A damaged file results in an error or in no entry, never in a panic.
     #[test]
     fn a_damaged_list_or_index_is_refused() {
         let (_folder, real) = repository("sha1");
         let index = real.join(".git/index");
         write_list(&index, 20).expect("written");
-        let list = std::fs::read(list_of(&index)).expect("there");
-        let whole = std::fs::read(&index).expect("there");
+        let list = std::fs::read(list_path(&index)).expect("there");
+        let complete = std::fs::read(&index).expect("there");
         for length in [0, 4, 8, 9, 12, 100] {
-            std::fs::write(list_of(&index), &list[..length]).expect("cut");
+            std::fs::write(list_path(&index), &list[..length]).expect("cut");
             drop(only(&index, &[path("sub/a.txt")]));
         }
-        std::fs::write(list_of(&index), &list).expect("whole again");
-        for length in [0, 4, 12, 100, whole.len() / 2] {
-            std::fs::write(&index, &whole[..length]).expect("cut");
+        std::fs::write(list_path(&index), &list).expect("whole again");
+        for length in [0, 4, 12, 100, complete.len() / 2] {
+            std::fs::write(&index, &complete[..length]).expect("cut");
             drop(only(&index, &[path("sub/a.txt")]));
             drop(write_list(&index, 20));
-            std::fs::write(list_of(&index), &list).expect("whole again");
+            std::fs::write(list_path(&index), &list).expect("whole again");
         }
     }
 
-    /// The original content has the line endings that the attributes of its folder specify, with and
-    /// without a list.
+    /// Original content has the line endings that the attributes of its folder specify, with and without a list.
     #[test]
-    fn first_content_is_as_git_wrote_it() {
+    fn original_content_is_as_git_wrote_it() {
         for has_list in [true, false] {
             let (folder, real) = repository("sha1");
             let index = real.join(".git/index");
@@ -342,8 +340,8 @@ mod tests {
                 ("sub/deep/b.txt", "a\r\nb\r\n"),
             ];
             let paths: Vec<_> = expected.map(|(name, text)| known(name, text)).into();
-            let kept = content.keep(&paths, &mut objects).expect("kept");
-            for ((name, text), state) in expected.iter().zip(kept) {
+            let states = content.keep(&paths, &mut objects).expect("states");
+            for ((name, text), state) in expected.iter().zip(states) {
                 let hash = state.map(|state| state.hash);
                 assert_eq!(hash, Some(ContentHash::of_bytes(text.as_bytes())), "{name}");
             }

@@ -1,21 +1,21 @@
 //! [`Import`]: stores content as git blobs, in a few packs instead of one file each.
 //!
-//! Git writes a file for every blob that it adds to an index, which dominates the run time with
-//! thousands of blobs. `fast-import` writes one pack. It runs in an empty repository within the scratch
-//! folder and receives content only: no names, no references.
+//! Git writes a file for every blob that it adds to an index, which is slow for thousands of blobs. `fast-import`
+//! writes one pack instead. It runs in an empty repository in the scratch folder and receives only content, no names or
+//! references.
 
 use std::path::{Path, PathBuf};
 
 use super::program::Git;
 use crate::error::{Error, PathContext as _};
 
-/// Approximate size of the batches passed to git.
-const BATCH: usize = 16 << 20;
+/// Size above which a batch is passed to git, in bytes.
+const BATCH_BYTES: usize = 16 << 20;
 
 /// Content to be written into packs.
 pub(super) struct Import {
     git: Git,
-    /// File in which git records the names of the blobs.
+    /// File in which git writes the names of the blobs.
     marks: PathBuf,
     /// Input of the next git run.
     stream: Vec<u8>,
@@ -25,7 +25,7 @@ pub(super) struct Import {
 }
 
 impl Import {
-    /// Stores blobs in the object folder `objects`. `scratch` is a folder for temporary files.
+    /// Prepares an import into the object folder `objects`. `scratch` is a folder for temporary files.
     pub(super) fn new(scratch: &Path, object_format: &str, objects: &Path) -> Result<Self, Error> {
         let repository = scratch.join("import.git");
         make_repository(&repository, object_format).during("making", &repository)?;
@@ -48,7 +48,7 @@ impl Import {
         self.stream.extend_from_slice(head.as_bytes());
         self.stream.extend_from_slice(content);
         self.stream.push(b'\n');
-        if self.stream.len() >= BATCH {
+        if self.stream.len() >= BATCH_BYTES {
             self.flush()?;
         }
         Ok(())
@@ -65,7 +65,7 @@ impl Import {
             return Ok(());
         }
         let marks = format!("--export-marks={}", self.marks.display());
-        // No delta compression: it takes longer than it saves.
+        // Without delta compression, which costs more time than it saves.
         let arguments = ["fast-import", "--quiet", "--depth=0", &marks];
         self.git.run_with(&arguments, &self.stream)?;
         let printed = std::fs::read_to_string(&self.marks).during("reading", &self.marks)?;

@@ -1,4 +1,4 @@
-//! Lock files of git: the lock of the user's index during an apply, and locks left by killed processes.
+//! Lock files of git: the lock on the user's index during an apply, and stale locks of killed processes.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -13,28 +13,28 @@ pub(crate) fn hash_file(place: &Path) -> io::Result<ContentHash> {
     Ok(crate::objects::hash_of(&mut File::open(place)?)?.0)
 }
 
-/// Lock of an index. It contains the new index, which identifies it as the lock of one apply: every process that
-/// finishes or rolls back that apply may remove it, and no other.
+/// Lock of an index. Its content, the new index, identifies the apply that owns it. Only processes that complete or
+/// roll back this apply may remove it.
 pub(crate) struct IndexLock<'i> {
     index: &'i Path,
     lock: PathBuf,
-    /// Path at which the lock is written before it is linked; the same in every process.
+    /// Path at which the lock is written before it is linked to its final path; the same in every process.
     draft: PathBuf,
     content: ContentHash,
 }
 
 impl<'i> IndexLock<'i> {
-    /// The lock of an apply that replaces `index` by `content` and creates `commit`.
+    /// The lock of the apply that replaces `index` by `content` and creates `commit`.
     pub(crate) fn new(index: &'i Path, content: ContentHash, commit: &str) -> Self {
-        let with = |ending: &str| {
+        let sibling = |ending: &str| {
             let mut name = index.as_os_str().to_owned();
             name.push(ending);
             PathBuf::from(name)
         };
         Self {
             index,
-            lock: with(".lock"),
-            draft: with(&format!(".cleveragents-{commit}")),
+            lock: sibling(".lock"),
+            draft: sibling(&format!(".cleveragents-{commit}")),
             content,
         }
     }
@@ -44,19 +44,19 @@ impl<'i> IndexLock<'i> {
         &self.lock
     }
 
-    /// Creates the lock with its complete content in one step. Fails with `AlreadyExists` while git holds it.
+    /// Creates the lock with its complete content atomically. Fails with `AlreadyExists` while git holds it.
     pub(crate) fn acquire(&self, new_index: &Path) -> io::Result<()> {
-        let written = || -> io::Result<()> {
+        let write_and_link = || -> io::Result<()> {
             let mut file = File::create(&self.draft)?;
             file.write_all(&std::fs::read(new_index)?)?;
             file.sync_data()?;
             std::fs::hard_link(&self.draft, &self.lock)
         };
-        let placed = written();
-        // Also after a failure, so that no draft remains.
+        let result = write_and_link();
+        // Remove the draft also after a failure.
         match std::fs::remove_file(&self.draft) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => placed.and(Err(error)),
-            _ => placed,
+            Err(error) if error.kind() != io::ErrorKind::NotFound => result.and(Err(error)),
+            _ => result,
         }
     }
 
@@ -88,8 +88,8 @@ impl<'i> IndexLock<'i> {
     }
 }
 
-/// Removes the lock of a reference that only one sandbox uses. No other process uses the sandbox, so a killed process
-/// left the lock.
+/// Removes the lock of a reference that belongs to one sandbox. The caller has exclusive use of the sandbox, so such a
+/// lock is left over from a killed process.
 pub(super) fn remove_stale_lock(folder: &Path, reference: &str) -> Result<(), Error> {
     let lock = folder.join(format!("{reference}.lock"));
     match std::fs::remove_file(&lock) {

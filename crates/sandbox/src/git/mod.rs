@@ -1,8 +1,7 @@
-//! Git repositories: worktrees to work in, original content, and the result as a commit.
+//! Git repositories: worktrees of sandboxes, their original content, and the result as a commit.
 //!
-//! Everything that determines what is applied runs against the user's repository with a separate
-//! index; the worktree's own git files are never trusted, because any command in the sandbox could
-//! write them.
+//! An apply is computed in the user's repository with a separate index. The git files of the worktree are never
+//! trusted, because any command in the sandbox can write them.
 
 mod base;
 mod base_index;

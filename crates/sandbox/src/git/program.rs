@@ -1,8 +1,8 @@
 //! [`Git`]: the `git` program, started so that neither the repository's nor the user's
 //! configuration can make it run other commands.
 //!
-//! Hooks, file system monitors, filters, merge drivers, signing and the network are off; the
-//! environment contains nothing that redirects git.
+//! Hooks, file system monitors, filters, merge drivers, signing and the network are disabled. The environment contains
+//! no variable that redirects git to another repository.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -18,19 +18,19 @@ use cleveragents_process::{
 use crate::error::Error;
 
 /// First version with `merge-tree --write-tree`, which apply requires.
-const OLDEST: (u32, u32) = (2, 38);
+const MIN_VERSION: (u32, u32) = (2, 38);
 
 /// Environment variables that git needs to find itself and the user's name.
-const KEPT: [&str; 5] = ["PATH", "HOME", "USER", "LOGNAME", "TZ"];
+const INHERITED_VARIABLES: [&str; 5] = ["PATH", "HOME", "USER", "LOGNAME", "TZ"];
 
-/// Maximum size of an output held in memory. Only lists of paths are long.
-const LONGEST_ANSWER: u64 = 1 << 30;
+/// Maximum size of an output held in memory, in bytes. Only lists of paths are long.
+const MAX_OUTPUT_BYTES: u64 = 1 << 30;
 
 /// Maximum number of bytes of error output kept when the output is streamed.
-const COMPLAINTS_KEPT: u64 = 16 << 10;
+const MAX_ERROR_BYTES: u64 = 16 << 10;
 
-/// Time limit, because a pipe among the files of an untrusted repository could block git forever.
-const LONGEST_CONFINED_RUN: Duration = Duration::from_mins(2);
+/// Time limit of confined runs. A pipe among the files of an untrusted repository could block git forever.
+const CONFINED_TIMEOUT: Duration = Duration::from_mins(2);
 
 const SETTINGS: [&str; 14] = [
     "core.hooksPath=/dev/null",
@@ -54,10 +54,10 @@ const SETTINGS: [&str; 14] = [
 pub struct Git {
     folder: PathBuf,
     settings: Vec<String>,
-    /// Overridden settings whose names come from the configuration: any bytes, `=` included.
+    /// Overridden settings. Their names come from the configuration and may contain any bytes, including `=`.
     disarming: Vec<(OsString, &'static str)>,
     variables: Vec<(&'static str, OsString)>,
-    /// Filters that would run a command.
+    /// Names of filters that would run a command.
     filters: Vec<Vec<u8>>,
     /// Paths that git may write; unrestricted when `None`.
     confinement: Option<Policy>,
@@ -76,7 +76,7 @@ impl Git {
         }
     }
 
-    /// Overrides the settings of the repository's and the user's configuration that run commands.
+    /// Overrides all settings in the repository's and the user's configuration that run commands.
     pub fn disarmed(mut self) -> Result<Self, Error> {
         let configured = self.try_run(&[
             "config",
@@ -106,7 +106,7 @@ impl Git {
                     self.filters.push(section[start + 1..].to_vec());
                 }
                 (b"diff", b"command" | b"textconv") => disarm(variable, ""),
-                // A driver that always fails leaves a conflict, which is the wanted result.
+                // A merge driver that always fails causes a conflict, as intended.
                 (b"filter", b"required") | (b"merge", b"driver") => disarm(variable, "false"),
                 (b"hook", b"command") => disarm(b"enabled", "false"),
                 _ => {}
@@ -115,8 +115,8 @@ impl Git {
         Ok(self)
     }
 
-    /// Restricts writing to the folders `writable`, and reading to these, `readable`, the system
-    /// and the user's own settings. For repositories whose files cannot be trusted.
+    /// Restricts writing to the folders `writable`, and reading to `writable`, `readable`, the system's directories and
+    /// the user's settings. For repositories with untrusted files.
     #[must_use]
     pub fn confined_to(mut self, writable: Vec<PathBuf>, readable: Vec<PathBuf>) -> Self {
         self.confinement = Some(Policy {
@@ -132,7 +132,7 @@ impl Git {
         self.filters.iter().any(|filter| filter == name)
     }
 
-    /// The same in another folder.
+    /// A copy with another working directory.
     #[must_use]
     pub(crate) fn moved_to(&self, folder: &Path) -> Self {
         let mut changed = self.clone();
@@ -140,16 +140,16 @@ impl Git {
         changed
     }
 
-    /// The same with an environment variable set.
+    /// A copy with an additional environment variable.
     #[must_use]
     pub(crate) fn with(&self, name: &'static str, value: impl AsRef<OsStr>) -> Self {
         let mut changed = self.clone();
-        changed.variables.retain(|(there, _)| *there != name);
+        changed.variables.retain(|(existing, _)| *existing != name);
         changed.variables.push((name, value.as_ref().to_owned()));
         changed
     }
 
-    /// The same with one more setting.
+    /// A copy with an additional setting.
     #[must_use]
     pub(crate) fn set(&self, setting: impl Into<String>) -> Self {
         let mut changed = self.clone();
@@ -207,21 +207,21 @@ impl Git {
         self.moved_to(folder).start(arguments, input)
     }
 
-    /// Runs git and passes its output to `hear` in chunks, without a size limit. Returns how git
-    /// ended (exit, signal, time limit or `cancel`) and its error output.
+    /// Runs git and passes its output to `on_output` in chunks, without a size limit. Returns its ending (exit, signal,
+    /// time limit or `cancel`) and its error output.
     pub fn stream<S: AsRef<OsStr>>(
         &self,
         arguments: &[S],
         time: Duration,
         cancel: &Cancel,
-        hear: &dyn Fn(&[u8]),
+        on_output: &dyn Fn(&[u8]),
     ) -> Result<StreamedOutput, Error> {
         let mut invocation = self.invocation(arguments);
-        invocation.limits.output_bytes = COMPLAINTS_KEPT;
+        invocation.limits.output_bytes = MAX_ERROR_BYTES;
         invocation.limits.time = Some(time);
         let finished = run_tapped(&invocation, cancel, &|stream, bytes| {
             if stream == Stream::Output {
-                hear(bytes);
+                on_output(bytes);
             }
         })
         .map_err(failed_to_run)?;
@@ -236,9 +236,9 @@ impl Git {
         if !input.is_empty() {
             invocation.input = Input::Bytes(input.to_vec());
         }
-        invocation.limits.output_bytes = LONGEST_ANSWER;
+        invocation.limits.output_bytes = MAX_OUTPUT_BYTES;
         if self.confinement.is_some() {
-            invocation.limits.time = Some(LONGEST_CONFINED_RUN);
+            invocation.limits.time = Some(CONFINED_TIMEOUT);
         }
         let finished = run(&invocation, &Cancel::new()).map_err(failed_to_run)?;
         if finished.stdout.dropped > 0 {
@@ -261,7 +261,7 @@ impl Git {
         let mut invocation = Invocation::new("git", &self.folder);
         invocation
             .environment
-            .retain(|(name, _)| KEPT.iter().any(|kept| name == *kept));
+            .retain(|(name, _)| INHERITED_VARIABLES.iter().any(|kept| name == *kept));
         let settings =
             std::env::var_os("XDG_CONFIG_HOME").map(|folder| ("XDG_CONFIG_HOME".into(), folder));
         invocation.environment.extend(settings);
@@ -332,7 +332,7 @@ pub struct GitOutput {
 }
 
 impl GitOutput {
-    /// Converts the answer to an error that shows the command without the added settings.
+    /// Converts the output to an error that names the command without the added settings.
     pub(crate) fn failure<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Error {
         let words: Vec<_> = arguments
             .iter()
@@ -351,7 +351,7 @@ impl GitOutput {
     }
 }
 
-/// An object folder in the syntax that git reads from a list in the environment.
+/// Quotes an object folder for a list in an environment variable of git.
 pub(crate) fn object_folder(folder: &Path) -> OsString {
     let bytes = folder.as_os_str().as_bytes();
     if !bytes.contains(&b':') && !bytes.starts_with(b"\"") {
@@ -380,7 +380,7 @@ pub(crate) fn check_version() -> Result<(), Error> {
         .split('.')
         .map(|part| part.parse::<u32>().unwrap_or(0));
     let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if found < OLDEST {
+    if found < MIN_VERSION {
         return Err(Error::GitUnusable(format!(
             "`{text}` is too old: 2.38 or newer is needed"
         )));
@@ -395,7 +395,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn an_object_folder_with_colons_and_quotes_stays_one() {
+    fn an_object_folder_with_colons_and_quotes_is_quoted() {
         for (folder, written) in [
             ("/a b", "/a b"),
             ("/c:d", "\"/c:d\""),

@@ -1,5 +1,5 @@
-//! The changes of a worktree as a commit, an index and files for the user's repository, all computed
-//! in advance without changing any of them.
+//! Computes the changes of a worktree as a commit, an index and files for the user's repository, without changing the
+//! repository.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
@@ -58,20 +58,20 @@ pub(crate) struct GitPlan {
     /// The user's current commit.
     pub(crate) old: String,
     pub(crate) branch: Option<String>,
-    /// The new commit; `None` when git sees no change.
+    /// The new commit; `None` if git sees no change.
     pub(crate) new: Option<String>,
     pub(crate) is_merge: bool,
     pub(crate) updates: Vec<Update>,
     pub(crate) unmerged: Vec<UnmergedPath>,
-    /// Whether `unmerged` are changes next to uncommitted edits that the sandbox started with.
+    /// Whether `unmerged` are conflicts with uncommitted edits that the sandbox started with.
     pub(crate) meets_edits: bool,
-    /// Changed paths that git ignores, which stay in the sandbox.
+    /// Changed paths that git ignores; they are not applied.
     pub(crate) ignored: Vec<TreePath>,
     /// An index with the new commit, for conversions.
     pub(crate) result_index: PathBuf,
-    /// Folder with the new objects, which the user's repository does not have yet.
+    /// Folder with the new objects, which are not in the user's repository yet.
     pub(crate) objects: PathBuf,
-    /// Whether packs contain all of them, so that only packs are transferred.
+    /// Whether packs contain all new objects, so that only packs are copied.
     pub(crate) is_packed: bool,
     pub(crate) git: Git,
 }
@@ -92,22 +92,22 @@ pub(crate) struct GitRequest<'a> {
     pub(crate) message: &'a str,
 }
 
-/// Computes the result. The user's repository is only read.
+/// Computes the result. Only reads the user's repository.
 pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
     let checkout = request.checkout;
     let scratch_index = request.scratch.join("sandbox.index");
     let git = checkout.scratch(&scratch_index, request.work_tree);
-    // The repository receives the new objects only when nothing can block the apply any more.
+    // The user's repository receives the new objects only after all checks of the apply have passed.
     let objects = request.scratch.join("objects");
     std::fs::create_dir_all(&objects).during("making", &objects)?;
-    let theirs = checkout.common_dir.join("objects");
+    let user_objects = checkout.common_dir.join("objects");
     let git = git.with("GIT_OBJECT_DIRECTORY", &objects).with(
         "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-        super::object_folder(&theirs),
+        super::object_folder(&user_objects),
     );
     let git = with_identity(git)?;
-    // From the commit, not from a copy of the worktree's index: an index with file times makes git
-    // treat a file as unchanged if its time was set back within the same second.
+    // The index is filled from the commit, not copied from the worktree: with the file times of the worktree's index,
+    // git would treat a file as unchanged if its time was set back within the same second.
     git.run(&["read-tree", request.base.start()])?;
     let head = checkout.head()?;
     check_submodules(request, &git)?;
@@ -171,7 +171,7 @@ fn commit(git: &Git, tree: &str, parents: &[&str], message: &str) -> Result<Stri
     git.line(&arguments)
 }
 
-/// Commits the sandbox's changes on top of the user's branch, merged where the branch has moved.
+/// Commits the sandbox's changes on top of the user's branch. Merges them if the branch has moved.
 fn commit_result(
     git: &Git,
     request: &GitRequest<'_>,
@@ -185,7 +185,8 @@ fn commit_result(
     } else {
         let ours = match request.landing {
             BranchUpdate::Merge => head.to_owned(),
-            // The sandbox's changes are relative to its base commit, wherever the branch is now.
+            // The sandbox's changes are relative to its base commit, so the branch's state becomes a commit on the same
+            // base.
             BranchUpdate::Commit => {
                 let tree = format!("{head}^{{tree}}");
                 commit(git, &tree, &[base], "the branch as it is")?
@@ -203,9 +204,9 @@ fn commit_result(
     }))
 }
 
-/// The same for a sandbox that started with uncommitted edits: its changes without the edits. Changes
-/// at the same place as an edit cannot be separated from it, unless the branch has the edit by now.
-/// `None` when nothing is left to commit.
+/// As [`commit_result`], for a sandbox that started with uncommitted edits: commits its changes without the edits.
+/// Changes at the same place as an edit conflict with it, unless the branch contains the edit meanwhile. `None` if no
+/// change remains.
 fn commit_without_edits(
     git: &Git,
     request: &GitRequest<'_>,
@@ -220,7 +221,7 @@ fn commit_without_edits(
         Ok(merged) => merged,
         Err(mut unmerged) => {
             for path in &mut unmerged {
-                // The base of this merge is the user's edit, and its first side is the commit.
+                // In this merge, the base is the user's edit and the first side is the commit.
                 path.sides.swap(0, 1);
             }
             return Ok(Err(unmerged));
@@ -234,7 +235,7 @@ fn commit_without_edits(
         BranchUpdate::Merge => {
             let base = request.base.commit.as_str();
             let base_tree = format!("{base}^{{tree}}");
-            // Where the branch has the edits by now, the sandbox's commit may have them too.
+            // If this conflicts, the branch contains the edits meanwhile, so the sandbox's commit may contain them too.
             let work_tree = merge(git, &on_snapshot(&base_tree)?, &sandbox)?;
             let work_tree = work_tree.unwrap_or_else(|_| tree.to_owned());
             let work = commit(git, &work_tree, &[base], request.message)?;
@@ -243,12 +244,12 @@ fn commit_without_edits(
     })))
 }
 
-/// More new objects than this are transferred to the user's repository as a pack.
+/// Maximum number of new objects that are copied to the user's repository as loose objects. More are copied as a pack.
 pub(super) const MOST_LOOSE: usize = 256;
 
-/// Packs the new objects if there are many: transferring and syncing one file is faster than
-/// thousands, and the user's repository stays fast. The loose objects stay where they are: some file
-/// systems create files slowly for a minute after others were removed.
+/// Packs the new objects if there are many: copying and syncing one file is faster than thousands, and the user's
+/// repository stays fast. Does not remove the loose objects, because some file systems create files slowly for a minute
+/// after removals.
 fn pack_objects(plan: &mut GitPlan) -> Result<(), Error> {
     let names = loose_objects(&plan.objects).during("reading", &plan.objects)?;
     if names.len() <= MOST_LOOSE {
@@ -292,7 +293,7 @@ pub(super) fn is_content(state: &FileState) -> bool {
     state.kind() != FileKind::Directory
 }
 
-/// The line of `--index-info` that removes a path. All object names have the length of a commit's.
+/// The line of `--index-info` that removes a path. `commit` only provides the length of object names.
 fn removal(path: &TreePath, commit: &str) -> Vec<u8> {
     let mut line = format!("0 {}\t", "0".repeat(commit.len())).into_bytes();
     line.extend_from_slice(path.as_bytes());
@@ -300,7 +301,7 @@ fn removal(path: &TreePath, commit: &str) -> Vec<u8> {
     line
 }
 
-/// The line of `--index-info` that puts a blob at a path.
+/// The line of `--index-info` that sets the blob of a path.
 pub(super) fn entry(path: &TreePath, blob: &Blob) -> Vec<u8> {
     let mut line = format!("{} {}\t", blob.mode, blob.oid).into_bytes();
     line.extend_from_slice(path.as_bytes());
@@ -333,7 +334,7 @@ pub(super) fn succeed(
     }
 }
 
-/// Commits need an identity; a user who configured none still gets a result.
+/// Sets a default identity for commits if the user has configured none.
 pub(super) fn with_identity(git: Git) -> Result<Git, Error> {
     if git.try_run(&["var", "GIT_COMMITTER_IDENT"])?.code == Some(0) {
         return Ok(git);
@@ -343,7 +344,7 @@ pub(super) fn with_identity(git: Git) -> Result<Git, Error> {
         .set("user.email=agents@localhost"))
 }
 
-/// The changed paths that git tracks, and those that it ignores.
+/// Splits the changed paths into those that git tracks and those that it ignores.
 fn tracked_paths(
     request: &GitRequest<'_>,
     git: &Git,
@@ -351,8 +352,8 @@ fn tracked_paths(
     if request.changes.is_empty() {
         return Ok((Vec::new(), Vec::new()));
     }
-    // Paths of the commit are never ignored, and may lie where git no longer looks: below a folder
-    // that became a link.
+    // Only new paths are checked. Paths of the commit are never ignored, and git refuses those below a folder that
+    // became a link.
     let arguments = ["check-ignore", "-z", "--stdin"];
     let new = request
         .changes
@@ -378,7 +379,7 @@ fn tracked_paths(
     Ok((paths, ignored))
 }
 
-/// Refuses changes to submodules and in them.
+/// Refuses changes to submodules and to files in them.
 fn check_submodules(request: &GitRequest<'_>, git: &Git) -> Result<(), Error> {
     let staged = git.run(&["ls-files", "-z", "--stage"])?;
     let submodules: Vec<TreePath> = records(&staged)
@@ -418,15 +419,15 @@ fn merge(git: &Git, ours: &str, theirs: &str) -> Result<Result<String, Vec<Unmer
     match answer.code {
         Some(0) => Ok(Ok(tree)),
         Some(1) => {
-            let mut found: BTreeMap<TreePath, [Option<Blob>; 3]> = BTreeMap::new();
+            let mut conflicts: BTreeMap<TreePath, [Option<Blob>; 3]> = BTreeMap::new();
             for record in printed {
                 if let Some((path, stage, blob)) = staged(record)
                     && (1..=3).contains(&stage)
                 {
-                    found.entry(path).or_default()[stage - 1] = Some(blob);
+                    conflicts.entry(path).or_default()[stage - 1] = Some(blob);
                 }
             }
-            Ok(Err(found
+            Ok(Err(conflicts
                 .into_iter()
                 .map(|(path, sides)| UnmergedPath { path, sides })
                 .collect()))
@@ -451,14 +452,14 @@ impl GitPlan {
     pub(crate) fn write_index(&self, checkout: &Checkout, place: &Path) -> Result<(), Error> {
         std::fs::copy(&checkout.index, place).during("copying", &checkout.index)?;
         let mut input = Vec::new();
-        let (gone, kept): (Vec<&Update>, Vec<&Update>) = self
+        let (removed, changed): (Vec<&Update>, Vec<&Update>) = self
             .updates
             .iter()
             .partition(|update| update.new_index().is_none());
-        for update in gone {
+        for update in removed {
             input.extend_from_slice(&removal(&update.path, &self.old));
         }
-        for update in &kept {
+        for update in &changed {
             if let Some(blob) = update.new_index() {
                 input.extend(entry(&update.path, blob));
             }
@@ -471,7 +472,7 @@ impl GitPlan {
             &["update-index", "--add", "--replace", "-z", "--index-info"],
             &input,
         )?;
-        let sparse: Vec<&TreePath> = kept
+        let sparse: Vec<&TreePath> = changed
             .iter()
             .filter(|update| update.is_sparse)
             .map(|update| &update.path)
@@ -485,7 +486,7 @@ impl GitPlan {
         Ok(())
     }
 
-    /// The bytes of a blob, without conversions.
+    /// Content of a blob, without conversions.
     pub(crate) fn blob(&self, blob: &Blob) -> Result<Vec<u8>, Error> {
         self.git.run(&["cat-file", "blob", &blob.oid])
     }

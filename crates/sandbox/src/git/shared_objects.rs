@@ -1,45 +1,45 @@
-//! The object folders that a sandbox's repository borrows from the user's: git in the sandbox must be
-//! able to read them.
+//! The object folders of the user's repository to which a sandbox's repository refers. Git in the sandbox must be able
+//! to read them.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// Maximum size of a file that is read.
-const LONGEST: u64 = 64 << 10;
+/// Maximum size of a file that is read, in bytes.
+const MAX_FILE_BYTES: u64 = 64 << 10;
 
-/// Maximum depth of repositories that borrow from each other, as in git.
-const DEEPEST: usize = 5;
+/// Maximum length of a chain of alternates, as in git.
+const MAX_DEPTH: usize = 5;
 
-/// The object folders of the repository at or above `location`, and those that it borrows from in
-/// turn. Empty when there is no repository.
+/// The object folders of the repository at or above `location`, including its alternates, recursively. Empty if there
+/// is no repository.
 pub(crate) fn shared_objects(location: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+    let mut folders = Vec::new();
     let Some(common) = location.ancestors().find_map(common_folder) else {
-        return found;
+        return folders;
     };
     let mut pending = vec![(common.join("objects"), 0)];
     while let Some((objects, depth)) = pending.pop() {
         let Ok(objects) = fs::canonicalize(objects) else {
             continue;
         };
-        if found.contains(&objects) {
+        if folders.contains(&objects) {
             continue;
         }
-        if depth < DEEPEST
+        if depth < MAX_DEPTH
             && let Some(alternates) = read_small(&objects.join("info/alternates"))
         {
             let lines = alternates.split(|byte| *byte == b'\n');
             let lines = lines.filter(|line| !line.is_empty() && !line.starts_with(b"#"));
             pending.extend(lines.map(|line| (objects.join(path_in(line)), depth + 1)));
         }
-        found.push(objects);
+        folders.push(objects);
     }
-    found
+    folders
 }
 
-/// The configuration file of the repository at or above `location`, which lists its remotes. `None`
-/// when it contains a secret, such as a token in an address.
+/// The configuration file of the repository at or above `location`, which lists its remotes. `None` if it contains a
+/// secret, such as a token in an address.
 pub(crate) fn shared_config(location: &Path) -> Option<PathBuf> {
     let common = location.ancestors().find_map(common_folder)?;
     let config = fs::canonicalize(common.join("config")).ok()?;
@@ -71,7 +71,7 @@ fn path_in(bytes: &[u8]) -> PathBuf {
 
 fn read_small(path: &Path) -> Option<Vec<u8>> {
     let file = fs::metadata(path).ok()?;
-    (file.is_file() && file.len() <= LONGEST)
+    (file.is_file() && file.len() <= MAX_FILE_BYTES)
         .then(|| fs::read(path).ok())
         .flatten()
 }

@@ -1,8 +1,8 @@
 //! The user's working tree as a commit, so that a sandbox starts with uncommitted edits.
 //!
-//! The commit has the head as its parent and is on no branch; the reference of the sandbox keeps it.
-//! Its objects are in the user's repository, where git garbage-collects them once the sandbox is
-//! removed. Neither the index nor the files of the user are touched.
+//! The parent of the commit is the head. It is on no branch; a reference of the sandbox protects it from garbage
+//! collection. Its objects are in the user's repository, where git collects them after the sandbox is removed. The
+//! index and the files of the user stay unchanged.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
@@ -18,19 +18,19 @@ use crate::by_products::is_by_product;
 use crate::error::{Error, PathContext as _};
 use crate::scoped_dir::Root;
 
-/// Larger untracked files are left out of a sandbox, in bytes.
-const LARGEST_UNTRACKED: u64 = 32 << 20;
+/// Maximum size of an untracked file in a sandbox, in bytes. Larger files are left out.
+const MAX_UNTRACKED_FILE_BYTES: u64 = 32 << 20;
 
-/// Untracked files are left out of a sandbox beyond this total size, in bytes.
-const MOST_UNTRACKED: u64 = 512 << 20;
+/// Maximum total size of the untracked files in a sandbox, in bytes. Further files are left out.
+const MAX_UNTRACKED_BYTES: u64 = 512 << 20;
 
-/// Maximum number of paths that are listed as left out.
-const MOST_LISTED: usize = 100;
+/// Maximum number of left-out paths that are listed.
+const MAX_LISTED_PATHS: usize = 100;
 
 /// Uncommitted changes in the user's checkout.
 #[derive(Default)]
 struct UncommittedEdits {
-    /// Paths whose current content belongs into the snapshot; a path without a file is deleted.
+    /// Paths whose current content the snapshot contains. The snapshot deletes a path without a file.
     included: Vec<TreePath>,
     left_out: Vec<TreePath>,
 }
@@ -44,7 +44,7 @@ impl Checkout {
         }
         let edits = self.edits(&base)?;
         let texts = |paths: &[TreePath]| {
-            let paths = paths.iter().take(MOST_LISTED);
+            let paths = paths.iter().take(MAX_LISTED_PATHS);
             paths.map(ToString::to_string).collect()
         };
         let left_out = texts(&edits.left_out);
@@ -54,7 +54,7 @@ impl Checkout {
         let folder = tempfile::tempdir_in(scratch).during("making a folder in", scratch)?;
         let index = folder.path().join("snapshot.index");
         let git = self.scratch(&index, &self.location);
-        // From the commit, not from the user's index: that may be split, sparse or unmerged.
+        // Starts from the commit instead of the user's index, which may be split, sparse or unmerged.
         git.run(&["read-tree", &base.commit])?;
         let arguments = [
             "update-index",
@@ -105,7 +105,7 @@ impl Checkout {
             .collect())
     }
 
-    /// Finds uncommitted changes and decides which of them a sandbox starts with.
+    /// Finds uncommitted changes, and splits them into those that a sandbox starts with and those left out.
     fn edits(&self, base: &GitBase) -> Result<UncommittedEdits, Error> {
         let printed = self.git.run(&[
             "status",
@@ -141,7 +141,8 @@ impl Checkout {
                 let place = self.location.join(path.as_path());
                 let stat = root.stat(&path).during("reading", &place)?;
                 let size = stat.map_or(0, |stat| stat.size);
-                is_included = size <= LARGEST_UNTRACKED && untracked_bytes + size <= MOST_UNTRACKED;
+                is_included = size <= MAX_UNTRACKED_FILE_BYTES
+                    && untracked_bytes + size <= MAX_UNTRACKED_BYTES;
                 untracked_bytes += if is_included { size } else { 0 };
             }
             if is_included {
@@ -150,12 +151,12 @@ impl Checkout {
                 edits.left_out.push(path);
             }
         }
-        self.leave_out_filtered(&mut edits)?;
+        self.exclude_filtered(&mut edits)?;
         Ok(edits)
     }
 
-    /// Whether a file with carriage returns has exactly the bytes of the commit. Git permanently
-    /// reports such a file as changed if its attributes specify other line endings.
+    /// Whether a file with carriage returns has exactly the bytes of the commit. Git permanently reports such a file as
+    /// changed if its attributes specify other line endings.
     fn has_committed_bytes(
         &self,
         root: &Root,
@@ -177,8 +178,8 @@ impl Checkout {
         std::fs::symlink_metadata(place).is_ok_and(|found| found.is_file())
     }
 
-    /// Leaves out paths whose content only a command of the user's configuration could store.
-    fn leave_out_filtered(&self, edits: &mut UncommittedEdits) -> Result<(), Error> {
+    /// Leaves out paths whose content git could store only by running a filter command of the user's configuration.
+    fn exclude_filtered(&self, edits: &mut UncommittedEdits) -> Result<(), Error> {
         if edits.included.is_empty() {
             return Ok(());
         }
@@ -201,22 +202,21 @@ impl Checkout {
     }
 }
 
-/// Whether a path is a regular file whose bytes satisfy a condition. Larger files than
-/// [`LARGEST_UNTRACKED`] do not.
+/// Whether a path is a regular file of at most [`MAX_UNTRACKED_FILE_BYTES`] whose bytes satisfy a condition.
 fn has_bytes(
     root: &Root,
     path: &TreePath,
-    is_wanted: impl Fn(&[u8]) -> bool,
+    condition: impl Fn(&[u8]) -> bool,
 ) -> Result<bool, Error> {
     let place = root.path().join(path.as_path());
     let Some(file) = root.open_regular(path).during("reading", &place)? else {
         return Ok(false);
     };
     let mut bytes = Vec::new();
-    file.take(LARGEST_UNTRACKED + 1)
+    file.take(MAX_UNTRACKED_FILE_BYTES + 1)
         .read_to_end(&mut bytes)
         .during("reading", &place)?;
-    Ok(bytes.len() as u64 <= LARGEST_UNTRACKED && is_wanted(&bytes))
+    Ok(bytes.len() as u64 <= MAX_UNTRACKED_FILE_BYTES && condition(&bytes))
 }
 
 /// Paths with uncommitted edits that a sandbox started with.

@@ -1,7 +1,7 @@
-//! Updates the index of a sandbox to its captured content.
+//! Updates a separate index to the captured content of a sandbox.
 //!
-//! The committed content is the captured one, whatever happens in the sandbox's folder meanwhile: it
-//! comes from the history, not from the folder.
+//! The committed content comes from the history, not from the sandbox's folder, so changes in the folder after the
+//! capture have no effect.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -16,8 +16,8 @@ use crate::diff::as_git_knows;
 use crate::error::{Error, PathContext as _};
 use crate::scoped_dir::Root;
 
-/// Larger content is written to a file for git to read, and never loaded completely.
-const LARGEST_IMPORTED: u64 = 1 << 20;
+/// Maximum size of content that is loaded completely, in bytes. Larger content is written to a file for git to read.
+const MAX_IMPORTED_BYTES: u64 = 1 << 20;
 
 /// Puts the captured content of paths into the index of `git`, and removes deleted paths.
 pub(super) fn stage(
@@ -30,42 +30,42 @@ pub(super) fn stage(
     std::fs::create_dir_all(&folder).during("making", &folder)?;
     let root = Root::open(&folder).during("opening", &folder)?;
     let git = &git.with("GIT_WORK_TREE", &folder).moved_to(&folder);
-    let there: HashMap<&TreePath, FileState> = request
+    let present: HashMap<&TreePath, FileState> = request
         .changes
         .iter()
         .filter_map(|change| Some((&change.path, change.after.filter(is_content)?)))
         .collect();
     let mut files = Vec::with_capacity(paths.len());
-    let mut gone = Vec::new();
+    let mut removed = Vec::new();
     for path in paths {
-        match there.get(path) {
+        match present.get(path) {
             Some(state) => files.push((path, *state)),
-            None => gone.push(path),
+            None => removed.push(path),
         }
     }
-    // By name only: a link in place of its folder may lead elsewhere.
+    // Removes the index entries by name only, because a link in place of a parent folder may lead elsewhere.
     let arguments = ["update-index", "-z", "--force-remove", "--stdin"];
-    git.run_with(&arguments, &joined(gone))?;
-    // Attributes determine how all other files are stored. Unchanged attribute files are already in the
-    // index.
+    git.run_with(&arguments, &joined(removed))?;
+    // The attribute files come first, because they determine how all other files are stored. Unchanged attribute files
+    // are already in the index.
     let (attributes, files): (Vec<_>, Vec<_>) = files
         .into_iter()
         .partition(|(path, _)| path.name() == b".gitattributes");
     write_files(request, &root, &attributes)?;
-    let attributes_set = AttributesSet::ask(git, paths)?;
+    let attributes_set = AttributesSet::query(git, paths)?;
     check_paths(request, git, paths, &attributes_set)?;
     let mut split = IndexSplit::default();
-    if files.len() > MOST_LOOSE && stores_bytes_as_they_are(git)? {
+    if files.len() > MOST_LOOSE && stores_bytes_unchanged(git)? {
         split = import(request, &files, &attributes_set, objects)?;
         let arguments = ["update-index", "-z", "--add", "--replace", "--index-info"];
         if git.start_with(&arguments, &split.entries)?.code != Some(0) {
-            // Git rejects a name: the slower way reports which.
-            split.left = files;
+            // Git rejects a name; the slower way reports which.
+            split.remaining = files;
         }
     } else {
-        split.left = files;
+        split.remaining = files;
     }
-    let mut files = split.left;
+    let mut files = split.remaining;
     write_files(request, &root, &files)?;
     files.extend(attributes);
     add_files(request, git, files.iter().map(|(path, _)| *path))
@@ -111,10 +111,10 @@ fn add_files<'a>(
 ) -> Result<(), Error> {
     let arguments = ["update-index", "-z", "--add", "--replace", "--stdin"];
     let answer = git.start_with(&arguments, &joined(paths))?;
-    // Git only reports on stderr that it rejects a name.
-    let told = answer.stderr.clone();
+    // Git reports rejected names only on stderr.
+    let errors = answer.stderr.clone();
     succeed(answer, &arguments)?;
-    let problems: Vec<_> = told
+    let problems: Vec<_> = errors
         .split(|byte| *byte == b'\n')
         .filter_map(|line| line.strip_prefix(b"Ignoring path "))
         .filter_map(|path| TreePath::from_bytes(path).ok())
@@ -130,7 +130,7 @@ struct AttributesSet {
 }
 
 impl AttributesSet {
-    fn ask(git: &Git, paths: &[TreePath]) -> Result<Self, Error> {
+    fn query(git: &Git, paths: &[TreePath]) -> Result<Self, Error> {
         let arguments = ["check-attr", "-z", "--stdin", "--all"];
         let printed = git.run_with(&arguments, &joined(paths))?;
         Ok(Self { printed })
@@ -143,7 +143,7 @@ impl AttributesSet {
     }
 }
 
-/// Refuses content that git cannot commit: nested repositories, filters that run commands.
+/// Refuses content that git cannot commit: files in nested repositories, and files with filters that run commands.
 fn check_paths(
     request: &GitRequest<'_>,
     git: &Git,
@@ -175,14 +175,14 @@ fn check_paths(
     refuse(request, problems)
 }
 
-/// Whether git stores the bytes of a file unchanged, provided no attribute requests otherwise and it
-/// has no carriage return, and stores permissions and links as the file system has them.
-fn stores_bytes_as_they_are(git: &Git) -> Result<bool, Error> {
+/// Whether the settings make git store the bytes of files unchanged, and their permissions and links as in the file
+/// system. Files with carriage returns or converting attributes are exceptions.
+fn stores_bytes_unchanged(git: &Git) -> Result<bool, Error> {
     let names = "^core\\.(autocrlf|eol|filemode|symlinks|ignorecase)$";
     let answer = git.try_run(&["config", "-z", "--get-regexp", names])?;
     let mut is_plain = HashMap::new();
     for setting in records(&answer.stdout) {
-        // Name, line feed and value; a setting without a line feed is a switch that is on.
+        // Name, line feed and value. A setting without a line feed is a boolean with the value true.
         let mut parts = setting.splitn(2, |byte| *byte == b'\n');
         let name = parts.next().unwrap_or_default();
         let value = parts.next().unwrap_or(b"true").to_ascii_lowercase();
@@ -199,7 +199,7 @@ fn stores_bytes_as_they_are(git: &Git) -> Result<bool, Error> {
     Ok(is_plain.into_values().all(|plain| plain))
 }
 
-/// Paths whose attributes may cause conversions beyond line endings with a carriage return.
+/// Paths whose attributes may convert files that contain no carriage return.
 fn converted(set: &AttributesSet) -> HashSet<&[u8]> {
     let is_converting = |attribute: &[u8], value: &[u8]| match attribute {
         b"eol" => value == b"crlf",
@@ -212,14 +212,14 @@ fn converted(set: &AttributesSet) -> HashSet<&[u8]> {
         .collect()
 }
 
-/// Stored files, as entries of an index, and the remaining ones.
+/// Index entries of the stored files, and the remaining files.
 #[derive(Default)]
 struct IndexSplit<'a> {
     entries: Vec<u8>,
-    left: Vec<(&'a TreePath, FileState)>,
+    remaining: Vec<(&'a TreePath, FileState)>,
 }
 
-/// Stores files whose content git would not convert, in batches.
+/// Stores the files whose content git would not convert, in batches.
 fn import<'a>(
     request: &GitRequest<'_>,
     files: &[(&'a TreePath, FileState)],
@@ -231,8 +231,8 @@ fn import<'a>(
     let mut import = Import::new(request.scratch, &request.checkout.object_format, objects)?;
     let mut names = Vec::with_capacity(files.len());
     for (path, state) in files {
-        if state.size > LARGEST_IMPORTED || converted.contains(path.as_bytes()) {
-            split.left.push((path, *state));
+        if state.size > MAX_IMPORTED_BYTES || converted.contains(path.as_bytes()) {
+            split.remaining.push((path, *state));
             continue;
         }
         let lost = || Error::ContentLost(vec![(*path).clone()]);
@@ -240,9 +240,9 @@ fn import<'a>(
             Err(_) if !request.content.is_sound(state.hash) => return Err(lost()),
             other => other.during("reading", objects)?.ok_or_else(lost)?,
         };
-        // Git itself must decide whether it is a line ending.
+        // Git itself must decide whether the carriage return is a line ending.
         if state.kind() == FileKind::File && content.contains(&b'\r') {
-            split.left.push((path, *state));
+            split.remaining.push((path, *state));
             continue;
         }
         import.add(&content)?;

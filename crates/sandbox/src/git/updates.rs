@@ -1,4 +1,4 @@
-//! Changes of a new commit to the user's checkout, with the user's current state.
+//! Changes of a new commit to the user's checkout, compared with the user's current state.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,17 +18,17 @@ pub(crate) struct Update {
     pub(crate) new: Option<Blob>,
     /// Blob in the user's index.
     pub(crate) index: Option<Blob>,
-    /// The user's file as a blob; `None` when the file does not exist.
+    /// The user's file as a blob; `None` if the file does not exist.
     pub(crate) file: Option<Blob>,
-    /// The user excludes this path from the work tree (sparse checkout).
+    /// Whether the user excludes this path from the work tree (sparse checkout).
     pub(crate) is_sparse: bool,
-    /// Whether the new content is exactly the sandbox's.
+    /// Whether the new content is exactly that of the sandbox.
     pub(crate) is_sandboxed: bool,
-    /// The uncommitted edit that the sandbox started with, and what the sandbox made of it.
+    /// The uncommitted edit that the sandbox started with, if any.
     pub(crate) edit: Option<EditedBlob>,
 }
 
-/// A file with an uncommitted edit of the user, and the sandbox's version of it.
+/// A file with an uncommitted edit of the user (`start`), and the sandbox's version of it.
 #[derive(Debug, Clone)]
 pub(crate) struct EditedBlob {
     pub(crate) start: Option<Blob>,
@@ -43,7 +43,7 @@ impl Update {
         })
     }
 
-    /// New content of the user's index: a staged edit stays staged.
+    /// New blob in the user's index. A staged edit stays staged.
     pub(crate) fn new_index(&self) -> Option<&Blob> {
         match &self.edit {
             Some(edit) if self.index != self.old && self.index == edit.start => {
@@ -54,40 +54,40 @@ impl Update {
     }
 }
 
-/// Changes of the new commit, with the user's current state.
+/// Computes the changes of the new commit, with the user's current state of each path.
 pub(super) fn updates(
     plan: &GitPlan,
     request: &GitRequest<'_>,
     new: &str,
     sandbox_tree: &str,
 ) -> Result<Vec<Update>, Error> {
-    let mut found = tree_differences(&plan.git, &plan.old, new)?;
+    let mut updates_found = tree_differences(&plan.git, &plan.old, new)?;
     let composed: HashSet<TreePath> = tree_differences(&plan.git, sandbox_tree, new)?
         .into_iter()
         .map(|update| update.path)
         .collect();
-    for update in &mut found {
+    for update in &mut updates_found {
         update.is_sandboxed = !composed.contains(&update.path);
     }
     if let Some(snapshot) = &request.base.snapshot {
-        add_edits(plan, request, snapshot, sandbox_tree, &mut found)?;
+        add_edits(plan, request, snapshot, sandbox_tree, &mut updates_found)?;
     }
     if request.checkout.is_bare {
-        return Ok(found);
+        return Ok(updates_found);
     }
-    let wanted: HashMap<TreePath, usize> = found
+    let positions: HashMap<TreePath, usize> = updates_found
         .iter()
         .enumerate()
         .map(|(at, update)| (update.path.clone(), at))
         .collect();
-    // The complete index of the user: a query for single paths would need them as arguments.
+    // Lists the user's complete index, because git takes single paths only as arguments, whose length is limited.
     let index = plan.git.with("GIT_INDEX_FILE", &request.checkout.index);
     for record in records(&index.run(&["ls-files", "-z", "--stage"])?) {
         if let Some((path, stage, blob)) = staged(record)
-            && let Some(at) = wanted.get(&path)
+            && let Some(at) = positions.get(&path)
         {
-            // A path that is unmerged in the user's index equals nothing.
-            found[*at].index = Some(if stage == 0 {
+            // A path that is unmerged in the user's index differs from every blob.
+            updates_found[*at].index = Some(if stage == 0 {
                 blob
             } else {
                 Blob {
@@ -101,13 +101,13 @@ pub(super) fn updates(
         if let Some(path) = record.strip_prefix(b"S ")
             && let Some(at) = TreePath::from_bytes(path)
                 .ok()
-                .and_then(|path| wanted.get(&path).copied())
+                .and_then(|path| positions.get(&path).copied())
         {
-            found[at].is_sparse = true;
+            updates_found[at].is_sparse = true;
         }
     }
-    files_as_blobs(plan, request, &mut found, &wanted)?;
-    Ok(found)
+    files_as_blobs(plan, request, &mut updates_found, &positions)?;
+    Ok(updates_found)
 }
 
 /// Adds the uncommitted edits that the sandbox started with.
@@ -137,14 +137,14 @@ fn add_edits(
     Ok(())
 }
 
-/// Reads the user's files completely, as git would store them. Whether git converts line endings
-/// depends on the path's entry in its index, so the blobs of the user's index are loaded first,
-/// without times: git cannot skip a file as unchanged.
+/// Reads the user's files as the blobs that git would store. Git's conversion of line endings depends on the index
+/// entry of a path, so the blobs of the user's index are loaded first. They have no file times, so git skips no file as
+/// unchanged.
 fn files_as_blobs(
     plan: &GitPlan,
     request: &GitRequest<'_>,
     found: &mut [Update],
-    wanted: &HashMap<TreePath, usize>,
+    positions: &HashMap<TreePath, usize>,
 ) -> Result<(), Error> {
     let location = &request.checkout.location;
     let root = Root::open(location).during("opening", location)?;
@@ -170,7 +170,7 @@ fn files_as_blobs(
         .with("GIT_WORK_TREE", location);
     git.run(&["read-tree", "--empty"])?;
     let known = present.iter().filter_map(|path| {
-        let update = &found[*wanted.get(path)?];
+        let update = &found[*positions.get(path)?];
         let staged = update.index.as_ref().filter(|blob| blob.mode != "unmerged");
         Some((path, staged.or(update.old.as_ref())?))
     });
@@ -183,22 +183,22 @@ fn files_as_blobs(
     )?;
     for record in records(&git.run(&["ls-files", "-z", "--stage"])?) {
         if let Some((path, _, blob)) = staged(record)
-            && let Some(at) = wanted.get(&path)
+            && let Some(at) = positions.get(&path)
         {
             found[*at].file = Some(blob);
         }
     }
-    // Git permanently reports a file as changed if its attributes specify other line endings than the
-    // commit has. A file with exactly the bytes of the commit counts as unchanged.
+    // Git permanently reports a file as changed if its attributes specify other line endings than the commit has. Here,
+    // a file with exactly the bytes of the commit counts as unchanged.
     for path in &present {
-        let Some(update) = wanted.get(path).and_then(|at| found.get_mut(*at)) else {
+        let Some(update) = positions.get(path).and_then(|at| found.get_mut(*at)) else {
             continue;
         };
         let (Some(file), Some(old)) = (&update.file, &update.old) else {
             continue;
         };
         let is_text = file.mode == old.mode && old.mode.starts_with("100");
-        if file.oid != old.oid && is_text && holds(&root, path, &plan.blob(old)?)? {
+        if file.oid != old.oid && is_text && has_bytes(&root, path, &plan.blob(old)?)? {
             update.file = Some(old.clone());
         }
     }
@@ -206,7 +206,7 @@ fn files_as_blobs(
 }
 
 /// Whether a file has exactly these bytes.
-fn holds(root: &Root, path: &TreePath, bytes: &[u8]) -> Result<bool, Error> {
+fn has_bytes(root: &Root, path: &TreePath, bytes: &[u8]) -> Result<bool, Error> {
     use std::io::Read as _;
     let place = root.path().join(path.as_path());
     let Some(file) = root.open_regular(path).during("reading", &place)? else {
@@ -233,13 +233,13 @@ fn tree_differences(git: &Git, from: &str, to: &str) -> Result<Vec<Update>, Erro
     ])?;
     let mut fields = records(&printed);
     let mut updates = Vec::new();
-    while let Some(facts) = fields.next() {
+    while let Some(fields_of_entry) = fields.next() {
         let broken = || Error::Git {
             command: "diff-tree".to_owned(),
             message: "the answer is not understood".to_owned(),
         };
-        let facts = std::str::from_utf8(facts).map_err(|_| broken())?;
-        let words: Vec<&str> = facts.trim_start_matches(':').split(' ').collect();
+        let fields_of_entry = std::str::from_utf8(fields_of_entry).map_err(|_| broken())?;
+        let words: Vec<&str> = fields_of_entry.trim_start_matches(':').split(' ').collect();
         let [old_mode, new_mode, old, new, _] = words[..] else {
             return Err(broken());
         };

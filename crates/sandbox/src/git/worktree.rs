@@ -1,4 +1,4 @@
-//! The worktree of a sandbox: created from a commit of the user's repository, removed without a trace.
+//! The worktree of a sandbox: creates it from a commit of the user's repository, and removes it without a trace.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use crate::scoped_dir::{Root, path_of};
 pub(crate) struct Checkout {
     /// Git, started in the repository.
     pub(crate) git: Git,
-    /// The folder of the user's files; the repository itself when it is bare.
+    /// The folder of the user's files; the repository itself if it is bare.
     pub(crate) location: PathBuf,
     pub(crate) is_bare: bool,
-    /// Its own git folder, which differs from the common one in a linked worktree.
+    /// The checkout's own git folder, which differs from `common_dir` in a linked worktree.
     pub(crate) git_dir: PathBuf,
     pub(crate) common_dir: PathBuf,
     pub(crate) index: PathBuf,
@@ -32,19 +32,19 @@ pub(crate) struct Checkout {
 pub struct GitBase {
     /// Name of the commit.
     pub commit: String,
-    /// The branch that was checked out, `None` for a detached head.
+    /// The checked-out branch; `None` for a detached head.
     pub branch: Option<String>,
     /// A commit on top of `commit` with the user's uncommitted edits; `None` without edits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
-    /// Uncommitted files that the copy lacks: too large, unmerged, nested repositories, or stored by a
-    /// command. At most 100 are listed.
+    /// Uncommitted files that the copy lacks, because they are too large, unmerged, nested repositories, or stored by a
+    /// filter command. At most 100 are listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
 }
 
 impl GitBase {
-    /// The commit whose files the copy started with.
+    /// The commit with the initial files of the copy.
     pub fn start(&self) -> &str {
         self.snapshot.as_deref().unwrap_or(&self.commit)
     }
@@ -55,7 +55,7 @@ pub(crate) fn open_checkout(location: &Path) -> Result<Checkout, Error> {
     if !location.is_dir() {
         let place = location.display();
         return Err(Error::Damaged(format!(
-            "the repository `{place}` is not there any more"
+            "the repository `{place}` does not exist any more"
         )));
     }
     check_version()?;
@@ -111,7 +111,7 @@ pub(crate) fn open_checkout(location: &Path) -> Result<Checkout, Error> {
         inside == b"true" && prefix.is_empty()
     };
     if !is_root {
-        // Git found a repository further up, or this one places its files elsewhere.
+        // Git found a repository in a parent folder, or the repository has its files in another folder.
         return Err(refused(
             "it is not the folder of a repository's files",
             Some("name the top folder of the checkout, or the folder of a bare repository"),
@@ -160,7 +160,7 @@ impl Checkout {
         }
     }
 
-    /// Refuses if the commit that a sandbox started from no longer exists.
+    /// Fails if the start commit of a sandbox does not exist any more.
     pub(crate) fn check_base(&self, base: &GitBase) -> Result<(), Error> {
         let name = format!("{}^{{commit}}", base.start());
         if self.git.try_run(&["cat-file", "-e", &name])?.code == Some(0) {
@@ -182,8 +182,8 @@ impl Checkout {
             .with("GIT_WORK_TREE", work_tree)
     }
 
-    /// Refuses a checkout with a pipe, socket or device under a name that git opens: git would block
-    /// forever. Skips folders that cannot be read, as git does.
+    /// Refuses a checkout with a pipe, socket or device under a name that git opens, because git would block forever.
+    /// Skips unreadable folders, as git does.
     pub(crate) fn check_readable(&self) -> Result<(), Error> {
         if self.is_bare {
             return Ok(());
@@ -229,7 +229,7 @@ impl Checkout {
     }
 }
 
-/// Whether git reads every file of this name that it finds.
+/// Whether git opens files of this name in any folder.
 pub(crate) fn is_read_by_git(name: &[u8]) -> bool {
     matches!(
         name,
@@ -253,10 +253,10 @@ impl Visitor for BlockingFiles {
 }
 
 /// Prefix of the program's own references.
-const KEEPERS: &[u8] = b" refs/cleveragents/";
+const OWN_REFERENCES: &[u8] = b" refs/cleveragents/";
 
-/// The reference that keeps the commit of a sandbox from garbage collection.
-fn keeper(id: &str, alias: &str) -> String {
+/// The reference that protects the commit of a sandbox from garbage collection.
+fn keeper_reference(id: &str, alias: &str) -> String {
     // Dots are not allowed everywhere in a reference.
     format!(
         "refs/cleveragents/sandboxes/{}/{}",
@@ -265,9 +265,9 @@ fn keeper(id: &str, alias: &str) -> String {
     )
 }
 
-/// Checks out a commit at a folder that does not exist yet. The folder has its own repository, `notes`,
-/// which reads the user's objects and starts with its branches and settings: git commands work in the
-/// sandbox without restriction and never affect the user's repository.
+/// Checks out a commit into a new folder. The folder has its own repository, `notes`, which reads the user's objects
+/// and starts with the user's branches and settings. So git commands work in the sandbox without restriction and never
+/// affect the user's repository.
 pub(crate) fn create_worktree(
     checkout: &Checkout,
     base: &GitBase,
@@ -279,7 +279,7 @@ pub(crate) fn create_worktree(
     checkout.git.set("core.logAllRefUpdates=false").run(&[
         "update-ref",
         "--no-deref",
-        &keeper(id, alias),
+        &keeper_reference(id, alias),
         base.start(),
     ])?;
     let references = checkout
@@ -287,14 +287,18 @@ pub(crate) fn create_worktree(
         .run(&["for-each-ref", "--format=%(objectname) %(refname)"])?;
     let references: Vec<u8> = references
         .split_inclusive(|byte| *byte == b'\n')
-        .filter(|line| !line.windows(KEEPERS.len()).any(|part| part == KEEPERS))
+        .filter(|line| {
+            !line
+                .windows(OWN_REFERENCES.len())
+                .any(|part| part == OWN_REFERENCES)
+        })
         .flatten()
         .copied()
         .collect();
     std::fs::create_dir(folder).during("making", folder)?;
     write_repository(checkout, base, notes, &references).during("writing", notes)?;
     write_link(folder, notes)?;
-    // Configuration may depend on the folder git runs in, so it is read again there.
+    // Reads the configuration again, because it may depend on the folder in which git runs.
     let git = Git::at(folder)
         .disarmed()?
         .set("checkout.workers=0")
@@ -314,15 +318,15 @@ pub(crate) fn create_worktree(
     Ok(())
 }
 
-/// Shows the user's uncommitted edits as uncommitted in the worktree too. [`create_worktree`] leaves an
-/// index of all files, edits included.
+/// Makes the user's uncommitted edits uncommitted in the worktree too. [`create_worktree`] writes an index that
+/// includes the edits.
 pub(crate) fn unstage_edits(folder: &Path) -> Result<(), Error> {
     let git = Git::at(folder).disarmed()?.set("index.version=2");
     git.run(&["reset", "--mixed", "--quiet", "--no-recurse-submodules"])?;
     Ok(())
 }
 
-/// Writes a repository without commits of its own.
+/// Writes a repository without own objects, which refers to the objects of the user's repository.
 fn write_repository(
     checkout: &Checkout,
     base: &GitBase,
@@ -358,16 +362,15 @@ fn write_repository(
         }
     }
     let mut config = Vec::new();
-    for theirs in [
+    for user_config in [
         checkout.common_dir.join("config"),
         checkout.git_dir.join("config.worktree"),
     ] {
         config.extend(b"[include]\n\tpath = ");
-        config.extend(quoted(theirs.as_os_str().as_bytes()));
+        config.extend(quoted(user_config.as_os_str().as_bytes()));
         config.push(b'\n');
     }
-    // After the user's settings, to take precedence. No hook of the repository runs, and git starts
-    // nothing in the background.
+    // These settings follow the user's, so they take precedence. They disable hooks and background processes.
     config.extend(
         format!(
             "[core]\n\trepositoryformatversion = 1\n\tbare = false\n\tlogallrefupdates = true\n\
@@ -397,7 +400,7 @@ pub(super) fn quoted(value: &[u8]) -> Vec<u8> {
 /// Writes the `.git` file that points to the repository of a worktree.
 pub(crate) fn write_link(folder: &Path, notes: &Path) -> Result<(), Error> {
     let link = folder.join(".git");
-    // Commands in the sandbox may have replaced it by anything.
+    // A command in the sandbox may have replaced the file by a folder.
     if std::fs::symlink_metadata(&link).is_ok_and(|found| found.is_dir()) {
         crate::remove_folder(&link).during("removing", &link)?;
     }
@@ -408,7 +411,7 @@ pub(crate) fn write_link(folder: &Path, notes: &Path) -> Result<(), Error> {
         .during("writing", &link)
 }
 
-/// Removes a worktree and the reference that kept its commit, even if parts are already missing.
+/// Removes a worktree and the reference that protects its commit, even if parts are already missing.
 pub(crate) fn remove_worktree(
     checkout: &Checkout,
     folder: &Path,
@@ -416,12 +419,15 @@ pub(crate) fn remove_worktree(
     alias: &str,
 ) -> Result<(), Error> {
     crate::remove_folder(folder).during("removing", folder)?;
-    super::lock::remove_stale_lock(&checkout.common_dir, &keeper(id, alias))?;
-    checkout
-        .git
-        .run(&["update-ref", "--no-deref", "-d", &keeper(id, alias)])?;
-    // Remove the empty folders of the reference; those of other sandboxes stay.
-    let name = PathBuf::from(keeper(id, alias));
+    super::lock::remove_stale_lock(&checkout.common_dir, &keeper_reference(id, alias))?;
+    checkout.git.run(&[
+        "update-ref",
+        "--no-deref",
+        "-d",
+        &keeper_reference(id, alias),
+    ])?;
+    // Removes the folders of the reference unless they contain references of other sandboxes.
+    let name = PathBuf::from(keeper_reference(id, alias));
     for folder in name.ancestors().skip(1).take(3) {
         let _kept = std::fs::remove_dir(checkout.common_dir.join(folder));
     }

@@ -18,8 +18,7 @@ pub(crate) struct Differences {
     pub(crate) pending: Vec<(TreePath, Option<PathRecord>)>,
     /// Devices, sockets and pipes.
     pub(crate) special: Vec<TreePath>,
-    /// Temporary files of a process of this program that is writing or was killed. They are no
-    /// changes.
+    /// Temporary files of this program, of a running or killed process. They do not count as changes.
     pub(crate) temporary: Vec<TreePath>,
 }
 
@@ -40,33 +39,39 @@ impl Manifest {
             visited: Vec::new(),
             seen: Vec::new(),
         })?;
-        let mut whole = Differences::default();
+        let mut differences = Differences::default();
         let mut visited = HashSet::new();
         let mut seen = HashSet::new();
         let mut rows = 0;
         for visitor in visitors {
-            whole.pending.extend(visitor.found.pending);
-            whole.special.extend(visitor.found.special);
-            whole.temporary.extend(visitor.found.temporary);
+            differences.pending.extend(visitor.found.pending);
+            differences.special.extend(visitor.found.special);
+            differences.temporary.extend(visitor.found.temporary);
             visited.extend(visitor.visited);
             seen.extend(visitor.seen);
             rows += visitor.rows;
         }
         if rows != self.saved.count() {
-            self.gone_folders(&visited, &mut whole)?;
+            self.add_removed_folders(&visited, &mut differences)?;
         }
         for (path, known) in &self.newer {
             if known.is_some() && !seen.contains(path) {
-                whole.pending.push((path.clone(), *known));
+                differences.pending.push((path.clone(), *known));
             }
         }
-        whole.pending.sort_by(|left, right| left.0.cmp(&right.0));
-        whole.special.sort();
-        Ok(whole)
+        differences
+            .pending
+            .sort_by(|left, right| left.0.cmp(&right.0));
+        differences.special.sort();
+        Ok(differences)
     }
 
-    /// Adds the paths of folders that no longer exist.
-    fn gone_folders(&self, visited: &HashSet<u64>, found: &mut Differences) -> io::Result<()> {
+    /// Adds the paths of folders that do not exist any more.
+    fn add_removed_folders(
+        &self,
+        visited: &HashSet<u64>,
+        found: &mut Differences,
+    ) -> io::Result<()> {
         for folder in (0..self.saved.folders()).filter(|folder| !visited.contains(folder)) {
             for (path, known) in self.saved.entries_of(folder)? {
                 if !self.newer.contains_key(&path) {
@@ -119,41 +124,41 @@ impl Visitor for Comparison<'_> {
         for (name, stat) in names.sorted() {
             let mut known = None;
             while let Some(row) =
-                rows.next_if(|row| !matches!(row, Ok((there, _)) if *there > name))
+                rows.next_if(|row| !matches!(row, Ok((row_name, _)) if *row_name > name))
             {
-                let (there, fact) = row?;
+                let (row_name, record) = row?;
                 self.rows += 1;
-                if there == name {
-                    known = Some(fact);
+                if row_name == name {
+                    known = Some(record);
                     break;
                 }
-                self.is_gone(path, there, fact)?;
+                self.add_removed(path, row_name, record)?;
             }
             if has_newer {
                 let path = inside(path, name)?;
                 if let Some(known) = manifest.newer.get(&path) {
                     if known.is_none_or(|known| !known.is_unchanged(stat)) {
-                        self.differ(path.clone(), *known, stat);
+                        self.add_changed(path.clone(), *known, stat);
                     }
                     self.seen.push(path);
                     continue;
                 }
             }
             if known.is_none_or(|known| !known.is_unchanged(stat)) {
-                self.differ(inside(path, name)?, known, stat);
+                self.add_changed(inside(path, name)?, known, stat);
             }
         }
         for row in rows {
-            let (there, fact) = row?;
+            let (row_name, record) = row?;
             self.rows += 1;
-            self.is_gone(path, there, fact)?;
+            self.add_removed(path, row_name, record)?;
         }
         Ok(())
     }
 }
 
 impl Comparison<'_> {
-    fn is_gone(
+    fn add_removed(
         &mut self,
         folder: Option<&TreePath>,
         name: &[u8],
@@ -166,7 +171,7 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    fn differ(&mut self, path: TreePath, known: Option<PathRecord>, stat: &Stat) {
+    fn add_changed(&mut self, path: TreePath, known: Option<PathRecord>, stat: &Stat) {
         if known.is_none() && is_being_written(path.name(), stat.mode) {
             self.found.temporary.push(path);
         } else if stat.mode.is_some() {

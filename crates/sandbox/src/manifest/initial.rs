@@ -1,4 +1,4 @@
-//! The first manifests of a tree: of a copy, written during the scan, and of its original.
+//! The first manifests of a copied tree: of the copy and of its original.
 
 use std::io;
 use std::path::Path;
@@ -11,8 +11,8 @@ use crate::copy::CopiedTree;
 use crate::scan::{Extent, Names, Visitor, walk};
 use crate::scoped_dir::Root;
 
-/// Writes the manifest of a tree that is still unchanged; `moment` is the time of the scan in
-/// nanoseconds.
+/// Writes the manifest of a tree that is still unchanged. `moment` is the time of the scan, in nanoseconds since the
+/// epoch.
 pub(crate) fn write_first(
     place: &Path,
     root: &Root,
@@ -27,8 +27,8 @@ pub(crate) fn write_first(
     write_table(place, 0, folders.collect())
 }
 
-/// Writes the manifest of a tree as it was copied. Returns the paths that changed so shortly before
-/// the copy that a further change may not show in their times.
+/// Writes the manifest of an original when it was copied. Returns the paths that changed shortly before the copy, whose
+/// times may not show a further change.
 pub(crate) fn write_original(place: &Path, copied: &CopiedTree) -> io::Result<Vec<TreePath>> {
     let mut unsettled = Vec::new();
     let mut folders = Vec::with_capacity(copied.listings.len());

@@ -1,9 +1,8 @@
-//! [`Manifest`]: recorded state and metadata of every path of a tree.
+//! [`Manifest`]: recorded state and metadata of each path of a tree.
 //!
-//! The manifest lets a scan distinguish changed files from unchanged ones without reading them. It is a
-//! cache of the history, which is authoritative: it stores the position up to which it includes the
-//! history, and a path without metadata is read again. A saved [`table`] contains every path; later
-//! updates are appended as lines to a second file.
+//! With the manifest, a scan recognizes unchanged files without reading them. The manifest is a cache; the history is
+//! authoritative. It stores the position up to which it includes the history. A path without metadata is read again. A
+//! saved [`table`] contains all paths; later updates are appended as lines to a second file.
 
 mod compare;
 mod initial;
@@ -24,28 +23,28 @@ use table::{Folder, Table, encode, folder_of};
 /// Prefix of the line with the position in the history.
 const POSITION: &str = "position";
 
-/// Marks a path that no longer exists.
-const GONE: &str = "gone";
+/// Marks a path that does not exist any more.
+const REMOVED: &str = "gone";
 
-/// Every path of a tree: the saved table, and later updates.
+/// All paths of a tree: the saved table, and later updates.
 #[derive(Debug, Default)]
 pub(crate) struct Manifest {
     /// Number of history entries that it includes.
     pub(crate) position: u64,
     saved: Table<Vec<u8>>,
-    /// Replaces rows of the table; `None` for a path that no longer exists.
+    /// Replaces rows of the table; `None` for a path that does not exist any more.
     newer: HashMap<TreePath, Option<PathRecord>>,
     /// Paths of `newer` that the additions file does not contain yet.
     unsaved: HashSet<TreePath>,
-    /// Whether that file ends in the middle of a line, and must be rewritten.
+    /// Whether the additions file ends in the middle of a line and must be rewritten.
     is_torn: bool,
 }
 
-/// Number of updates at which the table is rewritten instead of appended to.
-const LONGEST_ADDITION: usize = 4096;
+/// Maximum number of updates that are appended. With more, the table is rewritten.
+const MAX_ADDITIONS: usize = 4096;
 
-/// Number of paths above which reading the whole table costs less than looking each one up in the file.
-const MOST_SINGLE_READS: usize = 256;
+/// Maximum number of paths that are looked up one by one. For more paths, reading the whole table is cheaper.
+const MAX_SINGLE_LOOKUPS: usize = 256;
 
 /// A line of the additions file.
 enum Line {
@@ -55,19 +54,19 @@ enum Line {
 
 fn parse_line(line: &str) -> Option<Line> {
     let (first, rest) = line.split_once('\t')?;
-    // No path is empty, so none is mistaken for a position.
+    // A line with an empty path contains the position.
     if first.is_empty() {
         let position = rest.strip_prefix(POSITION)?.trim_start().parse().ok()?;
         return Some(Line::Position(position));
     }
     let path = first.parse().ok()?;
-    if rest == GONE {
+    if rest == REMOVED {
         return Some(Line::Path(path, None));
     }
     let mut fields = rest.split('\t');
     let mut next = || fields.next();
-    let all = [next()?, next()?, next()?, next()?, next()?, next()?];
-    Some(Line::Path(path, Some(PathRecord::parse(&all)?)))
+    let values = [next()?, next()?, next()?, next()?, next()?, next()?];
+    Some(Line::Path(path, Some(PathRecord::parse(&values)?)))
 }
 
 fn write_line(
@@ -76,7 +75,7 @@ fn write_line(
     known: Option<&PathRecord>,
 ) -> io::Result<()> {
     let Some(known) = known else {
-        return writeln!(file, "{path}\t{GONE}");
+        return writeln!(file, "{path}\t{REMOVED}");
     };
     write!(
         file,
@@ -93,10 +92,10 @@ fn write_line(
     }
 }
 
-/// Writes the table of a manifest, and replaces an older one and its additions.
+/// Writes the table of a manifest; replaces an older table and removes its additions.
 fn write_table(place: &Path, position: u64, folders: Vec<Folder>) -> io::Result<()> {
     let bytes = encode(position, folders);
-    // The additions first: without them the old table is only out of date, never wrong.
+    // Removes the additions first: without them, the old table is out of date but consistent.
     match std::fs::remove_file(additions_of(place)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -130,8 +129,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Loads the additions file. After a crash its last line may be incomplete; that path is read from
-    /// the tree again.
+    /// Loads the additions file. After a crash its last line may be incomplete; the next scan reads that path again.
     fn load_additions(&mut self, place: &Path) -> io::Result<()> {
         let additions = match std::fs::read_to_string(additions_of(place)) {
             Ok(additions) => additions,
@@ -161,14 +159,14 @@ impl Manifest {
         }
     }
 
-    /// Records the state of a path; `None` when it no longer exists.
+    /// Records the state of a path; `None` if it does not exist any more.
     pub(crate) fn learn(&mut self, path: TreePath, known: Option<PathRecord>) {
         self.unsaved.insert(path.clone());
         self.newer.insert(path, known);
     }
 
-    /// Records states of paths, up to a position of the history, in a saved manifest; reads as little
-    /// of it as possible.
+    /// Records states of paths in a saved manifest, which then includes the history up to `position`. Loads the table
+    /// only if it has to be rewritten.
     pub(crate) fn learn_at(
         place: &Path,
         learned: Vec<(TreePath, Option<PathRecord>)>,
@@ -176,8 +174,8 @@ impl Manifest {
     ) -> io::Result<()> {
         let mut manifest = Self::default();
         manifest.load_additions(place)?;
-        let is_little = manifest.newer.len() + learned.len() <= LONGEST_ADDITION;
-        if manifest.is_torn || !is_little || !place.exists() {
+        let can_append = manifest.newer.len() + learned.len() <= MAX_ADDITIONS;
+        if manifest.is_torn || !can_append || !place.exists() {
             manifest = Self::load(place)?;
         }
         for (path, known) in learned {
@@ -187,7 +185,7 @@ impl Manifest {
         manifest.save(place)
     }
 
-    /// Every path, unordered.
+    /// All paths, unordered.
     pub(crate) fn entries(&self) -> io::Result<Vec<(TreePath, PathRecord)>> {
         let mut entries = Vec::new();
         for folder in 0..self.saved.folders() {
@@ -199,10 +197,10 @@ impl Manifest {
         Ok(entries)
     }
 
-    /// Saves the updates: appends a few, rewrites the table for many.
+    /// Saves the updates: appends up to `MAX_ADDITIONS`, rewrites the table for more.
     pub(crate) fn save(&mut self, place: &Path) -> io::Result<()> {
-        let is_little = self.newer.len() <= LONGEST_ADDITION && place.exists() && !self.is_torn;
-        if !is_little {
+        let can_append = self.newer.len() <= MAX_ADDITIONS && place.exists() && !self.is_torn;
+        if !can_append {
             return self.save_whole(place);
         }
         let mut lines = Vec::new();
@@ -249,20 +247,20 @@ impl Manifest {
         Ok(additions.position)
     }
 
-    /// Looks up paths in a saved manifest. For a few of them the cost hardly grows with the manifest.
+    /// Looks up paths in a saved manifest. For few paths, the cost hardly depends on the size of the manifest.
     pub(crate) fn look_up(place: &Path, paths: &[TreePath]) -> io::Result<Vec<Option<PathRecord>>> {
-        if paths.len() > MOST_SINGLE_READS {
+        if paths.len() > MAX_SINGLE_LOOKUPS {
             let manifest = Self::load(place)?;
             return paths.iter().map(|path| manifest.get(path)).collect();
         }
         let table = Table::open(place)?;
         let mut additions = Self::default();
         additions.load_additions(place)?;
-        let look = |path| match additions.newer.get(path) {
+        let look_up_one = |path| match additions.newer.get(path) {
             Some(known) => Ok(*known),
             None => table.find(path),
         };
-        paths.iter().map(look).collect()
+        paths.iter().map(look_up_one).collect()
     }
 }
 
@@ -302,34 +300,34 @@ mod tests {
             let mut manifest = Manifest::from_entries(expected.clone());
             manifest.save(&place).expect("saved");
             let mut manifest = Manifest::load(&place).expect("loaded");
-            for (path, is_there) in &added {
+            for (path, exists) in &added {
                 let at = TreePath::from_bytes(path.as_str()).expect("a path");
-                let fact = is_there.then(|| known("something else"));
-                manifest.learn(at.clone(), fact);
-                match fact {
-                    Some(fact) => expected.insert(at, fact),
+                let record = exists.then(|| known("something else"));
+                manifest.learn(at.clone(), record);
+                match record {
+                    Some(record) => expected.insert(at, record),
                     None => expected.remove(&at),
                 };
             }
             manifest.position = 7;
             manifest.save(&place).expect("added");
-            let again = Manifest::load(&place).expect("loaded");
-            prop_assert_eq!(again.position, 7);
+            let reloaded = Manifest::load(&place).expect("loaded");
+            prop_assert_eq!(reloaded.position, 7);
             prop_assert_eq!(Manifest::position_at(&place).expect("read"), 7);
-            let entries = again.entries().expect("read");
+            let entries = reloaded.entries().expect("read");
             prop_assert_eq!(&entries.into_iter().collect::<HashMap<_, _>>(), &expected);
             let absent = TreePath::from_bytes(absent).expect("a path");
             for path in expected.keys().chain([&absent]) {
-                let fact = expected.get(path).copied();
-                prop_assert_eq!(again.get(path).expect("read"), fact);
+                let record = expected.get(path).copied();
+                prop_assert_eq!(reloaded.get(path).expect("read"), record);
                 let looked_up = Manifest::look_up(&place, std::slice::from_ref(path));
-                prop_assert_eq!(looked_up.expect("read"), [fact]);
+                prop_assert_eq!(looked_up.expect("read"), [record]);
             }
         }
     }
 
     #[test]
-    fn an_addition_that_was_cut_short_is_not_believed() {
+    fn a_truncated_addition_is_ignored() {
         let folder = tempfile::tempdir().expect("a folder");
         let place = folder.path().join("manifest");
         let path: TreePath = "a/b".parse().expect("a path");
@@ -342,17 +340,17 @@ mod tests {
         manifest.save(&place).expect("added");
         let additions = super::additions_of(&place);
         let text = std::fs::read_to_string(&additions).expect("there");
-        std::fs::write(&additions, &text[..20]).expect("cut");
-        let mut cut = Manifest::load(&place).expect("loaded");
-        let known_then = cut.get(&path).expect("read");
-        assert_eq!((cut.position, known_then), (0, Some(known("a"))));
-        cut.learn(path.clone(), None);
-        cut.save(&place).expect("written");
-        let anew = Manifest::load(&place).expect("loaded");
-        assert_eq!(anew.get(&path).expect("read"), None);
+        std::fs::write(&additions, &text[..20]).expect("truncated");
+        let mut truncated = Manifest::load(&place).expect("loaded");
+        let record = truncated.get(&path).expect("read");
+        assert_eq!((truncated.position, record), (0, Some(known("a"))));
+        truncated.learn(path.clone(), None);
+        truncated.save(&place).expect("written");
+        let reloaded = Manifest::load(&place).expect("loaded");
+        assert_eq!(reloaded.get(&path).expect("read"), None);
     }
 
-    /// A damaged table is refused or read; no read goes beyond its end.
+    /// A damaged table is refused or read, but no read goes beyond its end.
     #[test]
     fn a_damaged_table_is_refused_or_read_but_never_beyond_its_end() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -363,8 +361,8 @@ mod tests {
         Manifest::from_entries(paths.iter().map(|path| (path.clone(), known("x"))))
             .save(&place)
             .expect("saved");
-        let whole = std::fs::read(&place).expect("bytes");
-        let try_it = |bytes: &[u8]| {
+        let complete = std::fs::read(&place).expect("bytes");
+        let is_refused = |bytes: &[u8]| {
             std::fs::write(&place, bytes).expect("written");
             let looked_up = Manifest::look_up(&place, &paths);
             let Ok(manifest) = Manifest::load(&place) else {
@@ -376,14 +374,14 @@ mod tests {
             }
             false
         };
-        for length in 0..whole.len() {
-            assert!(try_it(&whole[..length]), "cut at {length}");
+        for length in 0..complete.len() {
+            assert!(is_refused(&complete[..length]), "cut at {length}");
         }
-        for at in 0..whole.len() {
+        for at in 0..complete.len() {
             for value in [0, 0x7f, 0xff] {
-                let mut bytes = whole.clone();
+                let mut bytes = complete.clone();
                 bytes[at] = value;
-                try_it(&bytes);
+                is_refused(&bytes);
             }
         }
     }

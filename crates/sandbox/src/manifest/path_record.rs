@@ -1,14 +1,14 @@
-//! [`PathRecord`]: recorded state of a path, and whether it is still valid.
+//! [`PathRecord`]: recorded state and metadata of a path.
 
 use cleveragents_domain::{ContentHash, FileKind, FileMode};
 
 use crate::scoped_dir::Stat;
 
-/// Change time that no file has, so that the path is always read.
+/// Change time that no file has: the next scan always reads the path.
 const UNKNOWN: i64 = i64::MIN;
 
-/// Resolution of the file clock in nanoseconds. A file that changed within this time before the
-/// scan may change again without a change of its times.
+/// Resolution of the file clock, in nanoseconds. A file that changed within this time before the scan may change again
+/// without new times.
 const TICK: i64 = 20_000_000;
 
 /// Recorded state of a path.
@@ -24,7 +24,7 @@ pub(crate) struct PathRecord {
 }
 
 impl PathRecord {
-    /// State from a scan at `moment` (nanoseconds).
+    /// State from a scan at `moment`, in nanoseconds since the epoch.
     pub(crate) fn seen(
         stat: &Stat,
         mode: FileMode,
@@ -54,13 +54,12 @@ impl PathRecord {
         }
     }
 
-    /// Whether the metadata is still the same, which means the content is too.
+    /// Whether the metadata is unchanged, and therefore the content too.
     pub(crate) fn is_unchanged(&self, stat: &Stat) -> bool {
         if stat.mode != Some(self.mode) {
             return false;
         }
-        // The times of a folder only reflect changes of the names in it, which have entries of
-        // their own.
+        // The times of a folder only reflect changes of the names in it, which have their own entries.
         self.mode.kind() == FileKind::Directory
             || (self.changed == stat.changed
                 && self.modified == stat.modified
@@ -77,8 +76,8 @@ impl PathRecord {
             && self.inode == stat.inode
     }
 
-    /// A folder of which only the mode is known. Its times show whether the names in it are
-    /// unchanged, so they may be recorded only before the names are read.
+    /// A folder with a known mode but without times. Times vouch for the names in the folder, so they may be recorded
+    /// only if they were read before the names.
     pub(crate) const fn folder(mode: FileMode) -> Self {
         Self {
             mode,
@@ -90,7 +89,7 @@ impl PathRecord {
         }
     }
 
-    /// Whether the names in a folder are still the same.
+    /// Whether the names in a folder are unchanged.
     pub(crate) fn has_same_names(&self, stat: &Stat) -> bool {
         self.mode.kind() == FileKind::Directory
             && self.changed == stat.changed

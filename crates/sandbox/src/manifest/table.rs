@@ -1,9 +1,8 @@
-//! [`Table`]: the saved part of a manifest, which is read far more often than it is written.
+//! [`Table`]: the saved part of a manifest, in a format that is fast to read.
 //!
-//! Rows have a fixed size and are sorted by folder and name, bytewise, so that a folder is compared by
-//! iterating over its rows and one path is found without reading the rest. All numbers are
-//! little-endian, in this order: the head, a row per folder, a row per path, the hashes that rows refer
-//! to, the bytes of all folders and names, the end mark.
+//! Rows have a fixed size and are sorted bytewise by folder and name. So a folder is compared by iterating over its
+//! rows, and a path is found by binary search. All numbers are little-endian. The parts in order: the head, a row per
+//! folder, a row per path, the hashes of the rows, the bytes of all folders and names, the end mark.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -18,7 +17,7 @@ use super::PathRecord;
 
 const MAGIC: [u8; 8] = *b"CAmanif2";
 
-/// End mark: nothing is synced, and after a power failure it shows whether the file is complete.
+/// End mark. The file is not synced; after a power failure, the mark shows whether it is complete.
 const END: [u8; 8] = *b"CAmanEND";
 
 const HEAD: u64 = 40;
@@ -26,7 +25,7 @@ const FOLDER: u64 = 24;
 const ROW: u64 = 56;
 const HASH: u64 = 32;
 
-/// Source of bytes: a file, or a buffer with all of it.
+/// Source of bytes: a file, or a buffer with its content.
 pub(super) trait ByteSource {
     fn length(&self) -> io::Result<u64>;
     fn bytes(&self, from: u64, count: u64) -> io::Result<Cow<'_, [u8]>>;
@@ -83,7 +82,7 @@ fn signed(row: &mut &[u8]) -> io::Result<i64> {
     number(row).map(u64::cast_signed)
 }
 
-/// Position and number of rows of each kind.
+/// Position in the history, and number of rows of each kind.
 #[derive(Debug, Clone, Copy, Default)]
 struct Head {
     position: u64,
@@ -106,12 +105,12 @@ impl Head {
         let end = length
             .checked_sub(END.len() as u64)
             .ok_or_else(unreadable)?;
-        // No number exceeds the file size, so no sum of them overflows.
+        // No number exceeds the file size, so their sums cannot overflow.
         let all = [head.folders, head.rows, head.hashes];
-        let is_whole = all.iter().all(|count| *count <= length)
+        let is_complete = all.iter().all(|count| *count <= length)
             && head.texts() <= end
             && source.bytes(end, END.len() as u64)?.as_ref() == END;
-        is_whole.then_some(head).ok_or_else(unreadable)
+        is_complete.then_some(head).ok_or_else(unreadable)
     }
 
     const fn paths(self) -> u64 {
@@ -132,7 +131,7 @@ impl Head {
 struct FolderRow {
     text: u64,
     length: u64,
-    /// Index of its first row; rows before it belong to earlier folders.
+    /// Index of the folder's first row; rows before it belong to earlier folders.
     first: u64,
 }
 
@@ -170,7 +169,7 @@ impl Table<Vec<u8>> {
     pub(super) fn rows(&self, folder: u64) -> io::Result<FolderRows<'_>> {
         Ok(FolderRows {
             table: self,
-            left: self.range(folder)?,
+            remaining: self.range(folder)?,
         })
     }
 
@@ -214,7 +213,7 @@ impl<S: ByteSource> Table<S> {
         self.head.folders
     }
 
-    /// Index of a folder; the root for an empty path.
+    /// Index of a folder. An empty path is the root.
     pub(super) fn folder(&self, path: &[u8]) -> io::Result<Option<u64>> {
         search(0..self.head.folders, |at| {
             let row = self.folder_row(at)?;
@@ -233,7 +232,7 @@ impl<S: ByteSource> Table<S> {
             let (text, length) = name_of(&row)?;
             Ok(self.text(text, length)?.as_ref().cmp(name))
         })?;
-        found.map(|at| self.known(&self.row(at)?)).transpose()
+        found.map(|at| self.record(&self.row(at)?)).transpose()
     }
 
     fn text(&self, from: u64, length: u64) -> io::Result<Cow<'_, [u8]>> {
@@ -243,11 +242,11 @@ impl<S: ByteSource> Table<S> {
 
     fn folder_row(&self, at: u64) -> io::Result<FolderRow> {
         let bytes = self.source.bytes(HEAD + at * FOLDER, FOLDER)?;
-        let mut rest = bytes.as_ref();
+        let mut remaining = bytes.as_ref();
         Ok(FolderRow {
-            text: number(&mut rest)?,
-            length: number(&mut rest)?,
-            first: number(&mut rest)?,
+            text: number(&mut remaining)?,
+            length: number(&mut remaining)?,
+            first: number(&mut remaining)?,
         })
     }
 
@@ -267,7 +266,7 @@ impl<S: ByteSource> Table<S> {
         self.source.bytes(self.head.paths() + at * ROW, ROW)
     }
 
-    fn known(&self, row: &[u8]) -> io::Result<PathRecord> {
+    fn record(&self, row: &[u8]) -> io::Result<PathRecord> {
         let mut rest = row.get(8..).ok_or_else(unreadable)?;
         let mode = number(&mut rest)? >> 32;
         let (size, modified, changed) =
@@ -303,7 +302,7 @@ fn name_of(mut row: &[u8]) -> io::Result<(u64, u64)> {
     Ok((start, number(&mut row)? & u64::from(u32::MAX)))
 }
 
-/// The folder of a path, empty at the top.
+/// The parent folder of a path; empty for a path at the top.
 pub(super) fn folder_of(path: &TreePath) -> &[u8] {
     let bytes = path.as_bytes();
     let end = bytes.iter().rposition(|byte| *byte == b'/');
@@ -312,15 +311,15 @@ pub(super) fn folder_of(path: &TreePath) -> &[u8] {
 
 /// Binary search in a sorted range.
 fn search(
-    mut left: Range<u64>,
+    mut remaining: Range<u64>,
     mut compare: impl FnMut(u64) -> io::Result<std::cmp::Ordering>,
 ) -> io::Result<Option<u64>> {
-    while left.start < left.end {
-        let middle = left.start + (left.end - left.start) / 2;
+    while remaining.start < remaining.end {
+        let middle = remaining.start + (remaining.end - remaining.start) / 2;
         match compare(middle)? {
             std::cmp::Ordering::Equal => return Ok(Some(middle)),
-            std::cmp::Ordering::Less => left.start = middle + 1,
-            std::cmp::Ordering::Greater => left.end = middle,
+            std::cmp::Ordering::Less => remaining.start = middle + 1,
+            std::cmp::Ordering::Greater => remaining.end = middle,
         }
     }
     Ok(None)
@@ -330,7 +329,7 @@ fn search(
 #[derive(Debug, Clone)]
 pub(super) struct FolderRows<'a> {
     table: &'a Table<Vec<u8>>,
-    left: Range<u64>,
+    remaining: Range<u64>,
 }
 
 impl<'a> FolderRows<'a> {
@@ -347,7 +346,7 @@ impl<'a> FolderRows<'a> {
 
     /// The names alone.
     pub(super) fn names(self) -> impl Iterator<Item = io::Result<&'a [u8]>> {
-        let range = self.left.clone();
+        let range = self.remaining.clone();
         range.map(move |at| Ok(self.name_at(at)?.0))
     }
 }
@@ -356,10 +355,10 @@ impl<'a> Iterator for FolderRows<'a> {
     type Item = io::Result<(&'a [u8], PathRecord)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let at = self.left.next()?;
+        let at = self.remaining.next()?;
         Some(
             self.name_at(at)
-                .and_then(|(name, row)| Ok((name, self.table.known(row)?))),
+                .and_then(|(name, row)| Ok((name, self.table.record(row)?))),
         )
     }
 }
@@ -380,7 +379,7 @@ impl Folder {
         }
     }
 
-    /// Adds a name, which must sort after those already added.
+    /// Adds a name, which must sort after the names added before.
     pub(super) fn push(&mut self, name: &[u8], known: PathRecord) -> io::Result<()> {
         let length = u32::try_from(name.len()).map_err(io::Error::other)?;
         self.names.extend_from_slice(name);
@@ -431,7 +430,7 @@ pub(super) fn encode(position: u64, mut folders: Vec<Folder>) -> Vec<u8> {
     }
     let mut hash = 0;
     for (length, known) in folders.iter().flat_map(|folder| &folder.rows) {
-        let named = match known.hash {
+        let hash_index = match known.hash {
             Some(_) => {
                 hash += 1;
                 hash
@@ -445,7 +444,7 @@ pub(super) fn encode(position: u64, mut folders: Vec<Folder>) -> Vec<u8> {
             known.modified.cast_unsigned(),
             known.changed.cast_unsigned(),
             known.inode,
-            named,
+            hash_index,
         ]);
         text += u64::from(*length);
     }

@@ -1,8 +1,7 @@
 //! [`Objects`]: content addressed by its hash, in files next to the sandbox.
 //!
-//! All content of a sandbox's history is stored here, compressed, until the sandbox is removed: a few contents
-//! in separate files, many small ones together in a [`pack`]. An object is complete as soon as it can be
-//! found.
+//! Stores all content of a sandbox's history, compressed, until the sandbox is removed: a few contents in separate
+//! files, many small contents together in a [`pack`]. Incomplete objects are never visible.
 
 mod pack;
 
@@ -17,29 +16,29 @@ use sha2::{Digest as _, Sha256};
 use crate::scan_cancel::ScanCancel;
 use pack::{Pack, Writer};
 
-/// Content up to this size is read once; larger content twice, and never loaded completely.
-const IN_MEMORY: u64 = 4 << 20;
-/// Content above this size is not stored: the history records such a file and can remove it, but not restore
-/// or apply it. This prevents a sparse file of huge size from blocking everything.
+/// Maximum size of content that is loaded completely, in bytes. Larger content is read twice: once to hash it, once to
+/// store it.
+const MAX_BUFFERED_BYTES: u64 = 4 << 20;
+/// Maximum size of stored content, in bytes. The history records a larger file and can remove it, but cannot restore or
+/// apply it. Otherwise a huge sparse file would block every operation.
 pub const LARGEST_KEPT: u64 = 16 << 30;
 const COMPRESSION_LEVEL: i32 = 1;
 
-/// Maximum number of new objects that are synced one by one; more are synced with one call for the whole file
-/// system.
-const SYNC_ONE_BY_ONE: usize = 64;
+/// Maximum number of new files that are synced one by one. For more files, one call syncs the whole file system.
+const MAX_SINGLE_SYNCS: usize = 64;
 
-/// Number of unsynced separate files after which further small contents go into a pack.
-const LOOSE: usize = 8;
+/// Maximum number of unsynced separate files. Further small contents go into a pack.
+const MAX_LOOSE: usize = 8;
 
 /// A content store.
 #[derive(Debug)]
 pub(crate) struct Objects {
     folder: PathBuf,
     /// New files that are not durable yet.
-    fresh: Vec<PathBuf>,
+    unsynced: Vec<PathBuf>,
     /// Pack of new content that is not durable yet.
     writer: Option<Writer>,
-    /// Opened at the first lookup of content without a separate file.
+    /// Complete packs, opened at the first lookup.
     packs: OnceCell<Vec<Pack>>,
     /// Cancels long operations.
     stop: ScanCancel,
@@ -50,7 +49,7 @@ impl Objects {
         std::fs::create_dir_all(folder)?;
         Ok(Self {
             folder: folder.to_owned(),
-            fresh: Vec::new(),
+            unsynced: Vec::new(),
             writer: None,
             packs: OnceCell::new(),
             stop: ScanCancel::default(),
@@ -83,7 +82,7 @@ impl Objects {
         Ok(self.packs.get_or_init(|| packs))
     }
 
-    fn holds(&self, hash: ContentHash) -> io::Result<bool> {
+    fn contains(&self, hash: ContentHash) -> io::Result<bool> {
         if self
             .writer
             .as_ref()
@@ -102,10 +101,10 @@ impl Objects {
     /// Stores bytes.
     pub(crate) fn put(&mut self, bytes: &[u8]) -> io::Result<ContentHash> {
         let hash = ContentHash::of_bytes(bytes);
-        if self.holds(hash)? {
+        if self.contains(hash)? {
             return Ok(hash);
         }
-        if self.fresh.len() < LOOSE || bytes.len() > pack::LARGEST {
+        if self.unsynced.len() < MAX_LOOSE || bytes.len() > pack::LARGEST {
             self.write(hash, &mut &*bytes)?;
             return Ok(hash);
         }
@@ -119,20 +118,20 @@ impl Objects {
         Ok(hash)
     }
 
-    /// Stores the content of a file. `None` when it changes while it is read.
+    /// Stores the content of a file. Returns its hash and length; `None` if the file changes while it is read.
     pub(crate) fn put_file(
         &mut self,
         file: &mut File,
         size: u64,
     ) -> io::Result<Option<(ContentHash, u64)>> {
         use std::io::Seek as _;
-        if size <= IN_MEMORY {
+        if size <= MAX_BUFFERED_BYTES {
             let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0) + 1);
             file.read_to_end(&mut bytes)?;
             return Ok(Some((self.put(&bytes)?, bytes.len() as u64)));
         }
         let (hash, length) = hash_until(file, &self.stop)?;
-        if self.holds(hash)? {
+        if self.contains(hash)? {
             return Ok(Some((hash, length)));
         }
         file.rewind()?;
@@ -168,7 +167,7 @@ impl Objects {
         }
         let temporary = encoder.finish()?;
         temporary.persist(&place).map_err(|error| error.error)?;
-        self.fresh.push(place);
+        self.unsynced.push(place);
         Ok(())
     }
 
@@ -180,8 +179,8 @@ impl Objects {
             .is_some_and(|mut object| io::copy(&mut object, &mut io::sink()).is_ok())
     }
 
-    /// Opens stored content. `None` when it is not stored. Reading to the end fails if the content does not
-    /// match its hash.
+    /// Opens stored content; `None` if it is not stored. Reading to the end fails if the content does not match its
+    /// hash.
     pub(crate) fn open_object(&self, hash: ContentHash) -> io::Result<Option<impl Read + use<>>> {
         let content: Box<dyn Read> = if let Some(bytes) = self.read_packed(hash)? {
             Box::new(io::Cursor::new(bytes))
@@ -199,7 +198,7 @@ impl Objects {
         }))
     }
 
-    /// The bytes that a pack has under a hash, not verified.
+    /// Unverified content from a pack; `None` if no pack contains it.
     fn read_packed(&self, hash: ContentHash) -> io::Result<Option<Vec<u8>>> {
         if let Some(writer) = &self.writer
             && let Some(bytes) = writer.read(hash)?
@@ -224,7 +223,7 @@ impl Objects {
         Ok(Some(bytes))
     }
 
-    /// Makes everything stored since the last call durable.
+    /// Makes all content stored since the last call durable.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
         if let Some(writer) = self.writer.take() {
             let pack = writer.finish()?;
@@ -232,12 +231,12 @@ impl Objects {
                 packs.push(pack);
             }
         }
-        let fresh = std::mem::take(&mut self.fresh);
-        if fresh.len() > SYNC_ONE_BY_ONE {
+        let unsynced = std::mem::take(&mut self.unsynced);
+        if unsynced.len() > MAX_SINGLE_SYNCS {
             rustix::fs::syncfs(File::open(&self.folder)?)?;
             return Ok(());
         }
-        for place in fresh {
+        for place in unsynced {
             File::open(&place)?.sync_data()?;
             if let Some(folder) = place.parent() {
                 File::open(folder)?.sync_data()?;
@@ -299,20 +298,20 @@ mod tests {
     }
 
     fn files(folder: &Path) -> Vec<PathBuf> {
-        let mut found = Vec::new();
+        let mut paths = Vec::new();
         for entry in std::fs::read_dir(folder).expect("a folder") {
             let place = entry.expect("an entry").path();
             if place.is_dir() {
-                found.extend(files(&place));
+                paths.extend(files(&place));
             } else {
-                found.push(place);
+                paths.push(place);
             }
         }
-        found
+        paths
     }
 
     #[test]
-    fn many_contents_share_a_file_and_are_found_before_and_after_they_are_durable() {
+    fn many_contents_share_a_file_and_are_readable_before_and_after_sync() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut objects = Objects::open(folder.path()).expect("objects");
         let hashes: Vec<ContentHash> = (0..3_000)
@@ -330,13 +329,13 @@ mod tests {
         check(&objects);
         objects.sync().expect("durable");
         check(&objects);
-        let again = Objects::open(folder.path()).expect("objects");
-        check(&again);
-        assert!(files(folder.path()).len() <= LOOSE + 2);
+        let reopened = Objects::open(folder.path()).expect("objects");
+        check(&reopened);
+        assert!(files(folder.path()).len() <= MAX_LOOSE + 2);
     }
 
     #[test]
-    fn content_that_a_pack_holds_is_not_kept_twice() {
+    fn content_in_a_pack_is_not_stored_twice() {
         let folder = tempfile::tempdir().expect("a folder");
         let keep_all = || {
             let mut objects = Objects::open(folder.path()).expect("objects");
@@ -349,9 +348,9 @@ mod tests {
         assert_eq!(keep_all(), keep_all());
     }
 
-    /// A killed process leaves a pack without a list, or with half a list.
+    /// A killed process may leave a pack without a list, or with an incomplete list.
     #[test]
-    fn a_pack_without_its_whole_list_holds_nothing_and_is_in_nobodys_way() {
+    fn a_pack_with_an_incomplete_list_is_ignored() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut objects = Objects::open(folder.path()).expect("objects");
         for number in 0..200 {
@@ -362,21 +361,21 @@ mod tests {
             .into_iter()
             .find(|place| place.extension().is_some_and(|end| end == "list"))
             .expect("a list");
-        let whole = std::fs::read(&list).expect("a list");
+        let complete = std::fs::read(&list).expect("a list");
         let hash = ContentHash::of_bytes(&content(151));
-        for length in [0, 8, 500, 1032, whole.len() - 1] {
-            std::fs::write(&list, &whole[..length]).expect("cut");
+        for length in [0, 8, 500, 1032, complete.len() - 1] {
+            std::fs::write(&list, &complete[..length]).expect("cut");
             let mut objects = Objects::open(folder.path()).expect("objects");
             assert_eq!(objects.read(hash).expect("read"), None, "{length}");
             objects.put(&content(1_000)).expect("kept");
         }
-        std::fs::write(&list, &whole).expect("whole again");
+        std::fs::write(&list, &complete).expect("whole again");
         let objects = Objects::open(folder.path()).expect("objects");
         assert_eq!(objects.read(hash).expect("read"), Some(content(151)));
     }
 
     #[test]
-    fn damaged_content_of_a_pack_is_not_taken_for_sound() {
+    fn damaged_content_of_a_pack_is_detected() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut objects = Objects::open(folder.path()).expect("objects");
         for number in 0..200 {

@@ -1,6 +1,6 @@
 //! Packs: many small contents in one file, each compressed separately, with a list of their offsets.
 //!
-//! With thousands of small contents, a file for each costs far more than the content. The list is written
+//! A separate file for each of thousands of small contents would cost far more than the content. The list is written
 //! after its pack is durable; a pack without a list counts as empty.
 
 use std::collections::HashMap;
@@ -13,20 +13,21 @@ use cleveragents_domain::ContentHash;
 
 use super::COMPRESSION_LEVEL;
 
-/// Content up to this size goes into packs.
+/// Maximum size of content in a pack, in bytes.
 pub(super) const LARGEST: usize = 1 << 20;
 
 /// Number of bytes buffered before a write.
-const BUFFER: usize = 256 << 10;
+const BUFFER_BYTES: usize = 256 << 10;
 
 const MAGIC: [u8; 8] = *b"CAlist01";
 const END: [u8; 8] = *b"CAlstEND";
 
-/// The magic, then for each byte the number of rows whose hashes start with it or a lower one.
-const HEAD: usize = 8 + 256 * 4;
+/// Length of the header: the magic, then for each byte value the number of rows whose hashes start with that or a lower
+/// value.
+const HEADER_BYTES: usize = 8 + 256 * 4;
 
-/// Hash, offset, length and size of the content.
-const ROW: usize = 48;
+/// Length of a row: hash, offset, compressed length and size of a content.
+const ROW_BYTES: usize = 48;
 
 const LIST: &str = "list";
 const PACK: &str = "pack";
@@ -53,10 +54,10 @@ fn decompress(bytes: &[u8], size: u32) -> io::Result<Vec<u8>> {
     if size > LARGEST {
         return Err(unreadable());
     }
-    DECOMPRESSOR.with_borrow_mut(|kept| {
-        let decompressor = match kept {
+    DECOMPRESSOR.with_borrow_mut(|cached| {
+        let decompressor = match cached {
             Some(decompressor) => decompressor,
-            None => kept.insert(zstd::bulk::Decompressor::new()?),
+            None => cached.insert(zstd::bulk::Decompressor::new()?),
         };
         decompressor
             .decompress(bytes, size)
@@ -94,7 +95,7 @@ impl Writer {
                 .prefix("")
                 .suffix(&format!(".{PACK}"))
                 .tempfile_in(folder)?,
-            pending: Vec::with_capacity(BUFFER),
+            pending: Vec::with_capacity(BUFFER_BYTES),
             written: 0,
             spans: HashMap::new(),
             compressor: zstd::bulk::Compressor::new(COMPRESSION_LEVEL)?,
@@ -115,7 +116,7 @@ impl Writer {
         };
         self.pending.extend_from_slice(&packed);
         self.spans.insert(hash, span);
-        if self.pending.len() >= BUFFER {
+        if self.pending.len() >= BUFFER_BYTES {
             self.flush()?;
         }
         Ok(())
@@ -164,7 +165,7 @@ impl Writer {
 
 /// The bytes of a list, with rows sorted by hash.
 fn encode(rows: &[(ContentHash, Span)]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(HEAD + rows.len() * ROW + END.len());
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + rows.len() * ROW_BYTES + END.len());
     bytes.extend_from_slice(&MAGIC);
     let mut counted = 0;
     for first in 0..=u8::MAX {
@@ -186,7 +187,7 @@ fn encode(rows: &[(ContentHash, Span)]) -> Vec<u8> {
 }
 
 fn read_at(file: &File, span: &Span) -> io::Result<Vec<u8>> {
-    // Compressed content is hardly longer than the content.
+    // Compressed content is at most slightly longer than the content.
     if span.length as usize > LARGEST * 2 {
         return Err(unreadable());
     }
@@ -201,12 +202,12 @@ fn read_at(file: &File, span: &Span) -> io::Result<Vec<u8>> {
 pub(super) struct Pack {
     list: File,
     contents: File,
-    /// For each byte the number of rows whose hashes start with it or a lower one.
+    /// For each byte value, the number of rows whose hashes start with that or a lower value.
     counts: Vec<u32>,
 }
 
 impl Pack {
-    /// Every pack in a folder. Skips packs with an unreadable list, in which nothing can be found.
+    /// Opens all packs in a folder. Skips packs with an unreadable list.
     pub(super) fn open_all(folder: &Path) -> io::Result<Vec<Self>> {
         let entries = match std::fs::read_dir(folder) {
             Ok(entries) => entries,
@@ -227,7 +228,7 @@ impl Pack {
     fn open(place: &Path) -> io::Result<Self> {
         let list = File::open(place)?;
         let pack = File::open(place.with_extension(PACK))?;
-        let mut head = [0; HEAD];
+        let mut head = [0; HEADER_BYTES];
         list.read_exact_at(&mut head, 0)?;
         let counts = head.strip_prefix(&MAGIC).ok_or_else(unreadable)?;
         let counts: Vec<u32> = counts
@@ -237,7 +238,7 @@ impl Pack {
             .map(|count| u32::from_le_bytes(*count))
             .collect();
         let rows = u64::from(counts.last().copied().unwrap_or(0));
-        let end = HEAD as u64 + rows * ROW as u64;
+        let end = HEADER_BYTES as u64 + rows * ROW_BYTES as u64;
         let mut mark = [0; END.len()];
         list.read_exact_at(&mut mark, end)?;
         let is_sound = mark == END && counts.is_sorted();
@@ -256,10 +257,10 @@ impl Pack {
         let from = first
             .checked_sub(1)
             .map_or(0, |before| self.counts[before] as usize);
-        let mut bytes = vec![0; (to - from) * ROW];
+        let mut bytes = vec![0; (to - from) * ROW_BYTES];
         self.list
-            .read_exact_at(&mut bytes, (HEAD + from * ROW) as u64)?;
-        let rows: &[[u8; ROW]] = bytes.as_chunks().0;
+            .read_exact_at(&mut bytes, (HEADER_BYTES + from * ROW_BYTES) as u64)?;
+        let rows: &[[u8; ROW_BYTES]] = bytes.as_chunks().0;
         let Ok(at) = rows.binary_search_by(|row| row[..32].cmp(hash.as_bytes())) else {
             return Ok(None);
         };

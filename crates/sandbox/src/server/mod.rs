@@ -1,30 +1,26 @@
-//! PostgreSQL databases of the user. The sandbox member is a script, [`SCRIPT`], that is written like
-//! any file; the database itself is not copied: to see its future state, a transaction runs the script
-//! and is rolled back. An apply commits such a transaction, once, after every other member is in place.
+//! PostgreSQL databases of the user. The sandbox member is a script, [`SCRIPT`], that agents edit like any file. The
+//! database itself is not copied: to show its future state, a transaction runs the script and is rolled back. An apply
+//! commits such a transaction once, after all other members are in place.
 //!
-//! # Why a script cannot commit halfway
+//! # A script cannot commit halfway
 //!
-//! 1. Each statement is sent alone. The server prepares it first, and prepares at most one statement, so
-//!    no text can hide a second one, however it is quoted ([`script`] may misread quotes without
-//!    breaking this).
-//! 2. The text sent starts with the statement's first word: comments before it are removed. So the
-//!    word checked here is the word that the server reads, and PostgreSQL's grammar decides by it
-//!    whether a statement controls transactions. Only words from a list are sent; `ROLLBACK` only as
-//!    `ROLLBACK TO`.
-//! 3. Procedures and `DO` blocks may end transactions, but not inside `BEGIN`: the server refuses that.
-//! 4. At the end the transaction must still have the number that it started with, or nothing is
-//!    committed.
+//! 1. Each statement is sent alone. The server prepares it first, and prepares at most one statement. So no text can
+//!    hide a second statement, even if [`script`] misreads its quotes.
+//! 2. The sent text starts with the statement's first word, because comments before it are removed. So the server reads
+//!    the same first word that is checked here, and in PostgreSQL's grammar this word determines whether a statement
+//!    controls transactions. Only statements with words from a list are sent; `ROLLBACK` only as `ROLLBACK TO`.
+//! 3. Procedures and `DO` blocks may end transactions, but the server refuses that inside `BEGIN`.
+//! 4. Before the commit, the transaction must still have its initial number; otherwise it is not committed.
 //!
-//! Effects of server functions outside the transaction (sequences, `dblink`, programs that the server
-//! starts) cannot be rolled back, and happen in a preview too.
+//! Effects of server functions outside the transaction (sequences, `dblink`, programs that the server starts) cannot be
+//! rolled back, and occur in a preview too.
 //!
-//! # Why an apply is never halfway
+//! # An apply is atomic
 //!
-//! The script runs before anything else is changed, and its transaction stays open. Its number is in the
-//! journal, on disk, before the first file is put in place, and `COMMIT` comes last. A process that
-//! finds the journal asks the server for the outcome of that number: if committed, all other members are
-//! in place or to be completed; otherwise they are rolled back. The journal contains neither address nor
-//! password.
+//! The script runs before other resources are changed, and its transaction stays open. The journal contains its number,
+//! durably, before the first file is put in place, and `COMMIT` comes last. A process that finds the journal queries
+//! the outcome of that number. If the transaction was committed, it completes all other members; otherwise it rolls
+//! them back. The journal contains neither address nor password.
 
 mod change;
 mod query;
@@ -39,7 +35,7 @@ pub(crate) use script::Script;
 
 use crate::error::Error;
 
-/// The file of a member that contains the script for its database.
+/// Name of the file that contains the script for the database of a member.
 pub const SCRIPT: &str = "changes.sql";
 
 /// Initial content of the file.
@@ -48,15 +44,15 @@ pub(crate) const FIRST: &str =
 -- See the database as it will be with `agents sandbox query`, add to this file with `--record`.
 ";
 
-/// Connects to the databases of members. The implementation knows addresses and passwords.
+/// Connects to the databases of members. Implementations provide addresses and passwords.
 pub trait Servers {
-    /// A new connection to the database of a member.
+    /// Opens a new connection to the database of a member.
     fn connect(&self, alias: &str) -> Result<Connection, Error>;
 }
 
 /// A connection to a database of the user.
 pub struct Connection {
-    /// The connection, in no transaction.
+    /// The connection, outside a transaction.
     pub client: postgres::Client,
     /// Identifies the database independently of its address.
     pub identity: String,
@@ -74,15 +70,16 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// Refuses a server that cannot keep the guarantees of this module.
+    /// Refuses a server that is too old for the guarantees of this module.
     pub fn check(&mut self) -> Result<(), Error> {
-        const OLDEST: i32 = 130_000;
-        let asked = "SELECT pg_catalog.current_setting('server_version_num')::pg_catalog.int4";
-        let row = self.client.query_one(asked, &[]);
+        const MIN_VERSION: i32 = 130_000;
+        let version_query =
+            "SELECT pg_catalog.current_setting('server_version_num')::pg_catalog.int4";
+        let row = self.client.query_one(version_query, &[]);
         let version: i32 = row
             .map_err(|error| session::lost(&self.shown, &error))?
             .get(0);
-        if version >= OLDEST {
+        if version >= MIN_VERSION {
             return Ok(());
         }
         Err(Error::CannotSandbox {
@@ -93,13 +90,13 @@ impl Connection {
     }
 }
 
-/// A statement that was run, or will be.
+/// A statement that was run or will be run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StatementRun {
     /// The line of the script on which it begins.
     pub line: usize,
     /// Its first word, in lower case.
     pub word: String,
-    /// Number of rows it changed or found; `None` if that is meaningless, or not known yet.
+    /// Number of rows it changed or returned; `None` if not applicable or not known yet.
     pub rows: Option<u64>,
 }

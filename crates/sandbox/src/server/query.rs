@@ -1,4 +1,4 @@
-//! Queries on the future state of a member's database, and writing its script.
+//! Queries the future state of a member's database, and writes its script.
 
 use std::io::Read as _;
 
@@ -19,9 +19,9 @@ pub struct QueryResult {
     pub columns: Vec<String>,
     /// Its first rows, as text; `None` is NULL.
     pub rows: Vec<Vec<Option<String>>>,
-    /// Result of each of the given statements.
+    /// Result of each given statement.
     pub statements: Vec<StatementRun>,
-    /// Number of statements of the member's script that ran before them.
+    /// Number of statements of the member's script that ran before the given statements.
     pub earlier: usize,
 }
 
@@ -30,7 +30,7 @@ impl Member {
         TreePath::from_bytes(SCRIPT).map_err(|error| Error::Damaged(error.to_string()))
     }
 
-    /// Writes the first script.
+    /// Writes the initial script.
     pub(crate) fn create_script(&self) -> Result<(), Error> {
         self.write_script(FIRST)
     }
@@ -43,7 +43,7 @@ impl Member {
             .during("writing", &self.root.join(SCRIPT))
     }
 
-    /// The current script; empty when the file does not exist.
+    /// The current script; empty if the file does not exist.
     fn read_script(&self) -> Result<String, Error> {
         let place = self.root.join(SCRIPT);
         let path = Self::script_path()?;
@@ -83,8 +83,8 @@ impl Member {
         })
     }
 
-    /// Runs the script of this member and then other SQL, in a transaction that is always rolled
-    /// back.
+    /// Runs the script of this member and then `sql`, in a transaction that is always rolled back. Returns at most
+    /// `limit` rows of the last statement.
     pub fn query(
         &self,
         connection: Connection,
@@ -92,7 +92,7 @@ impl Member {
         limit: usize,
     ) -> Result<QueryResult, Error> {
         let script = Script::parse(SCRIPT, self.read_script()?.as_bytes())?;
-        let given = Script::parse(GIVEN, sql.as_bytes())?;
+        let extra = Script::parse(GIVEN, sql.as_bytes())?;
         let access = if self.is_read_only {
             Access::Read
         } else {
@@ -101,8 +101,8 @@ impl Member {
         let mut session = Session::begin(connection, access)?;
         let outcome = session
             .run(&script, 0)
-            .and_then(|(earlier, _)| Ok((earlier, session.run(&given, limit)?)))
-            .and_then(|done| session.check(&given).map(|()| done));
+            .and_then(|(earlier, _)| Ok((earlier, session.run(&extra, limit)?)))
+            .and_then(|done| session.check(&extra).map(|()| done));
         session.roll_back();
         let (earlier, (statements, rows)) = outcome?;
         Ok(QueryResult {
@@ -117,8 +117,8 @@ impl Member {
     pub fn record_sql(&self, sql: &str) -> Result<TreePath, Error> {
         let text = self.read_script()?;
         let script = Script::parse(SCRIPT, text.as_bytes())?;
-        let given = Script::parse(GIVEN, sql.as_bytes())?;
-        self.write_script(&script.followed_by(&text, &given))?;
+        let extra = Script::parse(GIVEN, sql.as_bytes())?;
+        self.write_script(&script.followed_by(&text, &extra))?;
         Self::script_path()
     }
 }

@@ -14,7 +14,7 @@ use crate::error::Error;
 pub(super) enum Access {
     /// Read-only.
     Read,
-    /// Everything that the server allows its user.
+    /// All operations that the server permits to the user.
     Write,
 }
 
@@ -25,10 +25,10 @@ pub(super) struct QueryRows {
     pub(super) values: Vec<Vec<Option<String>>>,
 }
 
-/// One transaction. Unless it is committed, nothing of it persists, even if the connection is lost.
+/// One transaction. Without a commit, none of its changes persist, even if the connection is lost.
 pub(super) struct Session {
     connection: Connection,
-    /// The number of the transaction and of the server process that runs it; `None` when it only reads.
+    /// The number of the transaction and of its server process; `None` if it is read-only.
     pub(super) number: Option<TransactionNumber>,
 }
 
@@ -41,14 +41,14 @@ impl std::fmt::Debug for Session {
     }
 }
 
-/// Identifies a transaction on its server, also after its connection is gone.
+/// Identifies a transaction on its server, even after its connection is closed.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct TransactionNumber {
-    /// 64 bits wide, so never reused.
+    /// A 64-bit transaction id (`xid8`), which is never reused.
     pub(super) transaction: String,
-    /// Number of the server process.
+    /// Process id of the server process.
     pub(super) process: i32,
-    /// Start time of that process, to distinguish it from a later one with the same number.
+    /// Start time of the server process, to distinguish it from a later process with the same id.
     pub(super) began: String,
 }
 
@@ -68,8 +68,7 @@ pub(super) fn lost(shown: &str, error: &postgres::Error) -> Error {
 }
 
 impl Session {
-    /// Begins a transaction. Waiting for a lock longer than a few seconds fails, unless the server is
-    /// configured otherwise.
+    /// Begins a transaction. Sets the lock timeout to 10 seconds, unless the server has its own.
     pub(super) fn begin(connection: Connection, access: Access) -> Result<Self, Error> {
         const SETTINGS: &str =
             "SELECT pg_catalog.set_config('standard_conforming_strings', 'on', true),
@@ -108,9 +107,9 @@ impl Session {
         done.map_err(|error| lost(&self.connection.shown, &error))
     }
 
-    /// Waits until no other apply uses the same database.
+    /// Waits until no other apply uses the same database. Fails after the lock timeout.
     pub(super) fn lock(&mut self) -> Result<(), Error> {
-        // Any number that all processes share will do; advisory locks belong to one database.
+        // An arbitrary constant that all processes share. Advisory locks are specific to a database.
         const LOCK: &str = "SELECT pg_catalog.pg_advisory_xact_lock(4919131752989213764)";
         self.connection.client.batch_execute(LOCK).map_err(|error| {
             let is_late = error.code() == Some(&postgres::error::SqlState::LOCK_NOT_AVAILABLE);
@@ -129,34 +128,34 @@ impl Session {
         script: &Script,
         limit: usize,
     ) -> Result<(Vec<StatementRun>, QueryRows), Error> {
-        let mut done = Vec::with_capacity(script.statements.len());
+        let mut results = Vec::with_capacity(script.statements.len());
         let mut rows = QueryRows::default();
         for statement in &script.statements {
-            let (count, found) = self.run_one(script, statement, limit)?;
-            done.push(StatementRun {
+            let (count, statement_rows) = self.run_statement(script, statement, limit)?;
+            results.push(StatementRun {
                 line: statement.line,
                 word: statement.word.clone(),
-                rows: (count > 0 || counts(&statement.word)).then_some(count),
+                rows: (count > 0 || has_row_count(&statement.word)).then_some(count),
             });
-            rows = found;
+            rows = statement_rows;
         }
-        Ok((done, rows))
+        Ok((results, rows))
     }
 
-    fn run_one(
+    fn run_statement(
         &mut self,
         script: &Script,
         statement: &Statement,
         limit: usize,
     ) -> Result<(u64, QueryRows), Error> {
         let shown = &self.connection.shown;
-        let wrong = |error: postgres::Error| refused(script.name, statement, shown, &error);
-        // The server itself confirms that this is one statement.
+        let to_error = |error: postgres::Error| refused(script.name, statement, shown, &error);
+        // The server confirms that the text is a single statement.
         let prepared = self
             .connection
             .client
             .prepare(&statement.text)
-            .map_err(wrong)?;
+            .map_err(to_error)?;
         if !prepared.params().is_empty() {
             return Err(Error::SqlNotAdmitted {
                 name: script.name,
@@ -166,16 +165,16 @@ impl Session {
         }
         drop(prepared);
         let mut rows = QueryRows::default();
-        // The server's count, or the number of rows received: EXPLAIN and SHOW return rows and count none.
-        let (mut counted, mut came) = (0, 0);
+        // The server's count and the number of received rows. EXPLAIN and SHOW return rows, but their count is 0.
+        let (mut counted, mut received) = (0, 0);
         let messages = self.connection.client.simple_query(&statement.text);
-        for message in messages.map_err(wrong)? {
+        for message in messages.map_err(to_error)? {
             match message {
                 SimpleQueryMessage::RowDescription(columns) => {
                     rows.columns = columns.iter().map(|one| one.name().to_owned()).collect();
                 }
                 SimpleQueryMessage::Row(row) => {
-                    came += 1;
+                    received += 1;
                     if rows.values.len() < limit {
                         let cells = (0..row.len()).map(|column| row.get(column).map(str::to_owned));
                         rows.values.push(cells.collect());
@@ -185,13 +184,13 @@ impl Session {
                 _ => {}
             }
         }
-        Ok((counted.max(came), rows))
+        Ok((counted.max(received), rows))
     }
 
-    /// Verifies that a commit would keep everything that ran: checks deferred constraints now, and that it
-    /// is still the same transaction.
+    /// Verifies that a commit would store all changes: checks deferred constraints now, and that the transaction is
+    /// still the same.
     pub(super) fn check(&mut self, script: &Script) -> Result<(), Error> {
-        const STILL: &str = "SELECT pg_catalog.pg_current_xact_id()::pg_catalog.text,
+        const CURRENT: &str = "SELECT pg_catalog.pg_current_xact_id()::pg_catalog.text,
             pg_catalog.current_setting('standard_conforming_strings') = 'on'";
         let Some(number) = self.number.clone() else {
             return Ok(());
@@ -206,7 +205,7 @@ impl Session {
             Some(failure) => statement_error(script.name, line, failure),
             None => lost(&shown, &error),
         })?;
-        let row = self.connection.client.query_one(STILL, &[]);
+        let row = self.connection.client.query_one(CURRENT, &[]);
         let row = row.map_err(|error| lost(&shown, &error))?;
         if row.get::<_, String>(0) != number.transaction {
             return Err(Error::Stuck(format!(
@@ -224,21 +223,22 @@ impl Session {
         Ok(())
     }
 
-    /// Commits and returns the connection. Only the server knows whether the commit succeeded.
+    /// Commits and returns the connection. The caller must query the outcome, because a lost connection does not show
+    /// whether the server committed.
     pub(super) fn commit(mut self) -> Connection {
-        let _unsure = self.connection.client.batch_execute("COMMIT");
+        let _unknown = self.connection.client.batch_execute("COMMIT");
         self.connection
     }
 
-    /// Rolls everything back.
+    /// Rolls back all changes.
     pub(super) fn roll_back(mut self) {
-        // A lost connection rolls everything back too.
+        // The server also rolls back if the connection is lost.
         let _gone = self.connection.client.batch_execute("ROLLBACK");
     }
 }
 
-/// Whether a number of rows is meaningful for such a statement.
-fn counts(word: &str) -> bool {
+/// Whether a statement with this first word has a number of rows.
+fn has_row_count(word: &str) -> bool {
     let words = [
         "insert", "update", "delete", "merge", "with", "select", "table", "values", "fetch", "move",
     ];

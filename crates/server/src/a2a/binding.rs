@@ -19,25 +19,25 @@ use crate::options::Conformance;
 
 pub(super) use axum::response::sse::Event;
 
-/// An update to be written as an event, or the error that ends the stream.
+/// An update to write as an event, or the error that ends the stream.
 pub(super) type Update<'a> = Result<&'a StreamResponse, &'a RequestError>;
 
-/// The extension that the conformance kit has agents require.
+/// The extension that the card requires in the `extension` profile of the conformance kit.
 pub(super) const REQUIRED_EXTENSION: &str = "urn:a2a:tck:required-extension";
 
 /// The protocol version of a client.
 pub(super) fn version(parts: &Parts) -> Result<ProtocolVersion, RequestError> {
-    let named = match parts.headers.get(VERSION_HEADER) {
+    let requested = match parts.headers.get(VERSION_HEADER) {
         Some(value) => Some(value.to_str().unwrap_or("?").to_owned()),
         None => query(&parts.uri)
             .into_iter()
             .find(|(name, _)| name.eq_ignore_ascii_case(VERSION_HEADER))
             .map(|(_, value)| value),
     };
-    ProtocolVersion::of_request(named.as_deref()).ok_or_else(unsupported_version)
+    ProtocolVersion::of_request(requested.as_deref()).ok_or_else(unsupported_version)
 }
 
-/// The error for a version that this server, or this method, does not support.
+/// The error for a version that this server or the method does not support.
 pub(super) fn unsupported_version() -> RequestError {
     let message = "this version of A2A is not supported; send `A2A-Version: 1.0`";
     Error::new(ErrorReason::VersionNotSupported, message)
@@ -47,8 +47,8 @@ pub(super) fn unsupported_version() -> RequestError {
 
 /// The query parameters.
 pub(super) fn query(uri: &Uri) -> Vec<(String, String)> {
-    let found = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri);
-    found.map(|found| found.0).unwrap_or_default()
+    let parsed = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri);
+    parsed.map(|query| query.0).unwrap_or_default()
 }
 
 /// Checks that the content type of a body is JSON, if the client names one.
@@ -70,7 +70,8 @@ pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), RequestError
     ))
 }
 
-/// Refuses methods that the card of the agent does not offer. It offers all, except in profiles of the conformance kit.
+/// Rejects methods that the agent card does not offer. The card offers all methods, except in profiles of the
+/// conformance kit.
 pub(super) fn check_offered(
     app: &App,
     headers: &HeaderMap,
@@ -96,7 +97,7 @@ pub(super) fn check_offered(
                 Ok(())
             }
         },
-        Some(Conformance::Extension) if asks_for(headers, REQUIRED_EXTENSION) => Ok(()),
+        Some(Conformance::Extension) if requests_extension(headers, REQUIRED_EXTENSION) => Ok(()),
         Some(Conformance::Extension) => Err(Error::new(
             ErrorReason::ExtensionSupportRequired,
             "a required extension is missing; send `A2A-Extensions`",
@@ -106,26 +107,26 @@ pub(super) fn check_offered(
     }
 }
 
-/// Whether a client names an extension.
-fn asks_for(headers: &HeaderMap, uri: &str) -> bool {
+/// True if the client requests an extension.
+fn requests_extension(headers: &HeaderMap, uri: &str) -> bool {
     headers
         .get_all(EXTENSIONS_HEADER)
         .iter()
         .chain(headers.get_all("x-a2a-extensions"))
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
-        .any(|one| one.trim() == uri)
+        .any(|name| name.trim() == uri)
 }
 
-/// Names the used extensions among those that the client asked for.
-pub(super) fn name_used_extensions(asked: &HeaderMap, response: &mut Response) {
-    if asks_for(asked, extension::URI) {
+/// Adds a header with the requested extensions that this server implements.
+pub(super) fn name_used_extensions(request_headers: &HeaderMap, response: &mut Response) {
+    if requests_extension(request_headers, extension::URI) {
         let used = HeaderValue::from_static(extension::URI);
         response.headers_mut().insert(EXTENSIONS_HEADER, used);
     }
 }
 
-/// A body as JSON.
+/// Serializes a body as JSON.
 pub(super) fn json(body: &impl Serialize) -> Result<String, RequestError> {
     serde_json::to_string(body)
         .map_err(|error| RequestError::new(ErrorReason::Internal, error.to_string()))

@@ -87,7 +87,7 @@ fn full(app: &App) -> AgentCard {
         skills: skills(),
         ..AgentCard::default()
     };
-    // Callers on this machine need no token there.
+    // With `insecure_local`, callers on this machine need no token.
     if !app.options.insecure_local {
         let scheme = SecurityScheme::HttpAuth {
             scheme: "Bearer".to_owned(),
@@ -129,7 +129,7 @@ pub(super) async fn serve(app: Arc<App>, request: Request) -> Result<Response, P
     Ok(cacheable(&card, request.headers()))
 }
 
-/// Adds the members of one object that another one lacks, at every depth.
+/// Adds the members of `other` that `card` lacks, at every depth.
 fn add_missing(card: &mut Value, other: Value) {
     let (Value::Object(card), Value::Object(other)) = (card, other) else {
         return;
@@ -150,16 +150,19 @@ pub(super) async fn serve_v0_3(app: Arc<App>, request: Request) -> Result<Respon
 }
 
 /// A card that clients may cache; sends 304 to clients that have it.
-fn cacheable(card: &Value, asked: &HeaderMap) -> Response {
+fn cacheable(card: &Value, request_headers: &HeaderMap) -> Response {
     let text = card.to_string();
     let tag = format!("\"{}\"", ContentHash::of_bytes(text.as_bytes()).hex());
-    let is_known = asked.get_all(header::IF_NONE_MATCH).iter().any(|value| {
-        let value = value.to_str().unwrap_or_default();
-        value.split(',').any(|one| {
-            let one = one.trim();
-            one == "*" || one.trim_start_matches("W/") == tag
-        })
-    });
+    let is_known = request_headers
+        .get_all(header::IF_NONE_MATCH)
+        .iter()
+        .any(|value| {
+            let value = value.to_str().unwrap_or_default();
+            value.split(',').any(|candidate| {
+                let candidate = candidate.trim();
+                candidate == "*" || candidate.trim_start_matches("W/") == tag
+            })
+        });
     let headers = [
         (header::ETAG, tag),
         (header::CACHE_CONTROL, format!("public, max-age={MAX_AGE}")),
@@ -172,7 +175,7 @@ fn cacheable(card: &Value, asked: &HeaderMap) -> Response {
     (headers, text).into_response()
 }
 
-/// The extended card: the public one with the operations and the actors that the caller may use.
+/// The extended card: the public card with the operations and actors that the caller may use.
 pub(super) async fn extended(app: &Arc<App>, permit: &Permit) -> AgentCard {
     let mut card = public(app);
     card.capabilities.extensions = vec![extension::advertised_to(permit)];

@@ -12,10 +12,10 @@ use super::run::TaskRun;
 use crate::failure::Failure;
 
 /// The time unit of the kit.
-const MOMENT: Duration = Duration::from_secs(2);
+const TIME_UNIT: Duration = Duration::from_secs(2);
 
 /// Poll interval for a cancellation during a pause.
-const STEP: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 enum Step {
     State(TaskState, Option<&'static str>),
@@ -23,7 +23,7 @@ enum Step {
     File,
     FileUrl,
     Data,
-    /// A chunk of one artifact; whether it is the first, and whether it is the last.
+    /// A chunk of one artifact, with flags for the first and for the last chunk.
     Piece(&'static str, bool, bool),
     Pause(u32),
 }
@@ -86,8 +86,8 @@ pub(super) fn direct_response(id: &str) -> Option<&'static str> {
 pub(super) fn run_script(run: &TaskRun<'_>, id: &str) -> Result<(), Failure> {
     let script = SCRIPTS.iter().find(|(prefix, _)| id.starts_with(prefix));
     let Some((_, steps)) = script else {
-        let shown: String = id.chars().take(100).collect();
-        let text = format!("Unhandled messageId prefix: {shown}");
+        let shortened: String = id.chars().take(100).collect();
+        let text = format!("Unhandled messageId prefix: {shortened}");
         run.change_state(Completed, Some(&text))?;
         return Ok(());
     };
@@ -96,25 +96,25 @@ pub(super) fn run_script(run: &TaskRun<'_>, id: &str) -> Result<(), Failure> {
             State(state, text) => {
                 run.change_state(*state, *text)?;
             }
-            Text(text) => run.add_artifact(whole(Part::text(*text)), None)?,
+            Text(text) => run.add_artifact(complete_artifact(Part::text(*text)), None)?,
             File => {
                 let file = PartContent::Raw("dGNr".to_owned());
-                run.add_artifact(whole(named(file)), None)?;
+                run.add_artifact(complete_artifact(with_filename(file)), None)?;
             }
             FileUrl => {
                 let file = PartContent::Url("https://example.com/output.txt".to_owned());
-                run.add_artifact(whole(named(file)), None)?;
+                run.add_artifact(complete_artifact(with_filename(file)), None)?;
             }
             Data => {
                 let data = Part::data(json!({"key": "value", "count": 42}));
-                run.add_artifact(whole(data), None)?;
+                run.add_artifact(complete_artifact(data), None)?;
             }
             Piece(text, is_first, is_last) => {
-                let mut chunk = whole(Part::text(*text));
+                let mut chunk = complete_artifact(Part::text(*text));
                 (chunk.is_appended, chunk.is_last) = (!is_first, *is_last);
                 run.add_artifact(chunk, None)?;
             }
-            Pause(moments) => pause(run, *moments),
+            Pause(units) => pause(run, *units),
         }
         if run.cancel.is_cancelled() {
             break;
@@ -123,7 +123,7 @@ pub(super) fn run_script(run: &TaskRun<'_>, id: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn whole(part: Part) -> ArtifactChunk {
+fn complete_artifact(part: Part) -> ArtifactChunk {
     ArtifactChunk::whole(Artifact {
         artifact_id: "artifact-1".to_owned(),
         name: None,
@@ -131,7 +131,7 @@ fn whole(part: Part) -> ArtifactChunk {
     })
 }
 
-fn named(content: PartContent) -> Part {
+fn with_filename(content: PartContent) -> Part {
     Part {
         filename: Some("output.txt".to_owned()),
         media_type: Some("text/plain".to_owned()),
@@ -139,9 +139,9 @@ fn named(content: PartContent) -> Part {
     }
 }
 
-fn pause(run: &TaskRun<'_>, moments: u32) {
-    let end = Instant::now() + MOMENT * moments;
+fn pause(run: &TaskRun<'_>, units: u32) {
+    let end = Instant::now() + TIME_UNIT * units;
     while Instant::now() < end && !run.cancel.is_cancelled() {
-        std::thread::sleep(STEP);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }

@@ -11,11 +11,11 @@ use crate::failure::Failure;
 use crate::log::FailureCode;
 use crate::problem::Problem;
 
-/// Reason of a failed request, and the earliest time of a retry.
+/// Error of a request, with the earliest time of a retry.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestError {
     error: Error,
-    /// Seconds.
+    /// Earliest retry, in seconds from now.
     retry_after: Option<u64>,
 }
 
@@ -61,7 +61,7 @@ impl RequestError {
         response
     }
 
-    /// An error of this program. The cause of an internal error is logged and not sent.
+    /// Converts an error of this program. The cause of an internal error is logged and not sent.
     fn from_problem(reason: ErrorReason, problem: Problem) -> Self {
         let mut error = Error::new(reason, problem.detail).with("code", problem.code);
         if let Some(hint) = problem.hint {
@@ -159,7 +159,7 @@ impl From<Failure> for RequestError {
 
 impl From<StoreError> for RequestError {
     fn from(error: StoreError) -> Self {
-        // Logged with its cause; the text of a statement is not sent.
+        // The error is logged with its cause. SQL text is not sent.
         let problem = Problem::from_error(&error);
         match reason_of(error.code()) {
             reason @ ErrorReason::Unavailable => Self {
@@ -192,15 +192,19 @@ mod tests {
     use super::{ErrorReason, reason_of};
     use cleveragents_domain::{Code, Kind};
 
-    /// A new code `…Exists`, or one of a failed plan, has to be in the table, whatever its title is.
+    /// Each code named `…Exists` and each code of a failed plan must be in the table, regardless of its title.
     #[test]
     fn the_reason_follows_from_the_code_and_not_from_its_title() {
         for code in Code::ALL.iter().copied() {
             let reason = reason_of(code);
             let exists = format!("{code:?}").ends_with("Exists");
             assert_eq!(reason == ErrorReason::AlreadyExists, exists, "{code:?}");
-            let of_plan = code.kind() == Kind::Failed && code.as_str().starts_with("CA-11");
-            assert_eq!(reason == ErrorReason::PlanFailed, of_plan, "{code:?}");
+            let is_plan_failure = code.kind() == Kind::Failed && code.as_str().starts_with("CA-11");
+            assert_eq!(
+                reason == ErrorReason::PlanFailed,
+                is_plan_failure,
+                "{code:?}"
+            );
         }
     }
 }

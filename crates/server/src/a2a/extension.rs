@@ -13,7 +13,7 @@ use crate::gate::Permit;
 /// The URI of the extension.
 pub(crate) const URI: &str = "urn:cleveragents:extensions:v1";
 
-/// The prefix of its methods.
+/// Prefix of the methods of the extension.
 pub(crate) const PREFIX: &str = "_cleveragents/";
 
 /// Calls an operation.
@@ -23,8 +23,8 @@ pub(super) async fn call(
     name: &str,
     params: Map<String, Value>,
 ) -> Result<Value, RequestError> {
-    let done = OperationCall::named(name).run(app, permit, params).await?;
-    Ok(json!({"data": done.data}))
+    let outcome = OperationCall::named(name).run(app, permit, params).await?;
+    Ok(json!({"data": outcome.data}))
 }
 
 /// The extension on the public card.

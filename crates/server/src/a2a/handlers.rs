@@ -18,7 +18,7 @@ use super::{card, push, send};
 use crate::app::App;
 use crate::gate::Permit;
 
-/// Number of tasks on a page: by default, and at most.
+/// Default and maximum number of tasks on a page.
 const DEFAULT_PAGE_SIZE: i64 = 50;
 const MAX_PAGE_SIZE: i64 = 100;
 
@@ -28,7 +28,7 @@ pub(crate) enum MethodResult {
     Updates(UpdateStream),
 }
 
-/// A result that is sent at once.
+/// A result that is a single response.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(crate) enum MethodResponse {
@@ -82,7 +82,7 @@ pub(crate) struct MethodCall {
     pub(crate) app: Arc<App>,
     pub(crate) permit: Permit,
     pub(crate) method: Method,
-    /// The protocol version of the caller; the parameters are converted to 1.0 in any case.
+    /// The protocol version of the caller. `params` are already converted to 1.0.
     pub(crate) version: ProtocolVersion,
     pub(crate) params: Map<String, Value>,
 }
@@ -102,13 +102,14 @@ impl MethodCall {
             .map_err(RequestError::from)
     }
 
-    /// The task with an id, on which the caller may call the method. Tasks that the caller cannot see do not exist.
+    /// Looks up a task and checks that the caller may call the method on it. A task that the caller must not see is
+    /// reported as missing.
     pub(super) async fn task(&self, id: &str) -> Result<TaskRecord, RequestError> {
         let not_found = || RequestError::from(Error::task_not_found(id));
         let task: TaskId = id.parse().map_err(|_| not_found())?;
         let tasks = self.app.services.tasks();
-        let found = crate::blocking(move || tasks.get(task)).await?;
-        let task = found
+        let stored = crate::blocking(move || tasks.get(task)).await?;
+        let task = stored
             .filter(|task| self.is_tenant(&task.namespace))
             .ok_or_else(not_found)?;
         let authorized = self.authorize(&task.namespace).await;
@@ -119,7 +120,7 @@ impl MethodCall {
         authorized.map(|()| task)
     }
 
-    /// Whether a namespace is the tenant that the caller names, if it names one.
+    /// True if the request names this namespace as its tenant, or names no tenant.
     fn is_tenant(&self, namespace: &str) -> bool {
         match self.fields().text("tenant") {
             Ok(Some(tenant)) => tenant == namespace,
@@ -145,7 +146,7 @@ pub(crate) async fn handle(call: MethodCall) -> Result<MethodResult, RequestErro
         Method::DeletePushConfig => MethodResponse::Empty(push::delete(call).await?),
         Method::GetExtendedAgentCard => {
             let needed = permission_of(call.method);
-            // A caller that may read no tasks gets no extended card.
+            // A caller without read access to tasks in any namespace gets no extended card.
             if call.permit.caller().reach(Scope::Tasks, needed).is_empty() {
                 call.authorize("*").await?;
             }
@@ -161,19 +162,19 @@ async fn get(call: MethodCall) -> Result<Task, RequestError> {
     let id = call.task(call.fields().required_text("id")?).await?.id;
     let tasks = call.app.services.tasks();
     let view = TaskView::with_history(history);
-    let found = crate::blocking(move || tasks.view(id, view)).await?;
-    found
+    let stored = crate::blocking(move || tasks.view(id, view)).await?;
+    stored
         .map(|(_, task)| task)
         .ok_or_else(|| Error::task_not_found(&id.to_string()).into())
 }
 
 async fn subscribe(call: MethodCall) -> Result<UpdateStream, RequestError> {
     let id = call.task(call.fields().required_text("id")?).await?.id;
-    // Subscribed before the task is read, so that no change is missed.
+    // Subscribes before the task is read, so that no change is missed.
     let watch = call.app.tasks.watch(id);
     let tasks = call.app.services.tasks();
-    let found = crate::blocking(move || tasks.view(id, TaskView::WHOLE)).await?;
-    let (record, snapshot) = found.ok_or_else(|| Error::task_not_found(&id.to_string()))?;
+    let stored = crate::blocking(move || tasks.view(id, TaskView::WHOLE)).await?;
+    let (record, snapshot) = stored.ok_or_else(|| Error::task_not_found(&id.to_string()))?;
     if record.state.is_over() {
         return Err(RequestError::new(
             ErrorReason::UnsupportedOperation,

@@ -25,7 +25,7 @@ pub(super) async fn answer(
     request: Request,
 ) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
-    let outcome = match http_json::method(matched(&permit, &parts)) {
+    let outcome = match http_json::method(matched_request(&permit, &parts)) {
         Ok((method, from_path)) => call(app, permit, &parts, body, method, from_path).await,
         Err(error) => Err(error.into()),
     };
@@ -35,7 +35,7 @@ pub(super) async fn answer(
 }
 
 /// A request as the router matched it.
-fn matched<'a>(permit: &'a Permit, parts: &'a Parts) -> MatchedRequest<'a> {
+fn matched_request<'a>(permit: &'a Permit, parts: &'a Parts) -> MatchedRequest<'a> {
     MatchedRequest {
         verb: match parts.method {
             http::Method::GET | http::Method::HEAD => Verb::Get,

@@ -1,4 +1,4 @@
-//! JSON-RPC: one endpoint for the methods of 1.0, those of 0.3, and the operations of the program.
+//! JSON-RPC: one endpoint for the methods of A2A 1.0 and 0.3, and for the operations of the program.
 
 use std::sync::Arc;
 
@@ -81,10 +81,10 @@ async fn call(
         return success(id, &result);
     }
     let Some((method, version)) = Method::from_name(&name) else {
-        let shown: String = name.chars().take(64).collect();
+        let shortened: String = name.chars().take(64).collect();
         return Err(RequestError::new(
             ErrorReason::MethodNotFound,
-            format!("method `{shown}` does not exist"),
+            format!("method `{shortened}` does not exist"),
         ));
     };
     if binding::version(parts)? != version {

@@ -19,10 +19,10 @@ use crate::app::App;
 use crate::failure::Failure;
 use crate::problem::Problem;
 
-/// Maximum number of phases that are run one after the other.
+/// Maximum number of consecutive phases that one message runs.
 const MAX_PHASES: usize = 8;
 
-/// The plan that a message asks for.
+/// The request for the plan that a message describes.
 fn use_request(options: &Map<String, Value>) -> UsePlan {
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
@@ -49,7 +49,7 @@ fn use_request(options: &Map<String, Value>) -> UsePlan {
     }
 }
 
-/// Checks that the caller may create the plan that a message asks for.
+/// Checks that the caller may create the plan that a message describes.
 pub(super) async fn authorize(
     call: &MethodCall,
     options: &Map<String, Value>,
@@ -67,7 +67,7 @@ pub(super) async fn authorize(
     Ok(())
 }
 
-/// Cancels the plan of a task that was cancelled, without waiting for it.
+/// Cancels the plan of a cancelled task in the background.
 pub(super) fn cancel(app: &Arc<App>, caller: &Arc<Caller>, task: &TaskRecord) {
     let Some(plan) = plan_of_task(task) else {
         return;
@@ -85,12 +85,12 @@ pub(super) fn cancel(app: &Arc<App>, caller: &Arc<Caller>, task: &TaskRecord) {
                 .map(drop)
                 .map_err(|error| Problem::from_error(&error))
         });
-        // The plan may have finished, which is fine.
+        // Errors are ignored, because the plan may have finished already.
         let _cancelled = cancelled.await;
     });
 }
 
-/// Creates the plan, or passes it the answer that it waits for, and runs it.
+/// Creates the plan, or answers the question of the existing plan, and runs the plan.
 pub(super) fn run_plan(run: &TaskRun<'_>, task: &TaskRecord, text: &str) -> Result<(), Failure> {
     let id = if let Some(plan) = plan_of_task(task) {
         let id: PlanId = plan
@@ -118,13 +118,13 @@ pub(super) fn run_plan(run: &TaskRun<'_>, task: &TaskRecord, text: &str) -> Resu
                         },
                     )?;
                 }
-                Reply::Other => return ask(run, APPLY),
+                Reply::Other => return ask_question(run, APPLY_QUESTION),
             }
         } else if let Some(waiting) = &plan.waiting
             && !answer(run, id, waiting, text)?
         {
             let question = format!("{}. Answer yes or no.", waiting.sentence());
-            return ask(run, &question);
+            return ask_question(run, &question);
         }
         id
     } else {
@@ -139,11 +139,11 @@ pub(super) fn run_plan(run: &TaskRun<'_>, task: &TaskRecord, text: &str) -> Resu
 /// Calls an operation for the sender of the message.
 fn call<O: Operation>(run: &TaskRun<'_>, request: O) -> Result<O::Response, Failure> {
     let context = run.app.application.for_caller(Caller::clone(run.caller));
-    let done = context.cancelled_by(run.cancel).call(request);
-    done.map_err(|error| Failure::from_error(&error))
+    let response = context.cancelled_by(run.cancel).call(request);
+    response.map_err(|error| Failure::from_error(&error))
 }
 
-const APPLY: &str =
+const APPLY_QUESTION: &str =
     "The plan was executed in its sandbox. Apply its changes to the real files? Answer yes or no.";
 
 fn read(run: &TaskRun<'_>, id: PlanId) -> Result<Plan, Failure> {
@@ -155,7 +155,7 @@ fn read(run: &TaskRun<'_>, id: PlanId) -> Result<Plan, Failure> {
     })
 }
 
-fn ask(run: &TaskRun<'_>, question: &str) -> Result<(), Failure> {
+fn ask_question(run: &TaskRun<'_>, question: &str) -> Result<(), Failure> {
     run.change_state(TaskState::InputRequired, Some(question))?;
     Ok(())
 }
@@ -183,7 +183,7 @@ impl Reply {
     }
 }
 
-/// Passes an answer to a plan. `false` if the text does not answer the question.
+/// Passes an answer to a plan. Returns `false` if the text does not answer the question.
 fn answer(run: &TaskRun<'_>, id: PlanId, waiting: &Waiting, text: &str) -> Result<bool, Failure> {
     let approve = |answer| ApprovePlan {
         reference: Some(id.to_string()),
@@ -235,7 +235,7 @@ fn drive(run: &TaskRun<'_>, id: PlanId) -> Result<(), Failure> {
             ..ExecutePlan::default()
         };
         match call(run, request) {
-            Ok(done) => result = Some(done),
+            Ok(response) => result = Some(response),
             // The plan stores what it waits for; the question is sent below.
             Err(failure) if failure.code() == Code::PlanWaiting => break,
             Err(failure) => return Err(failure),
@@ -269,14 +269,14 @@ fn drive(run: &TaskRun<'_>, id: PlanId) -> Result<(), Failure> {
         (stage, _) if stage.is_terminal() => {
             run.change_state(TaskState::Canceled, Some("the plan was cancelled"))?;
         }
-        (_, Some(waiting)) => return ask(run, &waiting.sentence()),
-        (PlanStage::ExecuteComplete, None) => return ask(run, APPLY),
+        (_, Some(waiting)) => return ask_question(run, &waiting.sentence()),
+        (PlanStage::ExecuteComplete, None) => return ask_question(run, APPLY_QUESTION),
         (stage, None) => {
-            let reported = plan.error.as_ref().and_then(|error| error.get("message"));
-            let why = reported
+            let message = plan.error.as_ref().and_then(|error| error.get("message"));
+            let message = message
                 .and_then(Value::as_str)
                 .map_or_else(|| format!("the plan stopped at {stage}"), str::to_owned);
-            run.change_state(TaskState::Failed, Some(&why))?;
+            run.change_state(TaskState::Failed, Some(&message))?;
         }
     }
     Ok(())

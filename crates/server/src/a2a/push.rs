@@ -1,4 +1,4 @@
-//! Push notifications: reading where a caller wants updates, and delivering them.
+//! Push notifications: reads their configurations and delivers updates.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,18 +17,18 @@ use super::handlers::{MethodCall, PushConfigList};
 use crate::app::App;
 
 /// Timeout of a delivery.
-const TIMEOUT: Duration = Duration::from_secs(15);
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Maximum number of concurrent deliveries.
-const CONCURRENCY: usize = 16;
+const MAX_CONCURRENT: usize = 16;
 
-/// Maximum number of deliveries that are read at once.
-const PAGE: u64 = 256;
+/// Maximum number of pending deliveries per query.
+const MAX_BATCH: u64 = 256;
 
 /// Poll interval for updates of other processes.
-const POLL: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Reads a push notification configuration, and refuses addresses that the server must not call.
+/// Reads a push notification configuration, and rejects addresses that the server must not call.
 pub(super) fn read_config(
     call: &MethodCall,
     fields: Fields<'_>,
@@ -60,7 +60,7 @@ pub(super) fn read_config(
     })
 }
 
-/// A text that can be sent in a header.
+/// Reads an optional text that must be a valid header value.
 fn header_value(fields: Fields<'_>, name: &str) -> Result<Option<String>, RequestError> {
     match fields.text(name)? {
         Some(text) if http::HeaderValue::from_str(text).is_err() => Err(
@@ -77,22 +77,23 @@ pub(super) async fn create(call: MethodCall) -> Result<PushNotificationConfig, R
     Ok(crate::blocking(move || tasks.add_push_config(task.id, config)).await?)
 }
 
-async fn all(call: &MethodCall) -> Result<Vec<PushNotificationConfig>, RequestError> {
+async fn push_configs(call: &MethodCall) -> Result<Vec<PushNotificationConfig>, RequestError> {
     let task = call.task(call.fields().required_text("taskId")?).await?;
     let tasks = call.app.services.tasks();
     Ok(crate::blocking(move || tasks.push_configs(task.id)).await?)
 }
 
 pub(super) async fn get(call: MethodCall) -> Result<PushNotificationConfig, RequestError> {
-    let mut all = all(&call).await?;
+    let mut configs = push_configs(&call).await?;
     let Some(id) = call.fields().id("id")? else {
-        // 0.3 may leave the id out if there is only one.
-        return match (call.version, all.len(), all.pop()) {
+        // Clients of 0.3 may omit the id of the only configuration.
+        return match (call.version, configs.len(), configs.pop()) {
             (ProtocolVersion::V0_3, 1, Some(only)) => Ok(only),
             _ => Err(RequestError::invalid_params("`id` is missing")),
         };
     };
-    all.into_iter()
+    configs
+        .into_iter()
         .find(|config| config.id == id)
         .ok_or_else(|| {
             RequestError::new(
@@ -106,7 +107,7 @@ pub(super) async fn list(call: MethodCall) -> Result<PushConfigList, RequestErro
     // All configurations of a task fit on one page.
     call.fields().integer("pageSize")?;
     Ok(PushConfigList {
-        configs: all(&call).await?,
+        configs: push_configs(&call).await?,
         next_page_token: "",
     })
 }
@@ -123,15 +124,15 @@ pub(super) async fn delete(call: MethodCall) -> Result<(), RequestError> {
 pub(super) async fn deliver_all(app: Arc<App>) {
     loop {
         let tasks = app.services.tasks();
-        let found = crate::blocking(move || tasks.pending_pushes(PAGE)).await;
+        let pending = crate::blocking(move || tasks.pending_pushes(MAX_BATCH)).await;
         let now = Timestamp::now();
-        let (due, later): (Vec<_>, Vec<_>) = found
+        let (due, later): (Vec<_>, Vec<_>) = pending
             .unwrap_or_default()
             .into_iter()
             .partition(|push| push.due_at() <= now);
         let is_any_due = !due.is_empty();
         futures_util::stream::iter(due)
-            .for_each_concurrent(CONCURRENCY, |push| deliver(Arc::clone(&app), push))
+            .for_each_concurrent(MAX_CONCURRENT, |push| deliver(Arc::clone(&app), push))
             .await;
         if is_any_due {
             continue;
@@ -141,15 +142,17 @@ pub(super) async fn deliver_all(app: Arc<App>) {
             .map(|push| push.due_at().as_micros() - now.as_micros())
             .min();
         let pause = micros.and_then(|micros| u64::try_from(micros).ok());
-        let pause = pause.map_or(POLL, Duration::from_micros).min(POLL);
+        let pause = pause
+            .map_or(POLL_INTERVAL, Duration::from_micros)
+            .min(POLL_INTERVAL);
         let _woken = tokio::time::timeout(pause, app.tasks.updated.notified()).await;
     }
 }
 
-/// Delivers the next update to one address, unless another server does.
+/// Delivers the next update to one address, unless another server has claimed it.
 async fn deliver(app: Arc<App>, push: PendingPush) {
-    let (tasks, wanted) = (app.services.tasks(), push.clone());
-    let claimed = crate::blocking(move || tasks.claim_push(&wanted)).await;
+    let (tasks, candidate) = (app.services.tasks(), push.clone());
+    let claimed = crate::blocking(move || tasks.claim_push(&candidate)).await;
     let Ok(Some(delivery)) = claimed else {
         return;
     };
@@ -169,7 +172,7 @@ async fn send(app: &App, delivery: &PushDelivery) -> Result<(), PushFailure> {
             reason: refused.to_string(),
         })?;
     let mut request = target
-        .post(TIMEOUT)
+        .post(DELIVERY_TIMEOUT)
         .map_err(|reason| PushFailure {
             reason,
             is_transient: false,

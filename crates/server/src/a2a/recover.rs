@@ -13,11 +13,11 @@ use crate::app::App;
 use crate::failure::Failure;
 use crate::plan_driver;
 
-/// Time after the last renewal of its lease during which a server counts as alive.
+/// Lifetime of the lease after its last renewal, in seconds. A server whose lease has expired counts as dead.
 const LEASE_SECONDS: u32 = 30;
 
-/// Poll interval for changes by other servers, and how many polls come between two searches for servers that died.
-const POLL: Duration = Duration::from_millis(500);
+/// Poll interval for changes by other servers, and number of polls between two searches for dead servers.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 const POLLS_BETWEEN_TAKEOVERS: u32 = 20;
 
 /// Takes the lease of this server, resumes tasks of dead servers, and starts to watch for changes.
@@ -46,30 +46,30 @@ pub(crate) async fn end(app: &Arc<App>) {
     }
 }
 
-/// Resumes tasks of dead servers. A task whose caller has no valid token any more fails.
+/// Resumes tasks of dead servers. A task fails if its caller no longer has a valid token.
 async fn take_over(app: &Arc<App>) -> Result<(), Failure> {
     let inner = Arc::clone(app);
-    let taken = crate::blocking(move || {
+    let orphans = crate::blocking(move || {
         let tasks = inner.services.tasks();
-        let taken = tasks
+        let orphans = tasks
             .take_over_orphans(inner.tasks.runner())
             .map_err(|error| Failure::from_error(&error))?;
-        taken
+        orphans
             .into_iter()
             .map(|task| Ok((caller(&inner, &task.identity)?, task)))
             .collect::<Result<Vec<_>, Failure>>()
     })
     .await?;
-    for (caller, task) in taken {
+    for (caller, task) in orphans {
         if let Some(caller) = caller {
             run::start(app, &caller, &task);
             continue;
         }
         let (inner, id) = (Arc::clone(app), task.id);
         crate::blocking(move || {
-            let why = "the server stopped, and the caller's token is no longer valid";
+            let reason = "the server stopped, and the caller's token is no longer valid";
             let (tasks, runner) = (inner.services.tasks(), inner.tasks.runner());
-            let failed = tasks.change_state(id, runner, TaskState::Failed, Some(why));
+            let failed = tasks.change_state(id, runner, TaskState::Failed, Some(reason));
             inner.tasks.wake(id);
             failed
         })
@@ -89,41 +89,41 @@ pub(crate) fn caller(app: &App, identity: &str) -> Result<Option<Arc<Caller>>, F
 /// Watches other servers: wakes the subscribers of changed tasks, stops tasks that were cancelled elsewhere, and takes
 /// over from dead servers.
 async fn watch(app: Arc<App>) {
-    let mut seen: HashMap<TaskId, u64> = HashMap::new();
+    let mut previous_counts: HashMap<TaskId, u64> = HashMap::new();
     let mut round = 0_u32;
     loop {
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         round = round.wrapping_add(1);
         if round.is_multiple_of(POLLS_BETWEEN_TAKEOVERS) && !app.shutdown.has_started() {
-            // The next round retries.
+            // The next round retries after an error.
             let _taken = take_over(&app).await;
             let _taken = plan_driver::take_over(&app).await;
         }
-        let mut wanted = app.tasks.all_watched();
-        wanted.extend(app.tasks.all_running());
-        if wanted.is_empty() {
-            seen.clear();
+        let mut ids = app.tasks.all_watched();
+        ids.extend(app.tasks.all_running());
+        if ids.is_empty() {
+            previous_counts.clear();
             continue;
         }
         let tasks = app.services.tasks();
-        let found = crate::blocking(move || tasks.get_all(&wanted)).await;
-        let Ok(found) = found else { continue };
-        let mut now = HashMap::new();
-        for task in found {
+        let records = crate::blocking(move || tasks.get_all(&ids)).await;
+        let Ok(records) = records else { continue };
+        let mut current_counts = HashMap::new();
+        for task in records {
             let id = task.id;
-            let is_mine = task.runner == app.tasks.runner();
-            if (task.state.is_over() || !is_mine) && app.tasks.is_running(id) {
+            let is_own = task.runner == app.tasks.runner();
+            if (task.state.is_over() || !is_own) && app.tasks.is_running(id) {
                 app.tasks.stop(id);
             }
-            if seen
+            if previous_counts
                 .get(&id)
                 .is_some_and(|count| *count != task.update_count)
                 || task.state.is_over()
             {
                 app.tasks.wake(id);
             }
-            now.insert(id, task.update_count);
+            current_counts.insert(id, task.update_count);
         }
-        seen = now;
+        previous_counts = current_counts;
     }
 }

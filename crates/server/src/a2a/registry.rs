@@ -15,13 +15,13 @@ const UNNAMED: &str = "no server";
 /// The tasks of this server.
 #[derive(Default)]
 pub(crate) struct TaskRegistry {
-    /// The name of this server in the tasks that it works on: the id of its lease.
+    /// Name of this server as the runner of tasks: the id of its lease.
     name: OnceLock<String>,
-    /// The lease that shows that this server is alive.
+    /// The lease that proves that this server is alive.
     lease: Mutex<Option<HeldLease>>,
     running: Mutex<HashMap<TaskId, Cancel>>,
     watched: Mutex<HashMap<TaskId, watch::Sender<u64>>>,
-    /// One turn at a time in a conversation.
+    /// Locks that allow one turn at a time in each conversation.
     turns: Mutex<HashMap<SessionId, Arc<tokio::sync::Mutex<()>>>>,
     /// Wakes the delivery of push notifications.
     pub(super) updated: Notify,
@@ -30,7 +30,7 @@ pub(crate) struct TaskRegistry {
 impl Drop for TaskRegistry {
     fn drop(&mut self) {
         if let Some(lease) = self.take_lease() {
-            // Releasing it waits for the database, and this may be a thread that must not wait.
+            // Releasing the lease blocks on the database, and this may be a thread that must not block.
             std::thread::spawn(move || drop(lease));
         }
     }
@@ -40,7 +40,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Marks a task as running here until it is dropped.
+/// Marks a task as running on this server until the guard is dropped.
 pub(super) struct RunningTask<'a> {
     registry: &'a TaskRegistry,
     id: TaskId,
@@ -69,47 +69,47 @@ impl TaskWatch {
 }
 
 impl TaskRegistry {
-    /// The name of this server in the tasks that it works on.
+    /// Name of this server as the runner of tasks.
     pub(crate) fn runner(&self) -> &str {
         self.name.get().map_or(UNNAMED, String::as_str)
     }
 
-    /// Names this server after its lease. It is alive as long as it holds the lease.
+    /// Stores the lease, and names this server after it. The server counts as alive while it holds the lease.
     pub(super) fn hold(&self, lease: HeldLease) {
-        // A server is started once.
+        // The name is set once, because a server starts only once.
         let _first = self.name.set(lease.subject().id.clone());
         *lock(&self.lease) = Some(lease);
     }
 
-    /// Takes the lease, to release it.
+    /// Removes and returns the lease, so that the caller can release it.
     pub(super) fn take_lease(&self) -> Option<HeldLease> {
         lock(&self.lease).take()
     }
 
-    /// Marks a task as running here; `cancel` stops it.
+    /// Marks a task as running on this server; `cancel` stops it.
     pub(super) fn start(&self, id: TaskId, cancel: &Cancel) -> RunningTask<'_> {
         lock(&self.running).insert(id, cancel.clone());
         RunningTask { registry: self, id }
     }
 
-    /// Whether a task runs here.
+    /// True if this server runs a task.
     pub(super) fn is_running(&self, id: TaskId) -> bool {
         lock(&self.running).contains_key(&id)
     }
 
-    /// The tasks that run here.
+    /// The tasks that this server runs.
     pub(super) fn all_running(&self) -> Vec<TaskId> {
         lock(&self.running).keys().copied().collect()
     }
 
-    /// Stops a task if it runs here.
+    /// Stops a task if this server runs it.
     pub(super) fn stop(&self, id: TaskId) {
         if let Some(cancel) = lock(&self.running).get(&id) {
             cancel.cancel();
         }
     }
 
-    /// Watches a task. Every change after this is noticed.
+    /// Subscribes to a task. The subscriber misses no later change.
     pub(super) fn watch(&self, id: TaskId) -> TaskWatch {
         let mut watched = lock(&self.watched);
         watched.retain(|_, sender| sender.receiver_count() > 0);
@@ -134,7 +134,7 @@ impl TaskRegistry {
         self.updated.notify_one();
     }
 
-    /// Waits until no other turn of a conversation runs here, and keeps others waiting until the guard is dropped.
+    /// Waits until no other turn of the conversation runs on this server. Other turns wait until the guard is dropped.
     pub(super) async fn turn(&self, session: SessionId) -> tokio::sync::OwnedMutexGuard<()> {
         let turn = {
             let mut turns = lock(&self.turns);

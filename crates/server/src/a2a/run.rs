@@ -1,4 +1,4 @@
-//! Running a task: a turn of its conversation, or its plan.
+//! Runs a task: a turn of its conversation, or its plan.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,11 +18,11 @@ use crate::app::App;
 use crate::failure::Failure;
 use crate::problem::Problem;
 
-/// Maximum time, and amount of text, that is collected before a chunk of an answer is stored.
+/// Time and number of bytes after which collected text is stored as a chunk of the answer.
 const COLLECT_TIME: Duration = Duration::from_millis(150);
 const COLLECT_BYTES: usize = 1 << 10;
 
-/// Starts to run a task, without waiting for it.
+/// Runs a task in the background.
 pub(super) fn start(app: &Arc<App>, caller: &Arc<Caller>, task: &TaskRecord) {
     let (app, caller) = (Arc::clone(app), Arc::clone(caller));
     let (id, session) = (task.id, task.subject.parse::<SessionId>().ok());
@@ -33,20 +33,21 @@ pub(super) fn start(app: &Arc<App>, caller: &Arc<Caller>, task: &TaskRecord) {
             id,
             session,
         ));
-        let why = match worker.await {
+        let reason = match worker.await {
             Ok(Ok(())) => return,
-            // The next server resumes it.
+            // The next server resumes the task.
             Ok(Err(problem)) if problem.code == Code::ServerEnding.as_str() => return,
             Ok(Err(problem)) => problem.detail,
             Err(_) => "internal server error".to_owned(),
         };
         let tasks = app.services_of(&caller).tasks();
         let failed = crate::blocking(move || {
-            let failed = tasks.change_state(id, app.tasks.runner(), TaskState::Failed, Some(&why));
+            let failed =
+                tasks.change_state(id, app.tasks.runner(), TaskState::Failed, Some(&reason));
             app.tasks.wake(id);
             failed
         });
-        // If the database does not respond, the next start of a server finds the task.
+        // If the database does not respond, the next server that starts resumes the task.
         let _stored = failed.await;
     });
 }
@@ -61,14 +62,14 @@ async fn run_in_turn(
         Some(session) => Some(app.tasks.turn(session).await),
         None => None,
     };
-    let (inner, by) = (Arc::clone(&app), Arc::clone(&caller));
+    let (inner, run_caller) = (Arc::clone(&app), Arc::clone(&caller));
     app.run(&caller, move |cancel| {
-        let services = inner.services_of(&by);
+        let services = inner.services_of(&run_caller);
         let run = TaskRun {
             tasks: services.tasks(),
             services,
             app: &inner,
-            caller: &by,
+            caller: &run_caller,
             id,
             cancel,
         };
@@ -90,7 +91,7 @@ pub(super) struct TaskRun<'a> {
 
 impl TaskRun<'_> {
     fn run(&self) -> Result<(), Failure> {
-        // Registered before the state changes: a cancellation either prevents the change or finds the run to stop.
+        // Registered before the state changes, so that a cancellation either prevents the change or stops the run.
         let _running = self.app.tasks.start(self.id, self.cancel);
         let Some(before) = self.tasks.get(self.id)? else {
             return Ok(());
@@ -106,8 +107,8 @@ impl TaskRun<'_> {
         };
         match self.execute(&task, is_new) {
             Err(failure) if !self.is_interrupted() => {
-                let why = Problem::from_error(&failure).detail;
-                self.change_state(TaskState::Failed, Some(&why))?;
+                let reason = Problem::from_error(&failure).detail;
+                self.change_state(TaskState::Failed, Some(&reason))?;
                 Ok(())
             }
             _ => Ok(()),
@@ -219,7 +220,7 @@ impl TaskRun<'_> {
         self.writer().add(chunk, then)
     }
 
-    /// Whether the server is stopping, so that the next one resumes the task.
+    /// True if the shutdown of this server stopped the run; the next server resumes the task.
     fn is_interrupted(&self) -> bool {
         self.cancel.is_cancelled() && self.app.shutdown.has_started()
     }
@@ -258,7 +259,7 @@ struct CollectedText {
     stored: String,
     /// Text that is not stored yet.
     text: String,
-    since: Instant,
+    last_stored_at: Instant,
     is_first: bool,
 }
 
@@ -267,18 +268,18 @@ impl Default for CollectedText {
         Self {
             stored: String::new(),
             text: String::new(),
-            since: Instant::now(),
+            last_stored_at: Instant::now(),
             is_first: true,
         }
     }
 }
 
 impl CollectedText {
-    /// The chunk with the text that is not stored yet.
-    fn take(&mut self, is_last: bool) -> ArtifactChunk {
+    /// Takes the text that is not stored yet, as a chunk.
+    fn take_chunk(&mut self, is_last: bool) -> ArtifactChunk {
         let text = std::mem::take(&mut self.text);
         self.stored.push_str(&text);
-        self.since = Instant::now();
+        self.last_stored_at = Instant::now();
         ArtifactChunk {
             artifact: answer(text),
             is_appended: !std::mem::take(&mut self.is_first),
@@ -303,27 +304,28 @@ impl Observer for AnswerStream {
 impl AnswerStream {
     fn add_text(&self, piece: &str) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // The longer the answer, the larger the chunks: each chunk rewrites the whole answer.
-        let enough = COLLECT_BYTES.max(state.stored.len() / 4);
-        // The last chunk is stored at the end.
-        let is_enough = state.text.len() >= enough || state.since.elapsed() >= COLLECT_TIME;
-        let chunk = (is_enough && !state.text.is_empty()).then(|| state.take(false));
+        // Chunks grow with the answer, because storing a chunk rewrites the whole answer.
+        let chunk_bytes = COLLECT_BYTES.max(state.stored.len() / 4);
+        // The newest piece is not stored yet, so that `finish` has a last chunk.
+        let is_due =
+            state.text.len() >= chunk_bytes || state.last_stored_at.elapsed() >= COLLECT_TIME;
+        let chunk = (is_due && !state.text.is_empty()).then(|| state.take_chunk(false));
         state.text.push_str(piece);
         drop(state);
         if let Some(chunk) = chunk {
-            // A chunk that fails to be stored is part of the whole answer at the end.
+            // A failed write does not stop the answer.
             let _stored = self.writer.add(chunk, None);
         }
     }
 
-    /// Stores the rest, or the whole answer if the stored text is not a prefix of it.
+    /// Stores the remaining text, or the whole answer if it does not begin with the stored text.
     fn finish(&self, text: &str) -> Result<(), Failure> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let rest = text.strip_prefix(state.stored.as_str()).map(str::to_owned);
-        let chunk = match rest {
-            Some(rest) if !rest.is_empty() && !state.is_first => {
-                state.text = rest;
-                state.take(true)
+        let remaining = text.strip_prefix(state.stored.as_str()).map(str::to_owned);
+        let chunk = match remaining {
+            Some(remaining) if !remaining.is_empty() && !state.is_first => {
+                state.text = remaining;
+                state.take_chunk(true)
             }
             _ => ArtifactChunk::whole(answer(text)),
         };

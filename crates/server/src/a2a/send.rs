@@ -1,4 +1,4 @@
-//! Sending a message: stores it with the task that it starts or answers in one unit of work, then runs the task.
+//! Sends a message: stores it with its task in one unit of work, then runs the task.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::{conformance, plan, push, run};
 use crate::app::App;
 use crate::shutdown::stopping;
 
-/// The actor that repeats the message.
+/// Name of the actor that answers with the text of the message.
 pub const ECHO: &str = "builtin/echo";
 
 /// Accepted media types of message parts, and of results. All parts become text.
@@ -31,7 +31,7 @@ pub(super) const MEDIA_TYPES: [&str; 2] = ["text/plain", "application/json"];
 /// The id and the name of the artifact with the answer of a turn.
 const ANSWER: &str = "answer";
 
-/// The result of a message: a task, or an answer without one.
+/// The result of a message: a task, or an answer without a task.
 enum SendOutcome {
     Task(Box<AcceptedTask>),
     /// An answer without a task.
@@ -82,7 +82,7 @@ pub(super) async fn stream(call: MethodCall) -> Result<UpdateStream, RequestErro
     }
 }
 
-/// Waits until no server runs a task any more, and returns it.
+/// Waits until no server runs the task, and returns the task.
 async fn wait(
     app: &Arc<App>,
     id: TaskId,
@@ -91,12 +91,12 @@ async fn wait(
 ) -> Result<Task, RequestError> {
     let view = TaskView::with_history(history);
     loop {
-        // Read once: if the shutdown starts after the read, the wait below must notice it.
+        // Read only once: if the shutdown starts after this read, the wait below must end.
         let is_ending = app.shutdown.has_started();
-        let is_last_look = is_ending && !app.tasks.is_running(id);
+        let is_last_read = is_ending && !app.tasks.is_running(id);
         let tasks = app.services.tasks();
-        let found = crate::blocking(move || tasks.view_settled(id, view, is_last_look));
-        if let Some(task) = found.await? {
+        let settled = crate::blocking(move || tasks.view_settled(id, view, is_last_read));
+        if let Some(task) = settled.await? {
             return Ok(task);
         }
         tokio::select! {
@@ -133,8 +133,8 @@ async fn accept(call: &MethodCall, snapshot: Snapshot) -> Result<SendOutcome, Re
         Error::new(ErrorReason::ContentTypeNotSupported, message)
     })?;
     if text.len() > app.options.max_message_bytes {
-        let most = app.options.max_message_bytes;
-        let message = format!("the message has more than {most} bytes");
+        let limit = app.options.max_message_bytes;
+        let message = format!("the message has more than {limit} bytes");
         return Err(RequestError::invalid_params(message));
     }
     if message.task_id.is_some() {
@@ -162,7 +162,7 @@ fn check_media_types(message: &Message) -> Result<(), RequestError> {
     Ok(())
 }
 
-/// Starts a task for a message without one. `text` is the text of the message.
+/// Creates and runs a task for a message that names no task. `text` is the text of the message.
 async fn create(
     call: &MethodCall,
     message: Message,
@@ -219,15 +219,15 @@ async fn create(
     })))
 }
 
-/// The answer of an actor that needs only the message. It is stored with the message, in one unit of work.
+/// The answer of an actor that needs only the message. The answer is stored with the message, in one unit of work.
 fn immediate_answer(
     app: &App,
     kind: TaskKind,
     options: &Map<String, Value>,
     text: String,
 ) -> Option<ArtifactChunk> {
-    let named = options.get("actor").and_then(Value::as_str);
-    let actor = named.or(app.options.actor.as_deref());
+    let requested = options.get("actor").and_then(Value::as_str);
+    let actor = requested.or(app.options.actor.as_deref());
     (kind == TaskKind::Turn && actor == Some(ECHO)).then(|| ArtifactChunk::whole(answer(text)))
 }
 
@@ -251,7 +251,7 @@ fn namespace(call: &MethodCall, message: &Message) -> Result<String, RequestErro
         .ok_or_else(|| RequestError::invalid_params("name the namespace of the task as `tenant`"))
 }
 
-/// Passes a message to its task, which waits for it.
+/// Passes a message to the waiting task that it names, and resumes the task.
 async fn reply(
     call: &MethodCall,
     message: Message,

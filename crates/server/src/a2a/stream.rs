@@ -1,5 +1,5 @@
-//! [`UpdateStream`]: the updates of a task for a subscriber. They are read from the database, so it does not matter
-//! which server runs the task, nor whether this server was restarted meanwhile.
+//! [`UpdateStream`]: the updates of a task for a subscriber. The updates come from the database, so that any server can
+//! run the task and subscribers can continue after a restart.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::callers::Credentials;
 /// Poll interval for the last update while the server is stopping.
 const SHUTDOWN_POLL: Duration = Duration::from_millis(50);
 
-/// Maximum number of updates that are read at once.
-const PAGE: u64 = 64;
+/// Maximum number of updates per query.
+const MAX_BATCH: u64 = 64;
 
-/// A task and then its updates, or one message.
+/// A task followed by its updates, or a single message.
 pub(crate) struct UpdateStream {
     app: Arc<App>,
     id: TaskId,
@@ -29,7 +29,7 @@ pub(crate) struct UpdateStream {
     /// The number of the next update.
     next: u64,
     ready: VecDeque<StreamResponse>,
-    /// Whether the stream ends when the task waits for an answer.
+    /// Ends the stream when the task waits for an answer.
     ends_when_waiting: bool,
     is_over: bool,
     watch: Option<TaskWatch>,
@@ -56,7 +56,7 @@ impl UpdateStream {
         }
     }
 
-    /// One message and nothing else.
+    /// A stream of a single message.
     pub(super) fn only(app: Arc<App>, message: Message) -> Self {
         Self {
             app,
@@ -75,7 +75,7 @@ impl UpdateStream {
         self.app.options.keep_alive
     }
 
-    /// Whether the subscriber may still see the task.
+    /// True if the subscriber may still see the task.
     pub(super) async fn is_permitted(&self, credentials: &Credentials) -> bool {
         let Some(caller) = credentials.caller(&self.app.callers).await else {
             return false;
@@ -101,13 +101,13 @@ impl UpdateStream {
             if self.is_over || self.watch.is_none() {
                 return None;
             }
-            // Checked before the updates are read: a task that no longer runs has stored all of them.
+            // Checked before the updates are read: a task that has stopped running has stored all its updates.
             let is_last_read =
                 self.app.shutdown.has_started() && !self.app.tasks.is_running(self.id);
             match self.read().await {
-                Ok(found) => {
-                    self.next += found.len() as u64;
-                    self.ready.extend(found);
+                Ok(updates) => {
+                    self.next += updates.len() as u64;
+                    self.ready.extend(updates);
                 }
                 Err(error) => {
                     self.is_over = true;
@@ -120,12 +120,12 @@ impl UpdateStream {
             if is_last_read {
                 return None;
             }
-            let near = self.app.shutdown.started();
+            let shutdown_started = self.app.shutdown.started();
             let is_ending = self.app.shutdown.has_started();
             if let Some(watch) = &mut self.watch {
                 tokio::select! {
                     () = watch.changed() => {}
-                    () = near, if !is_ending => {}
+                    () = shutdown_started, if !is_ending => {}
                     // A running task may finish without an update, or the shutdown may have started just now.
                     () = tokio::time::sleep(SHUTDOWN_POLL), if is_ending => {}
                 }
@@ -135,6 +135,6 @@ impl UpdateStream {
 
     async fn read(&self) -> Result<Vec<StreamResponse>, StoreError> {
         let (tasks, id, next) = (self.app.services.tasks(), self.id, self.next);
-        crate::blocking(move || tasks.updates(id, next, PAGE)).await
+        crate::blocking(move || tasks.updates(id, next, MAX_BATCH)).await
     }
 }

@@ -13,10 +13,10 @@ use super::types::StoredDocument;
 use crate::problem::Problem;
 
 /// Maximum number of requests per unit of work.
-const BATCH: usize = 1_024;
+const MAX_BATCH: usize = 1_024;
 
 /// Maximum number of queued requests; further requests wait to be queued.
-const QUEUE: usize = 8_192;
+const MAX_QUEUED: usize = 8_192;
 
 /// The status of an append that succeeded.
 pub(crate) const STORED: u16 = 201;
@@ -33,9 +33,9 @@ pub(crate) struct Appender {
 }
 
 impl Appender {
-    /// Starts the thread that stores messages. It ends when the last clone of the appender is dropped.
+    /// Starts the thread that stores messages. The thread ends when the last clone of the appender is dropped.
     pub(crate) fn start(services: &Services) -> Self {
-        let (sender, jobs) = mpsc::channel(QUEUE);
+        let (sender, jobs) = mpsc::channel(MAX_QUEUED);
         let runtime = Handle::current();
         let appender = services.appender(AppendResponder {
             body,
@@ -48,30 +48,30 @@ impl Appender {
     /// Appends messages to a session, all of them or none. They are durable when this returns.
     pub(crate) async fn append(&self, request: AppendRequest) -> Result<AppendOutcome, Problem> {
         let (outcome, stored) = oneshot::channel();
-        let gone = || {
+        let thread_stopped = || {
             let message = "the thread that stores messages has stopped".to_owned();
             Problem::from(StoreError::Internal(message))
         };
         let job = Job { request, outcome };
-        self.jobs.send(job).await.map_err(|_| gone())?;
-        Ok(stored.await.map_err(|_| gone())??)
+        self.jobs.send(job).await.map_err(|_| thread_stopped())?;
+        Ok(stored.await.map_err(|_| thread_stopped())??)
     }
 }
 
-/// Stores requests in batches: each batch holds the requests that arrived while the last one was stored. The thread
-/// never waits for the runtime; all clients of a batch are woken there at once.
+/// Stores requests in batches: each batch holds the requests that arrived while the previous batch was stored. The
+/// thread never waits for the runtime, which wakes all clients of a batch at once.
 fn store_batches(appender: &BatchAppender, mut jobs: mpsc::Receiver<Job>, runtime: &Handle) {
-    let mut taken = Vec::with_capacity(BATCH);
-    while jobs.blocking_recv_many(&mut taken, BATCH) > 0 {
-        let (requests, waiting): (Vec<_>, Vec<_>) = taken
+    let mut batch = Vec::with_capacity(MAX_BATCH);
+    while jobs.blocking_recv_many(&mut batch, MAX_BATCH) > 0 {
+        let (requests, senders): (Vec<_>, Vec<_>) = batch
             .drain(..)
             .map(|job| (job.request, job.outcome))
             .unzip();
         let stored = appender.append_all(requests);
         runtime.spawn(async move {
-            for (waiting, outcome) in waiting.into_iter().zip(stored) {
+            for (sender, outcome) in senders.into_iter().zip(stored) {
                 // The client may have disconnected; the message is stored anyway.
-                let _sent = waiting.send(outcome);
+                let _sent = sender.send(outcome);
             }
         });
     }

@@ -31,7 +31,7 @@ pub(crate) static ROUTES: &[Route] = &[Route {
 struct CallerDocument {
     /// The name of the token, or of the local user.
     identity: String,
-    /// Whether the caller is the user of the server's machine, without a token.
+    /// True if the caller is the user of the server's machine, without a token.
     is_local: bool,
     /// The roles, each as `NAMESPACE=ROLE`.
     grants: Vec<String>,

@@ -1,4 +1,4 @@
-//! Streamed responses: server-sent events of running work, until it ends.
+//! Streamed responses: server-sent events of running work, until the work ends.
 
 use std::convert::Infallible;
 
@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::problem::Problem;
 
-/// Whether a client asks for a streamed response.
+/// True if the client requests a streamed response.
 pub(super) fn is_requested(request: &Request) -> bool {
     request.headers().get(ACCEPT).is_some_and(|accepted| {
         let accepted = accepted.to_str().unwrap_or_default();

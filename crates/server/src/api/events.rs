@@ -1,5 +1,5 @@
-//! `/api/v1/events`: the event log as a stream. A client that reconnects with the position of its last event misses
-//! nothing and gets nothing twice.
+//! `/api/v1/events`: the event log as a stream. A client that reconnects with the position of its last event receives
+//! every event exactly once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::gate::Permit;
 use crate::problem::Problem;
 use crate::routes::{Parameter, Route, RouteScope, Verb, permitted, schema_of};
 
-/// The header with which browsers resume a stream.
+/// The header that browsers send to resume a stream.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Reconnection delay that clients receive.
@@ -101,7 +101,10 @@ impl Filter {
             }
         }
         for kind in &filter.kinds {
-            if !EventKind::ALL.iter().any(|known| suits(kind, *known)) {
+            if !EventKind::ALL
+                .iter()
+                .any(|known| matches_kind(kind, *known))
+            {
                 return Err(Problem::new(
                     Code::MalformedRequest,
                     "`kind` does not name a kind of event",
@@ -112,8 +115,8 @@ impl Filter {
         Ok((filter, after))
     }
 
-    fn wants(&self, event: &Event) -> bool {
-        (self.kinds.is_empty() || self.kinds.iter().any(|kind| suits(kind, event.kind)))
+    fn matches(&self, event: &Event) -> bool {
+        (self.kinds.is_empty() || self.kinds.iter().any(|kind| matches_kind(kind, event.kind)))
             && self
                 .subject
                 .as_ref()
@@ -121,8 +124,8 @@ impl Filter {
     }
 }
 
-/// Whether a kind matches a kind or prefix of the filter.
-fn suits(text: &str, kind: EventKind) -> bool {
+/// True if `text`, a kind or a prefix that ends with a dot, matches a kind.
+fn matches_kind(text: &str, kind: EventKind) -> bool {
     text == kind.as_str() || (text.ends_with('.') && kind.as_str().starts_with(text))
 }
 
@@ -148,7 +151,7 @@ async fn events(app: Arc<App>, permit: Permit, request: Request) -> Result<Respo
     // A position after the newest event comes from another database.
     let begin = after.unwrap_or(newest).min(newest);
     let stream = EventStream {
-        listening: app.feed.listen(begin),
+        listener: app.feed.listen(begin),
         visible: permit.visible(),
         credentials: Credentials::from_request(request.headers(), permit.peer()),
         last: begin,
@@ -167,7 +170,7 @@ async fn events(app: Arc<App>, permit: Permit, request: Request) -> Result<Respo
     });
     let headers = [
         (CACHE_CONTROL, "no-store"),
-        // Proxies must not buffer it.
+        // Proxies must not buffer the stream.
         (HeaderName::from_static("x-accel-buffering"), "no"),
     ];
     Ok((headers, Sse::new(events)).into_response())
@@ -178,13 +181,13 @@ fn with_id(position: Position) -> sse::Event {
 }
 
 fn keep_alive(app: &App) -> Interval {
-    let every = app.options.keep_alive;
-    let mut interval = tokio::time::interval_at(Instant::now() + every, every);
+    let period = app.options.keep_alive;
+    let mut interval = tokio::time::interval_at(Instant::now() + period, period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     interval
 }
 
-/// The namespaces that the caller may read now; `None` if it is refused.
+/// The namespaces that the caller may read now; `None` if the caller no longer has access.
 async fn visible(credentials: &Credentials, app: &App) -> Option<Namespaces> {
     let caller = credentials.caller(&app.callers).await?;
     let visible = caller.reach(Scope::Events, Permission::Read);
@@ -194,7 +197,7 @@ async fn visible(credentials: &Credentials, app: &App) -> Option<Namespaces> {
 /// The events for one client.
 struct EventStream {
     app: Arc<App>,
-    listening: EventListener,
+    listener: EventListener,
     filter: Filter,
     visible: Namespaces,
     credentials: Credentials,
@@ -217,7 +220,7 @@ impl EventStream {
                     self.visible = visible(&self.credentials, &self.app).await?;
                     return Some(self.keep_alive_event());
                 }
-                event = self.listening.next() => event.ok()?,
+                event = self.listener.next() => event.ok()?,
             };
             self.last = event.position;
             if let Some(encoded) = self.encode(&event).await? {
@@ -236,27 +239,27 @@ impl EventStream {
         with_id(self.last)
     }
 
-    /// An event as it is sent, if it matches the filter and the client may see it. `None` ends the stream: the
-    /// namespace of the event cannot be read.
+    /// Encodes an event. `Some(None)` if the event does not match the filter or the client may not see it. `None`,
+    /// which ends the stream, if the namespace of the event cannot be read.
     async fn encode(&self, event: &Arc<Event>) -> Option<Option<sse::Event>> {
-        if !self.filter.wants(event) {
+        if !self.filter.matches(event) {
             return Some(None);
         }
         let namespace = event_scope::namespace(&self.app.event_scope, event)
             .await
             .ok()?;
-        let is_seen = match &namespace {
+        let is_visible = match &namespace {
             Some(namespace) => {
                 self.visible.contains(namespace)
                     && self
                         .filter
                         .namespace
                         .as_ref()
-                        .is_none_or(|wanted| **wanted == **namespace)
+                        .is_none_or(|requested| **requested == **namespace)
             }
             None => self.visible == Namespaces::All && self.filter.namespace.is_none(),
         };
-        if !is_seen {
+        if !is_visible {
             return Some(None);
         }
         let document = EventDocument::new(event, namespace.as_deref());

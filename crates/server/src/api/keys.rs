@@ -1,5 +1,5 @@
-//! `Idempotency-Key`: a request that is repeated with its key gets the response of the first one, and has no second
-//! effect.
+//! `Idempotency-Key`: a repeated request with the same key receives the stored response of the first request, and has
+//! no second effect.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,23 +25,23 @@ use crate::routes::RouteResponse;
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// Marks a response as a repetition of an earlier one.
+/// Marks a response as a copy of a stored response.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// Maximum length of a key.
 const MAX_LENGTH: usize = 200;
 
-/// Delay before a database that does not respond is tried again.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Delay before retrying to write to a database that does not respond.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// A response as it is stored.
+/// Stored form of a response.
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredResponse {
     headers: BTreeMap<String, String>,
     body: String,
 }
 
-/// Whether a request has a key.
+/// True if a request has a key.
 pub(crate) fn has_key(headers: &HeaderMap) -> bool {
     headers.contains_key(KEY)
 }
@@ -63,26 +63,26 @@ pub(crate) fn key(
             format!("`Idempotency-Key` must have 1 to {MAX_LENGTH} printable ASCII characters"),
         ));
     }
-    let mut asked = format!("{} {}\n", parts.method, parts.uri).into_bytes();
-    asked.extend_from_slice(body);
+    let mut hashed = format!("{} {}\n", parts.method, parts.uri).into_bytes();
+    hashed.extend_from_slice(body);
     Ok(Some(RequestKey {
         identity: caller.identity().to_owned(),
         key: key.to_owned(),
-        hash: ContentHash::of_bytes(&asked).hex(),
+        hash: ContentHash::of_bytes(&hashed).hex(),
         server: app.tasks.runner().to_owned(),
     }))
 }
 
-/// A JSON response as it is stored.
+/// Stored form of a JSON response.
 pub(crate) fn stored_response(body: &str) -> String {
     let headers = BTreeMap::from([(CONTENT_TYPE.to_string(), "application/json".to_owned())]);
-    text(&StoredResponse {
+    encode(&StoredResponse {
         headers,
         body: body.to_owned(),
     })
 }
 
-fn text(stored: &StoredResponse) -> String {
+fn encode(stored: &StoredResponse) -> String {
     serde_json::to_string(stored).unwrap_or_default()
 }
 
@@ -121,7 +121,7 @@ fn replay(status: u16, body: &str) -> Result<Response, Problem> {
     Ok(response)
 }
 
-/// Responds to a request with a key. The work is finished even if the client disconnects.
+/// Responds to a request with a key. The work continues if the client disconnects.
 pub(crate) async fn once(
     app: &Arc<App>,
     permit: Permit,
@@ -133,43 +133,50 @@ pub(crate) async fn once(
     let Some(key) = key(app, permit.caller(), &parts, &body)? else {
         return Err(Problem::new(Code::Internal, "the request has no key"));
     };
-    let (keys, wanted) = (app.services.request_keys(), key.clone());
-    let claim = crate::blocking(move || keys.claim(&wanted)).await?;
+    let (keys, claimed_key) = (app.services.request_keys(), key.clone());
+    let claim = crate::blocking(move || keys.claim(&claimed_key)).await?;
     match claim {
         KeyClaim::First => {}
         KeyClaim::Pending { server } if !is_alive(app, &server).await? => {
-            return keep(app, key, interrupted().into_response()).await;
+            return store_response(app, key, interrupted().into_response()).await;
         }
         claim => return repeated(claim),
     }
-    // Only a complete response can be repeated, so streams are not offered.
+    // Only a complete response can be stored and repeated, so the handler must not stream.
     parts.headers.remove(ACCEPT);
-    let (inner, cancel, of) = (Arc::clone(app), Cancel::new(), key.clone());
-    let answering = crate::spawn_task(async move {
-        let _begun = inner.shutdown.begin(&cancel);
+    let (inner, cancel, response_key) = (Arc::clone(app), Cancel::new(), key.clone());
+    let handling = crate::spawn_task(async move {
+        let _registration = inner.shutdown.begin(&cancel);
         let request = Request::from_parts(parts, Body::from(body));
         match handler(Arc::clone(&inner), permit, request).await {
             Err(problem) if is_not_started(&problem) => {
-                forget(&inner, of).await;
+                forget(&inner, response_key).await;
                 Err(problem)
             }
             // The database failed during the work: this response must not be repeated.
             Err(problem) if problem.status == StatusCode::SERVICE_UNAVAILABLE => {
-                keep(&inner, of, interrupted().into_response()).await?;
+                store_response(&inner, response_key, interrupted().into_response()).await?;
                 Err(problem)
             }
-            answer => keep(&inner, of, answer.unwrap_or_else(Problem::into_response)).await,
+            answer => {
+                store_response(
+                    &inner,
+                    response_key,
+                    answer.unwrap_or_else(Problem::into_response),
+                )
+                .await
+            }
         }
     });
-    let Ok(answer) = answering.await else {
+    let Ok(answer) = handling.await else {
         let broken = Problem::new(Code::Internal, "the request was interrupted");
-        return keep(app, key, broken.into_response()).await;
+        return store_response(app, key, broken.into_response()).await;
     };
     answer
 }
 
-/// The problem for a request that was interrupted: it may have had its effect or not, so it is neither retried nor
-/// assumed done.
+/// The problem for an interrupted request. Its outcome is unknown, so the request is neither retried nor assumed
+/// done.
 fn interrupted() -> Problem {
     Problem::new(
         Code::RequestInterrupted,
@@ -178,7 +185,7 @@ fn interrupted() -> Problem {
     .with_hint("check what it did, and use a new key to retry")
 }
 
-/// Whether the server that started a request is alive.
+/// True if the server that started a request is alive.
 async fn is_alive(app: &Arc<App>, server: &str) -> Result<bool, Problem> {
     if server == app.tasks.runner() {
         return Ok(true);
@@ -188,8 +195,8 @@ async fn is_alive(app: &Arc<App>, server: &str) -> Result<bool, Problem> {
     is_alive.map_err(|error| Problem::from_error(&error))
 }
 
-/// Whether a refusal means that nothing was started: there was no free slot, or the request was incomplete. A database
-/// error may have happened in the middle of the work.
+/// True if the problem shows that no work was started: there was no free slot, or the request was incomplete. A
+/// database error does not show this, because it may have occurred during the work.
 fn is_not_started(problem: &Problem) -> bool {
     let codes = [Code::TooManyRequests, Code::ServerBusy, Code::ServerEnding];
     codes.iter().any(|code| problem.code == code.as_str())
@@ -202,13 +209,17 @@ async fn forget(app: &Arc<App>, key: RequestKey) {
 }
 
 /// Stores a response under its key.
-async fn keep(app: &Arc<App>, key: RequestKey, response: Response) -> Result<Response, Problem> {
+async fn store_response(
+    app: &Arc<App>,
+    key: RequestKey,
+    response: Response,
+) -> Result<Response, Problem> {
     let (parts, body) = response.into_parts();
     let body: Bytes = axum::body::to_bytes(body, usize::MAX)
         .await
         .map_err(|_| Problem::new(Code::Internal, "the response was interrupted"))?;
     let headers = [CONTENT_TYPE, ETAG, LOCATION].into_iter();
-    let stored = text(&StoredResponse {
+    let stored = encode(&StoredResponse {
         headers: headers
             .filter_map(|name| {
                 let value = parts.headers.get(&name)?.to_str().ok()?.to_owned();
@@ -222,8 +233,8 @@ async fn keep(app: &Arc<App>, key: RequestKey, response: Response) -> Result<Res
     Ok(Response::from_parts(parts, Body::from(body)))
 }
 
-/// Stores the state of a key: now, or when the database responds again. The client does not wait for that; until then
-/// a repeated request is reported as still being processed.
+/// Stores the state of a key. If the database does not respond, retries in the background while the client gets its
+/// response; until the state is stored, a repeated request is reported as still being processed.
 async fn store(
     app: &Arc<App>,
     change: impl Fn(&RequestKeyService) -> Result<(), StoreError> + Clone + Send + 'static,
@@ -238,7 +249,7 @@ async fn store(
     let app = Arc::clone(app);
     tokio::spawn(async move {
         while write(&app).await.is_err() {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     });
 }

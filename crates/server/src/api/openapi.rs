@@ -37,7 +37,7 @@ async fn describe(_app: Arc<App>, _request: Request) -> Result<Response, Problem
     Ok((kind, text.as_str()).into_response())
 }
 
-/// The whole document.
+/// The complete OpenAPI document.
 fn document(version: &str) -> Value {
     let mut settings = SchemaSettings::draft2020_12();
     settings.definitions_path = "/components/schemas".into();
@@ -46,7 +46,9 @@ fn document(version: &str) -> Value {
     let mut paths: Map<String, Value> = Map::new();
     for route in routes::all() {
         let described = operation(route, &problem, &mut generator);
-        let path = paths.entry(plain(route.path)).or_insert_with(|| json!({}));
+        let path = paths
+            .entry(openapi_path(route.path))
+            .or_insert_with(|| json!({}));
         if let Some(path) = path.as_object_mut() {
             path.insert(route.verb.as_str().to_lowercase(), described);
         }
@@ -78,8 +80,8 @@ fn document(version: &str) -> Value {
     })
 }
 
-/// A path in OpenAPI syntax: it has no special form for parameters that contain slashes.
-fn plain(path: &str) -> String {
+/// A path in OpenAPI syntax, which has no special form for parameters that contain slashes.
+fn openapi_path(path: &str) -> String {
     path.replace("{*", "{")
 }
 
@@ -119,7 +121,7 @@ fn operation(route: &Route, problem: &Value, generator: &mut SchemaGenerator) ->
     described
 }
 
-/// A typed operation. Its path is one of those of the route for all operations.
+/// Describes a typed operation. Its path matches the route for all operations.
 fn typed_operation(
     entry: &OperationEntry,
     problem: &Value,
@@ -155,7 +157,7 @@ fn typed_operation(
     })
 }
 
-/// In which namespace the caller needs its role.
+/// Namespaces in which the caller needs its role.
 const fn where_needed(place: RouteScope) -> &'static str {
     match place {
         RouteScope::Open => "nowhere",
@@ -200,7 +202,7 @@ fn parameters(route: &Route, generator: &mut SchemaGenerator) -> Vec<Value> {
             "schema": not_null(reference((parameter.schema)(generator))),
         }));
     }
-    if is_of_a2a(route) && route.place != RouteScope::Open {
+    if is_a2a(route) && route.place != RouteScope::Open {
         all.push(json!({
             "name": "A2A-Version",
             "in": "header",
@@ -221,8 +223,8 @@ fn parameters(route: &Route, generator: &mut SchemaGenerator) -> Vec<Value> {
     all
 }
 
-/// Whether a route belongs to A2A, which defines its own errors.
-fn is_of_a2a(route: &Route) -> bool {
+/// True if a route belongs to A2A, which defines its own errors.
+fn is_a2a(route: &Route) -> bool {
     route.path.starts_with("/a2a")
 }
 
@@ -235,7 +237,7 @@ fn pattern(name: &str) -> &'static str {
     }
 }
 
-/// Removes `null` from the type of an optional parameter: it is left out instead.
+/// Removes `null` from the type of an optional parameter, because clients omit the parameter instead.
 fn not_null(mut schema: Value) -> Value {
     if let Some(Value::Array(kinds)) = schema.get("type") {
         let kind = kinds.iter().find(|kind| **kind != "null").cloned();
@@ -261,29 +263,29 @@ fn media(route: &Route) -> &'static [&'static str] {
 fn responses(route: &Route, problem: &Value, generator: &mut SchemaGenerator) -> Value {
     let (status, answer) = route.answer;
     let mut all = Map::new();
-    let mut good = json!({"description": "Success"});
+    let mut success = json!({"description": "Success"});
     if status != 204 {
         let schema = answer.map_or_else(|| json!({}), |schema| reference(schema(generator)));
         let content: Map<String, Value> = media(route)
             .iter()
             .map(|kind| {
-                let shown = match *kind {
+                let schema = match *kind {
                     "application/openmetrics-text" => json!({"type": "string"}),
                     _ => schema.clone(),
                 };
-                ((*kind).to_owned(), json!({"schema": shown}))
+                ((*kind).to_owned(), json!({"schema": schema}))
             })
             .collect();
-        good["content"] = content.into();
+        success["content"] = content.into();
     }
-    all.insert(status.to_string(), good);
-    for status in refusals(route) {
+    all.insert(status.to_string(), success);
+    for status in error_statuses(route) {
         let description = http::StatusCode::from_u16(status)
             .ok()
             .and_then(|status| status.canonical_reason())
             .unwrap_or("A problem");
         let mut content = json!({PROBLEM: {"schema": problem}});
-        if is_of_a2a(route) {
+        if is_a2a(route) {
             content["application/json"] = json!({"schema": {"type": "object"}});
         }
         all.insert(
@@ -294,11 +296,11 @@ fn responses(route: &Route, problem: &Value, generator: &mut SchemaGenerator) ->
     all.into()
 }
 
-/// The HTTP statuses with which a route refuses requests.
-fn refusals(route: &Route) -> BTreeSet<u16> {
+/// The HTTP statuses of the errors of a route.
+fn error_statuses(route: &Route) -> BTreeSet<u16> {
     if route.place == RouteScope::Open {
         // The JSON-RPC endpoint supports only POST.
-        return if is_of_a2a(route) {
+        return if is_a2a(route) {
             BTreeSet::from([405, 503])
         } else {
             BTreeSet::from([503])

@@ -98,20 +98,20 @@ async fn run(app: Arc<App>, permit: Permit, request: Request) -> Result<Response
         && find_operation(&call.name).is_ok_and(|entry| entry.runs_agents);
     let parameters = parameters(&app, request).await?;
     if !is_streamed {
-        let done = call.run(&app, &permit, parameters).await?;
-        return Ok(axum::Json(done).into_response());
+        let outcome = call.run(&app, &permit, parameters).await?;
+        return Ok(axum::Json(outcome).into_response());
     }
-    let (pieces, response) = event_sender::answer();
-    let observer = Arc::new(AgentEventSender(pieces.clone()));
-    // Refusals are sent before the stream starts.
+    let (sender, response) = event_sender::answer();
+    let observer = Arc::new(AgentEventSender(sender.clone()));
+    // Requests are rejected before the stream starts.
     let prepared = call.prepare(&app, &permit, parameters, observer).await?;
     let slot = app.acquire_slot(permit.caller()).await?;
     // The work is registered before the response starts.
     let work = app.begin(slot)?;
     crate::spawn_task(async move {
         match work.run(move |cancel| respond(prepared, cancel)).await {
-            Ok(done) => pieces.send("result", &done),
-            Err(problem) => pieces.send("problem", &problem),
+            Ok(outcome) => sender.send("result", &outcome),
+            Err(problem) => sender.send("problem", &problem),
         }
     });
     Ok(response)
@@ -126,7 +126,7 @@ impl Observer for AgentEventSender {
     }
 }
 
-/// The parameters in a body; none if there is no body.
+/// The parameters in a body; empty if there is no body.
 pub(crate) async fn parameters(app: &App, request: Request) -> Result<Map<String, Value>, Problem> {
     let (parts, body) = request.into_parts();
     let bytes = request::whole(app, &parts.headers, body).await?;
@@ -136,14 +136,14 @@ pub(crate) async fn parameters(app: &App, request: Request) -> Result<Map<String
     request::parse(&bytes)
 }
 
-/// A call of an operation by its name. Names in it without a namespace are in `namespace`.
+/// A call of an operation by its name. Names without a namespace in its parameters belong to `namespace`.
 pub(crate) struct OperationCall {
     pub(crate) name: String,
     pub(crate) namespace: Option<String>,
 }
 
 impl OperationCall {
-    /// A call whose names without a namespace are in the only one that the caller may write to.
+    /// A call in the default namespace: the only namespace that the caller may write to.
     pub(crate) fn named(name: &str) -> Self {
         Self {
             name: name.to_owned(),

@@ -1,5 +1,5 @@
-//! Pages of lists. A cursor names the last item of a page, not an offset, so items that are added or removed meanwhile
-//! neither repeat nor hide others.
+//! Pages of lists. A cursor names the last item of a page instead of an offset, so that items added or removed between
+//! two requests cause neither duplicates nor gaps.
 
 use std::num::NonZeroU64;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use super::types::Page;
 use crate::problem::Problem;
 use crate::routes::{Parameter, schema_of};
 
-/// Number of items on a page: by default, and at most.
+/// Default and maximum number of items on a page.
 const DEFAULT_LIMIT: u64 = 50;
 const MAX_LIMIT: u64 = 500;
 
@@ -45,8 +45,8 @@ pub(crate) struct PageRequest<T> {
 
 impl<T: FromStr> PageRequest<T> {
     pub(crate) fn read(request: &Request) -> Result<Self, Problem> {
-        let asked: PageQuery = request::query(request.uri())?;
-        let after = asked.cursor.map(|cursor| {
+        let page_query: PageQuery = request::query(request.uri())?;
+        let after = page_query.cursor.map(|cursor| {
             let text = hex::decode(&cursor)
                 .ok()
                 .and_then(|bytes| String::from_utf8(bytes).ok());
@@ -59,7 +59,7 @@ impl<T: FromStr> PageRequest<T> {
             })
         });
         Ok(Self {
-            limit: asked
+            limit: page_query
                 .limit
                 .map_or(DEFAULT_LIMIT, NonZeroU64::get)
                 .min(MAX_LIMIT),
@@ -67,23 +67,23 @@ impl<T: FromStr> PageRequest<T> {
         })
     }
 
-    /// One more than the page holds, to find out whether there is a next page.
+    /// Number of items to query: one more than the page holds, which shows whether there is a next page.
     pub(crate) const fn wanted(&self) -> u64 {
         self.limit + 1
     }
 
-    /// The page with the items that were found.
-    pub(crate) fn page<F, D>(&self, mut found: Vec<F>, name: impl FnOnce(&F) -> T) -> Page<D>
+    /// The page of the items that the query returned.
+    pub(crate) fn page<F, D>(&self, mut rows: Vec<F>, name: impl FnOnce(&F) -> T) -> Page<D>
     where
         T: ToString,
         D: for<'f> From<&'f F>,
     {
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
-        let has_more = found.len() > limit;
-        found.truncate(limit);
-        let next = found.last().filter(|_| has_more).map(name);
+        let has_more = rows.len() > limit;
+        rows.truncate(limit);
+        let next = rows.last().filter(|_| has_more).map(name);
         Page {
-            items: found.iter().map(D::from).collect(),
+            items: rows.iter().map(D::from).collect(),
             next_cursor: next.map(|next| hex::encode(next.to_string())),
         }
     }

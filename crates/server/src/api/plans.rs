@@ -21,7 +21,7 @@ use crate::problem::Problem;
 use crate::routes::{Handler, Route, RouteScope, Verb, permitted, schema_of};
 
 /// A route that reads a plan.
-const fn look(path: &'static str, summary: &'static str, handler: Handler) -> Route {
+const fn read_route(path: &'static str, summary: &'static str, handler: Handler) -> Route {
     Route {
         verb: Verb::Get,
         path,
@@ -37,17 +37,17 @@ const fn look(path: &'static str, summary: &'static str, handler: Handler) -> Ro
 }
 
 /// A route that changes a plan.
-const fn act(path: &'static str, summary: &'static str, handler: Handler) -> Route {
+const fn write_route(path: &'static str, summary: &'static str, handler: Handler) -> Route {
     Route {
         verb: Verb::Post,
         permission: Permission::Write,
         body: Some(schema_of::<Map<String, Value>>),
-        ..look(path, summary, handler)
+        ..read_route(path, summary, handler)
     }
 }
 
 /// A handler that calls an operation with the plan of the path.
-macro_rules! same_as {
+macro_rules! call_operation {
     ($operation:literal) => {
         Handler::Permitted(|app, permit, request| {
             Box::pin(as_operation(app, permit, request, $operation))
@@ -78,90 +78,90 @@ pub(crate) static ROUTES: &[Route] = &[
         parameters: &[],
         body: Some(schema_of::<Map<String, Value>>),
         answer: (201, Some(schema_of::<DoneDocument>)),
-        handler: permitted!(make),
+        handler: permitted!(create),
     },
-    look(
+    read_route(
         "/api/v1/plans/{plan}",
         "Status of a plan (operation `plan/status`)",
-        same_as!("plan/status"),
+        call_operation!("plan/status"),
     ),
-    look(
+    read_route(
         "/api/v1/plans/{plan}/strategy",
         "The strategy of a plan (operation `plan/show`)",
-        same_as!("plan/show"),
+        call_operation!("plan/show"),
     ),
-    look(
+    read_route(
         "/api/v1/plans/{plan}/tree",
         "The decisions of a plan (operation `plan/tree`)",
-        same_as!("plan/tree"),
+        call_operation!("plan/tree"),
     ),
-    look(
+    read_route(
         "/api/v1/plans/{plan}/diff",
         "Diff of the changes of a plan in its sandbox (operation `plan/diff`)",
-        same_as!("plan/diff"),
+        call_operation!("plan/diff"),
     ),
-    look(
+    read_route(
         "/api/v1/plans/{plan}/log",
         "Log of a plan (operation `plan/log`)",
-        same_as!("plan/log"),
+        call_operation!("plan/log"),
     ),
-    look(
+    read_route(
         "/api/v1/plans/{plan}/checkpoints",
         "The checkpoints of a plan (operation `plan/checkpoint/list`)",
-        same_as!("plan/checkpoint/list"),
+        call_operation!("plan/checkpoint/list"),
     ),
     Route {
         answer: (202, Some(schema_of::<AcceptedDocument>)),
-        ..act(
+        ..write_route(
             "/api/v1/plans/{plan}/execute",
             "Run a plan on the server; follow it by its events and its status",
             permitted!(execute),
         )
     },
-    act(
+    write_route(
         "/api/v1/plans/{plan}/apply",
         "Apply the changes of a plan to the real resources (operation `plan/apply`)",
-        same_as!("plan/apply"),
+        call_operation!("plan/apply"),
     ),
-    act(
+    write_route(
         "/api/v1/plans/{plan}/cancel",
         "Cancel a plan (operation `plan/cancel`)",
-        same_as!("plan/cancel"),
+        call_operation!("plan/cancel"),
     ),
-    act(
+    write_route(
         "/api/v1/plans/{plan}/approve",
         "Approve the pending request of a plan (operation `plan/approve`)",
-        same_as!("plan/approve"),
+        call_operation!("plan/approve"),
     ),
-    act(
+    write_route(
         "/api/v1/plans/{plan}/reject",
         "Reject the pending request of a plan (operation `plan/reject`)",
-        same_as!("plan/reject"),
+        call_operation!("plan/reject"),
     ),
-    act(
+    write_route(
         "/api/v1/plans/{plan}/prompt",
         "Send guidance to a plan (operation `plan/prompt`)",
-        same_as!("plan/prompt"),
+        call_operation!("plan/prompt"),
     ),
 ];
 
 async fn list(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
     let paging = PageRequest::<PlanId>::read(&request)?;
     let (plans, visible) = (app.services.plans(), permit.visible());
-    let (before, wanted) = (paging.after, paging.wanted());
-    let found = crate::blocking(move || plans.page(&visible, before, wanted)).await?;
-    let page: Page<PlanDocument> = paging.page(found, |last| last.id);
+    let (before, count) = (paging.after, paging.wanted());
+    let rows = crate::blocking(move || plans.page(&visible, before, count)).await?;
+    let page: Page<PlanDocument> = paging.page(rows, |last| last.id);
     Ok(axum::Json(page).into_response())
 }
 
-async fn make(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
+async fn create(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
     let parameters = parameters(&app, request).await?;
-    let done = OperationCall::named("plan/use")
+    let outcome = OperationCall::named("plan/use")
         .run(&app, &permit, parameters)
         .await?;
-    let id = done.data.get("plan_id").and_then(Value::as_str);
-    let place = id.map(|id| [(LOCATION, format!("/api/v1/plans/{id}"))]);
-    Ok((StatusCode::CREATED, place, axum::Json(done)).into_response())
+    let id = outcome.data.get("plan_id").and_then(Value::as_str);
+    let location = id.map(|id| [(LOCATION, format!("/api/v1/plans/{id}"))]);
+    Ok((StatusCode::CREATED, location, axum::Json(outcome)).into_response())
 }
 
 /// Calls an operation with the plan of the path; the parameters come from the body or the query string.
@@ -172,25 +172,25 @@ async fn as_operation(
     operation: &'static str,
 ) -> Result<Response, Problem> {
     let plan = permit.plan()?;
-    let mut given = if request.method() == http::Method::POST {
+    let mut arguments = if request.method() == http::Method::POST {
         parameters(&app, request).await?
     } else {
         let pairs: Vec<(String, String)> = request::query(request.uri())?;
         pairs
             .into_iter()
-            .map(|(name, value)| (name, given_as_text(value)))
+            .map(|(name, value)| (name, query_value(value)))
             .collect()
     };
-    // Overrides any other reference: permission was checked for the plan of the path.
-    given.insert("reference".to_owned(), json!(plan));
-    let done = OperationCall::named(operation)
-        .run(&app, &permit, given)
+    // Overrides a reference in the parameters, because the permission was checked for the plan of the path.
+    arguments.insert("reference".to_owned(), json!(plan));
+    let outcome = OperationCall::named(operation)
+        .run(&app, &permit, arguments)
         .await?;
-    Ok(axum::Json(done).into_response())
+    Ok(axum::Json(outcome).into_response())
 }
 
 /// The value of a query parameter: numbers and booleans are converted from text.
-fn given_as_text(value: String) -> Value {
+fn query_value(value: String) -> Value {
     match value.as_str() {
         "true" => Value::Bool(true),
         "false" => Value::Bool(false),

@@ -1,4 +1,4 @@
-//! Reading requests: JSON bodies, query parameters, versions in headers.
+//! Reads requests: JSON bodies, query parameters, versions in headers.
 
 use axum::body::Body;
 use axum::extract::{Query, Request};
@@ -18,7 +18,7 @@ pub(crate) async fn json<T: DeserializeOwned>(app: &App, request: Request) -> Re
     parse(&whole(app, &parts.headers, body).await?)
 }
 
-/// The bytes of a body whose content type is JSON.
+/// The complete bytes of a body, whose content type must be JSON or missing.
 pub(crate) async fn whole(
     app: &App,
     headers: &HeaderMap,
@@ -60,7 +60,7 @@ pub(crate) fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
         })
 }
 
-/// The version in `If-Match`, which a change expects.
+/// The version that a change expects, from `If-Match`.
 pub(crate) fn expected(headers: &HeaderMap) -> Result<ExpectedVersion, Problem> {
     let Some(value) = headers.get(IF_MATCH) else {
         return Ok(ExpectedVersion::Any);
@@ -84,7 +84,7 @@ pub(crate) fn expected(headers: &HeaderMap) -> Result<ExpectedVersion, Problem> 
         })
 }
 
-/// The problem of a change that expected another version.
+/// The problem of a failed change; for a version conflict the status is 412.
 pub(crate) fn unexpected(error: cleveragents_application::SessionError) -> Problem {
     let problem = Problem::from(error);
     if problem.code == Code::VersionConflict.as_str() {

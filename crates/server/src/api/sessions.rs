@@ -21,7 +21,7 @@ use crate::problem::Problem;
 use crate::routes::{Parameter, Route, RouteScope, Verb, permitted, schema_of};
 
 /// Maximum number of search results.
-const FOUND: u64 = 100;
+const MAX_RESULTS: u64 = 100;
 
 const IF_MATCH: Parameter = Parameter {
     name: "If-Match",
@@ -173,19 +173,19 @@ async fn list(app: Arc<App>, permit: Permit, request: Request) -> Result<Respons
     let sessions = app.sessions_of(permit.caller());
     let filter = SessionFilter {
         visible: permit.visible(),
-        namespace: query.namespace.map(plain).transpose()?,
-        name_contains: query.name.map(plain).transpose()?,
+        namespace: query.namespace.map(without_nul).transpose()?,
+        name_contains: query.name.map(without_nul).transpose()?,
         actor: query.actor.as_deref().map(actor).transpose()?,
         ..SessionFilter::default()
     };
-    let (before, wanted) = (paging.after, paging.wanted());
-    let found = crate::blocking(move || sessions.page(&filter, before, wanted)).await?;
-    let page: Page<SessionDocument> = paging.page(found, |last| last.id);
+    let (before, count) = (paging.after, paging.wanted());
+    let rows = crate::blocking(move || sessions.page(&filter, before, count)).await?;
+    let page: Page<SessionDocument> = paging.page(rows, |last| last.id);
     Ok(axum::Json(page).into_response())
 }
 
-/// A text that every database can search for: without NUL characters.
-fn plain(text: String) -> Result<String, Problem> {
+/// Rejects texts with NUL characters, which not every database can search for.
+fn without_nul(text: String) -> Result<String, Problem> {
     if text.contains('\0') {
         return Err(Problem::new(
             Code::MalformedRequest,
@@ -214,7 +214,7 @@ async fn create(app: Arc<App>, permit: Permit, request: Request) -> Result<Respo
                 .with_hint("name the namespace of the new session")
         })?,
     };
-    is_namespace(&namespace)?;
+    check_namespace(&namespace)?;
     permit.in_namespace(&app, &namespace).await?;
     let name = new.name.as_deref().map(session_name).transpose()?;
     let actor = new.actor.as_deref().map(actor).transpose()?;
@@ -228,11 +228,11 @@ async fn create(app: Arc<App>, permit: Permit, request: Request) -> Result<Respo
         )
     })
     .await?;
-    Ok(made(&session))
+    Ok(created_response(&session))
 }
 
 /// Checks that a text is a valid namespace.
-fn is_namespace(text: &str) -> Result<(), Problem> {
+fn check_namespace(text: &str) -> Result<(), Problem> {
     let name: Result<cleveragents_domain::Name, _> = format!("{text}/x").parse();
     match name {
         Ok(name) if name.namespace() == text && name.server().is_none() => Ok(()),
@@ -243,17 +243,17 @@ fn is_namespace(text: &str) -> Result<(), Problem> {
     }
 }
 
-fn made(session: &Session) -> Response {
-    let place = format!("/api/v1/sessions/{}", session.id);
+fn created_response(session: &Session) -> Response {
+    let location = format!("/api/v1/sessions/{}", session.id);
     let headers = [
-        (header::LOCATION, place),
+        (header::LOCATION, location),
         (header::ETAG, etag(session.version)),
     ];
     let body = axum::Json(SessionDocument::from(session));
     (StatusCode::CREATED, headers, body).into_response()
 }
 
-fn shown(session: &Session) -> Response {
+fn session_response(session: &Session) -> Response {
     let headers = [(header::ETAG, etag(session.version))];
     (headers, axum::Json(SessionDocument::from(session))).into_response()
 }
@@ -261,7 +261,7 @@ fn shown(session: &Session) -> Response {
 async fn show(app: Arc<App>, permit: Permit, _request: Request) -> Result<Response, Problem> {
     let (sessions, id) = (app.sessions_of(permit.caller()), permit.session()?);
     let session = crate::blocking(move || sessions.get(id)).await?;
-    Ok(shown(&session))
+    Ok(session_response(&session))
 }
 
 async fn change(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
@@ -272,7 +272,7 @@ async fn change(app: Arc<App>, permit: Permit, request: Request) -> Result<Respo
     let session = crate::blocking(move || sessions.rename(id, name, expect))
         .await
         .map_err(request::unexpected)?;
-    Ok(shown(&session))
+    Ok(session_response(&session))
 }
 
 async fn delete(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
@@ -286,12 +286,12 @@ async fn delete(app: Arc<App>, permit: Permit, request: Request) -> Result<Respo
 }
 
 async fn fork(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
-    let wanted: ForkDocument = request::json(&app, request).await?;
-    let name = wanted.name.as_deref().map(session_name).transpose()?;
-    let at = wanted.at.map(Sequence);
+    let requested: ForkDocument = request::json(&app, request).await?;
+    let name = requested.name.as_deref().map(session_name).transpose()?;
+    let at = requested.at.map(Sequence);
     let (sessions, id) = (app.sessions_of(permit.caller()), permit.session()?);
     let session = crate::blocking(move || sessions.fork(id, at, name, None)).await?;
-    Ok(made(&session))
+    Ok(created_response(&session))
 }
 
 #[derive(Debug, Deserialize)]
@@ -315,7 +315,7 @@ async fn find(app: Arc<App>, permit: Permit, request: Request) -> Result<Respons
             .map_err(|error: cleveragents_domain::RoleError| SessionError::from(error))?,
         visible: permit.visible(),
     };
-    let limit = query.limit.unwrap_or(FOUND).clamp(1, FOUND);
+    let limit = query.limit.unwrap_or(MAX_RESULTS).clamp(1, MAX_RESULTS);
     let sessions = app.sessions_of(permit.caller());
     let hits = crate::blocking(move || sessions.search(&query.q, &scope, limit, None)).await?;
     Ok(axum::Json(Page {

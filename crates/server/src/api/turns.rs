@@ -38,12 +38,12 @@ pub(crate) static ROUTES: &[Route] = &[Route {
 }];
 
 async fn turn(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
-    let wants_pieces = event_sender::is_requested(&request);
-    let asked: NewTurnDocument = request::json(&app, request).await?;
+    let is_streamed = event_sender::is_requested(&request);
+    let new_turn: NewTurnDocument = request::json(&app, request).await?;
     let message = MessageTurn {
         session: permit.session()?,
-        prompt: asked.prompt,
-        actor: asked.actor.map(MessageActor::Requested),
+        prompt: new_turn.prompt,
+        actor: new_turn.actor.map(MessageActor::Requested),
     };
     let context = app.application.for_caller(Caller::clone(permit.caller()));
     let answer = move |observer: Arc<dyn Observer>, cancel: &Cancel| {
@@ -56,20 +56,20 @@ async fn turn(app: Arc<App>, permit: Permit, request: Request) -> Result<Respons
         let outcome = outcome.map_err(|error| Problem::from_error(&error))?;
         Ok::<_, Problem>(TurnDocument::from(outcome))
     };
-    // Refusals are sent before the stream starts.
+    // Requests are rejected before the stream starts.
     let slot = app.acquire_slot(permit.caller()).await?;
-    if !wants_pieces {
+    if !is_streamed {
         let work = move |cancel: &Cancel| answer(Arc::new(NoObserver), cancel);
-        let ended = app.run_in(slot, work).await?;
-        return Ok(axum::Json(ended).into_response());
+        let document = app.run_in(slot, work).await?;
+        return Ok(axum::Json(document).into_response());
     }
     // The work is registered before the response starts.
     let work = app.begin(slot)?;
-    let (pieces, response) = event_sender::answer();
+    let (sender, response) = event_sender::answer();
     crate::spawn_task(async move {
-        let observer = Arc::new(AnswerPieces(pieces.clone()));
+        let observer = Arc::new(AnswerPieces(sender.clone()));
         let outcome = work.run(move |cancel| answer(observer, cancel)).await;
-        pieces.end(outcome.as_ref());
+        sender.end(outcome.as_ref());
     });
     Ok(response)
 }

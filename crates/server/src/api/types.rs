@@ -13,7 +13,7 @@ pub(crate) struct SessionDocument {
     pub(crate) id: String,
     /// The name, if it has one.
     pub(crate) name: Option<String>,
-    /// The actor that answers in it.
+    /// The actor that answers messages.
     pub(crate) actor: Option<String>,
     /// The namespace that it belongs to.
     pub(crate) namespace: String,
@@ -52,7 +52,7 @@ pub(crate) struct NewSessionDocument {
     /// The name: one line.
     #[serde(default)]
     pub(crate) name: Option<String>,
-    /// The actor that answers in it.
+    /// The actor that answers messages.
     #[serde(default)]
     pub(crate) actor: Option<String>,
     /// The namespace; optional for callers that may write to only one namespace.
@@ -126,7 +126,7 @@ pub(crate) struct ForkDocument {
     pub(crate) name: Option<String>,
 }
 
-/// A message, or a list of them. Only its schema is used: the first character of the body decides between the two.
+/// A message, or a list of messages. Only its schema is used: the first character of the body decides between the two.
 #[derive(Debug, JsonSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "only its schema is used")]
@@ -218,7 +218,7 @@ pub(crate) struct PlanDocument {
     pub(crate) namespace: String,
     /// The phase and the state, such as `execute/processing`.
     pub(crate) stage: String,
-    /// Whether it waits for the user.
+    /// True if the plan waits for the user.
     pub(crate) is_waiting: bool,
     /// Creation time.
     pub(crate) created_at: String,
@@ -246,7 +246,7 @@ impl From<&ListedPlan> for PlanDocument {
 pub(crate) struct OperationDocument {
     /// The name, which is the end of its path.
     pub(crate) name: String,
-    /// One sentence that describes it.
+    /// Description of the operation in one sentence.
     pub(crate) summary: String,
     /// The area of the server that it belongs to.
     pub(crate) scope: String,
@@ -256,7 +256,7 @@ pub(crate) struct OperationDocument {
     pub(crate) parameters: Value,
     /// The JSON schema of its response.
     pub(crate) data: Value,
-    /// Whether it runs agents, and streams their events.
+    /// True if the operation runs agents, whose events can be streamed.
     pub(crate) runs_agents: bool,
 }
 

@@ -8,7 +8,7 @@ use cleveragents_testkit::TestDatabase;
 use serde_json::{Value, json};
 
 /// The members of a card that only 0.3 defines.
-const OLD: [&str; 6] = [
+const V0_3_MEMBERS: [&str; 6] = [
     "url",
     "protocolVersion",
     "preferredTransport",
@@ -18,8 +18,8 @@ const OLD: [&str; 6] = [
 ];
 
 /// The public card without the members that only 0.3 defines, which must exist.
-fn without_old(mut card: Value) -> Value {
-    for name in OLD {
+fn without_v0_3_members(mut card: Value) -> Value {
+    for name in V0_3_MEMBERS {
         let removed = card.as_object_mut().expect("an object").remove(name);
         let is_optional = name == "security" && card.get("securitySchemes").is_none();
         assert!(removed.is_some() || is_optional, "{name}");
@@ -32,7 +32,7 @@ fn without_old(mut card: Value) -> Value {
     card
 }
 
-/// The members of each kind of object in a card of 1.0.
+/// Checks that a card has only members that 1.0 defines.
 fn check_card(card: &Value) {
     let only = |value: &Value, known: &[&str]| {
         for name in value.as_object().expect("an object").keys() {
@@ -116,11 +116,17 @@ fn the_public_card_is_strict_and_may_be_kept() {
     let caching = answer.headers["cache-control"].to_str().expect("a text");
     assert!(caching.contains("max-age="));
     let tag = answer.headers["etag"].to_str().expect("a tag").to_owned();
-    for asked in [tag.clone(), format!("\"x\", W/{tag}"), "*".to_owned()] {
-        let client = server.client().header("if-none-match", Some(&asked));
-        let again = client.http("GET", "/.well-known/agent-card.json", None);
-        assert_eq!((again.status, again.text.as_str()), (304, ""), "{asked}");
-        assert_eq!(again.headers["etag"].to_str().expect("a tag"), tag);
+    for if_none_match in [tag.clone(), format!("\"x\", W/{tag}"), "*".to_owned()] {
+        let client = server
+            .client()
+            .header("if-none-match", Some(&if_none_match));
+        let cached = client.http("GET", "/.well-known/agent-card.json", None);
+        assert_eq!(
+            (cached.status, cached.text.as_str()),
+            (304, ""),
+            "{if_none_match}"
+        );
+        assert_eq!(cached.headers["etag"].to_str().expect("a tag"), tag);
     }
     let other = server.client().header("if-none-match", Some("\"x\""));
     let changed = other.http("GET", "/.well-known/agent-card.json", None);
@@ -141,7 +147,7 @@ fn the_card_declares_token_authentication() {
     let card = server
         .client()
         .http("GET", "/.well-known/agent-card.json", None);
-    let card = without_old(card.json());
+    let card = without_v0_3_members(card.json());
     check_card(&card);
     assert_eq!(
         card["securityRequirements"],
@@ -162,7 +168,7 @@ fn the_card_declares_token_authentication() {
 }
 
 #[test]
-fn the_card_of_0_3_is_elsewhere() {
+fn the_card_of_0_3_has_its_own_path() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let card = server
@@ -228,7 +234,7 @@ fn the_extended_card_lists_the_agents_of_the_caller() {
             let id = skill["id"].as_str().unwrap_or_default();
             id.starts_with("openai/")
         });
-        assert_eq!(models.count(), 0, "models are no skills of the server");
+        assert_eq!(models.count(), 0, "models are not skills of the server");
     }
     let viewer = server.with_grants("viewer", &["acme=viewer"], &[Scope::Tasks, Scope::Plans]);
     let card = viewer.call(A2aBinding::Rpc, "GetExtendedAgentCard", &json!({}));
@@ -238,7 +244,7 @@ fn the_extended_card_lists_the_agents_of_the_caller() {
         .as_array()
         .expect("methods")
         .iter()
-        .map(|one| &one["method"])
+        .map(|method| &method["method"])
         .collect();
     for (method, is_listed) in [
         ("_cleveragents/plan/list", true),
@@ -283,15 +289,19 @@ fn undeclared_capabilities_are_refused() {
             ("SendStreamingMessage", message(), -32004),
             ("GetExtendedAgentCard", json!({}), -32004),
         ];
-        for (method, params, wanted) in expected {
-            let wanted = if way == A2aBinding::Rpc { wanted } else { 400 };
-            assert_eq!(code(method, &params), wanted, "{way:?} {method}");
+        for (method, params, rpc_code) in expected {
+            let expected = if way == A2aBinding::Rpc {
+                rpc_code
+            } else {
+                400
+            };
+            assert_eq!(code(method, &params), expected, "{way:?} {method}");
         }
     }
 }
 
 #[test]
-fn an_agent_that_requires_an_extension_serves_those_who_know_it() {
+fn an_agent_that_requires_an_extension_accepts_only_clients_with_it() {
     let database = TestDatabase::sqlite();
     let options = Options {
         conformance: Some(Conformance::Extension),

@@ -5,52 +5,54 @@ use cleveragents_domain::identity::Scope;
 use cleveragents_testkit::TestDatabase;
 use serde_json::{Value, json};
 
-fn wrong(outcome: Result<Value, RpcError>) -> RpcError {
+fn expect_error(outcome: Result<Value, RpcError>) -> RpcError {
     outcome.expect_err("refused")
 }
 
 #[test]
-fn tasks_that_do_not_exist_or_are_over() {
+fn requests_for_missing_or_finished_tasks_fail() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let client = server.client();
     for way in WAYS {
-        let done = client.send(way, "tck-complete-task-1");
+        let finished = client.send(way, "tck-complete-task-1");
         let missing = "TASK_NOT_FOUND";
         for id in ["tck-nonexistent-1", "01ARZ3NDEKTSV4RRFFQ69G5FAV"] {
             for method in ["GetTask", "CancelTask", "SubscribeToTask"] {
-                let found = wrong(client.call(way, method, &json!({"id": id})));
-                found.assert(way, -32001, 404, missing);
+                let error = expect_error(client.call(way, method, &json!({"id": id})));
+                error.assert(way, -32001, 404, missing);
             }
             let mut sent = message("m", "x");
             sent["taskId"] = id.into();
-            let found = wrong(client.call(way, "SendMessage", &json!({"message": sent})));
-            found.assert(way, -32001, 404, missing);
+            let error = expect_error(client.call(way, "SendMessage", &json!({"message": sent})));
+            error.assert(way, -32001, 404, missing);
         }
-        let found = wrong(client.call(way, "CancelTask", &json!({"id": done["id"]})));
-        found.assert(way, -32002, 400, "TASK_NOT_CANCELABLE");
-        let found = wrong(client.call(way, "SubscribeToTask", &json!({"id": done["id"]})));
-        found.assert(way, -32004, 400, "UNSUPPORTED_OPERATION");
+        let error = expect_error(client.call(way, "CancelTask", &json!({"id": finished["id"]})));
+        error.assert(way, -32002, 400, "TASK_NOT_CANCELABLE");
+        let error =
+            expect_error(client.call(way, "SubscribeToTask", &json!({"id": finished["id"]})));
+        error.assert(way, -32004, 400, "UNSUPPORTED_OPERATION");
         let mut sent = message("tck-terminal-1", "x");
-        sent["taskId"] = done["id"].clone();
-        let found = wrong(client.call(way, "SendMessage", &json!({"message": sent})));
-        found.assert(way, -32004, 400, "UNSUPPORTED_OPERATION");
+        sent["taskId"] = finished["id"].clone();
+        let error = expect_error(client.call(way, "SendMessage", &json!({"message": sent})));
+        error.assert(way, -32004, 400, "UNSUPPORTED_OPERATION");
         sent["contextId"] = "another".into();
-        let found = wrong(client.call(way, "SendMessage", &json!({"message": sent})));
-        found.assert(way, -32602, 400, "INVALID_PARAMS");
-        let found = wrong(client.call(way, "SendStreamingMessage", &json!({"message": sent})));
-        found.assert(way, -32602, 400, "INVALID_PARAMS");
+        let error = expect_error(client.call(way, "SendMessage", &json!({"message": sent})));
+        error.assert(way, -32602, 400, "INVALID_PARAMS");
+        let error =
+            expect_error(client.call(way, "SendStreamingMessage", &json!({"message": sent})));
+        error.assert(way, -32602, 400, "INVALID_PARAMS");
     }
 }
 
 #[test]
-fn messages_that_cannot_be_read() {
+fn malformed_messages_are_rejected() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let client = server.client();
-    let good = message("m", "x");
+    let valid = message("m", "x");
     let with = |name: &str, value: Value| {
-        let mut sent = good.clone();
+        let mut sent = valid.clone();
         sent[name] = value;
         json!({"message": sent})
     };
@@ -65,28 +67,27 @@ fn messages_that_cannot_be_read() {
             with("contextId", json!("a\u{7}")),
             with("contextId", json!("c".repeat(600))),
             with("metadata", json!([])),
-            json!({"message": good, "configuration": {"historyLength": -1}}),
-            json!({"message": good, "configuration": {"returnImmediately": "maybe"}}),
+            json!({"message": valid, "configuration": {"historyLength": -1}}),
+            json!({"message": valid, "configuration": {"returnImmediately": "maybe"}}),
         ];
         for params in all {
-            let found = wrong(client.call(way, "SendMessage", &params));
-            found.assert(way, -32602, 400, "INVALID_PARAMS");
+            let error = expect_error(client.call(way, "SendMessage", &params));
+            error.assert(way, -32602, 400, "INVALID_PARAMS");
         }
-        let odd = json!([{"raw": "dGNr", "mediaType": "application/x-unsupported-tck-type"}]);
-        let found = wrong(client.call(way, "SendMessage", &with("parts", odd)));
-        found.assert(way, -32005, 400, "CONTENT_TYPE_NOT_SUPPORTED");
+        let unsupported =
+            json!([{"raw": "dGNr", "mediaType": "application/x-unsupported-tck-type"}]);
+        let error = expect_error(client.call(way, "SendMessage", &with("parts", unsupported)));
+        error.assert(way, -32005, 400, "CONTENT_TYPE_NOT_SUPPORTED");
         let binary = json!([{"raw": "/w=="}]);
-        let found = wrong(client.call(way, "SendMessage", &with("parts", binary)));
-        found.assert(way, -32005, 400, "CONTENT_TYPE_NOT_SUPPORTED");
+        let error = expect_error(client.call(way, "SendMessage", &with("parts", binary)));
+        error.assert(way, -32005, 400, "CONTENT_TYPE_NOT_SUPPORTED");
         let known = json!([{"text": "a", "mediaType": "Text/Plain; charset=utf-8"}]);
         client
             .call(way, "SendMessage", &with("parts", known))
-            .expect("taken");
+            .expect("accepted");
         let mut unknown = with("tckUnknownField", json!(1));
         unknown["tckExtraParam"] = json!({"a": [1]});
-        client
-            .call(way, "SendMessage", &unknown)
-            .expect("passed over");
+        client.call(way, "SendMessage", &unknown).expect("ignored");
     }
     assert_eq!(
         database.count("SELECT COUNT(*) FROM tasks"),
@@ -96,7 +97,7 @@ fn messages_that_cannot_be_read() {
 }
 
 #[test]
-fn requests_that_are_not_json_rpc() {
+fn malformed_json_rpc_requests_are_rejected() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let client = server.client();
@@ -153,21 +154,21 @@ fn requests_that_are_not_json_rpc() {
             .keys()
             .collect();
         assert_eq!(names, ["code", "message", "data"]);
-        let wanted = if body.contains("\"id\":1,") || body.contains("\"id\":1}") {
+        let expected_id = if body.contains("\"id\":1,") || body.contains("\"id\":1}") {
             json!(1)
         } else {
             json!(null)
         };
         if !body.starts_with('[') {
-            assert_eq!(value["id"], wanted, "{body}");
+            assert_eq!(value["id"], expected_id, "{body}");
         }
     }
     let text = json!({"jsonrpc": "2.0", "id": "a", "method": "GetTask", "params": {"id": "x"}});
     let answer = client.http("POST", "/a2a/", Some(&text.to_string())).json();
     assert_eq!(answer["id"], "a");
-    let looked = client.http("GET", "/a2a", None);
-    assert_eq!(looked.status, 405);
-    assert!(looked.text.contains("agent-card.json"));
+    let explained = client.http("GET", "/a2a", None);
+    assert_eq!(explained.status, 405);
+    assert!(explained.text.contains("agent-card.json"));
 }
 
 #[test]
@@ -175,15 +176,15 @@ fn unknown_content_types_and_paths_are_refused() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let sent = json!({"message": message("m", "x")}).to_string();
-    let odd = server.client().header("content-type", Some("text/plain"));
-    let answer = odd.http("POST", "/a2a/v1/message:send", Some(&sent));
+    let unsupported = server.client().header("content-type", Some("text/plain"));
+    let answer = unsupported.http("POST", "/a2a/v1/message:send", Some(&sent));
     assert_eq!(answer.status, 400);
     assert_eq!(
         answer.json()["error"]["details"][0]["reason"],
         "CONTENT_TYPE_NOT_SUPPORTED"
     );
     let envelope = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {}});
-    let answer = odd.http("POST", "/a2a", Some(&envelope.to_string()));
+    let answer = unsupported.http("POST", "/a2a", Some(&envelope.to_string()));
     assert_eq!(answer.json()["error"]["code"], -32005);
     let own = server
         .client()
@@ -223,7 +224,7 @@ fn unknown_content_types_and_paths_are_refused() {
 }
 
 #[test]
-fn foreign_tasks_do_not_exist_and_viewers_only_look() {
+fn foreign_tasks_are_not_found_and_viewers_only_read() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let scopes = [Scope::Tasks];
@@ -246,28 +247,30 @@ fn foreign_tasks_do_not_exist_and_viewers_only_look() {
             ("DeleteTaskPushNotificationConfig", &pushes),
         ] {
             for stranger in [&other, &sessions] {
-                let found = wrong(stranger.call(way, method, params));
-                found.assert(way, -32001, 404, "TASK_NOT_FOUND");
+                let error = expect_error(stranger.call(way, method, params));
+                error.assert(way, -32001, 404, "TASK_NOT_FOUND");
             }
         }
-        viewer.call(way, "GetTask", &id).expect("may look");
+        viewer.call(way, "GetTask", &id).expect("may read");
         for (method, params) in [
             ("CancelTask", &id),
             ("CreateTaskPushNotificationConfig", &pushes),
             ("ListTaskPushNotificationConfigs", &pushes),
         ] {
-            let found = wrong(viewer.call(way, method, params));
-            found.assert(way, -32012, 403, "FORBIDDEN");
+            let error = expect_error(viewer.call(way, method, params));
+            error.assert(way, -32012, 403, "FORBIDDEN");
         }
-        let found = wrong(viewer.call(way, "SendMessage", &json!({"message": message("m", "x")})));
-        // A viewer may write to no namespace, so none can be chosen.
-        found.assert(way, -32602, 400, "INVALID_PARAMS");
+        let error =
+            expect_error(viewer.call(way, "SendMessage", &json!({"message": message("m", "x")})));
+        // A viewer may not write to any namespace, so there is no default namespace.
+        error.assert(way, -32602, 400, "INVALID_PARAMS");
         let params = json!({"message": message("m", "x"), "tenant": "acme"});
         assert_eq!(viewer.rpc_answer("SendMessage", &params).status, 403);
-        let found = wrong(both.call(way, "SendMessage", &json!({"message": message("m", "x")})));
-        found.assert(way, -32602, 400, "INVALID_PARAMS");
+        let error =
+            expect_error(both.call(way, "SendMessage", &json!({"message": message("m", "x")})));
+        error.assert(way, -32602, 400, "INVALID_PARAMS");
         both.call(A2aBinding::Rpc, "SendMessage", &params)
-            .expect("names it");
+            .expect("the tenant is named");
         let path = both.http(
             "POST",
             "/a2a/v1/acme/message:send",

@@ -1,4 +1,4 @@
-//! A server, and a client.
+//! Server and client of the tests.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -48,7 +48,7 @@ pub(crate) fn product() -> Options {
     Options {
         conformance: None,
         actor: Some(MODEL.to_owned()),
-        // Held work is interrupted soon.
+        // A stopping server interrupts held work soon.
         drain: Duration::from_millis(300),
         ..local()
     }
@@ -69,7 +69,7 @@ impl Server {
 
     pub(crate) fn on(engine: Arc<Engine>, options: Options, provider: Arc<Provider>) -> Self {
         let (stop, stopped) = oneshot::channel::<()>();
-        let (reported, address) = std::sync::mpsc::channel();
+        let (announce, address) = std::sync::mpsc::channel();
         let folder = tempfile::tempdir().expect("a folder");
         let application = application(Arc::clone(&engine), &provider, folder.path());
         let thread = std::thread::spawn(move || {
@@ -82,7 +82,7 @@ impl Server {
                 .block_on(serve(
                     application,
                     options,
-                    |address| reported.send(address).expect("the test waits"),
+                    |address| announce.send(address).expect("the test waits"),
                     async {
                         let _stopped = stopped.await;
                     },
@@ -160,7 +160,7 @@ pub(crate) struct HttpAnswer {
 
 impl HttpAnswer {
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("no JSON: {}", self.text))
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("not JSON: {}", self.text))
     }
 
     pub(crate) fn kind(&self) -> &str {
@@ -264,7 +264,7 @@ impl Client {
         self
     }
 
-    fn ask(&self, verb: &str, path: &str, body: Option<&str>) -> reqwest::Response {
+    fn send_request(&self, verb: &str, path: &str, body: Option<&str>) -> reqwest::Response {
         let verb = verb.parse::<http::Method>().expect("a verb");
         let mut request = self.http.request(verb, format!("{}{path}", self.url));
         for (name, value) in &self.headers {
@@ -283,7 +283,7 @@ impl Client {
     }
 
     pub(crate) fn http(&self, verb: &str, path: &str, body: Option<&str>) -> HttpAnswer {
-        let response = self.ask(verb, path, body);
+        let response = self.send_request(verb, path, body);
         HttpAnswer {
             status: response.status().as_u16(),
             headers: response.headers().clone(),
@@ -348,11 +348,11 @@ impl Client {
         let response = match way {
             A2aBinding::Rpc => {
                 let body = json!({"jsonrpc": "2.0", "id": 8, "method": method, "params": params});
-                self.ask("POST", "/a2a/", Some(&body.to_string()))
+                self.send_request("POST", "/a2a/", Some(&body.to_string()))
             }
             A2aBinding::Rest => {
                 let (verb, path, body) = rest_form(method, params);
-                self.ask(verb, &path, body.as_deref())
+                self.send_request(verb, &path, body.as_deref())
             }
         };
         assert_eq!(response.headers()["content-type"], "text/event-stream");
@@ -391,7 +391,7 @@ impl Client {
 
     /// Waits until a task is in a state.
     pub(crate) fn wait_for(&self, id: &str, state: &str) -> Value {
-        let begun = std::time::Instant::now();
+        let started_at = std::time::Instant::now();
         loop {
             let task = self
                 .call(A2aBinding::Rpc, "GetTask", &json!({"id": id}))
@@ -399,7 +399,10 @@ impl Client {
             if task["status"]["state"] == state {
                 return task;
             }
-            assert!(begun.elapsed() < PATIENCE, "it is not {state}: {task}");
+            assert!(
+                started_at.elapsed() < PATIENCE,
+                "the task is not {state}: {task}"
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -449,7 +452,7 @@ fn rest_form(method: &str, params: &Value) -> (&'static str, String, Option<Stri
                 .collect();
             ("GET", format!("/a2a/v1/tasks?{}", pairs.join("&")), None)
         }
-        // As the kit does it: a JSON content type with an empty body.
+        // Like the conformance kit: a JSON content type with an empty body.
         "CancelTask" => (
             "POST",
             format!("/a2a/v1/tasks/{}:cancel", text("id")),
@@ -486,7 +489,7 @@ pub(crate) fn state(task: &Value) -> &str {
     task["status"]["state"].as_str().expect("a state")
 }
 
-/// The operations of a test's database.
+/// The application on the database of a test.
 fn application(engine: Arc<Engine>, provider: &Arc<Provider>, folder: &Path) -> Application {
     let (provider, home) = (Arc::clone(provider), folder.join("home"));
     std::fs::create_dir_all(&home).expect("a folder");

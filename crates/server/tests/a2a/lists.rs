@@ -7,7 +7,7 @@ use cleveragents_testkit::TestDatabase;
 use serde_json::{Value, json};
 
 #[test]
-fn pages_filters_and_what_is_in_them() {
+fn tasks_are_listed_in_pages_with_filters() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let client = server.client();
@@ -20,17 +20,17 @@ fn pages_filters_and_what_is_in_them() {
         empty.expect("a list"),
         json!({"tasks": [], "nextPageToken": "", "pageSize": 50, "totalSize": 0})
     );
-    let mut made = BTreeSet::new();
+    let mut created = BTreeSet::new();
     for number in 0..5 {
         let mut sent = message(&format!("tck-artifact-text-{number}"), "x");
         sent["contextId"] = "mine".into();
         let task = client.call(A2aBinding::Rpc, "SendMessage", &json!({"message": sent}));
-        made.insert(task.expect("a task")["task"]["id"].to_string());
+        created.insert(task.expect("a task")["task"]["id"].to_string());
     }
     client.send(A2aBinding::Rpc, "tck-input-required-1");
     for way in WAYS {
         let list = |params: Value| client.call(way, "ListTasks", &params).expect("a list");
-        let mut found = Vec::new();
+        let mut listed = Vec::new();
         let mut token = String::new();
         loop {
             let page = list(json!({"contextId": "mine", "pageSize": 2, "pageToken": token}));
@@ -44,17 +44,18 @@ fn pages_filters_and_what_is_in_them() {
                 .iter()
                 .map(|task| task["status"]["timestamp"].to_string())
                 .collect();
-            assert!(times.is_sorted_by(|one, next| one >= next));
-            found.extend(tasks.iter().map(|task| task["id"].to_string()));
+            assert!(times.is_sorted_by(|previous, next| previous >= next));
+            listed.extend(tasks.iter().map(|task| task["id"].to_string()));
             token = page["nextPageToken"].as_str().expect("a token").to_owned();
             if token.is_empty() {
                 break;
             }
         }
-        assert_eq!(found.len(), 5);
-        assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), made);
-        let with = list(json!({"contextId": "mine", "includeArtifacts": true, "historyLength": 0}));
-        for task in with["tasks"].as_array().expect("a list") {
+        assert_eq!(listed.len(), 5);
+        assert_eq!(listed.into_iter().collect::<BTreeSet<_>>(), created);
+        let detailed =
+            list(json!({"contextId": "mine", "includeArtifacts": true, "historyLength": 0}));
+        for task in detailed["tasks"].as_array().expect("a list") {
             assert_eq!(
                 task["artifacts"][0]["parts"][0]["text"],
                 "Generated text content"
@@ -67,8 +68,8 @@ fn pages_filters_and_what_is_in_them() {
             1
         );
         let newest = list(json!({"pageSize": 1}))["tasks"][0]["status"]["timestamp"].clone();
-        let since = list(json!({"statusTimestampAfter": newest}));
-        assert_eq!(since["totalSize"], 1, "that moment is part of it");
+        let recent = list(json!({"statusTimestampAfter": newest}));
+        assert_eq!(recent["totalSize"], 1, "the bound is inclusive");
         let offset = newest.as_str().expect("a time").replace('Z', "+00:00");
         assert_eq!(
             list(json!({"statusTimestampAfter": offset}))["totalSize"],
@@ -82,8 +83,8 @@ fn pages_filters_and_what_is_in_them() {
             json!({"pageToken": "6162"}),
             json!({"historyLength": -1}),
         ] {
-            let wrong = client.call(way, "ListTasks", &params).expect_err("refused");
-            wrong.assert(way, -32602, 400, "INVALID_PARAMS");
+            let error = client.call(way, "ListTasks", &params).expect_err("refused");
+            error.assert(way, -32602, 400, "INVALID_PARAMS");
         }
     }
     let snake = json!({"context_id": "mine", "page_size": 2, "include_artifacts": true});

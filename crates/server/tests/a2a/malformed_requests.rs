@@ -1,4 +1,4 @@
-//! Arbitrary requests: the server responds to each, and none is an internal error.
+//! Arbitrary requests: the server responds to each, and none causes an internal error.
 
 use std::cell::RefCell;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 
-/// Any JSON, some of which resembles valid requests.
+/// Arbitrary JSON, sometimes similar to valid requests.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -106,19 +106,21 @@ fn every_malformed_request_is_answered() {
         "_cleveragents/",
         "",
     ]);
-    let good = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]});
+    let valid_message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]});
     runner
         .run(
             &(methods, any_json(), any::<bool>(), any::<bool>()),
-            |(method, odd, is_old, is_near)| {
-                let bare = if is_old { old.borrow() } else { new.borrow() };
-                let mut params = odd.clone();
-                // Requests that are almost valid get further.
-                if let (true, Some(fields)) = (is_near, params.as_object_mut()) {
-                    fields.entry("message").or_insert_with(|| good.clone());
+            |(method, arbitrary, is_old, is_almost_valid)| {
+                let sender = if is_old { old.borrow() } else { new.borrow() };
+                let mut params = arbitrary.clone();
+                // Requests that are almost valid reach more code.
+                if let (true, Some(fields)) = (is_almost_valid, params.as_object_mut()) {
+                    fields
+                        .entry("message")
+                        .or_insert_with(|| valid_message.clone());
                 }
                 let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-                let answer = bare.http("POST", "/a2a", Some(&body.to_string()));
+                let answer = sender.http("POST", "/a2a", Some(&body.to_string()));
                 prop_assert!(answer.status < 500, "{body}: {}", answer.text);
                 if answer.kind() == "application/json" {
                     let code = answer.json()["error"]["code"].as_i64();
@@ -128,7 +130,7 @@ fn every_malformed_request_is_answered() {
                     "/a2a/v1/message:send",
                     "/a2a/v1/tasks/x/pushNotificationConfigs",
                 ] {
-                    let answer = bare.http("POST", path, Some(&params.to_string()));
+                    let answer = sender.http("POST", path, Some(&params.to_string()));
                     prop_assert!(answer.status < 500, "{path} {params}: {}", answer.text);
                 }
                 Ok(())

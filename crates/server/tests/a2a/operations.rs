@@ -36,8 +36,8 @@ fn each_error_has_its_own_code() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let client = server.client();
-    let made = client.rpc("_cleveragents/session/create", &json!({"actor": MODEL}));
-    let session = made["result"]["data"]["session"]["id"].clone();
+    let created = client.rpc("_cleveragents/session/create", &json!({"actor": MODEL}));
+    let session = created["result"]["data"]["session"]["id"].clone();
     let failing = json!({"session": session, "prompt": "hello"});
     for (method, params, code) in [
         ("plan/show", json!({"reference": "nothing"}), -32010),
@@ -68,8 +68,8 @@ fn forbidden_callers_are_refused() {
     let server = Server::start(&database, local());
     let scopes = [Scope::Plans, Scope::Server, Scope::Tasks];
     let viewer = server.with_grants("viewer", &["acme=viewer"], &scopes);
-    let done = viewer.rpc("_cleveragents/plan/list", &json!({}));
-    assert_eq!(done["result"]["data"]["summary"]["total"], 0);
+    let listed = viewer.rpc("_cleveragents/plan/list", &json!({}));
+    assert_eq!(listed["result"]["data"]["summary"]["total"], 0);
     for (method, params) in [
         (
             "_cleveragents/plan/use",

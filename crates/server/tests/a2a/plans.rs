@@ -34,7 +34,7 @@ review_actor: none
 ",
 ];
 
-/// A server with a project of one folder and two actions; returns also the folder.
+/// Starts a server with a project of one folder and two actions; also returns the folder.
 fn server(database: &TestDatabase) -> (Server, PathBuf) {
     let server = Server::start(database, product());
     let folder = server.folder.path().join("shop");
@@ -60,32 +60,36 @@ fn server(database: &TestDatabase) -> (Server, PathBuf) {
     (server, folder)
 }
 
-fn asked() -> Value {
-    let mut asked = message("m", "please");
-    asked["metadata"] = json!({"cleveragents": {
+fn plan_message() -> Value {
+    let mut plan_message = message("m", "please");
+    plan_message["metadata"] = json!({"cleveragents": {
         "action": "acme/fix", "projects": ["acme/shop"], "arguments": {"issue": 17, "why": "broken"},
     }});
-    asked
+    plan_message
 }
 
 #[test]
-fn a_plan_is_made_asks_and_is_applied() {
+fn a_plan_is_created_asks_for_approval_and_is_applied() {
     let database = TestDatabase::sqlite();
     let (server, folder) = server(&database);
     let client = server.client();
-    let answer = client.call(A2aBinding::Rpc, "SendMessage", &json!({"message": asked()}));
+    let answer = client.call(
+        A2aBinding::Rpc,
+        "SendMessage",
+        &json!({"message": plan_message()}),
+    );
     let task = answer.expect("a task")["task"].clone();
     assert_eq!(state(&task), "TASK_STATE_INPUT_REQUIRED", "{task}");
     let plan = task["metadata"]["planId"].as_str().expect("a plan");
     let plan: PlanId = plan.parse().expect("an id");
-    let say = |text: &str| {
+    let reply = |text: &str| {
         let mut answer = message("m", text);
         answer["taskId"] = task["id"].clone();
         let answer = client.call(A2aBinding::Rest, "SendMessage", &json!({"message": answer}));
         answer.expect("a task")["task"].clone()
     };
     let price = || std::fs::read_to_string(folder.join("price.txt")).expect("it exists");
-    let unclear = say("hm");
+    let unclear = reply("hm");
     assert_eq!(state(&unclear), "TASK_STATE_INPUT_REQUIRED", "{unclear}");
     let stage = || {
         let plan = server.engine.read(|reader| plans::get(reader, plan));
@@ -98,24 +102,27 @@ fn a_plan_is_made_asks_and_is_applied() {
             break;
         }
         assert_eq!(price(), "wrong\n", "only the sandbox is changed");
-        last = say("yes");
+        last = reply("yes");
         assert_eq!(state(&last), "TASK_STATE_INPUT_REQUIRED", "{last}");
     }
     assert_eq!(stage(), "execute/complete");
     let artifacts = last["artifacts"].as_array().expect("results");
-    let names: Vec<_> = artifacts.iter().map(|one| &one["artifactId"]).collect();
+    let names: Vec<_> = artifacts
+        .iter()
+        .map(|artifact| &artifact["artifactId"])
+        .collect();
     assert_eq!(names, ["diff", "result"]);
     let data = |number: usize| &artifacts[number]["parts"][0]["data"];
     assert_eq!(data(0)["diff_summary"]["plan"], json!(plan));
     assert_eq!(data(1)["stage"], "execute/complete");
     assert_eq!(price(), "wrong\n");
-    let unclear = say("perhaps");
+    let unclear = reply("perhaps");
     assert_eq!(state(&unclear), "TASK_STATE_INPUT_REQUIRED");
     for _ in 0..3 {
         if stage() == "apply/applied" {
             break;
         }
-        last = say("yes, go ahead");
+        last = reply("yes, go ahead");
     }
     assert_eq!(state(&last), "TASK_STATE_COMPLETED", "{last}");
     assert_eq!(price(), "right 17 broken\n");
@@ -126,7 +133,7 @@ fn a_failed_plan_fails_its_task_and_a_cancelled_task_cancels_its_plan() {
     let database = TestDatabase::sqlite();
     let (server, _) = server(&database);
     let client = server.client();
-    // Also in a data part.
+    // The options may also be in a data part.
     let mut sent = message("m", "x");
     sent["parts"] = json!([{"data": {"cleveragents": {
         "action": "acme/vague", "projects": "acme/shop",
@@ -137,20 +144,27 @@ fn a_failed_plan_fails_its_task_and_a_cancelled_task_cancels_its_plan() {
     let failed = database.ask("SELECT stage FROM plans WHERE action = 'acme/vague'");
     assert_eq!(failed, [["strategize/errored"]]);
 
-    let task = client.call(A2aBinding::Rpc, "SendMessage", &json!({"message": asked()}));
+    let task = client.call(
+        A2aBinding::Rpc,
+        "SendMessage",
+        &json!({"message": plan_message()}),
+    );
     let task = task.expect("a task")["task"].clone();
     assert_eq!(state(&task), "TASK_STATE_INPUT_REQUIRED", "{task}");
     client
         .call(A2aBinding::Rpc, "CancelTask", &json!({"id": task["id"]}))
         .expect("cancelled");
-    let begun = std::time::Instant::now();
+    let started_at = std::time::Instant::now();
     let is_cancelled = || {
         let cancelled =
             "SELECT COUNT(*) FROM plans WHERE action = 'acme/fix' AND stage LIKE '%/cancelled'";
         database.count(cancelled) == 1
     };
     while !is_cancelled() {
-        assert!(begun.elapsed() < PATIENCE, "the plan was not given up");
+        assert!(
+            started_at.elapsed() < PATIENCE,
+            "the plan was not cancelled"
+        );
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }
@@ -160,14 +174,15 @@ fn callers_that_cannot_create_plans_start_no_task() {
     let database = TestDatabase::sqlite();
     let (server, _) = server(&database);
     let caller = server.with_grants("caller", &["acme=editor"], &[Scope::Tasks]);
-    let answer = caller.rpc_answer("SendMessage", &json!({"message": asked()}));
+    let answer = caller.rpc_answer("SendMessage", &json!({"message": plan_message()}));
     assert_eq!(answer.status, 403);
     assert_eq!(answer.json()["error"]["code"], -32012);
-    let mut wrong = asked();
-    wrong["metadata"]["cleveragents"]["action"] = json!(1);
-    let refused = server
-        .client()
-        .call(A2aBinding::Rpc, "SendMessage", &json!({"message": wrong}));
+    let mut invalid = plan_message();
+    invalid["metadata"]["cleveragents"]["action"] = json!(1);
+    let refused =
+        server
+            .client()
+            .call(A2aBinding::Rpc, "SendMessage", &json!({"message": invalid}));
     refused
         .expect_err("refused")
         .assert(A2aBinding::Rpc, -32602, 400, "INVALID_PARAMS");

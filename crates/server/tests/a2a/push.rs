@@ -31,8 +31,8 @@ impl PostedRequest {
     }
 }
 
-/// A webhook as simple as that of the conformance kit: HTTP/1.0, and it reads as many bytes as `Content-Length` names.
-/// The first responses are those given, the rest 200.
+/// A webhook as simple as the webhook of the conformance kit: it implements HTTP/1.0 and needs `Content-Length`. It
+/// sends the given responses first, then 200.
 struct Webhook {
     url: String,
     posted: Receiver<PostedRequest>,
@@ -123,7 +123,7 @@ fn a_webhook_in_the_message_receives_all_updates_in_order() {
         answer["taskId"] = task["id"].clone();
         client
             .call(way, "SendMessage", &json!({"message": answer}))
-            .expect("taken");
+            .expect("accepted");
         let all: Vec<PostedRequest> = (0..4).map(|_| hook.next()).collect();
         let states: Vec<_> = all.iter().filter_map(PostedRequest::state).collect();
         assert_eq!(
@@ -150,39 +150,39 @@ fn a_webhook_in_the_message_receives_all_updates_in_order() {
 }
 
 #[test]
-fn hooks_are_made_looked_at_and_removed() {
+fn push_configurations_are_created_read_and_deleted() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let client = server.client();
     for way in WAYS {
         let task = client.send(way, "tck-complete-task-1");
-        let mut wanted = config("https://example.com/tck-push-webhook");
-        wanted["taskId"] = task["id"].clone();
-        let made = client.call(way, "CreateTaskPushNotificationConfig", &wanted);
-        assert_eq!(made.expect("made"), wanted);
-        let named = json!({"taskId": task["id"], "id": "tck-push-1"});
-        let get = || client.call(way, "GetTaskPushNotificationConfig", &named);
-        assert_eq!(get().expect("there"), wanted);
-        // The same id again replaces the configuration.
-        wanted["url"] = "https://example.com/other".into();
+        let mut push_config = config("https://example.com/tck-push-webhook");
+        push_config["taskId"] = task["id"].clone();
+        let created = client.call(way, "CreateTaskPushNotificationConfig", &push_config);
+        assert_eq!(created.expect("made"), push_config);
+        let by_id = json!({"taskId": task["id"], "id": "tck-push-1"});
+        let get = || client.call(way, "GetTaskPushNotificationConfig", &by_id);
+        assert_eq!(get().expect("exists"), push_config);
+        // A second request with the same id replaces the configuration.
+        push_config["url"] = "https://example.com/other".into();
         client
-            .call(way, "CreateTaskPushNotificationConfig", &wanted)
+            .call(way, "CreateTaskPushNotificationConfig", &push_config)
             .expect("replaced");
-        let unnamed = json!({"taskId": task["id"], "url": "https://example.com/third"});
+        let without_id = json!({"taskId": task["id"], "url": "https://example.com/third"});
         let second = client
-            .call(way, "CreateTaskPushNotificationConfig", &unnamed)
+            .call(way, "CreateTaskPushNotificationConfig", &without_id)
             .expect("made");
         assert!(!second["id"].as_str().expect("an id").is_empty());
         let list = client
-            .call(way, "ListTaskPushNotificationConfigs", &named)
+            .call(way, "ListTaskPushNotificationConfigs", &by_id)
             .expect("a list");
         assert_eq!(list["configs"].as_array().expect("a list").len(), 2);
         for _ in 0..2 {
-            let gone = client
-                .call(way, "DeleteTaskPushNotificationConfig", &named)
-                .expect("gone");
+            let deleted = client
+                .call(way, "DeleteTaskPushNotificationConfig", &by_id)
+                .expect("deleted");
             assert_eq!(
-                gone,
+                deleted,
                 if way == A2aBinding::Rest {
                     json!({})
                 } else {
@@ -191,7 +191,7 @@ fn hooks_are_made_looked_at_and_removed() {
             );
         }
         get()
-            .expect_err("gone")
+            .expect_err("deleted")
             .assert(way, -32001, 404, "TASK_NOT_FOUND");
         for (name, value) in [
             ("url", json!("ftp://example.com")),
@@ -200,10 +200,10 @@ fn hooks_are_made_looked_at_and_removed() {
             ("token", json!("a\nb")),
             ("authentication", json!({"credentials": "x"})),
         ] {
-            let mut bad = wanted.clone();
-            bad[name] = value;
-            let wrong = client.call(way, "CreateTaskPushNotificationConfig", &bad);
-            wrong
+            let mut invalid = push_config.clone();
+            invalid[name] = value;
+            let rejection = client.call(way, "CreateTaskPushNotificationConfig", &invalid);
+            rejection
                 .expect_err("refused")
                 .assert(way, -32602, 400, "INVALID_PARAMS");
         }
@@ -214,9 +214,9 @@ fn hooks_are_made_looked_at_and_removed() {
         .call(A2aBinding::Rpc, "CreateTaskPushNotificationConfig", &snake)
         .expect("made");
     for number in 0..16 {
-        let one = json!({"taskId": task["id"], "id": format!("n{number}"), "url": "https://example.com/"});
-        let made = client.call(A2aBinding::Rpc, "CreateTaskPushNotificationConfig", &one);
-        assert_eq!(made.is_ok(), number < 15, "{number}");
+        let config = json!({"taskId": task["id"], "id": format!("n{number}"), "url": "https://example.com/"});
+        let created = client.call(A2aBinding::Rpc, "CreateTaskPushNotificationConfig", &config);
+        assert_eq!(created.is_ok(), number < 15, "{number}");
     }
 }
 
@@ -241,9 +241,9 @@ fn failed_deliveries_are_retried_in_order() {
     );
     let first = hook.next();
     assert_eq!(first.state(), Some("TASK_STATE_WORKING"));
-    // The same again; then a redirect, which is neither followed nor retried.
-    let again = hook.next();
-    assert_eq!(again.body, first.body);
+    // The failed delivery is retried. The next response is a redirect, which is neither followed nor retried.
+    let retried = hook.next();
+    assert_eq!(retried.body, first.body);
     let second = hook.next();
     assert!(second.body.get("artifactUpdate").is_some());
     assert_eq!(hook.next().state(), Some("TASK_STATE_COMPLETED"));
@@ -258,10 +258,12 @@ fn failed_deliveries_are_retried_in_order() {
         .inspect(|event| assert_eq!(event.subject, task["id"]))
         .map(|event| &event.payload)
         .collect();
-    let [once, twice] = failed.as_slice() else {
+    let [first_failure, second_failure] = failed.as_slice() else {
         panic!("{failed:?}");
     };
-    for (failure, status, is_given_up) in [(once, "503", false), (twice, "302", true)] {
+    for (failure, status, is_given_up) in
+        [(first_failure, "503", false), (second_failure, "302", true)]
+    {
         let reason = failure["reason"].as_str().expect("a reason");
         assert!(reason.contains(status), "{failure}");
         assert_eq!(failure["is_given_up"], is_given_up, "{failure}");
@@ -273,7 +275,7 @@ fn deliveries_of_a_dead_server_are_taken_over() {
     for database in TestDatabase::each() {
         let hook = Webhook::start(Vec::new());
         let mut options = product();
-        // This server may not call the webhook; the next one may.
+        // Both servers may call the webhook on this machine.
         options.allow_private_addresses = true;
         let server = Server::start(&database, options);
         let client = server.client();
@@ -341,10 +343,10 @@ fn addresses_of_this_machine_are_not_called_unless_allowed() {
             "message": message("tck-complete-task-1", "Hello"),
             "configuration": {"taskPushNotificationConfig": {"url": url}},
         });
-        let wrong = client
+        let rejection = client
             .call(A2aBinding::Rpc, "SendMessage", &params)
             .expect_err(url);
-        wrong.assert(A2aBinding::Rpc, -32602, 400, "INVALID_PARAMS");
+        rejection.assert(A2aBinding::Rpc, -32602, 400, "INVALID_PARAMS");
     }
     assert_eq!(database.count("SELECT COUNT(*) FROM tasks"), 0);
 }

@@ -8,14 +8,14 @@ use cleveragents_domain::identity::Scope;
 use cleveragents_testkit::{Child, TestDatabase, child_input, send_line};
 use serde_json::json;
 
-fn open_door() -> Arc<Provider> {
+fn released_provider() -> Arc<Provider> {
     let provider = Arc::<Provider>::default();
     provider.release();
     provider
 }
 
-/// A database in which a server left a task whose turn it had started.
-fn left(database: &TestDatabase) -> String {
+/// Starts a turn on a server and stops the server. Returns the id of the unfinished task.
+fn start_and_interrupt_turn(database: &TestDatabase) -> String {
     let server = Server::start(database, product());
     let client = server.client();
     let id = client.begin("hold it");
@@ -30,10 +30,10 @@ fn left(database: &TestDatabase) -> String {
 #[test]
 fn an_interrupted_turn_is_resumed() {
     for database in TestDatabase::each() {
-        let id = left(&database);
+        let id = start_and_interrupt_turn(&database);
         let states = "SELECT COUNT(*) FROM tasks WHERE state = 'working'";
-        assert_eq!(database.count(states), 1, "it is left as it was");
-        let server = Server::with_provider(&database, product(), open_door());
+        assert_eq!(database.count(states), 1, "the task is unchanged");
+        let server = Server::with_provider(&database, product(), released_provider());
         let task = server.client().wait_for(&id, "TASK_STATE_COMPLETED");
         assert_eq!(task["artifacts"][0]["parts"][0]["text"], "it");
         assert_eq!(server.provider.prompts(), ["hold it"]);
@@ -43,7 +43,7 @@ fn an_interrupted_turn_is_resumed() {
 }
 
 #[test]
-fn subscribers_find_a_task_again_after_a_restart() {
+fn a_task_can_be_subscribed_to_after_a_restart() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let id = server
@@ -63,17 +63,17 @@ fn subscribers_find_a_task_again_after_a_restart() {
     answer["taskId"] = id.clone();
     client
         .call(A2aBinding::Rpc, "SendMessage", &json!({"message": answer}))
-        .expect("taken");
-    let reported = events.rest();
-    assert_eq!(reported.len(), 2);
+        .expect("accepted");
+    let updates = events.rest();
+    assert_eq!(updates.len(), 2);
     assert_eq!(
-        reported[1]["statusUpdate"]["status"]["state"],
+        updates[1]["statusUpdate"]["status"]["state"],
         "TASK_STATE_COMPLETED"
     );
 }
 
 #[test]
-fn streams_end_when_the_server_does() {
+fn streams_end_when_the_server_stops() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let client = server.client();
@@ -85,34 +85,35 @@ fn streams_end_when_the_server_does() {
 }
 
 #[test]
-fn two_servers_on_one_database_know_of_each_other() {
+fn two_servers_share_the_tasks_of_one_database() {
     for database in TestDatabase::each() {
-        let one = Server::start(&database, product());
-        let other = Server::start(&database, product());
-        let (here, there) = (one.client(), other.client());
-        let id = here.begin("hold it");
-        here.wait_for(&id, "TASK_STATE_WORKING");
-        let mut events = there.stream(A2aBinding::Rpc, "SubscribeToTask", &json!({"id": id}));
+        let first_server = Server::start(&database, product());
+        let second_server = Server::start(&database, product());
+        let (first_client, second_client) = (first_server.client(), second_server.client());
+        let id = first_client.begin("hold it");
+        first_client.wait_for(&id, "TASK_STATE_WORKING");
+        let mut events =
+            second_client.stream(A2aBinding::Rpc, "SubscribeToTask", &json!({"id": id}));
         events.next().expect("a task");
         let third = Server::start(&database, product());
         assert!(
             third.provider.prompts().is_empty(),
-            "its server is alive: no other server takes it over"
+            "the server of the task is alive, so no other server takes over the task"
         );
-        one.provider.release();
-        let reported = events.rest();
-        let last = reported.last().expect("an update");
+        first_server.provider.release();
+        let updates = events.rest();
+        let last = updates.last().expect("an update");
         assert_eq!(
             last["statusUpdate"]["status"]["state"],
             "TASK_STATE_COMPLETED"
         );
-        // Cancelled on the other server, stopped on this one.
+        // A cancellation on the second server stops the turn on this server.
         let blocked = Server::start(&database, product());
         let id = blocked.client().begin("hold it");
         wait_for("the model is asked", || {
             !blocked.provider.prompts().is_empty()
         });
-        there
+        second_client
             .call(A2aBinding::Rpc, "CancelTask", &json!({"id": id}))
             .expect("cancelled");
         assert!(blocked.provider.wait_for_stop());
@@ -142,7 +143,7 @@ fn a_task_of_a_killed_server_is_resumed() {
     let mut child = Child::start(NAME, &url);
     let id = child.read_line().expect("a task");
     child.kill();
-    let server = Server::with_provider(&database, product(), open_door());
+    let server = Server::with_provider(&database, product(), released_provider());
     server.client().wait_for(&id, "TASK_STATE_COMPLETED");
 }
 
@@ -155,7 +156,7 @@ fn a_task_of_a_revoked_caller_fails() {
     acme.wait_for(&id, "TASK_STATE_WORKING");
     server.end();
     database.meddle("UPDATE tokens SET revoked_at = 1");
-    let server = Server::with_provider(&database, product(), open_door());
+    let server = Server::with_provider(&database, product(), released_provider());
     let task = server.client().wait_for(&id, "TASK_STATE_FAILED");
     assert_eq!(state(&task), "TASK_STATE_FAILED");
     assert!(server.provider.prompts().is_empty());

@@ -6,7 +6,7 @@ use cleveragents_store::sessions;
 use cleveragents_testkit::TestDatabase;
 use serde_json::{Value, json};
 
-/// No key is written in snake case, no value is `null`, times are of UTC.
+/// Checks that no key is in snake case, no value is `null`, and times are in UTC.
 fn check_names(value: &Value) {
     match value {
         Value::Object(fields) => {
@@ -25,7 +25,7 @@ fn check_names(value: &Value) {
 }
 
 #[test]
-fn the_conformance_actor_does_what_ids_ask_for() {
+fn the_conformance_actor_runs_the_script_of_the_message_id() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let client = server.client();
@@ -92,7 +92,7 @@ fn the_conformance_actor_does_what_ids_ask_for() {
 }
 
 #[test]
-fn the_same_id_three_times_makes_three_tasks() {
+fn three_messages_with_the_same_id_create_three_tasks() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let client = server.client();
@@ -106,27 +106,30 @@ fn the_same_id_three_times_makes_three_tasks() {
 }
 
 #[test]
-fn waiting_or_not_is_the_callers_choice() {
+fn callers_choose_to_wait_or_not() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let client = server.client();
     for way in WAYS {
-        let ask = |is_immediate: bool| {
+        let send_task = |is_immediate: bool| {
             let params = json!({
                 "message": message("tck-delayed-complete-1", "Hello"),
                 "configuration": {"returnImmediately": is_immediate},
             });
             client.call(way, "SendMessage", &params).expect("a task")["task"].clone()
         };
-        let early = ask(true);
-        assert_eq!(state(&early), "TASK_STATE_SUBMITTED");
-        assert_eq!(state(&ask(false)), "TASK_STATE_COMPLETED");
-        client.wait_for(early["id"].as_str().expect("an id"), "TASK_STATE_COMPLETED");
+        let unfinished = send_task(true);
+        assert_eq!(state(&unfinished), "TASK_STATE_SUBMITTED");
+        assert_eq!(state(&send_task(false)), "TASK_STATE_COMPLETED");
+        client.wait_for(
+            unfinished["id"].as_str().expect("an id"),
+            "TASK_STATE_COMPLETED",
+        );
     }
 }
 
 #[test]
-fn a_task_that_asks_is_resumed_by_the_answer() {
+fn an_answer_resumes_the_task_that_asked() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let client = server.client();
@@ -135,38 +138,38 @@ fn a_task_that_asks_is_resumed_by_the_answer() {
         assert_eq!(state(&task), "TASK_STATE_INPUT_REQUIRED");
         let mut answer = message("tck-complete-task-2", "yes");
         answer["task_id"] = task["id"].clone();
-        let done = client
+        let finished = client
             .call(way, "SendMessage", &json!({"message": answer}))
             .expect("a task")["task"]
             .clone();
-        assert_eq!(done["id"], task["id"]);
-        assert_eq!(done["contextId"], task["contextId"]);
-        assert_eq!(state(&done), "TASK_STATE_COMPLETED");
-        let ids: Vec<_> = done["history"]
+        assert_eq!(finished["id"], task["id"]);
+        assert_eq!(finished["contextId"], task["contextId"]);
+        assert_eq!(state(&finished), "TASK_STATE_COMPLETED");
+        let ids: Vec<_> = finished["history"]
             .as_array()
             .expect("a history")
             .iter()
-            .map(|one| one["role"].as_str().expect("a role"))
+            .map(|entry| entry["role"].as_str().expect("a role"))
             .collect();
         assert_eq!(ids, ["ROLE_USER", "ROLE_AGENT", "ROLE_USER"]);
-        // The requested length of the history.
-        for (length, wanted) in [(0, 0), (1, 1), (2, 2), (9, 3)] {
+        // The response has the requested length of the history.
+        for (length, expected) in [(0, 0), (1, 1), (2, 2), (9, 3)] {
             let params = json!({"id": task["id"], "historyLength": length});
-            let found = client.call(way, "GetTask", &params).expect("a task");
-            let count = found
+            let fetched = client.call(way, "GetTask", &params).expect("a task");
+            let count = fetched
                 .get("history")
                 .map_or(0, |all| all.as_array().expect("a list").len());
-            assert_eq!(count, wanted);
+            assert_eq!(count, expected);
             if length == 1 {
-                assert_eq!(found["history"][0]["messageId"], "tck-complete-task-2");
+                assert_eq!(fetched["history"][0]["messageId"], "tck-complete-task-2");
             }
-            assert_eq!(found.get("history").is_none(), length == 0);
+            assert_eq!(fetched.get("history").is_none(), length == 0);
         }
         let snake = json!({"id": task["id"], "history_length": 1});
-        let found = client
+        let fetched = client
             .call(A2aBinding::Rpc, "GetTask", &snake)
             .expect("a task");
-        assert_eq!(found["history"].as_array().expect("a list").len(), 1);
+        assert_eq!(fetched["history"].as_array().expect("a list").len(), 1);
         let params = json!({
             "message": message("tck-complete-task-3", "x"), "configuration": {"historyLength": 0},
         });
@@ -197,16 +200,16 @@ fn a_context_is_a_conversation() {
     let session = server.engine.read(|reader| {
         let id = context
             .parse()
-            .expect("a context that we name is the session");
+            .expect("a generated context is the id of its session");
         sessions::get(reader, id)
     });
     assert!(session.expect("read").is_some());
-    let many = database.count("SELECT COUNT(*) FROM sessions");
-    assert_eq!(many, 2);
+    let session_count = database.count("SELECT COUNT(*) FROM sessions");
+    assert_eq!(session_count, 2);
 }
 
 #[test]
-fn turns_of_one_context_come_one_after_the_other() {
+fn turns_of_one_context_run_one_after_the_other() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, product());
     let client = server.client();
@@ -241,15 +244,15 @@ fn turns_of_one_context_come_one_after_the_other() {
 }
 
 #[test]
-fn the_outcome_of_a_turn_becomes_the_state() {
+fn the_outcome_of_a_turn_becomes_the_state_of_the_task() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, product());
     let client = server.client();
     let text = |task: &Value| task["status"]["message"]["parts"][0]["text"].clone();
     let failed = client.send_text(A2aBinding::Rpc, "fail it is overloaded");
     assert_eq!(state(&failed), "TASK_STATE_FAILED");
-    let why = text(&failed).to_string();
-    assert!(why.contains("it is overloaded"), "{why}");
+    let reason = text(&failed).to_string();
+    assert!(reason.contains("it is overloaded"), "{reason}");
     for fault in [Fault::Internal, Fault::Panic] {
         server.provider.faults.lock().expect("faults").push(fault);
         let failed = client.send_text(A2aBinding::Rest, "hello");
@@ -260,20 +263,23 @@ fn the_outcome_of_a_turn_becomes_the_state() {
             "{reported}"
         );
     }
-    let asks = client.send_text(A2aBinding::Rpc, "ask which one?");
-    assert_eq!(state(&asks), "TASK_STATE_INPUT_REQUIRED");
-    assert_eq!(text(&asks), "which one?");
+    let question = client.send_text(A2aBinding::Rpc, "ask which one?");
+    assert_eq!(state(&question), "TASK_STATE_INPUT_REQUIRED");
+    assert_eq!(text(&question), "which one?");
     let mut answer = message("m", "the second");
-    answer["taskId"] = asks["id"].clone();
-    let done = client
+    answer["taskId"] = question["id"].clone();
+    let finished = client
         .call(A2aBinding::Rpc, "SendMessage", &json!({"message": answer}))
         .expect("a task")["task"]
         .clone();
-    let answer = done["artifacts"][0]["parts"][0]["text"].to_string();
+    let answer = finished["artifacts"][0]["parts"][0]["text"].to_string();
     assert!(answer.contains("the second"), "{answer}");
     let questions = database
         .count("SELECT COUNT(*) FROM messages WHERE content = 'the second' AND role = 'user'");
-    assert_eq!(questions, 0, "it is the answer, and no question of its own");
+    assert_eq!(
+        questions, 0,
+        "the answer is not stored as a new message of the user"
+    );
 }
 
 #[test]
@@ -281,19 +287,19 @@ fn the_actor_can_be_named_and_echo_needs_no_model() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, product());
     let client = server.client();
-    let ask = |actor: &str| {
-        let mut asked = message("m", "hello");
-        asked["metadata"] = json!({"cleveragents": {"actor": actor}});
+    let send_task = |actor: &str| {
+        let mut request = message("m", "hello");
+        request["metadata"] = json!({"cleveragents": {"actor": actor}});
         client
-            .call(A2aBinding::Rpc, "SendMessage", &json!({"message": asked}))
+            .call(A2aBinding::Rpc, "SendMessage", &json!({"message": request}))
             .expect("a task")["task"]
             .clone()
     };
     assert_eq!(
-        ask("builtin/echo")["artifacts"][0]["parts"][0]["text"],
+        send_task("builtin/echo")["artifacts"][0]["parts"][0]["text"],
         "hello"
     );
     assert!(server.provider.prompts().is_empty());
-    ask("openai/gpt-5-mini");
+    send_task("openai/gpt-5-mini");
     assert_eq!(server.provider.models(), ["gpt-5-mini"]);
 }

@@ -23,46 +23,46 @@ fn states(updates: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn a_stream_begins_with_the_task_and_ends_with_its_end() {
+fn a_stream_begins_with_the_task_and_ends_when_the_task_finishes() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let client = server.client();
     for way in WAYS {
         let params = json!({"message": message("tck-stream-ordering-001-1", "Hello")});
-        let reported = client.stream(way, "SendStreamingMessage", &params).rest();
-        let kinds: Vec<_> = reported.iter().map(kind).collect();
+        let received = client.stream(way, "SendStreamingMessage", &params).rest();
+        let kinds: Vec<_> = received.iter().map(kind).collect();
         assert_eq!(
             kinds,
             ["task", "statusUpdate", "artifactUpdate", "statusUpdate"]
         );
         assert_eq!(
-            states(&reported),
+            states(&received),
             [
                 "TASK_STATE_SUBMITTED",
                 "TASK_STATE_WORKING",
                 "TASK_STATE_COMPLETED"
             ]
         );
-        let update = &reported[2]["artifactUpdate"];
+        let update = &received[2]["artifactUpdate"];
         assert_eq!(update["artifact"]["parts"][0]["text"], "Ordered output");
         assert_eq!(update["lastChunk"], true);
         assert!(update["taskId"].is_string() && update["contextId"].is_string());
         let params = json!({"message": message("tck-stream-artifact-chunked-1", "Hello")});
-        let reported = client.stream(way, "SendStreamingMessage", &params).rest();
-        assert!(reported[2]["artifactUpdate"].get("append").is_none());
-        assert_eq!(reported[3]["artifactUpdate"]["append"], true);
-        assert_eq!(reported[3]["artifactUpdate"]["lastChunk"], true);
+        let received = client.stream(way, "SendStreamingMessage", &params).rest();
+        assert!(received[2]["artifactUpdate"].get("append").is_none());
+        assert_eq!(received[3]["artifactUpdate"]["append"], true);
+        assert_eq!(received[3]["artifactUpdate"]["lastChunk"], true);
         // A task that waits for an answer ends the stream of its message.
         let params = json!({"message": message("tck-input-required-1", "Hello")});
-        let reported = client.stream(way, "SendStreamingMessage", &params).rest();
-        assert_eq!(states(&reported).last(), Some(&"TASK_STATE_INPUT_REQUIRED"));
+        let received = client.stream(way, "SendStreamingMessage", &params).rest();
+        assert_eq!(states(&received).last(), Some(&"TASK_STATE_INPUT_REQUIRED"));
         let mut answer = message("tck-complete-task-1", "x");
-        answer["taskId"] = reported[0]["task"]["id"].clone();
-        let reported = client
+        answer["taskId"] = received[0]["task"]["id"].clone();
+        let received = client
             .stream(way, "SendStreamingMessage", &json!({"message": answer}))
             .rest();
         assert_eq!(
-            states(&reported),
+            states(&received),
             ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]
         );
     }
@@ -76,10 +76,13 @@ fn all_subscribers_receive_the_same_events() {
     for way in WAYS {
         let task = client.send(way, "tck-input-required-1");
         let id = json!({"id": task["id"]});
-        let mut one = client.stream(way, "SubscribeToTask", &id);
-        let mut other = client.stream(way, "SubscribeToTask", &id);
+        let mut subscriber = client.stream(way, "SubscribeToTask", &id);
+        let mut other_subscriber = client.stream(way, "SubscribeToTask", &id);
         let mut leaver = client.stream(way, "SubscribeToTask", &id);
-        let first = [one.next().expect("a task"), other.next().expect("a task")];
+        let first = [
+            subscriber.next().expect("a task"),
+            other_subscriber.next().expect("a task"),
+        ];
         assert_eq!(
             first[0]["task"]["status"]["state"],
             "TASK_STATE_INPUT_REQUIRED"
@@ -91,15 +94,15 @@ fn all_subscribers_receive_the_same_events() {
         answer["taskId"] = task["id"].clone();
         client
             .call(way, "SendMessage", &json!({"message": answer}))
-            .expect("taken");
+            .expect("accepted");
         answer["messageId"] = "tck-complete-task-3".into();
         client
             .call(way, "SendMessage", &json!({"message": answer}))
-            .expect("taken");
-        let (one, other) = (one.rest(), other.rest());
-        assert_eq!(one, other);
+            .expect("accepted");
+        let (subscriber, other_subscriber) = (subscriber.rest(), other_subscriber.rest());
+        assert_eq!(subscriber, other_subscriber);
         assert_eq!(
-            states(&one),
+            states(&subscriber),
             [
                 "TASK_STATE_WORKING",
                 "TASK_STATE_INPUT_REQUIRED",
@@ -123,30 +126,30 @@ fn a_task_can_be_subscribed_to_with_get() {
             "CancelTask",
             &json!({"id": id}),
         )
-        .expect("over");
+        .expect("cancelled");
     let answer = client.http("GET", &format!("/a2a/v1/tasks/{id}:subscribe"), None);
     assert_eq!(answer.status, 400);
     assert_eq!(
         answer.kind(),
         "application/json",
-        "no stream with an error in it"
+        "the error is not sent as a stream"
     );
 }
 
 #[test]
-fn an_answer_comes_in_pieces_that_make_the_whole() {
+fn the_chunks_of_an_answer_add_up_to_the_answer() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, product());
     let client = server.client();
     for way in WAYS {
         let params = json!({"message": message("m", "stream one two three")});
-        let reported = client.stream(way, "SendStreamingMessage", &params).rest();
+        let received = client.stream(way, "SendStreamingMessage", &params).rest();
         let mut text = String::new();
-        let pieces: Vec<_> = reported
+        let pieces: Vec<_> = received
             .iter()
-            .filter_map(|one| one.get("artifactUpdate"))
+            .filter_map(|update| update.get("artifactUpdate"))
             .collect();
-        assert!(pieces.len() > 1, "{reported:?}");
+        assert!(pieces.len() > 1, "{received:?}");
         for (index, piece) in pieces.iter().enumerate() {
             if piece.get("append").is_none() {
                 text.clear();
@@ -159,7 +162,7 @@ fn an_answer_comes_in_pieces_that_make_the_whole() {
             let is_last = piece.get("lastChunk").is_some();
             assert_eq!(is_last, index + 1 == pieces.len());
         }
-        let id = reported[0]["task"]["id"].as_str().expect("an id");
+        let id = received[0]["task"]["id"].as_str().expect("an id");
         let task = client.wait_for(id, "TASK_STATE_COMPLETED");
         assert_eq!(task["artifacts"][0]["parts"], json!([{"text": text}]));
         assert_eq!(text.len(), 6_000);

@@ -21,10 +21,10 @@ fn a_task_that_waits_or_runs_can_be_cancelled() {
         let cancelled = client.call(way, "CancelTask", &id).expect("cancelled");
         assert_eq!(cancelled["id"], task["id"]);
         assert_eq!(state(&cancelled), "TASK_STATE_CANCELED");
-        let reported = events.rest();
-        assert_eq!(reported.len(), 1);
+        let updates = events.rest();
+        assert_eq!(updates.len(), 1);
         assert_eq!(
-            reported[0]["statusUpdate"]["status"]["state"],
+            updates[0]["statusUpdate"]["status"]["state"],
             "TASK_STATE_CANCELED"
         );
     }
@@ -47,14 +47,14 @@ fn a_task_that_waits_or_runs_can_be_cancelled() {
     assert_eq!(
         state(&after),
         "TASK_STATE_CANCELED",
-        "nothing leaves a state that is over"
+        "a final state never changes"
     );
 }
 
 #[test]
 fn a_task_continues_after_its_caller_disconnects() {
     for method in ["SendMessage", "SendStreamingMessage"] {
-        // A client of its own: a released provider holds nothing any more.
+        // Each method has its own server, because a released provider holds no further requests.
         let database = TestDatabase::sqlite();
         let server = Server::start(&database, product());
         let client = server.client();
@@ -69,7 +69,7 @@ fn a_task_continues_after_its_caller_disconnects() {
             body.len()
         );
         stream.write_all(head.as_bytes()).expect("sent");
-        let begun = std::time::Instant::now();
+        let started_at = std::time::Instant::now();
         let working = loop {
             let params = json!({"status": "TASK_STATE_WORKING"});
             let list = client
@@ -78,7 +78,7 @@ fn a_task_continues_after_its_caller_disconnects() {
             if let Some(task) = list["tasks"].as_array().expect("a list").first() {
                 break task["id"].as_str().expect("an id").to_owned();
             }
-            assert!(begun.elapsed() < PATIENCE, "it was not begun");
+            assert!(started_at.elapsed() < PATIENCE, "the task was not started");
         };
         wait_for("the model is asked", || {
             !server.provider.prompts().is_empty()
@@ -93,23 +93,23 @@ fn a_task_continues_after_its_caller_disconnects() {
 }
 
 #[test]
-fn a_task_that_is_worked_on_takes_no_message() {
+fn a_running_task_accepts_no_message() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, product());
     let client = server.client();
     let id = client.begin("hold it");
     client.wait_for(&id, "TASK_STATE_WORKING");
-    let mut more = message("m", "more");
-    more["taskId"] = id.clone().into();
-    let wrong = client.call(A2aBinding::Rpc, "SendMessage", &json!({"message": more}));
-    let wrong = wrong.expect_err("refused");
-    wrong.assert(A2aBinding::Rpc, -32004, 400, "UNSUPPORTED_OPERATION");
+    let mut extra = message("m", "more");
+    extra["taskId"] = id.clone().into();
+    let error = client.call(A2aBinding::Rpc, "SendMessage", &json!({"message": extra}));
+    let error = error.expect_err("refused");
+    error.assert(A2aBinding::Rpc, -32004, 400, "UNSUPPORTED_OPERATION");
     server.provider.release();
     client.wait_for(&id, "TASK_STATE_COMPLETED");
 }
 
 #[test]
-fn one_of_many_answers_is_taken() {
+fn only_one_of_many_answers_is_accepted() {
     for database in TestDatabase::each() {
         let server = Server::start(&database, local());
         let client = server.client();
@@ -118,7 +118,7 @@ fn one_of_many_answers_is_taken() {
         answer["taskId"] = task["id"].clone();
         let params = json!({"message": answer, "configuration": {"returnImmediately": true}});
         let clients: Vec<_> = (0..6).map(|_| server.client()).collect();
-        let taken = std::thread::scope(|scope| {
+        let accepted = std::thread::scope(|scope| {
             let calls: Vec<_> = clients
                 .iter()
                 .map(|client| {
@@ -130,15 +130,18 @@ fn one_of_many_answers_is_taken() {
                 .map(|call| call.join().expect("ends"))
                 .collect::<Vec<_>>()
         });
-        assert_eq!(taken.iter().filter(|taken| **taken).count(), 1);
+        assert_eq!(
+            accepted.iter().filter(|is_accepted| **is_accepted).count(),
+            1
+        );
         let id = task["id"].as_str().expect("an id");
-        let done = client.wait_for(id, "TASK_STATE_COMPLETED");
-        assert_eq!(done["history"].as_array().expect("a history").len(), 3);
+        let finished = client.wait_for(id, "TASK_STATE_COMPLETED");
+        assert_eq!(finished["history"].as_array().expect("a history").len(), 3);
     }
 }
 
 #[test]
-fn many_at_once_in_one_new_context_share_it() {
+fn concurrent_messages_in_a_new_context_share_its_session() {
     for database in TestDatabase::each() {
         let server = Server::start(&database, local());
         let clients: Vec<_> = (0..6).map(|_| server.client()).collect();
@@ -174,7 +177,7 @@ fn a_revoked_subscriber_receives_no_more_events() {
         events.next().expect("a task");
         if way == A2aBinding::Rest {
             database.meddle("UPDATE tokens SET revoked_at = 1");
-            assert!(events.next().is_none(), "the stream ends without a word");
+            assert!(events.next().is_none(), "the stream ends without an error");
         }
     }
 }

@@ -5,11 +5,11 @@ use cleveragents_testkit::TestDatabase;
 use serde_json::{Value, json};
 
 #[test]
-fn versions_are_checked_on_both_ways() {
+fn both_bindings_check_the_version() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let params = json!({"message": message("m", "x")});
-    for (version, is_spoken) in [
+    for (version, is_supported) in [
         (Some("1.0"), true),
         (Some("1.0.7"), true),
         (Some("99.0"), false),
@@ -22,26 +22,26 @@ fn versions_are_checked_on_both_ways() {
         for (way, code) in [(A2aBinding::Rpc, -32009), (A2aBinding::Rest, 400)] {
             let outcome = client.call(way, "SendMessage", &params);
             match outcome {
-                Ok(_) => assert!(is_spoken, "{version:?}"),
-                Err(wrong) => {
-                    assert!(!is_spoken, "{version:?}");
-                    wrong.assert(way, code, code, "VERSION_NOT_SUPPORTED");
+                Ok(_) => assert!(is_supported, "{version:?}"),
+                Err(error) => {
+                    assert!(!is_supported, "{version:?}");
+                    error.assert(way, code, code, "VERSION_NOT_SUPPORTED");
                 }
             }
             let listed = client.call(way, "ListTasks", &json!({}));
-            assert_eq!(listed.is_ok(), is_spoken, "{version:?}");
+            assert_eq!(listed.is_ok(), is_supported, "{version:?}");
         }
     }
-    let bare = server.client().header("a2a-version", None);
-    let asked = bare.http("GET", "/a2a/v1/tasks?A2A-Version=1.0", None);
-    assert_eq!(asked.status, 200, "{}", asked.text);
+    let without_version = server.client().header("a2a-version", None);
+    let response = without_version.http("GET", "/a2a/v1/tasks?A2A-Version=1.0", None);
+    assert_eq!(response.status, 200, "{}", response.text);
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "ListTasks"}).to_string();
-    let asked = bare.http("POST", "/a2a?A2A-Version=1.0", Some(&body));
-    assert!(asked.json().get("result").is_some());
+    let response = without_version.http("POST", "/a2a?A2A-Version=1.0", Some(&body));
+    assert!(response.json().get("result").is_some());
 }
 
 #[test]
-fn extensions_are_taken_note_of() {
+fn responses_name_the_supported_extensions() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let unknown = "https://example.com/ext/v1,https://example.com/ext/v2";
@@ -99,63 +99,66 @@ fn clients_of_0_3_are_answered_in_0_3() {
             json!({"message": message("tck-message-response-1")}),
         );
         assert_eq!(direct["kind"], "message");
-        let waits = call(
+        let waiting = call(
             "message/send",
             json!({
                 "message": message("tck-input-required-1"), "configuration": {"blocking": true},
             }),
         );
-        assert_eq!(waits["status"]["state"], "input-required");
-        let found = call("tasks/get", json!({"id": waits["id"], "historyLength": 0}));
-        assert_eq!(found["history"].as_array().expect("all of it").len(), 1);
-        let set = call(
+        assert_eq!(waiting["status"]["state"], "input-required");
+        let fetched = call(
+            "tasks/get",
+            json!({"id": waiting["id"], "historyLength": 0}),
+        );
+        assert_eq!(fetched["history"].as_array().expect("a history").len(), 1);
+        let created = call(
             "tasks/pushNotificationConfig/set",
             json!({
-                "taskId": waits["id"], "pushNotificationConfig": {
+                "taskId": waiting["id"], "pushNotificationConfig": {
                     "id": "p", "url": "http://localhost:1/",
                     "authentication": {"schemes": ["Bearer"], "credentials": "c"},
                 },
             }),
         );
-        assert_eq!(set["taskId"], waits["id"]);
+        assert_eq!(created["taskId"], waiting["id"]);
         assert_eq!(
-            set["pushNotificationConfig"]["authentication"]["schemes"],
+            created["pushNotificationConfig"]["authentication"]["schemes"],
             json!(["Bearer"])
         );
-        let got = call(
+        let fetched_config = call(
             "tasks/pushNotificationConfig/get",
-            json!({"id": waits["id"]}),
+            json!({"id": waiting["id"]}),
         );
-        assert_eq!(got, set);
+        assert_eq!(fetched_config, created);
         let list = call(
             "tasks/pushNotificationConfig/list",
-            json!({"id": waits["id"]}),
+            json!({"id": waiting["id"]}),
         );
-        assert_eq!(list, json!([set]));
-        let gone = call(
+        assert_eq!(list, json!([created]));
+        let deleted = call(
             "tasks/pushNotificationConfig/delete",
             json!({
-                "id": waits["id"], "pushNotificationConfigId": "p",
+                "id": waiting["id"], "pushNotificationConfigId": "p",
             }),
         );
-        assert!(gone.is_null());
-        let cancelled = call("tasks/cancel", json!({"id": waits["id"]}));
+        assert!(deleted.is_null());
+        let cancelled = call("tasks/cancel", json!({"id": waiting["id"]}));
         assert_eq!(cancelled["status"]["state"], "canceled");
         let params = json!({"message": message("tck-stream-001-1")});
-        let reported = client
+        let received = client
             .stream(A2aBinding::Rpc, "message/stream", &params)
             .rest();
-        let kinds: Vec<_> = reported
+        let kinds: Vec<_> = received
             .iter()
-            .map(|one| one["kind"].as_str().expect("a kind"))
+            .map(|update| update["kind"].as_str().expect("a kind"))
             .collect();
         assert_eq!(
             kinds,
             ["task", "status-update", "artifact-update", "status-update"]
         );
-        assert_eq!(reported[1]["final"], false);
-        assert_eq!(reported[3]["final"], true);
-        assert_eq!(reported[3]["status"]["state"], "completed");
+        assert_eq!(received[1]["final"], false);
+        assert_eq!(received[3]["final"], true);
+        assert_eq!(received[3]["status"]["state"], "completed");
         let missing = client.rpc("tasks/get", &json!({"id": "x"}));
         assert_eq!(missing["error"]["code"], -32001);
     }

@@ -8,10 +8,13 @@ use serde_json::json;
 use crate::harness::{Client, Server, Stream, wait_until};
 
 fn make_session(client: &Client, namespace: &str) -> String {
-    let made = client
+    let created_session = client
         .post("/api/v1/sessions", &json!({"namespace": namespace}))
         .expect(201);
-    made.json()["id"].as_str().expect("an id").to_owned()
+    created_session.json()["id"]
+        .as_str()
+        .expect("an id")
+        .to_owned()
 }
 
 fn append_message(client: &Client, session: &str, content: &str) {
@@ -71,7 +74,7 @@ fn a_reconnecting_client_receives_each_event_once() {
     let mut sequences = Vec::new();
     let mut last = 0;
     let mut round = 0;
-    // Each connection is closed after some events; the next one continues.
+    // Each connection is closed after some events, and the next connection continues.
     while (sequences.len() as u64) < count {
         round += 1;
         let client = local.with("last-event-id", last.to_string());
@@ -86,17 +89,17 @@ fn a_reconnecting_client_receives_each_event_once() {
             sequences.push(sent.data.expect("data")["payload"]["sequence"].as_u64());
         }
     }
-    writer.join().expect("all is said");
+    writer.join().expect("all messages are appended");
     let expected: Vec<_> = (0..count).map(Some).collect();
     assert_eq!(sequences, expected, "each once and in order");
-    assert!(positions.is_sorted_by(|one, next| one < next));
+    assert!(positions.is_sorted_by(|previous, next| previous < next));
     wait_until("no listener is left", || {
         server.gauge("event_listeners") == 0
     });
 }
 
 #[test]
-fn events_are_chosen_by_kind_subject_and_namespace() {
+fn events_are_filtered_by_kind_subject_and_namespace() {
     let server = Server::start();
     let local = server.local();
     let (acme, other) = (make_session(&local, "acme"), make_session(&local, "other"));
@@ -140,7 +143,7 @@ fn events_are_chosen_by_kind_subject_and_namespace() {
             "{query}"
         );
         // The next events do not match the filter: the listener receives only its position.
-        wait_for_the_end(&mut stream, &server);
+        wait_for_newest_position(&mut stream, &server);
     }
     local
         .get("/api/v1/events?kind=nonsense")
@@ -152,21 +155,21 @@ fn events_are_chosen_by_kind_subject_and_namespace() {
         .problem(400, "CA-1213");
 }
 
-/// Reads keep-alives until only keep-alives can follow; fails on an event.
-fn wait_for_the_end(stream: &mut Stream, server: &Server) {
+/// Reads keep-alives until the client knows the newest position; fails on an event.
+fn wait_for_newest_position(stream: &mut Stream, server: &Server) {
     let newest = server.database.count("SELECT MAX(position) FROM events");
     let mut at = None;
     // A keep-alive without a position means that no event has happened since.
     for _ in 0..1_000 {
-        let sent = stream.block().expect("a sign of life");
-        assert_eq!(sent.data, None, "an event that was not asked for");
+        let sent = stream.block().expect("a keep-alive");
+        assert_eq!(sent.data, None, "an event that was not requested");
         match sent.id {
             Some(id) => at = Some(id),
             None if at == Some(newest) || at.is_none() => return,
             None => {}
         }
     }
-    panic!("the listener was never told where it is");
+    panic!("the listener never received the newest position");
 }
 
 #[test]
@@ -175,27 +178,33 @@ fn clients_receive_only_visible_events() {
     let local = server.local();
     let editor = server.caller(&["acme=viewer"]);
     let everywhere = server.caller(&["*=viewer"]);
-    let mut narrow = editor.listen("/api/v1/events");
-    let mut wide = everywhere.listen("/api/v1/events");
-    let mut whole = local.listen("/api/v1/events");
+    let mut acme_stream = editor.listen("/api/v1/events");
+    let mut shared_stream = everywhere.listen("/api/v1/events");
+    let mut full_stream = local.listen("/api/v1/events");
     let hidden = make_session(&local, "local");
     let other = make_session(&local, "other");
     append_message(&local, &hidden, "secret");
     append_message(&local, &other, "not yours");
     let acme = make_session(&local, "acme");
     append_message(&local, &acme, "yours");
-    let of = |stream: &mut Stream, count| {
+    let subjects_of = |stream: &mut Stream, count| {
         let subjects = read_events(stream, count)
             .into_iter()
             .map(|(_, subject)| subject);
         subjects.collect::<BTreeSet<_>>()
     };
-    assert_eq!(of(&mut narrow, 2), BTreeSet::from([acme.clone()]));
     assert_eq!(
-        of(&mut wide, 4),
+        subjects_of(&mut acme_stream, 2),
+        BTreeSet::from([acme.clone()])
+    );
+    assert_eq!(
+        subjects_of(&mut shared_stream, 4),
         BTreeSet::from([other.clone(), acme.clone()])
     );
-    assert_eq!(of(&mut whole, 6), BTreeSet::from([hidden, other, acme]));
+    assert_eq!(
+        subjects_of(&mut full_stream, 6),
+        BTreeSet::from([hidden, other, acme])
+    );
     editor
         .get("/api/v1/events?namespace=other")
         .problem(403, "CA-1202");
@@ -213,7 +222,7 @@ fn clients_receive_only_visible_events() {
 }
 
 #[test]
-fn a_namespace_that_cannot_be_is_denied_and_written_down() {
+fn access_to_an_invalid_namespace_is_denied_and_audited() {
     for database in cleveragents_testkit::TestDatabase::each() {
         let server = Server::on(database, |_| {});
         let viewer = server.caller(&["acme=viewer"]);
@@ -234,12 +243,16 @@ fn filtered_events_advance_the_position() {
     let local = server.local();
     let viewer = server.caller(&["acme=viewer"]);
     let mut stream = viewer.listen("/api/v1/events");
-    let begun = stream.block().expect("a beginning").id.expect("a position");
+    let initial = stream
+        .block()
+        .expect("a first block")
+        .id
+        .expect("a position");
     make_session(&local, "other");
-    wait_until("the position moves on", || {
-        let sent = stream.block().expect("a sign of life");
+    wait_until("the position advances", || {
+        let sent = stream.block().expect("a keep-alive");
         assert_eq!(sent.data, None);
-        sent.id.is_some_and(|id| id > begun)
+        sent.id.is_some_and(|id| id > initial)
     });
 }
 

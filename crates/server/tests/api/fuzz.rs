@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::harness::{Client, Server, wait_until};
 
-/// A path of the API with its method.
+/// A generated request.
 #[derive(Debug, Clone)]
 struct ApiRequest {
     method: String,
@@ -77,8 +77,8 @@ fn json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A text as part of a URL. Sometimes it is not UTF-8.
-fn encoded(text: &str) -> String {
+/// A text with every byte percent-encoded, for a URL.
+fn percent_encoded(text: &str) -> String {
     let bytes = text.bytes().map(|byte| format!("%{byte:02x}"));
     bytes.collect::<String>()
 }
@@ -98,7 +98,7 @@ fn query() -> impl Strategy<Value = String> {
         "actor",
     ];
     let pair = (prop::sample::select(names.to_vec()), text())
-        .prop_map(|(name, value)| format!("{name}={}", encoded(&value)));
+        .prop_map(|(name, value)| format!("{name}={}", percent_encoded(&value)));
     prop_oneof![
         Just(String::new()),
         prop::collection::vec(pair, 1..4).prop_map(|pairs| format!("?{}", pairs.join("&"))),
@@ -129,10 +129,13 @@ fn headers() -> impl Strategy<Value = Vec<(&'static str, String)>> {
     prop::collection::vec((prop::sample::select(names.to_vec()), value), 0..4)
 }
 
-fn asked(paths: Vec<(String, String)>, known: Vec<String>) -> impl Strategy<Value = ApiRequest> {
+fn any_request(
+    paths: Vec<(String, String)>,
+    known: Vec<String>,
+) -> impl Strategy<Value = ApiRequest> {
     let part = prop_oneof![
         3 => prop::sample::select(known),
-        1 => text().prop_map(|text| encoded(&text)),
+        1 => text().prop_map(|text| percent_encoded(&text)),
         1 => Just("%ff%fe".to_owned()),
     ];
     let method = prop_oneof![
@@ -144,9 +147,9 @@ fn asked(paths: Vec<(String, String)>, known: Vec<String>) -> impl Strategy<Valu
         1 => prop::collection::vec(any::<u8>(), 0..300),
         1 => Just(b"[".repeat(3_000)),
     ];
-    let what = (prop::sample::select(paths), part, query());
-    (what, method, headers(), body).prop_map(
-        |(((usual, path), part, query), method, headers, body)| {
+    let target = (prop::sample::select(paths), part, query());
+    (target, method, headers(), body).prop_map(
+        |(((documented, path), part, query), method, headers, body)| {
             let path = path.replace("{name}", "plan/use");
             let parts = path.split('/').map(|known| match known.strip_prefix('{') {
                 Some(_) => part.as_str(),
@@ -154,7 +157,7 @@ fn asked(paths: Vec<(String, String)>, known: Vec<String>) -> impl Strategy<Valu
             });
             let path = parts.collect::<Vec<_>>().join("/");
             ApiRequest {
-                method: method.map_or(usual, str::to_owned),
+                method: method.map_or(documented, str::to_owned),
                 path: format!("{path}{query}"),
                 headers,
                 body,
@@ -164,19 +167,24 @@ fn asked(paths: Vec<(String, String)>, known: Vec<String>) -> impl Strategy<Valu
 }
 
 /// Sends a request and checks that the server stays usable.
-fn check(client: &Client, asked: &ApiRequest) -> Result<(), TestCaseError> {
-    let client = asked
+fn check(client: &Client, request: &ApiRequest) -> Result<(), TestCaseError> {
+    let client = request
         .headers
         .iter()
         .fold(client.clone(), |client, (name, value)| {
             client.with(name, value.clone())
         });
-    let body: &[u8] = if asked.method == "GET" || asked.method == "HEAD" {
+    let body: &[u8] = if request.method == "GET" || request.method == "HEAD" {
         b""
     } else {
-        &asked.body
+        &request.body
     };
-    let mut stream = client.send(&asked.method, &asked.path, Some("application/json"), body);
+    let mut stream = client.send(
+        &request.method,
+        &request.path,
+        Some("application/json"),
+        body,
+    );
     let Some((status, headers)) = stream.head() else {
         return Err(TestCaseError::fail("no answer"));
     };
@@ -187,8 +195,8 @@ fn check(client: &Client, asked: &ApiRequest) -> Result<(), TestCaseError> {
     }
     prop_assert!(status < 500, "{status}");
     if status >= 400 && kind.is_some_and(|(_, kind)| kind == "application/problem+json") {
-        let body = stream.rest(&headers, &asked.method);
-        if asked.method != "HEAD" {
+        let body = stream.rest(&headers, &request.method);
+        if request.method != "HEAD" {
             let problem: Value = serde_json::from_str(&body).expect("JSON");
             prop_assert_eq!(&problem["status"], &Value::from(status));
         }
@@ -196,11 +204,11 @@ fn check(client: &Client, asked: &ApiRequest) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn attack(server: &Server, cases: usize) {
+fn send_arbitrary_requests(server: &Server, cases: usize) {
     let session = server.session("acme");
     let session = session.rsplit('/').next().expect("an id").to_owned();
     let plan = server.plan("acme/shop").to_string();
-    let strategy = asked(paths(server), vec![session, plan]);
+    let strategy = any_request(paths(server), vec![session, plan]);
     let clients = [server.local(), server.caller(&["acme=editor"])];
     let mut runner = TestRunner::new(Config {
         cases: u32::try_from(cases).expect("fits"),
@@ -210,12 +218,12 @@ fn attack(server: &Server, cases: usize) {
     });
     server.double.release();
     runner
-        .run(&(0..clients.len(), strategy), |(who, asked)| {
-            check(&clients[who], &asked)
+        .run(&(0..clients.len(), strategy), |(client, request)| {
+            check(&clients[client], &request)
         })
         .unwrap_or_else(|failure| panic!("{failure}"));
     server.local().get("/readyz").expect(200);
-    wait_until("nothing is left", || {
+    wait_until("no work is left", || {
         server.gauge("running") == 0
             && server.gauge("waiting") == 0
             && server.gauge("event_listeners") == 0
@@ -223,15 +231,15 @@ fn attack(server: &Server, cases: usize) {
 }
 
 #[test]
-fn no_request_is_a_failure_of_the_server() {
+fn no_request_causes_an_internal_error() {
     for database in TestDatabase::each() {
         let server = Server::on(database, |_| {});
-        attack(&server, proof_size(400, 20_000));
+        send_arbitrary_requests(&server, proof_size(400, 20_000));
     }
 }
 
 #[test]
-fn malformed_requests_do_no_harm() {
+fn the_server_survives_malformed_requests() {
     let server = Server::with(|options| {
         options.request_timeout = std::time::Duration::from_millis(50);
     });

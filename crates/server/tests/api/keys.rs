@@ -19,13 +19,13 @@ fn a_request_with_a_key_has_its_effect_once() {
         let editor = server.caller(&["acme=editor"]);
         let keyed = editor.with("idempotency-key", "one");
         let new = json!({"name": "first", "namespace": "acme"});
-        let made = keyed.post("/api/v1/sessions", &new).expect(201);
-        let again = keyed.post("/api/v1/sessions", &new).expect(201);
-        assert_eq!(again.body, made.body);
-        assert_eq!(again.header("location"), made.header("location"));
-        assert_eq!(again.header("etag"), made.header("etag"));
-        assert_eq!(again.header("idempotency-replayed"), Some("true"));
-        assert_eq!(made.header("idempotency-replayed"), None);
+        let created = keyed.post("/api/v1/sessions", &new).expect(201);
+        let retry = keyed.post("/api/v1/sessions", &new).expect(201);
+        assert_eq!(retry.body, created.body);
+        assert_eq!(retry.header("location"), created.header("location"));
+        assert_eq!(retry.header("etag"), created.header("etag"));
+        assert_eq!(retry.header("idempotency-replayed"), Some("true"));
+        assert_eq!(created.header("idempotency-replayed"), None);
         assert_eq!(server.database.count("SELECT COUNT(*) FROM sessions"), 1);
         let other = json!({"name": "second", "namespace": "acme"});
         keyed
@@ -41,11 +41,14 @@ fn a_request_with_a_key_has_its_effect_once() {
         long.post("/api/v1/sessions", &other)
             .problem(400, "CA-1213");
 
-        let path = format!("{}/messages", made.header("location").expect("a place"));
-        let reported = json!({"role": "user", "content": "once"});
+        let path = format!(
+            "{}/messages",
+            created.header("location").expect("a location")
+        );
+        let message = json!({"role": "user", "content": "once"});
         let key = editor.with("idempotency-key", "two");
-        let stored = key.post(&path, &reported).expect(201);
-        let repeated = key.post(&path, &reported).expect(201);
+        let stored = key.post(&path, &message).expect(201);
+        let repeated = key.post(&path, &message).expect(201);
         assert_eq!(repeated.body, stored.body);
         assert_eq!(repeated.header("content-type"), Some("application/json"));
         key.post(&path, &json!({"role": "user", "content": "twice"}))
@@ -55,7 +58,7 @@ fn a_request_with_a_key_has_its_effect_once() {
 }
 
 #[test]
-fn a_refusal_is_repeated_too_and_what_was_never_begun_can_be_made() {
+fn a_failure_is_replayed_and_a_request_that_never_started_can_be_retried() {
     let server = Server::with(|options| {
         options.max_running = 1;
         options.max_waiting = 0;
@@ -67,7 +70,7 @@ fn a_refusal_is_repeated_too_and_what_was_never_begun_can_be_made() {
         std::thread::spawn(move || local.post(&turns, &json!({"prompt": "hold"})).status)
     };
     wait_until("it runs", || server.double.provider.prompts().len() == 1);
-    // The same request meanwhile: it is still being processed.
+    // Meanwhile the same request is still being processed.
     local
         .with("idempotency-key", "held")
         .post(&turns, &json!({"prompt": "hold"}))
@@ -88,18 +91,18 @@ fn a_refusal_is_repeated_too_and_what_was_never_begun_can_be_made() {
     failing
         .post(&turns, &json!({"prompt": "fail"}))
         .problem(422, "CA-0805");
-    let asked = server.double.provider.prompts();
-    assert_eq!(asked, ["hold", "go", "fail"]);
+    let all_prompts = server.double.provider.prompts();
+    assert_eq!(all_prompts, ["hold", "go", "fail"]);
 }
 
 #[test]
 fn concurrent_requests_with_one_key_take_effect_once() {
     let server = Server::start();
     let path = format!("{}/messages", server.session("acme"));
-    let reported = json!({"role": "user", "content": "once"});
+    let message = json!({"role": "user", "content": "once"});
     let answers = cleveragents_testkit::at_once(16, |_| {
         let client = server.local().with("idempotency-key", "same");
-        client.post(&path, &reported).expect(201).body
+        client.post(&path, &message).expect(201).body
     });
     assert!(answers.iter().all(|body| *body == answers[0]));
     assert_eq!(server.database.count("SELECT COUNT(*) FROM messages"), 1);
@@ -141,13 +144,16 @@ fn a_killed_server_never_keeps_a_message_without_its_key() {
         (child, Client::new(address, None))
     };
     let (child, client) = start();
-    let made = client
+    let created = client
         .post(
             "/api/v1/sessions",
             &json!({"namespace": "acme", "actor": MODEL}),
         )
         .expect(201);
-    let path = format!("{}/messages", made.header("location").expect("a place"));
+    let path = format!(
+        "{}/messages",
+        created.header("location").expect("a location")
+    );
     let mut running = Some((child, client));
     // Acknowledged requests: the response of each key.
     let acknowledged: Mutex<BTreeMap<String, Value>> = Mutex::default();
@@ -189,7 +195,7 @@ fn a_killed_server_never_keeps_a_message_without_its_key() {
             database.count("SELECT COUNT(*) FROM request_keys WHERE status IS NULL"),
             0
         );
-        // Clients without a response retry; clients with a response get the same one again.
+        // Clients without a response retry; clients with a response receive the same response again.
         let (child, client) = start();
         let known = acknowledged.lock().expect("not poisoned").clone();
         for (key, answer) in known {
@@ -212,7 +218,8 @@ fn append(client: &Client, path: &str, key: &str) -> Option<Value> {
     Some(answer.expect(201).json())
 }
 
-/// A request whose server was killed while it worked: the next server reports that at once, and always the same way.
+/// The server was killed while it processed the request: the next server reports this at once, and repeats the same
+/// response.
 #[test]
 fn a_key_whose_server_is_gone_is_answered() {
     if let Some(url) = child_input() {
@@ -227,12 +234,12 @@ fn a_key_whose_server_is_gone_is_answered() {
             .parse()
             .expect("an address");
         let client = Client::new(address, None);
-        let made = client
+        let created = client
             .post("/api/v1/sessions", &json!({"namespace": "acme"}))
             .expect(201);
-        let turns = format!("{}/turns", made.header("location").expect("a place"));
+        let turns = format!("{}/turns", created.header("location").expect("a location"));
         let hold = json!({"prompt": "hold"});
-        let asking = {
+        let request = {
             let (client, turns, hold) = (
                 client.with("idempotency-key", "held"),
                 turns.clone(),
@@ -240,20 +247,20 @@ fn a_key_whose_server_is_gone_is_answered() {
             );
             std::thread::spawn(move || client.try_post(&turns, &hold).is_none())
         };
-        wait_until("it was begun", || {
+        wait_until("the request has started", || {
             database.count("SELECT COUNT(*) FROM request_keys WHERE status IS NULL") == 1
         });
         // Another live server does not assume that this one is dead.
         let server = Server::on(database, |_| {});
-        let again = server.local().with("idempotency-key", "held");
-        again.post(&turns, &hold).problem(409, "CA-1216");
+        let retry = server.local().with("idempotency-key", "held");
+        retry.post(&turns, &hold).problem(409, "CA-1216");
         child.kill();
-        assert!(asking.join().expect("ends"), "no response was sent");
-        again.post(&turns, &hold).problem(409, "CA-1214");
-        let repeated = again.post(&turns, &hold);
+        assert!(request.join().expect("ends"), "no response was sent");
+        retry.post(&turns, &hold).problem(409, "CA-1214");
+        let repeated = retry.post(&turns, &hold);
         assert_eq!(repeated.header("idempotency-replayed"), Some("true"));
         repeated.problem(409, "CA-1214");
-        again
+        retry
             .post(&turns, &json!({"prompt": "other"}))
             .problem(409, "CA-1215");
         assert!(server.double.provider.prompts().is_empty());

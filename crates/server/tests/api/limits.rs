@@ -78,13 +78,16 @@ fn unreadable_requests_are_refused() {
     }
     local.get("/api/v1/sessions/short").problem(400, "CA-0103");
     local.get("/api/v1/nothing").problem(404, "CA-1224");
-    let wrong = local.ask("DELETE", "/api/v1/sessions", None);
-    let allowed = wrong.header("allow").expect("what is allowed").to_owned();
+    let rejected = local.ask("DELETE", "/api/v1/sessions", None);
+    let allowed = rejected
+        .header("allow")
+        .expect("the allowed methods")
+        .to_owned();
     assert!(
         allowed.contains("GET") && allowed.contains("POST"),
         "{allowed}"
     );
-    wrong.problem(405, "CA-1224");
+    rejected.problem(405, "CA-1224");
     let head = local.ask("HEAD", "/api/v1/sessions", None).expect(200);
     assert!(head.body.is_empty());
     assert_eq!(server.database.count("SELECT COUNT(*) FROM messages"), 0);
@@ -97,8 +100,8 @@ fn the_rate_limit_applies_per_caller() {
     let refused = std::iter::repeat_with(|| busy.get("/api/v1/sessions"))
         .take(200)
         .find(|answer| answer.status == 429)
-        .expect("too often");
-    let seconds = refused.header("retry-after").expect("when");
+        .expect("a rejection");
+    let seconds = refused.header("retry-after").expect("a delay");
     assert!(seconds.parse::<u64>().is_ok_and(|seconds| seconds >= 1));
     refused.problem(429, "CA-1211");
     server
@@ -111,7 +114,7 @@ fn the_rate_limit_applies_per_caller() {
         .collect();
     assert_eq!(statuses[0], 401);
     assert!(statuses.contains(&429));
-    wait_until("one may guess again", || {
+    wait_until("strangers are below the rate limit again", || {
         server.stranger().get("/api/v1/sessions").status == 401
     });
     let stranger = |number: u32| {
@@ -157,20 +160,20 @@ fn connections_above_the_limit_are_refused() {
         options.max_connections_per_address = 2;
     });
     let local = server.local();
-    let mut kept = local.listen("/api/v1/events");
-    kept.block().expect("it listens");
+    let mut first = local.listen("/api/v1/events");
+    first.block().expect("it listens");
     let mut other = local.listen("/api/v1/events");
     other.block().expect("it listens");
     let refused = local.get("/healthz").expect(503);
     assert_eq!(refused.header("retry-after"), Some("1"));
     assert_eq!(refused.json()["status"], 503);
     drop(other);
-    wait_until("there is room again", || {
+    wait_until("a connection is free again", || {
         local.get("/healthz").status == 200
     });
 }
 
-/// Half-sent requests of one address leave room for the others.
+/// Incomplete requests of one address leave connections for other addresses.
 #[test]
 fn issue_16_12_one_address_cannot_hold_all_connections() {
     let server = Server::with(|options| options.max_connections = 8);
@@ -178,12 +181,12 @@ fn issue_16_12_one_address_cannot_hold_all_connections() {
     let held: Vec<_> = (0..8)
         .map(|_| {
             let mut stream = local.connect();
-            // A refused connection may be closed already.
+            // A rejected connection may be closed already.
             let _sent = stream.write(b"GET /healthz HTTP/1.1\r\nhost:");
             stream
         })
         .collect();
-    wait_until("its share is used up", || {
+    wait_until("the limit of the address is reached", || {
         local.get("/healthz").status == 503
     });
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -196,21 +199,21 @@ fn issue_16_12_one_address_cannot_hold_all_connections() {
         let other = std::net::SocketAddr::from(([127, 0, 0, 2], 0));
         socket.bind(other).expect("another address");
         let mut stream = socket.connect(server.address).await.expect("it listens");
-        let asked = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
-        stream.write_all(asked).await.expect("it is sent");
+        let request = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+        stream.write_all(request).await.expect("it is sent");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.expect("an answer");
         answer
     });
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     drop(held);
-    wait_until("there is room again", || {
+    wait_until("a connection is free again", || {
         local.get("/healthz").status == 200
     });
 }
 
 #[test]
-fn an_aborted_request_leaves_nothing_behind() {
+fn an_aborted_request_has_no_effect() {
     let server = Server::start();
     let local = server.local();
     let path = format!("{}/messages", server.session("acme"));
@@ -221,7 +224,7 @@ fn an_aborted_request_leaves_nothing_behind() {
             .expect(201);
     }
     for _ in 0..10 {
-        // In the middle of a body, and in the middle of a response.
+        // Disconnects in the middle of a body, and in the middle of a response.
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{{\"role\""
         );
@@ -236,5 +239,7 @@ fn an_aborted_request_leaves_nothing_behind() {
     });
     assert_eq!(server.database.count("SELECT COUNT(*) FROM messages"), 5);
     // All connections except this one are closed.
-    wait_until("all are gone", || server.gauge("connections") == 1);
+    wait_until("the other connections are closed", || {
+        server.gauge("connections") == 1
+    });
 }

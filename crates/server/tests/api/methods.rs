@@ -4,21 +4,21 @@ use serde_json::{Value, json};
 
 use crate::harness::{Client, Server, plan_request};
 
-/// The kind of a method, as far as permissions depend on it.
+/// The kind of a method, which determines its statuses without permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Creates something in a named namespace: callers without permission get 403.
     Named,
     /// Acts on a task: callers without read access get 404.
     Task,
-    /// Shows what the caller may see.
+    /// Shows only data that the caller may see.
     Shown,
 }
 
 /// A method: its names, its kind, and the lowest role.
 pub(crate) struct Method {
     pub(crate) name: &'static str,
-    /// Its name in 0.3.
+    /// Name of the method in 0.3.
     pub(crate) old: Option<&'static str>,
     pub(crate) kind: Kind,
     pub(crate) least: &'static str,
@@ -90,23 +90,23 @@ pub(crate) const METHODS: [Method; 12] = [
 ];
 
 /// An address at which no server listens.
-const NOWHERE: &str = "http://127.0.0.1:9/";
+const UNUSED_URL: &str = "http://127.0.0.1:9/";
 
 /// A task that waits for an answer, created by the local user.
 pub(crate) fn waiting_task(server: &Server, namespace: &str, is_pushed: bool) -> String {
-    let mut asked = json!({"message": message(namespace, "ask")});
+    let mut request = json!({"message": message(namespace, "ask")});
     if is_pushed {
-        let push = json!({"id": "p", "url": NOWHERE});
-        asked["configuration"]["taskPushNotificationConfig"] = push;
+        let push = json!({"id": "p", "url": UNUSED_URL});
+        request["configuration"]["taskPushNotificationConfig"] = push;
     }
     let local = server.local().with("a2a-version", "1.0");
-    let made = local.post("/a2a/v1/message:send", &asked).expect(200);
-    let made = made.json();
+    let response = local.post("/a2a/v1/message:send", &request).expect(200);
+    let response = response.json();
     assert_eq!(
-        made["task"]["status"]["state"], "TASK_STATE_INPUT_REQUIRED",
-        "{made}"
+        response["task"]["status"]["state"], "TASK_STATE_INPUT_REQUIRED",
+        "{response}"
     );
-    made["task"]["id"].as_str().expect("an id").to_owned()
+    response["task"]["id"].as_str().expect("an id").to_owned()
 }
 
 fn message(namespace: &str, text: &str) -> Value {
@@ -123,7 +123,7 @@ pub(crate) fn body(method: &str, path: &str, namespace: &str) -> Option<Value> {
             Some(json!({"message": message(namespace, "x")}))
         }
         "POST" if path.ends_with("/pushNotificationConfigs") => {
-            Some(json!({"id": "q", "url": NOWHERE}))
+            Some(json!({"id": "q", "url": UNUSED_URL}))
         }
         _ => None,
     }
@@ -140,14 +140,14 @@ fn params(method: &str, task: &str, namespace: &str) -> Value {
             "metadata": {"cleveragents": {"namespace": namespace}},
         }}),
         "CreateTaskPushNotificationConfig" => {
-            json!({"taskId": task, "id": "q", "url": NOWHERE})
+            json!({"taskId": task, "id": "q", "url": UNUSED_URL})
         }
         "GetTaskPushNotificationConfig" | "DeleteTaskPushNotificationConfig" => {
             json!({"taskId": task, "id": "p"})
         }
         "ListTaskPushNotificationConfigs" => json!({"taskId": task}),
         "tasks/pushNotificationConfig/set" => {
-            json!({"taskId": task, "pushNotificationConfig": {"id": "q", "url": NOWHERE}})
+            json!({"taskId": task, "pushNotificationConfig": {"id": "q", "url": UNUSED_URL}})
         }
         "tasks/pushNotificationConfig/get" | "tasks/pushNotificationConfig/delete" => {
             json!({"id": task, "pushNotificationConfigId": "p"})
@@ -159,8 +159,8 @@ fn params(method: &str, task: &str, namespace: &str) -> Value {
 
 /// Calls a method over JSON-RPC, and returns its outcome as an HTTP status.
 pub(crate) fn call(client: &Client, method: &str, task: &str, namespace: &str) -> u16 {
-    let is_old = method.contains('/') && !method.starts_with('_');
-    let client = if is_old {
+    let is_v0_3 = method.contains('/') && !method.starts_with('_');
+    let client = if is_v0_3 {
         client.clone()
     } else {
         client.with("a2a-version", "1.0")
@@ -179,17 +179,20 @@ pub(crate) fn call(client: &Client, method: &str, task: &str, namespace: &str) -
         stream.rest(&headers, "POST");
     }
     if is_stream || matches!(status, 401 | 429) {
-        // The updates of a waiting task do not end: only the first is read. Without access the response is not a stream.
+        // The updates of a waiting task never end, so they are not read. For 401 and 429 the status is enough.
         return status;
     }
-    let reported: Value = serde_json::from_str(&stream.rest(&headers, "POST")).expect("JSON");
-    match reported["error"]["code"].as_i64() {
+    let rpc_response: Value = serde_json::from_str(&stream.rest(&headers, "POST")).expect("JSON");
+    match rpc_response["error"]["code"].as_i64() {
         None => {
-            assert!(reported.get("result").is_some(), "{method}: {reported}");
+            assert!(
+                rpc_response.get("result").is_some(),
+                "{method}: {rpc_response}"
+            );
             200
         }
         Some(-32_012) => 403,
         Some(-32_001 | -32_010) => 404,
-        Some(_) => panic!("{method} in {namespace}: {reported}"),
+        Some(_) => panic!("{method} in {namespace}: {rpc_response}"),
     }
 }

@@ -8,8 +8,8 @@ use crate::harness::{Server, wait_until};
 
 /// The value of a line of the metrics.
 fn value(text: &str, line: &str) -> Option<f64> {
-    let found = text.lines().find_map(|known| known.strip_prefix(line));
-    found.and_then(|rest| rest.trim().parse().ok())
+    let measured = text.lines().find_map(|known| known.strip_prefix(line));
+    measured.and_then(|rest| rest.trim().parse().ok())
 }
 
 #[test]
@@ -18,18 +18,18 @@ fn metrics_are_counted_from_the_database() {
         let server = Server::on(database, |_| {});
         let plan = server.plan("acme/shop");
         server.plan("acme/shop");
-        // Written by another process.
+        // Writes with another engine, as another process would.
         let other = server.database.open();
         other
             .write(move |unit| {
-                let begun = plans::advance(
+                let advanced = plans::advance(
                     unit,
                     plan,
                     StageTransition::StartStrategize,
                     &TransitionDetails::default(),
                 )?;
                 assert_eq!(
-                    begun.expect("a plan").stage,
+                    advanced.expect("a plan").stage,
                     PlanStage::StrategizeProcessing
                 );
                 plans::advance(
@@ -39,7 +39,7 @@ fn metrics_are_counted_from_the_database() {
                     &TransitionDetails::default(),
                 )
             })
-            .expect("it is moved");
+            .expect("the plan advances");
         server.database.meddle(
             "UPDATE plans SET cost_micro_usd = 1500000; \
              INSERT INTO tool_invocations (invocation_id, tool, arguments, outcome, started_at, finished_at) VALUES \
@@ -79,7 +79,7 @@ fn metrics_are_counted_from_the_database() {
         );
         assert!(
             !text.contains("tool=\"other\""),
-            "what was refused took no time"
+            "refused calls have no duration"
         );
         assert!(text.ends_with("# EOF\n"));
         // Metrics belong to no namespace: roles in one namespace are not enough.

@@ -7,23 +7,23 @@ use serde_json::Value;
 use crate::harness::Server;
 
 /// Every `$ref` in a document.
-fn references(document: &Value, found: &mut BTreeSet<String>) {
+fn references(document: &Value, targets: &mut BTreeSet<String>) {
     match document {
         Value::Object(fields) => {
             for (name, field) in fields {
                 match (name.as_str(), field) {
-                    ("$ref", Value::String(target)) => drop(found.insert(target.clone())),
-                    _ => references(field, found),
+                    ("$ref", Value::String(target)) => drop(targets.insert(target.clone())),
+                    _ => references(field, targets),
                 }
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+        Value::Array(items) => items.iter().for_each(|item| references(item, targets)),
         _ => {}
     }
 }
 
 #[test]
-fn every_path_that_is_described_is_there_and_what_it_refers_to_too() {
+fn every_described_path_and_every_reference_exists() {
     let server = Server::start();
     let document = server
         .local()
@@ -31,10 +31,10 @@ fn every_path_that_is_described_is_there_and_what_it_refers_to_too() {
         .expect(200)
         .json();
     assert_eq!(document["openapi"], "3.1.0");
-    let mut found = BTreeSet::new();
-    references(&document, &mut found);
-    assert!(!found.is_empty());
-    for target in found {
+    let mut targets = BTreeSet::new();
+    references(&document, &mut targets);
+    assert!(!targets.is_empty());
+    for target in targets {
         let pointer = target.strip_prefix('#').expect("in this document");
         assert!(document.pointer(pointer).is_some(), "{target} is missing");
     }
@@ -51,16 +51,18 @@ fn every_path_that_is_described_is_there_and_what_it_refers_to_too() {
     for (path, operations) in paths {
         for (method, operation) in operations.as_object().expect("operations") {
             let id = operation["operationId"].as_str().expect("an id");
-            assert!(names.insert(id.to_owned()), "{id} is there twice");
+            assert!(names.insert(id.to_owned()), "{id} exists twice");
             check_parameters(path, operation);
             check_answers(path, operation);
-            // Where the document requires a token, requests without one are refused.
-            let real = path
+            // Where the document requires a token, requests without a token are rejected.
+            let concrete_path = path
                 .replace("{session}", "01ARZ3NDEKTSV4RRFFQ69G5FAV")
                 .replace("{plan}", "01ARZ3NDEKTSV4RRFFQ69G5FAV")
                 .replace("{name}", "plan/list");
             let stranger = crate::harness::Client::new(server.address, Some("ca_none".to_owned()));
-            let status = stranger.ask(&method.to_uppercase(), &real, None).status;
+            let status = stranger
+                .ask(&method.to_uppercase(), &concrete_path, None)
+                .status;
             if operation.get("security").is_some() {
                 assert!(matches!(status, 401 | 429), "{method} {path}: {status}");
             } else {

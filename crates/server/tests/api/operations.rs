@@ -22,8 +22,8 @@ fn permitted_operations_are_listed_and_run() {
     assert!(names(&viewer).contains(&"plan/list".to_owned()));
     assert!(!names(&viewer).contains(&"plan/use".to_owned()));
     assert!(names(&admin).contains(&"session/tell".to_owned()));
-    let made = run(&admin, "session/create", &json!({"name": "weekly"})).expect(200);
-    assert_eq!(made.json()["data"]["session"]["name"], "weekly");
+    let created = run(&admin, "session/create", &json!({"name": "weekly"})).expect(200);
+    assert_eq!(created.json()["data"]["session"]["name"], "weekly");
     run(&viewer, "plan/list", &json!({})).expect(200);
     // An empty body counts as an empty object.
     viewer
@@ -85,15 +85,15 @@ fn the_events_of_a_turn_are_streamed_and_its_response_is_last() {
     let texts = sent.iter().filter_map(|(_, event)| event["text"].as_str());
     assert_eq!(texts.collect::<String>(), "one two three");
 
-    // The same without a stream.
-    let whole = run(
+    // The same operation without streaming.
+    let complete = run(
         &editor,
         "session/tell",
         &json!({"session": session, "prompt": "four"}),
     );
-    let whole = whole.expect(200).json();
-    assert_eq!(whole["data"]["response"], "four");
-    assert_eq!(whole["data"]["session"]["mode"], "whole");
+    let complete = complete.expect(200).json();
+    assert_eq!(complete["data"]["response"], "four");
+    assert_eq!(complete["data"]["session"]["mode"], "whole");
 
     let (name, problem) = tell("fail now").pop().expect("a problem");
     assert_eq!(

@@ -44,17 +44,18 @@ fn routes(server: &Server) -> Vec<Route> {
                 needs: role.zip(text("x-where")),
                 scope: scope.parse().expect("a scope"),
             };
-            all.extend(route.apart());
+            all.extend(route.split_by_method());
         }
     }
-    all.sort_by(|one, other| (&one.path, &one.method).cmp(&(&other.path, &other.method)));
+    all.sort_by(|left, right| (&left.path, &left.method).cmp(&(&right.path, &right.method)));
     all
 }
 
 impl Route {
-    /// An A2A path may stand for several methods; only they know the namespace they act in.
-    fn apart(self) -> Vec<Self> {
-        let Some((role, _)) = self.needs.as_ref().filter(|_| self.is_of_a2a()) else {
+    /// Splits an A2A path that serves several methods into one route per method, with the namespaces in which each
+    /// method needs its role.
+    fn split_by_method(self) -> Vec<Self> {
+        let Some((role, _)) = self.needs.as_ref().filter(|_| self.is_a2a()) else {
             return vec![self];
         };
         let place = if self.path.contains("{task}") {
@@ -78,21 +79,21 @@ impl Route {
         each.collect()
     }
 
-    /// Whether it is an A2A method by its path.
-    fn is_of_a2a(&self) -> bool {
+    /// True for an A2A method of the HTTP+JSON binding.
+    fn is_a2a(&self) -> bool {
         self.path.starts_with("/a2a/v1/")
     }
 
-    /// Whether this test can build a valid request. Tests of other protocols check their own routes.
-    fn is_ours(&self) -> bool {
+    /// True if this test can build a valid request. Tests of other protocols check their own routes.
+    fn is_covered(&self) -> bool {
         let watched = ["/healthz", "/readyz", "/metrics"];
         let needs_body = self.method == "POST" && self.body("x").is_none();
-        self.is_of_a2a()
+        self.is_a2a()
             || watched.contains(&self.path.as_str())
             || (self.path.starts_with("/api/v1/") && !needs_body)
     }
 
-    /// Whether it shows the caller its own identity, which every caller may see.
+    /// True if the route shows the caller its own identity, which every caller may see.
     fn is_about_the_caller(&self) -> bool {
         let place = self.needs.as_ref().map(|(_, place)| place.as_str());
         self.method == "GET"
@@ -100,7 +101,7 @@ impl Route {
             && place.is_some_and(|place| place.contains("request names"))
     }
 
-    /// Whether access depends on a namespace.
+    /// True if access depends on a namespace.
     fn is_in_a_namespace(&self) -> bool {
         let place = self.needs.as_ref().map(|(_, place)| place.as_str());
         let names = ["{session}", "{plan}", "{name}", "{task}"];
@@ -112,7 +113,7 @@ impl Route {
 
     /// The body and headers of a valid request.
     fn body(&self, namespace: &str) -> Option<Value> {
-        if self.is_of_a2a() && !self.path.ends_with("{task}") {
+        if self.is_a2a() && !self.path.ends_with("{task}") {
             return methods::body(&self.method, &self.path, namespace);
         }
         match (self.method.as_str(), self.path.as_str()) {
@@ -132,7 +133,7 @@ impl Route {
         }
     }
 
-    /// A valid request, on objects that were created for it.
+    /// Sends a valid request on objects created for it, and returns the status.
     fn ask(&self, server: &Server, client: &Client, namespace: &str) -> u16 {
         let mut path = self.path.clone();
         if path.contains("{session}") {
@@ -170,7 +171,7 @@ impl Route {
         }
         if status == 202 {
             // The plan runs after the response; its effects must not be attributed to later requests.
-            wait_until("it is done", || {
+            wait_until("the plan has run", || {
                 StoredEffects::read(server).done != before.done
             });
             wait_until("nothing changes any more", || {
@@ -195,7 +196,7 @@ struct StoredEffects {
 impl StoredEffects {
     fn read(server: &Server) -> Self {
         let double = &server.double;
-        let ran =
+        let run_count =
             double.runtimes.lock().expect("not poisoned").len() + double.provider.prompts().len();
         let denials = "audit_entries WHERE kind IN ('access_denied', 'auth_failure')";
         let tables = [
@@ -216,12 +217,12 @@ impl StoredEffects {
             .iter()
             .map(|count| count.parse().expect("a count"))
             .collect();
-        let audited = done.pop().expect("the last one");
-        done.push(ran as u64);
+        let audited = done.pop().expect("the count of denials");
+        done.push(run_count as u64);
         Self { done, audited }
     }
 
-    /// Whether nothing changes for a fifth of a second: plans run on after their response.
+    /// True if nothing changes for 200 ms. Plans continue to run after their response.
     fn are_settled(server: &Server) -> bool {
         let before = Self::read(server);
         std::thread::sleep(std::time::Duration::from_millis(200));
@@ -229,20 +230,20 @@ impl StoredEffects {
     }
 
     /// Checks that a denial changed nothing and was recorded in the audit log.
-    fn check(&self, server: &Server, what: &str, status: u16) {
+    fn check(&self, server: &Server, request: &str, status: u16) {
         if status < 400 || status == 429 {
             return;
         }
         let after = Self::read(server);
-        assert_eq!(after.done, self.done, "{what}: a denial had an effect");
+        assert_eq!(after.done, self.done, "{request}: a denial had an effect");
         assert!(
             after.audited > self.audited,
-            "{what}: nothing was written down"
+            "{request}: the denial was not recorded"
         );
     }
 }
 
-/// Checks the observed statuses of a route against the rule.
+/// Checks the status of a route against the role that the route needs.
 fn check(route: &Route, role: Option<Role>, namespace: &str, status: u16) {
     let Some((least, place)) = &route.needs else {
         assert_eq!(status, 200, "{} {}", route.method, route.path);
@@ -250,35 +251,38 @@ fn check(route: &Route, role: Option<Role>, namespace: &str, status: u16) {
     };
     let suffices = role.is_some_and(|role| role >= *least);
     let is_own = namespace == "acme";
-    let what = format!("{} {} as {role:?} in {namespace}", route.method, route.path);
+    let request = format!("{} {} as {role:?} in {namespace}", route.method, route.path);
     let named = place.contains("request names");
     if route.is_about_the_caller() {
         // Such as the caller's own roles, which may be empty.
-        return assert_eq!(status, 200, "{what}");
+        return assert_eq!(status, 200, "{request}");
     }
     if route.path == "/api/v1/operations/{name}" {
         // The called operation needs an editor.
         let may = is_own && role >= Some(Role::Editor);
-        return assert_eq!(status, if may { 200 } else { 403 }, "{what}");
+        return assert_eq!(status, if may { 200 } else { 403 }, "{request}");
     }
     if place.contains("every namespace") {
-        return assert_eq!(status, 403, "{what}");
+        return assert_eq!(status, 403, "{request}");
     }
     if place.contains("any namespace") {
         let expected = if suffices { 200 } else { 403 };
-        return assert_eq!(status, expected, "{what}");
+        return assert_eq!(status, expected, "{request}");
     }
     if is_own && suffices {
-        assert!((200..300).contains(&status), "{what}: {status}");
+        assert!((200..300).contains(&status), "{request}: {status}");
     } else if named || (is_own && role.is_some()) {
-        assert_eq!(status, 403, "{what}");
+        assert_eq!(status, 403, "{request}");
     } else {
-        assert_eq!(status, 404, "{what}: without read access it does not exist");
+        assert_eq!(
+            status, 404,
+            "{request}: without read access it does not exist"
+        );
     }
 }
 
 /// A status as the table shows it.
-fn shown(status: u16) -> String {
+fn status_cell(status: u16) -> String {
     if status < 400 {
         "yes".to_owned()
     } else {
@@ -327,7 +331,7 @@ fn every_role_has_exactly_the_permissions_of_its_table() {
     for route in routes(&server) {
         let columns = match &route.needs {
             None => {
-                if route.is_ours() {
+                if route.is_covered() {
                     let status = server.stranger().get(&route.path).status;
                     check(&route, None, "acme", status);
                 }
@@ -335,9 +339,9 @@ fn every_role_has_exactly_the_permissions_of_its_table() {
             }
             Some((least, place)) => {
                 check_stranger(&server, &route);
-                if route.is_ours() {
+                if route.is_covered() {
                     check_other_scopes(&server, &route);
-                    let own = in_own(&server, &route, &callers);
+                    let own = own_statuses(&server, &route, &callers);
                     let elsewhere = elsewhere(&server, &route, &callers);
                     let least = match route.path.as_str() {
                         _ if route.is_about_the_caller() => "none",
@@ -353,21 +357,25 @@ fn every_role_has_exactly_the_permissions_of_its_table() {
         let (method, path) = (&route.method, &route.path);
         let _written = writeln!(rows, "| {method} | `{path}` | {columns} |");
     }
-    same_as_documented(&rows, &methods_rows(&server, &callers));
+    assert_documented(&rows, &methods_rows(&server, &callers));
 }
 
 /// The statuses of JSON-RPC methods for each role, by all of their names.
 fn methods_rows(server: &Server, callers: &Callers) -> String {
     let mut rows = String::new();
     for method in &methods::METHODS {
-        let mut shown = None;
+        let mut first_cells = None;
         for name in std::iter::once(method.name).chain(method.old) {
-            let seen = method_cells(server, callers, method, name);
-            assert_eq!(*shown.get_or_insert_with(|| seen.clone()), seen, "{name}");
+            let statuses = method_cells(server, callers, method, name);
+            assert_eq!(
+                *first_cells.get_or_insert_with(|| statuses.clone()),
+                statuses,
+                "{name}"
+            );
         }
         let old = method.old.map_or(String::new(), |old| format!("`{old}`"));
         let (name, least) = (method.name, method.least);
-        let cells = shown.unwrap_or_default().join(" | ");
+        let cells = first_cells.unwrap_or_default().join(" | ");
         let _written = writeln!(rows, "| `{name}` | {old} | {least} | {cells} |");
     }
     rows
@@ -385,7 +393,7 @@ fn method_cells(server: &Server, callers: &Callers, method: &Method, name: &str)
         status
     };
     let mut stranger = 429;
-    wait_until("strangers may ask again", || {
+    wait_until("strangers are below the rate limit again", || {
         stranger = ask(&server.stranger(), "acme");
         stranger != 429
     });
@@ -406,7 +414,7 @@ fn method_cells(server: &Server, callers: &Callers, method: &Method, name: &str)
             refused(role.is_some())
         };
         assert_eq!(status, expected, "{name} as {role:?}");
-        cells.push(self::shown(status));
+        cells.push(self::status_cell(status));
     }
     if method.kind == Kind::Shown {
         cells.extend([String::new(), String::new()]);
@@ -420,7 +428,7 @@ fn method_cells(server: &Server, callers: &Callers, method: &Method, name: &str)
                 "{name} in {namespace}"
             );
         }
-        cells.push(self::shown(refused(false)));
+        cells.push(self::status_cell(refused(false)));
     }
     let owner = callers.everywhere.last().expect("an owner");
     assert_eq!(ask(owner, "local"), refused(false), "{name} in local");
@@ -433,16 +441,16 @@ fn method_cells(server: &Server, callers: &Callers, method: &Method, name: &str)
 }
 
 /// The statuses for each role in the namespace of the role.
-fn in_own(server: &Server, route: &Route, callers: &Callers) -> String {
+fn own_statuses(server: &Server, route: &Route, callers: &Callers) -> String {
     let (least, place) = route.needs.as_ref().expect("it needs a role");
     let is_everywhere = place.contains("every namespace");
-    let asking = if is_everywhere {
+    let clients = if is_everywhere {
         &callers.everywhere
     } else {
         &callers.own
     };
-    let mut seen = Vec::new();
-    for (role, client) in callers.roles.iter().zip(asking) {
+    let mut statuses = Vec::new();
+    for (role, client) in callers.roles.iter().zip(clients) {
         let status = route.ask(server, client, "acme");
         if is_everywhere {
             let may = role.is_some_and(|role| role >= *least);
@@ -453,9 +461,9 @@ fn in_own(server: &Server, route: &Route, callers: &Callers) -> String {
         } else {
             check(route, *role, "acme", status);
         }
-        seen.push(shown(status));
+        statuses.push(status_cell(status));
     }
-    seen.join(" | ")
+    statuses.join(" | ")
 }
 
 /// The statuses in namespaces in which the caller has no role.
@@ -463,14 +471,14 @@ fn elsewhere(server: &Server, route: &Route, callers: &Callers) -> String {
     if !route.is_in_a_namespace() {
         return " | ".to_owned();
     }
-    let mut seen = Vec::new();
+    let mut statuses = Vec::new();
     for namespace in &NAMESPACES[1..] {
         let mut last = 0;
         for (role, client) in callers.roles.iter().zip(&callers.own) {
             last = route.ask(server, client, namespace);
             check(route, *role, namespace, last);
         }
-        seen.push(shown(last));
+        statuses.push(status_cell(last));
     }
     // `local` belongs to the local user only; even an owner of `*` has no access.
     let owner = callers.everywhere.last().expect("an owner");
@@ -481,22 +489,27 @@ fn elsewhere(server: &Server, route: &Route, callers: &Callers) -> String {
         route.method,
         route.path
     );
-    let here = route.ask(server, &server.local(), "local");
-    assert!(here < 400, "{} {}: {here}", route.method, route.path);
-    seen.join(" | ")
+    let local_status = route.ask(server, &server.local(), "local");
+    assert!(
+        local_status < 400,
+        "{} {}: {local_status}",
+        route.method,
+        route.path
+    );
+    statuses.join(" | ")
 }
 
-/// Requests without a valid token are refused and recorded, at a limited rate.
+/// Checks that requests without a valid token are rejected and recorded, at a limited rate.
 fn check_stranger(server: &Server, route: &Route) {
     let mut status = 429;
-    wait_until("strangers may ask again", || {
+    wait_until("strangers are below the rate limit again", || {
         status = route.ask(server, &server.stranger(), "acme");
         status != 429
     });
     assert_eq!(status, 401, "{} {}", route.method, route.path);
 }
 
-/// A token without the scope of the route is refused.
+/// Checks that a token without the scope of the route is rejected.
 fn check_other_scopes(server: &Server, route: &Route) {
     if route.is_about_the_caller() || route.path.starts_with("/api/v1/operations") {
         // The called operation has its own scope.
@@ -520,7 +533,7 @@ fn check_other_scopes(server: &Server, route: &Route) {
 /// The start of the part of the document that another test writes.
 const COMMANDS: &str = "\n## Commands of other machines\n";
 
-fn same_as_documented(rows: &str, methods: &str) {
+fn assert_documented(rows: &str, methods: &str) {
     let text = format!(
         "# Permissions\n\n\
          Tests write these tables: they call every route as every role (`CLEVERAGENTS_WRITE_DOCS=1 cargo test -p \
@@ -541,7 +554,7 @@ fn same_as_documented(rows: &str, methods: &str) {
     );
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/permissions.md");
     let documented = std::fs::read_to_string(&file).unwrap_or_default();
-    let (ours, others) = match documented.find(COMMANDS) {
+    let (generated, others) = match documented.find(COMMANDS) {
         Some(at) => documented.split_at(at),
         None => (documented.as_str(), ""),
     };
@@ -550,7 +563,7 @@ fn same_as_documented(rows: &str, methods: &str) {
         return;
     }
     assert!(
-        ours == text,
+        generated == text,
         "docs/reference/permissions.md is out of date; CLEVERAGENTS_WRITE_DOCS=1 writes it:\n{text}"
     );
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::harness::{Client, Server};
 
 /// All items of a list, page by page; `between` runs after each page.
-fn walk(client: &Client, path: &str, limit: u64, mut between: impl FnMut()) -> Vec<Value> {
+fn read_pages(client: &Client, path: &str, limit: u64, mut between: impl FnMut()) -> Vec<Value> {
     let mut all = Vec::new();
     let mut cursor = String::new();
     loop {
@@ -33,7 +33,7 @@ fn ids(items: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn pages_hold_each_session_once_whatever_happens_meanwhile() {
+fn pages_hold_each_session_once_despite_concurrent_changes() {
     for database in TestDatabase::each() {
         let server = Server::on(database, |_| {});
         let local = server.local();
@@ -51,7 +51,7 @@ fn pages_hold_each_session_once_whatever_happens_meanwhile() {
         server.session("other");
         server.session("local");
         before.reverse();
-        let seen = walk(&viewer, "/api/v1/sessions", 2, || {
+        let listed = read_pages(&viewer, "/api/v1/sessions", 2, || {
             // A new conversation and a changed one: neither moves items between pages.
             server.session("acme");
             let oldest = before.last().expect("one");
@@ -62,8 +62,8 @@ fn pages_hold_each_session_once_whatever_happens_meanwhile() {
                 )
                 .expect(201);
         });
-        assert_eq!(ids(&seen), before, "{}", server.database.kind);
-        assert!(seen.iter().all(|session| session["namespace"] == "acme"));
+        assert_eq!(ids(&listed), before, "{}", server.database.kind);
+        assert!(listed.iter().all(|session| session["namespace"] == "acme"));
         viewer
             .get("/api/v1/sessions?cursor=zz")
             .problem(400, "CA-1213");
@@ -72,8 +72,11 @@ fn pages_hold_each_session_once_whatever_happens_meanwhile() {
                 .get(&format!("/api/v1/sessions?limit={limit}"))
                 .problem(400, "CA-1213");
         }
-        let other = walk(&local, "/api/v1/sessions", 500, || {});
-        assert!(other.len() > before.len() + 2, "the local user sees all");
+        let other = read_pages(&local, "/api/v1/sessions", 500, || {});
+        assert!(
+            other.len() > before.len() + 2,
+            "the local user sees all sessions"
+        );
     }
 }
 
@@ -82,11 +85,11 @@ fn messages_are_read_in_pages_and_stored_in_lists() {
     let server = Server::start();
     let local = server.local();
     let path = format!("{}/messages", server.session("acme"));
-    let one = local
+    let first = local
         .post(&path, &json!({"role": "user", "content": "first"}))
         .expect(201)
         .json();
-    assert_eq!(one["sequence"], 0);
+    assert_eq!(first["sequence"], 0);
     let list: Vec<_> = (1..6)
         .map(|number| json!({"role": "user", "content": number.to_string()}))
         .collect();
@@ -98,13 +101,13 @@ fn messages_are_read_in_pages_and_stored_in_lists() {
         .map(|stored| stored["sequence"].as_u64().expect("a number"))
         .collect();
     assert_eq!(numbers, [1, 2, 3, 4, 5]);
-    let read = walk(&local, &path, 2, || {});
+    let read = read_pages(&local, &path, 2, || {});
     let contents: Vec<_> = read
         .iter()
         .map(|message| message["content"].clone())
         .collect();
     assert_eq!(contents, ["first", "1", "2", "3", "4", "5"]);
-    // A list is stored whole or not at all.
+    // A list is stored completely or not at all.
     let broken = json!([{"role": "user", "content": "good"}, {"role": "nobody", "content": "bad"}]);
     local.post(&path, &broken).problem(400, "CA-0303");
     local.post(&path, &json!([])).problem(400, "CA-1213");
@@ -114,7 +117,7 @@ fn messages_are_read_in_pages_and_stored_in_lists() {
     local
         .post(&path, &json!({"role": "user", "content": "nul \u{0}"}))
         .problem(400, "CA-0307");
-    assert_eq!(walk(&local, &path, 500, || {}).len(), 6);
+    assert_eq!(read_pages(&local, &path, 500, || {}).len(), 6);
 }
 
 #[test]
@@ -131,10 +134,11 @@ fn a_change_that_expects_another_version_changes_nothing() {
             .expect(200);
         assert_eq!(renamed.json()["name"], "mine");
         assert_ne!(renamed.header("etag"), Some(version.as_str()));
-        let late = local.with("if-match", &*version);
-        late.ask("PATCH", &path, Some(&json!({"name": "yours"})))
+        let outdated = local.with("if-match", &*version);
+        outdated
+            .ask("PATCH", &path, Some(&json!({"name": "yours"})))
             .problem(412, "CA-0210");
-        late.ask("DELETE", &path, None).problem(412, "CA-0210");
+        outdated.ask("DELETE", &path, None).problem(412, "CA-0210");
         assert_eq!(local.get(&path).json()["name"], "mine");
         local
             .with("if-match", "nonsense")
@@ -143,9 +147,9 @@ fn a_change_that_expects_another_version_changes_nothing() {
         local
             .ask("PATCH", &path, Some(&json!({"actor": "x"})))
             .problem(400, "CA-1213");
-        let now = renamed.header("etag").expect("a version");
+        let current = renamed.header("etag").expect("a version");
         local
-            .with("if-match", now)
+            .with("if-match", current)
             .ask("DELETE", &path, None)
             .expect(204);
         local.get(&path).problem(404, "CA-0301");
@@ -178,7 +182,7 @@ fn concurrent_updates_of_one_version_have_one_winner() {
 }
 
 #[test]
-fn a_fork_holds_the_beginning() {
+fn a_fork_holds_the_first_messages() {
     let server = Server::start();
     let editor = server.caller(&["acme=editor"]);
     let path = server.session("acme");
@@ -199,7 +203,7 @@ fn a_fork_holds_the_beginning() {
 }
 
 #[test]
-fn a_search_finds_only_what_may_be_seen() {
+fn a_search_finds_only_visible_messages() {
     for database in TestDatabase::each() {
         let server = Server::on(database, |_| {});
         let local = server.local();
@@ -210,7 +214,7 @@ fn a_search_finds_only_what_may_be_seen() {
                 .post(&path, &json!({"role": "user", "content": content}))
                 .expect(201);
         }
-        let found = |client: &Client| {
+        let excerpts = |client: &Client| {
             let page = client
                 .get("/api/v1/sessions/search?q=needle")
                 .expect(200)
@@ -225,15 +229,21 @@ fn a_search_finds_only_what_may_be_seen() {
                 })
                 .collect::<BTreeSet<_>>()
         };
-        let of = |names: &[&str]| {
+        let expected = |names: &[&str]| {
             names
                 .iter()
                 .map(|name| format!("the needle of {name}"))
                 .collect()
         };
-        assert_eq!(found(&server.caller(&["acme=viewer"])), of(&["acme"]));
-        assert_eq!(found(&server.caller(&["*=viewer"])), of(&["acme", "other"]));
-        assert_eq!(found(&local), of(&["acme", "other", "local"]));
+        assert_eq!(
+            excerpts(&server.caller(&["acme=viewer"])),
+            expected(&["acme"])
+        );
+        assert_eq!(
+            excerpts(&server.caller(&["*=viewer"])),
+            expected(&["acme", "other"])
+        );
+        assert_eq!(excerpts(&local), expected(&["acme", "other", "local"]));
         local
             .get("/api/v1/sessions/search?q=")
             .problem(400, "CA-0314");

@@ -5,20 +5,20 @@ use serde_json::json;
 use crate::harness::{Server, wait_until};
 
 #[test]
-fn a_question_is_answered_in_one_answer_or_in_pieces() {
+fn an_answer_is_sent_at_once_or_streamed() {
     let server = Server::start();
     let editor = server.caller(&["acme=editor"]);
     let path = format!("{}/turns", server.session("acme"));
-    let whole = editor
+    let complete = editor
         .post(&path, &json!({"prompt": "one two three"}))
         .expect(200);
     assert_eq!(
-        whole.json(),
+        complete.json(),
         json!({"state": "answered", "text": "one two three"})
     );
-    let asking = format!("{}/turns", server.session("acme"));
+    let other_path = format!("{}/turns", server.session("acme"));
     let waiting = editor
-        .post(&asking, &json!({"prompt": "ask which?"}))
+        .post(&other_path, &json!({"prompt": "ask which?"}))
         .expect(200);
     assert_eq!(
         waiting.json(),
@@ -57,7 +57,7 @@ fn a_question_is_answered_in_one_answer_or_in_pieces() {
 }
 
 #[test]
-fn a_turn_of_a_disconnected_client_ends_and_leaves_nothing_else() {
+fn the_turn_of_a_disconnected_client_finishes() {
     let server = Server::start();
     let path = format!("{}/turns", server.session("acme"));
     let body = json!({"prompt": "hold on"}).to_string();
@@ -76,20 +76,20 @@ fn a_turn_of_a_disconnected_client_ends_and_leaves_nothing_else() {
 }
 
 #[test]
-fn too_much_at_once_is_refused_and_the_rest_runs() {
+fn work_above_the_limits_is_rejected_and_queued_work_runs() {
     let server = Server::with(|options| {
         options.max_running = 1;
         options.max_waiting = 1;
     });
     let path = format!("{}/turns", server.session("acme"));
     let hold = json!({"prompt": "hold on"});
-    let ask = || {
+    let start_turn = || {
         let (client, path, hold) = (server.local(), path.clone(), hold.clone());
         std::thread::spawn(move || client.post(&path, &hold).status)
     };
-    let first = ask();
+    let first = start_turn();
     wait_until("one runs", || server.gauge("running") == 1);
-    let second = ask();
+    let second = start_turn();
     wait_until("one waits", || server.gauge("waiting") == 1);
     let refused = server.local().post(&path, &hold);
     assert_eq!(refused.header("retry-after"), Some("1"));
@@ -100,7 +100,7 @@ fn too_much_at_once_is_refused_and_the_rest_runs() {
 }
 
 #[test]
-fn the_end_of_the_server_waits_for_what_runs_and_takes_nothing_new() {
+fn a_stopping_server_finishes_running_work_and_rejects_new_work() {
     let mut server = Server::start();
     let path = format!("{}/turns", server.session("acme"));
     let client = server.local();
@@ -110,15 +110,16 @@ fn the_end_of_the_server_waits_for_what_runs_and_takes_nothing_new() {
     };
     wait_until("it runs", || server.gauge("running") == 1);
     // A connection from before the shutdown still gets its response.
-    let mut kept = client.connect();
+    let mut connection = client.connect();
     let mut ready = || {
-        kept.write(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        connection
+            .write(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n")
             .expect("it is sent");
-        kept.answer("GET").status
+        connection.answer("GET").status
     };
     assert_eq!(ready(), 200);
     server.announce_end();
-    wait_until("the end is near", || ready() == 503);
+    wait_until("the server is stopping", || ready() == 503);
     server.double.release();
     let answer = running.join().expect("ends").expect(200);
     assert_eq!(answer.json()["text"], "on");

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 /// A model of the provider.
 pub(crate) const MODEL: &str = "openai/gpt-5.1";
 
-/// Bytes of a chunk of a streamed answer: more than a server collects.
+/// Bytes of a chunk of a streamed answer: more than a server collects before it stores a chunk.
 const PIECE_BYTES: usize = 2_000;
 
 /// A model endpoint.
@@ -38,7 +38,7 @@ pub(crate) enum Fault {
 
 #[derive(Default)]
 struct ProviderState {
-    asked: Mutex<Vec<(String, String)>>,
+    requests: Mutex<Vec<(String, String)>>,
     is_released: Arc<AtomicBool>,
 }
 
@@ -49,29 +49,40 @@ impl ProviderState {
         let last = messages.last().expect("a message");
         let text = text_of(&last["content"]);
         let model = body["model"].as_str().unwrap_or_default().to_owned();
-        self.asked
+        self.requests
             .lock()
             .expect("not poisoned")
             .push((model, text.clone()));
         if last["role"] == "tool" {
-            let asked = messages.iter().rev().find(|one| one["role"] == "user");
-            let asked = text_of(&asked.expect("a question")["content"]);
-            return match asked.strip_prefix("stream ") {
+            let prompt = messages
+                .iter()
+                .rev()
+                .find(|message| message["role"] == "user");
+            let prompt = text_of(&prompt.expect("a prompt")["content"]);
+            return match prompt.strip_prefix("stream ") {
                 Some(words) => stream(words),
                 None => openai::text(&[&text]),
             };
         }
-        let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
+        let (word, argument) = text.split_once(' ').unwrap_or((&text, ""));
         match word {
             "ask" => {
-                let question = if rest.is_empty() { "what now?" } else { rest };
+                let question = if argument.is_empty() {
+                    "what now?"
+                } else {
+                    argument
+                };
                 let question = json!({ "question": question }).to_string();
                 openai::calls(&[("call-1", "builtin_S_ask-user", &question)])
             }
-            "fail" => openai::error(503, "overloaded", rest),
+            "fail" => openai::error(503, "overloaded", argument),
             "hold" => {
-                let rest = if rest.is_empty() { "held" } else { rest };
-                let mut answer = openai::text(&[rest]);
+                let argument = if argument.is_empty() {
+                    "held"
+                } else {
+                    argument
+                };
+                let mut answer = openai::text(&[argument]);
                 let released = Step::Until(Arc::clone(&self.is_released));
                 answer.steps.insert(0, released);
                 answer
@@ -116,9 +127,9 @@ fn text_of(content: &Value) -> String {
 impl Default for Provider {
     fn default() -> Self {
         let shared = Arc::new(ProviderState::default());
-        let answering = Arc::clone(&shared);
+        let state = Arc::clone(&shared);
         Self {
-            endpoint: ModelServer::answering(move |request| answering.answer(request)),
+            endpoint: ModelServer::answering(move |request| state.answer(request)),
             shared,
             faults: Mutex::default(),
         }
@@ -139,14 +150,14 @@ impl Provider {
 
     /// The last message of each request.
     pub(crate) fn prompts(&self) -> Vec<String> {
-        let asked = self.shared.asked.lock().expect("not poisoned");
-        asked.iter().map(|(_, prompt)| prompt.clone()).collect()
+        let requests = self.shared.requests.lock().expect("not poisoned");
+        requests.iter().map(|(_, prompt)| prompt.clone()).collect()
     }
 
     /// The requested models.
     pub(crate) fn models(&self) -> Vec<String> {
-        let asked = self.shared.asked.lock().expect("not poisoned");
-        asked.iter().map(|(model, _)| model.clone()).collect()
+        let requests = self.shared.requests.lock().expect("not poisoned");
+        requests.iter().map(|(model, _)| model.clone()).collect()
     }
 
     /// Waits until a server has closed the connection of a held request.
@@ -193,10 +204,13 @@ impl Provider {
 }
 
 /// Waits for a condition that becomes true soon.
-pub(crate) fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn wait_for(condition: &str, mut holds: impl FnMut() -> bool) {
     let started = std::time::Instant::now();
     while !holds() {
-        assert!(started.elapsed() < Duration::from_mins(1), "{what}: never");
+        assert!(
+            started.elapsed() < Duration::from_mins(1),
+            "{condition}: never"
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
 }

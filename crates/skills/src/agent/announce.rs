@@ -7,7 +7,7 @@ use super::folder::AgentSkill;
 /// Maximum size of all announcements together, in bytes.
 pub const ANNOUNCED_BYTES: usize = 16 << 10;
 
-/// The part of a model's instructions that lists skills; empty when there are none.
+/// Returns the part of a model's instructions that lists the skills; empty without skills.
 pub fn announce(skills: &[AgentSkill]) -> String {
     if skills.is_empty() {
         return String::new();
@@ -19,10 +19,10 @@ pub fn announce(skills: &[AgentSkill]) -> String {
     );
     for (index, skill) in skills.iter().enumerate() {
         let line = format!("\n- {}: {}", skill.name, one_line(&skill.description));
-        let left = skills.len() - index;
+        let remaining = skills.len() - index;
         // Leave room for the line about the remaining skills.
         if text.len() + line.len() + 60 > ANNOUNCED_BYTES {
-            let _never_fails = write!(text, "\n({left} more skills are not listed here.)");
+            let _never_fails = write!(text, "\n({remaining} more skills are not listed here.)");
             break;
         }
         text.push_str(&line);
@@ -30,7 +30,7 @@ pub fn announce(skills: &[AgentSkill]) -> String {
     text
 }
 
-/// A text as one line, without characters that a terminal or model could interpret.
+/// Converts a text to one line, without control characters that a terminal or model could interpret.
 fn one_line(text: &str) -> String {
     let words = text.split(|letter: char| letter.is_whitespace() || letter.is_control());
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();

@@ -10,7 +10,7 @@ use cleveragents_sandbox::Root;
 
 use super::inspect::{file_error, inspect};
 
-/// File names of a skill; the first is the usual one.
+/// File names of a skill, in order of precedence.
 pub(super) const FILES: [&str; 2] = ["SKILL.md", "skill.md"];
 
 /// Maximum number of listed files.
@@ -30,17 +30,17 @@ pub struct Step {
 pub struct AgentSkill {
     /// Name in its front matter.
     pub name: String,
-    /// Name it is registered under.
+    /// Name under which the skill is registered.
     pub registered: Name,
     /// Purpose, and when to use it.
     pub description: String,
-    /// License, in its own words.
+    /// License, as the front matter states it.
     pub license: Option<String>,
-    /// Requirements, in its own words.
+    /// Requirements, as the front matter states them.
     pub compatibility: Option<String>,
     /// Further metadata.
     pub metadata: BTreeMap<String, String>,
-    /// Tools that it asks for. They are shown, but grant no permission.
+    /// Tools that the skill requests. They are shown to the user, but grant no permission.
     pub allowed_tools: Vec<String>,
     /// Steps, in order.
     pub steps: Vec<Step>,
@@ -66,12 +66,12 @@ impl AgentSkill {
         }
     }
 
-    /// Opens its folder.
+    /// Opens the folder of the skill.
     pub(crate) fn root(&self) -> io::Result<Root> {
         Root::open(&self.folder)
     }
 
-    /// Its files except `SKILL.md`, as paths relative to its folder; links are not followed.
+    /// Paths of all files except `SKILL.md`, relative to the folder. Links are not followed.
     pub fn files(&self) -> io::Result<Vec<String>> {
         let root = self.root()?;
         let mut files = Vec::new();
@@ -99,27 +99,27 @@ impl AgentSkill {
         Ok(files)
     }
 
-    /// Whether it has scripts to run.
+    /// Whether the skill has scripts.
     pub fn has_scripts(&self) -> bool {
         self.files()
             .is_ok_and(|files| files.iter().any(|file| file.starts_with("scripts/")))
     }
 }
 
-/// Folders of skills at a path: the path itself when it contains a `SKILL.md`, else its subfolders
-/// that do, by name.
+/// Returns the folders of skills at a path: the path itself if it contains a `SKILL.md`, otherwise
+/// its subfolders that contain one, sorted by name.
 pub fn find(path: &Path) -> io::Result<Vec<PathBuf>> {
-    let holds = |folder: &Path| FILES.iter().any(|file| folder.join(file).is_file());
-    if holds(path) {
+    let has_skill_file = |folder: &Path| FILES.iter().any(|file| folder.join(file).is_file());
+    if has_skill_file(path) {
         return Ok(vec![path.to_owned()]);
     }
-    let mut found = Vec::new();
+    let mut folders = Vec::new();
     for entry in std::fs::read_dir(path)? {
         let folder = entry?.path();
-        if holds(&folder) {
-            found.push(folder);
+        if has_skill_file(&folder) {
+            folders.push(folder);
         }
     }
-    found.sort();
-    Ok(found)
+    folders.sort();
+    Ok(folders)
 }

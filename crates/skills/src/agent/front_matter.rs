@@ -1,5 +1,5 @@
-//! The front matter of a `SKILL.md`, parsed as in the Agent Skills standard: every value is a text, a list or a map,
-//! whatever it looks like; anchors and tags are not supported.
+//! The front matter of a `SKILL.md`, parsed as in the Agent Skills standard: every value is a text, a list or a map, so
+//! `1.0` and `true` are texts. Anchors and tags are not supported.
 
 use cleveragents_domain::yaml::Fault;
 use granit_parser::{Event, Parser, Span, StructureStyle};
@@ -104,7 +104,7 @@ pub(crate) fn read(front: &str) -> Result<FrontMatter, Fault> {
     }
 }
 
-/// An error at a position of the file.
+/// Creates an error at a position of the file.
 pub(crate) fn at(place: LineAndColumn, message: impl Into<String>) -> Fault {
     Fault {
         place: Some(place),
@@ -112,7 +112,7 @@ pub(crate) fn at(place: LineAndColumn, message: impl Into<String>) -> Fault {
     }
 }
 
-/// Position in the file, whose first line opens the front matter.
+/// Converts a position in the front matter to a position in the file, where the front matter starts at the second line.
 fn place(span: Span) -> LineAndColumn {
     (span.start.line() as u64 + 1, span.start.col() as u64 + 1)
 }
@@ -159,9 +159,11 @@ impl<'t> FrontMatterReader<'t> {
             _ => (1, false),
         };
         if anchor != 0 || tag {
-            let what = if tag { "a tag" } else { "an anchor or alias" };
-            return Err(at(place, format!("{what} cannot be used in front matter"))
-                .fixed_by("write the value itself"));
+            let feature = if tag { "a tag" } else { "an anchor or alias" };
+            return Err(
+                at(place, format!("{feature} cannot be used in front matter"))
+                    .fixed_by("write the value itself"),
+            );
         }
         let content = match event {
             // The parser reports `~` where no value is written.
@@ -227,7 +229,7 @@ impl<'t> FrontMatterReader<'t> {
 }
 
 impl Node {
-    /// The text, if it is one.
+    /// The text of the node; `None` for lists and maps.
     pub(crate) fn text(&self) -> Option<&str> {
         match &self.content {
             Content::Text(text) => Some(text),
@@ -235,7 +237,7 @@ impl Node {
         }
     }
 
-    /// All texts in it, concatenated.
+    /// All texts in the node, concatenated.
     pub(crate) fn flat(&self) -> String {
         match &self.content {
             Content::Text(text) => text.clone(),

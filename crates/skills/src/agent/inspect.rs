@@ -1,4 +1,4 @@
-//! [`inspect`]: all problems of a skill's folder, by the standard and by this program.
+//! [`inspect`]: finds all problems of a skill's folder: errors, and deviations from the standard.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,9 +17,9 @@ use crate::scoped_file;
 /// Maximum size of a `SKILL.md`, in bytes.
 const MAX_FILE_SIZE: usize = 1 << 20;
 
-/// Maximum lengths of the description and of the compatibility text.
-const DESCRIPTION: usize = 1_024;
-const COMPATIBILITY: usize = 500;
+/// Maximum lengths of the description and of the compatibility text, in characters.
+const MAX_DESCRIPTION: usize = 1_024;
+const MAX_COMPATIBILITY: usize = 500;
 
 /// Fields of the standard.
 const FIELDS: [&str; 6] = [
@@ -36,7 +36,7 @@ const FIELDS: [&str; 6] = [
 pub struct Inspection {
     /// The skill, if it is usable.
     pub skill: Option<AgentSkill>,
-    /// Problems that make it unusable.
+    /// Problems that make the skill unusable.
     pub wrong: Vec<DefinitionFileError>,
     /// Deviations from the standard that this program accepts.
     pub departures: Vec<DefinitionFileError>,
@@ -65,7 +65,7 @@ pub fn inspect(folder: &Path) -> Inspection {
     }
 }
 
-/// The path and text of the `SKILL.md` in a folder.
+/// Reads the `SKILL.md` in a folder; returns its path and its text.
 fn read_file(folder: &Path) -> Result<(PathBuf, String), DefinitionFileError> {
     let usual = folder.join(FILES[0]);
     let wrong = |file: &Path, message: String, fix: &str| {
@@ -121,7 +121,7 @@ fn read_file(folder: &Path) -> Result<(PathBuf, String), DefinitionFileError> {
 struct Inspector<'f> {
     folder: &'f Path,
     file: PathBuf,
-    found: Inspection,
+    inspection: Inspection,
 }
 
 impl<'f> Inspector<'f> {
@@ -129,7 +129,7 @@ impl<'f> Inspector<'f> {
         Self {
             folder,
             file,
-            found: Inspection::default(),
+            inspection: Inspection::default(),
         }
     }
 
@@ -137,11 +137,13 @@ impl<'f> Inspector<'f> {
         let fault = at(place, message).fixed_by(fix);
         let error =
             DefinitionFault::rule(fault, fix).in_file(&self.file, DefinitionKind::Skill, "");
-        self.found.wrong.push(error);
+        self.inspection.wrong.push(error);
     }
 
     fn departs(&mut self, fault: Fault) {
-        self.found.departures.push(file_error(&self.file, fault));
+        self.inspection
+            .departures
+            .push(file_error(&self.file, fault));
     }
 
     fn inspect(mut self, text: &str) -> Inspection {
@@ -157,9 +159,9 @@ impl<'f> Inspector<'f> {
             .and_then(|halves| Ok((front_matter::read(halves.front)?, halves.body)));
         match read {
             Ok((front, body)) => self.fields(front, body),
-            Err(fault) => self.found.wrong.push(file_error(&self.file, fault)),
+            Err(fault) => self.inspection.wrong.push(file_error(&self.file, fault)),
         }
-        self.found
+        self.inspection
     }
 
     fn fields(&mut self, front: FrontMatter, body: &str) {
@@ -189,9 +191,9 @@ impl<'f> Inspector<'f> {
                 .map(|field| &field.value)
         };
         let name = self.name(value("name"));
-        let description = self.required("description", value("description"), DESCRIPTION);
+        let description = self.required("description", value("description"), MAX_DESCRIPTION);
         let compatibility = value("compatibility")
-            .and_then(|node| self.bounded("compatibility", node, COMPATIBILITY));
+            .and_then(|node| self.bounded("compatibility", node, MAX_COMPATIBILITY));
         let steps = value("steps").map(steps).unwrap_or_default();
         let (Some(name), Some(description)) = (name, description) else {
             return;
@@ -199,25 +201,25 @@ impl<'f> Inspector<'f> {
         let Some(registered) = name::registered(&name) else {
             return;
         };
-        if !self.found.wrong.is_empty() {
+        if !self.inspection.wrong.is_empty() {
             return;
         }
         let metadata = match value("metadata").map(|node| &node.content) {
-            Some(Content::Map(fields)) => fields.iter().map(entry).collect(),
+            Some(Content::Map(fields)) => fields.iter().map(metadata_entry).collect(),
             _ => BTreeMap::new(),
         };
-        self.found.skill = Some(AgentSkill {
+        self.inspection.skill = Some(AgentSkill {
             name,
             registered,
             description: description.trim().to_owned(),
             license: value("license").map(Node::flat),
             compatibility,
             metadata,
-            allowed_tools: value("allowed-tools").map(words).unwrap_or_default(),
+            allowed_tools: value("allowed-tools").map(tool_names).unwrap_or_default(),
             steps,
             body: body.to_owned(),
             folder: self.folder.to_owned(),
-            departures: self.found.departures.clone(),
+            departures: self.inspection.departures.clone(),
         });
     }
 
@@ -236,13 +238,13 @@ impl<'f> Inspector<'f> {
         Some(name)
     }
 
-    fn required(&mut self, name: &str, node: Option<&Node>, most: usize) -> Option<String> {
+    fn required(&mut self, name: &str, node: Option<&Node>, max_length: usize) -> Option<String> {
         let Some(node) = node else {
             let fix = format!("add `{name}: …`");
             self.wrong((1, 1), format!("the field `{name}` is missing"), &fix);
             return None;
         };
-        let text = self.bounded(name, node, most)?;
+        let text = self.bounded(name, node, max_length)?;
         if text.trim().is_empty() {
             self.wrong(
                 node.place,
@@ -254,7 +256,7 @@ impl<'f> Inspector<'f> {
         Some(text)
     }
 
-    fn bounded(&mut self, name: &str, node: &Node, most: usize) -> Option<String> {
+    fn bounded(&mut self, name: &str, node: &Node, max_length: usize) -> Option<String> {
         let Some(text) = node.text() else {
             self.wrong(
                 node.place,
@@ -264,9 +266,9 @@ impl<'f> Inspector<'f> {
             return None;
         };
         let count = text.chars().count();
-        if count > most {
+        if count > max_length {
             let message =
-                format!("the field `{name}` has {count} characters; the maximum is {most}");
+                format!("the field `{name}` has {count} characters; the maximum is {max_length}");
             self.wrong(
                 node.place,
                 message,
@@ -278,28 +280,28 @@ impl<'f> Inspector<'f> {
     }
 }
 
-/// Name of the folder, independent of how its path was given.
+/// Name of the folder, also for a path such as `.`.
 fn folder_name(folder: &Path) -> String {
     let given = folder.file_name().map(ToOwned::to_owned);
-    let real = || {
+    let canonical = || {
         std::fs::canonicalize(folder)
             .ok()?
             .file_name()
             .map(ToOwned::to_owned)
     };
     given
-        .or_else(real)
+        .or_else(canonical)
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned()
 }
 
-fn entry(field: &Field) -> (String, String) {
+fn metadata_entry(field: &Field) -> (String, String) {
     (field.name.clone(), field.value.flat())
 }
 
-/// Names of tools in a text, separated by spaces or commas, or in a list.
-fn words(node: &Node) -> Vec<String> {
+/// Names of tools: a list, or a text in which spaces or commas separate them.
+fn tool_names(node: &Node) -> Vec<String> {
     match &node.content {
         Content::List(items) => items.iter().map(Node::flat).collect(),
         _ => split_tools(&node.flat()),

@@ -1,6 +1,6 @@
 //! Agent Skills: folders with a `SKILL.md`, as described by the public standard.
 //!
-//! A model learns of them in three steps: names and descriptions are in its instructions
+//! A model accesses them in three steps: its instructions contain names and descriptions
 //! ([`announce`]), `skill/activate` returns the text of a skill, and `skill/read` and `skill/run`
 //! give access to its other files ([`tools`]).
 

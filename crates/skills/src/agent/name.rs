@@ -1,4 +1,4 @@
-//! Names of agent skills: what the standard allows, and the names they are registered under.
+//! Names of agent skills: their validation by the standard, and the names under which they are registered.
 
 use cleveragents_domain::{ContentHash, Name};
 use unicode_general_category::{GeneralCategory, get_general_category};
@@ -12,22 +12,22 @@ pub(crate) fn normal(name: &str) -> String {
     name.trim().nfkc().collect()
 }
 
-/// Problems of a name with their fixes; empty for a valid one.
+/// Problems of a name with their fixes; empty for a valid name.
 pub(crate) fn problems(name: &str) -> Vec<(String, &'static str)> {
-    let mut found = Vec::new();
+    let mut problems = Vec::new();
     let count = name.chars().count();
     if count > MAX_LENGTH {
         let message = format!("the name has {count} characters; the maximum is {MAX_LENGTH}");
-        found.push((message, "choose a shorter name"));
+        problems.push((message, "choose a shorter name"));
     }
     if name != name.to_lowercase() {
-        found.push((
+        problems.push((
             format!("the name `{name}` contains a capital letter"),
             "write it in lower case",
         ));
     }
     if name.starts_with('-') || name.ends_with('-') || name.contains("--") {
-        found.push((
+        problems.push((
             format!("the name `{name}` has a leading, trailing or double hyphen"),
             "use single hyphens between words",
         ));
@@ -36,15 +36,15 @@ pub(crate) fn problems(name: &str) -> Vec<(String, &'static str)> {
         .chars()
         .all(|letter| letter == '-' || is_letter_or_digit(letter))
     {
-        found.push((
+        problems.push((
             format!("the name `{name}` contains a character that is not allowed"),
             "use letters, digits and hyphens",
         ));
     }
-    found
+    problems
 }
 
-/// Whether a character is a letter or digit by its category. Combining marks of some scripts are not, as in the
+/// Whether a character is a letter or digit by its Unicode category. Combining marks are not letters, as in the
 /// reference validator.
 fn is_letter_or_digit(letter: char) -> bool {
     use GeneralCategory::{
@@ -64,8 +64,8 @@ fn is_letter_or_digit(letter: char) -> bool {
     )
 }
 
-/// The name under which a skill with a valid name is registered: `local/` and the name itself, or, when it is not
-/// ASCII, its ASCII characters and a part of its hash.
+/// The name under which a skill with a valid name is registered: `local/` and the name. A name that is not ASCII is
+/// replaced by its ASCII characters and a part of its hash.
 pub(crate) fn registered(name: &str) -> Option<Name> {
     if name.is_ascii() {
         return format!("local/{name}").parse().ok();

@@ -21,17 +21,17 @@ use super::folder::AgentSkill;
 use crate::scoped_file;
 
 /// Maximum size of returned instructions, in bytes.
-const INSTRUCTIONS: usize = 64 << 10;
+const MAX_INSTRUCTIONS: usize = 64 << 10;
 
 /// Maximum size of another returned file, in bytes.
-const FILE: usize = 1 << 20;
+const MAX_FILE: usize = 1 << 20;
 
 /// Timeout of activating and reading.
-const READING: Duration = Duration::from_mins(1);
+const READ_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Interpreters for scripts, by file extension.
 const INTERPRETERS: [(&str, &str, &[&str]); 6] = [
-    // Nothing is written next to the script, and no user modules are loaded.
+    // `-B` writes no bytecode next to the script, and `-s` loads no user modules.
     ("py", "python3", &["-B", "-s"]),
     ("sh", "sh", &[]),
     ("bash", "bash", &["--noprofile", "--norc"]),
@@ -40,7 +40,7 @@ const INTERPRETERS: [(&str, &str, &[&str]); 6] = [
     ("pl", "perl", &[]),
 ];
 
-/// The tools for these skills; none without skills, and no `skill/run` without scripts.
+/// Creates the tools for these skills: none without skills, and no `skill/run` if no skill has scripts.
 pub fn tools(skills: &[AgentSkill]) -> Vec<Arc<dyn Tool>> {
     if skills.is_empty() {
         return Vec::new();
@@ -121,7 +121,11 @@ impl Kind {
                 Capability::reads()
             },
             resources: Vec::new(),
-            timeout: if is_run { DEFAULT_TIMEOUT } else { READING },
+            timeout: if is_run {
+                DEFAULT_TIMEOUT
+            } else {
+                READ_TIMEOUT
+            },
             cost: MicroUsd(0),
         }
     }
@@ -155,10 +159,10 @@ impl Tool for SkillTool {
         arguments: Value,
         grounds: Grounds<'a>,
     ) -> Result<Box<dyn PreparedCall + 'a>, PrepareError> {
-        let given: SkillCall = serde_json::from_value(arguments)
+        let call: SkillCall = serde_json::from_value(arguments)
             .map_err(|error| PrepareError::Arguments(error.to_string()))?;
-        let skill = self.find(&given.name)?;
-        let file = given.path.as_ref().or(given.script.as_ref());
+        let skill = self.find(&call.name)?;
+        let file = call.path.as_ref().or(call.script.as_ref());
         let path = file.map(|path| path_of(path)).transpose()?;
         if self.kind == Kind::Run {
             if grounds.workspace.is_none() {
@@ -177,8 +181,8 @@ impl Tool for SkillTool {
             kind: self.kind,
             skill,
             path,
-            arguments: given.arguments,
-            input: given.input,
+            arguments: call.arguments,
+            input: call.input,
             timeout: self.spec.timeout,
         }))
     }
@@ -186,9 +190,9 @@ impl Tool for SkillTool {
 
 impl SkillTool {
     fn find(&self, name: &str) -> Result<&AgentSkill, PrepareError> {
-        let is_meant =
+        let matches_name =
             |skill: &&AgentSkill| skill.name == name || skill.registered.to_string() == name;
-        self.skills.iter().find(is_meant).ok_or_else(|| {
+        self.skills.iter().find(matches_name).ok_or_else(|| {
             let known = self.skills.iter().map(|skill| skill.name.as_str());
             let meant = nearest::best(name, known)
                 .map(|known| format!("; did you mean `{known}`?"))
@@ -203,7 +207,7 @@ impl SkillTool {
     }
 }
 
-/// Parses a path inside the folder of a skill. Refuses paths that leave it.
+/// Parses a path inside the folder of a skill. Refuses paths outside the folder.
 fn path_of(given: &str) -> Result<TreePath, PrepareError> {
     let outside = |why: &str| PrepareError::Outside {
         path: given.chars().take(300).collect(),
@@ -230,12 +234,12 @@ struct PreparedSkillCall<'a> {
 
 impl PreparedCall for PreparedSkillCall<'_> {
     fn subjects(&self) -> Vec<Subject> {
-        let what = match &self.path {
+        let target = match &self.path {
             Some(path) => format!("{}/{path}", self.skill.name),
             None => self.skill.name.clone(),
         };
         let arguments = self.arguments.iter().cloned().map(Subject::Text);
-        std::iter::once(Subject::Text(what))
+        std::iter::once(Subject::Text(target))
             .chain(arguments)
             .collect()
     }
@@ -251,10 +255,10 @@ impl PreparedCall for PreparedSkillCall<'_> {
 
 impl PreparedSkillCall<'_> {
     fn activate(&self, call: &mut Call<'_>) -> Result<Answer, Failure> {
-        // The folder may have changed since it was found.
+        // The folder may have changed since the skill was registered.
         let skill = AgentSkill::read(&self.skill.folder)
             .map_err(|error| Failure::new(format!("the skill can no longer be read: {error}")))?;
-        let end = skill.body.floor_char_boundary(INSTRUCTIONS);
+        let end = skill.body.floor_char_boundary(MAX_INSTRUCTIONS);
         let is_cut = end < skill.body.len();
         call.output.text(&format!("Skill: {}\n", skill.name));
         if let Some(needs) = &skill.compatibility {
@@ -289,14 +293,14 @@ impl PreparedSkillCall<'_> {
         let Some(opened) = opened else {
             return Err(self.missing(path));
         };
-        let (bytes, is_cut) =
-            scoped_file::read(opened, FILE).map_err(|error| self.failed("reading it", &error))?;
+        let (bytes, is_cut) = scoped_file::read(opened, MAX_FILE)
+            .map_err(|error| self.failed("reading it", &error))?;
         if bytes.contains(&0) {
             call.output.text("[binary file; not shown]");
             return Ok(Answer::written());
         }
         call.output.bytes(&bytes);
-        let note = is_cut.then(|| format!("The file is truncated after {FILE} bytes."));
+        let note = is_cut.then(|| format!("The file is truncated after {MAX_FILE} bytes."));
         Ok(Answer::written().noting(note))
     }
 
@@ -313,9 +317,9 @@ impl PreparedSkillCall<'_> {
         if mode.map(FileMode::kind) != Some(FileKind::File) {
             return Err(self.missing(path));
         }
-        let real = std::fs::canonicalize(&self.skill.folder)
+        let real_folder = std::fs::canonicalize(&self.skill.folder)
             .map_err(|error| self.failed("opening it", &error))?;
-        let script = real.join(path.as_path());
+        let script = real_folder.join(path.as_path());
         let (program, mut arguments) = interpreter(path, script.into_os_string());
         arguments.extend(self.arguments.iter().map(OsString::from));
         let folder = self.skill.folder.clone().into_os_string();
@@ -329,7 +333,7 @@ impl PreparedSkillCall<'_> {
             time: call.time_left(),
             access: Access::Writes,
             network: false,
-            readable: vec![real],
+            readable: vec![real_folder],
         };
         let workspace = call.workspace()?;
         let finished = exec(workspace, &command, Streams::Together, call)
@@ -371,16 +375,16 @@ impl PreparedSkillCall<'_> {
     }
 }
 
-/// The command that runs a script: the interpreter for its extension, or else the script itself.
+/// The command that runs a script: the interpreter for its extension, otherwise the script itself.
 fn interpreter(path: &TreePath, script: OsString) -> (OsString, Vec<OsString>) {
-    let ending = path
+    let extension = path
         .as_path()
         .extension()
-        .and_then(|ending| ending.to_str());
-    let known = INTERPRETERS
+        .and_then(|extension| extension.to_str());
+    let entry = INTERPRETERS
         .iter()
-        .find(|(known, ..)| Some(*known) == ending);
-    match known {
+        .find(|(known, ..)| Some(*known) == extension);
+    match entry {
         Some((_, program, options)) => {
             let options = options.iter().map(OsString::from);
             (OsString::from(program), options.chain([script]).collect())

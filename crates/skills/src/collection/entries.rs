@@ -1,4 +1,4 @@
-//! The fields of a skill file, as written.
+//! The fields of a skill file, before references and variables are resolved.
 
 use std::fmt;
 
@@ -94,7 +94,7 @@ fn aliases(schema: &mut Schema) {
     }
 }
 
-/// Deserializes a text or a map: the text stands for a map with only a name.
+/// Deserializes a text or a map. A text is equivalent to a map with only a name.
 struct TextOrMap<T> {
     expected: &'static str,
     named: fn(String) -> T,

@@ -31,8 +31,8 @@ const GROUPS: [(Category, &[&str]); 5] = [
     (Category::Conversation, &["conversation"]),
 ];
 
-/// Reads a skill from the text of its file. `variables` returns the values of `${NAME}`; those of
-/// servers are not replaced, since they may be secrets.
+/// Reads a skill from the text of its file. `variables` returns the values of `${NAME}`; variables in
+/// definitions of servers are not replaced, because they may be secrets.
 pub fn read(
     text: &str,
     file: &Path,
@@ -40,7 +40,7 @@ pub fn read(
 ) -> Result<Skill, DefinitionFileError> {
     read_definition(text)
         .and_then(|definition| definition.finish(&Expand { text, variables }, file))
-        .map_err(|complaint| complaint.in_file(file, DefinitionKind::Skill, text))
+        .map_err(|fault| fault.in_file(file, DefinitionKind::Skill, text))
 }
 
 fn read_definition(text: &str) -> Result<CollectionFile, DefinitionFault> {
@@ -68,8 +68,8 @@ fn read_definition(text: &str) -> Result<CollectionFile, DefinitionFault> {
     Ok(definition)
 }
 
-fn place<T>(of: &Spanned<T>) -> Place {
-    (of.referenced.line(), of.referenced.column())
+fn place<T>(value: &Spanned<T>) -> Place {
+    (value.referenced.line(), value.referenced.column())
 }
 
 impl CollectionFile {
@@ -89,11 +89,11 @@ impl CollectionFile {
                 "describe in one sentence what the skill is for",
             ));
         }
-        let whole = Fault::at(&self.name, "the skill is empty");
+        let empty_error = Fault::at(&self.name, "the skill is empty");
         let skill = Skill {
             description: self.description.value,
             includes: each(self.includes, |entry| include(entry.0, expand))?,
-            tools: each(self.tools, |entry| named(entry.0, expand))?,
+            tools: each(self.tools, |entry| tool_use(entry.0, expand))?,
             groups: self
                 .builtins
                 .into_iter()
@@ -125,7 +125,7 @@ impl CollectionFile {
         ];
         if counts.iter().all(|count| *count == 0) {
             return Err(DefinitionFault::rule(
-                whole,
+                empty_error,
                 "add `tools`, `includes`, `builtins`, `anonymous_tools`, `mcp_servers` or `agent_skills`",
             ));
         }
@@ -133,20 +133,20 @@ impl CollectionFile {
     }
 }
 
-/// Converts every entry of a list, and adds the position to errors that have none.
+/// Converts every entry of a list, and adds the position to errors without one.
 fn each<E, T: WithPlace>(
     entries: Vec<Spanned<E>>,
-    turn: impl Fn(E) -> Result<T, DefinitionFault>,
+    convert: impl Fn(E) -> Result<T, DefinitionFault>,
 ) -> Result<Vec<T>, DefinitionFault> {
-    let turned = entries.into_iter().map(|entry| {
+    let converted = entries.into_iter().map(|entry| {
         let place = place(&entry);
-        let turned = turn(entry.value).map_err(|complaint| complaint.placed(place))?;
-        Ok(turned.placed(place))
+        let converted = convert(entry.value).map_err(|fault| fault.placed(place))?;
+        Ok(converted.placed(place))
     });
-    turned.collect()
+    converted.collect()
 }
 
-/// A value that knows its position.
+/// A value with its position in the file.
 trait WithPlace {
     fn placed(self, place: Place) -> Self;
 }
@@ -190,7 +190,7 @@ fn tool_name(text: &str) -> Result<ToolName, DefinitionFault> {
     )
 }
 
-fn named(mut entry: ToolMap, expand: &Expand<'_>) -> Result<SkillToolUse, DefinitionFault> {
+fn tool_use(mut entry: ToolMap, expand: &Expand<'_>) -> Result<SkillToolUse, DefinitionFault> {
     expand.text(&mut entry.name)?;
     let change = entry
         .r#override
@@ -236,10 +236,10 @@ fn group(
     let place = place(&entry);
     let GroupMap { mut group } = entry.value.0;
     expand.text(&mut group)?;
-    let found = GROUPS
+    let matching = GROUPS
         .iter()
         .find(|(_, names)| names.contains(&group.as_str()));
-    found
+    matching
         .map(|(category, _)| (*category, place))
         .ok_or_else(|| {
             let names = GROUPS.iter().map(|(_, names)| names[0]);
@@ -260,9 +260,9 @@ fn anonymous(
 ) -> Result<Vec<Arc<CustomTool>>, DefinitionFault> {
     let mut tools: Vec<Arc<CustomTool>> = Vec::new();
     for (index, entry) in entries.into_iter().enumerate() {
-        let derived = format!("{}/{}-{}", skill.namespace(), skill.name(), index + 1);
+        let default_name = format!("{}/{}-{}", skill.namespace(), skill.name(), index + 1);
         let place = entry.place();
-        let tool = entry.finish(&derived, expand, file)?;
+        let tool = entry.finish(&default_name, expand, file)?;
         let name = &tool.spec().name;
         if tools.iter().any(|other| other.spec().name == *name) {
             let fault = Fault::new(format!("there are two tools named `{name}` in this skill"));
@@ -319,7 +319,7 @@ fn servers(entries: Servers) -> Result<Vec<Server>, DefinitionFault> {
 }
 
 impl SkillToolUse {
-    /// Whether it overrides anything of the tool.
+    /// Whether the skill overrides any capability of the tool.
     pub fn has_override(&self) -> bool {
         self.change != CapabilityChange::default()
     }

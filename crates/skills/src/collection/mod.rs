@@ -31,7 +31,7 @@ pub struct Skill {
     pub tools: Vec<SkillToolUse>,
     /// Whole groups of built-in tools.
     pub groups: Vec<(Category, Place)>,
-    /// Tools defined in its file.
+    /// Tools defined in the file.
     pub anonymous: Vec<Arc<CustomTool>>,
     /// Servers whose tools are included.
     pub servers: Vec<Server>,
@@ -52,12 +52,12 @@ pub struct SkillToolUse {
     pub place: Place,
 }
 
-/// A skill included by another.
+/// A skill that another skill includes.
 #[derive(Debug, Clone)]
 pub struct Include {
     /// Name of the skill.
     pub skill: Name,
-    /// Overrides for some of its tools.
+    /// Overrides for some tools of the included skill.
     pub overrides: Vec<SkillToolUse>,
     /// Position in the file.
     pub place: Place,

@@ -1,5 +1,5 @@
-//! The audit log: who did what, written by the unit of work that did it. Each entry carries the hash of the previous
-//! one; database triggers prevent changing or removing entries.
+//! The audit log: actions and the identities that performed them. The unit of work of an action writes its entry. Each
+//! entry carries the hash of the previous one; database triggers refuse to change or remove entries.
 
 use cleveragents_domain::{AUDIT_BEGINNING, AuditEntry, AuditEntryId, NewAuditEntry, Timestamp};
 
@@ -31,7 +31,7 @@ pub struct AuditFilter {
 /// Result of verifying the hash chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// Every entry is as it was written.
+    /// Every entry is unchanged.
     Whole {
         /// Number of entries.
         count: u64,
@@ -77,7 +77,7 @@ pub fn record(unit: &mut UnitOfWork<'_>, entry: NewAuditEntry) -> Result<AuditEn
     )?;
     let mut head = unit
         .query_first("SELECT number, hash FROM audit_head WHERE one = 1", &[])?
-        .ok_or_else(|| Error::stored("the audit", "has lost its head"))?;
+        .ok_or_else(|| Error::stored("the audit log", "has no head"))?;
     let mut entry = AuditEntry {
         number: head.take()?,
         entry_id: AuditEntryId::generate(),
@@ -166,7 +166,7 @@ pub fn verify(reader: &mut dyn Reader) -> Result<Verdict, Error> {
             if !entry.follows(number, &hash) {
                 return Ok(Verdict::Broken {
                     number: entry.number,
-                    reason: "is not as it was written",
+                    reason: "was changed after it was written",
                 });
             }
             (number, hash) = (entry.number, entry.hash);
@@ -179,7 +179,7 @@ pub fn verify(reader: &mut dyn Reader) -> Result<Verdict, Error> {
     let Some(mut head) = head else {
         return Ok(Verdict::Broken {
             number: number + 1,
-            reason: "cannot be known: the head of the chain is missing",
+            reason: "cannot be verified: the head of the chain is missing",
         });
     };
     let (last, last_hash): (u64, String) = (head.take()?, head.take()?);

@@ -1,4 +1,4 @@
-//! Blobs: large content stored under its hash, compressed, kept while something refers to it.
+//! Blobs: large content stored under its hash, compressed, and kept while another row refers to it.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ const COMPRESSION_LEVEL: i32 = 3;
 /// about to refer to it still finds it.
 const GRACE_SECONDS: i64 = 3600;
 
-/// Condition for content without references whose grace period is over.
+/// SQL that selects content without references whose grace period is over.
 const UNREFERENCED: &str = " FROM blobs WHERE created_at < ?1 \
      AND NOT EXISTS (SELECT 1 FROM tool_invocations WHERE output_hash = blobs.hash OR log_hash = blobs.hash) \
      AND NOT EXISTS (SELECT 1 FROM validation_results WHERE output_hash = blobs.hash) \
@@ -46,11 +46,11 @@ pub fn put(unit: &mut UnitOfWork<'_>, content: &[u8]) -> Result<ContentHash, Err
 
 /// Returns the content with this hash, verified against it. `None` when it is not stored.
 pub fn get(reader: &mut dyn Reader, hash: ContentHash) -> Result<Option<Vec<u8>>, Error> {
-    let found = reader.query_first(
+    let row = reader.query_first(
         "SELECT size, encoding, content FROM blobs WHERE hash = ?1",
         params![hash],
     )?;
-    let Some(mut row) = found else {
+    let Some(mut row) = row else {
         return Ok(None);
     };
     let size: u64 = row.take()?;
@@ -72,7 +72,7 @@ pub fn get(reader: &mut dyn Reader, hash: ContentHash) -> Result<Option<Vec<u8>>
     Ok(Some(content))
 }
 
-/// Number and stored bytes of content without references.
+/// Number and stored size, in bytes, of blobs without references.
 pub fn unreferenced(reader: &mut dyn Reader, now: Timestamp) -> Result<(u64, u64), Error> {
     let before = now.plus_seconds(-GRACE_SECONDS);
     let sql =

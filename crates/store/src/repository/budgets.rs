@@ -45,13 +45,13 @@ pub fn reserve(
         "INSERT INTO budgets (scope) VALUES (?1) ON CONFLICT (scope) DO NOTHING",
         params![scope],
     )?;
-    let most = limit.map_or(i64::MAX.unsigned_abs(), |limit| limit.0);
-    let touched = unit.execute(
+    let maximum = limit.map_or(i64::MAX.unsigned_abs(), |limit| limit.0);
+    let updated = unit.execute(
         "UPDATE budgets SET reserved = reserved + ?2 \
          WHERE scope = ?1 AND spent <= ?3 AND reserved <= ?3 - spent AND ?2 <= ?3 - spent - reserved",
-        params![scope, amount.0, most],
+        params![scope, amount.0, maximum],
     )?;
-    if touched == 0 {
+    if updated == 0 {
         return Ok(false);
     }
     unit.execute(
@@ -69,19 +69,19 @@ pub fn spend_reserved(
     scope: &str,
     spent: MicroUsd,
 ) -> Result<bool, Error> {
-    let found = unit.query_first(
+    let row = unit.query_first(
         "SELECT amount FROM reservations WHERE reservation_id = ?1 AND scope = ?2",
         params![id, scope],
     )?;
-    let Some(mut row) = found else {
+    let Some(mut row) = row else {
         return Ok(false);
     };
     let amount: u64 = row.take()?;
-    let gone = unit.execute(
+    let deleted = unit.execute(
         "DELETE FROM reservations WHERE reservation_id = ?1 AND scope = ?2",
         params![id, scope],
     )?;
-    if gone == 0 {
+    if deleted == 0 {
         return Ok(false);
     }
     unit.execute(
@@ -93,11 +93,11 @@ pub fn spend_reserved(
 
 /// Amounts used in a scope.
 pub fn used(reader: &mut dyn Reader, scope: &str) -> Result<ScopeUsage, Error> {
-    let found = reader.query_first(
+    let row = reader.query_first(
         "SELECT spent, reserved FROM budgets WHERE scope = ?1",
         params![scope],
     )?;
-    let Some(mut row) = found else {
+    let Some(mut row) = row else {
         return Ok(ScopeUsage::default());
     };
     Ok(ScopeUsage {

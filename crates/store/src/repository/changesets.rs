@@ -192,7 +192,7 @@ fn read_state(
 
 fn read_entry(changeset: ChangesetId, mut row: Row) -> Result<ChangeEntry, Error> {
     let number = EntryNumber(row.take()?);
-    let wrong = |error| {
+    let invalid = |error| {
         Error::stored(
             format!("entry {number} of changeset {changeset}"),
             format!("{error}"),
@@ -205,8 +205,8 @@ fn read_entry(changeset: ChangesetId, mut row: Row) -> Result<ChangeEntry, Error
     let (before, after) = (read_content(&mut row)?, read_content(&mut row)?);
     let before = read_state(&mut row, before)?;
     let after = read_state(&mut row, after)?;
-    let operation = Operation::from_stored(&name, before, after, new_path).map_err(wrong)?;
-    let mut change = NewChange::new(resource, path, operation).map_err(wrong)?;
+    let operation = Operation::from_stored(&name, before, after, new_path).map_err(invalid)?;
+    let mut change = NewChange::new(resource, path, operation).map_err(invalid)?;
     let tool: Option<String> = row.take()?;
     let invocation = row.take()?;
     if let Some(tool) = tool {

@@ -65,12 +65,12 @@ pub fn newest(
     reader: &mut dyn Reader,
     session: SessionId,
 ) -> Result<Option<ContextSummary>, Error> {
-    let found = reader.query_first(
+    let row = reader.query_first(
         "SELECT sequence, turn_id, steps, text, tokens_before, tokens_after \
          FROM context_summaries WHERE session_id = ?1 ORDER BY number DESC LIMIT 1",
         params![session],
     )?;
-    found.map(read).transpose()
+    row.map(read).transpose()
 }
 
 /// All summaries of a session, oldest first.

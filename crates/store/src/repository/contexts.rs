@@ -36,7 +36,7 @@ pub fn owner(name: &str) -> String {
     format!("context {name}")
 }
 
-/// Gives a name to a session. Returns `false` when another one has it.
+/// Names a session. Returns `false` when another session has the name.
 pub fn insert(unit: &mut UnitOfWork<'_>, name: &str, session: SessionId) -> Result<bool, Error> {
     let now = unit.now();
     let touched = unit.execute(

@@ -1,4 +1,4 @@
-//! Decisions of plans and their influences: which decisions contributed to which.
+//! Decisions of plans, each with the earlier decisions that influenced it.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,10 @@ macro_rules! columns {
     };
 }
 
-#[expect(clippy::cast_precision_loss, reason = "thousandths")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "confidence is stored in thousandths"
+)]
 fn read(mut row: Row) -> Result<Decision, Error> {
     let id = row.take()?;
     let plan = row.take()?;
@@ -64,11 +67,11 @@ fn read(mut row: Row) -> Result<Decision, Error> {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "it lies between 0 and 1000"
+    reason = "the value is from 0 to 1000"
 )]
 pub fn insert(unit: &mut UnitOfWork<'_>, plan: PlanId, new: &NewDecision) -> Result<u64, Error> {
     let now = unit.now();
-    let written = |value: serde_json::Value| value.to_string();
+    let to_text = |value: serde_json::Value| value.to_string();
     let row = unit.execute_returning(
         "INSERT INTO plan_decisions (decision_id, plan_id, parent_decision_id, sequence, decision_type, phase, \
          question, chosen, alternatives, confidence, rationale, reasoning, snapshot, artifacts, created_at) \
@@ -83,13 +86,13 @@ pub fn insert(unit: &mut UnitOfWork<'_>, plan: PlanId, new: &NewDecision) -> Res
             new.phase.as_str(),
             &new.question,
             &new.chosen,
-            written(json!(new.alternatives)),
+            to_text(json!(new.alternatives)),
             new.confidence
                 .map(|confidence| (confidence.clamp(0.0, 1.0) * 1_000.0).round() as u64),
             &new.rationale,
             new.reasoning.as_deref(),
-            written(json!(new.snapshot)),
-            written(json!(new.artifacts)),
+            to_text(json!(new.snapshot)),
+            to_text(json!(new.artifacts)),
             now
         ],
     )?;
@@ -97,11 +100,11 @@ pub fn insert(unit: &mut UnitOfWork<'_>, plan: PlanId, new: &NewDecision) -> Res
         Some(mut row) => row.take()?,
         None => return Err(Error::stored("a decision", "was not stored")),
     };
-    for by in &new.influenced_by {
+    for influence in &new.influenced_by {
         unit.execute(
             "INSERT INTO decision_influences (decision_id, influenced_by) VALUES (?1, ?2) \
              ON CONFLICT (decision_id, influenced_by) DO NOTHING",
-            params![new.id, *by],
+            params![new.id, *influence],
         )?;
     }
     unit.emit(NewEvent {
@@ -117,7 +120,7 @@ pub fn insert(unit: &mut UnitOfWork<'_>, plan: PlanId, new: &NewDecision) -> Res
 
 /// All decisions of a plan in the order in which they were made, each with its influences.
 pub fn of_plan(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<Decision>, Error> {
-    let mut found = reader
+    let mut decisions = reader
         .query(
             concat!(
                 "SELECT ",
@@ -135,18 +138,18 @@ pub fn of_plan(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<Decision>, E
          WHERE plan_id = ?1 ORDER BY influenced_by",
         params![plan],
     )?;
-    let places: HashMap<DecisionId, usize> = found
+    let indices: HashMap<DecisionId, usize> = decisions
         .iter()
         .enumerate()
-        .map(|(at, decision)| (decision.said.id, at))
+        .map(|(index, decision)| (decision.said.id, index))
         .collect();
     for mut edge in edges {
-        let (of, by): (DecisionId, DecisionId) = (edge.take()?, edge.take()?);
-        if let Some(at) = places.get(&of) {
-            found[*at].said.influenced_by.push(by);
+        let (influenced, influence): (DecisionId, DecisionId) = (edge.take()?, edge.take()?);
+        if let Some(index) = indices.get(&influenced) {
+            decisions[*index].said.influenced_by.push(influence);
         }
     }
-    Ok(found)
+    Ok(decisions)
 }
 
 /// Decisions whose id starts with `prefix`.

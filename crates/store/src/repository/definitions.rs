@@ -1,7 +1,7 @@
-//! Definitions of every kind as their files hold them.
+//! Definitions of every kind, stored as the text of their files.
 //!
-//! Tools and validations share one space of names, and with it a table of their own (`tools`); all other kinds are in
-//! `definitions`, where each kind has its names.
+//! Tools and validations share one namespace and the table `tools`. All other kinds are in the table `definitions`,
+//! where a name is unique within its kind.
 
 pub use cleveragents_domain::DefinitionKind;
 use cleveragents_domain::{EventKind, NewEvent, Timestamp};
@@ -42,7 +42,7 @@ pub struct StoredDefinition {
     pub created_at: Timestamp,
     /// Time of the latest registration.
     pub updated_at: Timestamp,
-    /// Time at which it was archived, if it is.
+    /// Time at which it was archived; `None` for an active definition.
     pub archived_at: Option<Timestamp>,
 }
 
@@ -58,7 +58,7 @@ fn read(mut row: Row) -> Result<StoredDefinition, Error> {
     })
 }
 
-/// Registers a definition. `false` when the name is taken.
+/// Registers a definition. Returns `false` when the name is taken.
 pub fn insert(
     unit: &mut UnitOfWork<'_>,
     kind: DefinitionKind,
@@ -117,7 +117,8 @@ pub fn remove(unit: &mut UnitOfWork<'_>, kind: DefinitionKind, name: &str) -> Re
     Ok(touched > 0)
 }
 
-/// Archives an active definition. Returns `false` when there is none; of two concurrent calls, one succeeds.
+/// Archives an active definition. Returns `false` when no active definition has this name; of two concurrent calls, one
+/// succeeds.
 pub fn archive(unit: &mut UnitOfWork<'_>, kind: DefinitionKind, name: &str) -> Result<bool, Error> {
     let now = unit.now();
     let touched = unit.execute(
@@ -131,7 +132,7 @@ pub fn archive(unit: &mut UnitOfWork<'_>, kind: DefinitionKind, name: &str) -> R
     Ok(touched > 0)
 }
 
-/// Restores an archived definition. Returns `false` when there is none.
+/// Restores an archived definition. Returns `false` when no archived definition has this name.
 pub fn unarchive(
     unit: &mut UnitOfWork<'_>,
     kind: DefinitionKind,
@@ -171,9 +172,9 @@ fn announce(unit: &mut UnitOfWork<'_>, event: EventKind, kind: DefinitionKind, n
     });
 }
 
-/// The query for whole rows, of one name or of all; tools and validations cannot be archived.
-const fn select(kind: DefinitionKind, is_one: bool) -> &'static str {
-    match (is_tool(kind), is_one) {
+/// Query for the definitions of a kind: one by name, or all. Tools and validations cannot be archived.
+const fn select(kind: DefinitionKind, by_name: bool) -> &'static str {
+    match (is_tool(kind), by_name) {
         (true, true) => {
             "SELECT name, definition, source, version, created_at, updated_at, CAST(NULL AS BIGINT) \
              FROM tools WHERE kind = ?1 AND name = ?2"

@@ -40,14 +40,18 @@ pub(crate) fn append(unit: &mut UnitOfWork<'_>, events: &[ReadyEvent]) -> Result
     }
     for event in events {
         if let Some(kind) = event.kind.audited() {
-            account(unit, kind, event)?;
+            write_audit_entry(unit, kind, event)?;
         }
     }
     Ok(())
 }
 
 /// Writes the audit entry of an event, in the unit of work that caused it.
-fn account(unit: &mut UnitOfWork<'_>, kind: &'static str, event: &ReadyEvent) -> Result<(), Error> {
+fn write_audit_entry(
+    unit: &mut UnitOfWork<'_>,
+    kind: &'static str,
+    event: &ReadyEvent,
+) -> Result<(), Error> {
     let payload: Value = stored_json("the payload of an event", &event.payload)?;
     let namespace = payload.get("namespace").and_then(Value::as_str);
     let entry = NewAuditEntry {
@@ -82,8 +86,8 @@ fn read(mut row: Row) -> Result<Event, Error> {
     })
 }
 
-/// Events after a position, in order, at most `limit`. Continuing from the last position of each
-/// page misses nothing and repeats nothing.
+/// Events after a position, in order, at most `limit`. A reader that continues after the last position of each page
+/// gets every event once.
 pub fn after(reader: &mut dyn Reader, position: Position, limit: u64) -> Result<Vec<Event>, Error> {
     reader
         .query(
@@ -99,7 +103,7 @@ pub fn after(reader: &mut dyn Reader, position: Position, limit: u64) -> Result<
         .collect()
 }
 
-/// Position of the newest event, zero before the first.
+/// Position of the newest event; 0 when there is none.
 pub fn newest(reader: &mut dyn Reader) -> Result<Position, Error> {
     let row = reader.query_first("SELECT MAX(position) FROM events", &[])?;
     let newest = row.map(|mut row| row.take::<Option<u64>>()).transpose()?;
@@ -134,7 +138,7 @@ pub fn newest_about(
     subject: &str,
     limit: u64,
 ) -> Result<Vec<Event>, Error> {
-    let mut found = reader
+    let mut events = reader
         .query(
             concat!(
                 "SELECT ",
@@ -147,8 +151,8 @@ pub fn newest_about(
         .into_iter()
         .map(read)
         .collect::<Result<Vec<_>, _>>()?;
-    found.reverse();
-    Ok(found)
+    events.reverse();
+    Ok(events)
 }
 
 /// Number of events that [`prune`] would remove.

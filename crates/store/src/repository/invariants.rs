@@ -52,8 +52,8 @@ fn read(mut row: Row) -> Result<Invariant, Error> {
     })
 }
 
-/// Stores an invariant. Returns `false` when the same sentence already holds in the same scope; a unique index decides,
-/// also under concurrency.
+/// Stores an invariant. Returns `false` when the same sentence already holds in the same scope, which a unique index
+/// enforces, also under concurrency.
 pub fn insert(unit: &mut UnitOfWork<'_>, new: &NewInvariant) -> Result<bool, Error> {
     let now = unit.now();
     let touched = unit.execute(
@@ -80,7 +80,7 @@ pub fn insert(unit: &mut UnitOfWork<'_>, new: &NewInvariant) -> Result<bool, Err
     Ok(touched > 0)
 }
 
-/// Marks an invariant as removed. Returns `false` when it no longer holds; of two concurrent calls, one succeeds.
+/// Marks an invariant as removed. Returns `false` when it was already removed; of two concurrent calls, one succeeds.
 pub fn remove(unit: &mut UnitOfWork<'_>, invariant: &Invariant) -> Result<bool, Error> {
     let now = unit.now();
     let touched = unit.execute(
@@ -116,21 +116,21 @@ fn announce(
 /// Invariants that hold, in the order in which they were set.
 pub fn list(reader: &mut dyn Reader, filter: &InvariantFilter) -> Result<Vec<Invariant>, Error> {
     let mut values: Vec<Param<'_>> = Vec::new();
-    let mut places: Vec<String> = Vec::new();
+    let mut conditions: Vec<String> = Vec::new();
     for (scope, source_name) in &filter.places {
         values.push(scope.as_str().into());
-        let place = values.len();
-        places.push(match source_name {
-            None => format!("scope = ?{place}"),
+        let number = values.len();
+        conditions.push(match source_name {
+            None => format!("scope = ?{number}"),
             Some(source_name) => {
                 values.push(source_name.into());
-                format!("(scope = ?{place} AND source_name = ?{})", place + 1)
+                format!("(scope = ?{number} AND source_name = ?{})", number + 1)
             }
         });
     }
-    let places = match places.len() {
+    let conditions = match conditions.len() {
         0 => String::new(),
-        _ => format!(" AND ({})", places.join(" OR ")),
+        _ => format!(" AND ({})", conditions.join(" OR ")),
     };
     let statement = format!(
         concat!(
@@ -138,7 +138,7 @@ pub fn list(reader: &mut dyn Reader, filter: &InvariantFilter) -> Result<Vec<Inv
             columns!(),
             " FROM invariants WHERE removed_at IS NULL{} ORDER BY invariant_id"
         ),
-        places
+        conditions
     );
     let rows = reader.query(&statement, &values)?;
     rows.into_iter().map(read).collect()

@@ -73,19 +73,19 @@ pub fn insert(unit: &mut UnitOfWork<'_>, invocation: &ToolInvocation) -> Result<
 }
 
 /// Stores the outcome of a running call. Returns `false` when it is not running.
-pub fn finish(unit: &mut UnitOfWork<'_>, ended: &ToolInvocation) -> Result<bool, Error> {
+pub fn finish(unit: &mut UnitOfWork<'_>, invocation: &ToolInvocation) -> Result<bool, Error> {
     let now = unit.now();
     let touched = unit.execute(
         "UPDATE tool_invocations SET outcome = ?2, output_hash = ?3, error = ?4, finished_at = ?5, log_hash = ?6, media_type = ?7 \
          WHERE invocation_id = ?1 AND outcome = 'running'",
         params![
-            ended.id,
-            ended.outcome.as_str(),
-            ended.output,
-            ended.error.as_ref(),
-            ended.finished_at.unwrap_or(now),
-            ended.log,
-            ended.media_type.as_ref(),
+            invocation.id,
+            invocation.outcome.as_str(),
+            invocation.output,
+            invocation.error.as_ref(),
+            invocation.finished_at.unwrap_or(now),
+            invocation.log,
+            invocation.media_type.as_ref(),
         ],
     )?;
     Ok(touched > 0)

@@ -1,8 +1,8 @@
 //! Leases: exclusive rights to work on a subject, granted by one conditional statement.
 //!
-//! The row of a subject is kept for ever, so that its token only grows. Expiry alone displaces no holder: the caller
-//! names the holder that it may displace, because only the caller can check whether that process is alive. On
-//! PostgreSQL the server's clock decides expiry, since clients run on many machines.
+//! The row of a subject is never deleted, so that its token only increases. An expired lease is not taken over by
+//! itself: the caller names the holder that may be displaced, because only the caller can check whether that process is
+//! alive. On PostgreSQL, the clock of the server decides expiry, because clients run on many machines.
 
 use cleveragents_domain::{
     EventKind, Lease, LeaseSubject, LeaseToken, NewEvent, Owner, Timestamp, Ttl,
@@ -46,7 +46,7 @@ fn read(mut row: Row) -> Result<Lease, Error> {
     })
 }
 
-/// The time against which expiry is checked.
+/// Current time of the clock that decides expiry: the clock of this machine, or of the PostgreSQL server.
 pub fn clock(reader: &mut dyn Reader) -> Result<Timestamp, Error> {
     match reader.dialect() {
         Dialect::Sqlite => Ok(Timestamp::now()),
@@ -67,7 +67,7 @@ pub enum DisplaceableHolder {
     Nobody,
     /// The holder with this token, whose process the caller knows to be dead.
     Dead(LeaseToken),
-    /// The holder with this token once its lease has expired, for when the caller cannot check whether the process is
+    /// The holder with this token, once its lease has expired. For callers that cannot check whether the process is
     /// alive.
     Expired(LeaseToken),
 }
@@ -89,7 +89,7 @@ pub fn acquire(
     let previous = holder(unit, subject)?;
     let now = clock(unit)?;
     let expires = now.plus_seconds(i64::from(ttl.as_seconds()));
-    let taken = unit.execute_returning(
+    let row = unit.execute_returning(
         concat!(
             "INSERT INTO leases (",
             columns!(),
@@ -116,7 +116,7 @@ pub fn acquire(
             lapsed_token,
         ],
     )?;
-    let Some(row) = taken else {
+    let Some(row) = row else {
         return Ok(None);
     };
     let lease = read(row)?;
@@ -172,7 +172,7 @@ pub fn require(
 ) -> Result<(), Error> {
     match locked_holder(unit, subject)? {
         Some(lease) if lease.token == token => Ok(()),
-        other => Err(lost(subject, token, other.as_ref())),
+        other => Err(lease_lost(subject, token, other.as_ref())),
     }
 }
 
@@ -186,7 +186,7 @@ pub fn require_owner(
         Some(lease) if lease.owner.process == owner.process => Ok(()),
         other => {
             let token = other.as_ref().map_or(LeaseToken(0), |lease| lease.token);
-            Err(lost(subject, token, other.as_ref()))
+            Err(lease_lost(subject, token, other.as_ref()))
         }
     }
 }
@@ -209,7 +209,7 @@ fn locked_holder(
         .transpose()
 }
 
-fn lost(subject: &LeaseSubject, token: LeaseToken, holder: Option<&Lease>) -> Error {
+fn lease_lost(subject: &LeaseSubject, token: LeaseToken, holder: Option<&Lease>) -> Error {
     Error::LeaseLost {
         subject: subject.to_string(),
         token: token.0,
@@ -231,8 +231,8 @@ pub fn renew(
         params![&subject.kind, &subject.id, token.0, expires],
     )?;
     if touched == 0 {
-        let present = holder(unit, subject)?;
-        return Err(lost(subject, token, present.as_ref()));
+        let current = holder(unit, subject)?;
+        return Err(lease_lost(subject, token, current.as_ref()));
     }
     Ok(expires)
 }
@@ -247,27 +247,27 @@ pub fn release(
         concat!(free!(), " AND owner_process IS NOT NULL"),
         params![&subject.kind, &subject.id, token.0],
     )?;
-    Ok(released(unit, subject, token, touched))
+    Ok(emit_if_released(unit, subject, token, touched))
 }
 
-/// Frees a lease that was seen to be stale. Returns `false` when it was renewed or taken over since.
-pub fn release_unrenewed(unit: &mut UnitOfWork<'_>, seen: &Lease) -> Result<bool, Error> {
+/// Releases a stale lease of another owner. Returns `false` when it was renewed or taken over since it was read.
+pub fn release_unrenewed(unit: &mut UnitOfWork<'_>, stale: &Lease) -> Result<bool, Error> {
     let touched = unit.execute(
         concat!(
             free!(),
             " AND owner_process IS NOT NULL AND expires_at = ?4"
         ),
         params![
-            &seen.subject.kind,
-            &seen.subject.id,
-            seen.token.0,
-            seen.expires_at
+            &stale.subject.kind,
+            &stale.subject.id,
+            stale.token.0,
+            stale.expires_at
         ],
     )?;
-    Ok(released(unit, &seen.subject, seen.token, touched))
+    Ok(emit_if_released(unit, &stale.subject, stale.token, touched))
 }
 
-fn released(
+fn emit_if_released(
     unit: &mut UnitOfWork<'_>,
     subject: &LeaseSubject,
     token: LeaseToken,

@@ -1,4 +1,4 @@
-//! Permission rules that users chose "always" for.
+//! Permission rules: calls that a user allowed with the answer "always".
 
 use cleveragents_domain::{EventKind, NewEvent};
 use serde_json::json;
@@ -15,7 +15,7 @@ fn emit(unit: &mut UnitOfWork<'_>, kind: EventKind, subject: &str, payload: serd
     });
 }
 
-/// Remembers a rule. `false` when it is there already.
+/// Stores a rule. Returns `false` when it already exists.
 pub fn allow_always(unit: &mut UnitOfWork<'_>, rule: &str) -> Result<bool, Error> {
     let now = unit.now();
     let touched = unit.execute(
@@ -29,7 +29,7 @@ pub fn allow_always(unit: &mut UnitOfWork<'_>, rule: &str) -> Result<bool, Error
     Ok(touched > 0)
 }
 
-/// Forgets a rule. `false` when it is not there.
+/// Removes a rule. Returns `false` when it does not exist.
 pub fn forget_rule(unit: &mut UnitOfWork<'_>, rule: &str) -> Result<bool, Error> {
     let touched = unit.execute(
         "DELETE FROM permission_rules WHERE rule = ?1",
@@ -41,7 +41,7 @@ pub fn forget_rule(unit: &mut UnitOfWork<'_>, rule: &str) -> Result<bool, Error>
     Ok(touched > 0)
 }
 
-/// Every remembered rule, oldest first.
+/// All stored rules, oldest first.
 pub fn rules(reader: &mut dyn Reader) -> Result<Vec<String>, Error> {
     reader
         .query(

@@ -62,18 +62,18 @@ pub struct NewStep {
     pub position: u64,
 }
 
-/// Stores a step before it runs and returns it. Its number and the plan determine the id of its run. A step that was
-/// interrupted continues; one that failed starts again.
+/// Stores a step before it runs and returns it. Its number and the plan determine the id of its run. An interrupted
+/// step resumes; a failed step starts again.
 pub fn begin(unit: &mut UnitOfWork<'_>, plan: PlanId, new: &NewStep) -> Result<StepRecord, Error> {
-    if let Some(there) = current(unit, plan, &new.path)? {
-        if there.state != StepState::Failed {
-            return Ok(there);
+    if let Some(existing) = current(unit, plan, &new.path)? {
+        if existing.state != StepState::Failed {
+            return Ok(existing);
         }
         let now = unit.now();
         unit.execute(
             "UPDATE plan_steps SET state = 'running', finished_at = NULL, summary = NULL, started_at = ?3 \
              WHERE plan_id = ?1 AND number = ?2",
-            params![plan, there.number, now],
+            params![plan, existing.number, now],
         )?;
     } else {
         let now = unit.now();
@@ -194,7 +194,7 @@ pub enum RollbackState {
     Begun,
     /// The rollback is complete.
     Done,
-    /// Files are being redone.
+    /// The files before the rollback are being restored.
     Redoing,
     /// The rollback was redone.
     Redone,
@@ -344,7 +344,8 @@ const AFTER: [(&str, &str); 3] = [
     ("tool_invocations", "started_at > ?3 AND ?2 >= 0"),
 ];
 
-/// Marks what a plan did after `moment` as undone.
+/// Marks the steps, decisions and tool calls of a plan after a point in time as undone. The point is a length of the
+/// sandbox history (`position`) and a time (`moment`).
 pub fn undo_after(
     unit: &mut UnitOfWork<'_>,
     plan: PlanId,
@@ -361,10 +362,10 @@ pub fn undo_after(
             params![plan, position, moment, rollback],
         )?;
     }
-    Ok(undone(counts))
+    Ok(rollback_counts(counts))
 }
 
-/// Counts what [`undo_after`] would undo.
+/// Counts the records that [`undo_after`] would mark.
 pub fn count_after(
     reader: &mut dyn Reader,
     plan: PlanId,
@@ -383,10 +384,10 @@ pub fn count_after(
             *count = row.take()?;
         }
     }
-    Ok(undone(counts))
+    Ok(rollback_counts(counts))
 }
 
-const fn undone([steps, decisions, calls]: [u64; 3]) -> RollbackCounts {
+const fn rollback_counts([steps, decisions, calls]: [u64; 3]) -> RollbackCounts {
     RollbackCounts {
         decisions,
         calls,
@@ -420,22 +421,22 @@ pub fn set_rollback(
     Ok(())
 }
 
-/// Redoes a rollback: marks everything that it undid as valid again.
+/// Redoes a rollback: clears the mark of every record that it undid.
 pub fn redo(
     unit: &mut UnitOfWork<'_>,
     plan: PlanId,
     rollback: u64,
 ) -> Result<RollbackCounts, Error> {
-    let mut back = |table: &str| {
+    let mut restore = |table: &str| {
         unit.execute(
             &format!("UPDATE {table} SET undone_by = NULL WHERE plan_id = ?1 AND undone_by = ?2"),
             params![plan, rollback],
         )
     };
     Ok(RollbackCounts {
-        steps: back("plan_steps")?,
-        decisions: back("plan_decisions")?,
-        calls: back("tool_invocations")?,
+        steps: restore("plan_steps")?,
+        decisions: restore("plan_decisions")?,
+        calls: restore("tool_invocations")?,
     })
 }
 
@@ -583,7 +584,7 @@ pub fn take_answer(
     plan: PlanId,
     subject: &str,
 ) -> Result<Option<PlanAnswer>, Error> {
-    let Some(found) = answers(unit, plan)?
+    let Some(unused) = answers(unit, plan)?
         .into_iter()
         .find(|answer| answer.subject == subject && answer.used_at.is_none())
     else {
@@ -592,7 +593,7 @@ pub fn take_answer(
     let now = unit.now();
     let touched = unit.execute(
         "UPDATE plan_answers SET used_at = ?3 WHERE plan_id = ?1 AND number = ?2 AND used_at IS NULL",
-        params![plan, found.number, now],
+        params![plan, unused.number, now],
     )?;
-    Ok((touched > 0).then_some(found))
+    Ok((touched > 0).then_some(unused))
 }

@@ -53,21 +53,21 @@ fn read(mut row: Row) -> Result<Plan, Error> {
         made_with: {
             let text: String = row.take()?;
             if text == "{}" {
-                nothing()
+                no_inputs()
             } else {
-                stored_json("what a plan was made with", &text)?
+                stored_json("the inputs of a plan", &text)?
             }
         },
         strategy: json_of(&mut row, "the strategy of a plan")?,
         estimate: json_of(&mut row, "the estimate of a plan")?,
-        waiting: json_of(&mut row, "what a plan waits for")?,
+        waiting: json_of(&mut row, "the user input that a plan waits for")?,
         error: json_of(&mut row, "the error of a plan")?,
         sandbox: row.take()?,
         decision_root: row.take()?,
         reversions: row.take()?,
         report: json_of(&mut row, "the report of a plan")?,
         is_cancelled: row.take()?,
-        queued_for: json_of(&mut row, "what a plan is queued for")?,
+        queued_for: json_of(&mut row, "the queue options of a plan")?,
         usage: TokenUsage {
             input_tokens: Tokens(row.take()?),
             output_tokens: Tokens(row.take()?),
@@ -84,8 +84,8 @@ fn read(mut row: Row) -> Result<Plan, Error> {
     })
 }
 
-/// Inputs of a plan that only owns changesets: none.
-fn nothing() -> MadeWith {
+/// Empty inputs, for a plan that only owns changesets.
+fn no_inputs() -> MadeWith {
     MadeWith {
         action: None,
         arguments: Map::new(),
@@ -131,22 +131,22 @@ impl NewPlan {
             above: None,
             description: String::new(),
             definition_of_done: String::new(),
-            made_with: nothing(),
+            made_with: no_inputs(),
         }
     }
 
     /// Namespace of the first project, or of the action.
     fn namespace(&self) -> &str {
-        place(&self.action, &self.made_with)
+        namespace_of(&self.action, &self.made_with)
     }
 }
 
 /// Namespace of a plan: that of its first project, or of its action.
 pub fn belongs_to(plan: &Plan) -> &str {
-    place(&plan.action, &plan.made_with)
+    namespace_of(&plan.action, &plan.made_with)
 }
 
-fn place<'a>(action: &'a str, made_with: &'a MadeWith) -> &'a str {
+fn namespace_of<'a>(action: &'a str, made_with: &'a MadeWith) -> &'a str {
     let first = made_with.projects.first();
     let name = first.map_or(action, |project| project.name.as_str());
     match name.split_once('/') {
@@ -287,7 +287,7 @@ pub fn locked(unit: &mut UnitOfWork<'_>, id: PlanId) -> Result<Option<Plan>, Err
     unit.query_first(&sql, params![id])?.map(read).transpose()
 }
 
-/// Plans whose id starts with `prefix`, or whose name equals it.
+/// Plans whose id starts with `prefix`, at most `limit`.
 pub fn with_prefix(reader: &mut dyn Reader, prefix: &str, limit: u64) -> Result<Vec<Plan>, Error> {
     // Ids contain no character after `Z`.
     let end = format!("{prefix}~");
@@ -305,7 +305,7 @@ pub fn with_prefix(reader: &mut dyn Reader, prefix: &str, limit: u64) -> Result<
         .collect()
 }
 
-/// Plans with this name.
+/// Plans with this name, at most `limit`.
 pub fn named(reader: &mut dyn Reader, name: &str, limit: u64) -> Result<Vec<Plan>, Error> {
     reader
         .query(
@@ -346,22 +346,24 @@ pub struct PlanFilter {
 pub fn list(reader: &mut dyn Reader, filter: &PlanFilter) -> Result<Vec<Plan>, Error> {
     let mut sql = concat!("SELECT ", columns!(), " FROM plans WHERE action <> ''").to_owned();
     let stages: Vec<String> = filter.stages.iter().map(ToString::to_string).collect();
-    let mut given: Vec<Param<'_>> = Vec::new();
+    let mut values: Vec<Param<'_>> = Vec::new();
     if !stages.is_empty() {
-        let places: Vec<String> = (1..=stages.len()).map(|at| format!("?{at}")).collect();
-        let _written = write!(sql, " AND stage IN ({})", places.join(", "));
-        given.extend(stages.iter().map(Param::from));
+        let placeholders: Vec<String> = (1..=stages.len())
+            .map(|number| format!("?{number}"))
+            .collect();
+        let _written = write!(sql, " AND stage IN ({})", placeholders.join(", "));
+        values.extend(stages.iter().map(Param::from));
     }
     if let Some(project) = &filter.project {
-        given.push(project.into());
+        values.push(project.into());
         let _written = write!(
             sql,
             " AND plan_id IN (SELECT plan_id FROM plan_projects WHERE project = ?{})",
-            given.len()
+            values.len()
         );
     }
     if let Some(location) = &filter.location {
-        given.push(location.into());
+        values.push(location.into());
         let _written = write!(
             sql,
             " AND plan_id IN (SELECT linked.plan_id FROM plan_projects linked \
@@ -369,16 +371,16 @@ pub fn list(reader: &mut dyn Reader, filter: &PlanFilter) -> Result<Vec<Plan>, E
              JOIN project_links ON project_links.project_id = projects.project_id \
              JOIN resources ON resources.resource_id = project_links.resource_id \
              WHERE resources.location = ?{})",
-            given.len()
+            values.len()
         );
     }
     if let Some(action) = &filter.action {
-        given.push(action.into());
-        let _written = write!(sql, " AND action = ?{}", given.len());
+        values.push(action.into());
+        let _written = write!(sql, " AND action = ?{}", values.len());
     }
     if let Some(parent) = filter.parent {
-        given.push(parent.into());
-        let _written = write!(sql, " AND parent_plan_id = ?{}", given.len());
+        values.push(parent.into());
+        let _written = write!(sql, " AND parent_plan_id = ?{}", values.len());
     }
     match filter.waits {
         // A finished plan no longer waits, even if it still has a stored question.
@@ -397,10 +399,10 @@ pub fn list(reader: &mut dyn Reader, filter: &PlanFilter) -> Result<Vec<Plan>, E
     }
     sql.push_str(" ORDER BY plan_id DESC");
     if let Some(limit) = filter.limit {
-        given.push(limit.into());
-        let _written = write!(sql, " LIMIT ?{}", given.len());
+        values.push(limit.into());
+        let _written = write!(sql, " LIMIT ?{}", values.len());
     }
-    reader.query(&sql, &given)?.into_iter().map(read).collect()
+    reader.query(&sql, &values)?.into_iter().map(read).collect()
 }
 
 /// Further changes that accompany a stage transition.
@@ -420,8 +422,8 @@ pub struct TransitionDetails {
     pub is_reversion: bool,
 }
 
-/// Changes the stage of a plan and clears what it waits for. Returns the changed plan; `None` when the transition is
-/// not allowed from its present stage.
+/// Changes the stage of a plan and clears the user input that it waits for. Returns the changed plan; `None` when the
+/// transition is not allowed from its present stage.
 pub fn advance(
     unit: &mut UnitOfWork<'_>,
     id: PlanId,
@@ -494,7 +496,7 @@ fn set_stage(
     if touched == 0 {
         return Err(Error::stored(
             "the stage of a plan",
-            "changed while it was moved",
+            "changed during the transition",
         ));
     }
     let kind = if to == PlanStage::ApplyApplied {
@@ -516,7 +518,7 @@ fn set_stage(
     Ok(())
 }
 
-/// Stores what a plan waits for.
+/// Stores the user input that a plan waits for.
 pub fn wait_for(unit: &mut UnitOfWork<'_>, id: PlanId, waiting: &Waiting) -> Result<(), Error> {
     let now = unit.now();
     unit.execute(
@@ -532,7 +534,7 @@ pub fn wait_for(unit: &mut UnitOfWork<'_>, id: PlanId, waiting: &Waiting) -> Res
     Ok(())
 }
 
-/// Clears what a plan waits for.
+/// Clears the user input that a plan waits for.
 pub fn clear_waiting(unit: &mut UnitOfWork<'_>, id: PlanId) -> Result<(), Error> {
     let now = unit.now();
     unit.execute(
@@ -576,18 +578,18 @@ pub fn set_estimate(unit: &mut UnitOfWork<'_>, id: PlanId, estimate: &Value) -> 
 pub fn set_max_cost(
     unit: &mut UnitOfWork<'_>,
     id: PlanId,
-    most: Option<MicroUsd>,
+    limit: Option<MicroUsd>,
 ) -> Result<bool, Error> {
     let Some(plan) = locked(unit, id)? else {
         return Ok(false);
     };
     let before = plan.made_with.max_cost_micro_usd;
     let made_with = MadeWith {
-        max_cost_micro_usd: most.map(|most| most.0),
+        max_cost_micro_usd: limit.map(|limit| limit.0),
         ..plan.made_with
     };
     set_text(unit, id, "made_with", Some(text(&made_with)?))?;
-    let payload = json!({"max_cost_micro_usd": most.map(|most| most.0), "before": before});
+    let payload = json!({"max_cost_micro_usd": limit.map(|limit| limit.0), "before": before});
     emit(unit, EventKind::PlanEdited, id, payload);
     Ok(true)
 }
@@ -607,11 +609,11 @@ pub fn set_root(
 }
 
 /// Queues a plan for a worker with its run options; `None` takes it off the queue.
-pub fn queue(unit: &mut UnitOfWork<'_>, id: PlanId, how: Option<&Value>) -> Result<(), Error> {
-    if let Some(how) = how {
-        emit(unit, EventKind::PlanQueued, id, json!({"how": how}));
+pub fn queue(unit: &mut UnitOfWork<'_>, id: PlanId, options: Option<&Value>) -> Result<(), Error> {
+    if let Some(options) = options {
+        emit(unit, EventKind::PlanQueued, id, json!({"how": options}));
     }
-    set_text(unit, id, "queued_for", how.map(Value::to_string))
+    set_text(unit, id, "queued_for", options.map(Value::to_string))
 }
 
 fn set_text(
@@ -711,26 +713,26 @@ pub fn active_of_project(reader: &mut dyn Reader, project: &str) -> Result<Vec<P
     Ok(active)
 }
 
-/// Plans that use an actor and have not ended, oldest first. `is_meant` decides whether a stored actor name refers to
+/// Plans that use an actor and have not ended, oldest first. `is_actor` decides whether a stored actor name refers to
 /// the actor.
 pub fn active_of_actor(
     reader: &mut dyn Reader,
-    is_meant: &dyn Fn(&str) -> bool,
+    is_actor: &dyn Fn(&str) -> bool,
 ) -> Result<Vec<PlanId>, Error> {
-    let is_at_work = |plan: &Plan| {
+    let uses_actor = |plan: &Plan| {
         let actors = &plan.made_with.actors;
         let optional = [&actors.estimation, &actors.invariant, &actors.review];
         let required = [&actors.strategy, &actors.execution];
         let mut names = required.into_iter().chain(optional.into_iter().flatten());
-        names.any(|name| is_meant(name))
+        names.any(|name| is_actor(name))
     };
-    let active = active(reader)?.into_iter().filter(is_at_work);
+    let active = active(reader)?.into_iter().filter(uses_actor);
     Ok(active.map(|plan| plan.id).collect())
 }
 
 /// Plans created from an action that have not ended, oldest first.
 pub fn active(reader: &mut dyn Reader) -> Result<Vec<Plan>, Error> {
-    let over: Vec<String> = PlanStage::ALL
+    let terminal: Vec<String> = PlanStage::ALL
         .iter()
         .filter(|stage| stage.is_terminal())
         .map(|stage| format!("'{stage}'"))
@@ -738,14 +740,14 @@ pub fn active(reader: &mut dyn Reader) -> Result<Vec<Plan>, Error> {
     let sql = format!(
         "SELECT {} FROM plans WHERE made_with <> '{{}}' AND stage NOT IN ({}) ORDER BY plan_id",
         columns!(),
-        over.join(", ")
+        terminal.join(", ")
     );
     reader.query(&sql, &[])?.into_iter().map(read).collect()
 }
 
 /// Number of applied plans of an action, and number of all its plans that ended or failed.
 pub fn record_of_action(reader: &mut dyn Reader, action: &str) -> Result<(u64, u64), Error> {
-    counted(
+    count_pair(
         reader,
         "SELECT coalesce(sum(CASE WHEN stage = 'apply/applied' THEN 1 ELSE 0 END), 0), \
          coalesce(sum(CASE WHEN stage IN ('apply/applied', 'apply/constrained', 'strategize/errored', \
@@ -756,7 +758,7 @@ pub fn record_of_action(reader: &mut dyn Reader, action: &str) -> Result<(u64, u
 
 /// Number of plans applied to a project, and number of all its plans.
 pub fn record_of_project(reader: &mut dyn Reader, project: &str) -> Result<(u64, u64), Error> {
-    counted(
+    count_pair(
         reader,
         "SELECT coalesce(sum(CASE WHEN stage = 'apply/applied' THEN 1 ELSE 0 END), 0), count(*) FROM plans \
          JOIN plan_projects ON plan_projects.plan_id = plans.plan_id WHERE project = ?1",
@@ -764,7 +766,7 @@ pub fn record_of_project(reader: &mut dyn Reader, project: &str) -> Result<(u64,
     )
 }
 
-fn counted(reader: &mut dyn Reader, sql: &str, key: &str) -> Result<(u64, u64), Error> {
+fn count_pair(reader: &mut dyn Reader, sql: &str, key: &str) -> Result<(u64, u64), Error> {
     match reader.query_first(sql, params![key])? {
         Some(mut row) => Ok((row.take()?, row.take()?)),
         None => Ok((0, 0)),
@@ -806,7 +808,7 @@ pub fn sources(
          ORDER BY plan_id LIMIT ?3",
         params![prefix, last, limit],
     )?;
-    let mut found = Vec::with_capacity(rows.len());
+    let mut sources = Vec::with_capacity(rows.len());
     for mut row in rows {
         let (plan, action): (PlanId, String) = (row.take()?, row.take()?);
         let projects = reader
@@ -817,11 +819,11 @@ pub fn sources(
             .into_iter()
             .map(|mut row| row.take())
             .collect::<Result<_, Error>>()?;
-        found.push(PlanSources {
+        sources.push(PlanSources {
             plan,
             action,
             projects,
         });
     }
-    Ok(found)
+    Ok(sources)
 }

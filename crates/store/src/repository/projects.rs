@@ -89,7 +89,7 @@ pub fn insert(
 
 /// Returns the project with this id.
 pub fn get(reader: &mut dyn Reader, id: ProjectId) -> Result<Option<Project>, Error> {
-    let found = reader.query_first(
+    let row = reader.query_first(
         concat!(
             "SELECT ",
             columns!(),
@@ -97,19 +97,17 @@ pub fn get(reader: &mut dyn Reader, id: ProjectId) -> Result<Option<Project>, Er
         ),
         params![id],
     )?;
-    found
-        .map(|row| read(row).and_then(|project| with_links(reader, project)))
+    row.map(|row| read(row).and_then(|project| with_links(reader, project)))
         .transpose()
 }
 
 /// Returns the project with this name.
 pub fn with_name(reader: &mut dyn Reader, name: &Name) -> Result<Option<Project>, Error> {
-    let found = reader.query_first(
+    let row = reader.query_first(
         concat!("SELECT ", columns!(), " FROM projects WHERE name = ?1"),
         params![name.to_string()],
     )?;
-    found
-        .map(|row| read(row).and_then(|project| with_links(reader, project)))
+    row.map(|row| read(row).and_then(|project| with_links(reader, project)))
         .transpose()
 }
 

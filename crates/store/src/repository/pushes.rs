@@ -23,7 +23,7 @@ pub struct PushConfig {
     pub config: Value,
     /// Number of the next update to deliver.
     pub next_number: u64,
-    /// Number of failed attempts to deliver it.
+    /// Number of failed attempts to deliver that update.
     pub attempts: u64,
     /// Time of the next attempt.
     pub next_at: Timestamp,
@@ -39,20 +39,20 @@ fn read(mut row: Row) -> Result<PushConfig, Error> {
     Ok(PushConfig {
         task: row.take()?,
         id: row.take()?,
-        config: stored_json("where to push", &row.take::<String>()?)?,
+        config: stored_json("a push configuration", &row.take::<String>()?)?,
         next_number: row.take()?,
         attempts: row.take()?,
         next_at: row.take()?,
     })
 }
 
-/// Stores a configuration, replacing one with the same id. Returns `false` when the task already has `most` others.
+/// Stores a configuration, replacing one with the same id. Returns `false` when the task already has `limit` others.
 pub fn set(
     unit: &mut UnitOfWork<'_>,
     task: &Task,
     id: &str,
     config: &Value,
-    most: u64,
+    limit: u64,
 ) -> Result<bool, Error> {
     let now = unit.now();
     // The lock keeps two concurrent inserts from both passing the limit.
@@ -64,7 +64,7 @@ pub fn set(
         )?
         .ok_or_else(|| Error::stored("a count", "is missing"))?
         .take()?;
-    if others >= most {
+    if others >= limit {
         return Ok(false);
     }
     unit.execute(
@@ -101,7 +101,7 @@ pub fn remove(unit: &mut UnitOfWork<'_>, task: TaskId, id: &str) -> Result<bool,
     Ok(touched == 1)
 }
 
-/// Configurations with undelivered updates, longest waiting first, due or not.
+/// Configurations with undelivered updates, earliest due time first, including those that are not yet due.
 pub fn undelivered(reader: &mut dyn Reader, limit: u64) -> Result<Vec<PushConfig>, Error> {
     reader
         .query(
@@ -132,7 +132,7 @@ pub fn claim(
     Ok(touched == 1)
 }
 
-/// Stores that the updates before a number were delivered or given up.
+/// Stores that the updates before a number were delivered, or skipped after failed attempts (with the last error).
 pub fn delivered(
     unit: &mut UnitOfWork<'_>,
     push: &PushConfig,

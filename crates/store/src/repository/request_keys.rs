@@ -1,4 +1,4 @@
-//! Idempotency keys: a request that is repeated with its key gets the response of the first one.
+//! Idempotency keys: a repeated request with the same key gets the response of the first request.
 
 use cleveragents_domain::Timestamp;
 
@@ -40,7 +40,8 @@ pub enum KeyClaim {
     Conflict,
 }
 
-/// Claims the key of a request, unless it is already claimed. Concurrent requests wait for the unit that came first.
+/// Claims the key of a request, unless it is already claimed. Of concurrent claims, the others wait for the first unit
+/// to end.
 pub fn claim(unit: &mut UnitOfWork<'_>, request: &RequestKey) -> Result<KeyClaim, Error> {
     let now = unit.now();
     let inserted = unit.execute_unsettled(
@@ -58,12 +59,12 @@ pub fn claim(unit: &mut UnitOfWork<'_>, request: &RequestKey) -> Result<KeyClaim
     if inserted == 1 {
         return Ok(KeyClaim::First);
     }
-    let known = unit.query_first(
+    let row = unit.query_first(
         "SELECT request_hash, server, status, body FROM request_keys WHERE identity = ?1 AND request_key = ?2",
         params![&request.identity, &request.key],
     )?;
-    let Some(mut row) = known else {
-        // The request that held the key was forgotten just now.
+    let Some(mut row) = row else {
+        // The key was removed between the two statements.
         return Ok(KeyClaim::Pending {
             server: request.server.clone(),
         });

@@ -1,5 +1,4 @@
-//! Custom resource types (those not built into the program): their definitions and what refers to
-//! them.
+//! Custom resource types (those not built into the program): their definitions, and the rows that refer to them.
 
 use cleveragents_domain::{EventKind, NewEvent, ResourceType, TypeName};
 use serde::{Deserialize, Serialize};
@@ -11,7 +10,7 @@ use crate::transaction::{Reader, UnitOfWork};
 use crate::value::{Row, params};
 
 /// Version of the format in which definitions are stored.
-const FORM: u32 = 1;
+const FORMAT_VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,9 +19,9 @@ struct Definition {
     resource_type: ResourceType,
 }
 
-fn text(declared: &ResourceType) -> Result<String, Error> {
+fn definition_json(declared: &ResourceType) -> Result<String, Error> {
     serde_json::to_string(&Definition {
-        form: FORM,
+        form: FORMAT_VERSION,
         resource_type: declared.clone(),
     })
     .map_err(|error| Error::stored("a resource type", format!("cannot be stored: {error}")))
@@ -30,11 +29,11 @@ fn text(declared: &ResourceType) -> Result<String, Error> {
 
 fn read(mut row: Row) -> Result<ResourceType, Error> {
     let stored: Definition = stored_json("a resource type", &row.take::<String>()?)?;
-    if stored.form != FORM {
+    if stored.form != FORMAT_VERSION {
         return Err(Error::stored(
             format!("the resource type {}", stored.resource_type.name),
             format!(
-                "is stored in form {}, this program reads {FORM}",
+                "is stored in format version {}, this program reads {FORMAT_VERSION}",
                 stored.form
             ),
         ));
@@ -68,7 +67,7 @@ pub fn insert(unit: &mut UnitOfWork<'_>, declared: &ResourceType) -> Result<(), 
         params![
             declared.name.as_str(),
             inherits_custom(declared),
-            text(declared)?,
+            definition_json(declared)?,
             now
         ],
     )?;
@@ -85,7 +84,7 @@ pub fn update(unit: &mut UnitOfWork<'_>, declared: &ResourceType) -> Result<bool
         params![
             declared.name.as_str(),
             inherits_custom(declared),
-            text(declared)?,
+            definition_json(declared)?,
             now
         ],
     )?;
@@ -114,13 +113,13 @@ pub struct TypeUsers {
 }
 
 impl TypeUsers {
-    /// Whether nothing refers to the type.
+    /// Whether no resource or type refers to the type.
     pub fn is_empty(&self) -> bool {
         self.resources.is_empty() && self.subtypes.is_empty()
     }
 }
 
-/// Finds what refers to a stored type.
+/// Finds the resources and types that refer to a stored type.
 pub fn users(reader: &mut dyn Reader, name: &TypeName) -> Result<TypeUsers, Error> {
     let mut names = |sql: &str| -> Result<Vec<String>, Error> {
         reader
@@ -137,7 +136,7 @@ pub fn users(reader: &mut dyn Reader, name: &TypeName) -> Result<TypeUsers, Erro
     })
 }
 
-/// Deletes a type. The database refuses while something refers to it. Returns `false` when it does
+/// Deletes a type. The database refuses while a resource or type refers to it. Returns `false` when it does
 /// not exist.
 pub fn delete(unit: &mut UnitOfWork<'_>, name: &TypeName) -> Result<bool, Error> {
     let touched = unit.execute(

@@ -39,12 +39,12 @@ fn read(row: &mut Row) -> Result<Resource, Error> {
     })
 }
 
-fn many(rows: Vec<Row>) -> Result<Vec<Resource>, Error> {
+fn read_all(rows: Vec<Row>) -> Result<Vec<Resource>, Error> {
     rows.into_iter().map(|mut row| read(&mut row)).collect()
 }
 
-/// Makes this unit the only one that changes resource types, resources, links and projects until it ends. Everything
-/// that it reads after the lock stays valid while it writes.
+/// Takes the lock on resource types, resources, links and projects until this unit ends: no other unit changes them, so
+/// rows that this unit reads after the lock stay valid while it writes.
 pub fn lock(unit: &mut UnitOfWork<'_>) -> Result<(), Error> {
     match unit.dialect().lock_registry() {
         Some(sql) => unit.query_first(sql, &[]).map(drop),
@@ -118,7 +118,7 @@ pub fn update(unit: &mut UnitOfWork<'_>, resource: &Resource) -> Result<(), Erro
         ],
     )?;
     if touched == 0 {
-        let actual = get(unit, resource.id)?.map_or(Version(0), |found| found.version);
+        let actual = get(unit, resource.id)?.map_or(Version(0), |stored| stored.version);
         return Err(Error::Conflict {
             what: format!("resource {}", resource.name),
             expected: resource.version,
@@ -174,7 +174,7 @@ pub fn with_prefix(
     limit: u64,
 ) -> Result<Vec<Resource>, Error> {
     let last = format!("{prefix:Z<26}");
-    many(reader.query(
+    read_all(reader.query(
         concat!(
             "SELECT ",
             columns!(),
@@ -187,7 +187,7 @@ pub fn with_prefix(
 
 /// Resources at a location: those registered by users first, then the oldest.
 pub fn at_location(reader: &mut dyn Reader, location: &str) -> Result<Vec<Resource>, Error> {
-    many(reader.query(
+    read_all(reader.query(
         concat!(
             "SELECT ",
             columns!(),
@@ -199,7 +199,7 @@ pub fn at_location(reader: &mut dyn Reader, location: &str) -> Result<Vec<Resour
 
 /// All resources, by name.
 pub fn list(reader: &mut dyn Reader) -> Result<Vec<Resource>, Error> {
-    many(reader.query(
+    read_all(reader.query(
         concat!("SELECT ", columns!(), " FROM resources ORDER BY name"),
         &[],
     )?)
@@ -214,7 +214,7 @@ pub struct LinkedResource {
     pub auto_discovered: bool,
 }
 
-fn linked(rows: Vec<Row>) -> Result<Vec<LinkedResource>, Error> {
+fn read_linked(rows: Vec<Row>) -> Result<Vec<LinkedResource>, Error> {
     rows.into_iter()
         .map(|mut row| {
             Ok(LinkedResource {
@@ -227,7 +227,7 @@ fn linked(rows: Vec<Row>) -> Result<Vec<LinkedResource>, Error> {
 
 /// Direct children of a resource, by name.
 pub fn children(reader: &mut dyn Reader, id: ResourceId) -> Result<Vec<LinkedResource>, Error> {
-    linked(reader.query(
+    read_linked(reader.query(
         concat!(
             "SELECT ",
             columns!(),
@@ -241,7 +241,7 @@ pub fn children(reader: &mut dyn Reader, id: ResourceId) -> Result<Vec<LinkedRes
 
 /// Direct parents of a resource, discovered links first, then by id.
 pub fn parents(reader: &mut dyn Reader, id: ResourceId) -> Result<Vec<LinkedResource>, Error> {
-    linked(reader.query(
+    read_linked(reader.query(
         concat!(
             "SELECT ",
             columns!(),
@@ -323,7 +323,7 @@ pub fn reaches(
     lower: ResourceId,
 ) -> Result<bool, Error> {
     // UNION, not UNION ALL: a resource is visited once, however many paths lead to it.
-    let found = reader.query_first(
+    let row = reader.query_first(
         "WITH RECURSIVE below (resource_id) AS ( \
              SELECT resource_id FROM resources WHERE resource_id = ?1 \
              UNION \
@@ -332,7 +332,7 @@ pub fn reaches(
          SELECT COUNT(*) FROM below WHERE resource_id = ?2",
         params![upper, lower],
     )?;
-    let count: u64 = found.map_or(Ok(0), |mut row| row.take())?;
+    let count: u64 = row.map_or(Ok(0), |mut row| row.take())?;
     Ok(count > 0)
 }
 

@@ -1,6 +1,6 @@
 //! Runs of actors, one row each, and the steps they completed.
 //!
-//! A step is stored once; the key on its path refuses a second one.
+//! A step is stored once: a unique key on its path refuses a duplicate.
 
 use cleveragents_domain::identity::Namespaces;
 use cleveragents_domain::{
@@ -164,11 +164,11 @@ pub fn end(
     unit: &mut UnitOfWork<'_>,
     id: RunId,
     state: RunState,
-    ended: &RunResult,
+    outcome: &RunResult,
 ) -> Result<bool, Error> {
     let now = unit.now();
     let ended_at = (state != RunState::Waiting).then_some(now);
-    let (error, code) = ended.error();
+    let (error, code) = outcome.error();
     let touched = unit.execute(
         "UPDATE runs SET state = ?2, result = ?3, error = ?4, error_code = ?5, input_tokens = ?6, \
          output_tokens = ?7, cost_micro_usd = ?8, model_calls = ?9, tool_calls = ?10, \
@@ -176,14 +176,14 @@ pub fn end(
         params![
             id,
             state.as_str(),
-            ended.result.as_ref().map(json_text),
+            outcome.result.as_ref().map(json_text),
             error,
             code,
-            ended.usage.input_tokens.0,
-            ended.usage.output_tokens.0,
-            ended.usage.cost_micro_usd.0,
-            ended.model_calls,
-            ended.tool_calls,
+            outcome.usage.input_tokens.0,
+            outcome.usage.output_tokens.0,
+            outcome.usage.cost_micro_usd.0,
+            outcome.model_calls,
+            outcome.tool_calls,
             now,
             ended_at
         ],
@@ -215,9 +215,9 @@ pub fn request_cancel(unit: &mut UnitOfWork<'_>, id: RunId) -> Result<bool, Erro
 
 /// Marks a run that no process executes as cancelled, with its reason and usage. Returns `false` when the run has
 /// ended.
-pub fn cancel(unit: &mut UnitOfWork<'_>, id: RunId, ended: &RunResult) -> Result<bool, Error> {
+pub fn cancel(unit: &mut UnitOfWork<'_>, id: RunId, outcome: &RunResult) -> Result<bool, Error> {
     let now = unit.now();
-    let (error, code) = ended.error();
+    let (error, code) = outcome.error();
     let touched = unit.execute(
         "UPDATE runs SET state = 'cancelled', is_cancelled = 1, error = ?3, error_code = ?4, \
          input_tokens = ?5, output_tokens = ?6, cost_micro_usd = ?7, model_calls = ?8, tool_calls = ?9, \
@@ -227,11 +227,11 @@ pub fn cancel(unit: &mut UnitOfWork<'_>, id: RunId, ended: &RunResult) -> Result
             now,
             error,
             code,
-            ended.usage.input_tokens.0,
-            ended.usage.output_tokens.0,
-            ended.usage.cost_micro_usd.0,
-            ended.model_calls,
-            ended.tool_calls
+            outcome.usage.input_tokens.0,
+            outcome.usage.output_tokens.0,
+            outcome.usage.cost_micro_usd.0,
+            outcome.model_calls,
+            outcome.tool_calls
         ],
     )?;
     if touched > 0 {
@@ -427,14 +427,14 @@ pub fn totals(
 pub fn sessions(reader: &mut dyn Reader, id: RunId) -> Result<Vec<SessionId>, Error> {
     // Session ids start with the ten timestamp characters of the run's id. The range limits the scan, since the owner
     // column has no index.
-    let whole = id.to_string();
-    let moment = whole.get(..10).unwrap_or_default();
-    let last = format!("{moment:Z<26}");
+    let run_id = id.to_string();
+    let timestamp = run_id.get(..10).unwrap_or_default();
+    let last = format!("{timestamp:Z<26}");
     reader
         .query(
             "SELECT session_id FROM sessions \
              WHERE session_id >= ?1 AND session_id <= ?2 AND owner = ?3 ORDER BY session_id",
-            params![moment, last, owner(id)],
+            params![timestamp, last, owner(id)],
         )?
         .into_iter()
         .map(|mut row| row.take())

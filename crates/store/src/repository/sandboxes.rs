@@ -1,7 +1,7 @@
 //! Sandboxes, their members and their checkpoints.
 //!
 //! A sandbox changes state only through a statement that names the states it may come from, so of two concurrent
-//! commands that apply or discard it, the second one fails. The database decides whether a name is free: a partial
+//! commands that apply or discard it, the second fails. The database decides whether a name is free: a partial
 //! unique index covers the sandboxes that have not ended.
 
 use cleveragents_domain::{
@@ -177,7 +177,7 @@ pub fn get(reader: &mut dyn Reader, id: SandboxId) -> Result<Option<Sandbox>, Er
         .transpose()
 }
 
-/// Returns the sandbox with this name: the one that has not ended, otherwise the last one.
+/// Returns the sandbox with this name: the one that has not ended, otherwise the newest.
 pub fn by_name(reader: &mut dyn Reader, name: &str) -> Result<Option<Sandbox>, Error> {
     reader
         .query_first(
@@ -193,7 +193,7 @@ pub fn by_name(reader: &mut dyn Reader, name: &str) -> Result<Option<Sandbox>, E
         .transpose()
 }
 
-/// Names of all sandboxes, ended ones included, with a part at this location and a name with this prefix; the newest
+/// Names of sandboxes, including ended ones, that have a member at this location and a name with this prefix, newest
 /// first.
 pub fn names_at(
     reader: &mut dyn Reader,
@@ -211,8 +211,8 @@ pub fn names_at(
 }
 
 /// All sandboxes, newest first; ended ones only when requested.
-pub fn list(reader: &mut dyn Reader, with_over: bool) -> Result<Vec<Sandbox>, Error> {
-    let sql = if with_over {
+pub fn list(reader: &mut dyn Reader, with_ended: bool) -> Result<Vec<Sandbox>, Error> {
+    let sql = if with_ended {
         concat!(
             "SELECT ",
             columns!(),
@@ -228,7 +228,7 @@ pub fn list(reader: &mut dyn Reader, with_over: bool) -> Result<Vec<Sandbox>, Er
     reader.query(sql, &[])?.into_iter().map(read).collect()
 }
 
-/// Moves a sandbox from one state to another. Returns `false` when it is no longer in the first one.
+/// Changes the state of a sandbox. Returns `false` when it is not in the state `from`.
 pub fn transition(
     unit: &mut UnitOfWork<'_>,
     id: SandboxId,
@@ -245,12 +245,12 @@ pub fn transition(
     }
     let now = unit.now();
     let text = result.map(json_text);
-    let moved = unit.execute(
+    let updated = unit.execute(
         "UPDATE sandboxes SET state = ?3, result = COALESCE(?4, result), version = version + 1, updated_at = ?5 \
          WHERE sandbox_id = ?1 AND state = ?2",
         params![id, from.as_str(), to.as_str(), text, now],
     )?;
-    if moved == 0 {
+    if updated == 0 {
         return Ok(false);
     }
     let kind = match (from, to) {

@@ -1,8 +1,8 @@
 //! Full-text search over messages.
 //!
-//! SQLite keeps an FTS5 index that the search itself brings up to date, so that appending never pays for it; PostgreSQL
-//! keeps a GIN index. Both variants stand here side by side. On PostgreSQL an excerpt shows the original message, or
-//! the message without its punctuation where only that shows the match.
+//! SQLite has an FTS5 index that each search brings up to date, so that appending a message does not update it;
+//! PostgreSQL has a GIN index. On PostgreSQL, an excerpt shows the original message; if the match is found only without
+//! punctuation, the excerpt shows the message without punctuation.
 
 use cleveragents_domain::identity::Namespaces;
 use cleveragents_domain::{
@@ -52,7 +52,8 @@ pub struct Scope {
     pub visible: Namespaces,
 }
 
-/// Progress of the index: number of indexed messages, and number of all messages.
+/// Position up to which messages are indexed, and position of the newest message. Both are 0 on PostgreSQL, whose index
+/// is always up to date.
 pub fn lag(reader: &mut dyn Reader) -> Result<(u64, u64), Error> {
     if reader.dialect() == Dialect::Postgres {
         return Ok((0, 0));
@@ -66,7 +67,7 @@ pub fn lag(reader: &mut dyn Reader) -> Result<(u64, u64), Error> {
     Ok((row.take()?, row.take()?))
 }
 
-/// Indexes the next batch of messages. Returns how many positions are left.
+/// Indexes the next batch of messages. Returns the number of positions that are not indexed yet.
 pub fn index_more(unit: &mut UnitOfWork<'_>) -> Result<u64, Error> {
     let (indexed, newest) = lag(unit)?;
     if indexed >= newest {
@@ -85,7 +86,7 @@ pub fn index_more(unit: &mut UnitOfWork<'_>) -> Result<u64, Error> {
     Ok(newest - through)
 }
 
-/// Rebuilds the index from the messages.
+/// Empties the index, so that the next search rebuilds it. Has no effect on PostgreSQL.
 pub fn rebuild(unit: &mut UnitOfWork<'_>) -> Result<(), Error> {
     if unit.dialect() == Dialect::Sqlite {
         unit.execute(
@@ -97,7 +98,8 @@ pub fn rebuild(unit: &mut UnitOfWork<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Lowers the index mark to the newest message: SQLite may reuse positions above it, so they must not count as indexed.
+/// Lowers the index mark to the newest message. SQLite may reuse the positions after it, so they must not count as
+/// indexed.
 pub(super) fn forget_removed(unit: &mut UnitOfWork<'_>) -> Result<(), Error> {
     if unit.dialect() == Dialect::Sqlite {
         unit.execute(

@@ -63,7 +63,7 @@ pub struct NewSession {
     pub forked_from: Option<(SessionId, Sequence)>,
     /// Original creation time, for an imported session.
     pub created_at: Option<Timestamp>,
-    /// Owner, such as `run 01J…`; `None` for a conversation of a user. Owned sessions are found only by their id.
+    /// Owner, such as `run 01J…`; `None` for a conversation of a user. Only a lookup by id returns owned sessions.
     pub owner: Option<String>,
 }
 
@@ -159,7 +159,7 @@ pub fn with_name(reader: &mut dyn Reader, name: &str, limit: u64) -> Result<Vec<
         .collect()
 }
 
-/// Number of ids from which reading all ids once is cheaper than querying the neighbours of each.
+/// Number of ids from which one query for all ids is cheaper than one query for the neighbours of each id.
 const MANY_IDS: usize = 64;
 
 /// Shortest unique prefix of each id, at least eight characters.
@@ -354,8 +354,8 @@ pub fn page(
     reader.query(&sql, &bound)?.into_iter().map(read).collect()
 }
 
-/// All matching sessions, sorted here by a number, which takes a third less time than sorting in SQLite. Sorting by
-/// name is left to the database, which has its own collation.
+/// All matching sessions, sorted here by a number, which takes a third less time than sorting in SQLite. The database
+/// sorts by name, because it has its own collation.
 fn list_all(reader: &mut dyn Reader, filter: &SessionFilter) -> Result<SessionPage, Error> {
     let mut sessions = select(reader, MATCHES, &filter_params(filter)?)?;
     let number = |session: &ListedSession| match filter.sort {
@@ -375,12 +375,12 @@ fn list_all(reader: &mut dyn Reader, filter: &SessionFilter) -> Result<SessionPa
 
 fn select(
     reader: &mut dyn Reader,
-    rest: &str,
+    clauses: &str,
     bound: &[Param<'_>],
 ) -> Result<Vec<ListedSession>, Error> {
     let mut sessions = Vec::new();
     let sql =
-        format!("SELECT session_id, name, actor, next_sequence, created_at, updated_at{rest}");
+        format!("SELECT session_id, name, actor, next_sequence, created_at, updated_at{clauses}");
     reader.query_each(&sql, bound, &mut |mut row| {
         sessions.push(ListedSession {
             id: row.take()?,
@@ -558,7 +558,7 @@ pub fn restore_updated_at(
     Ok(())
 }
 
-/// Links a plan to a session, with the phase and state known.
+/// Links a plan to a session, with its last known phase and state.
 pub fn link_plan(unit: &mut UnitOfWork<'_>, id: SessionId, plan: &LinkedPlan) -> Result<(), Error> {
     unit.execute(
         "INSERT INTO session_plans (session_id, plan_id, phase, state) VALUES (?1, ?2, ?3, ?4) \

@@ -1,5 +1,5 @@
-//! A2A tasks, requested by other agents and programs: their messages, their artifacts, and the updates that subscribers
-//! get.
+//! A2A tasks that other agents and programs requested: their messages, their artifacts, and the updates for
+//! subscribers.
 //!
 //! Every change is one conditional statement: a task never leaves a terminal state, and a server changes only the tasks
 //! that it runs. Updates are numbered without gaps in the unit that changes the task. Messages, artifacts and updates
@@ -219,13 +219,13 @@ pub fn add_message(
     Ok(())
 }
 
-/// Messages of a task, in order; only the last `limit` of them.
+/// The last `limit` messages of a task, in order; all of them when `None`.
 pub fn messages<T: DeserializeOwned>(
     reader: &mut dyn Reader,
     id: TaskId,
     limit: Option<u64>,
 ) -> Result<Vec<T>, Error> {
-    let mut found = reader
+    let mut messages = reader
         .query(
             "SELECT message FROM task_messages WHERE task_id = ?1 ORDER BY number DESC LIMIT ?2",
             params![id, limit.unwrap_or(i64::MAX as u64)],
@@ -233,13 +233,13 @@ pub fn messages<T: DeserializeOwned>(
         .into_iter()
         .map(|mut row| stored_json("a message of a task", &row.take::<String>()?))
         .collect::<Result<Vec<_>, _>>()?;
-    found.reverse();
-    Ok(found)
+    messages.reverse();
+    Ok(messages)
 }
 
 /// A change of a task's state.
 pub struct StateChange<'a> {
-    /// States it may come from.
+    /// States from which the change is allowed.
     pub from: &'a [TaskState],
     /// Server that must be running it; any when `None`.
     pub runner: Option<&'a str>,
@@ -261,8 +261,8 @@ pub fn change_state(
     let Some(before) = locked(unit, id)? else {
         return Ok(None);
     };
-    let is_ours = change.runner.is_none_or(|runner| runner == before.runner);
-    if before.state.is_over() || !change.from.contains(&before.state) || !is_ours {
+    let is_same_runner = change.runner.is_none_or(|runner| runner == before.runner);
+    if before.state.is_over() || !change.from.contains(&before.state) || !is_same_runner {
         return Ok(None);
     }
     let now = unit.now();
@@ -280,9 +280,9 @@ pub fn change_state(
     if changed == 0 {
         return Ok(None);
     }
-    if let Some(said) = &before.status_message {
-        let message_id = said.get("messageId").and_then(Value::as_str);
-        add_message(unit, id, message_id.unwrap_or("status"), said)?;
+    if let Some(previous) = &before.status_message {
+        let message_id = previous.get("messageId").and_then(Value::as_str);
+        add_message(unit, id, message_id.unwrap_or("status"), previous)?;
     }
     let after = Task {
         state: change.to,
@@ -398,7 +398,8 @@ pub fn set_subject(
     Ok(touched == 1)
 }
 
-/// Takes over a task from a dead server. Returns `false` when another server was faster, or the task has ended.
+/// Takes over a task from a dead server. Returns `false` when another server took it over first, or when the task has
+/// ended.
 pub fn take_over(
     unit: &mut UnitOfWork<'_>,
     id: TaskId,
@@ -501,7 +502,7 @@ pub fn list(reader: &mut dyn Reader, filter: &TaskFilter) -> Result<(Vec<Task>, 
         ),
         MATCHES
     );
-    let found = reader.query(&sql, &bound)?;
-    let tasks = found.into_iter().map(read).collect::<Result<_, _>>()?;
+    let rows = reader.query(&sql, &bound)?;
+    let tasks = rows.into_iter().map(read).collect::<Result<_, _>>()?;
     Ok((tasks, total))
 }

@@ -67,11 +67,11 @@ pub fn mark_unpriced(unit: &mut UnitOfWork<'_>, id: TurnId) -> Result<(), Error>
 
 /// Whether a session has a response whose cost is unknown.
 pub fn has_unpriced(reader: &mut dyn Reader, session: SessionId) -> Result<bool, Error> {
-    let found = reader.query_first(
+    let row = reader.query_first(
         "SELECT turn_id FROM turns WHERE session_id = ?1 AND is_cost_partial = 1 LIMIT 1",
         params![session],
     )?;
-    Ok(found.is_some())
+    Ok(row.is_some())
 }
 
 /// Adds the next step of a running turn, a message as JSON.
@@ -90,16 +90,16 @@ pub fn add_step(
 
 /// Attaches a note to a step: data about its model request that a retry needs.
 pub fn note(unit: &mut UnitOfWork<'_>, id: TurnId, number: u64, note: &Value) -> Result<(), Error> {
-    let found = unit.query_first(
+    let row = unit.query_first(
         "SELECT message FROM turn_steps WHERE turn_id = ?1 AND number = ?2",
         params![id, number],
     )?;
-    let Some(mut row) = found else {
+    let Some(mut row) = row else {
         return Err(Error::stored("a step of a turn", "is missing"));
     };
     let message: String = row.take()?;
     let mut message: Value = stored_json("a step of a turn", &message)?;
-    message[NOTED] = note.clone();
+    message[NOTE_KEY] = note.clone();
     unit.execute(
         "UPDATE turn_steps SET message = ?3 WHERE turn_id = ?1 AND number = ?2",
         params![id, number, json_text(&message)],
@@ -109,11 +109,11 @@ pub fn note(unit: &mut UnitOfWork<'_>, id: TurnId, number: u64, note: &Value) ->
 
 /// The note attached to a step.
 pub fn noted(step: &Value) -> Option<&Value> {
-    step.get(NOTED)
+    step.get(NOTE_KEY)
 }
 
 /// JSON key of the note, next to the message of a step.
-const NOTED: &str = "noted";
+const NOTE_KEY: &str = "noted";
 
 /// Stores the sandbox that a turn works in.
 pub fn set_sandbox(unit: &mut UnitOfWork<'_>, id: TurnId, sandbox: &str) -> Result<(), Error> {

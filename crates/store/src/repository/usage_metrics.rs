@@ -21,8 +21,8 @@ pub const RANGES: &[u64] = &[
     3_600_000_000,
 ];
 
-/// Maximum number of distinct tools; names can also come from models.
-const TOOLS: u64 = 200;
+/// Maximum number of distinct tools. Models can invent names, so the number of names is unbounded.
+const MAXIMUM_TOOLS: u64 = 200;
 
 /// Histogram of durations.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,12 +106,12 @@ pub fn gather(reader: &mut dyn Reader) -> Result<UsageMetrics, Error> {
         metrics.runs.add(range_index(range), count, sum);
         Ok(())
     })?;
-    let often = format!(
+    let most_called = format!(
         "tool_invocations WHERE outcome IN ('succeeded', 'failed') AND tool IN \
-         (SELECT tool FROM tool_invocations GROUP BY tool ORDER BY COUNT(*) DESC, tool LIMIT {TOOLS})"
+         (SELECT tool FROM tool_invocations GROUP BY tool ORDER BY COUNT(*) DESC, tool LIMIT {MAXIMUM_TOOLS})"
     );
     reader.query_each(
-        &by_range("tool", &often, "finished_at"),
+        &by_range("tool", &most_called, "finished_at"),
         &[],
         &mut |mut row| {
             let tool: String = row.take()?;
@@ -123,13 +123,13 @@ pub fn gather(reader: &mut dyn Reader) -> Result<UsageMetrics, Error> {
     )?;
     let errors = format!(
         "SELECT tool, COUNT(*) FROM tool_invocations WHERE outcome = 'failed' \
-         GROUP BY tool ORDER BY 2 DESC, tool LIMIT {TOOLS}"
+         GROUP BY tool ORDER BY 2 DESC, tool LIMIT {MAXIMUM_TOOLS}"
     );
     reader.query_each(&errors, &[], &mut |mut row| {
         metrics.tool_errors.insert(row.take()?, row.take()?);
         Ok(())
     })?;
-    worked(reader, &mut metrics)?;
+    add_event_durations(reader, &mut metrics)?;
     Ok(metrics)
 }
 
@@ -139,24 +139,24 @@ fn range_index(range: u64) -> usize {
 
 /// SQL that counts durations by a label and by bucket.
 fn by_range(label: &str, from: &str, end: &str) -> String {
-    let took = format!("({end} - started_at)");
+    let duration = format!("({end} - started_at)");
     let ranges: Vec<String> = RANGES
         .iter()
         .enumerate()
-        .map(|(number, range)| format!("WHEN {took} <= {range} THEN {number}"))
+        .map(|(number, range)| format!("WHEN {duration} <= {range} THEN {number}"))
         .collect();
     let ranges = ranges.join(" ");
     let beyond = RANGES.len();
     format!(
         "SELECT {label}, CAST(CASE {ranges} ELSE {beyond} END AS BIGINT), COUNT(*), \
-         CAST(SUM(CASE WHEN {took} > 0 THEN {took} ELSE 0 END) AS BIGINT) FROM {from} GROUP BY 1, 2"
+         CAST(SUM(CASE WHEN {duration} > 0 THEN {duration} ELSE 0 END) AS BIGINT) FROM {from} GROUP BY 1, 2"
     )
 }
 
 /// Measures phases of plans and sandbox operations from the event log: from the event that starts each to the one that
 /// ends it. The query uses the order of an index that contains no message events.
-fn worked(reader: &mut dyn Reader, metrics: &mut UsageMetrics) -> Result<(), Error> {
-    let mut begun: Option<(String, String, i64)> = None;
+fn add_event_durations(reader: &mut dyn Reader, metrics: &mut UsageMetrics) -> Result<(), Error> {
+    let mut started: Option<(String, String, i64)> = None;
     reader.query_each(
         "SELECT subject, kind, payload, occurred_at FROM events \
          WHERE kind <> 'session.message_appended' AND kind IN ('plan.phase_changed', 'plan.state_changed', \
@@ -167,42 +167,42 @@ fn worked(reader: &mut dyn Reader, metrics: &mut UsageMetrics) -> Result<(), Err
             let (subject, kind): (String, String) = (row.take()?, row.take()?);
             let payload: String = row.take()?;
             let at: i64 = row.take()?;
-            let what = match kind.as_str() {
-                "sandbox.creating" => TurnBoundary::Begins("create".to_owned()),
-                "sandbox.applying" => TurnBoundary::Begins("commit".to_owned()),
-                other if other.starts_with("sandbox.") => TurnBoundary::Ends,
-                _ => of_plan(&stored_json("the payload of an event", &payload)?),
+            let boundary = match kind.as_str() {
+                "sandbox.creating" => Boundary::Begins("create".to_owned()),
+                "sandbox.applying" => Boundary::Begins("commit".to_owned()),
+                other if other.starts_with("sandbox.") => Boundary::Ends,
+                _ => plan_boundary(&stored_json("the payload of an event", &payload)?),
             };
-            match what {
-                TurnBoundary::Begins(name) => begun = Some((subject, name, at)),
-                TurnBoundary::Ends => {
-                    if let Some((whose, name, since)) = begun.take()
-                        && whose == subject
+            match boundary {
+                Boundary::Begins(name) => started = Some((subject, name, at)),
+                Boundary::Ends => {
+                    if let Some((started_subject, name, since)) = started.take()
+                        && started_subject == subject
                     {
-                        let of = if kind.starts_with("sandbox.") {
+                        let histograms = if kind.starts_with("sandbox.") {
                             &mut metrics.sandboxes
                         } else {
                             &mut metrics.plans
                         };
-                        let took = u64::try_from(at - since).unwrap_or_default();
-                        of.entry(name).or_default().observe(took);
+                        let duration = u64::try_from(at - since).unwrap_or_default();
+                        histograms.entry(name).or_default().observe(duration);
                     }
                 }
-                TurnBoundary::Neither => {}
+                Boundary::Neither => {}
             }
             Ok(())
         },
     )
 }
 
-enum TurnBoundary {
+enum Boundary {
     Begins(String),
     Ends,
     Neither,
 }
 
 /// Classifies a stage transition of a plan: a phase is processing from `processing` until any other state.
-fn of_plan(payload: &Value) -> TurnBoundary {
+fn plan_boundary(payload: &Value) -> Boundary {
     let to = payload
         .get("to")
         .and_then(Value::as_str)
@@ -212,8 +212,8 @@ fn of_plan(payload: &Value) -> TurnBoundary {
         .and_then(Value::as_str)
         .unwrap_or_default();
     match to.split_once('/') {
-        Some((phase, "processing")) => TurnBoundary::Begins(phase.to_owned()),
-        _ if from.ends_with("/processing") => TurnBoundary::Ends,
-        _ => TurnBoundary::Neither,
+        Some((phase, "processing")) => Boundary::Begins(phase.to_owned()),
+        _ if from.ends_with("/processing") => Boundary::Ends,
+        _ => Boundary::Neither,
     }
 }

@@ -115,14 +115,14 @@ pub struct AttachmentFilter {
 }
 
 impl AttachmentFilter {
-    fn fits(&self, attachment: &Attachment) -> bool {
-        fn wanted<T: PartialEq>(wanted: Option<&T>, here: Option<&T>) -> bool {
-            wanted.is_none() || wanted == here
+    fn matches(&self, attachment: &Attachment) -> bool {
+        fn allows<T: PartialEq>(condition: Option<&T>, actual: Option<&T>) -> bool {
+            condition.is_none() || condition == actual
         }
-        wanted(self.validation.as_ref(), Some(&attachment.validation))
-            && wanted(self.resource.as_ref(), Some(&attachment.resource))
-            && wanted(self.project.as_ref(), attachment.project.as_ref())
-            && wanted(self.plan.as_ref(), attachment.plan.as_ref())
+        allows(self.validation.as_ref(), Some(&attachment.validation))
+            && allows(self.resource.as_ref(), Some(&attachment.resource))
+            && allows(self.project.as_ref(), attachment.project.as_ref())
+            && allows(self.plan.as_ref(), attachment.plan.as_ref())
     }
 }
 
@@ -140,11 +140,11 @@ pub fn attachments(
         &[],
     )?;
     let read = all.into_iter().map(read_attachment);
-    let fits = |one: &Result<Attachment, Error>| match one {
-        Ok(attachment) => filter.fits(attachment),
+    let matches = |attachment: &Result<Attachment, Error>| match attachment {
+        Ok(attachment) => filter.matches(attachment),
         Err(_) => true,
     };
-    read.filter(fits).collect()
+    read.filter(matches).collect()
 }
 
 macro_rules! result_columns {
@@ -208,11 +208,11 @@ pub fn record(
     result: &ValidationResult,
 ) -> Result<Option<u64>, Error> {
     // The update locks the plan, so that concurrent results are numbered one by one.
-    let is_there = unit.execute(
+    let locked = unit.execute(
         "UPDATE plans SET updated_at = updated_at WHERE plan_id = ?1",
         params![plan],
     )?;
-    if is_there == 0 {
+    if locked == 0 {
         return Ok(None);
     }
     let number: u64 = unit

@@ -16,7 +16,7 @@ use crate::transaction::{Reader, Transaction};
 use crate::value::{Param, Row, Value};
 
 /// Number of prepared statements cached per connection.
-const STATEMENTS: usize = 128;
+const CACHED_STATEMENTS: usize = 128;
 
 /// Purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,32 +27,32 @@ pub(super) enum Access {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the one place where an SQLite file is opened"
+    reason = "the only place that opens an SQLite file"
 )]
-pub(super) fn open(path: &Path, access: Access, limit: Duration) -> Result<Connection, Error> {
+pub(super) fn open(path: &Path, access: Access, timeout: Duration) -> Result<Connection, Error> {
     let flags = match access {
         Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE,
         Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
     };
-    let place = path.display().to_string();
+    let database = path.display().to_string();
     Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
-        .and_then(|connection| configure(connection, limit))
-        .map_err(|error| translate(&place, error))
+        .and_then(|connection| configure(connection, timeout))
+        .map_err(|error| translate(&database, error))
 }
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the one place where a database in memory is made"
+    reason = "the only place that creates an in-memory database"
 )]
-pub(super) fn open_memory(limit: Duration) -> Result<Connection, Error> {
+pub(super) fn open_memory(timeout: Duration) -> Result<Connection, Error> {
     Connection::open_in_memory()
-        .and_then(|connection| configure(connection, limit))
+        .and_then(|connection| configure(connection, timeout))
         .map_err(|error| translate("in memory", error))
 }
 
-fn configure(mut connection: Connection, limit: Duration) -> rusqlite::Result<Connection> {
-    connection.busy_handler(Some(patience(limit)))?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+fn configure(mut connection: Connection, timeout: Duration) -> rusqlite::Result<Connection> {
+    connection.busy_handler(Some(wait_with_jitter(timeout)))?;
+    connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
     // Otherwise SQLite re-prepares a statement for each bound value.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.execute_batch(
@@ -62,14 +62,14 @@ fn configure(mut connection: Connection, limit: Duration) -> rusqlite::Result<Co
     Ok(connection)
 }
 
-/// Busy handler: waits for other processes with jittered, growing pauses, up to `limit`.
-fn patience(limit: Duration) -> impl FnMut(i32) -> bool + Send + 'static {
+/// Busy handler: waits for other processes with jittered, growing pauses, up to `timeout`.
+fn wait_with_jitter(timeout: Duration) -> impl FnMut(i32) -> bool + Send + 'static {
     let mut started = Instant::now();
     move |attempt| {
         if attempt == 0 {
             started = Instant::now();
         }
-        if started.elapsed() >= limit {
+        if started.elapsed() >= timeout {
             return false;
         }
         std::thread::sleep(jitter(1 << attempt.clamp(0, 3)));
@@ -99,22 +99,25 @@ pub(super) fn is_write_ahead(connection: &Connection) -> Result<bool, Error> {
     connection
         .query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0))
         .map(|mode| mode == "wal")
-        .map_err(|error| translate(place(connection), error))
+        .map_err(|error| translate(database_name(connection), error))
 }
 
 /// Turns a new file into a write-ahead database that can release space.
 ///
-/// SQLite needs exclusive access for this and does not wait for it by itself, while another process
-/// may just be checking whether the file is ready.
-pub(super) fn switch_to_write_ahead(connection: &Connection, limit: Duration) -> Result<(), Error> {
+/// SQLite needs exclusive access for the switch and does not wait for it. The switch is therefore retried: another
+/// process may be checking whether the file is ready.
+pub(super) fn switch_to_write_ahead(
+    connection: &Connection,
+    timeout: Duration,
+) -> Result<(), Error> {
     let started = Instant::now();
     while !is_write_ahead(connection)? {
         let switched = connection
             .execute_batch("PRAGMA auto_vacuum = INCREMENTAL")
             .and_then(|()| connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())))
-            .map_err(|error| translate(place(connection), error));
+            .map_err(|error| translate(database_name(connection), error));
         match switched {
-            Err(Error::Busy { .. }) if started.elapsed() < limit => std::thread::sleep(jitter(4)),
+            Err(Error::Busy { .. }) if started.elapsed() < timeout => std::thread::sleep(jitter(4)),
             outcome => outcome?,
         }
     }
@@ -126,25 +129,25 @@ pub(super) fn keep_log_on_close(connection: &Connection, keep: bool) -> Result<(
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep)
         .map(drop)
-        .map_err(|error| translate(place(connection), error))
+        .map_err(|error| translate(database_name(connection), error))
 }
 
-fn place(connection: &Connection) -> &str {
+fn database_name(connection: &Connection) -> &str {
     connection.path().unwrap_or("in memory")
 }
 
 /// A transaction in progress on a connection.
 pub(crate) struct SqliteTransaction<'c> {
     connection: &'c Connection,
-    place: &'c str,
+    database: &'c str,
     counters: Option<&'c mut Counters>,
 }
 
 impl<'c> SqliteTransaction<'c> {
-    pub(crate) const fn new(connection: &'c Connection, place: &'c str) -> Self {
+    pub(crate) const fn new(connection: &'c Connection, database: &'c str) -> Self {
         Self {
             connection,
-            place,
+            database,
             counters: None,
         }
     }
@@ -152,18 +155,18 @@ impl<'c> SqliteTransaction<'c> {
     /// A transaction whose units share counters.
     pub(super) const fn counting(
         connection: &'c Connection,
-        place: &'c str,
+        database: &'c str,
         counters: &'c mut Counters,
     ) -> Self {
         Self {
             connection,
-            place,
+            database,
             counters: Some(counters),
         }
     }
 
     fn translate(&self, error: rusqlite::Error) -> Error {
-        translate(self.place, error)
+        translate(self.database, error)
     }
 }
 
@@ -225,7 +228,7 @@ impl Reader for SqliteTransaction<'_> {
 
 impl Transaction for SqliteTransaction<'_> {
     fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, Error> {
-        execute(self.connection, self.place, sql, params)
+        execute(self.connection, self.database, sql, params)
     }
 
     fn counters(&mut self) -> Option<&mut Counters> {
@@ -233,10 +236,10 @@ impl Transaction for SqliteTransaction<'_> {
     }
 
     fn write_counters(&mut self) -> Result<(), Error> {
-        let (connection, place) = (self.connection, self.place);
+        let (connection, database) = (self.connection, self.database);
         match self.counters.as_deref_mut() {
             Some(counters) if !counters.is_empty() => {
-                counters.write(|sql, params| execute(connection, place, sql, params))
+                counters.write(|sql, params| execute(connection, database, sql, params))
             }
             _ => Ok(()),
         }
@@ -245,7 +248,7 @@ impl Transaction for SqliteTransaction<'_> {
 
 fn execute(
     connection: &Connection,
-    place: &str,
+    database: &str,
     sql: &str,
     params: &[Param<'_>],
 ) -> Result<u64, Error> {
@@ -253,18 +256,18 @@ fn execute(
         .prepare_cached(sql)
         .and_then(|mut statement| statement.execute(rusqlite::params_from_iter(params)))
         .map(|touched| touched as u64)
-        .map_err(|error| translate(place, error))
+        .map_err(|error| translate(database, error))
 }
 
 /// Maps a SQLite error to the store error with a hint for users.
-pub(crate) fn translate(place: &str, error: rusqlite::Error) -> Error {
+pub(crate) fn translate(database: &str, error: rusqlite::Error) -> Error {
     let rusqlite::Error::SqliteFailure(failure, message) = &error else {
         return match error {
             rusqlite::Error::SqlInputError {
                 error: failure,
                 msg,
                 ..
-            } => translate(place, rusqlite::Error::SqliteFailure(failure, Some(msg))),
+            } => translate(database, rusqlite::Error::SqliteFailure(failure, Some(msg))),
             other => Error::Statement(other.to_string()),
         };
     };
@@ -274,46 +277,51 @@ pub(crate) fn translate(place: &str, error: rusqlite::Error) -> Error {
         | ErrorCode::DatabaseLocked
         | ErrorCode::FileLockingProtocolFailed => Error::Busy { seconds: 0 },
         ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Error::Damaged {
-            database: place.to_owned(),
+            database: database.to_owned(),
             reason,
         },
         ErrorCode::DiskFull => Error::DiskFull,
         ErrorCode::SystemIoFailure
-            if is_full(place) || failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE =>
+            if is_full(database) || failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE =>
         {
             Error::DiskFull
         }
         ErrorCode::SystemIoFailure if failure.extended_code == ffi::SQLITE_IOERR_SHORT_READ => {
             Error::Damaged {
-                database: place.to_owned(),
+                database: database.to_owned(),
                 reason,
             }
         }
         ErrorCode::ReadOnly | ErrorCode::PermissionDenied => Error::ReadOnly {
-            database: place.to_owned(),
+            database: database.to_owned(),
             reason,
         },
-        ErrorCode::CannotOpen if is_full(place) => Error::DiskFull,
+        ErrorCode::CannotOpen if is_full(database) => Error::DiskFull,
         // The log cannot be created next to the file.
-        ErrorCode::CannotOpen if is_in_closed_folder(place) => Error::ReadOnly {
-            database: place.to_owned(),
+        ErrorCode::CannotOpen if is_in_read_only_folder(database) => Error::ReadOnly {
+            database: database.to_owned(),
             reason,
         },
-        ErrorCode::CannotOpen | ErrorCode::SystemIoFailure => Error::unavailable(place, reason),
+        ErrorCode::CannotOpen | ErrorCode::SystemIoFailure => Error::unavailable(database, reason),
         ErrorCode::ConstraintViolation => Error::Constraint(reason),
         _ => Error::Statement(reason),
     }
 }
 
 /// Whether a database exists in a directory where no file can be created.
-fn is_in_closed_folder(place: &str) -> bool {
-    let folder = Path::new(place).parent().unwrap_or_else(|| Path::new("."));
-    Path::new(place).is_file() && rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_err()
+fn is_in_read_only_folder(database: &str) -> bool {
+    let folder = Path::new(database)
+        .parent()
+        .unwrap_or_else(|| Path::new("."));
+    Path::new(database).is_file()
+        && rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_err()
 }
 
 /// Whether the disk of a database has no room for another page.
-fn is_full(place: &str) -> bool {
-    let folder = Path::new(place).parent().unwrap_or_else(|| Path::new("."));
+fn is_full(database: &str) -> bool {
+    let folder = Path::new(database)
+        .parent()
+        .unwrap_or_else(|| Path::new("."));
     rustix::fs::statvfs(folder)
         .is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < 64 * 1024)
 }

@@ -1,7 +1,7 @@
 //! The embedded engine: one writing connection behind a group commit, and a pool of readers.
 //!
-//! Write-ahead log, `synchronous=FULL`, foreign keys on, every write in `BEGIN IMMEDIATE`. An in-memory database has a
-//! single connection for both; it lives as long as its engine.
+//! It uses the write-ahead log, `synchronous=FULL`, foreign keys, and `BEGIN IMMEDIATE` for every write. An in-memory
+//! database has a single connection for both; it lives as long as its engine.
 
 mod connection;
 mod repair;
@@ -51,21 +51,21 @@ struct OpenFile {
 
 impl OpenFile {
     fn from_path(path: PathBuf) -> Result<Self, Error> {
-        let found = path
+        let metadata = path
             .metadata()
             .map_err(|error| Error::file(&path, &error))?;
         Ok(Self {
-            device: found.dev(),
-            inode: found.ino(),
+            device: metadata.dev(),
+            inode: metadata.ino(),
             path,
         })
     }
 
-    /// Fails when the path now leads to another file, or to none. An open file outlives its name, so SQLite would keep
-    /// writing to a file that no later process can open.
+    /// Fails when the path now leads to another file, or to none. An open file stays usable without its name, so SQLite
+    /// would keep writing to a file that no later process can open.
     fn check(&self) -> Result<(), Error> {
         match self.path.metadata() {
-            Ok(found) if (found.dev(), found.ino()) == (self.device, self.inode) => Ok(()),
+            Ok(metadata) if (metadata.dev(), metadata.ino()) == (self.device, self.inode) => Ok(()),
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(Error::file(&self.path, &error))
             }
@@ -99,7 +99,7 @@ impl SqliteEngine {
         let readers = Pool::new(
             OpenReader {
                 path,
-                limit: options.busy_timeout,
+                timeout: options.busy_timeout,
             },
             options.connections,
             options.busy_timeout,
@@ -173,17 +173,17 @@ fn check_version(number: i32, text: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Opens a file, creating and migrating it when needed. The first process does so under a lock file next to the
-/// database; when nothing needs to be done, no process waits.
+/// Opens a file, creating and migrating it when needed. The process that creates or migrates it holds a lock file next
+/// to the database; a file that is up to date is opened without the lock.
 fn prepare_file(
     path: &std::path::Path,
     options: &Options,
     policy: Policy,
 ) -> Result<Connection, Error> {
-    let limit = options.busy_timeout;
+    let timeout = options.busy_timeout;
     refuse_short_file(path)?;
     if path.exists() {
-        let connection = open(path, Access::Write, limit)?;
+        let connection = open(path, Access::Write, timeout)?;
         if policy == Policy::Inspect {
             return Ok(connection);
         }
@@ -194,18 +194,18 @@ fn prepare_file(
             return Ok(connection);
         }
     }
-    let lock = lock_beside(path, limit)?;
+    let lock = lock_database(path, timeout)?;
     if !path.exists() {
         drop(connection::create_private(path, path)?);
     }
-    let mut connection = open(path, Access::Write, limit)?;
-    connection::switch_to_write_ahead(&connection, limit)?;
+    let mut connection = open(path, Access::Write, timeout)?;
+    connection::switch_to_write_ahead(&connection, timeout)?;
     migrate::sqlite(&mut connection, policy, options.progress.as_ref())?;
     drop(lock);
     Ok(connection)
 }
 
-/// Refuses a non-empty file that is shorter than any database. SQLite would take it for an empty one and overwrite it.
+/// Refuses a non-empty file that is shorter than any database. SQLite would treat it as empty and overwrite it.
 /// Only the length is read: opening and closing the file here would drop the POSIX locks that this process holds on it.
 fn refuse_short_file(path: &std::path::Path) -> Result<(), Error> {
     const SHORTEST: u64 = 512;
@@ -219,7 +219,7 @@ fn refuse_short_file(path: &std::path::Path) -> Result<(), Error> {
     Ok(())
 }
 
-fn lock_beside(path: &std::path::Path, limit: Duration) -> Result<std::fs::File, Error> {
+fn lock_database(path: &std::path::Path, timeout: Duration) -> Result<std::fs::File, Error> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let lock_path = PathBuf::from(name);
@@ -229,12 +229,12 @@ fn lock_beside(path: &std::path::Path, limit: Duration) -> Result<std::fs::File,
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
-            Err(std::fs::TryLockError::WouldBlock) if started.elapsed() < limit => {
+            Err(std::fs::TryLockError::WouldBlock) if started.elapsed() < timeout => {
                 std::thread::sleep(connection::jitter(8));
             }
             Err(std::fs::TryLockError::WouldBlock) => {
                 return Err(Error::Busy {
-                    seconds: limit.as_secs(),
+                    seconds: timeout.as_secs(),
                 });
             }
             Err(std::fs::TryLockError::Error(error)) => {
@@ -248,16 +248,16 @@ fn read_snapshot(
     connection: &Connection,
     work: &mut dyn FnMut(&mut dyn Reader),
 ) -> Result<(), Error> {
-    let place = connection.path().unwrap_or("in memory").to_owned();
+    let database = connection.path().unwrap_or("in memory").to_owned();
     let run = |sql: &str| {
         connection
             .prepare_cached(sql)
             .and_then(|mut statement| statement.execute([]))
-            .map_err(|error| translate(&place, error))
+            .map_err(|error| translate(&database, error))
     };
     run("BEGIN DEFERRED")?;
     let _end = EndOnPanic(connection);
-    work(&mut SqliteTransaction::new(connection, &place));
+    work(&mut SqliteTransaction::new(connection, &database));
     // Nothing was written, so ending a read transaction cannot lose anything.
     run("COMMIT").map(drop)
 }
@@ -268,7 +268,7 @@ struct EndOnPanic<'c>(&'c Connection);
 impl Drop for EndOnPanic<'_> {
     fn drop(&mut self) {
         if !self.0.is_autocommit() {
-            // If even this fails, the BEGIN of the connection's next user fails.
+            // If the rollback fails too, the next BEGIN on this connection fails.
             let _ended = self.0.execute_batch("ROLLBACK");
         }
     }
@@ -277,14 +277,14 @@ impl Drop for EndOnPanic<'_> {
 #[derive(Debug)]
 struct OpenReader {
     path: PathBuf,
-    limit: Duration,
+    timeout: Duration,
 }
 
 impl Connect for OpenReader {
     type Connection = Connection;
 
     fn connect(&self) -> Result<Connection, Error> {
-        open(&self.path, Access::Read, self.limit)
+        open(&self.path, Access::Read, self.timeout)
     }
 
     fn is_usable(&self, connection: &Connection) -> bool {
@@ -292,18 +292,18 @@ impl Connect for OpenReader {
     }
 }
 
-/// Waits for the callers of the last batch to come back, as long as they keep coming.
+/// Waits for the callers of the last batch to submit their next units, as long as units keep arriving.
 ///
-/// They were woken a moment ago and most will write again at once; sharing a flush with them is worth far more than the
-/// wait. A caller that was alone last time never waits.
+/// These callers were just woken, and most of them write again at once: sharing a flush with them saves far more time
+/// than the wait costs. The caller of a batch with a single unit never waits.
 #[derive(Debug)]
 struct WaitForCompany;
 
 impl WaitForCompany {
     /// Maximum wait for the next unit.
-    const QUIET: Duration = Duration::from_micros(60);
+    const MAXIMUM_GAP: Duration = Duration::from_micros(60);
     /// Maximum time after the first wait of a batch at which another wait may begin.
-    const WHOLE: Duration = Duration::from_millis(3);
+    const MAXIMUM_TOTAL: Duration = Duration::from_millis(3);
 }
 
 impl LingerPolicy for WaitForCompany {
@@ -313,7 +313,7 @@ impl LingerPolicy for WaitForCompany {
     fn wait(&self, patience: &mut Option<Instant>, queued: &dyn Fn() -> usize) {
         let now = Instant::now();
         let started = *patience.get_or_insert(now);
-        let end = (started + Self::WHOLE).min(now + Self::QUIET);
+        let end = (started + Self::MAXIMUM_TOTAL).min(now + Self::MAXIMUM_GAP);
         while queued() == 0 && Instant::now() < end {
             std::thread::yield_now();
         }

@@ -27,14 +27,15 @@ pub(crate) struct Salvage {
 }
 
 /// Placeholder text of an unreadable message.
-const LOST: &str = "[this message could not be read from the damaged database]";
+const LOST_MESSAGE: &str = "[this message could not be read from the damaged database]";
 
-/// A message count this far beyond the last readable message is itself treated as damage.
-const BELIEVABLE: i64 = 100_000;
+/// Maximum number of messages that a session may count beyond its last readable message. A larger count is treated as
+/// damaged.
+const MAXIMUM_EXCESS: i64 = 100_000;
 
 /// Tables with their key, parents before children.
 ///
-/// Events keep their positions, so that a reader that resumes after a position finds the next events behind it.
+/// Events keep their positions, so that a reader that resumes after a position finds the next events after it.
 const TABLES: [(&str, &str); 29] = [
     ("sessions", "session_id"),
     ("messages", "position"),
@@ -68,8 +69,8 @@ const TABLES: [(&str, &str); 29] = [
 ];
 
 /// Runs after the copy: creates sessions for orphaned messages, sets counters to match the rows, and removes dangling
-/// rows. The counters of sessions follow when their gaps are filled.
-const MEND: &str = "
+/// rows. [`fill_gaps`] sets the counters of sessions.
+const REPAIR_SQL: &str = "
     INSERT INTO sessions (session_id, name, namespace, automation, created_at, updated_at)
         SELECT session_id, 'recovered', 'local', 'supervised', MIN(created_at), MAX(created_at)
         FROM messages WHERE session_id NOT IN (SELECT session_id FROM sessions) GROUP BY session_id;
@@ -153,7 +154,7 @@ fn copy_all(
         }
         saved.push((table.to_owned(), count));
     }
-    fresh.execute_batch(MEND)?;
+    fresh.execute_batch(REPAIR_SQL)?;
     let lost = fill_gaps(fresh)?;
     fresh.execute_batch("COMMIT; PRAGMA foreign_keys = ON")?;
     Ok(lost)
@@ -191,32 +192,33 @@ fn fill_gaps(fresh: &Connection) -> rusqlite::Result<u64> {
         "INSERT INTO messages (message_id, session_id, sequence, role, state, content, metadata, created_at)
          VALUES (?1, ?2, ?3, 'system', 'failed', ?4, '{}', ?5)",
     )?;
-    let mut count = fresh.prepare(
+    let mut update_counters = fresh.prepare(
         "UPDATE sessions SET next_sequence = ?2, content_bytes = COALESCE((SELECT SUM(LENGTH(CAST(content AS BLOB)))
          FROM messages WHERE messages.session_id = sessions.session_id), 0) WHERE session_id = ?1",
     )?;
     let (mut lost, now) = (0, Timestamp::now().as_micros());
     for row in rows.collect::<rusqlite::Result<Vec<_>>>()? {
         let (session, counted, present, after_last) = row;
-        let end = if counted > after_last + BELIEVABLE {
+        let end = if counted > after_last + MAXIMUM_EXCESS {
             after_last
         } else {
             counted.max(after_last)
         };
         if present < end {
-            let there: Vec<i64> = numbers
+            let existing: Vec<i64> = numbers
                 .query_map([&session], |row| row.get(0))?
                 .collect::<rusqlite::Result<_>>()?;
-            let mut there = there.into_iter().peekable();
+            let mut existing = existing.into_iter().peekable();
             for number in 0..end {
-                if there.next_if_eq(&number).is_none() {
+                if existing.next_if_eq(&number).is_none() {
                     let id = MessageId::generate().to_string();
                     lost +=
-                        insert.execute(rusqlite::params![id, session, number, LOST, now])? as u64;
+                        insert.execute(rusqlite::params![id, session, number, LOST_MESSAGE, now])?
+                            as u64;
                 }
             }
         }
-        count.execute(rusqlite::params![session, end])?;
+        update_counters.execute(rusqlite::params![session, end])?;
     }
     Ok(lost)
 }
@@ -232,11 +234,11 @@ fn copy_table(
     fresh: &Connection,
     table: &str,
     key: &str,
-    way: &str,
+    direction: &str,
 ) -> CopiedRows {
     let order = key
         .split(", ")
-        .map(|column| format!("{column} {way}"))
+        .map(|column| format!("{column} {direction}"))
         .collect::<Vec<_>>()
         .join(", ");
     let mut copied = CopiedRows {
@@ -246,12 +248,12 @@ fn copy_table(
     let outcome = (|| -> rusqlite::Result<()> {
         let mut select = old.prepare(&format!("SELECT * FROM {table} ORDER BY {order}"))?;
         let columns: Vec<String> = select.column_names().map(str::to_owned).collect();
-        let places = (1..=columns.len())
-            .map(|place| format!("?{place}"))
+        let placeholders = (1..=columns.len())
+            .map(|number| format!("?{number}"))
             .collect::<Vec<_>>()
             .join(", ");
         let mut insert = fresh.prepare(&format!(
-            "INSERT OR IGNORE INTO {table} ({}) VALUES ({places})",
+            "INSERT OR IGNORE INTO {table} ({}) VALUES ({placeholders})",
             columns.join(", ")
         ))?;
         let mut rows = select.query([])?;

@@ -22,8 +22,8 @@ const LONG_WAIT: Duration = Duration::from_secs(1);
 /// The writing connection of an engine.
 pub(super) struct SqliteWriter {
     connection: Connection,
-    place: String,
-    limit: Duration,
+    database: String,
+    busy_timeout: Duration,
     /// Empty between two transactions.
     counters: Counters,
 }
@@ -31,11 +31,11 @@ pub(super) struct SqliteWriter {
 type Units = Vec<Box<dyn Unit>>;
 
 impl SqliteWriter {
-    pub(super) fn new(connection: Connection, place: String, limit: Duration) -> Self {
+    pub(super) fn new(connection: Connection, database: String, busy_timeout: Duration) -> Self {
         Self {
             connection,
-            place,
-            limit,
+            database,
+            busy_timeout,
             counters: Counters::default(),
         }
     }
@@ -49,7 +49,7 @@ impl SqliteWriter {
             .prepare_cached(sql)
             .and_then(|mut statement| statement.execute([]))
             .map(drop)
-            .map_err(|error| translate(&self.place, error))
+            .map_err(|error| translate(&self.database, error))
     }
 
     /// Takes the write lock, waiting for other processes up to the busy timeout.
@@ -57,12 +57,12 @@ impl SqliteWriter {
         let started = Instant::now();
         loop {
             match self.run_statement("BEGIN IMMEDIATE") {
-                Err(Error::Busy { .. }) if started.elapsed() < self.limit => {
+                Err(Error::Busy { .. }) if started.elapsed() < self.busy_timeout => {
                     std::thread::sleep(jitter(4));
                 }
                 Err(Error::Busy { .. }) => {
                     return Err(Error::Busy {
-                        seconds: self.limit.as_secs(),
+                        seconds: self.busy_timeout.as_secs(),
                     });
                 }
                 outcome => {
@@ -87,7 +87,7 @@ impl SqliteWriter {
     }
 
     fn transaction(&mut self) -> SqliteTransaction<'_> {
-        SqliteTransaction::counting(&self.connection, &self.place, &mut self.counters)
+        SqliteTransaction::counting(&self.connection, &self.database, &mut self.counters)
     }
 
     fn run_unit(&mut self, unit: &mut Box<dyn Unit>) -> UnitDecision {
@@ -122,17 +122,17 @@ impl SqliteWriter {
     }
 
     /// Runs each unit in its own savepoint.
-    fn run_apart(&mut self, units: &mut Units) -> Result<(), Error> {
+    fn run_separately(&mut self, units: &mut Units) -> Result<(), Error> {
         for unit in units {
             self.run_statement("SAVEPOINT unit")?;
-            let mut verdict = self.run_unit(unit);
-            if verdict != UnitDecision::RollBack
+            let mut decision = self.run_unit(unit);
+            if decision != UnitDecision::RollBack
                 && let Err(error) = self.transaction().write_counters()
             {
                 unit.fail(error);
-                verdict = UnitDecision::RollBack;
+                decision = UnitDecision::RollBack;
             }
-            if verdict == UnitDecision::RollBack {
+            if decision == UnitDecision::RollBack {
                 self.counters.discard();
                 self.run_statement("ROLLBACK TO unit")?;
             }
@@ -160,7 +160,7 @@ impl SqliteWriter {
                 "transaction retried: one of its units failed"
             );
             self.begin()?;
-            self.run_apart(units)?;
+            self.run_separately(units)?;
         }
         self.run_statement("COMMIT")
     }
@@ -172,9 +172,8 @@ impl Writer for SqliteWriter {
     fn run(&mut self, units: &mut Units, more: &mut dyn FnMut(&mut Units) -> bool) {
         if let Err(error) = self.run_and_commit(units, more) {
             tracing::warn!(units = units.len(), %error, "transaction failed");
-            // Nothing of the batch was stored; if even the rollback fails, the next BEGIN reports
-            // it.
-            let _taken_back = self.roll_back();
+            // No unit of the batch was stored. If the rollback fails too, the next BEGIN reports it.
+            let _rolled_back = self.roll_back();
             for unit in units {
                 unit.fail(error.clone());
             }

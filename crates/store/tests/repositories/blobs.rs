@@ -1,4 +1,4 @@
-//! Tests of blobs: large content stored under its hash.
+//! Tests of blobs: content stored under its hash.
 
 use cleveragents_domain::{
     ChangesetId, ContentHash, FileMode, FileState, InvocationOutcome, NewChange, Operation, PlanId,
@@ -35,7 +35,7 @@ fn contents() -> impl Strategy<Value = Vec<u8>> {
 }
 
 #[test]
-fn any_content_comes_back_byte_for_byte() {
+fn any_content_is_read_back_unchanged() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let cases = u32::try_from(proof_size(60, 3000)).expect("a small number");
@@ -71,7 +71,7 @@ fn equal_content_is_stored_once() {
 }
 
 #[test]
-fn content_that_compresses_is_stored_compressed_and_other_content_is_not() {
+fn only_compressible_content_is_stored_compressed() {
     let noise: Vec<u8> = (0..1000_u32)
         .flat_map(|number| {
             ContentHash::of_bytes(&number.to_le_bytes())
@@ -107,7 +107,7 @@ fn content_that_compresses_is_stored_compressed_and_other_content_is_not() {
 }
 
 #[test]
-fn altered_content_is_noticed() {
+fn altered_content_is_detected() {
     for database in TestDatabase::each() {
         let engine = database.open();
         for content in [b"raw".to_vec(), b"compressed ".repeat(200)] {
@@ -126,7 +126,7 @@ fn altered_content_is_noticed() {
             });
             assert_eq!(get(&engine, hash), altered, "on {}", database.kind);
         }
-        // The stored length is altered, which affects the decompressor.
+        // An altered stored length affects the decompressor.
         let hash = put(&engine, &b"another ".repeat(200));
         database.meddle(&format!("UPDATE blobs SET size = 10 WHERE hash = '{hash}'"));
         assert!(matches!(get(&engine, hash), Err(Error::Blob { .. })));
@@ -134,7 +134,7 @@ fn altered_content_is_noticed() {
 }
 
 #[test]
-fn content_is_collected_when_nothing_refers_to_it_and_its_grace_is_over() {
+fn unreferenced_content_is_collected_after_its_grace_period() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let (plan, changeset) = (PlanId::generate(), ChangesetId::generate());
@@ -195,7 +195,7 @@ fn content_is_collected_when_nothing_refers_to_it_and_its_grace_is_over() {
         for kept in [output, log, before, after] {
             assert!(
                 get(&engine, kept).expect("read").is_some(),
-                "still referred to"
+                "still referenced"
             );
         }
         let checks = engine.check().expect("checked");
@@ -206,6 +206,6 @@ fn content_is_collected_when_nothing_refers_to_it_and_its_grace_is_over() {
         );
 
         database.meddle(&format!("DELETE FROM plans WHERE plan_id = '{plan}'"));
-        assert_eq!(collect(&engine), 2, "its plan is gone");
+        assert_eq!(collect(&engine), 2, "the plan was deleted");
     }
 }

@@ -75,7 +75,7 @@ fn changes() -> impl Strategy<Value = NewChange> {
 }
 
 #[test]
-fn every_kind_of_change_comes_back_as_it_was_recorded() {
+fn every_kind_of_change_is_read_back_unchanged() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let (_, id) = add_changeset(&engine);
@@ -108,7 +108,7 @@ fn a_change(path: &str) -> NewChange {
 }
 
 #[test]
-fn a_changeset_takes_entries_until_it_is_closed_and_never_after() {
+fn a_closed_changeset_accepts_no_entries() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let (plan, id) = add_changeset(&engine);
@@ -133,16 +133,20 @@ fn a_changeset_takes_entries_until_it_is_closed_and_never_after() {
             (ChangesetState::Closed, 2)
         );
         assert_eq!(closed, get());
-        assert_eq!(record(&engine, id, a_change("c")), None, "closed is closed");
-        let again = engine
+        assert_eq!(
+            record(&engine, id, a_change("c")),
+            None,
+            "a closed changeset accepts no entry"
+        );
+        let second_close = engine
             .write(move |unit| changesets::close(unit, id))
             .expect("answered");
-        assert_eq!(again, None, "and is closed once");
+        assert_eq!(second_close, None, "a changeset is closed only once");
         assert_eq!(get().entry_count, 2);
         assert_eq!(
             record(&engine, ChangesetId::generate(), a_change("d")),
             None,
-            "not there"
+            "a missing changeset"
         );
         let of_plan = engine
             .read(|reader| changesets::of_plan(reader, plan))
@@ -174,10 +178,9 @@ fn entries_are_paged_in_order() {
     }
 }
 
-/// The guarantee lies in the writing statement itself, whichever code calls it: a record and a
-/// close race.
+/// The SQL statement itself ensures this: records and a close run concurrently.
 #[test]
-fn a_close_that_races_with_records_counts_exactly_what_was_taken() {
+fn a_close_that_races_with_records_counts_exactly_the_recorded_entries() {
     for database in TestDatabase::each() {
         let engines = [database.open(), database.open()];
         for round in 0..proof_size(10, 200) {
@@ -191,19 +194,19 @@ fn a_close_that_races_with_records_counts_exactly_what_was_taken() {
                         Some(closed.expect("answered").expect("closed once").entry_count),
                     );
                 }
-                let taken = (0..5)
+                let recorded = (0..5)
                     .filter(|_| record(engine, id, a_change("x")).is_some())
                     .count() as u64;
-                (taken, None)
+                (recorded, None)
             });
-            let taken: u64 = outcomes.iter().map(|(taken, _)| taken).sum();
+            let recorded: u64 = outcomes.iter().map(|(recorded, _)| recorded).sum();
             let counted = outcomes
                 .iter()
                 .find_map(|(_, counted)| *counted)
                 .expect("one closed");
-            assert_eq!(counted, taken, "round {round} on {}", database.kind);
+            assert_eq!(counted, recorded, "round {round} on {}", database.kind);
             let rows = format!("SELECT COUNT(*) FROM change_entries WHERE changeset_id = '{id}'");
-            assert_eq!(database.count(&rows), taken);
+            assert_eq!(database.count(&rows), recorded);
         }
     }
 }

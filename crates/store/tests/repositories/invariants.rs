@@ -33,7 +33,7 @@ fn list(engine: &Engine, places: Vec<(InvariantScope, Option<String>)>) -> Vec<I
 }
 
 #[test]
-fn a_sentence_holds_once_in_one_place() {
+fn an_invariant_exists_once_per_scope() {
     for database in TestDatabase::each() {
         let engine = database.open();
         for (scope, name) in [
@@ -59,15 +59,12 @@ fn a_sentence_holds_once_in_one_place() {
         let places = vec![project, (InvariantScope::Global, None)];
         let found = list(&engine, places);
         assert_eq!(found.len(), 2);
-        assert!(
-            found[0].id < found[1].id,
-            "in the order in which they were set"
-        );
+        assert!(found[0].id < found[1].id, "in the order of their creation");
     }
 }
 
 #[test]
-fn a_removed_one_is_removed_once_and_makes_room() {
+fn an_invariant_is_removed_once_and_can_be_added_again() {
     for database in TestDatabase::each() {
         let engine = database.open();
         assert!(add(&engine, new(InvariantScope::Global, None, "keep it")));
@@ -80,22 +77,22 @@ fn a_removed_one_is_removed_once_and_makes_room() {
         });
         assert_eq!(removed.iter().filter(|done| **done).count(), 1);
         assert!(list(&engine, Vec::new()).is_empty());
-        let kept = engine
+        let removed_invariant = engine
             .read(|reader| invariants::get(reader, first.id))
             .expect("read")
-            .expect("nothing is deleted");
-        assert!(kept.removed_at.is_some());
+            .expect("the row is kept");
+        assert!(removed_invariant.removed_at.is_some());
         let prefix = first.id.to_string();
         let found = engine
             .read(|reader| invariants::with_prefix(reader, &prefix, 5))
             .expect("read");
-        assert!(found.is_empty(), "only those that hold are found");
+        assert!(found.is_empty(), "removed invariants are not found");
         assert!(add(&engine, new(InvariantScope::Global, None, "keep it")));
     }
 }
 
 #[test]
-fn a_definition_is_archived_once_and_taken_out_again_once() {
+fn a_definition_is_archived_once_and_unarchived_once() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let kind = DefinitionKind::Action;
@@ -116,17 +113,17 @@ fn a_definition_is_archived_once_and_taken_out_again_once() {
         });
         assert_eq!(archived.iter().filter(|done| **done).count(), 1);
         assert!(get().archived_at.is_some());
-        let back = at_once(8, |_| {
+        let unarchived = at_once(8, |_| {
             engine
                 .write(move |unit| definitions::unarchive(unit, kind, "local/a"))
                 .expect("no lock error")
         });
-        assert_eq!(back.iter().filter(|done| **done).count(), 1);
+        assert_eq!(unarchived.iter().filter(|done| **done).count(), 1);
         assert_eq!(get().archived_at, None);
         let missing = engine
             .write(move |unit| definitions::archive(unit, kind, "local/b"))
             .expect("asked");
-        assert!(!missing, "what is not there is not archived");
+        assert!(!missing, "a missing definition cannot be archived");
     }
 }
 
@@ -160,9 +157,9 @@ fn plans_are_counted_for_all_actions_at_once() {
             [("local/a".to_owned(), 2), ("local/b".to_owned(), 1)],
             "a plan without an action counts for none"
         );
-        let whole = id.to_string();
+        let full_id = id.to_string();
         let found = engine
-            .read(|reader| plans::sources(reader, &whole, 5))
+            .read(|reader| plans::sources(reader, &full_id, 5))
             .expect("read");
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].plan, found[0].projects.len()), (id, 0));
@@ -192,13 +189,13 @@ impl Reader for CountingReader<'_> {
 }
 
 #[test]
-fn defect_6459_actions_and_their_plans_are_read_with_two_statements_however_many_there_are() {
+fn defect_6459_actions_and_their_plans_are_read_with_two_statements() {
     for database in TestDatabase::each() {
         let engine = database.open();
-        for upto in [1, 40] {
+        for count in [1, 40] {
             engine
                 .write(move |unit| {
-                    for number in 0..upto {
+                    for number in 0..count {
                         let name = format!("local/a{number}");
                         definitions::insert(unit, DefinitionKind::Action, &name, "x", "a.yaml")?;
                     }
@@ -216,7 +213,7 @@ fn defect_6459_actions_and_their_plans_are_read_with_two_statements_however_many
                     Ok::<_, Error>((found, counted.statements))
                 })
                 .expect("read");
-            assert_eq!((found, statements), (upto, 2));
+            assert_eq!((found, statements), (count, 2));
         }
     }
 }

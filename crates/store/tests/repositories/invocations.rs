@@ -58,7 +58,7 @@ fn add_plan(engine: &Engine) -> PlanId {
     plan
 }
 
-/// JSON of any shape, with any texts and numbers.
+/// JSON of any shape, with any strings and numbers.
 fn documents() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -107,7 +107,7 @@ fn arguments_are_stored_unchanged() {
 }
 
 #[test]
-fn a_call_ends_once_with_what_came_back() {
+fn a_call_is_finished_once_with_its_output() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let plan = add_plan(&engine);
@@ -126,7 +126,11 @@ fn a_call_ends_once_with_what_came_back() {
 
         let mut unknown = winners[0].1.clone();
         unknown.id = ToolInvocationId::generate();
-        assert_eq!(finish(&engine, &unknown), Ok(false), "it was never begun");
+        assert_eq!(
+            finish(&engine, &unknown),
+            Ok(false),
+            "the call was never started"
+        );
         assert_eq!(get(&engine, unknown.id), None);
     }
 }
@@ -146,7 +150,7 @@ fn only_ended_calls_have_an_end_time() {
         call.error = Some("not allowed: 'rm'; \"-rf\"".to_owned());
         insert(&engine, &call).expect("refused at once");
         assert_eq!(get(&engine, call.id), Some(call));
-        // A call that ends without a time gets the time of its unit of work.
+        // A call that is finished without an end time gets the time of its unit of work.
         let mut call = running(plan, json!({}));
         insert(&engine, &call).expect("stored");
         call.outcome = InvocationOutcome::Failed;
@@ -255,7 +259,11 @@ fn calls_are_listed_newest_first_by_session_tool_and_outcome() {
                 .expect("read")
         };
         assert_eq!(found(&id), [all[2].clone()], "on {}", database.kind);
-        assert_eq!(found(&id[..6]).len(), 4, "made in the same hour");
+        assert_eq!(
+            found(&id[..6]).len(),
+            4,
+            "ids of the same hour share a prefix"
+        );
         assert!(found("7ZZZZZ").is_empty());
     }
 }
@@ -305,7 +313,7 @@ fn issue_16_10_calls_are_listed_from_visible_namespaces_only() {
             (None, Some(session("other", None))),
             // The sessions of a run are `local`; the run itself is in `acme`.
             (None, Some(session("local", Some(owner.clone())))),
-            // A plan without a project is `local`, wherever its session is.
+            // A plan without a project is `local`, regardless of its session.
             (Some(plan), Some(session("acme", None))),
             (None, None),
         ] {

@@ -1,4 +1,4 @@
-//! Tests of the repositories on both databases. One program, because linking one for each file takes minutes.
+//! Tests of the repositories on both databases. A single program, because linking one program per file takes minutes.
 
 mod blobs;
 mod changesets;

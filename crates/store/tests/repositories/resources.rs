@@ -1,5 +1,5 @@
-//! Resources and projects: constraints of the schema, links that never form a cycle, the upgrade of a populated
-//! database, and the salvage of a damaged one. On both databases where both support it.
+//! Resources and projects: constraints of the schema, links without cycles, the upgrade of a populated database, and
+//! the salvage of a damaged one; on both databases where supported.
 
 use cleveragents_domain::{
     EventKind, Name, ProjectId, ProjectLink, ProjectRules, Properties, Resource, ResourceId,
@@ -35,9 +35,9 @@ fn store(engine: &Engine, resource: &Resource) -> Result<(), Error> {
 }
 
 fn stored(engine: &Engine, name: &str) -> Resource {
-    let made = resource(name, "fs-directory");
-    store(engine, &made).expect("stored");
-    made
+    let created = resource(name, "fs-directory");
+    store(engine, &created).expect("stored");
+    created
 }
 
 fn link(engine: &Engine, parent: ResourceId, child: ResourceId) -> Result<LinkResult, Error> {
@@ -57,36 +57,36 @@ fn link(engine: &Engine, parent: ResourceId, child: ResourceId) -> Result<LinkRe
 fn stored_resources_are_read_back() {
     for database in TestDatabase::each() {
         let engine = database.open();
-        let made = stored(&engine, "local/a/b");
+        let created = stored(&engine, "local/a/b");
         let read = engine
-            .read(|reader| resources::get(reader, made.id))
+            .read(|reader| resources::get(reader, created.id))
             .expect("read")
             .expect("there");
         let times = Resource {
             created_at: read.created_at,
             updated_at: read.updated_at,
-            ..made.clone()
+            ..created.clone()
         };
         assert_eq!(read, times);
         assert!(read.created_at > Timestamp::default());
-        // An update names the version it read.
-        let moved = Resource {
+        // An update contains the version that it read.
+        let changed = Resource {
             location: None,
             ..read.clone()
         };
         engine
-            .write(move |unit| resources::update(unit, &moved))
+            .write(move |unit| resources::update(unit, &changed))
             .expect("updated");
-        let late = engine.write(move |unit| resources::update(unit, &read));
+        let outdated = engine.write(move |unit| resources::update(unit, &read));
         assert!(
             matches!(
-                late,
+                outdated,
                 Err(Error::Conflict {
                     actual: Version(2),
                     ..
                 })
             ),
-            "{late:?}"
+            "{outdated:?}"
         );
     }
 }
@@ -131,7 +131,7 @@ fn delete_type(engine: &Engine, name: &str) -> Result<(), Error> {
     engine.write(move |unit| resource_types::delete(unit, &name).map(drop))
 }
 
-/// The database itself refuses the operation.
+/// Asserts that a constraint of the database refuses the operation.
 fn assert_refused<T: std::fmt::Debug>(outcome: Result<T, Error>, what: &str) {
     let error = outcome.expect_err(what);
     assert!(matches!(error, Error::Constraint(_)), "{what}: {error:?}");
@@ -147,31 +147,34 @@ fn the_schema_keeps_names_and_aliases_unique() {
         add_type(&engine, "local/t", None).expect("registered");
         assert_refused(
             store(&engine, &resource("a", "fs-file")),
-            "a second resource of a name",
+            "a second resource with the same name",
         );
-        assert_refused(make_project(&engine, "shop"), "a second project of a name");
+        assert_refused(
+            make_project(&engine, "shop"),
+            "a second project with the same name",
+        );
         assert_refused(
             add_type(&engine, "local/t", None),
-            "a second type of a name",
+            "a second type with the same name",
         );
         assert_refused(
             link_to(&engine, project, &b, "code"),
-            "a second resource of an alias",
+            "a second resource with the same alias",
         );
         assert_refused(
             link_to(&engine, project, &a, "other"),
             "a resource linked twice",
         );
-        link_to(&engine, project, &b, "other").expect("and nothing else");
-        let bare = "INSERT INTO resource_types (name, definition, created_at, updated_at) VALUES ('git', '{}', 0, 0)";
+        link_to(&engine, project, &b, "other").expect("a valid link");
+        let insert_bare = "INSERT INTO resource_types (name, definition, created_at, updated_at) VALUES ('git', '{}', 0, 0)";
         database
-            .try_meddle(bare)
-            .expect_err("bare names are built in");
+            .try_meddle(insert_bare)
+            .expect_err("bare names are reserved for built-in types");
     }
 }
 
 #[test]
-fn the_schema_leaves_nothing_that_leads_nowhere() {
+fn the_schema_refuses_dangling_references() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let (a, b) = (stored(&engine, "a"), stored(&engine, "b"));
@@ -183,17 +186,14 @@ fn the_schema_leaves_nothing_that_leads_nowhere() {
         add_type(&engine, "local/sub", Some("local/t")).expect("registered");
         store(&engine, &resource("typed", "local/sub")).expect("stored");
 
-        assert_refused(delete(&engine, &a), "a resource with something below it");
-        assert_refused(delete(&engine, &b), "a resource below another");
+        assert_refused(delete(&engine, &a), "a resource with a child");
+        assert_refused(delete(&engine, &b), "a resource with a parent");
         assert_refused(delete(&engine, &c), "a resource that a project links");
         assert_refused(
             delete_type(&engine, "local/t"),
             "a type that another inherits from",
         );
-        assert_refused(
-            delete_type(&engine, "local/sub"),
-            "a type of which there are resources",
-        );
+        assert_refused(delete_type(&engine, "local/sub"), "a type with resources");
         assert_refused(
             store(&engine, &resource("z", "local/unknown")),
             "a type that does not exist",
@@ -202,15 +202,15 @@ fn the_schema_leaves_nothing_that_leads_nowhere() {
             add_type(&engine, "local/z", Some("local/unknown")),
             "an ancestor that does not exist",
         );
-        let itself = format!(
+        let self_link = format!(
             "INSERT INTO resource_links (parent_id, child_id, auto_discovered, created_at) VALUES ('{0}', '{0}', 0, 0)",
             a.id
         );
         database
-            .try_meddle(&itself)
-            .expect_err("nothing lies below itself");
+            .try_meddle(&self_link)
+            .expect_err("a link from a resource to itself");
 
-        // The links are deleted with the project, the resource stays.
+        // Deleting a project deletes its links, but keeps the resource.
         engine
             .write(move |unit| {
                 let project = projects::get(unit, project)?.expect("there");
@@ -218,7 +218,7 @@ fn the_schema_leaves_nothing_that_leads_nowhere() {
             })
             .expect("deleted");
         assert_eq!(database.count("SELECT COUNT(*) FROM project_links"), 0);
-        delete(&engine, &c).expect("nothing links it any more");
+        delete(&engine, &c).expect("no project links it any more");
     }
 }
 
@@ -255,9 +255,9 @@ fn a_link_emits_its_event_in_the_same_unit() {
     }
 }
 
-/// A ring of resources, each thread linking one to the next: the link that would close the ring is refused.
+/// Each thread links one resource of a ring to the next. The link that would close the ring is refused.
 #[test]
-fn threads_that_link_at_once_never_close_a_circle() {
+fn concurrent_links_never_form_a_cycle() {
     const RING: usize = 4;
     for database in TestDatabase::each() {
         let engines: Vec<_> = (0..RING).map(|_| database.open()).collect();
@@ -277,7 +277,7 @@ fn threads_that_link_at_once_never_close_a_circle() {
     }
 }
 
-/// A database as the first migration left it, with one session.
+/// Creates a database in the state after the first migration, with one session.
 fn first_version(database: &TestDatabase) {
     let schema = match database.kind {
         "sqlite" => include_str!("../../migrations/sqlite/0001_foundation.sql"),
@@ -293,7 +293,7 @@ fn first_version(database: &TestDatabase) {
 }
 
 #[test]
-fn a_populated_database_is_upgraded_and_keeps_what_it_has() {
+fn a_populated_database_is_upgraded_and_keeps_its_rows() {
     for database in TestDatabase::each() {
         first_version(&database);
         let engine = database.open();
@@ -361,9 +361,9 @@ fn resources_and_projects_are_saved_from_a_damaged_file() {
     );
 }
 
-/// A file of an older program has fewer tables, which does not count as loss.
+/// A file of an older program has fewer tables; the missing ones do not count as loss.
 #[test]
-fn a_salvage_of_an_older_file_does_not_miss_what_it_never_had() {
+fn a_salvage_of_an_older_file_reports_no_missing_tables() {
     let database = TestDatabase::sqlite();
     first_version(&database);
     let report = salvage(&database.file(), &Options::default()).expect("saved");

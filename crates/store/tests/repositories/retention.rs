@@ -1,4 +1,4 @@
-//! Expired data is removed, unused space is released, and the reported numbers are true.
+//! Removal of expired data, release of unused space, and the reported numbers.
 
 use cleveragents_domain::{
     ContentHash, EventKind, Metadata, NewMessage, PlanId, Position, Role, SessionId, TokenUsage,
@@ -65,7 +65,7 @@ fn bytes_on_disk(database: &TestDatabase) -> u64 {
 }
 
 #[test]
-fn a_cleanup_removes_what_it_announced_and_nothing_else() {
+fn a_cleanup_removes_exactly_what_its_preview_lists() {
     for database in TestDatabase::each() {
         let engine = database.open();
         add_session(&engine, 9, 10);
@@ -84,7 +84,7 @@ fn a_cleanup_removes_what_it_announced_and_nothing_else() {
         assert_eq!(
             database.count("SELECT COUNT(*) FROM events"),
             10,
-            "and no event reports it"
+            "a cleanup of nothing emits no event"
         );
 
         database.meddle("UPDATE events SET occurred_at = 0 WHERE position <= 4");
@@ -97,23 +97,23 @@ fn a_cleanup_removes_what_it_announced_and_nothing_else() {
         assert_eq!(
             engine.cleanup_preview(RETENTION),
             Ok(old),
-            "looking changes nothing"
+            "a preview changes nothing"
         );
         assert_eq!(engine.cleanup(RETENTION), Ok(old), "on {}", database.kind);
         assert_eq!(database.count("SELECT COUNT(*) FROM blobs"), 1);
         let log = engine
             .read(|reader| events::after(reader, Position(0), 100))
             .expect("read");
-        assert_eq!(log.len(), 7, "six kept, one that reports the cleanup");
-        assert_eq!(
-            log[0].position,
-            Position(5),
-            "positions are never given again"
-        );
+        assert_eq!(log.len(), 7, "six kept events and the event of the cleanup");
+        assert_eq!(log[0].position, Position(5), "positions are never reused");
         let last = log.last().expect("an event");
         assert_eq!(last.kind, EventKind::CleanupRan);
         assert_eq!(last.payload, serde_json::json!({"events": 4, "blobs": 2}));
-        assert_eq!(engine.cleanup(RETENTION), Ok(nothing), "there is no more");
+        assert_eq!(
+            engine.cleanup(RETENTION),
+            Ok(nothing),
+            "no more expired data"
+        );
         assert_eq!(
             database.count("SELECT COUNT(*) FROM messages"),
             9,
@@ -122,19 +122,19 @@ fn a_cleanup_removes_what_it_announced_and_nothing_else() {
     }
 }
 
-/// All events are old and the log seems to start over; a reader that resumes must not notice.
+/// All events expire. A reader that resumes at its last position must still get the new events.
 #[test]
-fn positions_of_events_are_never_given_again() {
+fn positions_of_events_are_never_reused() {
     for database in TestDatabase::each() {
         let engine = database.open();
         add_session(&engine, 5, 10);
         let last = database.count("SELECT MAX(position) FROM events");
         for _ in 0..3 {
             database.meddle("UPDATE events SET occurred_at = 0");
-            let announced = engine.cleanup_preview(RETENTION).expect("read");
+            let preview = engine.cleanup_preview(RETENTION).expect("read");
             assert_eq!(
                 engine.cleanup(RETENTION),
-                Ok(announced),
+                Ok(preview),
                 "on {}",
                 database.kind
             );
@@ -160,14 +160,14 @@ fn a_vacuum_frees_bytes_and_reports_them() {
     for database in TestDatabase::each() {
         let engine = database.open();
         if database.kind == "postgres" {
-            // Otherwise the server may vacuum on its own before the measurement.
+            // Otherwise the server may vacuum automatically before the measurement.
             for table in ["messages", "events"] {
                 database.meddle(&format!(
                     "ALTER TABLE {table} SET (autovacuum_enabled = off, toast.autovacuum_enabled = off)"
                 ));
             }
         }
-        let kept = add_session(&engine, 10, 100);
+        let kept_session = add_session(&engine, 10, 100);
         let large = add_session(&engine, 1_000, 2_000);
         engine
             .write(move |unit| sessions::delete(unit, large))
@@ -179,7 +179,7 @@ fn a_vacuum_frees_bytes_and_reports_them() {
         }
         let mut freed = engine.vacuum().expect("vacuumed");
         let mut after = bytes_on_disk(&database);
-        // Rows that a background process of the server still sees are kept until it is done.
+        // The server keeps rows that a background process still sees, so the vacuum is repeated.
         for _ in 0..200 {
             if database.kind == "sqlite" || after + 1_000_000 < before {
                 break;
@@ -195,16 +195,19 @@ fn a_vacuum_frees_bytes_and_reports_them() {
         );
         assert!(freed.before_bytes > freed.after_bytes);
         if database.kind == "sqlite" {
-            assert_eq!(freed.after_bytes, after, "it reports the real size");
+            assert_eq!(
+                freed.after_bytes, after,
+                "the report contains the actual size"
+            );
         }
         assert_eq!(engine.status().expect("status").free_bytes, 0);
         let session = engine
-            .read(|reader| sessions::get(reader, kept))
+            .read(|reader| sessions::get(reader, kept_session))
             .expect("read");
         assert_eq!(
             session.map(|session| session.message_count),
             Some(10),
-            "the rest is there"
+            "the other session is kept"
         );
         assert!(
             engine
@@ -295,13 +298,13 @@ fn the_status_reports_stored_rows() {
     }
 }
 
-/// Violates each rule that a check covers, bypassing the store.
+/// Violates each checked rule, bypassing the store.
 #[test]
-fn a_check_names_each_broken_rule() {
+fn a_check_reports_each_violated_rule() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let id = add_session(&engine, 5, 10);
-        let wrong = || -> Vec<(&'static str, String)> {
+        let problems = || -> Vec<(&'static str, String)> {
             let checks = engine.check().expect("checked");
             checks
                 .into_iter()
@@ -309,11 +312,11 @@ fn a_check_names_each_broken_rule() {
                 .map(|check| (check.name, check.detail))
                 .collect()
         };
-        assert!(wrong().is_empty());
+        assert!(problems().is_empty());
         database.meddle(&format!(
             "DELETE FROM messages WHERE session_id = '{id}' AND sequence = 2"
         ));
-        let found = wrong();
+        let found = problems();
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(
             found[0].0 == "message numbers" && found[0].1.contains(&id.to_string()),
@@ -322,10 +325,14 @@ fn a_check_names_each_broken_rule() {
         database.meddle(&format!(
             "UPDATE sessions SET next_sequence = 4 WHERE session_id = '{id}'"
         ));
-        assert_eq!(wrong().len(), 1, "the count fits, the last number does not");
+        assert_eq!(
+            problems().len(),
+            1,
+            "the count is correct, the last number is not"
+        );
         database.meddle("DELETE FROM messages");
         database.meddle("UPDATE sessions SET next_sequence = 0");
-        assert!(wrong().is_empty());
+        assert!(problems().is_empty());
 
         database.meddle(
             "INSERT INTO plans (plan_id, phase, state, created_at, updated_at) VALUES ('p', 'strategize', 'queued', 0, 0)",
@@ -333,21 +340,21 @@ fn a_check_names_each_broken_rule() {
         database.meddle(
             "INSERT INTO changesets (changeset_id, plan_id, next_entry, opened_at) VALUES ('c', 'p', 1, 0)",
         );
-        assert_eq!(wrong()[0].0, "changeset entries");
+        assert_eq!(problems()[0].0, "changeset entries");
         database.meddle("DELETE FROM changesets");
 
         database.meddle(
             "INSERT INTO tool_invocations (invocation_id, tool, arguments, outcome, output_hash, started_at, finished_at) \
              VALUES ('i', 't', '{}', 'succeeded', 'sha256:nowhere', 0, 0)",
         );
-        assert_eq!(wrong()[0].0, "tool outputs");
+        assert_eq!(problems()[0].0, "tool outputs");
         database.meddle("DELETE FROM tool_invocations");
 
         if database.kind == "sqlite" {
             database.meddle(
                 "PRAGMA foreign_keys = OFF; INSERT INTO changesets (changeset_id, plan_id, opened_at) VALUES ('c', 'nowhere', 0)",
             );
-            assert_eq!(wrong()[0].0, "foreign keys");
+            assert_eq!(problems()[0].0, "foreign keys");
         }
     }
 }

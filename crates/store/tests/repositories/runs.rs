@@ -40,7 +40,7 @@ fn new_session(owner: Option<&str>) -> NewSession {
 }
 
 #[test]
-fn a_definition_is_there_once_per_kind_and_counts_its_versions() {
+fn a_definition_exists_once_per_kind_and_has_a_version() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let kinds = [DefinitionKind::Actor, DefinitionKind::Skill];
@@ -59,24 +59,34 @@ fn a_definition_is_there_once_per_kind_and_counts_its_versions() {
                 .expect("stored")
         };
         assert!(update("local/a"));
-        assert!(!update("local/b"), "what is not there is not made");
+        assert!(!update("local/b"), "an update creates no definition");
         let read = |kind| {
             engine
                 .read(|reader| definitions::get(reader, kind, "local/a"))
                 .expect("read")
                 .expect("there")
         };
-        let (mine, other) = (read(actor), read(DefinitionKind::Skill));
-        assert_eq!((mine.definition.as_str(), mine.version), ("two", 2));
+        let (actor_definition, other) = (read(actor), read(DefinitionKind::Skill));
+        assert_eq!(
+            (
+                actor_definition.definition.as_str(),
+                actor_definition.version
+            ),
+            ("two", 2)
+        );
         assert_eq!((other.definition.as_str(), other.version), ("one", 1));
         let removed = engine
             .write(move |unit| definitions::remove(unit, actor, "local/a"))
             .expect("removed");
         assert!(removed);
-        let left = engine
+        let remaining = engine
             .read(|reader| definitions::list(reader, DefinitionKind::Skill))
             .expect("read");
-        assert_eq!(left.len(), 1, "the other kind stays");
+        assert_eq!(
+            remaining.len(),
+            1,
+            "the definition of the other kind is kept"
+        );
     }
 }
 
@@ -92,7 +102,7 @@ fn a_step_is_stored_once_and_numbered_without_gap() {
                     let path = format!("node#{}-{number}", thread / 2);
                     engine
                         .write(move |unit| {
-                            // Like the lease of the run: one writer at a time.
+                            // Stands for the lease of the run, which permits one writer at a time.
                             resources::lock(unit)?;
                             runs::add_step(unit, run, &path, "{}")
                         })
@@ -110,7 +120,7 @@ fn a_step_is_stored_once_and_numbered_without_gap() {
 }
 
 #[test]
-fn a_run_moves_only_where_it_can() {
+fn a_run_makes_only_allowed_transitions() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let run = begin(&engine);
@@ -129,7 +139,7 @@ fn a_run_moves_only_where_it_can() {
                 .expect("stored")
         };
         assert!(end(RunState::Waiting));
-        assert!(!end(RunState::Complete), "no process works on it");
+        assert!(!end(RunState::Complete), "the run is not running");
         assert!(resume());
         assert!(end(RunState::Failed));
         assert!(resume());
@@ -172,17 +182,22 @@ fn the_schema_refuses_a_complete_run_without_a_result() {
 }
 
 #[test]
-fn conversations_that_belong_to_something_are_not_among_those_of_people() {
+fn owned_sessions_are_not_listed_among_user_sessions() {
     for database in TestDatabase::each() {
         let engine = database.open();
-        let (own, owned) = (SessionId::generate(), SessionId::generate());
+        let (user_session, context_session) = (SessionId::generate(), SessionId::generate());
         engine
             .write(move |unit| {
-                sessions::insert(unit, own, &new_session(None), EventKind::SessionCreated)?;
+                sessions::insert(
+                    unit,
+                    user_session,
+                    &new_session(None),
+                    EventKind::SessionCreated,
+                )?;
                 let context = contexts::owner("weekly");
                 let session = new_session(Some(&context));
-                sessions::insert(unit, owned, &session, EventKind::SessionCreated)?;
-                contexts::insert(unit, "weekly", owned)?;
+                sessions::insert(unit, context_session, &session, EventKind::SessionCreated)?;
+                contexts::insert(unit, "weekly", context_session)?;
                 Ok::<_, Error>(())
             })
             .expect("stored");
@@ -197,16 +212,22 @@ fn conversations_that_belong_to_something_are_not_among_those_of_people() {
             })
             .expect("read");
         assert_eq!((page.matching, named.len(), totals.sessions), (1, 1, 1));
-        assert_eq!(context.map(|context| context.session), Some(owned));
+        assert_eq!(
+            context.map(|context| context.session),
+            Some(context_session)
+        );
         engine
-            .write(move |unit| sessions::delete(unit, owned))
+            .write(move |unit| sessions::delete(unit, context_session))
             .expect("deleted");
-        let left = engine.read(contexts::list).expect("read");
-        assert!(left.is_empty(), "a context goes with its conversation");
+        let remaining = engine.read(contexts::list).expect("read");
+        assert!(
+            remaining.is_empty(),
+            "a context is deleted with its session"
+        );
     }
 }
 
-/// A run belongs to the namespace it was started in, whatever its actor is called.
+/// A run belongs to the namespace in which it was started, regardless of its actor's name.
 #[test]
 fn issue_16_10_runs_are_found_in_their_namespaces_only() {
     for database in TestDatabase::each() {
@@ -297,7 +318,7 @@ fn issue_16_10_stored_runs_get_the_namespace_of_their_plan() {
             stored.expect("stored");
         }
         drop(engine);
-        // As in the previous schema version: without the column and without the migration entry.
+        // Restores the previous schema version: without the column and the migration entry.
         database.meddle(
             "DROP INDEX runs_namespace; ALTER TABLE runs DROP COLUMN namespace; \
              DROP TABLE context_summaries; DELETE FROM schema_migrations WHERE version >= 10",

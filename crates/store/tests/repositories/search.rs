@@ -38,16 +38,16 @@ fn add_session(engine: &Engine, texts: &[(Role, &str)]) -> SessionId {
         .expect("stored")
 }
 
-fn bring_up_to_date(engine: &Engine) {
+fn index_all(engine: &Engine) {
     let (indexed, newest) = engine.read(search::lag).expect("read");
-    let mut left = newest.saturating_sub(indexed);
-    while left > 0 {
-        left = engine.write(search::index_more).expect("indexed");
+    let mut remaining = newest.saturating_sub(indexed);
+    while remaining > 0 {
+        remaining = engine.write(search::index_more).expect("indexed");
     }
 }
 
 fn find_in(engine: &Engine, query: &str, scope: &Scope, limit: u64) -> Vec<Hit> {
-    bring_up_to_date(engine);
+    index_all(engine);
     let query = SearchQuery::parse(query).expect("a query");
     engine
         .read(|reader| search::find(reader, &query, scope, limit))
@@ -102,7 +102,7 @@ fn words_phrases_and_prefixes_match() {
 
 /// Users search for code, paths and addresses.
 #[test]
-fn punctuation_in_texts_and_queries_does_not_hide_anything() {
+fn punctuation_in_texts_and_queries_hides_no_match() {
     let texts = [
         "see src/cleveragents/engine_cache.py line 42",
         "mail to ada@example.com about it",
@@ -140,22 +140,22 @@ fn punctuation_in_texts_and_queries_does_not_hide_anything() {
     for database in TestDatabase::each() {
         let engine = database.open();
         add_session(&engine, &texts.map(|text| (Role::User, text)));
-        let wrong: Vec<_> = expectations
+        let mismatches: Vec<_> = expectations
             .iter()
             .map(|(query, expected)| (*query, find(&engine, query), *expected))
             .filter(|(_, found, expected)| found != expected)
             .collect();
         assert!(
-            wrong.is_empty(),
-            "on {} (query, found, expected): {wrong:?}",
+            mismatches.is_empty(),
+            "on {} (query, found, expected): {mismatches:?}",
             database.kind
         );
     }
 }
 
-/// Operators of the database are plain words here.
+/// In a query, the operators of the database are plain words.
 #[test]
-fn nothing_in_a_query_is_an_operator() {
+fn operators_of_the_database_are_plain_words() {
     for database in TestDatabase::each() {
         let engine = database.open();
         add_session(
@@ -181,7 +181,7 @@ fn nothing_in_a_query_is_an_operator() {
             "-that",
             "{this}",
         ] {
-            // The query may find something or nothing; it must not be an error.
+            // The result does not matter, but the query must not fail.
             if SearchQuery::parse(query).is_ok() {
                 find(&engine, query);
             }
@@ -221,7 +221,7 @@ fn letters_of_every_script_are_searched() {
             );
         }
         if database.kind == "sqlite" {
-            assert_eq!(find(&engine, "cafe zurich"), [0], "accents may be left out");
+            assert_eq!(find(&engine, "cafe zurich"), [0], "accents are optional");
         }
     }
 }
@@ -272,7 +272,7 @@ fn a_scope_limits_a_search_to_a_session_or_a_role() {
 }
 
 #[test]
-fn an_excerpt_marks_what_was_found_and_the_best_comes_first() {
+fn an_excerpt_marks_the_match_and_the_best_hit_comes_first() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let long = format!("{} needle {}", "hay ".repeat(200), "hay ".repeat(200));
@@ -284,7 +284,10 @@ fn an_excerpt_marks_what_was_found_and_the_best_comes_first() {
         assert!(hits[0].score > hits[1].score);
         let marked = format!("{}needle{}", MATCH_MARKS.0, MATCH_MARKS.1);
         assert!(hits[1].excerpt.contains(&marked), "{:?}", hits[1].excerpt);
-        assert!(hits[1].excerpt.len() < 400, "an excerpt, not all of it");
+        assert!(
+            hits[1].excerpt.len() < 400,
+            "an excerpt, not the whole message"
+        );
         let stored = engine
             .read(|reader| messages::page(reader, id, Sequence(0), 1))
             .expect("read")
@@ -296,12 +299,12 @@ fn an_excerpt_marks_what_was_found_and_the_best_comes_first() {
     }
 }
 
-/// SQLite reuses the position of a removed message for the next one.
+/// SQLite reuses the row id of a removed message for the next one.
 #[test]
-fn a_deleted_session_is_found_no_more_and_what_takes_its_place_is_found() {
+fn deleted_sessions_are_not_found_and_their_replacements_are() {
     for database in TestDatabase::each() {
         let engine = database.open();
-        let kept = add_session(&engine, &[(Role::User, "kept words")]);
+        let kept_session = add_session(&engine, &[(Role::User, "kept words")]);
         for round in 0..5 {
             let old = format!("old words {round}");
             let deleted = add_session(&engine, &[(Role::User, old.as_str()); 3]);
@@ -328,14 +331,14 @@ fn a_deleted_session_is_found_no_more_and_what_takes_its_place_is_found() {
                 .write(move |unit| sessions::delete(unit, replacement))
                 .expect("deleted");
         }
-        // A session deleted before it was ever indexed.
+        // A session that is deleted before it was indexed.
         let unseen = add_session(&engine, &[(Role::User, "unseen words")]);
         engine
             .write(move |unit| sessions::delete(unit, unseen))
             .expect("deleted");
         assert_eq!(find(&engine, "words"), [0]);
         engine
-            .write(move |unit| sessions::delete(unit, kept))
+            .write(move |unit| sessions::delete(unit, kept_session))
             .expect("deleted");
         assert!(find(&engine, "words").is_empty());
         let checks = engine.check().expect("checked");
@@ -357,7 +360,7 @@ fn a_dropped_index_is_rebuilt() {
             &[(Role::User, "some words"), (Role::User, "other words")],
         );
         assert_eq!(find(&engine, "words"), [0, 1]);
-        engine.rebuild_search().expect("thrown away");
+        engine.rebuild_search().expect("the index is dropped");
         assert_eq!(find(&engine, "words"), [0, 1], "on {}", database.kind);
         assert_eq!(find(&engine, "other"), [1]);
     }
@@ -365,7 +368,7 @@ fn a_dropped_index_is_rebuilt() {
 
 /// More messages than one unit of work indexes, and messages that arrive during indexing.
 #[test]
-fn a_long_history_is_indexed_in_steps_without_a_hole() {
+fn a_long_history_is_indexed_in_steps_without_gaps() {
     let count = proof_size(6_000, 60_000);
     for database in TestDatabase::each() {
         let engine = database.open();
@@ -378,10 +381,10 @@ fn a_long_history_is_indexed_in_steps_without_a_hole() {
         let (indexed, newest) = engine.read(search::lag).expect("read");
         if database.kind == "sqlite" {
             assert_eq!((indexed, newest), (0, count as u64));
-            let left = engine.write(search::index_more).expect("indexed");
+            let remaining = engine.write(search::index_more).expect("indexed");
             assert!(
-                left > 0 && left < count as u64,
-                "one step does not do it all"
+                remaining > 0 && remaining < count as u64,
+                "one step does not index all messages"
             );
             add_session(&engine, &[(Role::User, "late")]);
         } else {
@@ -409,7 +412,7 @@ fn a_long_history_is_indexed_in_steps_without_a_hole() {
 
 /// A single message may be larger than what a database can index.
 #[test]
-fn an_enormous_message_can_be_stored_and_found() {
+fn a_huge_message_can_be_stored_and_found() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let words: Vec<String> = (0..200_000).map(|number| format!("word{number}")).collect();

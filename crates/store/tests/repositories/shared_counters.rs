@@ -1,5 +1,5 @@
-//! Units that share a commit allocate their message numbers from counters in memory. This must be invisible: no number
-//! is missing or assigned twice, and every reader of a session sees all of it.
+//! Units that share a commit allocate their message numbers from counters in memory. This must have no visible effect:
+//! no number is missing or assigned twice, and every read of a session includes all earlier appends.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -54,11 +54,11 @@ fn append(unit: &mut UnitOfWork<'_>, id: SessionId, text: &str) -> Result<Vec<u6
         .collect())
 }
 
-fn present(unit: &mut UnitOfWork<'_>, id: SessionId) -> Result<Session, Error> {
+fn get_session(unit: &mut UnitOfWork<'_>, id: SessionId) -> Result<Session, Error> {
     sessions::get(unit, id)?.ok_or_else(|| Error::Internal("no such session".to_owned()))
 }
 
-fn on_purpose() -> Error {
+fn intended_error() -> Error {
     Error::Internal("on purpose".to_owned())
 }
 
@@ -78,7 +78,7 @@ fn stored(engine: &Engine, id: SessionId) -> (Session, Vec<String>) {
         .expect("read")
 }
 
-fn is_sound(engine: &Engine) {
+fn assert_sound(engine: &Engine) {
     let checks = engine.check().expect("checked");
     assert!(
         checks.iter().all(|check| check.severity == Severity::Ok),
@@ -88,11 +88,11 @@ fn is_sound(engine: &Engine) {
 
 type Work = Box<dyn FnMut(&mut UnitOfWork<'_>) -> Result<Vec<u64>, Error> + Send>;
 
-/// Waits until a thread sleeps, which it does once its unit is queued. The operating system reports its state.
+/// Waits until a thread sleeps, according to the operating system, which means that its unit is queued.
 fn wait_until_asleep(caller: &Path) {
     let place = Path::new("/proc").join(caller).join("stat");
     loop {
-        let stat = std::fs::read_to_string(&place).expect("it lives");
+        let stat = std::fs::read_to_string(&place).expect("the thread runs");
         let (_, after_name) = stat.rsplit_once(')').expect("a name in brackets");
         if after_name.trim_start().starts_with('S') {
             return;
@@ -101,33 +101,33 @@ fn wait_until_asleep(caller: &Path) {
     }
 }
 
-/// Runs units in this order and in one batch: they are queued one after the other while the unit that leads the batch
-/// is blocked.
+/// Runs units in this order and in one batch: they are queued one after another while the leader of the batch is
+/// blocked.
 fn in_one_batch(engine: &Arc<Engine>, units: Vec<Work>) -> Vec<Result<Vec<u64>, Error>> {
-    let (release, held) = mpsc::channel::<()>();
-    let (begun, wait_for_begin) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let (started, wait_for_start) = mpsc::channel();
     let leader = {
         let engine = Arc::clone(engine);
         thread::spawn(move || {
             engine.write(move |_| {
-                let _nobody_listens_when_run_again = begun.send(());
-                let _released = held.recv();
+                let _fails_when_run_again = started.send(());
+                let _when_released = released.recv();
                 Ok::<_, Error>(())
             })
         })
     };
-    wait_for_begin.recv().expect("the leader runs");
+    wait_for_start.recv().expect("the leader runs");
     let running: Vec<_> = units
         .into_iter()
         .map(|unit| {
             let engine = Arc::clone(engine);
-            let (tell, reported) = mpsc::channel();
+            let (sender, reported) = mpsc::channel();
             let caller = thread::spawn(move || {
                 let thread = std::fs::read_link("/proc/thread-self").expect("a thread");
-                tell.send(thread).expect("the receiver waits");
+                sender.send(thread).expect("the receiver waits");
                 engine.write(unit)
             });
-            wait_until_asleep(&reported.recv().expect("it runs"));
+            wait_until_asleep(&reported.recv().expect("the caller runs"));
             caller
         })
         .collect();
@@ -140,7 +140,7 @@ fn in_one_batch(engine: &Arc<Engine>, units: Vec<Work>) -> Vec<Result<Vec<u64>, 
 }
 
 #[test]
-fn a_unit_that_fails_in_the_middle_of_a_batch_leaves_neither_number_nor_count() {
+fn a_unit_that_fails_inside_a_batch_uses_up_no_number() {
     for fails_by_panic in [false, true] {
         let database = TestDatabase::sqlite();
         let engine = database.open();
@@ -158,13 +158,17 @@ fn a_unit_that_fails_in_the_middle_of_a_batch_leaves_neither_number_nor_count() 
                     append(unit, id, "lost")?;
                     append(unit, id, "lost too")?;
                     assert!(!fails_by_panic, "on purpose");
-                    Err(on_purpose())
+                    Err(intended_error())
                 }),
                 Box::new(move |unit| append(unit, id, "second")),
                 Box::new(move |unit| append(unit, id, "third")),
             ],
         );
-        assert_eq!(runs.load(Ordering::SeqCst), 2, "it shared the batch");
+        assert_eq!(
+            runs.load(Ordering::SeqCst),
+            2,
+            "the unit was in the failed batch and ran again"
+        );
         assert_eq!(outcomes[0], Ok(vec![0]));
         assert!(outcomes[1].is_err());
         assert_eq!(outcomes[2], Ok(vec![1]));
@@ -172,12 +176,12 @@ fn a_unit_that_fails_in_the_middle_of_a_batch_leaves_neither_number_nor_count() 
         let (session, texts) = stored(&engine, id);
         assert_eq!(texts, ["first", "second", "third"]);
         assert_eq!((session.message_count, session.content_bytes), (3, 16));
-        is_sound(&engine);
+        assert_sound(&engine);
     }
 }
 
 #[test]
-fn a_unit_sees_what_the_batch_counted_before_it_and_what_it_counted_itself() {
+fn a_unit_sees_the_counts_of_earlier_units_and_its_own() {
     let database = TestDatabase::sqlite();
     let engine = database.open();
     let id = add_session(&engine);
@@ -186,11 +190,11 @@ fn a_unit_sees_what_the_batch_counted_before_it_and_what_it_counted_itself() {
         &engine,
         vec![
             Box::new(move |unit| append(unit, id, "one")),
-            Box::new(move |unit| present(unit, id).map(|session| count(&session))),
+            Box::new(move |unit| get_session(unit, id).map(|session| count(&session))),
             Box::new(move |unit| {
                 append(unit, id, "two")?;
                 append(unit, id, "three")?;
-                present(unit, id).map(|session| count(&session))
+                get_session(unit, id).map(|session| count(&session))
             }),
             Box::new(move |unit| append(unit, id, "four")),
             Box::new(move |unit| {
@@ -225,7 +229,7 @@ fn a_unit_sees_what_the_batch_counted_before_it_and_what_it_counted_itself() {
     assert_eq!(texts, ["one", "two", "three", "four", "five"]);
     assert_eq!(count(&session), [5, 19]);
     assert_eq!(session.usage.input_tokens, Tokens(7));
-    is_sound(&engine);
+    assert_sound(&engine);
 }
 
 #[test]
@@ -257,16 +261,16 @@ fn a_unit_that_appends_nothing_and_fails_does_not_touch_the_session() {
             Box::new(move |unit| append(unit, other, "text")),
             Box::new(move |unit| {
                 messages::append(unit, id, &[], AppendEvents::Each)?;
-                Err(on_purpose())
+                Err(intended_error())
             }),
         ],
     );
-    assert_eq!(outcomes, [Ok(vec![0]), Err(on_purpose())]);
+    assert_eq!(outcomes, [Ok(vec![0]), Err(intended_error())]);
     assert_eq!(stored(&engine, id).0.updated_at, before.updated_at);
 }
 
 #[test]
-fn a_session_removed_between_two_appends_of_a_batch_is_gone_for_the_second() {
+fn a_session_removed_between_two_appends_of_a_batch_is_missing_for_the_second() {
     let database = TestDatabase::sqlite();
     let engine = database.open();
     let (removed, kept) = (add_session(&engine), add_session(&engine));
@@ -288,13 +292,13 @@ fn a_session_removed_between_two_appends_of_a_batch_is_gone_for_the_second() {
     assert_eq!(outcomes, expected.map(Ok));
     assert_eq!(stored(&engine, kept).1, ["kept", "kept too"]);
     assert_eq!(database.count("SELECT COUNT(*) FROM messages"), 2);
-    is_sound(&engine);
+    assert_sound(&engine);
 }
 
-/// The database refuses the row of a session that counts more than two messages, like any violated constraint. The
-/// failure appears when the counters are written, after the units ran.
+/// A trigger refuses sessions with more than two messages. The failure occurs when the counters are written, after the
+/// units ran.
 #[test]
-fn counters_that_cannot_be_written_fail_only_the_unit_that_took_the_number() {
+fn a_counter_that_cannot_be_written_fails_only_its_unit() {
     let database = TestDatabase::sqlite();
     let engine = database.open();
     let id = add_session(&engine);
@@ -318,11 +322,11 @@ fn counters_that_cannot_be_written_fail_only_the_unit_that_took_the_number() {
     let (session, texts) = stored(&engine, id);
     assert_eq!(texts, ["first", "second"]);
     assert_eq!((session.message_count, session.content_bytes), (2, 11));
-    is_sound(&engine);
+    assert_sound(&engine);
 }
 
 #[test]
-fn one_unit_may_append_to_more_sessions_than_are_counted_at_once() {
+fn one_unit_may_append_to_more_sessions_than_have_cached_counters() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let ids: Vec<SessionId> = (0..150).map(|_| SessionId::generate()).collect();
@@ -344,11 +348,11 @@ fn one_unit_may_append_to_more_sessions_than_are_counted_at_once() {
             let (session, texts) = stored(&engine, id);
             assert_eq!((session.message_count, texts.len()), (2, 2));
         }
-        is_sound(&engine);
+        assert_sound(&engine);
     }
 }
 
-/// On both databases, together with every other operation on a session's row.
+/// Appends run concurrently with all other operations on the row of a session.
 #[test]
 fn concurrent_appends_are_numbered_without_gaps_and_counted() {
     let each = proof_size(20, 400);
@@ -363,17 +367,21 @@ fn concurrent_appends_are_numbered_without_gaps_and_counted() {
                     let outcome = engine.write(move |unit| {
                         let numbers = append(unit, id, "text")?;
                         match turn % 8 {
-                            1 => return Err(on_purpose()),
+                            1 => return Err(intended_error()),
                             3 => {
-                                let seen = present(unit, id)?.message_count;
-                                assert_eq!(vec![seen - 1], numbers, "it is the last one");
+                                let seen = get_session(unit, id)?.message_count;
+                                assert_eq!(
+                                    vec![seen - 1],
+                                    numbers,
+                                    "the number of the last message"
+                                );
                             }
                             5 => {
                                 sessions::add_usage(unit, id, TokenUsage::default())?;
                             }
                             7 => {
                                 append(unit, id, "text")?;
-                                return Err(on_purpose());
+                                return Err(intended_error());
                             }
                             _ => {}
                         }
@@ -400,6 +408,6 @@ fn concurrent_appends_are_numbered_without_gaps_and_counted() {
             database.count("SELECT COUNT(*) FROM messages"),
             counts.iter().sum::<u64>()
         );
-        is_sound(&engine);
+        assert_sound(&engine);
     }
 }

@@ -39,7 +39,7 @@ fn begin(engine: &Engine, namespace: &str, context: &str) -> TaskId {
     id
 }
 
-fn become_(
+fn change_task_state(
     engine: &Engine,
     id: TaskId,
     from: &'static [TaskState],
@@ -66,13 +66,16 @@ fn final_states_are_final_and_concurrent_changes_have_one_winner() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let id = begin(&engine, "acme", "c");
-        let ends = [Completed, Canceled];
+        let final_states = [Completed, Canceled];
         let done = at_once(8, |index| {
-            become_(&engine, id, ALL, ends[index % 2], None).is_some()
+            change_task_state(&engine, id, ALL, final_states[index % 2], None).is_some()
         });
         assert_eq!(done.iter().filter(|done| **done).count(), 1);
         for to in TaskState::ALL {
-            assert!(become_(&engine, id, ALL, to, None).is_none(), "{to:?}");
+            assert!(
+                change_task_state(&engine, id, ALL, to, None).is_none(),
+                "{to:?}"
+            );
         }
         let updates = engine
             .read(|reader| tasks::updates::<Value>(reader, id, 0, 10))
@@ -81,9 +84,9 @@ fn final_states_are_final_and_concurrent_changes_have_one_winner() {
         let log = engine
             .read(|reader| events::after(reader, Position(0), 100))
             .expect("events");
-        let of = |kind| log.iter().filter(|event| event.kind == kind).count();
-        assert_eq!(of(EventKind::TaskCreated), 1);
-        assert_eq!(of(EventKind::TaskStateChanged), 1);
+        let count_of = |kind| log.iter().filter(|event| event.kind == kind).count();
+        assert_eq!(count_of(EventKind::TaskCreated), 1);
+        assert_eq!(count_of(EventKind::TaskStateChanged), 1);
     }
 }
 
@@ -92,7 +95,7 @@ fn updates_of_all_writers_are_numbered_without_gaps() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let id = begin(&engine, "acme", "c");
-        assert!(become_(&engine, id, &[Submitted], Working, Some("one")).is_some());
+        assert!(change_task_state(&engine, id, &[Submitted], Working, Some("one")).is_some());
         at_once(8, |index| {
             let name = format!("a{index}");
             engine
@@ -111,8 +114,8 @@ fn updates_of_all_writers_are_numbered_without_gaps() {
                 .expect("taken")
         });
         let numbers = database.ask("SELECT number FROM task_updates ORDER BY number");
-        let wanted: Vec<_> = (0..9).map(|number| vec![number.to_string()]).collect();
-        assert_eq!(numbers, wanted);
+        let expected: Vec<_> = (0..9).map(|number| vec![number.to_string()]).collect();
+        assert_eq!(numbers, expected);
         let task = engine
             .read(|reader| tasks::get(reader, id))
             .expect("read")
@@ -130,15 +133,18 @@ fn a_server_changes_only_its_own_tasks() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let id = begin(&engine, "acme", "c");
-        let taken = at_once(8, |index| {
-            let me = format!("server {index}");
+        let taken_over = at_once(8, |index| {
+            let server_name = format!("server {index}");
             engine
-                .write(move |unit| tasks::take_over(unit, id, "one", &me))
+                .write(move |unit| tasks::take_over(unit, id, "one", &server_name))
                 .expect("no error")
         });
-        assert_eq!(taken.iter().filter(|taken| **taken).count(), 1);
-        assert!(become_(&engine, id, ALL, Completed, Some("one")).is_none());
-        let piece = engine
+        assert_eq!(
+            taken_over.iter().filter(|taken_over| **taken_over).count(),
+            1
+        );
+        assert!(change_task_state(&engine, id, ALL, Completed, Some("one")).is_none());
+        let written = engine
             .write(move |unit| {
                 let change = ArtifactChange {
                     runner: "one",
@@ -149,10 +155,10 @@ fn a_server_changes_only_its_own_tasks() {
                 tasks::write_artifact(unit, id, &change)
             })
             .expect("no error");
-        assert!(piece.is_none());
-        assert!(become_(&engine, id, ALL, Canceled, None).is_some());
-        let late = engine.write(move |unit| tasks::take_over(unit, id, "server 0", "x"));
-        assert!(!late.expect("no error"), "it is over");
+        assert!(written.is_none());
+        assert!(change_task_state(&engine, id, ALL, Canceled, None).is_some());
+        let late_takeover = engine.write(move |unit| tasks::take_over(unit, id, "server 0", "x"));
+        assert!(!late_takeover.expect("no error"), "the task is final");
     }
 }
 
@@ -161,8 +167,8 @@ fn the_message_of_a_state_is_kept_after_the_next_state() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let id = begin(&engine, "acme", "c");
-        become_(&engine, id, &[Submitted], InputRequired, None).expect("waits");
-        become_(&engine, id, &[InputRequired], Working, None).expect("continues");
+        change_task_state(&engine, id, &[Submitted], InputRequired, None).expect("waits");
+        change_task_state(&engine, id, &[InputRequired], Working, None).expect("continues");
         let reported = |limit| {
             let found = engine.read(|reader| tasks::messages::<Value>(reader, id, limit));
             let found: Result<_, Error> = found;
@@ -179,14 +185,14 @@ fn the_message_of_a_state_is_kept_after_the_next_state() {
 }
 
 #[test]
-fn pages_hold_every_task_once_while_others_are_made() {
+fn pages_contain_every_task_once_while_tasks_are_created() {
     for database in TestDatabase::each() {
         let engine = database.open();
-        let mut made: Vec<_> = (0..7).map(|_| begin(&engine, "acme", "c")).collect();
+        let mut created_tasks: Vec<_> = (0..7).map(|_| begin(&engine, "acme", "c")).collect();
         begin(&engine, "local", "c");
         begin(&engine, "other", "c");
         begin(&engine, "acme", "another");
-        become_(&engine, made[0], ALL, Working, None).expect("changed");
+        change_task_state(&engine, created_tasks[0], ALL, Working, None).expect("changed");
         let mut filter = TaskFilter {
             visible: Namespaces::Only(["acme".to_owned()].into()),
             context: Some("c".to_owned()),
@@ -202,12 +208,12 @@ fn pages_hold_every_task_once_while_others_are_made() {
             let Some(last) = page.last() else { break };
             filter.after = Some((last.status_at, last.id.to_string()));
             found.extend(page.iter().map(|task| task.id));
-            // Newer than the pages already read, so not part of this walk.
+            // Newer than the pages already read, so not part of the remaining pages.
             begin(&engine, "acme", "c");
         }
         found.sort();
-        made.sort();
-        assert_eq!(found, made);
+        created_tasks.sort();
+        assert_eq!(found, created_tasks);
 
         let count = |filter: &TaskFilter| {
             let found = engine.read(|reader| tasks::list(reader, filter));
@@ -249,11 +255,11 @@ fn a_context_has_one_session_and_a_session_one_context() {
                 .expect("a session");
             id
         };
-        let made: Arc<Vec<_>> = Arc::new((0..4).map(|_| session()).collect());
+        let session_ids: Arc<Vec<_>> = Arc::new((0..4).map(|_| session()).collect());
         let done = at_once(4, |index| {
-            let made = Arc::clone(&made);
+            let session_ids = Arc::clone(&session_ids);
             engine
-                .write(move |unit| tasks::add_context(unit, "acme", "c", made[index]))
+                .write(move |unit| tasks::add_context(unit, "acme", "c", session_ids[index]))
                 .expect("no error")
         });
         assert_eq!(done.iter().filter(|done| **done).count(), 1);
@@ -280,16 +286,16 @@ fn deliveries_are_claimed_once_and_counted_in_order() {
                 .expect("no error")
         };
         assert!(set("a", 2) && set("b", 2) && set("a", 2));
-        assert!(!set("c", 2), "no more than two");
-        let waiting = || {
+        assert!(!set("c", 2), "the limit is two");
+        let pending_pushes = || {
             let found = engine.read(|reader| pushes::undelivered(reader, 10));
             let found: Result<_, Error> = found;
             found.expect("read")
         };
-        assert!(waiting().is_empty(), "nothing happened yet");
-        become_(&engine, id, &[Submitted], Working, None).expect("changed");
-        let push = waiting().into_iter().find(|push| push.id == "a");
-        let push = push.expect("a waits");
+        assert!(pending_pushes().is_empty(), "no update yet");
+        change_task_state(&engine, id, &[Submitted], Working, None).expect("changed");
+        let push = pending_pushes().into_iter().find(|push| push.id == "a");
+        let push = push.expect("the configuration `a`");
         let until = Timestamp::now().plus_seconds(60);
         let claimed = at_once(8, |_| {
             let push = push.clone();
@@ -305,13 +311,17 @@ fn deliveries_are_claimed_once_and_counted_in_order() {
                 .expect("no error")
         });
         assert_eq!(delivered.iter().filter(|done| **done).count(), 1);
-        assert_eq!(waiting().len(), 1, "only b is left");
+        assert_eq!(
+            pending_pushes().len(),
+            1,
+            "only the delivery of `b` remains"
+        );
         let removed = || {
             engine
                 .write(move |unit| pushes::remove(unit, id, "b"))
                 .expect("no error")
         };
         assert!(removed() && !removed());
-        assert!(waiting().is_empty());
+        assert!(pending_pushes().is_empty());
     }
 }

@@ -47,7 +47,7 @@ fn message(text: impl Into<String>) -> AppendedMessage {
         .into()
 }
 
-/// Number of rows per table, for all tables that a test could write to.
+/// Number of rows of each table that the tests write.
 fn rows(database: &TestDatabase) -> Vec<u64> {
     [
         "sessions",
@@ -61,8 +61,8 @@ fn rows(database: &TestDatabase) -> Vec<u64> {
     .to_vec()
 }
 
-/// Writes through every repository and then fails in some way.
-fn write_much(unit: &mut UnitOfWork<'_>) -> Result<(), Error> {
+/// Writes through every repository.
+fn write_to_all_repositories(unit: &mut UnitOfWork<'_>) -> Result<(), Error> {
     let (session, plan) = (SessionId::generate(), PlanId::generate());
     insert_session(unit, session, "lost")?;
     messages::append(unit, session, &[message("lost")], AppendEvents::Each)?;
@@ -84,18 +84,18 @@ fn defect_8376_a_unit_that_fails_midway_leaves_the_database_as_before() {
         add_session(&engine, "before");
         let before = rows(&database);
         let outcome = engine.write(|unit| {
-            write_much(unit)?;
+            write_to_all_repositories(unit)?;
             Err::<(), _>(Error::Internal("on purpose".to_owned()))
         });
         assert_eq!(
             outcome,
             Err(Error::Internal("on purpose".to_owned())),
-            "its own reason"
+            "the error of the unit"
         );
         assert_eq!(rows(&database), before, "on {}", database.kind);
         engine
-            .write(write_much)
-            .expect("the same without the failure is stored");
+            .write(write_to_all_repositories)
+            .expect("the same unit without the failure");
         let after: Vec<u64> = before.iter().map(|count| count + 1).collect();
         assert_eq!(rows(&database)[..5], after[..5]);
     }
@@ -139,16 +139,18 @@ fn a_panic_in_a_unit_rolls_back_only_that_unit() {
         let engine = database.open();
         let before = rows(&database);
         let outcome = engine.write(|unit| -> Result<(), Error> {
-            write_much(unit)?;
+            write_to_all_repositories(unit)?;
             panic!("on purpose")
         });
         assert!(matches!(outcome, Err(Error::Internal(_))), "{outcome:?}");
         assert_eq!(rows(&database), before, "on {}", database.kind);
-        engine.write(write_much).expect("the engine still works");
+        engine
+            .write(write_to_all_repositories)
+            .expect("the engine still works");
     }
 }
 
-/// Many concurrent units, so that they share commits; some fail after they wrote, in every way a unit can.
+/// Many concurrent units share commits. Some fail after they wrote, in every way in which a unit can fail.
 #[test]
 fn defect_7489_a_failing_unit_does_not_affect_others() {
     let threads = 32;
@@ -166,15 +168,15 @@ fn defect_7489_a_failing_unit_does_not_affect_others() {
                         match turn % 20 {
                             3 => Err(Error::Internal("on purpose".to_owned())),
                             8 => panic!("on purpose"),
-                            // The database refuses this: the plan does not exist.
+                            // The database refuses this, because the plan does not exist.
                             13 => changesets::open(
                                 unit,
                                 ChangesetId::generate(),
                                 Some(PlanId::generate()),
                             ),
-                            // The same, with the error ignored by the closure.
+                            // The database refuses this, and the closure ignores the error.
                             18 => {
-                                let _overlooked = insert_session(unit, id, "twice");
+                                let _ignored = insert_session(unit, id, "twice");
                                 Ok(())
                             }
                             _ => Ok(()),
@@ -217,13 +219,13 @@ fn a_failed_statement_prevents_the_commit() {
         let before = rows(&database);
         let outcome = engine.write(move |unit| {
             insert_session(unit, SessionId::generate(), "other")?;
-            let _overlooked = insert_session(unit, id, "twice");
+            let _ignored = insert_session(unit, id, "twice");
             Ok::<_, Error>("success")
         });
         assert!(matches!(outcome, Err(Error::Constraint(_))), "{outcome:?}");
         let outcome = engine.write(move |unit| {
             insert_session(unit, SessionId::generate(), "other")?;
-            let _overlooked = unit.query("SELECT * FROM nowhere", &[]);
+            let _ignored = unit.query("SELECT * FROM nowhere", &[]);
             Ok::<_, Error>("success")
         });
         assert!(matches!(outcome, Err(Error::Statement(_))), "{outcome:?}");
@@ -290,40 +292,40 @@ fn concurrent_updates_of_one_version_report_the_loser() {
             assert_eq!(stored.name.as_ref(), Some(&winners[0].0));
             assert_eq!(stored.version, Version(round + 1));
         }
-        let gone = engine.write(|unit| {
+        let not_found = engine.write(|unit| {
             let name: SessionName = "x".parse().expect("a name");
             sessions::rename(unit, SessionId::generate(), &name, ExpectedVersion::Any)
         });
-        assert_eq!(gone, Ok(None), "a missing session is not a conflict");
+        assert_eq!(not_found, Ok(None), "a missing session is not a conflict");
     }
 }
 
-/// The outbox guarantee: reading on from the last position misses nothing and repeats nothing, while writers of
+/// The outbox guarantee: a reader that resumes at its last position misses and repeats no event, while writers of
 /// different speeds run concurrently and some fail.
 #[test]
-fn a_reader_of_events_that_resumes_misses_none_and_sees_none_twice() {
+fn a_resuming_reader_gets_each_event_exactly_once() {
     let threads = 16;
     let each = proof_size(40, 1000);
     for database in TestDatabase::each() {
-        // Two engines, as in two processes.
+        // Two engines simulate two processes.
         let engines = [database.open(), database.open()];
         let reader_engine = database.open();
         let writing = AtomicUsize::new(threads);
-        let seen = std::thread::scope(|scope| {
+        let received = std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
-                let (mut seen, mut last) = (Vec::new(), Position(0));
+                let (mut received, mut last) = (Vec::new(), Position(0));
                 loop {
                     let is_over = writing.load(Ordering::SeqCst) == 0;
                     let more = reader_engine
                         .read(|reader| events::after(reader, last, 7))
                         .expect("read");
                     for event in more.iter().filter(|event| event.subject != "setup") {
-                        assert!(event.position > last, "positions grow");
+                        assert!(event.position > last, "positions increase");
                         last = event.position;
-                        seen.push(event.payload["name"].as_str().expect("a name").to_owned());
+                        received.push(event.payload["name"].as_str().expect("a name").to_owned());
                     }
                     if more.is_empty() && is_over {
-                        return seen;
+                        return received;
                     }
                 }
             });
@@ -338,7 +340,7 @@ fn a_reader_of_events_that_resumes_misses_none_and_sees_none_twice() {
                                 payload: json!({"name": format!("{thread}/{number}/{part}")}),
                             });
                         }
-                        // Some units do long work after their first statement.
+                        // Some units take long after their first statement.
                         if number % 7 == 0 {
                             blobs::put(unit, &vec![b'x'; 20_000])?;
                         }
@@ -363,19 +365,19 @@ fn a_reader_of_events_that_resumes_misses_none_and_sees_none_twice() {
             })
             .collect();
         assert_eq!(
-            seen.len(),
+            received.len(),
             expected.len(),
-            "none twice on {}",
+            "no duplicates on {}",
             database.kind
         );
         assert_eq!(
-            seen.iter().cloned().collect::<BTreeSet<_>>(),
+            received.iter().cloned().collect::<BTreeSet<_>>(),
             expected,
-            "none missed"
+            "no missing events"
         );
         for thread in 0..threads {
             let prefix = format!("{thread}/");
-            let own = |names: Vec<&String>| -> Vec<(usize, usize)> {
+            let events_of_writer = |names: Vec<&String>| -> Vec<(usize, usize)> {
                 names
                     .into_iter()
                     .filter_map(|name| name.strip_prefix(&prefix))
@@ -388,7 +390,7 @@ fn a_reader_of_events_that_resumes_misses_none_and_sees_none_twice() {
                     })
                     .collect()
             };
-            let order = own(seen.iter().collect());
+            let order = events_of_writer(received.iter().collect());
             assert!(
                 order.is_sorted(),
                 "the events of one writer are in its order"
@@ -397,9 +399,9 @@ fn a_reader_of_events_that_resumes_misses_none_and_sees_none_twice() {
     }
 }
 
-/// The counter of a session and its messages belong to the same snapshot in every read.
+/// In every read, the counter of a session and its messages belong to the same snapshot.
 #[test]
-fn a_read_sees_one_moment_while_writers_run() {
+fn a_read_sees_one_snapshot_while_writers_run() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let id = add_session(&engine, "growing");
@@ -583,16 +585,16 @@ fn a_list_is_sorted_and_paged_by_the_database() {
                 assert_eq!(page.matching, 23);
                 page.sessions
             };
-            let whole = list(Direction::Natural, 0, None);
+            let complete = list(Direction::Natural, 0, None);
             let paged: Vec<_> = (0..23)
                 .step_by(5)
                 .flat_map(|offset| list(Direction::Natural, offset, Some(5)))
                 .collect();
-            assert_eq!(whole, paged, "{sort:?} on {}", database.kind);
+            assert_eq!(complete, paged, "{sort:?} on {}", database.kind);
             let mut reversed = list(Direction::Reversed, 0, None);
             reversed.reverse();
-            assert_eq!(whole, reversed, "{sort:?} on {}", database.kind);
-            let sorted = whole.windows(2).all(|pair| match sort {
+            assert_eq!(complete, reversed, "{sort:?} on {}", database.kind);
+            let sorted = complete.windows(2).all(|pair| match sort {
                 SortKey::Updated => pair[0].updated_at >= pair[1].updated_at,
                 SortKey::Created => pair[0].created_at >= pair[1].created_at,
                 SortKey::Name => pair[0].name <= pair[1].name,

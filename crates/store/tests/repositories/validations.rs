@@ -39,7 +39,7 @@ fn results_are_stored_unchanged_with_consecutive_numbers() {
         let engine = database.open();
         let plan = add_plan(&engine);
         let other = add_plan(&engine);
-        // Eight concurrent threads on one plan: each number is assigned once.
+        // Eight threads record concurrently; each number is assigned once.
         at_once(8, |number| {
             let found = result(&number.to_string(), None);
             let stored = engine.write(move |unit| validations::record(unit, plan, &found));
@@ -55,9 +55,9 @@ fn results_are_stored_unchanged_with_consecutive_numbers() {
         }
         let none = engine.read(|reader| validations::results(reader, other));
         assert!(none.expect("read").is_empty());
-        let nobody = PlanId::generate();
+        let missing_plan = PlanId::generate();
         let refused =
-            engine.write(move |unit| validations::record(unit, nobody, &result("x", None)));
+            engine.write(move |unit| validations::record(unit, missing_plan, &result("x", None)));
         assert_eq!(refused.expect("no error"), None);
     }
 }
@@ -76,18 +76,18 @@ fn output_of_a_validation_is_kept_with_its_result() {
             .expect("stored");
         database.meddle("UPDATE blobs SET created_at = 0");
         assert_eq!(engine.write(blobs::collect), Ok(0), "{}", database.kind);
-        let sound = |engine: &Engine| {
+        let is_sound = |engine: &Engine| {
             let checks = engine.check().expect("checked");
             let check = checks
                 .iter()
                 .find(|check| check.name == "validation outputs");
             check.expect("it is checked").detail == "sound"
         };
-        assert!(sound(&engine));
+        assert!(is_sound(&engine));
         database.meddle("DELETE FROM blobs");
-        assert!(!sound(&engine), "{}", database.kind);
-        let again = engine.write(|unit| blobs::put(unit, b"all that it printed"));
-        assert_eq!(again, Ok(hash));
+        assert!(!is_sound(&engine), "{}", database.kind);
+        let stored_again = engine.write(|unit| blobs::put(unit, b"all that it printed"));
+        assert_eq!(stored_again, Ok(hash));
         database.meddle("DELETE FROM plans");
         database.meddle("UPDATE blobs SET created_at = 0");
         assert_eq!(engine.write(blobs::collect), Ok(1), "{}", database.kind);
@@ -95,7 +95,7 @@ fn output_of_a_validation_is_kept_with_its_result() {
 }
 
 #[test]
-fn tools_and_validations_share_one_space_of_names() {
+fn tools_and_validations_share_one_namespace() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let insert = |kind: DefinitionKind| {

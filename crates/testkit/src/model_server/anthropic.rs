@@ -13,7 +13,7 @@ pub fn text(pieces: &[&str]) -> Response {
     streamed(&[(block, deltas.collect())], "end_turn")
 }
 
-/// Streamed tool calls `(id, name, arguments)`, one block after the other.
+/// Streamed tool calls `(id, name, arguments)`, one block after another.
 pub fn calls(calls: &[(&str, &str, &str)]) -> Response {
     let blocks: Vec<_> = calls
         .iter()
@@ -28,8 +28,8 @@ pub fn calls(calls: &[(&str, &str, &str)]) -> Response {
     streamed(&blocks, "tool_use")
 }
 
-/// A streamed answer made of blocks with their deltas. Usage: 12 in, 5 more from the cache and 3
-/// more written to it; 10 out.
+/// A streamed response of blocks with their deltas. Usage: 12 input tokens, 5 more read from the cache, 3 more written
+/// to it, and 10 output tokens.
 pub fn streamed(blocks: &[(Value, Vec<Value>)], stop_reason: &str) -> Response {
     let mut data = vec![
         json!({"type": "message_start", "message": {"usage": {
@@ -60,7 +60,7 @@ pub fn streamed(blocks: &[(Value, Vec<Value>)], stop_reason: &str) -> Response {
     response
 }
 
-/// A complete answer, not streamed, made of blocks.
+/// A complete response of blocks, not streamed.
 pub fn whole(blocks: &[Value], stop_reason: &str) -> Response {
     let body = json!({"type": "message", "role": "assistant", "content": blocks,
         "stop_reason": stop_reason, "usage": {

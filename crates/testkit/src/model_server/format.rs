@@ -1,4 +1,4 @@
-//! The five wire formats: how a program finds the endpoint, and answers that start with reasoning.
+//! The five wire formats: environment variables for the endpoint, and responses that start with reasoning.
 
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ impl WireFormat {
         }
     }
 
-    /// Environment variables by which a program finds the endpoint and a key.
+    /// Environment variables with the endpoint and a key.
     pub fn variables(self, url: &str) -> [(&'static str, String); 2] {
         let key = || "test-key-0123456789".to_owned();
         match self {
@@ -62,12 +62,12 @@ impl WireFormat {
         }
     }
 
-    /// Reasoning, then a text.
+    /// Response with reasoning, then a text.
     pub fn says(self, text: &str) -> Response {
         self.answer(Some(text), &[])
     }
 
-    /// Reasoning, then calls `(id, name, arguments)`; formats without ids omit them.
+    /// Response with reasoning, then tool calls `(id, name, arguments)`. Formats without ids omit them.
     pub fn calls(self, calls: &[(&str, &str, &Value)]) -> Response {
         self.answer(None, calls)
     }
@@ -191,12 +191,12 @@ fn responses_answer(text: Option<&str>, calls: &[(&str, &str, &Value)]) -> Respo
     }
     for (index, (id, name, arguments)) in (1..).zip(calls) {
         let item = |arguments: &str| json!({"type": "function_call", "id": format!("fc_{id}"), "call_id": id, "name": name, "arguments": arguments});
-        let whole = arguments.to_string();
+        let complete = arguments.to_string();
         events.push(
             json!({"type": "response.output_item.added", "output_index": index, "item": item("")}),
         );
-        events.push(json!({"type": "response.function_call_arguments.delta", "output_index": index, "delta": whole}));
-        events.push(json!({"type": "response.output_item.done", "output_index": index, "item": item(&whole)}));
+        events.push(json!({"type": "response.function_call_arguments.delta", "output_index": index, "delta": complete}));
+        events.push(json!({"type": "response.output_item.done", "output_index": index, "item": item(&complete)}));
     }
     events.push(
         json!({"type": "response.completed", "response": {"status": "completed", "usage": {

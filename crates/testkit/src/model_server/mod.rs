@@ -1,11 +1,11 @@
 //! A model provider for tests: an HTTP server on loopback with configured responses.
 //!
 //! Each request gets the next [`Response`] of a list, or the result of a function. A response is a sequence of
-//! [`Step`]s, so that it can pause, stop in the middle, fall silent or never end. Received requests are stored.
-//! Everything ends when the [`ModelServer`] is dropped.
+//! [`Step`]s, so it can pause, break off, hang or never end. The server stores received requests. It stops when the
+//! [`ModelServer`] is dropped.
 //!
-//! A request to a provider's API that the real provider would reject is rejected here too, in the provider's format and
-//! before any response is used up (see `rules`).
+//! The server rejects requests that the real provider would reject, in the provider's format and without using up a
+//! response (see `rules`).
 
 pub mod anthropic;
 mod format;
@@ -24,7 +24,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Interval at which a waiting thread checks whether the server was dropped.
-const GLANCE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A part of a response.
 #[derive(Debug, Clone)]
@@ -33,15 +33,15 @@ pub enum Step {
     Send(Vec<u8>),
     /// Waits.
     Pause(Duration),
-    /// Sends the time at which it was reached.
+    /// Sends the current time through the channel.
     Note(Sender<Instant>),
     /// Waits until the test sets the flag, or the client closes the connection.
     Until(Arc<AtomicBool>),
-    /// Closes the connection without ending the body.
+    /// Closes the connection without completing the body.
     Cut,
-    /// Sends nothing more until the client closes the connection.
+    /// Sends no more bytes until the client closes the connection.
     Hang,
-    /// Sends the bytes again and again until the client closes the connection.
+    /// Sends the bytes repeatedly until the client closes the connection.
     Endless(Vec<u8>),
 }
 
@@ -99,7 +99,7 @@ impl Response {
         self.then(Step::Cut)
     }
 
-    /// Sends the same bytes in chunks of this size, regardless of character boundaries.
+    /// Sends the same bytes in chunks of `size` bytes, regardless of character boundaries.
     #[must_use]
     pub fn in_chunks_of(mut self, size: usize) -> Self {
         let steps = self.steps.into_iter().flat_map(|step| match step {
@@ -141,11 +141,11 @@ type Handler = dyn Fn(&ReceivedRequest) -> Response + Send + Sync;
 
 struct ServerState {
     handler: Box<Handler>,
-    is_over: AtomicBool,
+    is_stopped: AtomicBool,
     received: Mutex<Vec<ReceivedRequest>>,
     refused: Mutex<Vec<ReceivedRequest>>,
     connections: AtomicUsize,
-    /// Number of connections that the client closed before the response had ended.
+    /// Number of connections that the client closed during a response.
     closed: Mutex<usize>,
     changed: Condvar,
 }
@@ -172,7 +172,7 @@ pub struct ModelServer {
 }
 
 impl ModelServer {
-    /// Answers the first request with the first response and so on; then with status 500.
+    /// Answers the requests with the responses in order, further requests with status 500.
     pub fn start(responses: Vec<Response>) -> Self {
         let next = AtomicUsize::new(0);
         Self::answering(move |_| {
@@ -184,7 +184,7 @@ impl ModelServer {
         })
     }
 
-    /// Answers each request with the result of a function, which several threads may call concurrently.
+    /// Answers each request with the result of `handler`, which several threads may call concurrently.
     pub fn answering(
         handler: impl Fn(&ReceivedRequest) -> Response + Send + Sync + 'static,
     ) -> Self {
@@ -192,7 +192,7 @@ impl ModelServer {
         let address = listener.local_addr().expect("an address");
         let shared = Arc::new(ServerState {
             handler: Box::new(handler),
-            is_over: AtomicBool::new(false),
+            is_stopped: AtomicBool::new(false),
             received: Mutex::default(),
             refused: Mutex::default(),
             connections: AtomicUsize::new(0),
@@ -228,8 +228,8 @@ impl ModelServer {
         self.shared.connections.load(Ordering::SeqCst)
     }
 
-    /// Waits until the client has closed this many connections in the middle of a response. Returns whether that
-    /// happened within ten seconds.
+    /// Waits up to ten seconds until the client has closed `count` connections during a response. Returns whether it
+    /// did.
     pub fn wait_for_closed(&self, count: usize) -> bool {
         let deadline = Duration::from_secs(10);
         let (closed, _) = self
@@ -243,7 +243,7 @@ impl ModelServer {
 
 impl Drop for ModelServer {
     fn drop(&mut self) {
-        self.shared.is_over.store(true, Ordering::SeqCst);
+        self.shared.is_stopped.store(true, Ordering::SeqCst);
         // Wakes the thread that waits for the next connection.
         drop(TcpStream::connect(self.address));
         if let Some(thread) = self.listener.take() {
@@ -255,7 +255,7 @@ impl Drop for ModelServer {
 fn accept(listener: &TcpListener, shared: &Arc<ServerState>) {
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
     for connection in listener.incoming() {
-        if shared.is_over.load(Ordering::SeqCst) {
+        if shared.is_stopped.load(Ordering::SeqCst) {
             break;
         }
         if let Ok(connection) = connection {
@@ -274,7 +274,7 @@ fn accept(listener: &TcpListener, shared: &Arc<ServerState>) {
 
 /// Serves one connection until one side closes it.
 fn serve(connection: &TcpStream, shared: &ServerState) -> io::Result<()> {
-    connection.set_read_timeout(Some(GLANCE))?;
+    connection.set_read_timeout(Some(POLL_INTERVAL))?;
     connection.set_nodelay(true)?;
     let mut reader = BufReader::new(RetryingReader { connection, shared });
     while let Some(request) = receive(&mut reader)? {
@@ -291,7 +291,7 @@ fn serve(connection: &TcpStream, shared: &ServerState) -> io::Result<()> {
     Ok(())
 }
 
-/// Continues reading after a timeout, unless the server has ended.
+/// Continues reading after a timeout, unless the server has stopped.
 struct RetryingReader<'a> {
     connection: &'a TcpStream,
     shared: &'a ServerState,
@@ -301,8 +301,8 @@ impl Read for RetryingReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.connection.read(buffer) {
-                Err(error) if is_silence(&error) => {
-                    if self.shared.is_over.load(Ordering::SeqCst) {
+                Err(error) if is_timeout(&error) => {
+                    if self.shared.is_stopped.load(Ordering::SeqCst) {
                         return Ok(0);
                     }
                 }
@@ -312,7 +312,7 @@ impl Read for RetryingReader<'_> {
     }
 }
 
-fn is_silence(error: &io::Error) -> bool {
+fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
@@ -358,16 +358,16 @@ fn respond(connection: &TcpStream, response: &Response, shared: &ServerState) ->
         match step {
             Step::Send(bytes) => send(connection, bytes)?,
             Step::Pause(time) => pause(*time, shared),
-            Step::Until(told) => {
-                while !told.load(Ordering::SeqCst) && !shared.is_over.load(Ordering::SeqCst) {
+            Step::Until(flag) => {
+                while !flag.load(Ordering::SeqCst) && !shared.is_stopped.load(Ordering::SeqCst) {
                     if is_closed(connection)? {
                         note_closed(true, shared);
                         return Ok(false);
                     }
-                    std::thread::sleep(GLANCE);
+                    std::thread::sleep(POLL_INTERVAL);
                 }
             }
-            // The receiver may be gone.
+            // Sending fails if the test has dropped the receiver.
             Step::Note(sender) => drop(sender.send(Instant::now())),
             Step::Cut => {
                 connection.shutdown(Shutdown::Both)?;
@@ -379,7 +379,7 @@ fn respond(connection: &TcpStream, response: &Response, shared: &ServerState) ->
                 return Ok(false);
             }
             Step::Endless(bytes) => {
-                while !shared.is_over.load(Ordering::SeqCst) {
+                while !shared.is_stopped.load(Ordering::SeqCst) {
                     if let Err(error) = send(connection, bytes) {
                         note_closed(true, shared);
                         return Err(error);
@@ -393,7 +393,7 @@ fn respond(connection: &TcpStream, response: &Response, shared: &ServerState) ->
     Ok(true)
 }
 
-/// Whether the client closed the connection. Does not wait.
+/// Whether the client has closed the connection. Does not block.
 fn is_closed(connection: &TcpStream) -> io::Result<bool> {
     connection.set_nonblocking(true)?;
     let read = connection.peek(&mut [0]);
@@ -405,7 +405,7 @@ fn is_closed(connection: &TcpStream) -> io::Result<bool> {
 }
 
 fn note_closed(is_closed: bool, shared: &ServerState) {
-    if is_closed && !shared.is_over.load(Ordering::SeqCst) {
+    if is_closed && !shared.is_stopped.load(Ordering::SeqCst) {
         *shared.closed() += 1;
         shared.changed.notify_all();
     }
@@ -423,7 +423,7 @@ fn send(mut connection: &TcpStream, bytes: &[u8]) -> io::Result<()> {
 
 fn pause(time: Duration, shared: &ServerState) {
     let end = Instant::now() + time;
-    while Instant::now() < end && !shared.is_over.load(Ordering::SeqCst) {
-        std::thread::sleep(GLANCE.min(end.saturating_duration_since(Instant::now())));
+    while Instant::now() < end && !shared.is_stopped.load(Ordering::SeqCst) {
+        std::thread::sleep(POLL_INTERVAL.min(end.saturating_duration_since(Instant::now())));
     }
 }

@@ -10,8 +10,8 @@ pub fn text(pieces: &[&str]) -> Response {
     streamed(deltas.collect(), "stop")
 }
 
-/// Streamed tool calls `(id, name, arguments)`, interleaved: all are started before the arguments
-/// arrive, in pieces and in turn.
+/// Streamed tool calls `(id, name, arguments)`, interleaved: all calls start first, then their arguments follow in
+/// alternating pieces.
 pub fn calls(calls: &[(&str, &str, &str)]) -> Response {
     let mut deltas = Vec::new();
     for (index, (id, name, _)) in calls.iter().enumerate() {
@@ -35,7 +35,7 @@ pub fn calls(calls: &[(&str, &str, &str)]) -> Response {
     streamed(deltas, "tool_calls")
 }
 
-/// A streamed answer made of deltas, with usage (20 in, 8 of them cached; 10 out) at the end.
+/// A streamed response of deltas, with the usage at the end: 20 input tokens, 8 of them cached, and 10 output tokens.
 pub fn streamed(deltas: Vec<Value>, finish_reason: &str) -> Response {
     let chunk = |delta: Value, reason: Value| {
         json!({"object": "chat.completion.chunk",
@@ -51,7 +51,7 @@ pub fn streamed(deltas: Vec<Value>, finish_reason: &str) -> Response {
     Response::events(data)
 }
 
-/// A complete answer, not streamed.
+/// A complete response, not streamed.
 pub fn whole(text: &str, calls: &[(&str, &str, &str)]) -> Response {
     let calls: Vec<Value> = calls
         .iter()

@@ -18,7 +18,7 @@ const NO_USER_TO_ANSWER: &str = "no user is available to answer";
 /// The text of [`NO_USER_TO_ANSWER`] in earlier versions; stored runs may contain it.
 const NO_USER_TO_ANSWER_BEFORE: &str = "nobody is there to answer";
 
-/// Whether the stored error of a question means that no user answered it.
+/// Returns whether the stored error of a question means that no user answered it.
 pub fn is_unanswered(error: &str) -> bool {
     [NO_USER_TO_ANSWER, NO_USER_TO_ANSWER_BEFORE].contains(&error)
 }

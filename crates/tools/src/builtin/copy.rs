@@ -59,7 +59,7 @@ fn prepare_move(arguments: CopyArguments, grounds: Grounds<'_>) -> PrepareResult
         for entry in &pair.inner {
             call.fence().check(&from.part_path_of(&entry.path))?;
             call.fence()
-                .check(&to.part_path_of(&pair.moved(&entry.path)?))?;
+                .check(&to.part_path_of(&pair.new_path(&entry.path)?))?;
         }
         pair.relocate(call)
     }))
@@ -74,7 +74,7 @@ fn prepare_copy(arguments: CopyArguments, grounds: Grounds<'_>) -> PrepareResult
         let pair = Pair::new(&from, &to, existing, call)?;
         for entry in &pair.inner {
             call.fence()
-                .check(&to.part_path_of(&pair.moved(&entry.path)?))?;
+                .check(&to.part_path_of(&pair.new_path(&entry.path)?))?;
             let path = from.part_path_of(&entry.path);
             if !call.fence().shows(&path) {
                 return Err(Failure::new(format!("`{path}` may not be read")));
@@ -159,27 +159,27 @@ impl<'p, 'a> Pair<'p, 'a> {
     }
 
     /// The new path of an entry of the directory.
-    fn moved(&self, path: &TreePath) -> Result<TreePath, Failure> {
-        let rest = &path.as_bytes()[self.from.path.as_bytes().len() + 1..];
+    fn new_path(&self, path: &TreePath) -> Result<TreePath, Failure> {
+        let relative = &path.as_bytes()[self.from.path.as_bytes().len() + 1..];
         self.to
             .path
-            .join(rest)
+            .join(relative)
             .map_err(|error| Failure::new(error.to_string()))
     }
 
     /// Paths that the move or copy creates, or [`TouchedPaths::Anything`] when there are too many to list.
     fn touched_target(&self) -> Result<TouchedPaths, Failure> {
-        let moved = self
+        let new_entries = self
             .inner
             .iter()
             .map(|entry| {
                 Ok(TreeEntry {
-                    path: self.moved(&entry.path)?,
+                    path: self.new_path(&entry.path)?,
                     mode: entry.mode,
                 })
             })
             .collect::<Result<Vec<_>, Failure>>()?;
-        Ok(remove::touched(self.to, &moved))
+        Ok(remove::touched(self.to, &new_entries))
     }
 
     fn relocate(self, call: &mut Call<'_>) -> Result<Answer, Failure> {
@@ -207,21 +207,22 @@ impl<'p, 'a> Pair<'p, 'a> {
         let parents = write::make_parents(self.to)?;
         let touched = union(self.touched_target()?, TouchedPaths::Paths(parents));
         let failed = |failure: Failure| failure.touching(touched.clone());
-        self.copy_one(&self.from.path, &self.to.path, self.mode)
+        self.copy_entry(&self.from.path, &self.to.path, self.mode)
             .map_err(failed)?;
         let mut count = 1;
         for entry in &self.inner {
             call.check_cancelled().map_err(failed)?;
             // Devices, sockets and pipes are not copied.
             let Some(mode) = entry.mode else { continue };
-            let moved = self.moved(&entry.path)?;
-            self.copy_one(&entry.path, &moved, mode).map_err(failed)?;
+            let new_path = self.new_path(&entry.path)?;
+            self.copy_entry(&entry.path, &new_path, mode)
+                .map_err(failed)?;
             count += 1;
         }
-        // After their content: a read-only directory could not be filled.
+        // Directory modes are set last: nothing can be created in a read-only directory.
         let folders = self.inner.iter().rev().filter(|entry| entry.is_directory());
         for entry in folders {
-            self.copy_mode(&self.moved(&entry.path)?, entry.mode)
+            self.copy_mode(&self.new_path(&entry.path)?, entry.mode)
                 .map_err(failed)?;
         }
         if self.mode.kind() == FileKind::Directory {
@@ -237,16 +238,16 @@ impl<'p, 'a> Pair<'p, 'a> {
         })
     }
 
-    fn copy_one(&self, from: &TreePath, to: &TreePath, mode: FileMode) -> Result<(), Failure> {
-        let (source, end) = (self.from.root(), self.to.root());
+    fn copy_entry(&self, from: &TreePath, to: &TreePath, mode: FileMode) -> Result<(), Failure> {
+        let (source, target) = (self.from.root(), self.to.root());
         let copied = match mode.kind() {
-            FileKind::Directory => end.make_folder(to),
+            FileKind::Directory => target.make_folder(to),
             FileKind::Symlink => source
                 .read_link(from)
-                .and_then(|link| end.write_link(to, &link)),
+                .and_then(|link| target.write_link(to, &link)),
             FileKind::File => source
                 .open_file(from)
-                .and_then(|mut file| end.write_file(to, mode, &mut file)),
+                .and_then(|mut file| target.write_file(to, mode, &mut file)),
         };
         copied.map_err(|error| Failure::new(format!("copying `{from}` failed: {error}")))
     }

@@ -102,20 +102,20 @@ fn prepare_list(arguments: ListArguments, grounds: Grounds<'_>) -> PrepareResult
     Ok(ready(subjects, move |call| {
         let mut list = List {
             depth: arguments.depth.unwrap_or(1),
-            left: arguments.limit.unwrap_or(DEFAULT_ENTRIES),
-            left_out: 0,
+            remaining: arguments.limit.unwrap_or(DEFAULT_ENTRIES),
+            omitted: 0,
         };
         let has_several = places.len() > 1;
         for place in &places {
             if has_several {
                 call.output.line(&format!("{}/", place.part.alias));
             }
-            list.folder(place, place.path.as_ref(), u32::from(has_several), 1, call)?;
+            list.list_folder(place, place.path.as_ref(), u32::from(has_several), 1, call)?;
         }
-        let note = (list.left_out > 0).then(|| {
+        let note = (list.omitted > 0).then(|| {
             format!(
                 "{} more entries are not shown: raise `limit` or list a subdirectory.",
-                list.left_out
+                list.omitted
             )
         });
         Ok(Answer::written().noting(note))
@@ -124,12 +124,12 @@ fn prepare_list(arguments: ListArguments, grounds: Grounds<'_>) -> PrepareResult
 
 struct List {
     depth: u32,
-    left: usize,
-    left_out: u64,
+    remaining: usize,
+    omitted: u64,
 }
 
 impl List {
-    fn folder(
+    fn list_folder(
         &mut self,
         place: &Place<'_>,
         path: Option<&TreePath>,
@@ -158,11 +158,11 @@ impl List {
             if !call.fence().shows(&part_path) {
                 continue;
             }
-            if self.left == 0 {
-                self.left_out += 1;
+            if self.remaining == 0 {
+                self.omitted += 1;
                 continue;
             }
-            self.left -= 1;
+            self.remaining -= 1;
             let name = String::from_utf8_lossy(inner.name()).into_owned();
             let shown = match stat.mode.map(FileMode::kind) {
                 Some(FileKind::Directory) => format!("{name}/"),
@@ -180,7 +180,7 @@ impl List {
                 .mode
                 .is_some_and(|mode| mode.kind() == FileKind::Directory);
             if is_folder && level < self.depth {
-                self.folder(place, Some(&inner), indent + 1, level + 1, call)?;
+                self.list_folder(place, Some(&inner), indent + 1, level + 1, call)?;
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
-//! `builtin/file-edit`: replaces pieces of a file, all of them or none.
+//! `builtin/file-edit`: replaces text in a file. Applies all edits of a call, or none.
 //!
-//! An old text that differs from the file only in whitespace still matches when the match is unique; the new text then
-//! gets the file's indentation.
+//! An old text that differs from the file only in whitespace still matches if the match is unique. The new text then
+//! gets the indentation of the file.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::ports::MASK;
 use crate::spec::{Category, Ground};
 use crate::tool::{Answer, Call, Failure, Grounds, PrepareError, Tool};
 
-/// Maximum size of an edited file, in bytes: edits happen in memory.
+/// Maximum size of an edited file, in bytes. Edits happen in memory.
 const MAX_FILE_SIZE: u64 = 32 << 20;
 
 #[derive(Deserialize, JsonSchema)]
@@ -57,17 +57,17 @@ pub(super) fn tool() -> Arc<dyn Tool> {
 
 fn prepare(arguments: EditArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
     for (number, edit) in arguments.edits.iter().enumerate() {
-        let wrong = |why: &str| {
+        let invalid = |why: &str| {
             Err(PrepareError::Arguments(format!(
                 "edit {}: {why}",
                 number + 1
             )))
         };
         if edit.old_text.is_empty() {
-            return wrong("the old text is empty; create files with builtin/file-write");
+            return invalid("the old text is empty; create files with builtin/file-write");
         }
         if edit.old_text == edit.new_text {
-            return wrong("the old text and the new text are the same");
+            return invalid("the old text and the new text are the same");
         }
     }
     let file = target(grounds, &arguments.path, LastLink::Follow, Access::Writes)?;
@@ -83,16 +83,16 @@ fn edit(file: &Target<'_>, edits: &[Edit], call: &mut Call<'_>) -> Result<Answer
     let (mut counts, mut repairs) = (Vec::new(), Vec::new());
     for (number, edit) in edits.iter().enumerate() {
         call.check_cancelled()?;
-        let edited = apply(&text, edit).map_err(|misfit| {
+        let edited = apply(&text, edit).map_err(|mismatch| {
             let place = if edits.len() > 1 {
                 format!("edit {}: ", number + 1)
             } else {
                 String::new()
             };
             if call.fence().shows(&file.part_path()) {
-                call.output.text(&misfit.excerpt);
+                call.output.text(&mismatch.excerpt);
             }
-            Failure::new(format!("{place}{}. Nothing was changed.", misfit.why))
+            Failure::new(format!("{place}{}. Nothing was changed.", mismatch.why))
         })?;
         counts.push(edited.count);
         repairs.extend(
@@ -104,12 +104,12 @@ fn edit(file: &Target<'_>, edits: &[Edit], call: &mut Call<'_>) -> Result<Answer
     }
     write::refuse_new_masks(file, masks, text.matches(MASK).count())?;
     let touched = write::replace(file, text.as_bytes())?;
-    let of_each: Vec<String> = counts.iter().map(ToString::to_string).collect();
+    let count_texts: Vec<String> = counts.iter().map(ToString::to_string).collect();
     call.output.text(&format!(
         "edited `{}`: {} replacements (per edit: {})",
         file.path,
         counts.iter().sum::<usize>(),
-        of_each.join(", ")
+        count_texts.join(", ")
     ));
     let note = (!repairs.is_empty()).then(|| repairs.join("\n"));
     Ok(Answer::written().touching(touched).noting(note))
@@ -171,8 +171,8 @@ fn repaired(text: &str, edit: &Edit) -> Option<Result<EditResult, EditMismatch>>
     let lines: Vec<&str> = text.split('\n').collect();
     let ends_line = edit.old_text.ends_with('\n');
     let old = edit.old_text.strip_suffix('\n').unwrap_or(&edit.old_text);
-    let wanted: Vec<&str> = old.split('\n').collect();
-    let (level, places) = occurrences(&lines, &wanted, 0)?;
+    let old_lines: Vec<&str> = old.split('\n').collect();
+    let (level, places) = occurrences(&lines, &old_lines, 0)?;
     if level == Level::Exact {
         return None;
     }
@@ -180,14 +180,14 @@ fn repaired(text: &str, edit: &Edit) -> Option<Result<EditResult, EditMismatch>>
     let [place] = places.as_slice() else {
         return Some(Err(several(&numbers).into()));
     };
-    let found = &lines[*place..place + wanted.len()];
+    let matched = &lines[*place..place + old_lines.len()];
     let new = if ends_line {
         edit.new_text.strip_suffix('\n').unwrap_or(&edit.new_text)
     } else {
         &edit.new_text
     };
-    let is_crlf = found.iter().all(|line| line.ends_with('\r'));
-    let new = adapted(found, &wanted, new, level)?;
+    let is_crlf = matched.iter().all(|line| line.ends_with('\r'));
+    let new = adapted(matched, &old_lines, new, level)?;
     let new = if is_crlf {
         new.lines()
             .map(|line| format!("{}\r", line.trim_end_matches('\r')))
@@ -202,7 +202,7 @@ fn repaired(text: &str, edit: &Edit) -> Option<Result<EditResult, EditMismatch>>
         new
     };
     let before = lines[..*place].iter().map(|line| (*line).to_owned());
-    let after = lines[place + wanted.len()..]
+    let after = lines[place + old_lines.len()..]
         .iter()
         .map(|line| (*line).to_owned());
     let all: Vec<String> = before.chain(new).chain(after).collect();
@@ -217,12 +217,12 @@ fn repaired(text: &str, edit: &Edit) -> Option<Result<EditResult, EditMismatch>>
     }))
 }
 
-/// New text with the indentation of the file.
-fn adapted(found: &[&str], wanted: &[&str], new: &str, level: Level) -> Option<String> {
+/// Gives the new text the indentation of the file; `None` when it cannot be derived.
+fn adapted(matched: &[&str], old_lines: &[&str], new: &str, level: Level) -> Option<String> {
     if level == Level::TrailingSpace {
         return Some(new.to_owned());
     }
-    let indentation = Indentation::between(found, wanted)?;
+    let indentation = Indentation::between(matched, old_lines)?;
     let lines = new.split('\n').map(|line| indentation.adapt(line));
     let lines: Option<Vec<String>> = lines.collect();
     Some(lines?.join("\n"))
@@ -244,15 +244,15 @@ mod tests {
     #[test]
     fn old_text_must_occur_once_unless_replace_all_is_set() {
         let text = "one\ntwo\none\n";
-        let done = apply(text, &edit("two", "2", false)).expect("once");
-        assert_eq!((done.text.as_str(), done.count), ("one\n2\none\n", 1));
-        let done = apply(text, &edit("one", "1", true)).expect("twice");
-        assert_eq!((done.text.as_str(), done.count), ("1\ntwo\n1\n", 2));
-        let misfit = apply(text, &edit("one", "1", false)).expect_err("twice");
-        let message = format!("{}\n{}", misfit.why, misfit.excerpt);
+        let edited = apply(text, &edit("two", "2", false)).expect("once");
+        assert_eq!((edited.text.as_str(), edited.count), ("one\n2\none\n", 1));
+        let edited = apply(text, &edit("one", "1", true)).expect("twice");
+        assert_eq!((edited.text.as_str(), edited.count), ("1\ntwo\n1\n", 2));
+        let mismatch = apply(text, &edit("one", "1", false)).expect_err("twice");
+        let message = format!("{}\n{}", mismatch.why, mismatch.excerpt);
         assert!(message.contains("2 times, in lines 1, 3"), "{message}");
-        let misfit = apply(text, &edit("three", "3", true)).expect_err("none");
-        let message = format!("{}\n{}", misfit.why, misfit.excerpt);
+        let mismatch = apply(text, &edit("three", "3", true)).expect_err("none");
+        let message = format!("{}\n{}", mismatch.why, mismatch.excerpt);
         assert!(message.contains("does not occur"), "{message}");
     }
 
@@ -261,18 +261,18 @@ mod tests {
         let text = "def f():\n\tif x:\n\t\treturn 1\n\treturn 2\n";
         let old = "    if x:\n        return 1";
         let new = "    if y:\n        return 3";
-        let done = apply(text, &edit(old, new, false)).expect("spaces only");
-        assert_eq!(done.text, "def f():\n\tif y:\n\t\treturn 3\n\treturn 2\n");
-        assert!(done.repair.expect("a repair").contains("line 2"));
-        let done = apply("a  \r\nb\r\nc\r\n", &edit("a\nb\n", "x\ny\n", false)).expect("ends");
-        assert_eq!(done.text, "x\r\ny\r\nc\r\n");
-        let done = apply("say “hi”\n", &edit("say \"hi\"", "bye", false)).expect("quotes");
-        assert_eq!(done.text, "bye\n");
-        let done = apply("a\n  b \nc\n", &edit("  b\n", "", false)).expect("a deletion");
-        assert_eq!(done.text, "a\nc\n");
+        let edited = apply(text, &edit(old, new, false)).expect("spaces only");
+        assert_eq!(edited.text, "def f():\n\tif y:\n\t\treturn 3\n\treturn 2\n");
+        assert!(edited.repair.expect("a repair").contains("line 2"));
+        let edited = apply("a  \r\nb\r\nc\r\n", &edit("a\nb\n", "x\ny\n", false)).expect("ends");
+        assert_eq!(edited.text, "x\r\ny\r\nc\r\n");
+        let edited = apply("say “hi”\n", &edit("say \"hi\"", "bye", false)).expect("quotes");
+        assert_eq!(edited.text, "bye\n");
+        let edited = apply("a\n  b \nc\n", &edit("  b\n", "", false)).expect("a deletion");
+        assert_eq!(edited.text, "a\nc\n");
         // Two inexact matches are ambiguous.
-        let misfit = apply("  a\n\ta\n", &edit("a\n", "b\n", false)).expect_err("twice");
-        let message = format!("{}\n{}", misfit.why, misfit.excerpt);
+        let mismatch = apply("  a\n\ta\n", &edit("a\n", "b\n", false)).expect_err("twice");
+        let message = format!("{}\n{}", mismatch.why, mismatch.excerpt);
         assert!(message.contains("2 times, in lines 1, 2"), "{message}");
     }
 
@@ -280,16 +280,17 @@ mod tests {
     fn a_missing_old_text_is_explained() {
         let text = "fn a() {\n    let total = 1;\n    print(total);\n}\n";
         let old = "    let total = 2;\n    print(total);";
-        let misfit = apply(text, &edit(old, "x", false)).expect_err("another number");
-        let message = format!("{}\n{}", misfit.why, misfit.excerpt);
+        let mismatch = apply(text, &edit(old, "x", false)).expect_err("another number");
+        let message = format!("{}\n{}", mismatch.why, mismatch.excerpt);
         assert!(message.contains("     2\t    let total = 1;"), "{message}");
         assert!(
             message
                 .contains("line 2: the file has `let total = 1;`, your text has `let total = 2;`"),
             "{message}"
         );
-        let misfit = apply(text, &edit("let sum = 1;", "let total = 1;", false)).expect_err("done");
-        let message = format!("{}\n{}", misfit.why, misfit.excerpt);
+        let mismatch =
+            apply(text, &edit("let sum = 1;", "let total = 1;", false)).expect_err("done");
+        let message = format!("{}\n{}", mismatch.why, mismatch.excerpt);
         assert!(message.contains("already occurs in line 2"), "{message}");
         let message = not_found("\tvalue = call(x)\n", "    value = call(y)", "").excerpt;
         assert!(

@@ -1,6 +1,6 @@
 //! Error messages for an old text that was not found: the most similar lines of the file, and the first difference.
 //!
-//! Content of the file stays separate from the message: models receive it as data, and only when the file may be read.
+//! File content stays separate from the message: models receive it as data, and only if the file may be read.
 
 use std::fmt::Write as _;
 
@@ -13,10 +13,10 @@ const MIN_SIMILARITY: f64 = 0.6;
 /// Maximum number of lines of the file in an excerpt.
 const MAX_LINES: usize = 12;
 
-/// Shorter replacements, in bytes, may occur in a file by chance.
+/// Minimum length, in bytes, of a new text that is searched in the file. Shorter texts may occur by chance.
 const MIN_DISTINCTIVE: usize = 8;
 
-/// Longer lines are truncated; in bytes.
+/// Maximum length of a shown line, in bytes. Longer lines are truncated.
 const MAX_LINE_LENGTH: usize = 200;
 
 /// Maximum number of line numbers in a message.
@@ -66,8 +66,8 @@ pub(super) fn several(lines: &[usize]) -> String {
 }
 
 /// Error message for an old text that does not occur, with the most similar lines of the file.
-pub(super) fn not_found(text: &str, wanted: &str, replacement: &str) -> EditMismatch {
-    if wanted.contains(MASK) && !text.contains(MASK) {
+pub(super) fn not_found(text: &str, old_text: &str, replacement: &str) -> EditMismatch {
+    if old_text.contains(MASK) && !text.contains(MASK) {
         return format!(
             "the old text contains `{MASK}`, which stands for a secret that you are not shown; \
              choose text next to the secret"
@@ -83,17 +83,17 @@ pub(super) fn not_found(text: &str, wanted: &str, replacement: &str) -> EditMism
         .into();
     }
     let lines: Vec<&str> = text.lines().collect();
-    let wanted_lines: Vec<&str> = wanted.lines().collect();
-    let Some(start) = most_similar(&lines, &wanted_lines) else {
+    let old_lines: Vec<&str> = old_text.lines().collect();
+    let Some(start) = most_similar(&lines, &old_lines) else {
         let why = "the old text does not occur in the file; read the file again";
         return why.to_owned().into();
     };
     let mut excerpt = String::from("The lines of the file most similar to the old text:\n");
-    let end = (start + wanted_lines.len().clamp(1, MAX_LINES)).min(lines.len());
+    let end = (start + old_lines.len().clamp(1, MAX_LINES)).min(lines.len());
     for (index, line) in lines[start..end].iter().enumerate() {
         let _never_fails = writeln!(excerpt, "{:>6}\t{}", start + index + 1, truncate(line));
     }
-    if let Some(difference) = first_difference(&lines[start..], &wanted_lines, start) {
+    if let Some(difference) = first_difference(&lines[start..], &old_lines, start) {
         excerpt.push_str(&difference);
     }
     EditMismatch {
@@ -111,8 +111,8 @@ fn truncate(line: &str) -> &str {
     &line[..line.floor_char_boundary(MAX_LINE_LENGTH.min(line.len()))]
 }
 
-/// Index of the first of the lines most similar to the wanted ones.
-fn most_similar(lines: &[&str], wanted: &[&str]) -> Option<usize> {
+/// Index of the first line of the block that is most similar to the old text.
+fn most_similar(lines: &[&str], old_lines: &[&str]) -> Option<usize> {
     let words = |line: &str| -> Vec<String> {
         let words = line.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
         words
@@ -121,58 +121,58 @@ fn most_similar(lines: &[&str], wanted: &[&str]) -> Option<usize> {
             .collect()
     };
     // Counting common words is cheap enough for any file and ignores whitespace.
-    let known: Vec<Vec<String>> = lines.iter().map(|line| words(line)).collect();
-    let wanted: Vec<Vec<String>> = wanted.iter().map(|line| words(line)).collect();
-    let all: usize = wanted.iter().map(Vec::len).sum();
-    if all == 0 {
+    let file_words: Vec<Vec<String>> = lines.iter().map(|line| words(line)).collect();
+    let old_words: Vec<Vec<String>> = old_lines.iter().map(|line| words(line)).collect();
+    let total: usize = old_words.iter().map(Vec::len).sum();
+    if total == 0 {
         return None;
     }
-    let common = |line: &[String], wanted: &[String]| {
-        let mut left: Vec<&String> = line.iter().collect();
-        let found = wanted.iter().filter(|word| {
-            let at = left.iter().position(|known| known == word);
-            at.map(|at| left.swap_remove(at)).is_some()
+    let common = |line: &[String], old_line: &[String]| {
+        let mut unmatched: Vec<&String> = line.iter().collect();
+        let matched = old_line.iter().filter(|word| {
+            let at = unmatched.iter().position(|other| other == word);
+            at.map(|at| unmatched.swap_remove(at)).is_some()
         });
-        found.count()
+        matched.count()
     };
     let similarity = |start: usize| {
-        let pairs = wanted.iter().enumerate();
-        let found: usize = pairs
-            .map(|(offset, wanted)| {
-                let line = known.get(start + offset);
-                line.map_or(0, |line| common(line, wanted))
+        let pairs = old_words.iter().enumerate();
+        let count: usize = pairs
+            .map(|(offset, old_line)| {
+                let line = file_words.get(start + offset);
+                line.map_or(0, |line| common(line, old_line))
             })
             .sum();
-        found
+        count
     };
     let best = (0..lines.len()).max_by_key(|start| (similarity(*start), usize::MAX - start))?;
     let share = f64::from(u32::try_from(similarity(best)).unwrap_or(u32::MAX))
-        / f64::from(u32::try_from(all).unwrap_or(u32::MAX));
+        / f64::from(u32::try_from(total).unwrap_or(u32::MAX));
     (share >= MIN_SIMILARITY).then_some(best)
 }
 
 /// Describes the first line that differs.
-fn first_difference(lines: &[&str], wanted: &[&str], start: usize) -> Option<String> {
-    let pairs = wanted.iter().enumerate();
-    let (offset, wanted, line) = pairs
-        .map(|(offset, wanted)| (offset, *wanted, lines.get(offset).copied()))
-        .find(|(_, wanted, line)| *line != Some(*wanted))?;
+fn first_difference(lines: &[&str], old_lines: &[&str], start: usize) -> Option<String> {
+    let pairs = old_lines.iter().enumerate();
+    let (offset, old_line, line) = pairs
+        .map(|(offset, old_line)| (offset, *old_line, lines.get(offset).copied()))
+        .find(|(_, old_line, line)| *line != Some(*old_line))?;
     let number = start + offset + 1;
     let Some(line) = line else {
         return Some(format!(
             "First difference: the file ends before your line `{}`.",
-            truncate(wanted)
+            truncate(old_line)
         ));
     };
-    let (own, theirs) = (indent(line), indent(wanted));
-    if own != theirs {
+    let (file_indent, text_indent) = (indent(line), indent(old_line));
+    if file_indent != text_indent {
         return Some(format!(
             "First difference, in line {number}: the file has {}, your text has {}.",
-            describe_indentation(own),
-            describe_indentation(theirs)
+            describe_indentation(file_indent),
+            describe_indentation(text_indent)
         ));
     }
-    if Level::TrailingSpace.matches(line, wanted) {
+    if Level::TrailingSpace.matches(line, old_line) {
         return Some(format!(
             "First difference, in line {number}: trailing whitespace."
         ));
@@ -180,19 +180,19 @@ fn first_difference(lines: &[&str], wanted: &[&str], start: usize) -> Option<Str
     Some(format!(
         "First difference, in line {number}: the file has `{}`, your text has `{}`.",
         truncate(line.trim()),
-        truncate(wanted.trim())
+        truncate(old_line.trim())
     ))
 }
 
 /// Describes an indentation, such as `2 tabs at the start`.
 fn describe_indentation(indent: &str) -> String {
-    let count = |wanted: char| indent.chars().filter(|letter| *letter == wanted).count();
-    let named = |count: usize, one: &str| match count {
+    let count = |blank: char| indent.chars().filter(|letter| *letter == blank).count();
+    let describe = |count: usize, unit: &str| match count {
         0 => None,
-        1 => Some(format!("1 {one}")),
-        count => Some(format!("{count} {one}s")),
+        1 => Some(format!("1 {unit}")),
+        count => Some(format!("{count} {unit}s")),
     };
-    let parts = [named(count('\t'), "tab"), named(count(' '), "space")];
+    let parts = [describe(count('\t'), "tab"), describe(count(' '), "space")];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     if parts.is_empty() {
         "no indentation".to_owned()

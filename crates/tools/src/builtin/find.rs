@@ -57,8 +57,8 @@ fn prepare_find(arguments: FindArguments, grounds: Grounds<'_>) -> PrepareResult
         .map(|place| place.subject(Access::Reads))
         .collect();
     Ok(ready(subjects, move |call| {
-        let most = arguments.limit.unwrap_or(DEFAULT_FILES);
-        let kept = Mutex::new(SearchResults::new(most));
+        let limit = arguments.limit.unwrap_or(DEFAULT_FILES);
+        let results = Mutex::new(SearchResults::new(limit));
         let total = AtomicU64::new(0);
         let options = Options {
             hidden: arguments.hidden == Some(true),
@@ -77,14 +77,14 @@ fn prepare_find(arguments: FindArguments, grounds: Grounds<'_>) -> PrepareResult
                         return;
                     }
                     total.fetch_add(1, Ordering::Relaxed);
-                    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                    kept.add(shown_path(place, path, has_several), 1, Vec::new());
+                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+                    results.add(shown_path(place, path, has_several), 1, Vec::new());
                 }
             })?;
         }
-        let kept = kept.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let (total, shown) = (total.into_inner(), kept.files.len() as u64);
-        for path in kept.files.into_keys() {
+        let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (total, shown) = (total.into_inner(), results.files.len() as u64);
+        for path in results.files.into_keys() {
             call.output.line(&path);
         }
         let note = match total {
@@ -114,18 +114,19 @@ impl FilePattern {
         })
     }
 
-    /// Whether a path matches, relative to the searched directory or to the root of the part.
+    /// Returns whether a path matches, relative to the searched directory or to the root of the part.
     fn matches(&self, place: &Place<'_>, path: &TreePath) -> bool {
-        let whole = path.as_path();
+        let full_path = path.as_path();
         if self.is_name {
-            return whole
+            return full_path
                 .file_name()
                 .is_some_and(|name| self.glob.is_match(Path::new(name)));
         }
-        let inner = place
+        let relative = place
             .path
             .as_ref()
-            .and_then(|folder| whole.strip_prefix(folder.as_path()).ok());
-        self.glob.is_match(whole) || inner.is_some_and(|inner| self.glob.is_match(inner))
+            .and_then(|folder| full_path.strip_prefix(folder.as_path()).ok());
+        self.glob.is_match(full_path)
+            || relative.is_some_and(|relative| self.glob.is_match(relative))
     }
 }

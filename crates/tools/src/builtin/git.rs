@@ -138,7 +138,7 @@ pub(super) fn commit_tool() -> Arc<dyn Tool> {
     builtin::<CommitArguments>(description("git-commit", about, capability), prepare_commit)
 }
 
-/// Resolves the part, and the path in it when one is given.
+/// Resolves the part, and the path inside it if the call names one.
 fn place_of<'a>(
     grounds: Grounds<'a>,
     part: Option<&str>,
@@ -275,7 +275,7 @@ fn prepare_diff(arguments: DiffArguments, grounds: Grounds<'_>) -> PrepareResult
     Ok(ready(subjects, move |call| {
         check_readable(&place, call)?;
         let git = repository(&place, call)?;
-        let mut line = strings(&[
+        let mut command = strings(&[
             "--literal-pathspecs",
             "diff",
             "--no-color",
@@ -283,17 +283,17 @@ fn prepare_diff(arguments: DiffArguments, grounds: Grounds<'_>) -> PrepareResult
             "--no-textconv",
         ]);
         if arguments.staged == Some(true) {
-            line.push("--cached".to_owned());
+            command.push("--cached".to_owned());
         }
         if arguments.summary == Some(true) {
-            line.push("--stat".to_owned());
+            command.push("--stat".to_owned());
         }
-        line.push("--end-of-options".to_owned());
+        command.push("--end-of-options".to_owned());
         // Comparing with the base commit includes commits made in the sandbox.
         let base = || call.workspace().ok()?.base_commit(&place.part.alias);
         let from = from.or_else(|| base().filter(|_| arguments.staged != Some(true)));
-        line.extend(from.into_iter().chain(to));
-        run(&git, &with_path(line, &place)?, call)?;
+        command.extend(from.into_iter().chain(to));
+        run(&git, &with_path(command, &place)?, call)?;
         Ok(Answer::written())
     }))
 }
@@ -310,17 +310,17 @@ fn prepare_log(arguments: LogArguments, grounds: Grounds<'_>) -> PrepareResult<'
     Ok(ready(subjects, move |call| {
         let git = repository(&place, call)?;
         let count = arguments.limit.unwrap_or(DEFAULT_COMMITS);
-        let mut line = strings(&[
+        let mut command = strings(&[
             "--literal-pathspecs",
             "log",
             "--no-color",
             "--date=iso-strict",
         ]);
-        line.push("--format=%h %ad %an: %s".to_owned());
-        line.push(format!("--max-count={count}"));
-        line.push("--end-of-options".to_owned());
-        line.extend(from);
-        run(&git, &with_path(line, &place)?, call)?;
+        command.push("--format=%h %ad %an: %s".to_owned());
+        command.push(format!("--max-count={count}"));
+        command.push("--end-of-options".to_owned());
+        command.extend(from);
+        run(&git, &with_path(command, &place)?, call)?;
         Ok(Answer::written())
     }))
 }
@@ -337,21 +337,21 @@ fn prepare_show(arguments: ShowArguments, grounds: Grounds<'_>) -> PrepareResult
     Ok(ready(subjects, move |call| {
         check_readable(&place, call)?;
         let git = repository(&place, call)?;
-        let mut line = strings(&[
+        let mut command = strings(&[
             "show",
             "--no-color",
             "--no-ext-diff",
             "--no-textconv",
             "--end-of-options",
         ]);
-        line.push(
+        command.push(
             match place.path.as_ref().map(|path| path.as_path().to_str()) {
                 None => commit,
                 Some(Some(path)) => format!("{commit}:{path}"),
                 Some(None) => return Err(Failure::new("the path is not UTF-8")),
             },
         );
-        run(&git, &line, call)?;
+        run(&git, &command, call)?;
         Ok(Answer::written())
     }))
 }

@@ -11,16 +11,16 @@ use cleveragents_sandbox::{Links, read_regular};
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-/// Larger files of rules are ignored; in bytes.
+/// Maximum size of an ignore file, in bytes. Larger files are skipped.
 const MAX_FILE_SIZE: u64 = 1 << 20;
 
-/// Names of the files; rules of the first override those of the second.
+/// Names of ignore files. Rules in the first override rules in the second.
 const FILES: [&str; 2] = [".ignore", ".gitignore"];
 
-/// The rules of one folder, in the order of [`FILES`].
+/// The rules of one directory, in the order of [`FILES`].
 type FolderRules = Arc<[Gitignore; 2]>;
 
-/// The rules of a tree. The files of a directory are read on its first use.
+/// The rules of a tree. The ignore files of a directory are read when the directory is first needed.
 pub(super) struct IgnoreRules {
     /// Rules in directories above this one are ignored.
     top: PathBuf,
@@ -35,7 +35,7 @@ impl IgnoreRules {
         }
     }
 
-    /// Whether rules ignore a path or explicitly include it. The nearest directory with a rule decides.
+    /// Matches a path against the rules. The nearest directory with a matching rule decides.
     pub(super) fn matched(&self, path: &Path, is_folder: bool) -> Match<()> {
         let above = path.ancestors().skip(1);
         let folders: Vec<FolderRules> = above
@@ -46,7 +46,7 @@ impl IgnoreRules {
             for rules in &folders {
                 match rules[kind].matched(path, is_folder) {
                     Match::None => {}
-                    found => return found.map(drop),
+                    matched => return matched.map(drop),
                 }
             }
         }
@@ -54,28 +54,28 @@ impl IgnoreRules {
     }
 
     fn rules_of(&self, folder: &Path) -> FolderRules {
-        let known = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(rules) = known.get(folder) {
+        let cache = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(rules) = cache.get(folder) {
             return Arc::clone(rules);
         }
-        drop(known);
+        drop(cache);
         let rules = Arc::new(FILES.map(|name| read_rules(folder, name)));
-        let mut known = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(folder.to_owned(), Arc::clone(&rules));
+        let mut cache = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.insert(folder.to_owned(), Arc::clone(&rules));
         rules
     }
 }
 
 /// Reads the rules in a file. Unreadable files and invalid rules are skipped.
 fn read_rules(folder: &Path, name: &str) -> Gitignore {
-    let place = folder.join(name);
-    let Ok(Some(bytes)) = read_regular(&place, Links::Refuse, MAX_FILE_SIZE) else {
+    let file = folder.join(name);
+    let Ok(Some(bytes)) = read_regular(&file, Links::Refuse, MAX_FILE_SIZE) else {
         return Gitignore::empty();
     };
     let text = String::from_utf8_lossy(&bytes);
     let mut builder = GitignoreBuilder::new(folder);
     for line in text.trim_start_matches('\u{feff}').lines() {
-        let _invalid_rule = builder.add_line(Some(place.clone()), line);
+        let _invalid_rule = builder.add_line(Some(file.clone()), line);
     }
     builder.build().unwrap_or_else(|_| Gitignore::empty())
 }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn pipes_devices_and_links_hold_no_rules() {
+    fn pipes_devices_and_symlinks_are_not_read_as_rules() {
         let tree = tempfile::tempdir().expect("a folder");
         let pipe = tree.path().join(".gitignore");
         let made = std::process::Command::new("mkfifo").arg(&pipe).status();

@@ -56,36 +56,36 @@ fn to_ascii(text: &str) -> String {
         .collect()
 }
 
-/// Finds all places where lines occur, at the strictest level that matches.
+/// Returns the indexes at or after `from` where the lines of a text occur, and the strictest level that matches.
 pub(super) fn occurrences(
     lines: &[&str],
-    wanted: &[&str],
+    text_lines: &[&str],
     from: usize,
 ) -> Option<(Level, Vec<usize>)> {
-    let last = lines.len().checked_sub(wanted.len())?;
+    let last = lines.len().checked_sub(text_lines.len())?;
     Level::ALL.into_iter().find_map(|level| {
-        let found: Vec<usize> = (from..=last)
-            .filter(|start| matches_at(lines, wanted, *start, level))
+        let places: Vec<usize> = (from..=last)
+            .filter(|start| matches_at(lines, text_lines, *start, level))
             .collect();
-        (!found.is_empty()).then_some((level, found))
+        (!places.is_empty()).then_some((level, places))
     })
 }
 
-/// Whether lines occur at an index.
-pub(super) fn matches_at(lines: &[&str], wanted: &[&str], start: usize, level: Level) -> bool {
-    let here = lines.get(start..start + wanted.len());
-    here.is_some_and(|here| {
-        let mut pairs = here.iter().zip(wanted);
-        pairs.all(|(line, wanted)| level.matches(line, wanted))
+/// Returns whether the lines of a text occur at an index.
+pub(super) fn matches_at(lines: &[&str], text_lines: &[&str], start: usize, level: Level) -> bool {
+    let window = lines.get(start..start + text_lines.len());
+    window.is_some_and(|window| {
+        let mut pairs = window.iter().zip(text_lines);
+        pairs.all(|(line, other)| level.matches(line, other))
     })
 }
 
 /// Difference between the indentation of lines in a file and in a text that matches them.
 #[derive(Debug)]
 pub(super) struct Indentation {
-    /// The file's indentation by the text's indentation.
-    known: BTreeMap<String, String>,
-    /// The constant difference between the two, if there is one.
+    /// Maps each indentation in the text to the indentation in the file.
+    mapping: BTreeMap<String, String>,
+    /// The difference between the two, if it is the same for all lines.
     shift: Option<Shift>,
 }
 
@@ -96,30 +96,30 @@ enum Shift {
 }
 
 impl Indentation {
-    /// `None` when one indentation of the text corresponds to several in the file.
+    /// Compares matching lines. `None` when one indentation in the text corresponds to several in the file.
     pub(super) fn between(file: &[&str], text: &[&str]) -> Option<Self> {
-        let mut known = BTreeMap::new();
+        let mut mapping = BTreeMap::new();
         let mut shifts: Vec<Option<Shift>> = Vec::new();
-        for (line, wanted) in file.iter().zip(text) {
-            if wanted.trim().is_empty() {
+        for (line, text_line) in file.iter().zip(text) {
+            if text_line.trim().is_empty() {
                 continue;
             }
-            let (own, theirs) = (indent(line), indent(wanted));
-            let earlier = known.insert(theirs.to_owned(), own.to_owned());
-            if earlier.is_some_and(|earlier| earlier != own) {
+            let (in_file, in_text) = (indent(line), indent(text_line));
+            let previous = mapping.insert(in_text.to_owned(), in_file.to_owned());
+            if previous.is_some_and(|previous| previous != in_file) {
                 return None;
             }
-            shifts.push(if let Some(added) = own.strip_suffix(theirs) {
+            shifts.push(if let Some(added) = in_file.strip_suffix(in_text) {
                 Some(Shift::Add(added.to_owned()))
             } else {
-                let removed = theirs.strip_suffix(own);
+                let removed = in_text.strip_suffix(in_file);
                 removed.map(|removed| Shift::Remove(removed.to_owned()))
             });
         }
         let first = shifts.first().cloned().flatten();
         let is_same = shifts.iter().all(|shift| *shift == first);
         Some(Self {
-            known,
+            mapping,
             shift: first.filter(|_| is_same),
         })
     }
@@ -130,15 +130,15 @@ impl Indentation {
         if content.is_empty() {
             return Some(String::new());
         }
-        let theirs = indent(line);
-        if let Some(own) = self.known.get(theirs) {
-            return Some(format!("{own}{content}"));
+        let in_text = indent(line);
+        if let Some(in_file) = self.mapping.get(in_text) {
+            return Some(format!("{in_file}{content}"));
         }
         match self.shift.as_ref()? {
-            Shift::Add(added) => Some(format!("{added}{theirs}{content}")),
+            Shift::Add(added) => Some(format!("{added}{in_text}{content}")),
             Shift::Remove(removed) => {
-                let own = theirs.strip_prefix(removed.as_str())?;
-                Some(format!("{own}{content}"))
+                let in_file = in_text.strip_prefix(removed.as_str())?;
+                Some(format!("{in_file}{content}"))
             }
         }
     }
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn the_strictest_matching_level_is_used() {
         let lines = ["a", "  b ", "b", "say “hi” – now", "\tc"];
-        let find = |wanted: &str| occurrences(&lines, &[wanted], 0);
+        let find = |line: &str| occurrences(&lines, &[line], 0);
         assert_eq!(find("b"), Some((Level::Exact, vec![2])));
         assert_eq!(find("  b"), Some((Level::TrailingSpace, vec![1])));
         assert_eq!(find("    c"), Some((Level::Indentation, vec![4])));

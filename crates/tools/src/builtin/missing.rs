@@ -25,7 +25,9 @@ pub(super) fn no_file(file: &Target<'_>, call: &Call<'_>) -> Failure {
     };
     let path = &file.path;
     Failure::new(match most_similar(file, call) {
-        Some(meant) => format!("file `{part}{path}` does not exist; did you mean `{part}{meant}`?"),
+        Some(suggestion) => {
+            format!("file `{part}{path}` does not exist; did you mean `{part}{suggestion}`?")
+        }
         None => format!("file `{part}{path}` does not exist; search with builtin/file-find"),
     })
 }
@@ -33,38 +35,38 @@ pub(super) fn no_file(file: &Target<'_>, call: &Call<'_>) -> Failure {
 /// The most similar existing path: the same name in another directory, a similar name in the same directory, or else a
 /// similar path.
 fn most_similar(file: &Target<'_>, call: &Call<'_>) -> Option<String> {
-    let known = files(file, call);
-    let (wanted, parent) = (file.path.to_string(), file.path.parent());
+    let candidates = files(file, call);
+    let (requested, parent) = (file.path.to_string(), file.path.parent());
     let name = |path: &TreePath| String::from_utf8_lossy(path.name()).into_owned();
-    let texts = |is_meant: &dyn Fn(&TreePath) -> bool| -> Vec<String> {
-        let meant = known.iter().filter(|path| is_meant(path));
-        meant.map(ToString::to_string).collect()
+    let texts = |filter: &dyn Fn(&TreePath) -> bool| -> Vec<String> {
+        let matching = candidates.iter().filter(|path| filter(path));
+        matching.map(ToString::to_string).collect()
     };
-    let best = |texts: &[String]| nearest::best(&wanted, texts.iter().map(String::as_str));
+    let best = |texts: &[String]| nearest::best(&requested, texts.iter().map(String::as_str));
     if let Some(same_name) = best(&texts(&|path| path.name() == file.path.name())) {
         return Some(same_name);
     }
-    let siblings: Vec<&TreePath> = known
+    let siblings: Vec<&TreePath> = candidates
         .iter()
         .filter(|path| path.parent() == parent)
         .collect();
     let names: Vec<String> = siblings.iter().map(|path| name(path)).collect();
-    if let Some(near) = nearest::best(&name(&file.path), names.iter().map(String::as_str)) {
-        let index = names.iter().position(|name| *name == near)?;
+    if let Some(similar_name) = nearest::best(&name(&file.path), names.iter().map(String::as_str)) {
+        let index = names.iter().position(|name| *name == similar_name)?;
         return Some(siblings.get(index)?.to_string());
     }
     best(&texts(&|_| true))
 }
 
-/// Files of the part that permission rules show to the model.
+/// Lists files of the part that permission rules do not hide. Stops after [`MAX_ENTRIES`] entries.
 fn files(file: &Target<'_>, call: &Call<'_>) -> Vec<TreePath> {
-    let mut found = Vec::new();
-    let mut open: Vec<Option<TreePath>> = vec![file.path.parent()];
-    if open[0].is_some() {
-        open.insert(0, None);
+    let mut paths = Vec::new();
+    let mut queue: Vec<Option<TreePath>> = vec![file.path.parent()];
+    if queue[0].is_some() {
+        queue.insert(0, None);
     }
-    let mut seen = 0;
-    while let Some(folder) = open.pop() {
+    let mut entry_count = 0;
+    while let Some(folder) = queue.pop() {
         if call.check_cancelled().is_err() {
             break;
         }
@@ -72,9 +74,9 @@ fn files(file: &Target<'_>, call: &Call<'_>) -> Vec<TreePath> {
             continue;
         };
         for (name, stat) in entries {
-            seen += 1;
-            if seen > MAX_ENTRIES {
-                return found;
+            entry_count += 1;
+            if entry_count > MAX_ENTRIES {
+                return paths;
             }
             let path = match &folder {
                 Some(folder) => folder.join(&name),
@@ -88,13 +90,13 @@ fn files(file: &Target<'_>, call: &Call<'_>) -> Vec<TreePath> {
                 Some(FileKind::Directory) if !SKIPPED.contains(&name.as_slice()) => {
                     let is_searched = Some(&path) == file.path.parent().as_ref();
                     if !is_searched {
-                        open.insert(0, Some(path));
+                        queue.insert(0, Some(path));
                     }
                 }
-                Some(FileKind::File) => found.push(path),
+                Some(FileKind::File) => paths.push(path),
                 _ => {}
             }
         }
     }
-    found
+    paths
 }

@@ -122,7 +122,7 @@ impl<A: DeserializeOwned> Tool for Builtin<A> {
     }
 }
 
-/// The error message without line and column: the model never saw that text.
+/// The error message without line and column, which refer to a text that the model never saw.
 fn message_of(error: &serde_json::Error) -> String {
     let message = error.to_string();
     message
@@ -132,7 +132,7 @@ fn message_of(error: &serde_json::Error) -> String {
         .to_owned()
 }
 
-/// The properties in which built-in tools differ.
+/// Properties of a built-in tool that differ from tool to tool.
 struct Description {
     name: &'static str,
     about: &'static str,
@@ -196,15 +196,15 @@ fn simplify(schema: &mut Value) {
 /// A prepared call with its subjects and the closure that runs it.
 struct PreparedBuiltin<F> {
     subjects: Vec<Subject>,
-    work: F,
+    action: F,
 }
 
 /// Wraps the closure of a call so that it runs only with a permit.
 fn ready<'a>(
     subjects: Vec<Subject>,
-    work: impl FnOnce(&mut Call<'_>) -> Result<Answer, Failure> + 'a,
+    action: impl FnOnce(&mut Call<'_>) -> Result<Answer, Failure> + 'a,
 ) -> Box<dyn PreparedCall + 'a> {
-    Box::new(PreparedBuiltin { subjects, work })
+    Box::new(PreparedBuiltin { subjects, action })
 }
 
 impl<F: FnOnce(&mut Call<'_>) -> Result<Answer, Failure>> PreparedCall for PreparedBuiltin<F> {
@@ -213,7 +213,7 @@ impl<F: FnOnce(&mut Call<'_>) -> Result<Answer, Failure>> PreparedCall for Prepa
     }
 
     fn run(self: Box<Self>, _permit: Permit, call: &mut Call<'_>) -> Result<Answer, Failure> {
-        (self.work)(call)
+        (self.action)(call)
     }
 }
 

@@ -67,43 +67,43 @@ fn prepare(arguments: OutputArguments, _grounds: Grounds<'_>) -> PrepareResult<'
         (None, None) if arguments.lines.is_some() => Some(1),
         (line, _) => line,
     };
-    let most = arguments.lines.unwrap_or(u64::MAX);
+    let max_lines = arguments.lines.unwrap_or(u64::MAX);
     Ok(ready(Vec::new(), move |call| match first {
-        Some(first) => lines(invocation, first, most, call),
+        Some(first) => lines(invocation, first, max_lines, call),
         None => page(invocation, window, call),
     }))
 }
 
-/// Copies lines of an output, as many as fit in one result, and notes where to continue.
+/// Copies lines of an output up to the size limit of one result, and adds a note with the line to continue at.
 fn lines(
     invocation: ToolInvocationId,
     first: u64,
-    most: u64,
+    max_lines: u64,
     call: &mut Call<'_>,
 ) -> Result<Answer, Failure> {
-    let everything = Window {
+    let whole_output = Window {
         from: 0,
         bytes: usize::MAX,
     };
     let page = call
         .ledger()
-        .output(call.scope(), invocation, everything)?
+        .output(call.scope(), invocation, whole_output)?
         .ok_or_else(|| no_output(invocation))?;
-    let room = call.output.shown_limit();
-    let all = page.bytes.split_inclusive(|byte| *byte == b'\n');
+    let limit = call.output.shown_limit();
+    let all_lines = page.bytes.split_inclusive(|byte| *byte == b'\n');
     let (mut number, mut last, mut position) = (0, 0, 0);
-    let (mut is_full, mut cut_at) = (false, None);
-    for line in all {
+    let (mut is_full, mut truncated_at) = (false, None);
+    for line in all_lines {
         number += 1;
-        if number >= first && number - first < most && !is_full {
+        if number >= first && number - first < max_lines && !is_full {
             // A line longer than the limit is shown from its start.
-            let shown = &line[..line.len().min(room)];
-            is_full = call.output.len() + shown.len() as u64 > room as u64;
+            let shown = &line[..line.len().min(limit)];
+            is_full = call.output.len() + shown.len() as u64 > limit as u64;
             if !is_full {
                 call.output.bytes(shown);
                 last = number;
                 is_full = shown.len() < line.len();
-                cut_at = is_full.then(|| position + shown.len());
+                truncated_at = is_full.then(|| position + shown.len());
             }
         }
         position += line.len();
@@ -113,7 +113,7 @@ fn lines(
             "the output has {number} lines, so it cannot be read from line {first}"
         )));
     }
-    let next = match cut_at {
+    let next = match truncated_at {
         Some(byte) => format!(" This line is truncated: continue with offset {byte}."),
         None if last < number => format!(" Continue with line {}.", last + 1),
         None => String::new(),
@@ -146,7 +146,8 @@ fn page(
     }
     call.output.bytes(&page.bytes);
     let next = window.from + page.bytes.len() as u64;
-    let rest = page.total.saturating_sub(next);
-    let note = (rest > 0).then(|| format!("{rest} more bytes: continue with offset {next}."));
+    let remaining = page.total.saturating_sub(next);
+    let note =
+        (remaining > 0).then(|| format!("{remaining} more bytes: continue with offset {next}."));
     Ok(Answer::written().noting(note))
 }

@@ -20,7 +20,7 @@ use crate::tool::{Failure, Grounds, PrepareError, Subject};
 /// Maximum number of symlinks to follow in one path.
 const MAX_LINKS: usize = 40;
 
-/// Whether to follow a symlink that is the last component of a path.
+/// Handling of a symlink that is the last component of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LastLink {
     Follow,
@@ -192,12 +192,12 @@ pub fn locate(
     })
 }
 
-/// Whether a path means the whole sandbox.
+/// Returns whether a path means the whole sandbox.
 pub(super) fn is_everything(given: Option<&str>) -> bool {
     given.is_none_or(|given| !given.starts_with('/') && names_of(given.as_bytes()).is_empty())
 }
 
-/// The place of the path, or the roots of all parts when no path is given.
+/// Resolves a path to its place. Without a path, returns the roots of all parts.
 pub(super) fn places<'a>(
     grounds: Grounds<'a>,
     given: Option<&str>,
@@ -255,11 +255,11 @@ fn find_part<'a>(parts: &'a [Part], given: &str) -> Result<(&'a Part, Names), Pr
             .is_some_and(|name| name == part.alias.as_bytes())
     };
     if let [only] = parts {
-        // The alias prefix is optional here, unless the part contains the whole path.
+        // With a single part, the alias prefix is optional. A path that exists in the part takes precedence.
         let exists = |names: &Names| {
             let path = Vec::from(names.clone()).join(&b'/');
             TreePath::from_bytes(path)
-                .is_ok_and(|path| only.root.stat(&path).is_ok_and(|found| found.is_some()))
+                .is_ok_and(|path| only.root.stat(&path).is_ok_and(|stat| stat.is_some()))
         };
         if alias_of(&only) {
             let inside: Names = names.iter().skip(1).cloned().collect();
@@ -289,7 +289,7 @@ fn find_part<'a>(parts: &'a [Part], given: &str) -> Result<(&'a Part, Names), Pr
 /// The components of an absolute path relative to a part; `None` when it is outside.
 fn relative_names(part: &Part, path: &Path) -> Option<Names> {
     let root = part.root.path();
-    let rest = path
+    let relative = path
         .strip_prefix(root)
         .ok()
         .map(Path::to_owned)
@@ -297,19 +297,19 @@ fn relative_names(part: &Part, path: &Path) -> Option<Names> {
             let real = std::fs::canonicalize(root).ok()?;
             path.strip_prefix(real).ok().map(Path::to_owned)
         })?;
-    Some(names_of(rest.as_os_str().as_bytes()))
+    Some(names_of(relative.as_os_str().as_bytes()))
 }
 
 /// Resolves components and symlinks from the root of a part. Rejects paths that leave the part.
 fn resolve(
     part: &Part,
-    mut rest: Names,
+    mut remaining: Names,
     given: &str,
     last: LastLink,
 ) -> Result<Option<TreePath>, PrepareError> {
     let mut resolved: Vec<Vec<u8>> = Vec::new();
     let mut links = 0;
-    while let Some(name) = rest.pop_front() {
+    while let Some(name) = remaining.pop_front() {
         if name == b".." {
             if resolved.pop().is_none() {
                 return Err(outside(given, "it is outside the sandbox"));
@@ -317,13 +317,13 @@ fn resolve(
             continue;
         }
         resolved.push(name);
-        if rest.is_empty() && last == LastLink::Keep {
+        if remaining.is_empty() && last == LastLink::Keep {
             break;
         }
-        let here = joined(&resolved, given)?;
-        let found = part.root.stat(&here);
-        let found = found.map_err(|error| outside(given, error.to_string()))?;
-        let kind = found.and_then(|stat| stat.mode).map(FileMode::kind);
+        let current = joined(&resolved, given)?;
+        let stat = part.root.stat(&current);
+        let stat = stat.map_err(|error| outside(given, error.to_string()))?;
+        let kind = stat.and_then(|stat| stat.mode).map(FileMode::kind);
         if kind != Some(FileKind::Symlink) {
             continue;
         }
@@ -331,7 +331,7 @@ fn resolve(
         if links > MAX_LINKS {
             return Err(outside(given, "it contains a symlink loop"));
         }
-        let link = part.root.read_link(&here);
+        let link = part.root.read_link(&current);
         let link = link.map_err(|error| outside(given, error.to_string()))?;
         let mut next = if link.starts_with(b"/") {
             resolved.clear();
@@ -339,15 +339,15 @@ fn resolve(
             relative_names(part, target).ok_or_else(|| {
                 outside(
                     given,
-                    format!("the symlink `{here}` points outside the sandbox"),
+                    format!("the symlink `{current}` points outside the sandbox"),
                 )
             })?
         } else {
             resolved.pop();
             names_of(&link)
         };
-        next.append(&mut rest);
-        rest = next;
+        next.append(&mut remaining);
+        remaining = next;
     }
     if resolved.is_empty() {
         return Ok(None);

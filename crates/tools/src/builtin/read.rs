@@ -18,7 +18,7 @@ use crate::tool::{Answer, Call, Failure, Grounds, Tool};
 /// Default of `limit`.
 const DEFAULT_LINES: u64 = 2_000;
 
-/// Length of the start of a file that is searched for a NUL byte, which marks a binary file.
+/// Number of leading bytes of a file to search for a NUL byte, which marks a binary file.
 const BINARY_CHECK_LENGTH: usize = 8 << 10;
 
 /// Size of the read buffer, in bytes.
@@ -79,7 +79,7 @@ fn read(
     call: &mut Call<'_>,
 ) -> Result<Answer, Failure> {
     let opened = open(file, call)?;
-    let size = opened.metadata().map_or(0, |found| found.len());
+    let size = opened.metadata().map_or(0, |metadata| metadata.len());
     let mut reader = BufReader::with_capacity(BUFFER_SIZE, opened);
     let failed = |error: std::io::Error| file.failed("reading", &error);
     let beginning = reader.fill_buf().map_err(failed)?;
@@ -94,7 +94,7 @@ fn read(
     }
     let lines = Lines {
         first: arguments.offset.unwrap_or(1),
-        most: arguments.limit.unwrap_or(DEFAULT_LINES),
+        limit: arguments.limit.unwrap_or(DEFAULT_LINES),
         with_numbers: arguments.line_numbers == Some(true),
     };
     lines.copy(file, reader, call)
@@ -138,23 +138,24 @@ fn picture_answer(
 /// The range of lines to read.
 struct Lines {
     first: u64,
-    most: u64,
+    limit: u64,
     with_numbers: bool,
 }
 
-/// Lines after this number of bytes are not counted.
+/// Maximum number of bytes to read after the shown lines, to count the lines of the file.
 const MAX_COUNTED: u64 = 256 << 20;
 
 impl Lines {
-    /// Copies whole lines to the output, as many as fit in one result, and notes where to continue.
+    /// Copies whole lines to the output up to the size limit of one result, and adds a note with the line to continue
+    /// at.
     fn copy(
         &self,
         file: &Target<'_>,
         mut reader: BufReader<File>,
         call: &mut Call<'_>,
     ) -> Result<Answer, Failure> {
-        let room = call.output.shown_limit() as u64;
-        let end = self.first.saturating_add(self.most);
+        let shown_limit = call.output.shown_limit() as u64;
+        let end = self.first.saturating_add(self.limit);
         // Lines are counted from 1; `line` contains the next byte.
         let (mut line, mut last, mut counted) = (1, 0, 0);
         let (mut is_at_start, mut is_full) = (true, false);
@@ -170,7 +171,7 @@ impl Lines {
                 break;
             }
             // The first line is shown even if it exceeds the limit.
-            is_full |= is_at_start && line > self.first && call.output.len() + length > room;
+            is_full |= is_at_start && line > self.first && call.output.len() + length > shown_limit;
             if line >= end || is_full {
                 counted += length;
             } else if line >= self.first {

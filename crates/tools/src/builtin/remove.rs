@@ -118,13 +118,13 @@ fn delete_empty(folder: &Target<'_>, call: &mut Call<'_>) -> Result<Answer, Fail
 }
 
 fn delete_tree(folder: &Target<'_>, call: &mut Call<'_>) -> Result<Answer, Failure> {
-    let found = walk::list_tree(folder, call)?;
+    let entries = walk::list_tree(folder, call)?;
     // All paths are checked before the first is deleted.
-    for entry in &found {
+    for entry in &entries {
         call.fence().check(&folder.part_path_of(&entry.path))?;
     }
-    let touched = touched(folder, &found);
-    for entry in found.iter().rev() {
+    let touched = touched(folder, &entries);
+    for entry in entries.iter().rev() {
         call.check_cancelled()
             .map_err(|failure| failure.touching(touched.clone()))?;
         let removed = if entry.is_directory() {
@@ -142,7 +142,7 @@ fn delete_tree(folder: &Target<'_>, call: &mut Call<'_>) -> Result<Answer, Failu
         .root()
         .remove_folder(&folder.path)
         .map_err(|error| folder.failed("deleting", &error).touching(touched.clone()))?;
-    let count = found.len();
+    let count = entries.len();
     call.output.text(&format!(
         "deleted `{}` and {count} entries in it",
         folder.path
@@ -154,10 +154,10 @@ fn delete_tree(folder: &Target<'_>, call: &mut Call<'_>) -> Result<Answer, Failu
 }
 
 /// The paths of a directory and its content, or [`TouchedPaths::Anything`] when there are too many to list.
-pub(super) fn touched(folder: &Target<'_>, found: &[walk::TreeEntry]) -> TouchedPaths {
-    if found.len() > MAX_PATHS {
+pub(super) fn touched(folder: &Target<'_>, entries: &[walk::TreeEntry]) -> TouchedPaths {
+    if entries.len() > MAX_PATHS {
         return TouchedPaths::Anything;
     }
-    let inner = found.iter().map(|entry| folder.part_path_of(&entry.path));
+    let inner = entries.iter().map(|entry| folder.part_path_of(&entry.path));
     TouchedPaths::Paths(std::iter::once(folder.part_path()).chain(inner).collect())
 }

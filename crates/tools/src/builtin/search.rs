@@ -1,8 +1,8 @@
 //! `builtin/file-search`: searches text in files, with ripgrep's libraries on several threads.
 //!
-//! The walk is by name; files are opened relative to the part without following symlinks, so that a
-//! symlink created meanwhile has no effect. Results are sorted by path, so that the limit selects the
-//! same matches in every run.
+//! The walk uses path names, but each file is opened relative to the part without following symlinks, so
+//! that a symlink created during the walk has no effect. Results are sorted by path, so that the limit
+//! selects the same matches in every run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::tool::{Answer, Call, Failure, Grounds, PrepareError, Tool};
 /// Default of `limit`.
 const DEFAULT_MATCHES: usize = 200;
 
-/// Longer lines are truncated; in bytes.
+/// Maximum length of a shown line, in bytes. Longer lines are truncated.
 const MAX_LINE_LENGTH: usize = 400;
 
 #[derive(Deserialize, JsonSchema)]
@@ -84,11 +84,11 @@ fn prepare_search(arguments: SearchArguments, grounds: Grounds<'_>) -> PrepareRe
         .map(|place| place.subject(Access::Reads))
         .collect();
     Ok(ready(subjects, move |call| {
-        let most = arguments.limit.unwrap_or(DEFAULT_MATCHES);
+        let limit = arguments.limit.unwrap_or(DEFAULT_MATCHES);
         let search = Search {
             matcher,
             context: arguments.context.unwrap_or(0),
-            kept: Mutex::new(SearchResults::new(most)),
+            results: Mutex::new(SearchResults::new(limit)),
             matches: AtomicU64::new(0),
             files: AtomicU64::new(0),
         };
@@ -100,11 +100,11 @@ fn prepare_search(arguments: SearchArguments, grounds: Grounds<'_>) -> PrepareRe
         for place in &places {
             search.place(place, &options, has_several, call)?;
         }
-        Ok(search.answer(most, call))
+        Ok(search.answer(limit, call))
     }))
 }
 
-/// Whether paths must start with the name of their part.
+/// Returns whether paths must start with the name of their part.
 pub(super) fn has_parts(call: &Call<'_>) -> Result<bool, Failure> {
     Ok(call.workspace()?.parts().len() > 1)
 }
@@ -120,37 +120,37 @@ pub(super) fn shown_path(place: &Place<'_>, path: &TreePath, has_several: bool) 
 
 /// The matches to show: the first files by path, up to the limit.
 pub(super) struct SearchResults {
-    most: usize,
+    limit: usize,
     /// Number of matches in `files`.
     count: usize,
     pub(super) files: BTreeMap<String, (usize, Vec<Line>)>,
 }
 
 impl SearchResults {
-    pub(super) const fn new(most: usize) -> Self {
+    pub(super) const fn new(limit: usize) -> Self {
         Self {
-            most,
+            limit,
             count: 0,
             files: BTreeMap::new(),
         }
     }
 
-    /// Whether matches of a file would be shown, given the files found so far.
+    /// Returns whether matches of a file would be shown, given the files found so far.
     pub(super) fn would_show(&self, path: &str) -> bool {
         let last = self.files.last_key_value();
-        self.count < self.most || last.is_some_and(|(last, _)| path < last.as_str())
+        self.count < self.limit || last.is_some_and(|(last, _)| path < last.as_str())
     }
 
     pub(super) fn add(&mut self, path: String, count: usize, lines: Vec<Line>) {
         self.count += count;
         self.files.insert(path, (count, lines));
-        // Drop the last files by path when the files before them reach the limit.
+        // Drop the last file by path while the files before it reach the limit.
         while let Some(last) = self.files.last_entry() {
-            let without = self.count - last.get().0;
-            if without < self.most {
+            let remaining = self.count - last.get().0;
+            if remaining < self.limit {
                 break;
             }
-            self.count = without;
+            self.count = remaining;
             last.remove();
         }
     }
@@ -159,7 +159,7 @@ impl SearchResults {
 struct Search {
     matcher: RegexMatcher,
     context: usize,
-    kept: Mutex<SearchResults>,
+    results: Mutex<SearchResults>,
     matches: AtomicU64,
     files: AtomicU64,
 }
@@ -198,12 +198,12 @@ impl Search {
         let Ok(file) = place.root().open_file(path) else {
             return;
         };
-        let mut found = InFile {
+        let mut collector = MatchCollector {
             matcher: &self.matcher,
-            showing: None,
+            report: None,
             lines: Vec::new(),
             count: 0,
-            first_found: &|| {
+            make_report: &|| {
                 let part_path = PartPath {
                     alias: place.part.alias.clone(),
                     path: path.clone(),
@@ -212,53 +212,53 @@ impl Search {
                     return MatchReport::Nothing;
                 }
                 let shown = shown_path(place, path, has_several);
-                let kept = self.kept();
-                if kept.would_show(&shown) {
+                let results = self.results();
+                if results.would_show(&shown) {
                     MatchReport::Lines {
                         path: shown,
-                        most: kept.most,
+                        limit: results.limit,
                     }
                 } else {
                     MatchReport::Count
                 }
             },
         };
-        let _unreadable = searcher.search_file(&self.matcher, &file, &mut found);
-        let InFile {
-            showing,
+        let _unreadable = searcher.search_file(&self.matcher, &file, &mut collector);
+        let MatchCollector {
+            report,
             lines,
             count,
             ..
-        } = found;
+        } = collector;
         if count == 0 {
             return;
         }
         self.matches.fetch_add(count as u64, Ordering::Relaxed);
         self.files.fetch_add(1, Ordering::Relaxed);
-        if let Some(MatchReport::Lines { path, most }) = showing {
-            self.kept().add(path, count.min(most), lines);
+        if let Some(MatchReport::Lines { path, limit }) = report {
+            self.results().add(path, count.min(limit), lines);
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, SearchResults> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn results(&self) -> MutexGuard<'_, SearchResults> {
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn answer(self, most: usize, call: &mut Call<'_>) -> Answer {
-        let kept = self
-            .kept
+    fn answer(self, limit: usize, call: &mut Call<'_>) -> Answer {
+        let results = self
+            .results
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
         let (matches, files) = (self.matches.into_inner(), self.files.into_inner());
-        let mut left = most;
-        for (count, lines) in kept.files.into_values() {
+        let mut remaining = limit;
+        for (count, lines) in results.files.into_values() {
             // The matches of the last file are truncated at the limit.
-            for line in truncate(lines, left, count) {
+            for line in truncate(lines, remaining, count) {
                 call.output.line(&line.text);
             }
-            left = left.saturating_sub(count);
+            remaining = remaining.saturating_sub(count);
         }
-        let shown = (most - left) as u64;
+        let shown = (limit - remaining) as u64;
         let note = if matches == 0 {
             "No matches found.".to_owned()
         } else if shown < matches {
@@ -277,51 +277,51 @@ pub(super) struct Line {
 }
 
 /// Truncates lines after the match that reaches the limit.
-fn truncate(lines: Vec<Line>, left: usize, count: usize) -> Vec<Line> {
-    if count <= left {
+fn truncate(lines: Vec<Line>, remaining: usize, count: usize) -> Vec<Line> {
+    if count <= remaining {
         return lines;
     }
-    let mut seen = 0;
+    let mut matches = 0;
     lines
         .into_iter()
         .take_while(|line| {
-            seen += usize::from(line.is_match);
-            seen <= left
+            matches += usize::from(line.is_match);
+            matches <= remaining
         })
         .collect()
 }
 
-/// Report of the matches of a file.
+/// Kind of report for the matches of a file.
 enum MatchReport {
     /// Permission rules hide the file.
     Nothing,
-    /// Only counted: files before it by path reach the limit.
+    /// Matches are counted but not shown: the files before this one by path reach the limit.
     Count,
-    /// Lines are shown under this path, up to `most` matches.
-    Lines { path: String, most: usize },
+    /// Matching lines are shown with this path, up to `limit` matches.
+    Lines { path: String, limit: usize },
 }
 
-/// Collects the matches of one file. Checks run at the first match, because most files have none.
-struct InFile<'s> {
+/// Collects the matches of one file. Permission rules are checked at the first match, because most files have none.
+struct MatchCollector<'s> {
     matcher: &'s RegexMatcher,
-    showing: Option<MatchReport>,
+    report: Option<MatchReport>,
     lines: Vec<Line>,
     count: usize,
-    first_found: &'s dyn Fn() -> MatchReport,
+    make_report: &'s dyn Fn() -> MatchReport,
 }
 
-impl InFile<'_> {
-    /// Report of the matches of the file; determined at the first match.
-    fn showing(&mut self) -> &MatchReport {
-        self.showing.get_or_insert_with(self.first_found)
+impl MatchCollector<'_> {
+    /// Returns the kind of report for the file, chosen at the first match.
+    fn report(&mut self) -> &MatchReport {
+        self.report.get_or_insert_with(self.make_report)
     }
 
     /// Stores a line, unless lines are not shown or the limit is reached.
     fn push(&mut self, separator: char, number: Option<u64>, bytes: &[u8]) {
-        let Some(MatchReport::Lines { path, most }) = &self.showing else {
+        let Some(MatchReport::Lines { path, limit }) = &self.report else {
             return;
         };
-        if self.count >= *most {
+        if self.count >= *limit {
             return;
         }
         let number = number.unwrap_or(0);
@@ -350,11 +350,11 @@ impl InFile<'_> {
     }
 }
 
-impl Sink for &mut InFile<'_> {
+impl Sink for &mut MatchCollector<'_> {
     type Error = std::io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> std::io::Result<bool> {
-        if matches!(self.showing(), MatchReport::Nothing) {
+        if matches!(self.report(), MatchReport::Nothing) {
             return Ok(false);
         }
         let first = found.line_number();
@@ -367,7 +367,7 @@ impl Sink for &mut InFile<'_> {
 
     fn context(&mut self, _: &Searcher, found: &SinkContext<'_>) -> std::io::Result<bool> {
         // Context lines before the first match arrive before the check in `matched`.
-        if matches!(self.showing(), MatchReport::Nothing) {
+        if matches!(self.report(), MatchReport::Nothing) {
             return Ok(false);
         }
         self.push('-', found.line_number(), found.bytes());

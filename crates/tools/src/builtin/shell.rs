@@ -93,7 +93,7 @@ fn run(
     call: &mut Call<'_>,
 ) -> Result<CommandResult, Failure> {
     let workspace = call.workspace()?;
-    let mut missing = None;
+    let mut not_found = None;
     for (shell, options) in SHELLS {
         let arguments = options.iter().map(OsString::from).chain([command.into()]);
         let command = Command {
@@ -109,12 +109,12 @@ fn run(
             readable: Vec::new(),
         };
         match exec(workspace, &command, Streams::Together, call) {
-            Err(error) if error.code() == Code::ProgramNotFound => missing = Some(error),
+            Err(error) if error.code() == Code::ProgramNotFound => not_found = Some(error),
             other => {
                 return other
                     .map_err(|error| Failure::from(error).touching(TouchedPaths::Anything));
             }
         }
     }
-    Err(missing.map_or_else(|| Failure::new("no shell is installed"), Failure::from))
+    Err(not_found.map_or_else(|| Failure::new("no shell is installed"), Failure::from))
 }

@@ -16,7 +16,7 @@ use super::ignored::IgnoreRules;
 use super::paths::Place;
 use crate::tool::{Call, Failure};
 
-/// Maximum number of threads; more do not make the walk faster.
+/// Maximum number of threads. More threads do not make the walk faster.
 const MAX_THREADS: usize = 8;
 
 /// Selection of files to visit.
@@ -49,7 +49,7 @@ pub(super) fn walk<V: FnMut(&TreePath) + Send>(
     call: &Call<'_>,
     visitor: impl Fn() -> V,
 ) -> Result<(), Failure> {
-    // The opened directory itself, even if its path now leads elsewhere.
+    // This path leads to the opened directory, even if another one now has its name.
     let handle = place.root().handle().as_raw_fd();
     let top = PathBuf::from(format!("/proc/self/fd/{handle}/"));
     let walk = Walk {
@@ -58,17 +58,17 @@ pub(super) fn walk<V: FnMut(&TreePath) + Send>(
         call,
         visitor,
     };
-    let Some(wanted) = &place.path else {
+    let Some(directory) = &place.path else {
         return walk.run(Start::Everything);
     };
     // Start at the root, so that its ignore rules apply to subdirectories.
     let reached = Arc::new(AtomicBool::new(false));
-    walk.run(Start::Within(wanted.as_path(), &reached))?;
+    walk.run(Start::Within(directory.as_path(), &reached))?;
     if reached.load(Ordering::Relaxed) {
         return Ok(());
     }
-    // The directory itself is ignored, but the call names it explicitly.
-    walk.run(Start::At(wanted.as_path()))
+    // Ignore rules exclude the directory, but the call names it explicitly.
+    walk.run(Start::At(directory.as_path()))
 }
 
 /// Start of a walk.
@@ -109,7 +109,7 @@ impl<F> Walk<'_, '_, F> {
             Start::At(folder) => self.top.join(folder),
             Start::Everything | Start::Within(..) => self.top.clone(),
         });
-        let (hidden, chosen) = (self.options.hidden, glob.clone());
+        let (hidden, selection) = (self.options.hidden, glob.clone());
         builder
             // `IgnoreRules` replaces the walker's own filters, which would open a pipe or device named
             // `.gitignore`.
@@ -122,10 +122,10 @@ impl<F> Walk<'_, '_, F> {
                     return false;
                 }
                 let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
-                let is_chosen = chosen
+                let is_selected = selection
                     .as_ref()
                     .is_some_and(|glob| glob.matched(entry.path(), is_folder).is_whitelist());
-                if !is_chosen {
+                if !is_selected {
                     let is_hidden = entry.file_name().as_bytes().starts_with(b".");
                     match rules.matched(entry.path(), is_folder) {
                         Match::Ignore(()) => return false,

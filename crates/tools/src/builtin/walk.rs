@@ -25,9 +25,9 @@ impl TreeEntry {
 
 /// Lists everything below a directory, parents before children. The directory itself is not included.
 pub(super) fn list_tree(folder: &Target<'_>, call: &Call<'_>) -> Result<Vec<TreeEntry>, Failure> {
-    let mut found = Vec::new();
-    let mut open = vec![folder.path.clone()];
-    while let Some(next) = open.pop() {
+    let mut tree = Vec::new();
+    let mut pending = vec![folder.path.clone()];
+    while let Some(next) = pending.pop() {
         call.check_cancelled()?;
         let entries = folder
             .root()
@@ -42,10 +42,10 @@ pub(super) fn list_tree(folder: &Target<'_>, call: &Call<'_>) -> Result<Vec<Tree
                 mode: stat.mode,
             };
             if entry.is_directory() {
-                open.push(entry.path.clone());
+                pending.push(entry.path.clone());
             }
-            found.push(entry);
+            tree.push(entry);
         }
     }
-    Ok(found)
+    Ok(tree)
 }

@@ -14,7 +14,7 @@ use crate::ports::{MASK, PartPath};
 use crate::spec::{Category, Ground};
 use crate::tool::{Answer, Call, Failure, Grounds, Tool, TouchedPaths};
 
-/// Longer lines are searched for masks in chunks of this length, in bytes.
+/// Size of the chunks, in bytes, in which longer lines are searched for masks.
 const CHUNK_LENGTH: u64 = 1 << 20;
 
 #[derive(Deserialize, JsonSchema)]
@@ -53,14 +53,14 @@ fn write(file: &Target<'_>, content: &str, call: &mut Call<'_>) -> Result<Answer
     let existed = file.kind()?.is_some();
     check_mask(file, content, call)?;
     let touched = replace(file, content.as_bytes())?;
-    let done = if existed { "replaced" } else { "created" };
+    let verb = if existed { "replaced" } else { "created" };
     call.output
-        .text(&format!("{done} `{}`, {} bytes", file.path, content.len()));
+        .text(&format!("{verb} `{}`, {} bytes", file.path, content.len()));
     Ok(Answer::written().touching(touched))
 }
 
-/// Refuses content with more masks than the file has: the model wrote back the mask that it was shown
-/// instead of a secret, which would overwrite the secret.
+/// Refuses content with more masks than the file has. The model was shown a mask instead of a secret; writing the
+/// mask back would overwrite the secret.
 fn check_mask(file: &Target<'_>, content: &str, call: &Call<'_>) -> Result<(), Failure> {
     let written = content.matches(MASK).count();
     if written == 0 {
@@ -127,26 +127,26 @@ pub(super) fn replace(file: &Target<'_>, content: &[u8]) -> Result<Vec<PartPath>
 /// Creates missing parent directories and returns their paths.
 pub(super) fn make_parents(file: &Target<'_>) -> Result<Vec<PartPath>, Failure> {
     let missing = missing_parents(file)?;
-    let made = missing
+    let created = missing
         .iter()
         .map(|path| file.part_path_of(path))
         .collect::<Vec<_>>();
     file.root().make_parents(&file.path).map_err(|error| {
         file.failed("creating the parent directory of", &error)
-            .touching(TouchedPaths::Paths(made.clone()))
+            .touching(TouchedPaths::Paths(created.clone()))
     })?;
-    Ok(made)
+    Ok(created)
 }
 
 fn missing_parents(file: &Target<'_>) -> Result<Vec<TreePath>, Failure> {
     let mut missing = Vec::new();
     let mut next = file.path.parent();
     while let Some(path) = next {
-        let found = file
+        let stat = file
             .root()
             .stat(&path)
             .map_err(|error| file.failed("reading the parent directory of", &error))?;
-        if found.is_some() {
+        if stat.is_some() {
             break;
         }
         next = path.parent();

@@ -49,7 +49,7 @@ impl Definition {
 
     fn slot(entry: Spanned<NamedSlot>) -> Result<Slot, DefinitionFault> {
         let slot = &entry.value;
-        let wrong = |message: String, fix: &str| {
+        let invalid = |message: String, fix: &str| {
             Err(DefinitionFault::rule(Fault::at(&entry, message), fix))
         };
         let is_word = |name: &str| {
@@ -58,14 +58,14 @@ impl Definition {
         };
         if !is_word(&slot.name) {
             let message = format!("`{}` cannot be the name of a slot", slot.name);
-            return wrong(message, "use letters, digits and `_`");
+            return invalid(message, "use letters, digits and `_`");
         }
         let binding = slot.binding.unwrap_or_default();
         if (binding == Binding::Static) != slot.resource.is_some() {
             let name = &slot.name;
             let message =
                 format!("the slot `{name}` needs `binding: static` and a `resource` together");
-            return wrong(
+            return invalid(
                 message,
                 "name the resource of a static binding, or remove both",
             );
@@ -94,12 +94,12 @@ impl Definition {
             (entry.referenced.line(), entry.referenced.column())
         });
         let mut nested = nested.map(|entry| entry.value).unwrap_or_default();
-        let mut twice = None;
+        let mut duplicate = None;
         let mut flag = |name: &'static str,
                         top: &mut Option<UnresolvedValue>,
                         inner: &mut Option<UnresolvedValue>| {
             if top.is_some() && inner.is_some() {
-                twice.get_or_insert(name);
+                duplicate.get_or_insert(name);
             }
             resolve::<bool>(
                 top.take().or_else(|| inner.take()),
@@ -123,7 +123,7 @@ impl Definition {
             approval,
             &mut nested.human_approval_required,
         )?;
-        if let Some(name) = twice {
+        if let Some(name) = duplicate {
             let fault = Fault {
                 message: format!("`{name}` is set at the top level and in `capability`"),
                 place: Some(place),
@@ -192,13 +192,13 @@ impl Definition {
     }
 }
 
-/// The texts at the top level, or else those in `capability`.
+/// The texts at the top level, or else the texts in `capability`.
 fn texts(top: Option<Texts>, nested: Option<Texts>) -> Vec<String> {
     top.or(nested).unwrap_or_default().0
 }
 
 impl SlotEntry {
-    /// The slot in the form used by lists.
+    /// Converts the slot to the form used in lists.
     fn named(self, name: String) -> NamedSlot {
         NamedSlot {
             name,

@@ -8,7 +8,7 @@ import sys
 path = sys.argv[1]
 with open(path, encoding="utf-8") as file:
     tree = ast.parse(file.read(), path)
-given = sys.stdin.read()
+arguments = sys.stdin.read()
 answer = sys.stdout
 
 try:
@@ -16,9 +16,9 @@ try:
 except SyntaxError as error:
     if "outside function" not in str(error):
         raise
-    around = ast.parse("def run(input):\n    pass")
-    around.body[0].body = tree.body
-    tree = ast.fix_missing_locations(around)
+    wrapper = ast.parse("def run(input):\n    pass")
+    wrapper.body[0].body = tree.body
+    tree = ast.fix_missing_locations(wrapper)
     program = compile(tree, path, "exec")
 
 if any(isinstance(node, ast.FunctionDef) and node.name == "run" for node in tree.body):
@@ -26,8 +26,8 @@ if any(isinstance(node, ast.FunctionDef) and node.name == "run" for node in tree
     sys.stdout = sys.stderr
     scope = {"__name__": "__tool__", "__file__": path}
     exec(program, scope)
-    json.dump(scope["run"](json.loads(given)), answer)
+    json.dump(scope["run"](json.loads(arguments)), answer)
     answer.write("\n")
 else:
-    sys.stdin = io.StringIO(given)
+    sys.stdin = io.StringIO(arguments)
     exec(program, {"__name__": "__main__", "__file__": path})

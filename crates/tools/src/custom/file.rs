@@ -22,7 +22,7 @@ use crate::name::ToolName;
 use crate::registry::compile;
 use crate::spec::{Category, DEFAULT_TIMEOUT, Ground, Source, ToolSpec};
 
-/// Maximum of `timeout`.
+/// Maximum value of `timeout`.
 const MAX_TIMEOUT_SECONDS: f64 = 24.0 * 60.0 * 60.0;
 
 /// Reads a tool from the text of its file. `variables` returns the values of `${NAME}`.
@@ -33,7 +33,7 @@ pub fn read(
 ) -> Result<CustomTool, DefinitionFileError> {
     read_definition(text)
         .and_then(|definition| definition.finish(&Expand { text, variables }, file))
-        .map_err(|complaint| complaint.in_file(file, DefinitionKind::Tool, text))
+        .map_err(|fault| fault.in_file(file, DefinitionKind::Tool, text))
 }
 
 fn read_definition(text: &str) -> Result<Definition, DefinitionFault> {
@@ -218,7 +218,7 @@ impl Definition {
                 }
                 let language = match &self.language {
                     None => LANGUAGES[0],
-                    Some(wanted) => language(wanted)?,
+                    Some(written) => language(written)?,
                 };
                 Ok(Program::Code {
                     language,
@@ -266,15 +266,15 @@ impl Definition {
     }
 }
 
-fn language(wanted: &Spanned<String>) -> Result<Language, DefinitionFault> {
-    let found = LANGUAGES
+fn language(written: &Spanned<String>) -> Result<Language, DefinitionFault> {
+    let known = LANGUAGES
         .into_iter()
-        .find(|language| language.is_called(&wanted.value));
-    found.ok_or_else(|| {
+        .find(|language| language.is_called(&written.value));
+    known.ok_or_else(|| {
         let names = LANGUAGES.iter().map(Language::name);
-        let nearest = nearest::best(&wanted.value, names.clone());
+        let nearest = nearest::best(&written.value, names.clone());
         let all: Vec<&str> = names.collect();
-        let fault = Fault::at(wanted, format!("unknown language `{}`", wanted.value));
+        let fault = Fault::at(written, format!("unknown language `{}`", written.value));
         let fix = match nearest {
             Some(nearest) => format!("did you mean `{nearest}`?"),
             None => format!("write one of {}, or use `command`", all.join(", ")),
@@ -284,20 +284,20 @@ fn language(wanted: &Spanned<String>) -> Result<Language, DefinitionFault> {
 }
 
 fn schema(
-    given: Option<Spanned<Value>>,
+    written: Option<Spanned<Value>>,
     expand: &Expand<'_>,
-    otherwise: fn() -> Value,
+    default: fn() -> Value,
 ) -> Result<Value, DefinitionFault> {
-    let Some(mut given) = given else {
-        return Ok(otherwise());
+    let Some(mut written) = written else {
+        return Ok(default());
     };
-    expand.value(&mut given.value)?;
-    if let Err(why) = compile(&given.value) {
+    expand.value(&mut written.value)?;
+    if let Err(why) = compile(&written.value) {
         let message = format!("this is not a JSON schema: {why}");
         return Err(DefinitionFault::rule(
-            Fault::at(&given, message),
+            Fault::at(&written, message),
             "write a JSON schema, such as `{type: object, properties: {…}}`",
         ));
     }
-    Ok(given.value)
+    Ok(written.value)
 }

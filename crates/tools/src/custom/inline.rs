@@ -37,21 +37,21 @@ impl Inline {
         (self.0.referenced.line(), self.0.referenced.column())
     }
 
-    /// Builds the tool, named `otherwise` if it has no name. `file` is the file of the skill.
+    /// Builds the tool. A tool without a name gets `default_name`. `file` is the file of the skill.
     pub fn finish(
         self,
-        otherwise: &str,
+        default_name: &str,
         expand: &Expand<'_>,
         file: &Path,
     ) -> Result<CustomTool, DefinitionFault> {
         let place = self.place();
         let mut definition = self.0.value;
         if definition.name.value.is_empty() {
-            otherwise.clone_into(&mut definition.name.value);
+            default_name.clone_into(&mut definition.name.value);
         }
         definition
             .finish(expand, file)
-            .map_err(|complaint| complaint.placed(place))
+            .map_err(|fault| fault.placed(place))
     }
 }
 
@@ -88,20 +88,20 @@ impl<'de> Deserialize<'de> for Override {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Override, A::Error> {
-                let mut read = Override {
+                let mut parsed = Override {
                     capability: None,
                     fixed: None,
                 };
                 while let Some(key) = map.next_key::<String>()? {
                     if key == "capability" {
-                        read.capability = Some(map.next_value()?);
+                        parsed.capability = Some(map.next_value()?);
                     } else if FIXED.contains(&key.as_str()) {
-                        read.fixed = Some((key, map.next_value()?));
+                        parsed.fixed = Some((key, map.next_value()?));
                     } else {
                         return Err(serde::de::Error::unknown_field(&key, &["capability"]));
                     }
                 }
-                Ok(read)
+                Ok(parsed)
             }
         }
         deserializer.deserialize_map(Fields)

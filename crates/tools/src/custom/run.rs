@@ -24,7 +24,7 @@ pub enum Program {
     Command {
         /// A path, or a name to search in PATH.
         program: OsString,
-        /// Arguments before those of the call.
+        /// Arguments of the program. It reads the arguments of the call from standard input.
         arguments: Vec<String>,
     },
     /// Source code in the file of the tool.
@@ -173,19 +173,19 @@ fn bind(
         }
         Some(part) => Ok(Some((part.alias.clone(), part.root.path().into()))),
         None if slot.required => {
-            let (name, wanted) = (&slot.name, &slot.resource_type);
+            let (name, resource_type) = (&slot.name, &slot.resource_type);
             let named = named
                 .map(|named| format!(" named `{named}`"))
                 .unwrap_or_default();
             Err(PrepareError::Arguments(format!(
-                "the sandbox has no part of the type `{wanted}`{named} for the slot `{name}`"
+                "the sandbox has no part of the type `{resource_type}`{named} for the slot `{name}`"
             )))
         }
         None => Ok(None),
     }
 }
 
-/// Collects every text in the arguments: permission rules may match any of them.
+/// Collects every text in the arguments, because permission rules may match any of them.
 fn texts(value: &Value, subjects: &mut Vec<Subject>) {
     match value {
         Value::String(text) => subjects.push(Subject::Text(text.clone())),
@@ -242,7 +242,8 @@ impl PreparedCall for PreparedCustomCall<'_> {
 }
 
 impl Program {
-    /// The program, its arguments, and the temporary directory with the code, which must outlive the process.
+    /// Writes the code to a temporary directory. Returns the program, its arguments, and the directory, which must
+    /// outlive the process.
     fn write_code(&self) -> Result<(OsString, Vec<OsString>, Option<TempDir>), Failure> {
         match self {
             Self::Command { program, arguments } => {
@@ -256,17 +257,17 @@ impl Program {
                     ))
                 };
                 let folder = tempfile::tempdir().map_err(failed)?;
-                let lay = |name: &str, text: &str| -> Result<OsString, Failure> {
-                    let place = folder.path().join(name);
-                    std::fs::write(&place, text).map_err(failed)?;
-                    Ok(place.into_os_string())
+                let write_file = |name: &str, text: &str| -> Result<OsString, Failure> {
+                    let path = folder.path().join(name);
+                    std::fs::write(&path, text).map_err(failed)?;
+                    Ok(path.into_os_string())
                 };
                 let mut arguments: Vec<OsString> =
                     language.options.iter().map(Into::into).collect();
                 if language.is_python() {
-                    arguments.push(lay("driver.py", DRIVER)?);
+                    arguments.push(write_file("driver.py", DRIVER)?);
                 }
-                arguments.push(lay(language.file, code)?);
+                arguments.push(write_file(language.file, code)?);
                 Ok((language.program.into(), arguments, Some(folder)))
             }
         }

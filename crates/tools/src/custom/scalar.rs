@@ -1,4 +1,4 @@
-//! Values that may be a `${VARIABLE}`, and values that may be one text or a list.
+//! Values that may be a `${VARIABLE}`, values that may be one text or a list, and the execution environment.
 
 use std::fmt;
 
@@ -17,24 +17,24 @@ pub type UnresolvedValue = Spanned<Value>;
 
 /// Replaces variables and converts the value to its type.
 pub fn resolve<T: DeserializeOwned>(
-    late: Option<UnresolvedValue>,
+    unresolved: Option<UnresolvedValue>,
     expand: &Expand<'_>,
     expected: &str,
 ) -> Result<Option<T>, DefinitionFault> {
-    let Some(mut late) = late else {
+    let Some(mut unresolved) = unresolved else {
         return Ok(None);
     };
-    expand.value(&mut late.value)?;
-    let shown = match &late.value {
+    expand.value(&mut unresolved.value)?;
+    let shown = match &unresolved.value {
         Value::String(text) => format!("`{text}`"),
         other => format!("`{other}`"),
     };
-    if let Ok(value) = serde_json::from_value(late.value.clone()) {
+    if let Ok(value) = serde_json::from_value(unresolved.value.clone()) {
         return Ok(Some(value));
     }
     let message = format!("{shown} is not {expected}");
     Err(DefinitionFault::rule(
-        Fault::at(&late, message),
+        Fault::at(&unresolved, message),
         format!("write {expected}"),
     ))
 }

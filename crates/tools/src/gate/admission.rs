@@ -1,8 +1,8 @@
 //! The checks before a call runs, in their order.
 //!
 //! exists → arguments → plan and phase → safety profile → guards → permission rules → sandbox and
-//! checkpoint → approval. The checks have no effect; when a later check refuses, the reserved budget
-//! is released.
+//! checkpoint → approval. The only effect of the checks is a budget reservation, which a later refusal
+//! releases.
 
 use serde_json::Value;
 
@@ -28,11 +28,11 @@ pub(super) struct AdmittedCall<'a> {
     pub(super) consent: Consent,
 }
 
-/// Reason of a call that does not run.
+/// Reason why a call does not run.
 pub(super) enum Stop {
     /// A check refused the call.
     Refused(RefusalReason),
-    /// An action failed behind a port.
+    /// A port failed during this action.
     Broken(&'static str, PortError),
 }
 
@@ -49,30 +49,30 @@ pub(super) fn admit<'a>(
 ) -> Result<AdmittedCall<'a>, Stop> {
     let (entry, arguments) = read_call(registry, request, context.redactor)?;
     let spec = entry.tool.spec();
-    let acting = ReplacedTools::new(registry, entry, &arguments);
+    let replaced = ReplacedTools::new(registry, entry, &arguments);
     check_plan(spec, context)?;
-    check_profile(spec, &acting, context)?;
-    let reservation = check_guards(spec, &acting, context)?;
-    let kept = redact_value(context.redactor, &arguments);
+    check_profile(spec, &replaced, context)?;
+    let reservation = check_guards(spec, &replaced, context)?;
+    let redacted = redact_value(context.redactor, &arguments);
     let prepared = prepare(entry, arguments, context)?;
     let subjects = Subjects {
         own: prepared.subjects(),
         by_tool: prepared.subjects_by_tool(),
     };
-    let asked = match subjects.decide(context.rules, &spec.name) {
+    let ask_reason = match subjects.decide(context.rules, &spec.name) {
         Decision::Deny(why) => return Err(RefusalReason::Rule(why).into()),
         Decision::Ask(why) => Some(why),
         Decision::Allow => None,
     };
     check_sandbox(spec, context)?;
-    let consent = approve(spec, &acting, &kept, &subjects, asked, context)?;
+    let consent = approve(spec, &replaced, &redacted, &subjects, ask_reason, context)?;
     if context.cancel.is_cancelled() {
         return Err(RefusalReason::Cancelled.into());
     }
     Ok(AdmittedCall {
         entry,
         prepared,
-        arguments: kept,
+        arguments: redacted,
         reservation,
         consent,
     })
@@ -95,14 +95,14 @@ impl<'a> ReplacedTools<'a> {
         }
     }
 
-    /// Whether a denylist matches the tool or one of the replaced tools.
-    fn any(&self, own: &ToolName, is_meant: impl Fn(&ToolName) -> bool) -> bool {
-        is_meant(own) || self.names.iter().any(is_meant)
+    /// Returns whether a list matches the tool or one of the replaced tools; for denylists.
+    fn matches_any(&self, own: &ToolName, is_listed: impl Fn(&ToolName) -> bool) -> bool {
+        is_listed(own) || self.names.iter().any(is_listed)
     }
 
-    /// Whether an allowlist matches the tool or all of the replaced tools.
-    fn allowed(&self, own: &ToolName, is_meant: impl Fn(&ToolName) -> bool) -> bool {
-        is_meant(own) || (!self.names.is_empty() && self.names.iter().all(is_meant))
+    /// Returns whether a list matches the tool or all of the replaced tools; for allowlists.
+    fn matches_all(&self, own: &ToolName, is_listed: impl Fn(&ToolName) -> bool) -> bool {
+        is_listed(own) || (!self.names.is_empty() && self.names.iter().all(is_listed))
     }
 }
 
@@ -127,15 +127,15 @@ impl Subjects {
         if self.by_tool.is_empty() {
             return PermissionRules::always(tool, &self.own);
         }
-        let each = self
+        let rules = self
             .by_tool
             .iter()
             .map(|(tool, subject)| PermissionRules::always(tool, std::slice::from_ref(subject)));
-        let each: Vec<_> = each.collect();
-        if each.iter().any(Vec::is_empty) {
+        let rules: Vec<_> = rules.collect();
+        if rules.iter().any(Vec::is_empty) {
             return Vec::new();
         }
-        each.into_iter().flatten().collect()
+        rules.into_iter().flatten().collect()
     }
 }
 
@@ -176,7 +176,7 @@ fn check_plan(spec: &ToolSpec, context: &CallContext<'_>) -> Result<(), RefusalR
 
 fn check_profile(
     spec: &ToolSpec,
-    acting: &ReplacedTools<'_>,
+    replaced: &ReplacedTools<'_>,
     context: &CallContext<'_>,
 ) -> Result<(), RefusalReason> {
     let profile = context.profile;
@@ -201,11 +201,11 @@ fn check_profile(
         let mut patterns = profile.denied_tools.iter();
         patterns.any(|pattern| pattern.matches(name))
     };
-    if acting.any(&spec.name, denied) {
+    if replaced.matches_any(&spec.name, denied) {
         return refused(format!("it denies `{}`", spec.name));
     }
     let allowed = |name: &ToolName| profile.allowed_tools.allows(name);
-    if !acting.allowed(&spec.name, allowed) {
+    if !replaced.matches_all(&spec.name, allowed) {
         return refused(format!(
             "`{}` is not on its list of allowed tools",
             spec.name
@@ -216,7 +216,7 @@ fn check_profile(
 
 fn check_guards<'a>(
     spec: &'a ToolSpec,
-    acting: &ReplacedTools<'_>,
+    replaced: &ReplacedTools<'_>,
     context: &CallContext<'a>,
 ) -> Result<Box<dyn Reservation + 'a>, Stop> {
     let guards = context.guards;
@@ -224,10 +224,10 @@ fn check_guards<'a>(
         let mut patterns = guards.denylist.iter();
         patterns.any(|pattern| pattern.matches(name))
     };
-    if acting.any(&spec.name, denied) {
+    if replaced.matches_any(&spec.name, denied) {
         return Err(RefusalReason::Denylist(spec.name.to_string()).into());
     }
-    if !acting.allowed(&spec.name, |name| guards.allowlist.allows(name)) {
+    if !replaced.matches_all(&spec.name, |name| guards.allowlist.allows(name)) {
         return Err(RefusalReason::NotOnAllowlist(spec.name.to_string()).into());
     }
     let spending = Spending {
@@ -276,8 +276,8 @@ fn check_sandbox(spec: &ToolSpec, context: &CallContext<'_>) -> Result<(), Refus
         return Ok(());
     }
     let tool = || spec.name.to_string();
-    // No sandbox contains and no checkpoint rolls back what an MCP server does elsewhere. The user
-    // approves the call instead, unless the definition sets `needs_approval: false`.
+    // A sandbox cannot contain, and a checkpoint cannot roll back, changes that an MCP server makes elsewhere.
+    // The user approves the call instead, unless the definition sets `needs_approval: false`.
     if spec.source == Source::Mcp && !spec.capability.checkpointable {
         return Ok(());
     }
@@ -312,13 +312,13 @@ fn check_sandbox(spec: &ToolSpec, context: &CallContext<'_>) -> Result<(), Refus
 /// Asks the user for approval where it is required.
 fn approve(
     spec: &ToolSpec,
-    acting: &ReplacedTools<'_>,
+    replaced: &ReplacedTools<'_>,
     arguments: &Value,
     subjects: &Subjects,
-    asked: Option<String>,
+    ask_reason: Option<String>,
     context: &CallContext<'_>,
 ) -> Result<Consent, RefusalReason> {
-    let mut reasons: Vec<String> = asked.into_iter().collect();
+    let mut reasons: Vec<String> = ask_reason.into_iter().collect();
     let is_mcp = spec.source == Source::Mcp;
     if spec.capability.needs_approval && is_mcp {
         if !context.rules.allows_by_name(&spec.name) {
@@ -328,11 +328,12 @@ fn approve(
     } else if spec.capability.needs_approval {
         reasons.push(format!("`{}` requires it for every call", spec.name));
     }
-    let strict = acting
+    let requiring_tools = replaced
         .specs
         .iter()
         .filter(|spec| spec.capability.needs_approval);
-    reasons.extend(strict.map(|spec| format!("`{}` requires it for every call", spec.name)));
+    reasons
+        .extend(requiring_tools.map(|spec| format!("`{}` requires it for every call", spec.name)));
     if context.profile.require_human_approval && spec.category != Category::Conversation {
         reasons.push("the safety profile requires it for every call".to_owned());
     }
@@ -353,7 +354,7 @@ fn approve(
     let always_server = is_mcp
         .then(|| PermissionRules::always_for_server(&spec.name))
         .flatten();
-    let holds_secret = always.iter().any(|rule| {
+    let has_secret = always.iter().any(|rule| {
         let text = rule.to_string();
         context.redactor.redact(&text) != text
     });
@@ -362,7 +363,7 @@ fn approve(
         description: &spec.description,
         arguments,
         reason: &reason,
-        always: if holds_secret { &[] } else { &always },
+        always: if has_secret { &[] } else { &always },
         always_server: always_server.as_ref(),
     };
     match context.approver.approve(&request) {

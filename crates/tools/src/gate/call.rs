@@ -16,9 +16,9 @@ pub(super) fn read_call<'a>(
     redactor: &dyn Redact,
 ) -> Result<(&'a Entry, Value), RefusalReason> {
     let name = request.tool.as_str();
-    let meant = registry.meant(name).map_err(|error| unknown(name, error))?;
+    let target = registry.meant(name).map_err(|error| unknown(name, error))?;
     let arguments = parse(&request.arguments, redactor).map_err(RefusalReason::BadArguments)?;
-    match meant {
+    match target {
         CallTarget::Tool(entry) => {
             let arguments = check(entry, arguments, redactor);
             Ok((entry, arguments.map_err(RefusalReason::BadArguments)?))
@@ -80,8 +80,8 @@ fn translate<'a>(
     }
     let translated = tool.translate(arguments)?;
     let entry = registry.builtin(translated.tool).ok_or_else(|| {
-        let meant = ToolName::builtin(translated.tool);
-        format!("`{meant}` is not available")
+        let name = ToolName::builtin(translated.tool);
+        format!("`{name}` is not available")
     })?;
     Ok((entry, check(entry, translated.arguments, redactor)?))
 }

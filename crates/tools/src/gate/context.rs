@@ -53,12 +53,12 @@ pub enum PlanMode {
     /// The changes that the phase allows.
     Normal(Phase),
     /// Commands may run, because the sandbox is restored afterwards
-    /// (`SandboxWorkspace::without_trace`); everything else may only read.
+    /// (`SandboxWorkspace::without_trace`); other tools may only read.
     Trial(Phase),
 }
 
 impl PlanMode {
-    /// Whether any changes are allowed.
+    /// Returns whether any changes are allowed.
     pub const fn allows_writing(self) -> bool {
         match self {
             Self::ReadOnly | Self::Trial(_) => false,
@@ -66,13 +66,13 @@ impl PlanMode {
         }
     }
 
-    /// Whether tools that change files are offered to a model. In a trial they are, although the gate refuses most of
-    /// them: the list of tools stays the same from phase to phase, so that providers' prompt caches stay valid.
+    /// Returns whether tools that change files are offered to a model. A trial offers them, although the gate refuses
+    /// most of their calls: a list of tools that is the same in every phase keeps the providers' prompt caches valid.
     pub const fn offers_writing(self) -> bool {
         self.allows_writing() || self.is_trial()
     }
 
-    /// Whether the sandbox is restored afterwards.
+    /// Returns whether the sandbox is restored when the phase ends.
     pub const fn is_trial(self) -> bool {
         matches!(self, Self::Trial(_))
     }
@@ -85,21 +85,21 @@ pub struct CallContext<'a> {
     pub scope: &'a Scope,
     /// Allowed changes.
     pub mode: PlanMode,
-    /// Safety profile of the plan or session, already narrowed by all others that apply.
+    /// Safety profile of the plan or session, already narrowed by all other profiles that apply.
     pub profile: &'a SafetyProfile,
     /// Limits on automatic work.
     pub guards: &'a Guards,
-    /// Rules that allow, deny or ask.
+    /// Permission rules: allow, ask or deny.
     pub rules: &'a PermissionRules,
     /// The sandbox, if there is one.
     pub workspace: Option<&'a dyn Workspace>,
-    /// Asks the user.
+    /// Asks the user for approvals and answers.
     pub approver: &'a dyn Approver,
     /// Limits on calls and cost.
     pub budget: &'a dyn Budget,
-    /// Stores every call.
+    /// Stores every call and its outcome.
     pub ledger: &'a dyn Ledger,
-    /// Removes secrets.
+    /// Removes secrets from stored and shown texts.
     pub redactor: &'a dyn Redact,
     /// Cancels the call.
     pub cancel: &'a Cancel,

@@ -42,7 +42,7 @@ use admission::{AdmittedCall, Stop};
 /// Maximum size of a JSON answer that is validated against its schema, in bytes.
 const MAX_JSON_SIZE: u64 = 16 << 20;
 
-/// Larger images are not shown; in bytes.
+/// Maximum size of an image that a model is shown, in bytes.
 pub(crate) const MAX_IMAGE_SIZE: u64 = 4 << 20;
 
 /// Maximum size of a skill's instructions that are shown, in bytes.
@@ -55,7 +55,7 @@ const SHOWN_LOG: usize = 2 << 10;
 #[derive(Clone)]
 pub struct Gate {
     registry: Arc<Registry>,
-    /// The tool that reads files: paths that it may not read are hidden by all tools.
+    /// The tool that reads files. All tools hide paths that rules deny to it.
     reader: ToolName,
 }
 
@@ -124,12 +124,12 @@ impl Gate {
                 source,
             })?;
         let fence = Fence::new(context.rules, &spec.name, &self.reader, admitted.consent);
-        let performed = perform(admitted.entry, admitted.prepared, fence, context);
-        conclude(id, spec, performed, checkpoint, context).and_then(|outcome| {
+        let executed = execute(admitted.entry, admitted.prepared, fence, context);
+        record_outcome(id, spec, executed, checkpoint, context).and_then(|outcome| {
             admitted
                 .reservation
                 .charge(spec.cost)
-                .map_err(|source| after(id, spec, "recording its cost", source))?;
+                .map_err(|source| error_after_run(id, spec, "recording its cost", source))?;
             Ok(outcome)
         })
     }
@@ -144,7 +144,7 @@ struct ExecutedCall {
 }
 
 /// Runs a tool with its time limit, output limits and permission rules.
-fn perform(
+fn execute(
     entry: &Entry,
     prepared: Box<dyn PreparedCall + '_>,
     fence: Fence<'_>,
@@ -168,15 +168,15 @@ fn perform(
         begun: started,
         timeout: entry.tool.spec().timeout,
     };
-    let ran = catch_unwind(AssertUnwindSafe(|| {
+    let result = catch_unwind(AssertUnwindSafe(|| {
         prepared.run(Permit::granted(), &mut call)
     }));
-    let ran = ran.unwrap_or_else(|_| {
+    let result = result.unwrap_or_else(|_| {
         let failure = Failure::new("it panicked; this is a bug in the tool");
         Err(failure.touching(TouchedPaths::Anything))
     });
     let log = call.log.text(context.redactor);
-    let (answer, spool) = finish_output(ran, call.output, entry, context);
+    let (answer, spool) = finish_output(result, call.output, entry, context);
     ExecutedCall {
         answer,
         spool,
@@ -185,7 +185,7 @@ fn perform(
     }
 }
 
-fn after(
+fn error_after_run(
     invocation: ToolInvocationId,
     spec: &ToolSpec,
     action: &'static str,
@@ -200,10 +200,10 @@ fn after(
 }
 
 /// Records the changes of a call, stores its outcome, and returns it.
-fn conclude(
+fn record_outcome(
     id: ToolInvocationId,
     spec: &ToolSpec,
-    performed: ExecutedCall,
+    executed: ExecutedCall,
     checkpoint: Option<CheckpointNumber>,
     context: &CallContext<'_>,
 ) -> Result<CallOutcome, GateError> {
@@ -212,7 +212,7 @@ fn conclude(
         mut spool,
         log,
         elapsed,
-    } = performed;
+    } = executed;
     let touched = match &answer {
         Ok(answer) => &answer.touched,
         Err(failure) => &failure.touched,
@@ -221,10 +221,10 @@ fn conclude(
         Ok(captured) => (captured, answer),
         // The call is finished and its outcome is stored. The next use of the sandbox records its changes.
         Err(source) if source.code() == Code::CaptureInterrupted => {
-            let failure = unrecorded(&answer);
+            let failure = failure_without_changes(&answer);
             (CapturedChanges::default(), Err(failure))
         }
-        Err(source) => return Err(after(id, spec, "recording its changes", source)),
+        Err(source) => return Err(error_after_run(id, spec, "recording its changes", source)),
     };
     let answer = answer.map_err(|failure| Failure {
         message: context.redactor.redact(&failure.message).into_owned(),
@@ -249,7 +249,7 @@ fn conclude(
     context
         .ledger
         .finish(&mut finished)
-        .map_err(|source| after(id, spec, "storing its outcome", source))?;
+        .map_err(|source| error_after_run(id, spec, "storing its outcome", source))?;
     let tool = spec.name.clone();
     let shown = spool.shown();
     Ok(match answer {
@@ -280,25 +280,25 @@ fn conclude(
 }
 
 /// Outcome of a finished call whose changes were not recorded, because recording was interrupted.
-fn unrecorded(answer: &Result<Answer, Failure>) -> Failure {
-    let ended = match answer {
+fn failure_without_changes(answer: &Result<Answer, Failure>) -> Failure {
+    let outcome = match answer {
         Ok(_) => "it succeeded".to_owned(),
         Err(failure) => failure.message.clone(),
     };
     let message = format!(
-        "{ended}, but recording its changes was interrupted; the changes are still in the sandbox, and the next \
+        "{outcome}, but recording its changes was interrupted; the changes are still in the sandbox, and the next \
          command on it records them"
     );
     Failure::with_kind(FailureKind::Cancelled, message)
 }
 
-/// The output as an image.
+/// Returns the output as an image; `None` when it is too large or cannot be read.
 fn picture(media_type: &'static str, spool: &mut Spool) -> Option<Picture> {
     let data = spool.bytes_up_to(MAX_IMAGE_SIZE).ok()??;
     Some(Picture { media_type, data })
 }
 
-/// The end of a log that the model is shown: whole lines, unless a single line exceeds the limit.
+/// Returns the end of a log, for the model: whole lines, unless a single line exceeds the limit.
 fn last_lines(log: &str) -> &str {
     let end = &log[log.ceil_char_boundary(log.len().saturating_sub(SHOWN_LOG))..];
     if end.len() == log.len() {
@@ -351,8 +351,8 @@ fn checkpoint(
     let Some(workspace) = context.workspace else {
         return Ok(None);
     };
-    let is_wanted = workspace.has_checkpoints() && workspace.marks_before();
-    if !spec.capability.is_writing() || !is_wanted {
+    let creates_checkpoint = workspace.has_checkpoints() && workspace.marks_before();
+    if !spec.capability.is_writing() || !creates_checkpoint {
         return Ok(None);
     }
     match workspace.checkpoint(&spec.name.to_string()) {
@@ -369,12 +369,12 @@ fn checkpoint(
 
 /// Finishes the output of a tool and validates it against the output schema.
 fn finish_output(
-    ran: Result<Answer, Failure>,
+    result: Result<Answer, Failure>,
     mut output: Output<'_>,
     entry: &Entry,
     context: &CallContext<'_>,
 ) -> (Result<Answer, Failure>, Spool) {
-    let json = match &ran {
+    let json = match &result {
         Ok(Answer {
             body: Body::Json(value),
             ..
@@ -387,7 +387,7 @@ fn finish_output(
     let mut spool = match output.finish() {
         Ok(spool) => spool,
         Err(error) => {
-            let touched = ran.map_or_else(|failure| failure.touched, |answer| answer.touched);
+            let touched = result.map_or_else(|failure| failure.touched, |answer| answer.touched);
             let failure = Failure::new(format!("storing its output failed: {error}"));
             return (
                 Err(failure.touching(touched)),
@@ -395,7 +395,7 @@ fn finish_output(
             );
         }
     };
-    let checked = ran.and_then(|answer| {
+    let checked = result.and_then(|answer| {
         match check_output(entry, json.as_ref(), &mut spool, context.redactor) {
             Ok(()) => Ok(answer),
             Err(message) => {
@@ -415,7 +415,7 @@ fn check_output(
     let Some(schema) = &entry.output else {
         return Ok(());
     };
-    let read;
+    let parsed;
     let value = if let Some(value) = json {
         value
     } else {
@@ -423,9 +423,9 @@ fn check_output(
             .bytes_up_to(MAX_JSON_SIZE)
             .map_err(|error| error.to_string())?;
         let bytes = bytes.ok_or("its answer is too long to validate against its schema")?;
-        read = serde_json::from_slice::<Value>(&bytes)
+        parsed = serde_json::from_slice::<Value>(&bytes)
             .map_err(|error| format!("its answer is not valid JSON: {error}"))?;
-        &read
+        &parsed
     };
     let declared = entry.tool.spec().output_schema.as_ref();
     match schema_errors(schema, declared.unwrap_or(&Value::Null), value, redactor) {

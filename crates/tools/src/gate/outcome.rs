@@ -52,7 +52,7 @@ pub struct CallSuccess {
     pub picture: Option<Picture>,
     /// Note from the tool's implementation, shown outside the data.
     pub note: Option<String>,
-    /// Changes that it made in the sandbox.
+    /// Changes that the call made in the sandbox.
     pub captured: CapturedChanges,
     /// Checkpoint taken before the call.
     pub checkpoint: Option<CheckpointNumber>,
@@ -73,9 +73,9 @@ pub struct CallFailure {
     pub message: String,
     /// Output before the failure, truncated for the model.
     pub shown: ShownOutput,
-    /// Last lines of its log, redacted.
+    /// Last lines of the tool's log, redacted.
     pub log: String,
-    /// Changes that it made before the failure.
+    /// Changes that the call made before the failure.
     pub captured: CapturedChanges,
     /// Checkpoint taken before the call.
     pub checkpoint: Option<CheckpointNumber>,
@@ -108,22 +108,22 @@ impl CallOutcome {
     /// Row of the call in the ledger.
     pub const fn invocation(&self) -> ToolInvocationId {
         match self {
-            Self::Succeeded(done) => done.invocation,
-            Self::Failed(failed) => failed.invocation,
+            Self::Succeeded(success) => success.invocation,
+            Self::Failed(failure) => failure.invocation,
             Self::Refused(refusal) => refusal.invocation,
         }
     }
 
-    /// Whether the tool succeeded.
+    /// Returns whether the tool succeeded.
     pub const fn is_success(&self) -> bool {
         matches!(self, Self::Succeeded(_))
     }
 
-    /// Whether the call needs a user, and none was available.
+    /// Returns whether the call needed a user, but no user was available.
     pub const fn needs_human(&self) -> bool {
         match self {
             Self::Succeeded(_) => false,
-            Self::Failed(failed) => matches!(failed.kind, FailureKind::HumanNeeded),
+            Self::Failed(failure) => matches!(failure.kind, FailureKind::HumanNeeded),
             Self::Refused(refusal) => {
                 matches!(refusal.reason, RefusalReason::NoApprover { .. })
             }
@@ -154,12 +154,16 @@ impl CallOutcome {
     /// The text for the model. Untrusted content is marked as data.
     pub fn for_model(&self) -> String {
         match self {
-            Self::Succeeded(done) => {
-                let mut text = match &done.picture {
+            Self::Succeeded(success) => {
+                let mut text = match &success.picture {
                     Some(picture) => picture.to_string(),
-                    None => data_for_model(&done.tool.to_string(), &done.shown, done.invocation),
+                    None => data_for_model(
+                        &success.tool.to_string(),
+                        &success.shown,
+                        success.invocation,
+                    ),
                 };
-                if let Some(note) = &done.note {
+                if let Some(note) = &success.note {
                     let line_end = if text.is_empty() { "" } else { "\n" };
                     let note = with_model_names(note);
                     let _never_fails = write!(text, "{line_end}{note}");
@@ -168,16 +172,16 @@ impl CallOutcome {
                 }
                 text
             }
-            Self::Failed(failed) => {
-                let message = with_model_names(&failed.message);
-                let mut text = format!("`{}` failed: {message}", model_name(&failed.tool));
-                let tool = failed.tool.to_string();
-                let data = data_for_model(&tool, &failed.shown, failed.invocation);
+            Self::Failed(failure) => {
+                let message = with_model_names(&failure.message);
+                let mut text = format!("`{}` failed: {message}", model_name(&failure.tool));
+                let tool = failure.tool.to_string();
+                let data = data_for_model(&tool, &failure.shown, failure.invocation);
                 if !data.is_empty() {
                     let _never_fails = write!(text, "\n{data}");
                 }
-                if !failed.log.is_empty() {
-                    let log = untrusted::wrap(&model_name(&failed.tool), &failed.log);
+                if !failure.log.is_empty() {
+                    let log = untrusted::wrap(&model_name(&failure.tool), &failure.log);
                     let _never_fails = write!(text, "\nEnd of its log:\n{log}");
                 }
                 text
@@ -191,17 +195,17 @@ impl CallOutcome {
         }
     }
 
-    /// The result without the parts that differ between calls, to detect repetitions.
+    /// The result without the parts that differ between equal calls, to detect repetitions.
     pub fn fingerprint(&self) -> String {
         match self {
-            Self::Succeeded(done) => {
-                let note = done.note.as_deref().unwrap_or_default();
-                format!("{}{}{note}", done.shown.head, done.shown.tail)
+            Self::Succeeded(success) => {
+                let note = success.note.as_deref().unwrap_or_default();
+                format!("{}{}{note}", success.shown.head, success.shown.tail)
             }
-            Self::Failed(failed) => {
+            Self::Failed(failure) => {
                 format!(
                     "{}\n{}{}",
-                    failed.message, failed.shown.head, failed.shown.tail
+                    failure.message, failure.shown.head, failure.shown.tail
                 )
             }
             Self::Refused(refusal) => refusal.reason.to_string(),
@@ -209,7 +213,8 @@ impl CallOutcome {
     }
 }
 
-/// The output of a tool, marked as data unless the user wrote it, with the call that reads the omitted part.
+/// The output of a tool for the model, marked as data unless the tool is trusted. A truncated output ends with the call
+/// that reads the omitted part.
 pub fn data_for_model(tool: &str, shown: &ShownOutput, invocation: ToolInvocationId) -> String {
     if shown.total == 0 {
         return String::new();
@@ -236,7 +241,7 @@ pub fn data_for_model(tool: &str, shown: &ShownOutput, invocation: ToolInvocatio
     )
 }
 
-/// A name from the model, made safe to repeat in a message.
+/// Removes control characters from a name that the model wrote, and truncates it, so that a message can contain it.
 fn one_line(text: &str) -> String {
     text.chars()
         .map(|letter| if letter.is_control() { ' ' } else { letter })

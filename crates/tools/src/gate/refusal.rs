@@ -44,7 +44,7 @@ pub enum RefusalReason {
     /// The tool requires a container that is not available.
     #[error("the tool requires {0}, which is not available")]
     NoContainer(String),
-    /// The safety profile does not allow it.
+    /// The safety profile does not allow the call.
     #[error("the safety profile does not allow it: {0}")]
     Profile(String),
     /// The tool is on the denylist of the guards.
@@ -67,13 +67,13 @@ pub enum RefusalReason {
         /// Cost spent or reserved so far.
         used: MicroUsd,
     },
-    /// A permission rule denies it.
+    /// A permission rule denies the call.
     #[error("a permission rule denies it: {0}")]
     Rule(String),
     /// The tool needs a sandbox, and there is none.
     #[error("`{tool}` requires a sandbox, and there is none")]
     MissingSandbox { tool: String },
-    /// A checkpoint is required and cannot be created.
+    /// A checkpoint is required but cannot be created.
     #[error("a checkpoint is required before `{tool}`, but cannot be created: {why}")]
     MissingCheckpoint {
         tool: String,
@@ -165,7 +165,7 @@ impl RefusalReason {
             Self::NoApprover { reason, rules } => rules.iter_mut().chain([reason]).collect(),
             Self::MissingCheckpoint { why, .. } => vec![why],
             Self::ApprovalRefused { note } => note.iter_mut().collect(),
-            // These repeat only names of tools and parts.
+            // The other reasons contain only names of tools and parts.
             _ => Vec::new(),
         };
         for text in texts {
@@ -174,7 +174,7 @@ impl RefusalReason {
         self
     }
 
-    /// The reason with tool names as models know them.
+    /// The reason as text, with the names under which tools are declared to models.
     pub(super) fn for_model(&self) -> String {
         let Self::UnknownTool { name, nearest } = self else {
             return with_model_names(&self.to_string());

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// Groups of names for one argument; a name is replaced by the one that the tool declares.
+/// Groups of names for the same argument. A name is replaced by the name in its group that the tool declares.
 const GROUPS: &[&[&str]] = &[
     &[
         "path",
@@ -68,7 +68,7 @@ pub(crate) fn properties_of(schema: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// Converts argument names and types to those of a schema, where the meaning is unambiguous.
+/// Converts argument names and types to the names and types in a schema, where the meaning is unambiguous.
 pub(crate) fn normalize(schema: &Value, arguments: &mut Value) {
     let Value::Object(fields) = arguments else {
         return;
@@ -99,15 +99,15 @@ fn rename_fields(known: &[&str], fields: &mut Map<String, Value>) {
     for name in unknown {
         let plain = snake_case(&name);
         let same = known.iter().find(|known| **known == plain);
-        let meant = same.or_else(|| {
+        let declared = same.or_else(|| {
             let groups = GROUPS
                 .iter()
                 .filter(|group| group.contains(&plain.as_str()));
-            let mut meant =
+            let mut declared =
                 groups.flat_map(|group| known.iter().filter(|known| group.contains(known)));
-            meant.find(|known| !fields.contains_key(**known))
+            declared.find(|known| !fields.contains_key(**known))
         });
-        let Some(meant) = meant.filter(|meant| !fields.contains_key(**meant)) else {
+        let Some(declared) = declared.filter(|declared| !fields.contains_key(**declared)) else {
             continue;
         };
         if let Some(value) = fields.remove(&name) {
@@ -118,7 +118,7 @@ fn rename_fields(known: &[&str], fields: &mut Map<String, Value>) {
             } else {
                 value
             };
-            fields.insert((*meant).to_owned(), value);
+            fields.insert((*declared).to_owned(), value);
         }
     }
 }
@@ -138,8 +138,8 @@ fn snake_case(name: &str) -> String {
 /// Converts a value to the type in the schema, if the conversion is unambiguous.
 fn convert(property: &Value, name: &str, value: &mut Value) {
     let accepts = |kind: &str| match &property["type"] {
-        Value::String(own) => own == kind,
-        Value::Array(kinds) => kinds.iter().any(|own| own == kind),
+        Value::String(declared) => declared == kind,
+        Value::Array(kinds) => kinds.iter().any(|declared| declared == kind),
         _ => false,
     };
     let converted = match value {

@@ -1,9 +1,9 @@
 //! The built-in tools as declared to models: few, with names and arguments that models know.
 //!
-//! A [`ModelTool`] combines one or several built-in tools: `git` combines five of them by its argument `command`. Files,
-//! rules, stored rows and the command line use the names `builtin/…`; [`ModelTool::translate`] converts a model's call
-//! to a call of one of those, so that its capability and rules apply. All texts for models use [`model_name`] and
-//! [`with_model_names`].
+//! A [`ModelTool`] combines one or several built-in tools: `git` combines five of them by its argument `command`.
+//! Files, rules, stored rows and the command line use the names `builtin/…`. [`ModelTool::translate`] converts a
+//! model's call to a call of one built-in tool, so that the capability and the rules of that tool apply. All texts for
+//! models use [`model_name`] and [`with_model_names`].
 
 mod aliases;
 mod table;
@@ -71,12 +71,13 @@ struct Property {
     about: &'static str,
     /// Declared only when one of these built-in tools is available; empty means always.
     tools: &'static [&'static str],
-    /// Whether models see it. Others are accepted too, because models know them.
+    /// Whether the argument is declared to models. Undeclared arguments are accepted too, because models know them from
+    /// other programs.
     is_declared: bool,
 }
 
-/// The tool for changes of files that is declared: models are trained on different formats. Both
-/// can be called.
+/// The editing tool that is declared to a model. Models are trained on different formats. Both tools can be
+/// called.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EditTool {
     /// `edit_file`: search and replace.
@@ -89,23 +90,23 @@ pub enum EditTool {
 /// The selection of the built-in tools that are declared to a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ToolOffer {
-    /// The tool for changes of files.
+    /// The editing tool to declare.
     pub edit: EditTool,
-    /// Whether tools are left out whose work the shell does. They can be called.
+    /// Whether to omit tools that the shell can replace. These tools can still be called.
     pub is_compact: bool,
 }
 
-/// Tools whose work the shell does, too.
-const DONE_BY_SHELL: [&str; 4] = ["list_dir", "delete_file", "move_file", "git"];
+/// Tools that the shell can replace.
+const REPLACED_BY_SHELL: [&str; 4] = ["list_dir", "delete_file", "move_file", "git"];
 
 impl ToolOffer {
-    /// Whether a tool is declared. `is_available` decides by the names of model tools.
+    /// Returns whether a tool is declared. `is_available` decides by the names of model tools.
     fn declares(self, tool: &str, is_available: &dyn Fn(&str) -> bool) -> bool {
         match tool {
             "edit_file" => self.edit == EditTool::EditFile || !is_available("apply_patch"),
             "apply_patch" => self.edit == EditTool::ApplyPatch || !is_available("edit_file"),
             "read_output" => !is_available("read_file"),
-            tool if DONE_BY_SHELL.contains(&tool) => !self.is_compact || !is_available("shell"),
+            tool if REPLACED_BY_SHELL.contains(&tool) => !self.is_compact || !is_available("shell"),
             _ => true,
         }
     }
@@ -140,10 +141,10 @@ impl ModelTool {
         table::TOOLS.iter().find(|tool| tool.name == known)
     }
 
-    /// Whether the tool is declared when these built-in tools, given by short name, are available.
+    /// Returns whether the tool is declared when these built-in tools, given by short name, are available.
     pub(crate) fn is_declared(&self, is_available: &dyn Fn(&str) -> bool) -> bool {
-        let mut enough = self.backings.iter().filter(|backing| backing.is_enough);
-        enough.any(|backing| is_available(backing.tool))
+        let mut sufficient = self.backings.iter().filter(|backing| backing.is_enough);
+        sufficient.any(|backing| is_available(backing.tool))
     }
 
     fn stands_for(&self, tool: &str) -> bool {
@@ -176,7 +177,11 @@ impl ModelTool {
         is_selected: impl Fn(&Property) -> bool,
     ) -> Value {
         let mut properties = Map::new();
-        for property in self.properties.iter().filter(|one| is_selected(one)) {
+        for property in self
+            .properties
+            .iter()
+            .filter(|property| is_selected(property))
+        {
             let tools = property.tools;
             if tools.is_empty() || tools.iter().any(|tool| is_available(tool)) {
                 let commands = || {
@@ -199,7 +204,7 @@ impl ModelTool {
                 let mut schema = tool.schema(&|_| true, |_| true);
                 schema["additionalProperties"] = Value::Bool(false);
                 if tool.name == "edit_file" {
-                    // `edits` may take the place of one edit, and the translation explains what is missing.
+                    // `edits` can replace the single edit; the translation reports missing arguments.
                     schema["required"] = json!(["path"]);
                 }
                 let validator = compile(&schema).expect("the schemas of model tools are valid");
@@ -213,8 +218,8 @@ impl ModelTool {
     }
 }
 
-/// A schema without limits of lengths and numbers. Providers ignore most of them, and calls are
-/// validated with the whole schema.
+/// Removes limits on lengths and numbers from a schema. Providers ignore most of these limits, and calls are
+/// validated against the complete schema.
 pub fn without_bounds(mut schema: Value) -> Value {
     remove_bounds(&mut schema);
     schema
@@ -229,7 +234,7 @@ fn remove_bounds(schema: &mut Value) {
             name.as_str(),
             "minLength" | "maxLength" | "minItems" | "maxItems" | "minimum" | "maximum"
         );
-        // A property may have such a name.
+        // A property may have such a name; its value is an object.
         !is_bound || value.is_object()
     });
     for (name, value) in fields.iter_mut() {
@@ -249,9 +254,9 @@ impl Property {
             Kind::FilledText => json!({"type": "string", "minLength": 1}),
             Kind::Texts => json!({"type": "array", "items": {"type": "string"}}),
             Kind::Flag => json!({"type": "boolean"}),
-            Kind::From(least) => json!({"type": "integer", "minimum": least}),
-            Kind::Range(least, most) => {
-                json!({"type": "integer", "minimum": least, "maximum": most})
+            Kind::From(minimum) => json!({"type": "integer", "minimum": minimum}),
+            Kind::Range(minimum, maximum) => {
+                json!({"type": "integer", "minimum": minimum, "maximum": maximum})
             }
             Kind::Edits => json!({"type": "array", "minItems": 1, "items": {
                 "type": "object",
@@ -326,11 +331,11 @@ pub(crate) fn separate_name(tool: &ToolName) -> String {
 /// Replaces names of built-in tools in a text by the names that models know.
 pub fn with_model_names(text: &str) -> String {
     const PREFIX: &str = "builtin/";
-    let mut words = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find(PREFIX) {
-        let (before, name) = (&rest[..at], &rest[at + PREFIX.len()..]);
-        words.push_str(before);
+    let mut replaced = String::with_capacity(text.len());
+    let mut remaining = text;
+    while let Some(at) = remaining.find(PREFIX) {
+        let (before, name) = (&remaining[..at], &remaining[at + PREFIX.len()..]);
+        replaced.push_str(before);
         let length = name
             .find(|letter: char| {
                 !letter.is_ascii_lowercase() && !letter.is_ascii_digit() && letter != '-'
@@ -339,25 +344,25 @@ pub fn with_model_names(text: &str) -> String {
         let short = &name[..length];
         let known = NAMES.iter().find(|known| **known == short);
         if let Some(known) = known {
-            words.push_str(&model_name(&ToolName::builtin(known)));
+            replaced.push_str(&model_name(&ToolName::builtin(known)));
         } else {
-            words.push_str(PREFIX);
-            words.push_str(short);
+            replaced.push_str(PREFIX);
+            replaced.push_str(short);
         }
-        rest = &name[length..];
+        remaining = &name[length..];
     }
-    words.push_str(rest);
-    words
+    replaced.push_str(remaining);
+    replaced
 }
 
-/// The tool that a call would run, for display: the built-in tool behind a model's name and arguments, or else the tool
-/// with that name. `None` when it is not a valid name.
+/// The tool that a call would run, for display: the built-in tool that a model tool selects by the arguments, or else
+/// the tool with that name. `None` when the name is invalid.
 pub fn called_tool(name: &str, arguments: &str) -> Option<ToolName> {
     resolve_call(name, arguments).map(|(tool, _)| tool)
 }
 
-/// The tool that a call would run, and its arguments in the form of that tool. Arguments that cannot be converted are
-/// returned as they are; the call itself reports what is wrong with them.
+/// The tool that a call would run, and the arguments in the form of that tool. Arguments that cannot be converted are
+/// returned unchanged; the call itself reports the error.
 pub fn resolve_call(name: &str, arguments: &str) -> Option<(ToolName, Value)> {
     let given: Value = serde_json::from_str(arguments).unwrap_or_default();
     if let Some(tool) = ModelTool::find(name) {

@@ -2,11 +2,11 @@
 
 use super::{BackingTool, Kind, ModelTool, Property};
 
-const fn only(tool: &'static str) -> BackingTool {
-    also(tool, "", true)
+const fn backing(tool: &'static str) -> BackingTool {
+    backing_with(tool, "", true)
 }
 
-const fn also(tool: &'static str, about: &'static str, is_enough: bool) -> BackingTool {
+const fn backing_with(tool: &'static str, about: &'static str, is_enough: bool) -> BackingTool {
     BackingTool {
         tool,
         about,
@@ -33,7 +33,7 @@ const fn property_of(
     }
 }
 
-/// An argument that is accepted and not declared: models rarely need it.
+/// An argument that is accepted but not declared, because models rarely need it.
 const fn hidden(name: &'static str, kind: Kind) -> Property {
     Property {
         name,
@@ -87,7 +87,7 @@ pub(super) const TOOLS: &[ModelTool] = &[
         name: "shell",
         about: "Run a bash command in the sandbox. Each call starts in the top folder; no network, no terminal. \
                 Do not pipe into head or tail: long output is cut and kept.",
-        backings: &[only("shell")],
+        backings: &[backing("shell")],
         required: &["command"],
         properties: &[
             property("command", Kind::FilledText, ""),
@@ -98,7 +98,7 @@ pub(super) const TOOLS: &[ModelTool] = &[
     ModelTool {
         name: "read_file",
         about: "Read a file, an image, or a long output by its id.",
-        backings: &[only("file-read"), also("output-read", "", false)],
+        backings: &[backing("file-read"), backing_with("output-read", "", false)],
         required: &["path"],
         properties: &[
             property("path", Kind::Text, ""),
@@ -111,7 +111,7 @@ pub(super) const TOOLS: &[ModelTool] = &[
     ModelTool {
         name: "edit_file",
         about: "Replace text in a file. old_string must occur exactly once, unless replace_all is set.",
-        backings: &[only("file-edit")],
+        backings: &[backing("file-edit")],
         required: &["path", "old_string", "new_string"],
         properties: &[
             property("path", Kind::Text, ""),
@@ -124,7 +124,7 @@ pub(super) const TOOLS: &[ModelTool] = &[
     ModelTool {
         name: "write_file",
         about: "Create a file, or replace all of its content.",
-        backings: &[only("file-write"), also("dir-create", "", false)],
+        backings: &[backing("file-write"), backing_with("dir-create", "", false)],
         required: &["path", "content"],
         properties: &[
             property("path", Kind::Text, ""),
@@ -137,14 +137,14 @@ pub(super) const TOOLS: &[ModelTool] = &[
                 src/b.py\n@@ def greet():\n     name = get()\n-    print(name)\n+    print(\"Hi\", name)\n*** Add File: \
                 c.txt\n+first line\n*** Delete File: d.txt\n*** End Patch\nMove is optional. Give 3 lines of context \
                 around a change.",
-        backings: &[only("apply-patch")],
+        backings: &[backing("apply-patch")],
         required: &["patch"],
         properties: &[property("patch", Kind::FilledText, "")],
     },
     ModelTool {
         name: "search",
         about: "Search file contents. Returns path:line:text.",
-        backings: &[only("file-search")],
+        backings: &[backing("file-search")],
         required: &["pattern"],
         properties: &[
             property("pattern", Kind::FilledText, "Regular expression"),
@@ -160,7 +160,7 @@ pub(super) const TOOLS: &[ModelTool] = &[
     ModelTool {
         name: "find_files",
         about: "Find files by path.",
-        backings: &[only("file-find")],
+        backings: &[backing("file-find")],
         required: &["pattern"],
         properties: &[
             property("pattern", Kind::FilledText, "Glob, such as src/**/test_*"),
@@ -172,7 +172,7 @@ pub(super) const TOOLS: &[ModelTool] = &[
     ModelTool {
         name: "list_dir",
         about: "List a directory. Default: the root of the sandbox.",
-        backings: &[only("dir-list")],
+        backings: &[backing("dir-list")],
         required: &[],
         properties: &[
             property("path", Kind::Text, ""),
@@ -184,8 +184,8 @@ pub(super) const TOOLS: &[ModelTool] = &[
         name: "delete_file",
         about: "Delete a file or symlink.",
         backings: &[
-            only("file-delete"),
-            also(
+            backing("file-delete"),
+            backing_with(
                 "dir-delete",
                 "Set recursive to delete a directory with its contents; false deletes an empty one.",
                 false,
@@ -201,8 +201,8 @@ pub(super) const TOOLS: &[ModelTool] = &[
         name: "move_file",
         about: "Move or rename a file or directory.",
         backings: &[
-            only("file-move"),
-            also("file-copy", "Set copy to keep the original.", false),
+            backing("file-move"),
+            backing_with("file-copy", "Set copy to keep the original.", false),
         ],
         required: &["from", "to"],
         properties: &[
@@ -216,19 +216,19 @@ pub(super) const TOOLS: &[ModelTool] = &[
         name: "git",
         about: "",
         backings: &[
-            also("git-status", "status: branch and changed files.", true),
-            also(
+            backing_with("git-status", "status: branch and changed files.", true),
+            backing_with(
                 "git-diff",
                 "diff: changes since the sandbox was created, or since commit `from`, up to `to`.",
                 true,
             ),
-            also("git-log", "log: commits, newest first.", true),
-            also(
+            backing_with("git-log", "log: commits, newest first.", true),
+            backing_with(
                 "git-show",
                 "show: commit `from`, or file `path` as of it.",
                 true,
             ),
-            also(
+            backing_with(
                 "git-commit",
                 "commit: commit changes in the sandbox; the user's repository is not changed.",
                 true,
@@ -251,7 +251,7 @@ pub(super) const TOOLS: &[ModelTool] = &[
     ModelTool {
         name: "ask_user",
         about: "Ask the user what only the user can know.",
-        backings: &[only("ask-user")],
+        backings: &[backing("ask-user")],
         required: &["question"],
         properties: &[
             property("question", Kind::FilledText, ""),
@@ -261,7 +261,7 @@ pub(super) const TOOLS: &[ModelTool] = &[
     ModelTool {
         name: "read_output",
         about: "Read more of the truncated output of an earlier call.",
-        backings: &[only("output-read")],
+        backings: &[backing("output-read")],
         required: &["id"],
         properties: &[
             property("id", Kind::Text, "Given with the truncated output"),

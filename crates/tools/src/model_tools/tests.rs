@@ -42,7 +42,7 @@ fn built_in_declarations_stay_below_their_size_limit() {
 }
 
 #[test]
-fn an_offer_selects_what_is_declared_and_not_what_can_be_called() {
+fn an_offer_limits_declared_tools_but_not_callable_tools() {
     let registry = Registry::with_builtins();
     let names = |edit, is_compact| -> Vec<String> {
         let declared = declarations(registry.list(), ToolOffer { edit, is_compact });
@@ -79,7 +79,7 @@ fn an_offer_selects_what_is_declared_and_not_what_can_be_called() {
     for name in ["edit_file", "apply_patch", "git", "list_dir", "read_output"] {
         assert!(registry.called(name, "{}").is_some(), "{name}");
     }
-    // Without a shell and without a file tool their work has no other tool.
+    // A tool is declared when the tool that would replace it is not available.
     let reading = registry.list().filter(|spec| !spec.capability.is_writing());
     let reading = declarations(reading, PLAN);
     assert!(reading.iter().any(|tool| tool.name == "git"));
@@ -112,20 +112,24 @@ fn only_available_tools_are_declared() {
     assert!(schema.get("message").is_none() && schema.get("paths").is_none());
     assert!(!git.description.contains("commit:"));
     assert!(reading.iter().all(|tool| tool.name != "shell"));
-    let one = |short: &str| -> Vec<String> {
+    let declared_names = |short: &str| -> Vec<String> {
         let specs = registry.list().filter(|spec| spec.name.short() == short);
         declarations(specs, ToolOffer::default())
             .into_iter()
             .map(|tool| tool.name)
             .collect()
     };
-    assert_eq!(one("file-delete"), ["delete_file"]);
-    assert_eq!(one("file-copy"), ["file_copy"], "declared on its own");
+    assert_eq!(declared_names("file-delete"), ["delete_file"]);
+    assert_eq!(
+        declared_names("file-copy"),
+        ["file_copy"],
+        "declared on its own"
+    );
 }
 
 #[test]
 fn calls_of_models_are_resolved_to_built_in_tools() {
-    for (name, arguments, meant) in [
+    for (name, arguments, expected) in [
         ("shell", json!({"command": "ls"}), "builtin/shell"),
         ("Bash", json!({"command": "ls"}), "builtin/shell"),
         ("git", json!({"command": "diff"}), "builtin/git-diff"),
@@ -157,15 +161,15 @@ fn calls_of_models_are_resolved_to_built_in_tools() {
         ("local_S_count", json!({}), "local/count"),
         ("count", json!({}), "local/count"),
     ] {
-        let found = called_tool(name, &arguments.to_string()).expect(name);
-        assert_eq!(found.to_string(), meant, "{name} {arguments}");
+        let tool = called_tool(name, &arguments.to_string()).expect(name);
+        assert_eq!(tool.to_string(), expected, "{name} {arguments}");
     }
     assert_eq!(called_tool("rm -rf /", "{}"), None);
 }
 
 #[test]
 fn arguments_of_models_are_translated_to_those_of_built_in_tools() {
-    for (name, given, wanted) in [
+    for (name, given, expected) in [
         (
             "edit_file",
             json!({"filePath": "a", "oldString": "x", "newString": "y", "replaceAll": "true"}),
@@ -208,14 +212,14 @@ fn arguments_of_models_are_translated_to_those_of_built_in_tools() {
         tool.normalize_arguments(&mut arguments).expect(name);
         assert!(validator.is_valid(&arguments), "{name}: {arguments}");
         let translated = tool.translate(arguments).expect(name);
-        assert_eq!(translated.arguments, wanted, "{name}");
+        assert_eq!(translated.arguments, expected, "{name}");
     }
 }
 
 #[test]
 fn a_call_is_resolved_together_with_its_arguments() {
     let id = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
-    for (name, given, tool, wanted) in [
+    for (name, given, expected_tool, expected_arguments) in [
         (
             "cat",
             json!({"file": "a", "start": 3}),
@@ -241,8 +245,11 @@ fn a_call_is_resolved_together_with_its_arguments() {
             json!({"x": 1}),
         ),
     ] {
-        let (found, arguments) = resolve_call(name, &given.to_string()).expect(name);
-        assert_eq!((found.to_string().as_str(), arguments), (tool, wanted));
+        let (tool, arguments) = resolve_call(name, &given.to_string()).expect(name);
+        assert_eq!(
+            (tool.to_string().as_str(), arguments),
+            (expected_tool, expected_arguments)
+        );
     }
 }
 

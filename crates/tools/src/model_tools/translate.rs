@@ -14,7 +14,7 @@ pub(crate) struct BuiltinCall {
 }
 
 impl ModelTool {
-    /// Converts arguments to the names and forms of the tool, where the meaning is unambiguous.
+    /// Converts arguments to the names and forms that the tool declares, where the meaning is unambiguous.
     pub(crate) fn normalize_arguments(&self, arguments: &mut Value) -> Result<(), String> {
         normalize(&self.checks().0, arguments);
         if self.name != "git" {
@@ -65,10 +65,10 @@ impl ModelTool {
         })
     }
 
-    /// The built-in tool that the arguments select, even if they are not valid.
+    /// The built-in tool that the arguments select, even if the arguments are invalid.
     pub(crate) fn select_tool(&self, arguments: &Value) -> &'static str {
         let text = |name: &str| arguments[name].as_str().unwrap_or_default();
-        let is_second = match self.name {
+        let uses_second_backing = match self.name {
             "read_file" => text("path").parse::<ToolInvocationId>().is_ok(),
             "write_file" => text("path").ends_with('/') && text("content").is_empty(),
             "delete_file" => arguments.get("recursive").is_some(),
@@ -82,11 +82,11 @@ impl ModelTool {
             }
             _ => false,
         };
-        self.backings[usize::from(is_second)].tool
+        self.backings[usize::from(uses_second_backing)].tool
     }
 }
 
-/// The arguments of `output-read`: lines, unless a byte is given.
+/// Converts arguments to those of `output-read`, which reads lines unless `byte` is given.
 fn read_output(fields: &mut Map<String, Value>) {
     if !fields.contains_key("byte") && !fields.contains_key("offset") {
         fields.insert("offset".to_owned(), 1.into());
@@ -103,7 +103,7 @@ fn rename(fields: &mut Map<String, Value>, from: &str, to: &str) {
     }
 }
 
-/// Collects the edits of a call: those in `edits`, and the one given by top-level arguments.
+/// Collects the edits of a call, from `edits` and from the top-level arguments.
 fn edits(tool: &'static str, mut fields: Map<String, Value>) -> Result<BuiltinCall, String> {
     let mut edits = match fields.remove("edits") {
         Some(Value::Array(edits)) => edits,

@@ -1,5 +1,5 @@
-//! [`Output`]: streams the output of a tool. Secrets are redacted on the way; the head and the tail are
-//! kept in memory for the model, and long output is written to a file. Memory use is bounded.
+//! [`Output`]: receives the output of a tool as a stream and redacts secrets. The head and the tail for the
+//! model stay in memory; long output is also written to a file. Memory use is bounded.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -20,7 +20,7 @@ pub struct Output<'a> {
     /// Bytes after the last line break, not yet redacted.
     pending: Vec<u8>,
     spool: Spool,
-    failed: Option<io::Error>,
+    write_error: Option<io::Error>,
 }
 
 impl<'a> Output<'a> {
@@ -30,7 +30,7 @@ impl<'a> Output<'a> {
             redactor,
             pending: Vec::new(),
             spool: Spool::new(shown_bytes),
-            failed: None,
+            write_error: None,
         }
     }
 
@@ -63,7 +63,7 @@ impl<'a> Output<'a> {
         self.spool.limit
     }
 
-    /// Whether nothing was appended.
+    /// Returns whether nothing was appended.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -71,7 +71,7 @@ impl<'a> Output<'a> {
     /// Redacts and stores the pending bytes that cannot contain the start of a secret: whole lines, or
     /// whole words of a very long line.
     fn flush(&mut self) {
-        let break_at = |wanted: fn(&u8) -> bool| self.pending.iter().rposition(wanted);
+        let break_at = |is_break: fn(&u8) -> bool| self.pending.iter().rposition(is_break);
         let end = match break_at(|byte| *byte == b'\n') {
             Some(at) => at + 1,
             None if self.pending.len() < MAX_PENDING => return,
@@ -80,51 +80,51 @@ impl<'a> Output<'a> {
         // A secret may span several lines or words.
         let text = String::from_utf8_lossy(&self.pending[..end]);
         let end = end.saturating_sub(self.redactor.unfinished(&text));
-        let rest = self.pending.split_off(end);
-        let whole = std::mem::replace(&mut self.pending, rest);
-        self.keep(&whole);
+        let unfinished = self.pending.split_off(end);
+        let complete = std::mem::replace(&mut self.pending, unfinished);
+        self.store(&complete);
     }
 
-    fn keep(&mut self, bytes: &[u8]) {
+    fn store(&mut self, bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes);
         let redacted = self.redactor.redact(&text);
         // Bytes that are not UTF-8 stay unchanged when they contain no secret.
-        let kept = if redacted == text {
+        let stored = if redacted == text {
             bytes
         } else {
             redacted.as_bytes()
         };
-        if let Err(error) = self.spool.push(kept) {
-            self.failed.get_or_insert(error);
+        if let Err(error) = self.spool.push(stored) {
+            self.write_error.get_or_insert(error);
         }
     }
 
-    /// Flushes the rest and returns the whole output.
+    /// Stores the pending bytes and returns the whole output.
     pub(crate) fn finish(mut self) -> io::Result<Spool> {
-        let rest = std::mem::take(&mut self.pending);
-        self.keep(&rest);
-        match self.failed {
+        let pending = std::mem::take(&mut self.pending);
+        self.store(&pending);
+        match self.write_error {
             Some(error) => Err(error),
             None => Ok(self.spool),
         }
     }
 }
 
-/// The log of a tool, separate from its output; only the end is kept.
+/// The log of a tool, separate from its output. Only the end is stored.
 #[derive(Debug, Default)]
 pub struct Log {
     bytes: VecDeque<u8>,
 }
 
-/// Maximum size of a kept log, in bytes.
-const LOG_KEPT: usize = 64 << 10;
+/// Maximum size of a stored log, in bytes.
+const MAX_LOG_SIZE: usize = 64 << 10;
 
 impl Log {
     /// Appends bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes
-            .extend(&bytes[bytes.len().saturating_sub(LOG_KEPT)..]);
-        let excess = self.bytes.len().saturating_sub(LOG_KEPT);
+            .extend(&bytes[bytes.len().saturating_sub(MAX_LOG_SIZE)..]);
+        let excess = self.bytes.len().saturating_sub(MAX_LOG_SIZE);
         self.bytes.drain(..excess);
     }
 
@@ -139,7 +139,7 @@ impl Log {
     fn end(&self) -> Vec<u8> {
         let (front, back) = self.bytes.as_slices();
         let bytes = [front, back].concat();
-        let start = if bytes.len() < LOG_KEPT {
+        let start = if bytes.len() < MAX_LOG_SIZE {
             0
         } else {
             bytes
@@ -151,7 +151,7 @@ impl Log {
     }
 }
 
-/// A whole output: in memory up to the limit, in a file beyond it.
+/// A whole output: in memory up to the limit, also in a file beyond it.
 #[derive(Debug)]
 pub struct Spool {
     limit: usize,
@@ -229,15 +229,16 @@ impl ShownOutput {
     fn cut(head: &[u8], tail: &[u8], total: u64, count: LineCount) -> Self {
         let head_end = match head.iter().rposition(|byte| *byte == b'\n') {
             Some(at) if at >= head.len() / 2 => at + 1,
-            // An incomplete UTF-8 character at a cut would be shown as garbage.
+            // An incomplete UTF-8 character at the end would be shown as garbage.
             _ => complete_utf8(head),
         };
         let line_break = tail.iter().position(|byte| *byte == b'\n');
         let line_break = line_break.filter(|at| *at < tail.len() / 2);
         let tail_start = line_break.map_or_else(
             || {
-                let cut_letter = tail.iter().take(3).take_while(|byte| *byte & 0xC0 == 0x80);
-                cut_letter.count()
+                let continuation_bytes =
+                    tail.iter().take(3).take_while(|byte| *byte & 0xC0 == 0x80);
+                continuation_bytes.count()
             },
             |at| at + 1,
         );
@@ -246,7 +247,7 @@ impl ShownOutput {
         before.add(head);
         after.add(tail);
         let first = before.ends + 1;
-        // A line of which only the end is shown counts as omitted.
+        // A line counts as omitted if only its end is shown.
         let is_partial = u64::from(line_break.is_none());
         let last = count.lines().saturating_sub(after.lines()) + is_partial;
         Self {
@@ -344,12 +345,12 @@ impl Spool {
         self.total
     }
 
-    /// Whether it is empty.
+    /// Returns whether the output is empty.
     pub const fn is_empty(&self) -> bool {
         self.total == 0
     }
 
-    /// Reads it from the start.
+    /// Reads the output from its start.
     pub fn reader(&mut self) -> io::Result<Box<dyn Read + '_>> {
         match &mut self.file {
             Some(file) => {

@@ -16,8 +16,8 @@ impl Redact for SecretRedactor {
     }
 }
 
-fn whole(output: Output<'_>) -> Vec<u8> {
-    let mut spool = output.finish().expect("kept");
+fn stored_bytes(output: Output<'_>) -> Vec<u8> {
+    let mut spool = output.finish().expect("stored");
     spool.bytes_up_to(u64::MAX).expect("read").expect("all")
 }
 
@@ -27,7 +27,7 @@ fn a_secret_split_across_writes_is_redacted() {
     for piece in ["a sk-", "sec", "ret b"] {
         output.text(piece);
     }
-    assert_eq!(whole(output), b"a [REDACTED] b");
+    assert_eq!(stored_bytes(output), b"a [REDACTED] b");
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn a_secret_of_several_lines_is_redacted() {
     for line in ["first", "one", "two", "one"] {
         output.line(line);
     }
-    assert_eq!(whole(output), b"first\n[REDACTED]one\n");
+    assert_eq!(stored_bytes(output), b"first\n[REDACTED]one\n");
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn a_truncated_log_contains_no_partial_secret() {
     }
     let text = log.text(&SecretRedactor);
     assert!(
-        text.len() <= 2 * super::LOG_KEPT && !text.contains("secret"),
+        text.len() <= 2 * super::MAX_LOG_SIZE && !text.contains("secret"),
         "{text}"
     );
     assert!(text.starts_with("[REDACTED] line\n") && text.ends_with(" line\n"));
@@ -72,7 +72,7 @@ fn a_secret_is_redacted_in_a_line_of_any_length() {
         output.text("sk-sec");
         output.text("ret ");
     }
-    let text = String::from_utf8(whole(output)).expect("text");
+    let text = String::from_utf8(stored_bytes(output)).expect("text");
     assert_eq!(text.matches("[REDACTED]").count(), 3);
     assert!(!text.contains("sk-sec"));
 }
@@ -85,15 +85,15 @@ fn fifty_megabytes_keep_only_head_and_tail_in_memory() {
         output.text(&line);
     }
     output.text("the end\n");
-    let mut spool = output.finish().expect("kept");
+    let mut spool = output.finish().expect("stored");
     assert_eq!(spool.len(), 50_050_008);
     assert!(spool.head.capacity() + spool.tail.capacity() < 10_000);
     let shown = spool.shown();
     assert!(shown.head.starts_with("0123") && shown.tail.ends_with("the end\n"));
     let lines = shown.left_out_lines.expect("most of it");
     assert_eq!((lines.first, shown.total_lines), (1, 50_001));
-    let kept = (shown.head.len() + shown.tail.len()) as u64;
-    assert!(kept <= 1_000 && shown.left_out == shown.total - kept);
+    let shown_bytes = (shown.head.len() + shown.tail.len()) as u64;
+    assert!(shown_bytes <= 1_000 && shown.left_out == shown.total - shown_bytes);
     let mut read = 0;
     std::io::copy(&mut spool.reader().expect("a reader"), &mut std::io::sink())
         .map(|bytes| read = bytes)
@@ -105,7 +105,7 @@ fn fifty_megabytes_keep_only_head_and_tail_in_memory() {
 fn utf8_characters_are_never_split() {
     let mut output = Output::new(&SecretRedactor, 101);
     output.text(&"é".repeat(500));
-    let shown = output.finish().expect("kept").shown();
+    let shown = output.finish().expect("stored").shown();
     assert!(!shown.head.contains('\u{fffd}') && !shown.tail.contains('\u{fffd}'));
     assert_eq!(
         shown.left_out + (shown.head.len() + shown.tail.len()) as u64,
@@ -125,7 +125,7 @@ proptest! {
         }
         let all = pieces.concat();
         prop_assert_eq!(output.len(), all.len() as u64);
-        let mut spool = output.finish().expect("kept");
+        let mut spool = output.finish().expect("stored");
         prop_assert_eq!(spool.bytes_up_to(u64::MAX).expect("read").expect("all"), all.clone());
         let shown = spool.shown();
         prop_assert_eq!(shown.total, all.len() as u64);
@@ -141,7 +141,7 @@ fn long_output_is_shown_as_whole_lines_of_head_and_tail() {
     let text = text.concat();
     let mut output = Output::new(&SecretRedactor, DEFAULT_SHOWN_BYTES);
     output.text(&text);
-    let shown = output.finish().expect("kept").shown();
+    let shown = output.finish().expect("stored").shown();
     assert_eq!(
         shown,
         ShownOutput::truncate(text.as_bytes(), DEFAULT_SHOWN_BYTES)

@@ -14,12 +14,12 @@ pub struct ApprovalRequest<'a> {
     pub description: &'a str,
     /// Redacted arguments.
     pub arguments: &'a Value,
-    /// Reason for the approval.
+    /// Reason why the call needs approval.
     pub reason: &'a str,
-    /// The rules that "always" would add: exactly these paths or this command; for a tool of an MCP
-    /// server the tool with any arguments.
+    /// The rules that the answer "always" would add: for exactly these paths or this command, or, for a tool of
+    /// an MCP server, for any arguments.
     pub always: &'a [Rule],
-    /// The rule that "always for this server" would add; only for tools of MCP servers.
+    /// The rule that the answer "always for this server" would add; only for tools of MCP servers.
     pub always_server: Option<&'a Rule>,
 }
 
@@ -50,7 +50,7 @@ pub enum QuestionKind {
 /// A question to the user.
 #[derive(Debug)]
 pub struct Question<'a> {
-    /// Reason of the question.
+    /// Subject of the question.
     pub kind: QuestionKind,
     /// Text of the question.
     pub text: &'a str,
@@ -65,7 +65,7 @@ pub enum Reply {
     Text(String),
     /// The user declined to answer.
     Declined,
-    /// The user was not asked, and the run continues without an answer. The text gives the model the reason.
+    /// The user was not asked, and the run continues without an answer. The text is the reason, for the model.
     NotAsked(String),
     /// No user is available.
     NoUser,

@@ -47,7 +47,7 @@ pub struct StartedCall<'a> {
 
 #[derive(Debug)]
 pub struct FinishedCall<'a> {
-    /// Id of its row.
+    /// Id of the row of the call.
     pub id: ToolInvocationId,
     /// Outcome; never `Running` or `Refused`.
     pub outcome: InvocationOutcome,
@@ -55,11 +55,11 @@ pub struct FinishedCall<'a> {
     pub output: &'a mut Spool,
     /// Media type of the output, such as `image/png`, when it is an image instead of text.
     pub media_type: Option<&'static str>,
-    /// The end of its log, redacted; empty for most tools.
+    /// The end of the tool's log, redacted; empty for most tools.
     pub log: &'a str,
     /// Error message of a failed call.
     pub error: Option<&'a str>,
-    /// Changes that it made in the sandbox.
+    /// Changes that the call made in the sandbox.
     pub captured: &'a CapturedChanges,
     /// Duration of the call.
     pub elapsed: Duration,
@@ -100,9 +100,9 @@ pub struct OutputPage {
     pub total: u64,
 }
 
-/// Stores every call. The methods that store also record the corresponding event.
+/// Stores every call. The methods that write also record the corresponding event.
 pub trait Ledger: Send + Sync {
-    /// Stores a call before it has any effect; the call does not run when this fails.
+    /// Stores a call before it has any effect. The call does not run if this fails.
     fn begin(&self, call: &StartedCall<'_>) -> Result<(), PortError>;
 
     /// Stores the outcome and the whole output of a call.

@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Replaces secrets in all texts for models.
 pub const MASK: &str = "[REDACTED]";
 
-/// A field whose name contains one of these has a secret value.
+/// The value of a field is secret if the name of the field contains one of these texts.
 const SECRET_NAMES: &[&str] = &[
     "password",
     "passwd",
@@ -26,7 +26,7 @@ const SECRET_NAMES: &[&str] = &[
     "authorization",
 ];
 
-/// Longer texts in stored arguments are truncated; in bytes.
+/// Maximum length of a text in stored arguments, in bytes. Longer texts are truncated.
 const MAX_STORED_TEXT: usize = 8 << 10;
 
 /// Removes secrets from texts.
@@ -34,14 +34,14 @@ pub trait Redact: Send + Sync {
     /// Replaces every secret in a text.
     fn redact<'t>(&self, text: &'t str) -> Cow<'t, str>;
 
-    /// Length in bytes of a suffix of the text that may be the start of a secret.
+    /// Returns the length, in bytes, of the end of the text that may be the start of a secret.
     fn unfinished(&self, _text: &str) -> usize {
         0
     }
 }
 
 /// Redacts a JSON value: secrets that the redactor finds, and every value under a name such as
-/// `password` or `api_key`. Only for rows and questions to the user: a model must see its own
+/// `password` or `api_key`. Only for stored rows and questions to the user: a model must receive its own
 /// arguments unchanged.
 pub fn redact_value(redactor: &dyn Redact, value: &Value) -> Value {
     match value {
@@ -53,19 +53,19 @@ pub fn redact_value(redactor: &dyn Redact, value: &Value) -> Value {
         Value::Object(fields) => fields
             .iter()
             .map(|(name, value)| {
-                let kept = if is_secret_name(name) && !value.is_null() && !value.is_boolean() {
+                let redacted = if is_secret_name(name) && !value.is_null() && !value.is_boolean() {
                     Value::String(MASK.to_owned())
                 } else {
                     redact_value(redactor, value)
                 };
-                (redactor.redact(name).into_owned(), kept)
+                (redactor.redact(name).into_owned(), redacted)
             })
             .collect(),
         other => other.clone(),
     }
 }
 
-/// Whether the name of a field indicates a secret.
+/// Returns whether the name of a field indicates a secret.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase().replace('-', "_");
     name == "token" || SECRET_NAMES.iter().any(|secret| name.contains(secret))
@@ -124,8 +124,8 @@ mod tests {
 
     #[test]
     fn truncated_texts_include_length_and_hash() {
-        let cut = shortened(json!({"content": "é".repeat(10_000)}));
-        let text = cut["content"].as_str().expect("text");
+        let truncated = shortened(json!({"content": "é".repeat(10_000)}));
+        let text = truncated["content"].as_str().expect("text");
         assert!(
             text.len() < 9_000 && text.contains("(20000 bytes, sha256:"),
             "{text}"

@@ -76,11 +76,11 @@ pub struct Command {
     pub input: Vec<u8>,
     /// Time limit.
     pub time: Duration,
-    /// Whether it may write in the sandbox. Its temporary directory is always writable.
+    /// Access to the sandbox. The temporary directory of the command is always writable.
     pub access: Access,
-    /// Whether it may use the network.
+    /// Whether the command may use the network.
     pub network: bool,
-    /// Files and directories outside the sandbox that it may read: code that the user registered.
+    /// Files and directories outside the sandbox that the command may read: code that the user registered.
     pub readable: Vec<PathBuf>,
 }
 
@@ -119,19 +119,19 @@ pub trait Workspace: Send + Sync {
     /// The parts of the sandbox; at least one.
     fn parts(&self) -> &[Part];
 
-    /// Directories that a program may use for calls in this sandbox, including those of its repositories.
+    /// Directories that a program may use for calls in this sandbox, including directories of its repositories.
     fn folders(&self) -> WorkspaceFolders {
         WorkspaceFolders::from_parts(self.parts())
     }
 
-    /// The part that fills a slot of a tool: the named part, or the part whose resource has the type of
+    /// Finds the part that fills a slot of a tool: the named part, or the part whose resource has the type of
     /// the slot or a type that inherits from it. `None` when no part matches.
     fn bound(&self, slot: &Slot, named: Option<&str>) -> Result<Option<&Part>, PortError>;
 
-    /// Whether the sandbox supports [`checkpoint`](Self::checkpoint).
+    /// Returns whether the sandbox supports [`checkpoint`](Self::checkpoint).
     fn has_checkpoints(&self) -> bool;
 
-    /// Whether a checkpoint is required before every writing call.
+    /// Returns whether a checkpoint is required before every writing call.
     fn marks_before(&self) -> bool {
         true
     }
@@ -147,11 +147,11 @@ pub trait Workspace: Send + Sync {
         paths: &[PartPath],
     ) -> Result<CapturedChanges, PortError>;
 
-    /// Finds and records all changes, in the same way.
+    /// Finds all changes in the sandbox and records them like [`capture_paths`](Self::capture_paths).
     fn capture_all(&self, by: Attribution<'_>) -> Result<CapturedChanges, PortError>;
 
-    /// Runs a command confined to the sandbox: it can write in parts that are not read-only, and in
-    /// none with [`Access::Reads`]. Its output is passed to `on_output` and not stored. Does not record
+    /// Runs a command confined to the sandbox. The command can write in parts that are not read-only; with
+    /// [`Access::Reads`], in no part. Passes its output to `on_output` without storing it. Does not record
     /// the changes of the command.
     fn exec(
         &self,
@@ -165,7 +165,7 @@ pub trait Workspace: Send + Sync {
         None
     }
 
-    /// Git for the repository of a part, without hooks and unable to write outside the sandbox; `None`
+    /// Git for the repository of a part. It runs no hooks and cannot write outside the sandbox. `None`
     /// for a part without a repository.
     fn git(&self, alias: &str) -> Result<Option<Git>, PortError>;
 }

@@ -1,5 +1,5 @@
-//! Conservative parsing of shell commands: either a text is a list of simple commands whose words are
-//! all certain, or it is not parsed.
+//! Conservative parsing of shell commands: a text is parsed only if it is a list of simple commands whose
+//! words are all certain.
 //!
 //! [`simple_commands`] is for rules that allow: a pattern must not allow a command that cannot be
 //! parsed. [`possible_commands`] is for rules that deny: it finds every command that may be hidden in
@@ -166,9 +166,9 @@ impl Reader<'_> {
 /// Every command that a text may run, as lists of words: the simple commands, commands in arguments of
 /// others, and, if the text cannot be parsed, every suffix of its words.
 pub(crate) fn possible_commands(text: &str) -> Vec<Vec<String>> {
-    let mut found = Vec::new();
-    collect(text, 0, &mut found);
-    found
+    let mut commands = Vec::new();
+    collect(text, 0, &mut commands);
+    commands
 }
 
 fn collect(text: &str, depth: usize, found: &mut Vec<Vec<String>>) {
@@ -182,9 +182,9 @@ fn collect(text: &str, depth: usize, found: &mut Vec<Vec<String>>) {
         return;
     };
     for words in commands {
-        let inner = words.first().is_some_and(|program| is_wrapper(program));
+        let has_inner_command = words.first().is_some_and(|program| is_wrapper(program));
         found.push(words.clone());
-        if !inner {
+        if !has_inner_command {
             continue;
         }
         suffixes(&words[1..], found);
@@ -457,12 +457,12 @@ mod tests {
             "aa \"\\a\\\\\" b\\ c",
             "aa b#c d!e =f g=h",
         ] {
-            let mut understood = simple_commands(text).expect("understood");
+            let mut parsed = simple_commands(text).expect("parsed");
             let mut run = run_by_bash(text);
             // Both ends of a pipe run at the same time.
-            understood.sort();
+            parsed.sort();
             run.sort();
-            assert_eq!(run, understood, "{text:?}");
+            assert_eq!(run, parsed, "{text:?}");
         }
     }
 
@@ -478,11 +478,11 @@ mod tests {
             1..14,
         )) {
             let text: String = tokens.concat();
-            if let Some(mut understood) = simple_commands(&text) {
+            if let Some(mut parsed) = simple_commands(&text) {
                 for command in run_by_bash(&text) {
-                    let place = understood.iter().position(|known| *known == command);
-                    prop_assert!(place.is_some(), "{text:?} runs {command:?}, not {understood:?}");
-                    place.map(|place| understood.remove(place));
+                    let place = parsed.iter().position(|known| *known == command);
+                    prop_assert!(place.is_some(), "{text:?} runs {command:?}, not {parsed:?}");
+                    place.map(|place| parsed.remove(place));
                 }
             }
         }

@@ -15,7 +15,7 @@ pub struct Fence<'a> {
     consent: Consent,
 }
 
-/// Whether the user approved the call.
+/// The user's approval of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Consent {
     /// No approval was required.
@@ -25,7 +25,7 @@ pub(crate) enum Consent {
 }
 
 impl<'a> Fence<'a> {
-    /// `reader` is the tool that reads files: paths that it may not read are hidden by all tools.
+    /// `reader` is the tool that reads files. All tools hide paths that rules deny to it.
     pub(crate) const fn new(
         rules: &'a PermissionRules,
         tool: &'a ToolName,
@@ -48,14 +48,15 @@ impl<'a> Fence<'a> {
         self.rules.decide(tool, &[subject])
     }
 
-    /// Whether a path may be shown: no rule denies it to this tool or to the tool that reads files.
+    /// Returns whether a path may be shown: no rule denies it to this tool or to the tool that reads files.
     pub fn shows(&self, path: &PartPath) -> bool {
         [self.tool, self.reader]
             .into_iter()
             .all(|tool| !matches!(self.decide(tool, path, Access::Reads), Decision::Deny(_)))
     }
 
-    /// Refuses to change a path that the call does not name and that rules deny or require approval for.
+    /// Checks a path that the call changes but does not name. Fails if rules deny the change, or require an approval
+    /// that the user did not give.
     pub fn check(&self, path: &PartPath) -> Result<(), Failure> {
         match self.decide(self.tool, path, Access::Writes) {
             Decision::Allow => Ok(()),

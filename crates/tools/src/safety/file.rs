@@ -1,6 +1,4 @@
-//! Reads safety profiles and guards from YAML.
-//!
-//! Omitted fields have the value of the standard profile.
+//! Reads safety profiles and guards from YAML. Omitted fields have the values of the standard profile.
 
 use std::path::Path;
 
@@ -78,7 +76,7 @@ impl Safety {
     pub fn read(text: &str, file: &Path) -> Result<Self, DefinitionFileError> {
         read_entry(text)
             .and_then(|entry| entry.finish(file))
-            .map_err(|complaint| complaint.in_file(file, DefinitionKind::SafetyProfile, text))
+            .map_err(|fault| fault.in_file(file, DefinitionKind::SafetyProfile, text))
     }
 
     /// JSON schema of safety profile files, for editors.
@@ -104,7 +102,7 @@ fn read_entry(text: &str) -> Result<SafetyEntry, DefinitionFault> {
 
 impl SafetyEntry {
     fn finish(self, file: &Path) -> Result<Safety, DefinitionFault> {
-        let usual = SafetyProfile::default();
+        let standard = SafetyProfile::default();
         let listed = patterns(self.allowed_tools.as_deref())?.filter(|list| !list.is_empty());
         let profile = SafetyProfile {
             allowed_categories: self
@@ -112,20 +110,22 @@ impl SafetyEntry {
                 .filter(|list| !list.is_empty()),
             allowed_tools: listed.map_or_else(AllowList::default, AllowList::only),
             denied_tools: patterns(self.denied_tools.as_deref())?.unwrap_or_default(),
-            allow_changes: self.allow_changes.unwrap_or(usual.allow_changes),
-            require_sandbox: self.require_sandbox.unwrap_or(usual.require_sandbox),
+            allow_changes: self.allow_changes.unwrap_or(standard.allow_changes),
+            require_sandbox: self.require_sandbox.unwrap_or(standard.require_sandbox),
             require_checkpoints: self
                 .require_checkpoints
-                .unwrap_or(usual.require_checkpoints),
+                .unwrap_or(standard.require_checkpoints),
             require_human_approval: self
                 .require_human_approval
-                .unwrap_or(usual.require_human_approval),
-            allow_unsafe_tools: self.allow_unsafe_tools.unwrap_or(usual.allow_unsafe_tools),
+                .unwrap_or(standard.require_human_approval),
+            allow_unsafe_tools: self
+                .allow_unsafe_tools
+                .unwrap_or(standard.allow_unsafe_tools),
             max_cost_per_plan: money(self.max_cost_per_plan.as_ref())?,
             max_total_cost: money(self.max_total_cost.as_ref())?,
             max_retries_per_step: self
                 .max_retries_per_step
-                .unwrap_or(usual.max_retries_per_step),
+                .unwrap_or(standard.max_retries_per_step),
         };
         let guards = self.guards.unwrap_or_default();
         let allowlist = patterns(guards.tool_allowlist.as_deref())?;
@@ -147,10 +147,10 @@ impl SafetyEntry {
 fn patterns(
     written: Option<&[Spanned<String>]>,
 ) -> Result<Option<Vec<ToolPattern>>, DefinitionFault> {
-    let read = |one: &Spanned<String>| {
-        one.value.parse().map_err(|error: super::RuleError| {
+    let read = |entry: &Spanned<String>| {
+        entry.value.parse().map_err(|error: super::RuleError| {
             DefinitionFault::rule(
-                Fault::at(one, error.to_string()),
+                Fault::at(entry, error.to_string()),
                 "write the full name of a tool or a pattern such as `builtin/git-*`",
             )
         })

@@ -1,7 +1,7 @@
 //! The floor: paths and commands that no permission rule can allow.
 //!
-//! It is a second line of defence. Confinement keeps commands inside the sandbox in any case; the floor
-//! refuses clearly destructive commands before they start, and protects the sandbox's internal files.
+//! The floor is a second line of defence. Confinement keeps all commands inside the sandbox; the floor refuses
+//! clearly destructive commands before they start, and protects the sandbox's internal files.
 
 use std::path::{Path, PathBuf};
 
@@ -48,7 +48,7 @@ impl Floor {
             .or_else(|| commands.iter().flatten().find_map(|word| self.word(word)))
     }
 
-    /// Reason why no command may contain a word; `None` when it may.
+    /// Reason why commands may not contain a word; `None` when they may.
     fn word(&self, word: &str) -> Option<String> {
         let names: Vec<&str> = word.split(['/', '=', ':']).collect();
         let is_inside = |folder: &str| {
@@ -75,7 +75,8 @@ fn is_git(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b".git")
 }
 
-/// Whether a word names a directory or a path inside it, and not only shares its prefix.
+/// Returns whether a word names a directory or a path inside it. A shared prefix is not enough: `/a` does not match
+/// `/ab`.
 fn names_folder(word: &str, folder: &str) -> bool {
     word.match_indices(folder).any(|(at, _)| {
         word[at + folder.len()..]
@@ -88,22 +89,22 @@ fn names_folder(word: &str, folder: &str) -> bool {
 /// Reason why a simple command may not run; `None` when it may.
 fn destroys(words: &[String]) -> Option<String> {
     let program = base_name(words.first()?);
-    let rest = &words[1..];
+    let arguments = &words[1..];
     let kind = program.split('.').next().unwrap_or(program);
     if DESTROYERS.contains(&kind) {
         return Some(format!("`{program}` can destroy the system"));
     }
-    if program == "dd" && rest.iter().any(|word| word.starts_with("of=/dev/")) {
+    if program == "dd" && arguments.iter().any(|word| word.starts_with("of=/dev/")) {
         return Some("it writes to a device".to_owned());
     }
     let has_flag = |short: char, long: &str| {
-        rest.iter().any(|word| {
+        arguments.iter().any(|word| {
             word == long
                 || (word.starts_with('-') && !word.starts_with("--") && word.contains(short))
         })
     };
     if program == "rm"
-        && rest
+        && arguments
             .iter()
             .any(|word| Path::new(word).iter().any(|name| name == ".git"))
     {
@@ -111,16 +112,16 @@ fn destroys(words: &[String]) -> Option<String> {
     }
     let is_recursive = has_flag('r', "--recursive") || has_flag('R', "--recursive");
     let is_sweeping = (RECURSIVE.contains(&program) && is_recursive)
-        || (program == "find" && rest.iter().any(|word| word == "-delete"))
-        || rest.iter().any(|word| word == "--no-preserve-root");
-    let everything = rest.iter().find(|word| is_everything(word));
+        || (program == "find" && arguments.iter().any(|word| word == "-delete"))
+        || arguments.iter().any(|word| word == "--no-preserve-root");
+    let everything = arguments.iter().find(|word| is_everything(word));
     match everything {
         Some(word) if is_sweeping => Some(format!("it changes everything below `{word}`")),
         _ => None,
     }
 }
 
-/// Whether a word means the whole system, a home directory, or a top-level directory of the system.
+/// Returns whether a word means the whole system, a home directory, or a top-level directory of the system.
 fn is_everything(word: &str) -> bool {
     let home = ["~", "$HOME"];
     let bare = word.trim_end_matches('*').trim_end_matches('/');

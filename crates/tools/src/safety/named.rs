@@ -30,18 +30,18 @@ impl Safety {
             profile,
             guards,
         };
-        let usual = SafetyProfile::default;
+        let standard = SafetyProfile::default;
         [
             named(
                 STANDARD,
                 "Allow changes in a sandbox with checkpoints; no unsafe tools",
-                usual(),
+                standard(),
                 Guards::default(),
             ),
             named(
                 "careful",
                 "Like standard, and the user approves every change",
-                usual(),
+                standard(),
                 Guards {
                     require_approval_for_writes: true,
                     ..Guards::default()
@@ -52,7 +52,7 @@ impl Safety {
                 "Read only; no changes",
                 SafetyProfile {
                     allow_changes: false,
-                    ..usual()
+                    ..standard()
                 },
                 Guards::default(),
             ),
@@ -60,7 +60,7 @@ impl Safety {
                 "unrestricted",
                 "Also allow unsafe tools and tools whose changes cannot be rolled back",
                 SafetyProfile {
-                    max_retries_per_step: usual().max_retries_per_step,
+                    max_retries_per_step: standard().max_retries_per_step,
                     ..SafetyProfile::unrestricted()
                 },
                 Guards::default(),
@@ -70,6 +70,8 @@ impl Safety {
 
     /// Finds a built-in profile by its name.
     pub fn find(name: &str) -> Option<Self> {
-        Self::built_in().into_iter().find(|one| one.name == name)
+        Self::built_in()
+            .into_iter()
+            .find(|safety| safety.name == name)
     }
 }

@@ -11,34 +11,34 @@ use super::RuleError;
 use crate::builtin::NAMES;
 use crate::name::ToolName;
 
-/// Whether a text matches a pattern in which `*` matches any text and `?` one character.
+/// Returns whether a text matches a pattern in which `*` matches any text and `?` one character.
 pub fn fits(pattern: &str, text: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let text: Vec<char> = text.chars().collect();
-    let (mut at, mut here) = (0, 0);
+    let (mut in_pattern, mut in_text) = (0, 0);
     // Position of the last `*`, and the end of the text that it matches so far.
     let mut star: Option<(usize, usize)> = None;
-    while here < text.len() {
-        match pattern.get(at) {
+    while in_text < text.len() {
+        match pattern.get(in_pattern) {
             Some('*') => {
-                star = Some((at, here));
-                at += 1;
+                star = Some((in_pattern, in_text));
+                in_pattern += 1;
             }
-            Some(letter) if *letter == '?' || *letter == text[here] => {
-                at += 1;
-                here += 1;
+            Some(letter) if *letter == '?' || *letter == text[in_text] => {
+                in_pattern += 1;
+                in_text += 1;
             }
             _ => match star {
-                Some((back, reach)) => {
-                    star = Some((back, reach + 1));
-                    at = back + 1;
-                    here = reach + 1;
+                Some((star_position, star_end)) => {
+                    star = Some((star_position, star_end + 1));
+                    in_pattern = star_position + 1;
+                    in_text = star_end + 1;
                 }
                 None => return false,
             },
         }
     }
-    pattern[at..].iter().all(|letter| *letter == '*')
+    pattern[in_pattern..].iter().all(|letter| *letter == '*')
 }
 
 /// The name of one tool, or a pattern such as `builtin/git-*`.
@@ -46,12 +46,12 @@ pub fn fits(pattern: &str, text: &str) -> bool {
 pub struct ToolPattern(String);
 
 impl ToolPattern {
-    /// Whether the pattern matches a tool.
+    /// Returns whether the pattern matches a tool.
     pub fn matches(&self, tool: &ToolName) -> bool {
         fits(&self.0, &tool.canonical().to_string())
     }
 
-    /// Refuses patterns for built-in tools that match none: the author would expect them to have an effect.
+    /// Rejects a pattern in the namespace `builtin` that matches no tool: its author expects it to have an effect.
     fn checked(self, written: &str) -> Result<Self, RuleError> {
         let prefix = format!("{}/", ToolName::BUILTIN);
         let Some(short) = self.0.strip_prefix(&prefix) else {
@@ -67,13 +67,13 @@ impl ToolPattern {
         })
     }
 
-    /// Whether it contains a literal namespace.
+    /// Returns whether the pattern contains a literal namespace.
     pub(crate) fn names_namespace(&self) -> bool {
         let namespace = self.0.split_once('/').map(|(namespace, _)| namespace);
         namespace.is_some_and(|namespace| !namespace.contains(['*', '?']))
     }
 
-    /// Whether it is the name of one tool, without wildcards.
+    /// Returns whether the pattern is the name of one tool, without wildcards.
     pub fn is_exact(&self) -> bool {
         !self.0.contains(['*', '?'])
     }
@@ -167,7 +167,7 @@ impl TextPattern {
         Self::new(&globset::escape(path))
     }
 
-    /// A pattern that matches only this command; a `*` in the command matches any character.
+    /// A pattern that matches only this command. A `*` in the command becomes `?`, which matches any character.
     pub(crate) fn exact_command(command: &str) -> Result<Self, RuleError> {
         Self::new(&command.replace('*', "?"))
     }
@@ -176,13 +176,14 @@ impl TextPattern {
         &self.text
     }
 
-    /// Whether the pattern matches a path, or the whole content of the directory at this path.
+    /// Returns whether the pattern matches a path, or the whole content of the directory at this path.
     pub(crate) fn fits_path(&self, path: &Path) -> bool {
         let is_folder = |folder| Path::new(folder) == path;
         self.glob.is_match(path) || self.text.strip_suffix("/**").is_some_and(is_folder)
     }
 
-    /// Whether the pattern matches a command: `*` matches any text, and ` *` at the end also nothing.
+    /// Returns whether the pattern matches a command. `*` matches any text; ` *` at the end also matches the empty
+    /// text.
     pub(crate) fn fits_command(&self, command: &str) -> bool {
         fits(&self.text, command)
             || self
@@ -224,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_pattern_that_could_never_match_is_refused() {
-        for wrong in [
+        for invalid in [
             "shell",
             "",
             "Builtin/shell",
@@ -234,19 +235,19 @@ mod tests {
             "builtin/shel",
             "builtin/write_*",
         ] {
-            assert!(wrong.parse::<ToolPattern>().is_err(), "{wrong:?}");
+            assert!(invalid.parse::<ToolPattern>().is_err(), "{invalid:?}");
         }
     }
 
     #[test]
     fn alternative_spellings_and_tools_of_the_user_are_accepted() {
-        for right in [
+        for valid in [
             "builtin/write_file",
             "builtin/sh*",
             "local/not-yet",
             "*/shel",
         ] {
-            assert!(right.parse::<ToolPattern>().is_ok(), "{right:?}");
+            assert!(valid.parse::<ToolPattern>().is_ok(), "{valid:?}");
         }
     }
 
@@ -256,8 +257,8 @@ mod tests {
         let fits = |pattern: &TextPattern, path: &str| pattern.fits_path(Path::new(path));
         assert!(fits(&sources, "src/a/b.rs") && fits(&sources, "src"));
         assert!(!fits(&sources, "srcs/a") && !fits(&sources, "lib/src/a"));
-        let one = TextPattern::new("*.rs").expect("a pattern");
-        assert!(fits(&one, "a.rs") && !fits(&one, "a/b.rs"));
+        let rust_files = TextPattern::new("*.rs").expect("a pattern");
+        assert!(fits(&rust_files, "a.rs") && !fits(&rust_files, "a/b.rs"));
         let remove = TextPattern::new("rm *").expect("a pattern");
         assert!(remove.fits_command("rm -rf a/b") && remove.fits_command("rm"));
         assert!(!remove.fits_command("rmdir a"));

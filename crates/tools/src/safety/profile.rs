@@ -1,7 +1,7 @@
 //! [`SafetyProfile`] and [`Guards`]: limits that apply to whole plans and sessions.
 //!
-//! Several of them may apply at the same time. Narrowing one by another yields what both allow, so the
-//! stricter always wins.
+//! Several profiles may apply at the same time. Narrowing one by another allows only what both allow, so the
+//! stricter value of each field wins.
 
 use cleveragents_domain::MicroUsd;
 use serde::{Serialize, Serializer};
@@ -11,7 +11,7 @@ use crate::name::ToolName;
 use crate::ports::SpendingLimits;
 use crate::spec::Category;
 
-/// The tools that may run: those that match every list. Without a list, all tools.
+/// The tools that may run. A tool must match every list; without lists, all tools may run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AllowList(Vec<Vec<ToolPattern>>);
 
@@ -21,7 +21,7 @@ impl AllowList {
         Self(vec![patterns])
     }
 
-    /// Whether a tool may run.
+    /// Returns whether a tool may run.
     pub fn allows(&self, tool: &ToolName) -> bool {
         self.0
             .iter()
@@ -65,7 +65,7 @@ pub struct SafetyProfile {
     pub allow_changes: bool,
     /// Whether writing tools require a sandbox.
     pub require_sandbox: bool,
-    /// Whether writing tools require a checkpoint before them.
+    /// Whether writing tools require a checkpoint before each call.
     pub require_checkpoints: bool,
     /// Whether the user must approve every call, except those of the category `conversation`.
     pub require_human_approval: bool,
@@ -95,7 +95,7 @@ impl Default for SafetyProfile {
 }
 
 impl SafetyProfile {
-    /// Allows everything: narrowing it by another profile yields the other.
+    /// Allows everything. Narrowing it by another profile yields that profile.
     pub const fn unrestricted() -> Self {
         Self {
             allowed_categories: None,
@@ -112,7 +112,7 @@ impl SafetyProfile {
         }
     }
 
-    /// Allows only what both allow, and requires what either requires.
+    /// Restricts this value to what both values allow, and adds the requirements of the other.
     pub fn narrow(&mut self, by: &Self) {
         // Destructured, so that the compiler reports a forgotten field.
         let Self {
@@ -128,11 +128,11 @@ impl SafetyProfile {
             max_total_cost,
             max_retries_per_step,
         } = by;
-        if let Some(theirs) = allowed_categories {
-            let ours = self
+        if let Some(narrower) = allowed_categories {
+            let categories = self
                 .allowed_categories
                 .get_or_insert_with(|| Category::ALL.to_vec());
-            ours.retain(|category| theirs.contains(category));
+            categories.retain(|category| narrower.contains(category));
         }
         self.allowed_tools.narrow(allowed_tools);
         join(&mut self.denied_tools, denied_tools);
@@ -141,8 +141,8 @@ impl SafetyProfile {
         self.require_checkpoints |= require_checkpoints;
         self.require_human_approval |= require_human_approval;
         self.allow_unsafe_tools &= allow_unsafe_tools;
-        self.max_cost_per_plan = least(self.max_cost_per_plan, *max_cost_per_plan);
-        self.max_total_cost = least(self.max_total_cost, *max_total_cost);
+        self.max_cost_per_plan = smaller_limit(self.max_cost_per_plan, *max_cost_per_plan);
+        self.max_total_cost = smaller_limit(self.max_total_cost, *max_total_cost);
         self.max_retries_per_step = self.max_retries_per_step.min(*max_retries_per_step);
     }
 }
@@ -166,7 +166,7 @@ pub struct Guards {
 }
 
 impl Guards {
-    /// Allows only what both allow, and requires what either requires.
+    /// Restricts this value to what both values allow, and adds the requirements of the other.
     pub fn narrow(&mut self, by: &Self) {
         let Self {
             denylist,
@@ -178,14 +178,14 @@ impl Guards {
         join(&mut self.denylist, denylist);
         self.allowlist.narrow(allowlist);
         self.max_tool_calls_per_step =
-            least(self.max_tool_calls_per_step, *max_tool_calls_per_step);
-        self.max_total_cost = least(self.max_total_cost, *max_total_cost);
+            smaller_limit(self.max_tool_calls_per_step, *max_tool_calls_per_step);
+        self.max_total_cost = smaller_limit(self.max_total_cost, *max_total_cost);
         self.require_approval_for_writes |= require_approval_for_writes;
     }
 
     /// The stricter maximum total cost of profile and guards.
     pub fn total_cost(&self, profile: &SafetyProfile) -> Option<MicroUsd> {
-        least(self.max_total_cost, profile.max_total_cost)
+        smaller_limit(self.max_total_cost, profile.max_total_cost)
     }
 
     /// The stricter limits of profile and guards.
@@ -199,8 +199,8 @@ impl Guards {
 }
 
 /// The smaller of two optional limits.
-fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
-    one.into_iter().chain(other).min()
+fn smaller_limit<T: Ord>(left: Option<T>, right: Option<T>) -> Option<T> {
+    left.into_iter().chain(right).min()
 }
 
 fn join(patterns: &mut Vec<ToolPattern>, more: &[ToolPattern]) {

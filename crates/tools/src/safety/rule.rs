@@ -92,12 +92,12 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Whether it allows, asks or denies.
+    /// The effect of the rule.
     pub const fn effect(&self) -> Effect {
         self.effect
     }
 
-    /// The tools that it applies to.
+    /// The tools to which the rule applies.
     pub const fn tool(&self) -> &ToolPattern {
         &self.tool
     }

@@ -48,15 +48,15 @@ fn broken_files() -> Vec<PathBuf> {
 
 /// The first line of each file contains the expected error: the position, the message, the fix.
 #[test]
-fn every_broken_file_has_one_error_with_file_place_and_fix() {
+fn every_broken_file_has_one_error_with_position_and_fix() {
     let files = broken_files();
     assert!(files.len() >= 30, "{}", files.len());
-    let mut wrong = Vec::new();
+    let mut mismatches = Vec::new();
     for path in files {
         let text = std::fs::read_to_string(&path).expect("read");
         let name = Path::new(path.file_name().expect("a name"));
         let message = match custom::read(&text, name, &variables) {
-            Ok(_) => "nothing is wrong".to_owned(),
+            Ok(_) => "no error".to_owned(),
             Err(error) => {
                 assert!(matches!(
                     error.code(),
@@ -73,19 +73,19 @@ fn every_broken_file_has_one_error_with_file_place_and_fix() {
         let expected = text.lines().next().unwrap_or_default();
         let expected = expected
             .strip_prefix("# expects: ")
-            .expect("what is expected");
+            .expect("an expected error");
         let message = message
             .strip_prefix(&format!("{}:", name.display()))
             .unwrap_or(&message)
             .to_owned();
         if message != expected {
-            wrong.push(format!(
+            mismatches.push(format!(
                 "{}\n  expected {expected}\n  message     {message}",
                 name.display()
             ));
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(mismatches.is_empty(), "{}", mismatches.join("\n"));
 }
 
 #[test]
@@ -158,38 +158,38 @@ fn by_default_a_tool_writes_and_times_out_after_five_minutes() {
 fn the_schema_for_editors_agrees_with_the_reader() {
     let schema = custom::schema();
     let validator = jsonschema::validator_for(&schema).expect("a schema");
-    let good = json!({"name": "local/x", "description": "d", "command": ["x"], "write_scope": ["a"],
+    let valid = json!({"name": "local/x", "description": "d", "command": ["x"], "write_scope": ["a"],
         "capability": {"read_only": true}, "resources": {"a": {"type": "t"}}, "execution_environment": "none"});
     assert!(
-        validator.is_valid(&good),
+        validator.is_valid(&valid),
         "{:?}",
-        validator.iter_errors(&good).next()
+        validator.iter_errors(&valid).next()
     );
-    assert!(validator.is_valid(&json!({"cleveragents": {"version": "3.0"}, "tool": good})));
-    for wrong in [
+    assert!(validator.is_valid(&json!({"cleveragents": {"version": "3.0"}, "tool": valid})));
+    for invalid in [
         json!({"nmae": "local/x", "description": "d"}),
         json!({"name": "local/x", "description": "d", "command": "x"}),
         json!({"name": "local/x", "description": "d", "capability": {"reads": true}}),
     ] {
-        assert!(!validator.is_valid(&wrong), "{wrong}");
+        assert!(!validator.is_valid(&invalid), "{invalid}");
     }
-    // Aliases of fields are allowed, and one of them is required.
+    // Aliases of fields are allowed; a required field may be given by its alias.
     let slots =
         |slot: Value| json!({"name": "local/x", "description": "d", "resource_slots": [slot]});
-    let other =
+    let slot_with_aliases =
         json!({"name": "db", "resource_type": "t", "binding_mode": "static", "resource": "r"});
-    assert!(validator.is_valid(&slots(other)));
+    assert!(validator.is_valid(&slots(slot_with_aliases)));
     assert!(!validator.is_valid(&slots(json!({"name": "db"}))));
-    // The schema detects most of the errors; the rest are rules that no schema can express.
+    // The schema detects most errors; the other files break rules that no schema can express.
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broken");
-    let (mut all, mut seen) = (0, 0);
+    let (mut total, mut detected) = (0, 0);
     for file in std::fs::read_dir(corpus).expect("a folder") {
         let text = std::fs::read_to_string(file.expect("a file").path()).expect("text");
         let value = serde_saphyr::from_str::<Value>(&text);
-        all += 1;
-        seen += usize::from(!value.is_ok_and(|value| validator.is_valid(&value)));
+        total += 1;
+        detected += usize::from(!value.is_ok_and(|value| validator.is_valid(&value)));
     }
-    assert!(seen * 2 > all, "{seen} of {all}");
+    assert!(detected * 2 > total, "{detected} of {total}");
 }
 
 #[test]
@@ -209,12 +209,12 @@ fn python_code_may_be_a_body_a_function_or_a_script() {
         let output = desk.ok("local/sum", json!({"a": 2, "b": 40}));
         let output: Value = serde_json::from_str(&output).expect("JSON");
         assert_eq!(output, json!({"sum": 42}), "{code}");
-        let logged = if code.contains("working") {
+        let expected_log = if code.contains("working") {
             "working\n"
         } else {
             ""
         };
-        assert_eq!(desk.ledger.last().log, logged);
+        assert_eq!(desk.ledger.last().log, expected_log);
     }
 }
 
@@ -224,7 +224,7 @@ fn a_command_in_any_language_reads_and_writes_json() {
     let script =
         "#!/bin/sh\nread -r line\necho \"log of $1\" >&2\nprintf '{\"got\": %s}' \"$line\"\n";
     std::fs::write(folder.path().join("tool.sh"), script).expect("written");
-    let text = "name: local/echo\ndescription: gives back\ncommand: [./tool.sh, \"${WORD}\"]\nread_only: true\n";
+    let text = "name: local/echo\ndescription: returns its input\ncommand: [./tool.sh, \"${WORD}\"]\nread_only: true\n";
     let place = folder.path().join("tool.sh");
     std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o755)).expect("set");
     let tool = custom::read(text, &folder.path().join("x.yaml"), &variables).expect("a tool");
@@ -240,30 +240,30 @@ fn a_command_in_any_language_reads_and_writes_json() {
 
 #[test]
 fn failures_of_a_tool_include_its_log() {
-    let failing = |code: &str| {
+    let run_failing = |code: &str| {
         let file = json!({"name": "local/x", "description": "d", "code": code, "language": "sh", "timeout": 1});
         let desk = desk(&file.to_string());
         match desk.call("local/x", json!({})) {
-            CallOutcome::Failed(failed) => failed,
+            CallOutcome::Failed(failure) => failure,
             other => panic!("{}", other.for_model()),
         }
     };
-    let failed = failing("echo half; echo why >&2; exit 3");
-    assert_eq!(failed.message, "exit code 3");
-    assert_eq!(failed.shown.head, "half\n");
-    assert_eq!(failed.log, "why\n");
-    let failed = failing("echo no json");
-    assert_eq!(failed.kind, FailureKind::BadOutput);
+    let failure = run_failing("echo half; echo why >&2; exit 3");
+    assert_eq!(failure.message, "exit code 3");
+    assert_eq!(failure.shown.head, "half\n");
+    assert_eq!(failure.log, "why\n");
+    let failure = run_failing("echo no json");
+    assert_eq!(failure.kind, FailureKind::BadOutput);
     assert!(
-        failed.message.contains("not valid JSON"),
+        failure.message.contains("not valid JSON"),
         "{}",
-        failed.message
+        failure.message
     );
-    let failed = failing("true");
-    assert_eq!(failed.kind, FailureKind::BadOutput);
-    let failed = failing("sleep 1000 & sleep 1000");
-    assert_eq!(failed.kind, FailureKind::Timeout);
-    assert_eq!(failing("kill -9 $$").message, "terminated by signal 9");
+    let failure = run_failing("true");
+    assert_eq!(failure.kind, FailureKind::BadOutput);
+    let failure = run_failing("sleep 1000 & sleep 1000");
+    assert_eq!(failure.kind, FailureKind::Timeout);
+    assert_eq!(run_failing("kill -9 $$").message, "terminated by signal 9");
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn a_tool_receives_no_keys_and_its_output_is_redacted() {
     );
     assert!(
         !output.contains("CARGO_MANIFEST_DIR"),
-        "the environment is a clean one"
+        "the environment of the test is not inherited"
     );
     assert_eq!(desk.ledger.last().log, "[REDACTED]\n");
 }
@@ -303,7 +303,7 @@ fn changes_are_captured_and_large_arguments_are_passed_unchanged() {
     );
     assert!(
         desk.ledger.last().arguments.to_string().len() < 10_000,
-        "the row is kept small"
+        "long arguments are truncated in the row"
     );
 }
 
@@ -352,10 +352,10 @@ fn resources_are_bound_to_parts_of_the_sandbox() {
 #[test]
 fn names_are_unique_and_builtins_cannot_be_replaced() {
     let mut registry = Registry::with_builtins();
-    let mine = || Arc::new(tool("name: local/x\ndescription: d\ncommand: [x]"));
-    registry.add(mine()).expect("registered");
+    let new_tool = || Arc::new(tool("name: local/x\ndescription: d\ncommand: [x]"));
+    registry.add(new_tool()).expect("registered");
     assert_eq!(
-        registry.add(mine()).expect_err("twice").code(),
+        registry.add(new_tool()).expect_err("twice").code(),
         Code::ToolExists
     );
     assert_eq!(
@@ -381,7 +381,7 @@ fn names_are_unique_and_builtins_cannot_be_replaced() {
 }
 
 #[test]
-fn the_example_of_the_documentation_works() {
+fn examples_in_the_documentation_work() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let pages = ["reference/tools.md", "tutorials/first-tool.md"]
         .map(|page| std::fs::read_to_string(docs.join(page)).expect("the page"))
@@ -389,7 +389,7 @@ fn the_example_of_the_documentation_works() {
     let examples: Vec<&str> = pages
         .split("```yaml\n")
         .skip(1)
-        .filter_map(|rest| rest.split("```").next())
+        .filter_map(|block| block.split("```").next())
         .collect();
     let [safety, long, tool, _script] = examples.as_slice() else {
         panic!("four examples: {examples:#?}");
@@ -403,8 +403,8 @@ fn the_example_of_the_documentation_works() {
         let validator = jsonschema::validator_for(&schema).expect("a schema");
         assert!(validator.is_valid(&value), "{example}");
     }
-    let ours = Safety::read(safety, Path::new("team.yaml")).expect("it reads");
-    assert!(ours.guards.require_approval_for_writes);
+    let profile = Safety::read(safety, Path::new("team.yaml")).expect("it reads");
+    assert!(profile.guards.require_approval_for_writes);
     assert!(read(long).is_ok());
     let desk = desk(tool);
     desk.folder().write("a.txt", "1\n2\n3\n");

@@ -213,12 +213,16 @@ fn a_symlink_swapped_in_concurrently_never_leads_outside() {
                 let _linked = symlink("real", &place);
             }
         });
-        for turn in 0..300 {
+        for round in 0..300 {
             let read = desk.call("builtin/file-read", json!({"path": "swapped/f"}));
-            if let CallOutcome::Succeeded(done) = read {
-                assert!(done.shown.head.starts_with("inside"), "{}", done.shown.head);
+            if let CallOutcome::Succeeded(success) = read {
+                assert!(
+                    success.shown.head.starts_with("inside"),
+                    "{}",
+                    success.shown.head
+                );
             }
-            let content = format!("inside {turn}");
+            let content = format!("inside {round}");
             let _written = desk.call(
                 "builtin/file-write",
                 json!({"path": "swapped/f", "content": content}),
@@ -250,7 +254,7 @@ fn git_directories_cannot_be_accessed() {
             assert_eq!(desk.refused(tool, arguments).0, "rule", "{tool} {path}");
         }
     }
-    // Nor as part of a larger tree.
+    // A call for the parent directory cannot change them either.
     let message = desk.fails(
         "builtin/dir-delete",
         json!({"path": "sub", "recursive": true}),
@@ -282,8 +286,8 @@ fn a_rule_applies_to_the_content_of_a_directory() {
     assert!(message.contains("app/src/keep"), "{message}");
     desk.fails("builtin/file-move", json!({"from": "src", "to": "moved"}));
     desk.fails("builtin/file-copy", json!({"from": "src", "to": "copied"}));
-    let found = desk.ok("builtin/file-search", json!({"pattern": "needle"}));
-    assert_eq!(found, "src/b:1:needle\n");
+    let output = desk.ok("builtin/file-search", json!({"pattern": "needle"}));
+    assert_eq!(output, "src/b:1:needle\n");
     assert_eq!(
         desk.ok("builtin/file-find", json!({"pattern": "*"})),
         "src/b\ntop/docs/c\n"
@@ -329,7 +333,7 @@ fn writing_keeps_the_mode_and_leaves_no_temporary_files() {
         "builtin/file-edit",
         json!({"path": "run.sh", "edits": [{"old_text": "new", "new_text": "newer"}]}),
     );
-    let mode = place.metadata().expect("there").permissions().mode();
+    let mode = place.metadata().expect("metadata").permissions().mode();
     assert_eq!(mode & 0o777, 0o751);
     assert_eq!(desk.folder().read("run.sh"), "newer");
     let names: Vec<_> = std::fs::read_dir(desk.folder().top())
@@ -363,13 +367,13 @@ fn edits_are_applied_together_or_not_at_all() {
         "{output}"
     );
     assert_eq!(desk.folder().read("a"), "1 2 1\n");
-    for wrong in [
+    for invalid in [
         json!([]),
         json!([{"old_text": "", "new_text": "x"}]),
         json!([{"old_text": "1", "new_text": "1"}]),
     ] {
         assert_eq!(
-            desk.refused("builtin/file-edit", edits(wrong)).0,
+            desk.refused("builtin/file-edit", edits(invalid)).0,
             "bad_arguments"
         );
     }
@@ -496,9 +500,9 @@ fn a_truncated_listing_has_a_note() {
         desk.folder().write(&format!("f{number:02}"), "");
     }
     match desk.call("builtin/dir-list", json!({"limit": 10})) {
-        CallOutcome::Succeeded(done) => {
-            assert_eq!(done.shown.head.lines().count(), 10);
-            assert!(done.note.expect("a note").contains("20 more"));
+        CallOutcome::Succeeded(success) => {
+            assert_eq!(success.shown.head.lines().count(), 10);
+            assert!(success.note.expect("a note").contains("20 more"));
         }
         other => panic!("{}", other.for_model()),
     }
@@ -511,9 +515,9 @@ fn defect_7236_ranges_are_checked_and_the_note_names_the_next_range() {
     desk.folder().write("empty", "");
     let read = |arguments: Value| desk.call("builtin/file-read", arguments);
     match read(json!({"path": "a", "offset": 2, "limit": 1})) {
-        CallOutcome::Succeeded(done) => {
-            assert_eq!(done.shown.head, "2\n");
-            assert!(done.note.expect("a note").contains("offset 3"));
+        CallOutcome::Succeeded(success) => {
+            assert_eq!(success.shown.head, "2\n");
+            assert!(success.note.expect("a note").contains("offset 3"));
         }
         other => panic!("{}", other.for_model()),
     }
@@ -547,15 +551,15 @@ fn binary_files_are_described() {
         desk.ok("builtin/file-read", json!({"path": "x.bin"})),
         "[binary file, 3 bytes; not shown]"
     );
-    let CallOutcome::Succeeded(done) = desk.call("builtin/file-read", json!({"path": "x.png"}))
+    let CallOutcome::Succeeded(success) = desk.call("builtin/file-read", json!({"path": "x.png"}))
     else {
-        panic!("it can be read");
+        panic!("the image was not read");
     };
-    let picture = done.picture.as_ref().expect("a picture");
+    let picture = success.picture.as_ref().expect("a picture");
     assert_eq!(picture.media_type, "image/png");
     assert_eq!(picture.data, b"\x89PNG\r\n\x1a\nrest");
     assert_eq!(
-        CallOutcome::Succeeded(done).for_model(),
+        CallOutcome::Succeeded(success).for_model(),
         "[image/png, 12 bytes]"
     );
     desk.folder().write("latin1", [b'a', 0xe9, b'\n']);
@@ -573,7 +577,7 @@ fn binary_files_are_described() {
 #[test]
 fn defect_7223_a_malformed_argument_is_named_before_the_tool_runs() {
     let desk = Desk::builtin();
-    for (tool, arguments, named) in [
+    for (tool, arguments, field) in [
         ("builtin/file-read", json!({}), "path"),
         ("builtin/file-read", json!({"path": 7}), "path"),
         ("builtin/file-write", json!({"path": "a"}), "content"),
@@ -592,7 +596,7 @@ fn defect_7223_a_malformed_argument_is_named_before_the_tool_runs() {
     ] {
         let (kind, message) = desk.refused(tool, arguments);
         assert_eq!(kind, "bad_arguments");
-        assert!(message.contains(named), "{tool}: {message}");
+        assert!(message.contains(field), "{tool}: {message}");
     }
     assert!(!desk.folder().exists("a"));
 }
@@ -600,28 +604,28 @@ fn defect_7223_a_malformed_argument_is_named_before_the_tool_runs() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Consecutive ranges of a file add up to the file.
+    /// The concatenation of consecutive ranges is the whole file.
     #[test]
     fn consecutive_ranges_return_the_whole_file(content in "[a\u{e9}\r\n]{0,40}", limit in 1_u64..5) {
         let desk = Desk::builtin();
         desk.folder().write("a", &content);
-        let mut whole = String::new();
+        let mut read = String::new();
         let mut offset = 1;
         loop {
             let outcome = desk.call("builtin/file-read", json!({"path": "a", "offset": offset, "limit": limit}));
-            let CallOutcome::Succeeded(done) = outcome else {
+            let CallOutcome::Succeeded(success) = outcome else {
                 panic!("{}", outcome.for_model());
             };
-            whole.push_str(&done.shown.head);
-            if !done.note.is_some_and(|note| note.contains("Continue")) {
+            read.push_str(&success.shown.head);
+            if !success.note.is_some_and(|note| note.contains("Continue")) {
                 break;
             }
             offset += limit;
         }
-        prop_assert_eq!(whole, content);
+        prop_assert_eq!(read, content);
     }
 
-    /// No path changes anything outside, and none makes the tool panic.
+    /// No path causes a change outside the sandbox or a panic.
     #[test]
     fn unusual_paths_stay_inside(path in "(\\.\\./|\\./|/|a|b/|~|link/|\\.\\.|\\\\){0,8}") {
         let desk = Desk::builtin();
@@ -630,10 +634,10 @@ proptest! {
         symlink("../../outside", desk.folder().top().join("link")).expect("linked");
         let _outcome = desk.call("builtin/file-write", json!({"path": path, "content": "x"}));
         prop_assert_eq!(std::fs::read_dir(&outside).expect("read").count(), 0);
-        let around = std::fs::read_dir(desk.folder().whole.path().join("work")).expect("read").count();
-        prop_assert_eq!(around, 1);
-        let above = std::fs::read_dir(desk.folder().whole.path()).expect("read").count();
-        prop_assert_eq!(above, 2);
+        let work_entries = std::fs::read_dir(desk.folder().whole.path().join("work")).expect("read").count();
+        prop_assert_eq!(work_entries, 1);
+        let outer_entries = std::fs::read_dir(desk.folder().whole.path()).expect("read").count();
+        prop_assert_eq!(outer_entries, 2);
     }
 }
 
@@ -664,20 +668,20 @@ fn a_mask_is_never_written_over_a_secret() {
         text.replace("PORT = 1", "PORT = 2")
     );
     // Masks that the file already contains are allowed.
-    let own = "MASK = \"[REDACTED]\"\n";
-    std::fs::write(&path, own).expect("a file");
-    let both = format!("{own}X = 1\n");
+    let existing_mask = "MASK = \"[REDACTED]\"\n";
+    std::fs::write(&path, existing_mask).expect("a file");
+    let extended = format!("{existing_mask}X = 1\n");
     desk.ok(
         "builtin/file-write",
-        json!({"path": "conf.py", "content": both}),
+        json!({"path": "conf.py", "content": extended}),
     );
     desk.fails(
         "builtin/file-write",
-        json!({"path": "conf.py", "content": format!("{both}{own}")}),
+        json!({"path": "conf.py", "content": format!("{extended}{existing_mask}")}),
     );
     desk.fails(
         "builtin/file-write",
-        json!({"path": "new.py", "content": own}),
+        json!({"path": "new.py", "content": existing_mask}),
     );
 }
 

@@ -126,11 +126,11 @@ fn a_patch_changes_all_its_files_and_is_captured() {
     assert_eq!(folder.read("a.py"), "def f():\n    return 2\n");
     assert_eq!(folder.read("bin/run.sh"), "echo new\n");
     assert!(!folder.exists("gone") && !folder.exists("run.sh"));
-    let mode = std::fs::metadata(folder.top().join("bin/run.sh")).expect("it is there");
+    let mode = std::fs::metadata(folder.top().join("bin/run.sh")).expect("metadata");
     assert_eq!(
         mode.permissions().mode() & 0o111,
         0o111,
-        "it stays executable"
+        "the file stays executable"
     );
     let captured = folder.captured();
     for path in [
@@ -229,7 +229,7 @@ fn a_missing_file_is_reported_with_a_suggestion() {
     let output = desk.fails("read_file", json!({"path": "boltons/hiden.py"}));
     assert!(
         !output.contains("hidden.py"),
-        "what may not be read is not named: {output}"
+        "an unreadable file is not suggested: {output}"
     );
 }
 
@@ -247,13 +247,13 @@ fn a_long_file_is_read_in_whole_lines() {
             "read_file",
             json!({"path": "long", "offset": offset, "limit": 9_000}),
         );
-        let CallOutcome::Succeeded(done) = outcome else {
+        let CallOutcome::Succeeded(success) = outcome else {
             panic!("{}", outcome.for_model());
         };
-        assert!(done.shown.left_out == 0 && done.shown.head.len() <= DEFAULT_SHOWN_BYTES);
-        read.push_str(&done.shown.head);
+        assert!(success.shown.left_out == 0 && success.shown.head.len() <= DEFAULT_SHOWN_BYTES);
+        read.push_str(&success.shown.head);
         let last = read.lines().count();
-        let note = done.note.expect("lines and count");
+        let note = success.note.expect("lines and count");
         assert!(
             note.starts_with(&format!("Lines {offset}–{last} of 9000.")),
             "{note}"
@@ -330,7 +330,7 @@ fn a_long_line_of_an_output_is_continued_by_offset() {
     let CallOutcome::Succeeded(page) = desk.call("read_output", json!({"id": id})) else {
         panic!("{message}");
     };
-    let note = page.note.expect("how to read on");
+    let note = page.note.expect("a note on how to continue");
     assert_eq!(
         note,
         "Lines 1–1 of 2. This line is truncated: continue with offset 1000."
@@ -347,15 +347,15 @@ fn excerpts_in_errors_are_data_and_respect_permission_rules() {
     let mut desk = Desk::builtin();
     desk.folder()
         .write("a.py", "total = compute(first, second)\n");
-    let wrong = "total = compute(first, third)";
-    let edit = json!({"path": "a.py", "old_string": wrong, "new_string": "x"});
-    let patch = patch(&format!("*** Update File: a.py\n-{wrong}\n+x"));
+    let old_text = "total = compute(first, third)";
+    let edit = json!({"path": "a.py", "old_string": old_text, "new_string": "x"});
+    let patch = patch(&format!("*** Update File: a.py\n-{old_text}\n+x"));
     for (tool, arguments) in [("edit_file", edit), ("apply_patch", patch)] {
         desk.rules = rules("");
         let message = desk.call(tool, arguments.clone()).for_model();
-        let (words, data) = message.split_once("<data-").expect("marked");
+        let (explanation, data) = message.split_once("<data-").expect("marked");
         assert!(
-            !words.contains("second") && data.contains("1\ttotal = compute(first, second)"),
+            !explanation.contains("second") && data.contains("1\ttotal = compute(first, second)"),
             "{message}"
         );
         assert!(data.contains("First difference, in line 1"), "{message}");

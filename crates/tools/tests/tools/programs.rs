@@ -69,35 +69,35 @@ fn matches_beyond_the_limit_are_counted_and_the_order_is_stable() {
         desk.folder()
             .write(&format!("d{}/f{number:02}", number % 5), "hit\nhit\nhit\n");
     }
-    let first: Vec<String> = (0..5)
+    let outputs: Vec<String> = (0..5)
         .map(|_| {
             match desk.call(
                 "builtin/file-search",
                 json!({"pattern": "hit", "limit": 10}),
             ) {
-                CallOutcome::Succeeded(done) => {
+                CallOutcome::Succeeded(success) => {
                     assert_eq!(
-                        done.note.as_deref(),
+                        success.note.as_deref(),
                         Some("180 matching lines in 60 files; the first 10 are shown.")
                     );
-                    done.shown.head
+                    success.shown.head
                 }
                 other => panic!("{}", other.for_model()),
             }
         })
         .collect();
-    assert_eq!(first[0].lines().count(), 10);
+    assert_eq!(outputs[0].lines().count(), 10);
     assert!(
-        first[0].starts_with("d0/f00:1:hit\nd0/f00:2:hit\n"),
+        outputs[0].starts_with("d0/f00:1:hit\nd0/f00:2:hit\n"),
         "{}",
-        first[0]
+        outputs[0]
     );
-    assert!(first.iter().all(|shown| shown == &first[0]));
+    assert!(outputs.iter().all(|shown| shown == &outputs[0]));
     match desk.call("builtin/file-find", json!({"pattern": "f*", "limit": 3})) {
-        CallOutcome::Succeeded(done) => {
-            assert_eq!(done.shown.head, "d0/f00\nd0/f05\nd0/f10\n");
+        CallOutcome::Succeeded(success) => {
+            assert_eq!(success.shown.head, "d0/f00\nd0/f05\nd0/f10\n");
             assert_eq!(
-                done.note.as_deref(),
+                success.note.as_deref(),
                 Some("60 files; the first 3 are shown.")
             );
         }
@@ -112,10 +112,10 @@ fn a_very_long_line_is_shown_around_its_match() {
         "long",
         format!("{}needle{}\n", "é".repeat(50_000), "x".repeat(100_000)),
     );
-    let found = desk.ok("builtin/file-search", json!({"pattern": "needle"}));
+    let output = desk.ok("builtin/file-search", json!({"pattern": "needle"}));
     assert!(
-        found.len() < 600 && found.contains("needle") && found.contains('…'),
-        "{found}"
+        output.len() < 600 && output.contains("needle") && output.contains('…'),
+        "{output}"
     );
 }
 
@@ -153,7 +153,7 @@ fn files_are_found_by_patterns_in_every_part() {
 }
 
 #[test]
-fn a_command_runs_in_the_sandbox_and_what_it_changes_is_captured() {
+fn a_command_runs_in_the_sandbox_and_its_changes_are_captured() {
     let desk = Desk::builtin();
     desk.folder().write("sub/x", "");
     let outcome = desk.call(
@@ -179,16 +179,16 @@ fn a_command_runs_in_the_sandbox_and_what_it_changes_is_captured() {
             .ends_with("/app/sub\n")
     );
     match desk.call("builtin/shell", json!({"command": "echo why; exit 7"})) {
-        CallOutcome::Failed(failed) => {
-            assert_eq!(failed.message, "exit code 7");
-            assert_eq!(failed.shown.head, "why\n");
+        CallOutcome::Failed(failure) => {
+            assert_eq!(failure.message, "exit code 7");
+            assert_eq!(failure.shown.head, "why\n");
         }
         other => panic!("{}", other.for_model()),
     }
     assert_eq!(
         desk.ok("builtin/shell", json!({"command": "cat"})),
         "",
-        "there is nothing to read"
+        "standard input is empty"
     );
 }
 
@@ -200,18 +200,18 @@ fn defect_5454_a_hanging_command_is_stopped_with_its_child_processes() {
         "builtin/shell",
         json!({"command": command, "timeout_seconds": 2}),
     ) {
-        CallOutcome::Failed(failed) => assert_eq!(failed.kind, FailureKind::Timeout),
+        CallOutcome::Failed(failure) => assert_eq!(failure.kind, FailureKind::Timeout),
         other => panic!("{}", other.for_model()),
     }
-    let number: u32 = desk
+    let process: u32 = desk
         .folder()
         .read("number")
         .trim()
         .parse()
         .expect("a number");
-    // It was killed; the system may take a moment to reap it.
+    // The process was killed; the system may take a moment to reap it.
     let is_gone = || {
-        let state = std::fs::read_to_string(format!("/proc/{number}/stat"));
+        let state = std::fs::read_to_string(format!("/proc/{process}/stat"));
         state.map_or(true, |state| state.contains(") Z "))
     };
     while !is_gone() {
@@ -235,7 +235,7 @@ fn a_cancelled_command_is_stopped() {
             "builtin/shell",
             json!({"command": "touch started; sleep 1000"}),
         ) {
-            CallOutcome::Failed(failed) => assert_eq!(failed.kind, FailureKind::Cancelled),
+            CallOutcome::Failed(failure) => assert_eq!(failure.kind, FailureKind::Cancelled),
             other => panic!("{}", other.for_model()),
         }
     });
@@ -247,12 +247,13 @@ fn head_and_tail_of_fifty_megabytes_of_output_are_shown() {
     desk.shown_bytes = 4_000;
     let command = "echo first; head -c 50000000 /dev/zero | tr '\\0' x; echo; echo last";
     match desk.call("builtin/shell", json!({"command": command})) {
-        CallOutcome::Succeeded(done) => {
-            assert_eq!(done.shown.total, 50_000_012);
+        CallOutcome::Succeeded(success) => {
+            assert_eq!(success.shown.total, 50_000_012);
             assert!(
-                done.shown.head.starts_with("first\n") && done.shown.tail.ends_with("\nlast\n")
+                success.shown.head.starts_with("first\n")
+                    && success.shown.tail.ends_with("\nlast\n")
             );
-            assert!(done.shown.head.len() + done.shown.tail.len() <= 4_000);
+            assert!(success.shown.head.len() + success.shown.tail.len() <= 4_000);
         }
         other => panic!("{}", other.for_model()),
     }
@@ -396,11 +397,11 @@ fn git_accepts_no_options_from_a_model_and_runs_no_hooks() {
     let hook = top.join(".git/hooks/pre-commit");
     std::fs::set_permissions(hook, std::fs::Permissions::from_mode(0o755)).expect("set");
     let config = std::fs::read_to_string(top.join(".git/config")).expect("read");
-    let evil = format!(
+    let hostile_config = format!(
         "{config}[core]\n\tfsmonitor = {command}\n\tpager = {command}\n[filter \"evil\"]\n\tclean = {command}\n\
          \tsmudge = {command}\n[diff \"evil\"]\n\ttextconv = {command}\n\tcommand = {command}\n"
     );
-    std::fs::write(top.join(".git/config"), evil).expect("written");
+    std::fs::write(top.join(".git/config"), hostile_config).expect("written");
     desk.folder()
         .write(".gitattributes", "* filter=evil diff=evil\n");
     desk.folder().write("a", "x");

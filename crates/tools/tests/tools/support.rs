@@ -126,9 +126,9 @@ impl Workspace for Folder {
     }
 
     fn bound(&self, slot: &Slot, named: Option<&str>) -> Result<Option<&Part>, PortError> {
-        // The type of every part is its alias here.
-        let wanted = named.unwrap_or(&slot.resource_type);
-        Ok(self.parts.iter().find(|part| part.alias == wanted))
+        // In tests, the resource type of a part is its alias.
+        let alias = named.unwrap_or(&slot.resource_type);
+        Ok(self.parts.iter().find(|part| part.alias == alias))
     }
 
     fn has_checkpoints(&self) -> bool {
@@ -141,7 +141,7 @@ impl Workspace for Folder {
                 self.checkpoints.fetch_add(1, Ordering::SeqCst),
             ))
         } else {
-            Err(broken("no checkpoint can be made"))
+            Err(broken("checkpoints are not available"))
         }
     }
 
@@ -163,7 +163,7 @@ impl Workspace for Folder {
     fn exec(
         &self,
         command: &Command,
-        hear: &dyn Fn(Stream, &[u8]),
+        on_output: &dyn Fn(Stream, &[u8]),
         cancel: &Cancel,
     ) -> Result<CommandResult, PortError> {
         let alias = command.part.as_deref().unwrap_or(&self.parts[0].alias);
@@ -179,7 +179,7 @@ impl Workspace for Folder {
         invocation.input = Input::Bytes(command.input.clone());
         invocation.limits.output_bytes = 0;
         invocation.limits.time = Some(command.time);
-        run_tapped(&invocation, cancel, hear).map_err(PortError::new)
+        run_tapped(&invocation, cancel, on_output).map_err(PortError::new)
     }
 
     fn git(&self, alias: &str) -> Result<Option<Git>, PortError> {
@@ -236,33 +236,33 @@ impl Memory {
 }
 
 impl Ledger for Memory {
-    fn begin(&self, begun: &StartedCall<'_>) -> Result<(), PortError> {
+    fn begin(&self, call: &StartedCall<'_>) -> Result<(), PortError> {
         self.check()?;
         self.rows.lock().expect("not poisoned").push(Row {
-            id: begun.id,
-            tool: begun.tool.to_string(),
-            arguments: begun.arguments.clone(),
+            id: call.id,
+            tool: call.tool.to_string(),
+            arguments: call.arguments.clone(),
             outcome: InvocationOutcome::Running,
             error: None,
             kind: None,
             output: Vec::new(),
             log: String::new(),
-            scope: begun.scope.clone(),
+            scope: call.scope.clone(),
         });
         Ok(())
     }
 
-    fn finish(&self, ended: &mut FinishedCall<'_>) -> Result<(), PortError> {
+    fn finish(&self, call: &mut FinishedCall<'_>) -> Result<(), PortError> {
         self.check()?;
         let mut rows = self.rows.lock().expect("not poisoned");
         let row = rows
             .iter_mut()
-            .find(|row| row.id == ended.id)
-            .expect("it was begun");
-        row.outcome = ended.outcome;
-        ended.log.clone_into(&mut row.log);
-        row.error = ended.error.map(str::to_owned);
-        let mut reader = ended.output.reader().expect("a reader");
+            .find(|row| row.id == call.id)
+            .expect("a started call");
+        row.outcome = call.outcome;
+        call.log.clone_into(&mut row.log);
+        row.error = call.error.map(str::to_owned);
+        let mut reader = call.output.reader().expect("a reader");
         std::io::Read::read_to_end(&mut reader, &mut row.output).expect("read");
         Ok(())
     }
@@ -290,10 +290,10 @@ impl Ledger for Memory {
         window: Window,
     ) -> Result<Option<OutputPage>, PortError> {
         let rows = self.rows.lock().expect("not poisoned");
-        let found = rows
+        let row = rows
             .iter()
             .find(|row| row.id == invocation && row.scope == *scope);
-        Ok(found.map(|row| {
+        Ok(row.map(|row| {
             let from = usize::try_from(window.from)
                 .expect("small")
                 .min(row.output.len());
@@ -306,7 +306,7 @@ impl Ledger for Memory {
     }
 }
 
-/// Answers every question the same way, and records the questions.
+/// Gives the same answer to every question, and records the questions.
 pub(crate) struct Person {
     pub(crate) approval: Approval,
     pub(crate) reply: Reply,
@@ -362,7 +362,7 @@ pub(crate) struct SpentTotals {
 struct BudgetHold<'p> {
     purse: &'p TestBudget,
     cost: MicroUsd,
-    is_settled: bool,
+    is_charged: bool,
 }
 
 impl Budget for TestBudget {
@@ -389,7 +389,7 @@ impl Budget for TestBudget {
         Ok(Box::new(BudgetHold {
             purse: self,
             cost: spending.cost,
-            is_settled: false,
+            is_charged: false,
         }))
     }
 }
@@ -399,14 +399,14 @@ impl Reservation for BudgetHold<'_> {
         let mut state = self.purse.state.lock().expect("not poisoned");
         state.money = state.money - self.cost.0 + cost.0;
         drop(state);
-        self.is_settled = true;
+        self.is_charged = true;
         Ok(())
     }
 }
 
 impl Drop for BudgetHold<'_> {
     fn drop(&mut self) {
-        if !self.is_settled {
+        if !self.is_charged {
             let mut state = self.purse.state.lock().expect("not poisoned");
             state.calls -= 1;
             state.money -= self.cost.0;
@@ -429,7 +429,7 @@ impl Redact for Secrets {
     }
 }
 
-/// Everything a call needs.
+/// A gate with the context of its calls.
 pub(crate) struct Desk {
     pub(crate) gate: Gate,
     pub(crate) folder: Option<Folder>,
@@ -484,7 +484,7 @@ impl Desk {
         };
         self.gate
             .call(&request, &self.context())
-            .expect("nothing is broken")
+            .expect("no port fails")
     }
 
     pub(crate) fn context(&self) -> CallContext<'_> {
@@ -514,7 +514,9 @@ impl Desk {
     /// Makes a call that must succeed, and returns its output.
     pub(crate) fn ok(&self, tool: &str, arguments: Value) -> String {
         match self.call(tool, arguments) {
-            CallOutcome::Succeeded(done) => format!("{}{}", done.shown.head, done.shown.tail),
+            CallOutcome::Succeeded(success) => {
+                format!("{}{}", success.shown.head, success.shown.tail)
+            }
             other => panic!("{tool}: {}", other.for_model()),
         }
     }
@@ -522,7 +524,7 @@ impl Desk {
     /// Makes a call that must fail, and returns the message.
     pub(crate) fn fails(&self, tool: &str, arguments: Value) -> String {
         match self.call(tool, arguments) {
-            CallOutcome::Failed(failed) => failed.message,
+            CallOutcome::Failed(failure) => failure.message,
             other => panic!("{tool}: {}", other.for_model()),
         }
     }

@@ -1,4 +1,4 @@
-"""Prints the words and lines of each file that is named."""
+"""Prints the number of words and lines of each given file."""
 import sys
 
 for name in sys.argv[1:]:

@@ -38,7 +38,7 @@ pub fn svg(diagram: &Diagram) -> String {
     }
 }
 
-/// Estimated width of a text, rather too wide than too narrow, because the viewer's font is unknown.
+/// Estimated width of a text. An overestimate, because the viewer's font is unknown.
 fn text_width(text: &str, size: f64) -> f64 {
     let letters = text.chars().map(|letter| match letter {
         'i' | 'l' | 'j' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' => 0.36,
@@ -66,7 +66,7 @@ fn open(out: &mut String, title: &str, width: f64, height: f64) {
     );
 }
 
-/// The attributes of a line.
+/// CSS class and stroke attributes of a line.
 const fn stroke(style: EdgeStyle) -> (&'static str, &'static str) {
     match style {
         EdgeStyle::Plain => ("way", "stroke-width=\"1.4\""),
@@ -79,10 +79,10 @@ const fn stroke(style: EdgeStyle) -> (&'static str, &'static str) {
 }
 
 /// The two lines of text in a box.
-fn shown(lines: &[String]) -> (String, String) {
-    let line = |number: usize, most: usize| {
+fn box_texts(lines: &[String]) -> (String, String) {
+    let line = |number: usize, max_length: usize| {
         let text = lines.get(number).map_or("", String::as_str);
-        shortened(text, most)
+        shortened(text, max_length)
     };
     (line(0, 32), line(1, 44))
 }
@@ -90,7 +90,7 @@ fn shown(lines: &[String]) -> (String, String) {
 fn layers(diagram: &Diagram) -> String {
     let layout = Layout::new(diagram);
     let box_width = diagram.nodes.iter().fold(MIN_WIDTH, |widest, node| {
-        let (head, below) = shown(&node.lines);
+        let (head, below) = box_texts(&node.lines);
         let text = text_width(&head, LARGE).max(text_width(&below, SMALL));
         widest.max(text + 2.0 * PADDING)
     });
@@ -154,7 +154,7 @@ impl SvgDrawing<'_> {
                 4
             };
             let color = node.group.map_or(LINE, |group| group.color);
-            let (head, below) = shown(&node.lines);
+            let (head, below) = box_texts(&node.lines);
             let _ = write!(
                 out,
                 "<g text-anchor=\"middle\"><title>{}</title><rect x=\"{left:.1}\" y=\"{top:.1}\" \
@@ -204,7 +204,7 @@ impl SvgDrawing<'_> {
         }
     }
 
-    /// A line to a lower row.
+    /// Draws a line to a lower row.
     fn down(&self, out: &mut String, edge: &DiagramEdge, shift: f64) {
         let (x1, y1) = self.centers[edge.from];
         let (x2, y2) = self.centers[edge.to];
@@ -226,7 +226,7 @@ impl SvgDrawing<'_> {
         draw_path(out, edge, &path, "middle", middle);
     }
 
-    /// A line to a higher row, at the side of the picture.
+    /// Draws a line to its own or a higher row, at the side of the picture.
     fn back(&self, out: &mut String, edge: &DiagramEdge, lane: usize) {
         let (x1, y1) = self.centers[edge.from];
         let (x2, y2) = self.centers[edge.to];
@@ -240,7 +240,7 @@ impl SvgDrawing<'_> {
     }
 }
 
-/// A line with its label, which has a background so that no line crosses the text.
+/// Draws a line and its label. The label has a background, so that no line crosses the text.
 fn draw_path(out: &mut String, edge: &DiagramEdge, path: &str, anchor: &str, at: (f64, f64)) {
     let (class, attributes) = stroke(edge.style);
     let _ = write!(

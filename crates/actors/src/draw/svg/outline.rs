@@ -109,7 +109,7 @@ fn middle(row: usize) -> f64 {
     MARGIN + HEADER + count(row) * ROW + ROW / 2.0
 }
 
-/// One line down from each box to its last child, and one across to each child.
+/// Draws one line down from each box to its last child, and one across to each child.
 fn edges(out: &mut String, rows: &[OutlineRow<'_>]) {
     for (number, row) in rows.iter().enumerate() {
         let Some(parent) = row.parent else { continue };

@@ -63,7 +63,7 @@ fn sorted(mut names: Vec<String>) -> Vec<String> {
     names
 }
 
-/// The provider and the model of an actor with exactly one model.
+/// Provider and model of an actor that has exactly one model; otherwise `None`.
 fn only_model(models: &[String]) -> (Option<String>, Option<String>) {
     match models {
         [only] => match only.split_once('/') {
@@ -95,18 +95,18 @@ pub struct AddedActorInfo {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RegisteredActorInfo {
     pub name: String,
-    /// `null` unless it has exactly one model, as is `model`.
+    /// `null` unless the actor has exactly one model. The same holds for `model`.
     pub provider: Option<String>,
     pub model: Option<String>,
     #[serde(rename = "type")]
     pub kind: ActorKind,
-    /// The address of the agent on another machine that the actor represents.
+    /// URL of the remote agent that the actor represents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_url: Option<String>,
     pub description: String,
     /// The number of nodes of its graph.
     pub nodes: u64,
-    /// The file it was read from.
+    /// File that the definition was read from.
     pub config: String,
     /// SHA-256 of the text.
     pub hash: String,
@@ -147,7 +147,7 @@ impl From<AddedDefinition<Arc<Actor>>> for AddedActorInfo {
     }
 }
 
-/// Refuses a remote caller's definition that would send a token of this machine to an address in it.
+/// Refuses a definition from a remote caller that would send a token of this machine to a URL in the definition.
 fn refuse_tokens(context: &OperationContext, actor: &Actor) -> Result<(), OperationError> {
     if context.caller().is_local() {
         return Ok(());
@@ -162,7 +162,7 @@ fn refuse_tokens(context: &OperationContext, actor: &Actor) -> Result<(), Operat
     if !sends {
         return Ok(());
     }
-    let message = "`token_env` names a variable of the machine of the server";
+    let message = "`token_env` names an environment variable of the server's machine";
     Err(
         OperationError::new(Code::LocalOnly, message).with_hint(hint!(
             "add the actor on that machine: {}",
@@ -251,7 +251,7 @@ pub struct ActorList {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ListedActor {
     pub name: String,
-    /// `null` unless it has exactly one model, as is `model`.
+    /// `null` unless the actor has exactly one model. The same holds for `model`.
     pub provider: Option<String>,
     pub model: Option<String>,
     /// All its models.
@@ -259,13 +259,13 @@ pub struct ListedActor {
     #[serde(rename = "type")]
     pub kind: Option<ActorKind>,
     pub description: Option<String>,
-    /// Whether it runs when no actor is named.
+    /// Whether this actor runs when a request names no actor.
     pub default: bool,
-    /// Whether it comes with a model.
+    /// Whether the actor represents a model and has no registered definition.
     pub built_in: bool,
     #[serde(rename = "unsafe")]
     pub is_unsafe: Option<bool>,
-    /// Reason why it cannot run.
+    /// Reason why the actor cannot run.
     pub problem: Option<String>,
 }
 
@@ -393,26 +393,26 @@ pub struct ShownActor {
 pub struct ActorDetails {
     pub name: String,
     pub description: String,
-    /// `null` unless it has exactly one model, as is `model`.
+    /// `null` unless the actor has exactly one model. The same holds for `model`.
     pub provider: Option<String>,
     pub model: Option<String>,
     pub models: Vec<String>,
-    /// Whether it runs when no actor is named.
+    /// Whether this actor runs when a request names no actor.
     pub default: bool,
-    /// Whether it comes with the program or with a model.
+    /// Whether the actor is part of the program or represents a model.
     pub builtin: bool,
     #[serde(rename = "unsafe")]
     pub is_unsafe: bool,
     #[serde(rename = "type")]
     pub kind: ActorKind,
-    /// The agent on another machine that it represents.
+    /// Remote agent that the actor represents.
     pub agent: Option<RemoteAgentInfo>,
     pub role: Option<Role>,
     /// The version that the definition names.
     pub version: Option<String>,
     pub created: Option<Timestamp>,
     pub updated: Option<Timestamp>,
-    /// The file it was read from.
+    /// File that the definition was read from.
     pub config: Option<String>,
     /// SHA-256 of its definition.
     pub config_hash: String,
@@ -420,7 +420,7 @@ pub struct ActorDetails {
     pub schema_version: String,
 }
 
-/// An agent on another machine.
+/// A remote agent.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RemoteAgentInfo {
     pub url: String,
@@ -444,7 +444,7 @@ pub struct GraphStructure {
     pub edges: u64,
     /// The node that runs first.
     pub entry: String,
-    /// The nodes after which the actor ends.
+    /// Exit nodes; the actor ends after any of them.
     pub exit: Vec<String>,
     pub node_list: Vec<GraphNode>,
 }
@@ -455,7 +455,7 @@ pub struct GraphNode {
     pub id: String,
     #[serde(rename = "type")]
     pub kind: String,
-    /// The nodes that may run after it.
+    /// Nodes that may run next.
     #[serde(default)]
     pub next: Vec<String>,
 }
@@ -470,14 +470,14 @@ pub struct ActorAccess {
     pub network: String,
 }
 
-/// The usage of an actor, as far as the caller may see it.
+/// Usage of an actor; includes only objects that the caller may read.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ActorUsage {
     pub referenced_by_actors: Vec<String>,
     pub active_in_sessions: u64,
     pub total_runs: u64,
     pub total_cost_usd: f64,
-    /// `null` when it never ran.
+    /// `null` if the actor never ran.
     pub avg_cost_per_run: Option<f64>,
 }
 
@@ -527,7 +527,7 @@ impl From<&Actor> for ActorOptions {
 impl From<&Actor> for GraphStructure {
     fn from(actor: &Actor) -> Self {
         let nodes = &actor.graph.nodes;
-        let id = |place: usize| (*nodes[place].id).to_owned();
+        let id = |index: usize| (*nodes[index].id).to_owned();
         let exits = nodes.iter().filter(|node| node.is_exit);
         Self {
             nodes: nodes.len() as u64,
@@ -718,7 +718,7 @@ impl Operation for DrawActor {
 }
 
 remove_request! {
-    /// Removes a registered actor that no other actor, no active plan and no configuration key names.
+    /// Removes a registered actor. Fails if another actor, an active plan or a configuration key refers to it.
     RemoveActor("registry/actor/remove", "Remove a registered actor");
     run: remove;
 }

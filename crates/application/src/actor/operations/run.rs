@@ -1,4 +1,4 @@
-//! `actor/run`: runs an actor from its start to its end. Its response is also that of `run/resume`.
+//! `actor/run`: runs an actor to completion. `run/resume` has the same response.
 
 #![expect(
     missing_docs,
@@ -39,13 +39,13 @@ pub struct RunActor {
     /// Values that templates see as `context.KEY`, each as `KEY=VALUE`.
     #[serde(default)]
     pub set: Vec<String>,
-    /// Skills whose tools every model of it may call.
+    /// Skills whose tools every model of the actor may call.
     #[serde(default)]
     pub skill: Vec<String>,
-    /// MCP servers whose tools every model of it may call.
+    /// MCP servers whose tools every model of the actor may call.
     #[serde(default)]
     pub mcp: Vec<String>,
-    /// Tools, or patterns such as `builtin/git-*`, that every model of it may call.
+    /// Tools, or patterns such as `builtin/git-*`, that every model of the actor may call.
     #[serde(default)]
     pub tool: Vec<String>,
     /// The sampling temperature of the models, from 0 to 2.
@@ -63,7 +63,7 @@ pub struct RunActor {
     /// Patterns of tools that are refused.
     #[serde(default)]
     pub deny_tool: Vec<String>,
-    /// Patterns of the only tools that are not refused.
+    /// Patterns of the tools that are allowed; all other tools are refused.
     #[serde(default)]
     pub allow_tool: Vec<String>,
     /// Maximum number of tool calls after one answer of a model.
@@ -83,21 +83,21 @@ pub struct RunActor {
 pub struct LocalRunOptions {
     /// The definition of the actor, instead of a registered one.
     pub definition: Option<ActorDefinition>,
-    /// The initial state, besides the question.
+    /// Initial state of the graph, in addition to the prompt.
     pub input: Map<String, Value>,
     /// Messages of an exported conversation that the run continues.
     pub earlier_messages: Option<Vec<Value>>,
-    /// The named conversation that the run continues and adds its question and answer to.
+    /// Named conversation that the run continues. The prompt and the answer of the run are appended to it.
     pub context: Option<String>,
     /// Run an actor whose file has `unsafe: true`.
     pub allow_unsafe: bool,
-    /// Tools act in this sandbox.
+    /// Sandbox in which tools act.
     pub sandbox: Option<String>,
-    /// Permission rules besides the stored ones.
+    /// Permission rules in addition to the stored ones.
     pub rules: Vec<String>,
-    /// A safety profile, or the file of one.
+    /// Name of a safety profile, or path of its file.
     pub safety: Option<String>,
-    /// Every exchange with models is appended to this file.
+    /// File to which every exchange with a model is appended.
     pub record: Option<PathBuf>,
 }
 
@@ -111,7 +111,7 @@ pub struct ActorDefinition {
 }
 
 impl LocalRunOptions {
-    /// Refuses local options in a request of a remote caller, or in one that is sent to a server.
+    /// Refuses local options in requests from remote callers and in requests that are sent to a server.
     fn check(&self, resolver: &Resolver<'_>) -> Result<(), OperationError> {
         let given = [
             ("config", self.definition.is_some()),
@@ -150,9 +150,9 @@ pub struct ActorRunSummary {
     pub actor: String,
     #[serde(rename = "type")]
     pub kind: ActorKind,
-    /// `null` unless it was given.
+    /// `null` unless the request set it.
     pub temperature: Option<f64>,
-    /// The skills that were given.
+    /// Skills that the request added.
     pub skill: Vec<String>,
     pub run: RunId,
 }
@@ -167,16 +167,16 @@ pub struct ActorResponse {
     pub state: Value,
 }
 
-/// Usage of the run, with the steps of earlier attempts.
+/// Usage of the run, including the steps of earlier attempts.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ActorRunUsage {
     /// Input and output together.
     pub tokens: u64,
     pub input_tokens: Tokens,
     pub output_tokens: Tokens,
-    /// In US dollars; `null` when a model without a known price was called.
+    /// Total cost in US dollars; `null` if a model without a known price was called.
     pub cost: Option<f64>,
-    /// Of this attempt.
+    /// Duration of this attempt.
     pub duration_s: f64,
     pub model_calls: u64,
     pub tool_calls: u64,
@@ -186,13 +186,13 @@ pub struct ActorRunUsage {
     /// `false` when a model without a known price was called; missing otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_known: Option<bool>,
-    /// The cost of the calls whose price is known; missing when it is known for all of them.
+    /// Cost of the calls with a known price; missing if all prices are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_known_part: Option<f64>,
 }
 
 impl ActorRunUsage {
-    /// The known cost, and whether it is complete.
+    /// The known cost, and `true` if it is the cost of all calls.
     pub fn known_cost(&self) -> (MicroUsd, bool) {
         let usd = self.cost.or(self.cost_known_part).unwrap_or_default();
         let cost = MicroUsd::from_usd_rounded_up(usd).unwrap_or_default();
@@ -201,33 +201,33 @@ impl ActorRunUsage {
 }
 
 impl ActorRunResult {
-    /// The result of a run that took `elapsed` this time.
+    /// Result of a run; `elapsed` is the duration of this attempt.
     pub(crate) fn new(
         context: &OperationContext,
-        done: &ActorRunReport,
+        run_report: &ActorRunReport,
         elapsed: Duration,
     ) -> Result<Self, OperationError> {
         let runs = context.runs();
-        let stored = runs.get(done.report.run)?;
+        let stored = runs.get(run_report.report.run)?;
         let is_known = runs.is_cost_known(stored.id)?;
-        let outcome = &done.report.outcome;
+        let outcome = &run_report.report.outcome;
         let usage = outcome.usage.usage;
         let cost = usage.cost_micro_usd.as_usd();
         Ok(Self {
             actor_run: ActorRunSummary {
-                actor: done.actor.name.clone(),
-                kind: done.actor.kind,
-                temperature: done.options.temperature,
-                skill: done.options.skills.clone(),
+                actor: run_report.actor.name.clone(),
+                kind: run_report.actor.kind,
+                temperature: run_report.options.temperature,
+                skill: run_report.options.skills.clone(),
                 run: stored.id,
             },
             run: RunInfo::new(&stored, is_known),
             response: ActorResponse {
-                text: done.answer(),
+                text: run_report.answer(),
                 value: outcome.output.clone(),
                 state: json!(outcome.state),
             },
-            sandbox: done.sandbox.clone(),
+            sandbox: run_report.sandbox.clone(),
             usage: ActorRunUsage {
                 tokens: usage.input_tokens.0 + usage.output_tokens.0,
                 input_tokens: usage.input_tokens,
@@ -245,7 +245,7 @@ impl ActorRunResult {
     }
 }
 
-/// Values for templates: JSON where they are JSON, otherwise text.
+/// Values for templates. A value that parses as JSON becomes JSON, any other value becomes text.
 fn template_values(pairs: &[String]) -> Result<Map<String, Value>, OperationError> {
     pairs
         .iter()
@@ -287,7 +287,7 @@ impl RunActor {
         }
     }
 
-    /// The actor of the definition, of the name, or the default one.
+    /// Finds the actor: the inline definition, else the named actor, else the default actor.
     fn actor(
         &self,
         context: &OperationContext,
@@ -348,7 +348,7 @@ impl Operation for RunActor {
         };
         let runner = ActorRunner::new(&runtime, context.runs());
         let front_end = context.front_end();
-        let done = runner.start(
+        let run_report = runner.start(
             request,
             RunFrontEnd {
                 approver: &*front_end.approver,
@@ -356,6 +356,6 @@ impl Operation for RunActor {
                 cancel: context.cancel(),
             },
         )?;
-        ActorRunResult::new(context, &done, started.elapsed())
+        ActorRunResult::new(context, &run_report, started.elapsed())
     }
 }

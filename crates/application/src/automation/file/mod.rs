@@ -1,7 +1,8 @@
 //! Parses an automation profile from YAML.
 //!
-//! Thresholds and flags are top-level fields. A file sets every threshold, or names with `extends` the profile
-//! it builds on; then it sets only the differences.
+//! Thresholds and flags are top-level fields. A file either sets every threshold, or names a base profile with
+//! `extends`
+//! and sets only the differences.
 
 use std::path::Path;
 
@@ -21,7 +22,7 @@ use serde_saphyr::Spanned;
 use crate::definition::DefinitionType as _;
 
 /// Maximum number of retries.
-const MOST_RETRIES: u32 = 100;
+const MAX_RETRIES: u32 = 100;
 
 /// The file of an automation profile.
 #[derive(Deserialize, JsonSchema)]
@@ -97,7 +98,7 @@ struct ProfileEntry {
     validation_retries: Option<UnresolvedValue>,
 }
 
-/// The flags in a section of their own.
+/// Flags in the section `safety`.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct FlagsEntry {
@@ -144,7 +145,7 @@ pub(super) fn schema() -> Value {
             fields,
             &[("validation_retries", &["validation_retry_limit"])],
         );
-        // Either it extends another profile, or it sets everything.
+        // A file either extends another profile or sets every threshold.
         let thresholds = AutomationGate::ALL.map(AutomationGate::as_str);
         let any = serde_json::json!([{"required": ["extends"]}, {"required": thresholds}]);
         fields.insert("anyOf".to_owned(), any);
@@ -152,7 +153,7 @@ pub(super) fn schema() -> Value {
     schema
 }
 
-/// Finds the profile that another one extends; the error is a sentence.
+/// Looks up the profile that another profile extends; the error is a message for the user.
 pub(super) type FindBase<'f> = &'f mut dyn FnMut(&str) -> Result<AutomationProfile, String>;
 
 /// Parses a profile from the text of its file.
@@ -164,11 +165,11 @@ pub(super) fn read(
 ) -> Result<AutomationProfile, DefinitionFileError> {
     read_entry(text)
         .and_then(|entry| entry.finish(&Expand { text, variables }, base))
-        .map_err(|complaint| complaint.in_file(file, DefinitionKind::AutomationProfile, text))
+        .map_err(|fault| fault.in_file(file, DefinitionKind::AutomationProfile, text))
 }
 
-/// Refuses a new file that changes a gate without effect: its author expects an effect. A file that extends no
-/// other has to set all gates, so there their values are accepted.
+/// Refuses a new file that changes the threshold of a gate without effect, because its author expects an effect. A file
+/// without `extends` must set every gate, so any threshold is accepted there.
 pub(super) fn check_idle_gates(
     text: &str,
     file: &Path,
@@ -199,8 +200,8 @@ pub(super) fn check_idle_gates(
         }
         Ok(())
     };
-    check().map_err(|complaint: DefinitionFault| {
-        complaint.in_file(file, DefinitionKind::AutomationProfile, text)
+    check().map_err(|fault: DefinitionFault| {
+        fault.in_file(file, DefinitionKind::AutomationProfile, text)
     })
 }
 
@@ -232,7 +233,7 @@ impl ProfileEntry {
         find: FindBase<'_>,
     ) -> Result<AutomationProfile, DefinitionFault> {
         expand.text(&mut self.name.value)?;
-        let name = self.whole_name()?;
+        let name = self.full_name()?;
         let base = self.base(expand, &name, find)?;
         let base = base.as_ref();
         let thresholds = self.thresholds(expand, base)?;
@@ -244,9 +245,9 @@ impl ProfileEntry {
             None => String::new(),
         };
         self.lift_flags()?;
-        let flag = |given: Option<UnresolvedValue>, inherited: Option<bool>, careful: bool| {
+        let flag = |given: Option<UnresolvedValue>, inherited: Option<bool>, default: bool| {
             let given = resolve::<bool>(given, expand, "`true` or `false`")?;
-            Ok::<bool, DefinitionFault>(given.or(inherited).unwrap_or(careful))
+            Ok::<bool, DefinitionFault>(given.or(inherited).unwrap_or(default))
         };
         Ok(AutomationProfile {
             name,
@@ -280,7 +281,7 @@ impl ProfileEntry {
         })
     }
 
-    fn whole_name(&self) -> Result<String, DefinitionFault> {
+    fn full_name(&self) -> Result<String, DefinitionFault> {
         let at = |message: String| Fault::at(&self.name, message);
         let written = self.name.value.trim().to_lowercase();
         if AutomationProfile::find_built_in(&written).is_some() {
@@ -427,7 +428,7 @@ fn retries(
     let expected = "a whole number from 0 to 100";
     let number = resolve::<u32>(given, expand, expected)?;
     if let (Some(number), Some(place)) = (number, place)
-        && number > MOST_RETRIES
+        && number > MAX_RETRIES
     {
         let message = format!("`{number}` is not {expected}");
         return Err(DefinitionFault::rule(
@@ -475,12 +476,12 @@ fn patterns(
     written: Option<Vec<Spanned<String>>>,
     expand: &Expand<'_>,
 ) -> Result<Option<Vec<String>>, DefinitionFault> {
-    let read = |mut one: Spanned<String>| {
-        expand.text(&mut one.value)?;
-        let pattern = one.value.parse::<ToolPattern>();
+    let read = |mut item: Spanned<String>| {
+        expand.text(&mut item.value)?;
+        let pattern = item.value.parse::<ToolPattern>();
         let pattern = pattern.map_err(|error: RuleError| {
             DefinitionFault::rule(
-                Fault::at(&one, error.to_string()),
+                Fault::at(&item, error.to_string()),
                 "write the whole name of a tool or a pattern such as `builtin/git-*`",
             )
         })?;

@@ -20,7 +20,7 @@ fn profile(text: &str) -> Result<AutomationProfile, cleveragents_domain::Definit
 }
 
 /// The published example of a custom profile.
-const WHOLE: &str = "name: team/careful
+const COMPLETE_PROFILE: &str = "name: team/careful
 description: Asks before it applies
 decompose_task: 0.0
 create_tool: 0
@@ -49,7 +49,7 @@ validation_retries: 5
 
 #[test]
 fn every_field_is_read() {
-    let read = profile(WHOLE).expect("it reads");
+    let read = profile(COMPLETE_PROFILE).expect("a valid profile");
     assert_eq!(read.name, "team/careful");
     assert_eq!(read.description, "Asks before it applies");
     let numbers: Vec<f64> = AutomationGate::ALL
@@ -71,7 +71,7 @@ fn every_field_is_read() {
 #[test]
 fn omitted_values_are_inherited_from_the_base_profile() {
     let read = profile("name: ours\nextends: full-auto\nselect_tool: 0.9\nguards: null\n");
-    let read = read.expect("it reads");
+    let read = read.expect("a valid profile");
     let base = AutomationProfile::find_built_in("full-auto").expect("built in");
     assert_eq!(read.name, "local/ours");
     for gate in AutomationGate::ALL {
@@ -85,18 +85,17 @@ fn omitted_values_are_inherited_from_the_base_profile() {
     assert!(!read.require_sandbox && !read.require_checkpoints);
 }
 
-/// Flags that the file omits default to the safe value; flags under `safety` are parsed too.
 #[test]
-fn flags_may_stand_under_safety_and_are_careful_otherwise() {
+fn flags_may_be_nested_under_safety_and_default_to_the_safe_value() {
     let thresholds: Vec<String> = AutomationGate::ALL
         .iter()
         .map(|gate| format!("{}: 0.5\n", gate.as_str()))
         .collect();
     let thresholds = thresholds.concat();
-    let bare = profile(&format!("name: a\n{thresholds}")).expect("it reads");
+    let bare = profile(&format!("name: a\n{thresholds}")).expect("a valid profile");
     assert!(bare.require_sandbox && bare.require_checkpoints && !bare.allow_unsafe_tools);
     let nested = format!("name: a\n{thresholds}safety: {{require_sandbox: false}}\n");
-    assert!(!profile(&nested).expect("it reads").require_sandbox);
+    assert!(!profile(&nested).expect("a valid profile").require_sandbox);
 }
 
 #[test]
@@ -136,7 +135,7 @@ fn errors_of_an_invalid_file_have_position_and_fix() {
             "extends: trusted",
         ),
         (
-            WHOLE.replace("edit_code: 0.0\n", ""),
+            COMPLETE_PROFILE.replace("edit_code: 0.0\n", ""),
             Rule,
             "p.yaml:1:7: these thresholds are missing: edit_code",
             "extends",
@@ -344,11 +343,11 @@ fn errors_of_an_invalid_file_have_position_and_fix() {
 }
 
 #[test]
-fn the_schema_takes_what_the_reader_takes() {
+fn the_schema_accepts_the_same_files_as_the_parser() {
     let validator = jsonschema::validator_for(&schema()).expect("a schema");
     let json =
         |text: &str| -> serde_json::Value { cleveragents_domain::yaml::read(text).expect("YAML") };
-    let plain = WHOLE
+    let plain = COMPLETE_PROFILE
         .replace("${SURE}", "0.8")
         .replace("${UNSET:0.25}", "0.25");
     assert!(validator.is_valid(&json(&plain)));

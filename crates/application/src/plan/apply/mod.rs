@@ -35,9 +35,9 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// The result of one attempt to apply.
 enum ApplyAttempt {
-    /// The plan is applied, or returned to execution.
+    /// The plan is applied, or it returned to execution.
     Done(Box<Plan>),
-    /// Another plan is applied to the same resources, or the preconditions changed.
+    /// Another plan is being applied to the same resources, or the preconditions changed.
     Retry(Box<Plan>),
 }
 
@@ -57,13 +57,13 @@ pub(super) struct ApplyPhase<'a> {
 }
 
 impl ApplyPhase<'_> {
-    /// Applies a plan. Returns it when it is applied, or when it returned to execution.
+    /// Applies a plan. Returns when the plan is applied, or when it returned to execution.
     pub(super) fn run(&self, plan: Plan) -> Result<Plan, PlanError> {
         let Some(sandbox) = plan.sandbox.clone() else {
             return Err(PlanError::NotFound(plan.id));
         };
         if plan.stage == PlanStage::ApplyProcessing
-            && let Some(applied) = self.recovered(&plan, &sandbox)?
+            && let Some(applied) = self.recover_completed(&plan, &sandbox)?
         {
             return Ok(applied);
         }
@@ -81,8 +81,8 @@ impl ApplyPhase<'_> {
         }
     }
 
-    /// The plan, if an interrupted apply turns out to be complete.
-    fn recovered(&self, plan: &Plan, sandbox: &str) -> Result<Option<Plan>, PlanError> {
+    /// Returns the applied plan if an interrupted apply turns out to be complete.
+    fn recover_completed(&self, plan: &Plan, sandbox: &str) -> Result<Option<Plan>, PlanError> {
         let (store, lease) = (self.progress.store, self.progress.lease);
         let recovered = recover_apply(store, &self.workspaces.sandboxes, plan, sandbox, lease)?;
         let is_applied = recovered.stage == PlanStage::ApplyApplied;
@@ -101,14 +101,14 @@ impl ApplyPhase<'_> {
             }
             Err(error) => return Err(error.into()),
         };
-        // Read before any check: changes after this point are detected when the apply starts.
+        // The preconditions are read before any check: the start of the apply detects later changes.
         let store = self.progress.store;
         let preconditions = ApplyPreconditions::read(store, self.requirements, &plan)?;
         let diff = sandboxes.diff(&mut open)?;
         let changed = changed_files(&diff);
         let mut reasons = unmet_checks(store, self.requirements, sandboxes, &plan, &open)?;
         let violation = path_violation(&self.requirements.reconciled(&plan)?, &changed);
-        // The execution validates again and fixes failed checks; a forbidden path stays forbidden.
+        // Execution validates again and fixes failed checks, but it cannot fix a change of a forbidden path.
         let is_reworkable = violation.is_none();
         reasons.extend(violation);
         if !reasons.is_empty() {
@@ -121,7 +121,7 @@ impl ApplyPhase<'_> {
             || plan
                 .strategy
                 .as_ref()
-                .is_some_and(|one| one.steps.is_empty());
+                .is_some_and(|strategy| strategy.steps.is_empty());
         if changed.is_empty() && !self.options.allow_empty && !expects_nothing {
             return Err(PlanError::NothingToApply(plan.id));
         }
@@ -138,7 +138,7 @@ impl ApplyPhase<'_> {
         self.apply(plan, open, &changed, &counts)
     }
 
-    /// Fails the phase because its sandbox cannot be opened, unless an earlier attempt applied it.
+    /// Fails the phase because its sandbox cannot be opened, unless an earlier attempt applied the plan.
     fn unusable_sandbox(
         &self,
         plan: Plan,
@@ -152,7 +152,7 @@ impl ApplyPhase<'_> {
             self.progress
                 .advance(&plan, StageTransition::StartApply, details)?
         };
-        if let Ok(Some(applied)) = self.recovered(&plan, sandbox) {
+        if let Ok(Some(applied)) = self.recover_completed(&plan, sandbox) {
             return Ok(ApplyAttempt::done(applied));
         }
         let message = format!("its sandbox cannot be used: {error}");
@@ -207,8 +207,7 @@ impl ApplyPhase<'_> {
         Ok(commit_message(plan, &steps, &results))
     }
 
-    /// Stores why a plan may not be applied. Returns the plan if it returns to execution, otherwise
-    /// the error.
+    /// Stores why a plan may not be applied. Returns the plan if it returned to execution, otherwise the error.
     fn constrain(
         &self,
         plan: &Plan,
@@ -267,8 +266,8 @@ impl ApplyPhase<'_> {
     }
 }
 
-/// Finishes an apply that was interrupted. Returns the plan, which is applied when the sandbox is; otherwise nothing was
-/// applied and the plan is unchanged.
+/// Recovers from an interrupted apply. Completes the plan if its sandbox was applied; otherwise nothing was applied,
+/// and the plan is returned unchanged.
 pub(super) fn recover_apply(
     store: &PlanStore,
     sandboxes: &SandboxService,
@@ -320,7 +319,7 @@ const SUBJECT: usize = 72;
 /// Maximum number of lines of the summary of a step in a commit message.
 const SUMMARY_LINES: usize = 6;
 
-/// The default commit message: the task as subject, what was done, what was checked, and the plan.
+/// The default commit message: the task as subject, summaries of the steps, validation results, and the plan.
 fn commit_message(plan: &Plan, steps: &[StepRecord], results: &[StoredResult]) -> String {
     let first = plan.description.lines().map(str::trim);
     let first = first.into_iter().find(|line| !line.is_empty());
@@ -337,7 +336,7 @@ fn commit_message(plan: &Plan, steps: &[StepRecord], results: &[StoredResult]) -
     let mut body = String::new();
     for step in done {
         let summary = step.summary.as_deref().unwrap_or_default().trim();
-        // The checks that the actor ran itself follow its summary, one per line.
+        // The summary ends with the checks that the actor ran itself, one per line; they are omitted.
         let lines = summary.lines().filter(|line| !line.starts_with("- `"));
         let lines: Vec<&str> = lines.take(SUMMARY_LINES).collect();
         let text = if lines.is_empty() {
@@ -345,33 +344,33 @@ fn commit_message(plan: &Plan, steps: &[StepRecord], results: &[StoredResult]) -
         } else {
             lines.join("\n")
         };
-        let _written = writeln!(body, "{}", wrapped(&text));
+        let _written = writeln!(body, "{}", wrap_lines(&text));
     }
     if !body.is_empty() {
         let _written = write!(message, "\n\n{}", body.trim_end());
     }
     let mut checked: Vec<(&str, &str)> = Vec::new();
     for result in results {
-        let word = if result.result.passed {
+        let verdict = if result.result.passed {
             "passed"
         } else {
             "failed"
         };
         let name = result.result.validation.as_str();
         checked.retain(|(known, _)| *known != name);
-        checked.push((name, word));
+        checked.push((name, verdict));
     }
     if !checked.is_empty() {
         message.push_str("\n\nChecked:");
-        for (name, word) in checked {
-            let _written = write!(message, "\n- {name}: {word}");
+        for (name, verdict) in checked {
+            let _written = write!(message, "\n- {name}: {verdict}");
         }
     }
     let _written = write!(message, "\n\nPlan: {}\n", plan.id);
     message
 }
 
-/// A line of at most [`SUBJECT`] characters, cut between words.
+/// Shortens a line to at most [`SUBJECT`] characters, between words.
 pub(crate) fn subject(line: &str) -> String {
     if line.chars().count() <= SUBJECT {
         return line.trim_end_matches('.').to_owned();
@@ -382,8 +381,8 @@ pub(crate) fn subject(line: &str) -> String {
     format!("{words}…")
 }
 
-/// A text with lines of at most [`SUBJECT`] characters, broken between words.
-fn wrapped(text: &str) -> String {
+/// Wraps the lines of a text at [`SUBJECT`] characters, between words.
+fn wrap_lines(text: &str) -> String {
     let mut all: Vec<String> = Vec::new();
     for line in text.lines() {
         let mut current = String::new();
@@ -404,7 +403,7 @@ fn wrapped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{subject, wrapped};
+    use super::{subject, wrap_lines};
 
     #[test]
     fn a_subject_is_cut_between_words() {
@@ -421,8 +420,8 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_a_body_are_broken_between_words() {
-        let text = wrapped(&format!("{}\nnext", "word ".repeat(30)));
+    fn body_lines_are_wrapped_between_words() {
+        let text = wrap_lines(&format!("{}\nnext", "word ".repeat(30)));
         assert!(text.lines().all(|line| line.len() <= 72), "{text}");
         assert_eq!(text.split_whitespace().count(), 31);
         assert!(text.ends_with("\nnext"));

@@ -1,8 +1,8 @@
-//! [`ApplyPreconditions`]: the validations and invariants that a result was validated against,
-//! compared again when the apply starts.
+//! [`ApplyPreconditions`]: the validations and invariants against which a result was validated. They are compared with
+//! the current ones when the apply starts.
 //!
-//! Validation takes time, and the user may attach validations and add invariants meanwhile. Both
-//! are therefore compared in the transaction that changes the stage.
+//! Validation takes time, and the user may attach validations and add invariants meanwhile. The transaction that
+//! changes the stage therefore compares them again.
 
 use cleveragents_domain::{
     AttachmentId, Plan, PlanId, ProjectId, ResourceId, StageTransition, ValidationMode,
@@ -39,7 +39,7 @@ pub(super) struct ApplyPreconditions {
 }
 
 impl ApplyPreconditions {
-    /// The preconditions of a plan now.
+    /// Reads the current preconditions of a plan.
     pub(super) fn read(
         store: &PlanStore,
         requirements: &PlanRequirements,
@@ -61,7 +61,10 @@ impl ApplyPreconditions {
                 .map_err(PlanError::from_service)?;
         let reconciled = InvariantService::effective_in(reader, &query.invariants)
             .map_err(PlanError::from_service)?;
-        let invariants = reconciled.effective.into_iter().map(|one| one.text);
+        let invariants = reconciled
+            .effective
+            .into_iter()
+            .map(|invariant| invariant.text);
         Ok(Self {
             query,
             validations,
@@ -70,12 +73,12 @@ impl ApplyPreconditions {
     }
 
     fn still_hold(&self, reader: &mut dyn Reader) -> Result<bool, PlanError> {
-        let now = Self::current(reader, self.query.clone())?;
-        Ok(now.validations == self.validations && now.invariants == self.invariants)
+        let current = Self::current(reader, self.query.clone())?;
+        Ok(current.validations == self.validations && current.invariants == self.invariants)
     }
 
-    /// Starts the apply of a plan if its preconditions still hold; `None` when they changed and it has to be
-    /// validated again.
+    /// Starts the apply of a plan if its preconditions still hold. Returns `None` if they changed; then the plan has to
+    /// be validated again.
     pub(super) fn start_apply(
         &self,
         store: &PlanStore,
@@ -151,11 +154,11 @@ mod tests {
     use crate::validation::{AttachRequest, ValidationService};
 
     #[test]
-    fn a_validation_or_invariant_added_after_validating_prevents_the_apply() {
+    fn a_validation_or_invariant_added_after_validation_prevents_the_apply() {
         for database in TestDatabase::each() {
             let engine = database.open();
             let folder = tempfile::tempdir().expect("a folder");
-            let stored = PlanStore::new(Arc::clone(&engine));
+            let plan_store = PlanStore::new(Arc::clone(&engine));
             let requirements = PlanRequirements::new(&engine, Arc::new(|_| None));
             let resource = ResourceService::new(Arc::clone(&engine))
                 .ensure_path(folder.path())
@@ -179,16 +182,16 @@ mod tests {
             let lease = LeaseService::new(Arc::clone(&engine))
                 .acquire(LeaseSubject::new("plan", id), Ttl::default())
                 .expect("a lease");
-            let plan = stored.get(id).expect("the plan");
+            let plan = plan_store.get(id).expect("the plan");
             let read = |plan| {
-                ApplyPreconditions::read(&stored, &requirements, plan).expect("preconditions")
+                ApplyPreconditions::read(&plan_store, &requirements, plan).expect("preconditions")
             };
 
             // A validation is attached after the result was validated.
             let before = read(&plan);
-            let others = ValidationService::new(Arc::clone(&engine));
+            let validations = ValidationService::new(Arc::clone(&engine));
             let file = "name: local/late\ndescription: late\ncommand: 'false'\n";
-            others
+            validations
                 .add(file, "late.yaml", Register::New, &|_| None)
                 .expect("registered");
             let request = AttachRequest {
@@ -196,18 +199,18 @@ mod tests {
                 validation: "local/late".to_owned(),
                 ..AttachRequest::default()
             };
-            others.attach(&request, &|_| None).expect("attached");
-            let begun = before.start_apply(&stored, &plan, &lease);
-            assert!(begun.expect("asked").is_none(), "a late validation");
+            validations.attach(&request, &|_| None).expect("attached");
+            let started = before.start_apply(&plan_store, &plan, &lease);
+            assert!(started.expect("compared").is_none(), "a new validation");
 
             // The definition of the validation changes.
             let before = read(&plan);
             let file = "name: local/late\ndescription: late\ncommand: 'true'\n";
-            others
+            validations
                 .add(file, "late.yaml", Register::Update, &|_| None)
                 .expect("replaced");
-            let begun = before.start_apply(&stored, &plan, &lease);
-            assert!(begun.expect("asked").is_none(), "another validation");
+            let started = before.start_apply(&plan_store, &plan, &lease);
+            assert!(started.expect("compared").is_none(), "a changed validation");
 
             // An invariant is added.
             let before = read(&plan);
@@ -218,15 +221,15 @@ mod tests {
                     non_overridable: false,
                 })
                 .expect("set");
-            let begun = before.start_apply(&stored, &plan, &lease);
-            assert!(begun.expect("asked").is_none(), "a late invariant");
-            let stage = stored.get(id).expect("the plan").stage;
+            let started = before.start_apply(&plan_store, &plan, &lease);
+            assert!(started.expect("compared").is_none(), "a new invariant");
+            let stage = plan_store.get(id).expect("the plan").stage;
             assert_eq!(stage, PlanStage::ApplyQueued);
 
             let before = read(&plan);
-            let begun = before.start_apply(&stored, &plan, &lease);
-            let begun = begun.expect("asked").expect("nothing has changed");
-            assert_eq!(begun.stage, PlanStage::ApplyProcessing);
+            let started = before.start_apply(&plan_store, &plan, &lease);
+            let started = started.expect("compared").expect("unchanged preconditions");
+            assert_eq!(started.stage, PlanStage::ApplyProcessing);
         }
     }
 }

@@ -1,5 +1,4 @@
-//! [`PlanControl`]: the user's actions on a plan: cancel, answer, guide, edit, revert, limit,
-//! queue.
+//! [`PlanControl`]: the user's actions on a plan: cancel, answer, guide, edit, revert, limit the cost, queue.
 
 mod queue;
 
@@ -36,8 +35,8 @@ pub(super) struct PlanControl {
 }
 
 impl PlanControl {
-    /// Cancels a plan: at once when no process runs it, otherwise that process is asked to stop. Returns whether the
-    /// plan is cancelled already.
+    /// Cancels a plan: at once if no process runs it, otherwise asks that process to stop. Returns true if the plan
+    /// is already cancelled.
     pub(super) fn cancel(&self, id: PlanId, reason: &str) -> Result<bool, PlanError> {
         let plan = self.store.get(id)?;
         if plan.stage.is_terminal() {
@@ -68,7 +67,7 @@ impl PlanControl {
     ) -> Result<(), PlanError> {
         let id = plan.id;
         self.rollback.finish_interrupted(id, lease)?;
-        // An interrupted apply is finished first: it may be past the point of no return.
+        // An interrupted apply is completed first, because it may already have changed the user's files.
         if let Some(sandbox) = plan.sandbox.as_deref()
             && plan.stage == PlanStage::ApplyProcessing
         {
@@ -94,7 +93,7 @@ impl PlanControl {
         }
     }
 
-    /// Approves, rejects or answers what a plan waits for.
+    /// Approves, rejects or answers the request that a plan waits for.
     pub(super) fn answer(
         &self,
         id: PlanId,
@@ -135,14 +134,14 @@ impl PlanControl {
         let decision = self.user_decision(&plan, &question, verdict.as_str(), text)?;
         let (text, person) = (text.map(str::to_owned), person.to_owned());
         self.store.write(move |unit| {
-            // The second of two answers finds no open question.
-            let Some(now) = plans::locked(unit, id)? else {
+            // Of two concurrent answers, the second one finds that the request is already answered.
+            let Some(current) = plans::locked(unit, id)? else {
                 return Ok(());
             };
-            if now.waiting.as_ref() != Some(&waiting) {
+            if current.waiting.as_ref() != Some(&waiting) {
                 return Err(PlanError::NotReady {
                     plan: id,
-                    stage: now.stage,
+                    stage: current.stage,
                     reason: "another user has already answered".to_owned(),
                     hint: hint!("{} shows its state", suggest::plan_status(id)),
                 });
@@ -157,7 +156,7 @@ impl PlanControl {
         self.store.get(id)
     }
 
-    /// The decision that records what the user chose; `None` while the plan has no root decision.
+    /// The decision that records the user's choice; `None` if the plan has no root decision yet.
     fn user_decision(
         &self,
         plan: &Plan,
@@ -258,7 +257,7 @@ impl PlanControl {
         self.revert_leased(&plan, reason, &lease)
     }
 
-    /// The same for a caller that holds the lease of the plan.
+    /// Like [`Self::revert`], for a caller that holds the lease of the plan.
     pub(super) fn revert_leased(
         &self,
         plan: &Plan,
@@ -297,13 +296,13 @@ impl PlanControl {
         reverted.ok_or_else(|| already_finished(plan))
     }
 
-    /// The decisions that a revert invalidates: all but the root, the invariants and those of the
-    /// user.
+    /// The valid decisions that a revert supersedes: all except the root, the invariants, the user's decisions and
+    /// earlier reverts.
     fn superseded_by_reversion(&self, plan: &Plan) -> Result<Vec<DecisionId>, PlanError> {
         let all = self
             .store
             .read(|reader| decisions::of_plan(reader, plan.id))?;
-        let stays = |kind| {
+        let is_retained = |kind| {
             matches!(
                 kind,
                 DecisionType::InvariantEnforced
@@ -313,13 +312,13 @@ impl PlanControl {
         };
         Ok(all
             .into_iter()
-            .filter(|decision| decision.holds() && !stays(decision.said.kind))
+            .filter(|decision| decision.holds() && !is_retained(decision.said.kind))
             .map(|decision| decision.said.id)
             .filter(|id| Some(*id) != plan.decision_root)
             .collect())
     }
 
-    /// Sets the cost limit of a plan. It applies from the next `execute` on.
+    /// Sets the cost limit of a plan. The limit applies from the next `execute` on.
     pub(super) fn limit_cost(&self, id: PlanId, limit: MicroUsd) -> Result<Plan, PlanError> {
         self.store.write(move |unit| {
             require_active(unit, id)?;
@@ -329,8 +328,8 @@ impl PlanControl {
     }
 
     /// Queues a plan for a worker.
-    pub(super) fn queue(&self, id: PlanId, how: &QueueEntry) -> Result<Plan, PlanError> {
-        PlanQueue::new(Arc::clone(self.store.engine())).leave(id, how)?;
+    pub(super) fn queue(&self, id: PlanId, entry: &QueueEntry) -> Result<Plan, PlanError> {
+        PlanQueue::new(Arc::clone(self.store.engine())).leave(id, entry)?;
         self.store.get(id)
     }
 
@@ -364,7 +363,7 @@ fn check_revertible(plan: &Plan) -> Result<(), PlanError> {
     })
 }
 
-/// Refuses a finished plan, and locks its row until the end of the transaction.
+/// Locks the row of a plan until the end of the transaction, and refuses a finished plan.
 fn require_active(unit: &mut UnitOfWork<'_>, id: PlanId) -> Result<(), PlanError> {
     let plan = plans::locked(unit, id)?.ok_or(PlanError::NotFound(id))?;
     if plan.stage.is_terminal() {

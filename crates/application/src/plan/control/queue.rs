@@ -1,6 +1,5 @@
-//! [`PlanQueue`]: plans that wait for another process: for any worker, or for a server that
-//! accepted a request to run them. A server stores the entry before it confirms the request, so
-//! that the plan is not lost when the server dies.
+//! [`PlanQueue`]: plans that another process has to run: any worker, or the server that accepted a request to run them.
+//! A server stores the entry before it confirms the request, so that the plan is not lost if the server dies.
 
 use std::sync::Arc;
 
@@ -18,16 +17,16 @@ use crate::run::UnknownOutcome;
 /// The subject prefix of the lease that proves that a server is alive.
 pub const SERVER_LEASE: &str = "server";
 
-/// Process and options of a queued plan.
+/// Requested process and options of a queued plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct QueueEntry {
-    /// Whether tool calls with unknown outcome are retried.
+    /// Retry tool calls with unknown outcome.
     pub redo: bool,
-    /// Whether tool calls with unknown outcome are assumed done.
+    /// Assume that tool calls with unknown outcome were done.
     pub skip: bool,
-    /// The server that accepted the plan, and its caller. No other process runs the plan while that
-    /// server is alive.
+    /// The server that accepted the plan, and the caller of that server. While the server is alive, no other process
+    /// runs the plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub served: Option<ServerClaim>,
 }
@@ -35,19 +34,19 @@ pub struct QueueEntry {
 /// A plan that a server runs for a caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerClaim {
-    /// The subject of the lease of the server.
+    /// The subject of the server's lease.
     pub server: String,
-    /// The caller.
+    /// The identity of the caller.
     pub identity: String,
-    /// Unique for each request.
+    /// The id of the request, which is unique.
     pub request: String,
 }
 
 impl QueueEntry {
     /// The queue entry of a plan, if it is queued.
     pub fn from_plan(plan: &Plan) -> Option<Self> {
-        let how = plan.queued_for.clone()?;
-        Some(serde_json::from_value(how).unwrap_or_default())
+        let document = plan.queued_for.clone()?;
+        Some(serde_json::from_value(document).unwrap_or_default())
     }
 
     /// Treatment of calls with unknown outcome.
@@ -71,48 +70,48 @@ pub struct PlanQueue {
 }
 
 impl PlanQueue {
-    /// The queued plans of a database.
+    /// Creates the queue of a database.
     pub const fn new(engine: Arc<Engine>) -> Self {
         Self { engine }
     }
 
     /// Queues a plan, replacing an earlier entry.
-    pub fn leave(&self, id: PlanId, how: &QueueEntry) -> Result<(), PlanError> {
-        let how = how.document()?;
+    pub fn leave(&self, id: PlanId, entry: &QueueEntry) -> Result<(), PlanError> {
+        let entry = entry.document()?;
         self.engine.write(move |unit| {
-            // No other process can finish the plan before this transaction ends.
+            // The lock prevents other processes from finishing the plan before this transaction ends.
             let plan = plans::locked(unit, id)?.ok_or(PlanError::NotFound(id))?;
             if plan.stage.is_terminal() {
                 return Err(already_finished(&plan));
             }
             plans::clear_waiting(unit, id)?;
-            Ok(plans::queue(unit, id, Some(&how))?)
+            Ok(plans::queue(unit, id, Some(&entry))?)
         })
     }
 
-    /// Replaces or removes the queue entry of a plan if it is still `was`. Returns whether it was.
+    /// Replaces or removes the queue entry of a plan if the entry still equals `expected`. Returns true if it did.
     pub fn pass_on(
         &self,
         id: PlanId,
-        was: &QueueEntry,
-        now: Option<&QueueEntry>,
+        expected: &QueueEntry,
+        new: Option<&QueueEntry>,
     ) -> Result<bool, PlanError> {
-        let was = was.document()?;
-        let now = now.map(QueueEntry::document).transpose()?;
+        let expected = expected.document()?;
+        let new = new.map(QueueEntry::document).transpose()?;
         Ok(self.engine.write(move |unit| {
             let plan = plans::locked(unit, id)?;
-            let is_so = plan.is_some_and(|plan| plan.queued_for.as_ref() == Some(&was));
-            if is_so {
-                plans::queue(unit, id, now.as_ref())?;
+            let is_expected = plan.is_some_and(|plan| plan.queued_for.as_ref() == Some(&expected));
+            if is_expected {
+                plans::queue(unit, id, new.as_ref())?;
             }
-            Ok::<_, Error>(is_so)
+            Ok::<_, Error>(is_expected)
         })?)
     }
 
-    /// Whether the queue entry of a plan is still `how`.
-    pub fn is_queued_as(&self, id: PlanId, how: &QueueEntry) -> Result<bool, PlanError> {
+    /// True if the queue entry of a plan equals `entry`.
+    pub fn is_queued_as(&self, id: PlanId, entry: &QueueEntry) -> Result<bool, PlanError> {
         let plan = self.engine.read(|reader| plans::get(reader, id))?;
-        Ok(plan.is_some_and(|plan| QueueEntry::from_plan(&plan).as_ref() == Some(how)))
+        Ok(plan.is_some_and(|plan| QueueEntry::from_plan(&plan).as_ref() == Some(entry)))
     }
 
     /// All queued plans.
@@ -121,16 +120,16 @@ impl PlanQueue {
             is_queued: true,
             ..PlanFilter::default()
         };
-        let found = self.engine.read(|reader| plans::list(reader, &filter))?;
-        Ok(found
+        let queued = self.engine.read(|reader| plans::list(reader, &filter))?;
+        Ok(queued
             .into_iter()
-            .filter_map(|plan| QueueEntry::from_plan(&plan).map(|how| (plan, how)))
+            .filter_map(|plan| QueueEntry::from_plan(&plan).map(|entry| (plan, entry)))
             .collect())
     }
 
-    /// Whether a live server has accepted a plan.
-    pub fn is_served(&self, how: &QueueEntry) -> Result<bool, PlanError> {
-        let Some(served) = &how.served else {
+    /// True if a live server has accepted the plan of an entry.
+    pub fn is_served(&self, entry: &QueueEntry) -> Result<bool, PlanError> {
+        let Some(served) = &entry.served else {
             return Ok(false);
         };
         let subject = LeaseSubject::new(SERVER_LEASE, &served.server);

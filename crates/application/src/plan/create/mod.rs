@@ -32,14 +32,14 @@ pub(super) struct PlanCreation {
 }
 
 impl PlanCreation {
-    /// The projects of a request, and the automation profile of the first one that has one.
+    /// The projects of a request, and the first automation profile that they define.
     fn named_projects(
         &self,
-        named: &[String],
+        references: &[String],
     ) -> Result<(Vec<PlanProject>, Option<String>), PlanError> {
         let mut projects: Vec<PlanProject> = Vec::new();
-        let mut of_projects = None;
-        for reference in named {
+        let mut project_profile = None;
+        for reference in references {
             let (project, links) = self
                 .projects
                 .view(reference)
@@ -56,7 +56,7 @@ impl PlanCreation {
                     project.name
                 )));
             }
-            of_projects = of_projects.or_else(|| project.rules.automation_profile.clone());
+            project_profile = project_profile.or_else(|| project.rules.automation_profile.clone());
             projects.push(PlanProject {
                 name: project.name.to_string(),
                 alias: project.name.name().to_owned(),
@@ -68,10 +68,10 @@ impl PlanCreation {
                 "a plan needs a project to work on".to_owned(),
             ));
         }
-        Ok((projects, of_projects))
+        Ok((projects, project_profile))
     }
 
-    /// Creates a plan from an action. It does not run yet.
+    /// Creates a plan from an action, without starting it.
     pub(super) fn create(
         &self,
         request: &UseAction,
@@ -85,8 +85,12 @@ impl PlanCreation {
         let values = action
             .resolve(&request.arguments)
             .map_err(PlanError::from_service)?;
-        let (projects, of_projects) = self.named_projects(&request.projects)?;
-        let (name, source) = match (&request.profile, &action.automation_profile, of_projects) {
+        let (projects, project_profile) = self.named_projects(&request.projects)?;
+        let (name, source) = match (
+            &request.profile,
+            &action.automation_profile,
+            project_profile,
+        ) {
             (Some(name), ..) => (name.clone(), "CLI flag"),
             (None, Some(name), _) => (name.clone(), "action"),
             (None, None, Some(name)) => (name, "project"),
@@ -118,15 +122,14 @@ impl PlanCreation {
                 ..action.clone()
             }),
         };
-        // Other faults of a target are reported when the plan starts, and can be corrected until
-        // then.
+        // If the targets cannot be resolved, the plan reports the error when it starts; until then the user can fix it.
         if let Ok(targets) = self.requirements.targets_of(&made_with) {
             self.sandboxes.check_targets(&targets)?;
         }
         let new = new_plan(&action, made_with, rendered);
         let id = new.id;
-        let own = plan_invariants(id, &request.invariants)?;
-        if !self.insert(new, own, !action.reusable)? {
+        let invariants = plan_invariants(id, &request.invariants)?;
+        if !self.insert(new, invariants, !action.reusable)? {
             return Err(PlanError::from_service(DefinitionError::Archived(
                 action.name.clone(),
             )));
@@ -134,15 +137,15 @@ impl PlanCreation {
         self.store.get(id)
     }
 
-    /// Stores a plan. Returns `false` when its action is not reusable and another plan already used it.
+    /// Stores a plan. Returns `false` if its action is not reusable and another plan already used it.
     fn insert(
         &self,
         new: NewPlan,
-        own: Vec<invariants::NewInvariant>,
+        plan_invariants: Vec<invariants::NewInvariant>,
         archives_action: bool,
     ) -> Result<bool, PlanError> {
         self.store.write(move |unit| {
-            // From here on the projects of the plan cannot be deleted.
+            // The lock prevents the deletion of the plan's projects until the plan is stored.
             resources::lock(unit)?;
             for project in &new.made_with.projects {
                 find_project(unit, &project.name).map_err(PlanError::from_service)?;
@@ -152,7 +155,7 @@ impl PlanCreation {
                 return Ok(false);
             }
             plans::insert(unit, &new)?;
-            for invariant in &own {
+            for invariant in &plan_invariants {
                 invariants::insert(unit, invariant)?;
             }
             Ok(true)
@@ -160,15 +163,18 @@ impl PlanCreation {
     }
 }
 
-/// The row of a new plan. `render` fills the arguments into a text of the action.
+/// The row of a new plan. `render` inserts the arguments into a text of the action.
 fn new_plan(action: &Action, made_with: MadeWith, render: impl Fn(&str) -> String) -> NewPlan {
     let id = PlanId::generate();
     let short = id.to_string().to_ascii_lowercase();
-    let word = action.name.rsplit('/').next().unwrap_or(&action.name);
+    let action_name = action.name.rsplit('/').next().unwrap_or(&action.name);
     let description = action.long_description.as_ref();
     NewPlan {
         id,
-        name: Some(format!("local/{word}-{}", short.get(..8).unwrap_or(&short))),
+        name: Some(format!(
+            "local/{action_name}-{}",
+            short.get(..8).unwrap_or(&short)
+        )),
         action: action.name.clone(),
         above: None,
         description: render(description.unwrap_or(&action.description)),
@@ -177,14 +183,14 @@ fn new_plan(action: &Action, made_with: MadeWith, render: impl Fn(&str) -> Strin
     }
 }
 
-/// The invariants that the caller sets for this plan alone.
+/// The invariants that the caller sets for this plan only.
 fn plan_invariants(
     id: PlanId,
     texts: &[String],
 ) -> Result<Vec<invariants::NewInvariant>, PlanError> {
-    let mut own = Vec::new();
+    let mut new = Vec::new();
     for text in texts {
-        own.push(invariants::NewInvariant {
+        new.push(invariants::NewInvariant {
             id: cleveragents_domain::InvariantId::generate(),
             text: cleveragents_domain::Invariant::checked_text(text)
                 .map_err(|error| PlanError::from_service(InvariantError::from(error)))?,
@@ -193,21 +199,26 @@ fn plan_invariants(
             non_overridable: false,
         });
     }
-    Ok(own)
+    Ok(new)
 }
 
-/// The actors of a plan, in this order: from the request, the action, the configuration, or built
-/// in.
+/// The actors of a plan: from the request, else the action, else the configuration, else built in.
 fn actors(request: &UseAction, action: &Action, defaults: &PlanDefaults) -> PlanActors {
-    let chosen = |own: &Option<String>, of_action: &Option<String>, usual: &Option<String>| {
-        own.as_ref()
-            .or(of_action.as_ref())
-            .or(usual.as_ref())
-            .cloned()
-    };
-    let (own, named, usual) = (&request.actors, &action.actors, &defaults.actors);
-    let strategy = chosen(&own.strategy, &named.strategy, &usual.strategy);
-    let execution = chosen(&own.execution, &named.execution, &usual.execution);
+    let chosen =
+        |requested: &Option<String>, of_action: &Option<String>, default: &Option<String>| {
+            requested
+                .as_ref()
+                .or(of_action.as_ref())
+                .or(default.as_ref())
+                .cloned()
+        };
+    let (requested, of_action, default) = (&request.actors, &action.actors, &defaults.actors);
+    let strategy = chosen(&requested.strategy, &of_action.strategy, &default.strategy);
+    let execution = chosen(
+        &requested.execution,
+        &of_action.execution,
+        &default.execution,
+    );
     let strategy = strategy.unwrap_or_else(|| STRATEGIST.to_owned());
     let execution = execution.unwrap_or_else(|| {
         if strategy == DETERMINISTIC {
@@ -216,8 +227,8 @@ fn actors(request: &UseAction, action: &Action, defaults: &PlanDefaults) -> Plan
             EXECUTOR.to_owned()
         }
     });
-    let review = chosen(&own.review, &named.review, &usual.review).or_else(|| {
-        // A plan with a model for its execution uses one for its review, too.
+    let review = chosen(&requested.review, &of_action.review, &default.review).or_else(|| {
+        // A plan that the built-in executor runs is also reviewed by a model.
         (execution == EXECUTOR).then(|| REVIEWER.to_owned())
     });
     let unless_none = |name: Option<String>| {
@@ -227,11 +238,15 @@ fn actors(request: &UseAction, action: &Action, defaults: &PlanDefaults) -> Plan
         strategy,
         execution,
         estimation: unless_none(chosen(
-            &own.estimation,
-            &named.estimation,
-            &usual.estimation,
+            &requested.estimation,
+            &of_action.estimation,
+            &default.estimation,
         )),
-        invariant: unless_none(chosen(&own.invariant, &named.invariant, &usual.invariant)),
+        invariant: unless_none(chosen(
+            &requested.invariant,
+            &of_action.invariant,
+            &default.invariant,
+        )),
         review: unless_none(review),
     }
 }

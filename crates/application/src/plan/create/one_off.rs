@@ -1,4 +1,4 @@
-//! [`one_off_action`]: the action of a task that is given on the command line.
+//! [`one_off_action`]: the action for a task from the command line.
 
 use std::fmt::Write as _;
 
@@ -10,8 +10,8 @@ use crate::plan::strategize::TASK_CRITERION;
 /// Number of words of the task in the name of its action.
 const NAME_WORDS: usize = 5;
 
-/// The definition of the action for a task and the commands that must succeed at the end. The
-/// definition of done does not repeat the task: every request of the plan contains it once.
+/// The definition of the action for a task. The `checks` are commands that must succeed at the end. The definition of
+/// done does not repeat the task, because every request of the plan already contains it.
 pub fn one_off_action(task: &str, checks: &[String]) -> String {
     let task = task.trim();
     let lower = task.to_lowercase();
@@ -29,16 +29,16 @@ pub fn one_off_action(task: &str, checks: &[String]) -> String {
     for command in checks {
         let _written = writeln!(done, "- check `{command}`");
     }
-    // Braces and `$` in the task are neither placeholders nor variables.
-    let plain = |text: &str| {
+    // Escapes braces and `$`, which would be placeholders and variables.
+    let escaped = |text: &str| {
         text.replace('{', "{{")
             .replace('}', "}}")
             .replace('$', "$$")
     };
     json!({
         "name": format!("local/do-{words}-{}", &stamp[stamp.len() - 6..]),
-        "description": plain(task),
-        "definition_of_done": plain(&done),
+        "description": escaped(task),
+        "definition_of_done": escaped(&done),
         "reusable": false,
     })
     .to_string()

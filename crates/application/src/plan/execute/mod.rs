@@ -1,5 +1,5 @@
-//! [`ExecutePhase`]: runs the steps of a strategy in the plan's sandbox, validates the result, and fixes what the
-//! validations find.
+//! [`ExecutePhase`]: runs the steps of a strategy in the plan's sandbox, validates the result, and fixes failed
+//! validations.
 
 mod prompt;
 mod step;
@@ -32,7 +32,7 @@ use crate::tool::SandboxWorkspace;
 use prompt::StepPrompt;
 use step::StepSpec;
 
-/// The second phase of a plan. It changes files in the sandbox of the plan only.
+/// The second phase of a plan. It changes files only in the sandbox of the plan.
 pub(super) struct ExecutePhase<'a> {
     pub(super) requirements: &'a PlanRequirements,
     pub(super) snapshots: &'a DecisionSnapshots,
@@ -45,7 +45,7 @@ pub(super) struct ExecutePhase<'a> {
 }
 
 impl ExecutePhase<'_> {
-    /// Executes a plan. Returns it when it is complete, or when it returned to its strategy.
+    /// Executes a plan. Returns when execution is complete, or when the plan returned to its strategy.
     pub(super) fn run(&self, plan: Plan) -> Result<Plan, PlanError> {
         let plan = if plan.stage == PlanStage::ExecuteQueued {
             let details = TransitionDetails {
@@ -109,10 +109,13 @@ impl ExecutePhase<'_> {
         let all = self
             .progress
             .read(|reader| plan_steps::guidance(reader, plan.id))?;
-        Ok(all.into_iter().rev().find(|one| one.applied_at.is_none()))
+        Ok(all
+            .into_iter()
+            .rev()
+            .find(|entry| entry.applied_at.is_none()))
     }
 
-    /// Whether there is guidance that the execution actor has to apply.
+    /// True if the execution actor has to apply pending guidance.
     pub(super) fn has_pending_guidance(&self, plan: &Plan) -> Result<bool, PlanError> {
         let is_read = plan.made_with.actors.execution != DETERMINISTIC;
         Ok(is_read && self.pending_guidance(plan)?.is_some())
@@ -124,7 +127,7 @@ impl ExecutePhase<'_> {
             return Ok(());
         };
         if plan.made_with.actors.execution == DETERMINISTIC {
-            // No model reads guidance here: it stays pending.
+            // No model reads the guidance, so it stays pending.
             self.progress.observer.note(&format!(
                 "guidance is pending, and `{DETERMINISTIC}` cannot read it: {}",
                 shortened(&last.text, 80)
@@ -147,8 +150,8 @@ impl ExecutePhase<'_> {
             .write(move |unit| plan_steps::mark_guidance_applied(unit, id, through))
     }
 
-    /// Validates the result, and has failed checks fixed until all required ones pass or the
-    /// retries are used up. Returns the plan when it returned to its strategy.
+    /// Validates the result, and runs fixes until all required checks pass or the limit of fixes is reached. Returns
+    /// the plan if it returned to its strategy.
     fn validate_and_fix(
         &self,
         plan: &Plan,
@@ -194,7 +197,7 @@ impl ExecutePhase<'_> {
         }
     }
 
-    /// Stops the plan unless failed checks may be fixed.
+    /// Stops the plan unless its automation profile or the user allows fixing failed checks.
     fn check_fix_gate(&self, plan: &Plan, message: &str) -> Result<(), PlanError> {
         let gate = AutomationGate::FixValidations;
         match self.gates.check(plan, gate, GateAction::Fix)? {
@@ -229,20 +232,19 @@ impl ExecutePhase<'_> {
             .fail(plan, StageTransition::FailExecute, failure)
     }
 
-    /// The number of fixes that were completed in this attempt.
+    /// Number of fixes completed in this attempt.
     fn completed_fixes(&self, plan: &Plan) -> Result<u64, PlanError> {
         let steps = self
             .progress
             .read(|reader| plan_steps::of_plan(reader, plan.id))?;
-        let of_attempt = format!("{}/", StepKind::Fix.path(&[plan.attempt]));
+        let attempt_prefix = format!("{}/", StepKind::Fix.path(&[plan.attempt]));
         let fixes = steps
             .iter()
-            .filter(|step| step.is_done() && step.path.starts_with(&of_attempt));
+            .filter(|step| step.is_done() && step.path.starts_with(&attempt_prefix));
         Ok(fixes.count() as u64)
     }
 
-    /// The fixes are used up: revises the strategy if the profile allows it, otherwise fails the
-    /// phase.
+    /// Handles the limit of fixes: revises the strategy if the profile allows it, otherwise fails the phase.
     fn revise_or_fail(&self, plan: &Plan, message: &str, fixes: u64) -> Result<Plan, PlanError> {
         let gate = AutomationGate::ReviseStrategy;
         let may_revise = plan.reversions < REVERSION_LIMIT
@@ -256,10 +258,10 @@ impl ExecutePhase<'_> {
             error.insert("message".to_owned(), message.into());
             self.progress
                 .write(move |unit| plans::merge_error(unit, id, &error))?;
-            let now = self.progress.store.get(id)?;
+            let current = self.progress.store.get(id)?;
             return self
                 .control
-                .revert_leased(&now, message, self.progress.lease);
+                .revert_leased(&current, message, self.progress.lease);
         }
         let message = format!("{message}. The limit of {fixes} fixes is reached");
         self.fail_validation(plan, message, Some(fixes + 1))

@@ -12,7 +12,7 @@ use crate::plan::validate::CheckResult;
 
 /// The task of the execution actor in a step.
 pub(super) enum StepPrompt<'s> {
-    /// A step of the strategy, by its number from 1.
+    /// A step of the strategy. Step numbers start at 1.
     Step {
         strategy: &'s PlanStrategy,
         number: u64,
@@ -28,7 +28,7 @@ pub(super) enum StepPrompt<'s> {
 pub(super) struct StepContext<'c> {
     /// The conversation that the step continues.
     pub(super) thread: &'c PlanThread,
-    /// Whether the actor reported before that the step is blocked.
+    /// True if the actor reported in an earlier run that the step is blocked.
     pub(super) was_blocked: bool,
     pub(super) steps: &'c [StepRecord],
     pub(super) guidance: &'c [Guidance],
@@ -37,7 +37,7 @@ pub(super) struct StepContext<'c> {
 }
 
 impl StepPrompt<'_> {
-    /// Builds the prompt. It does not repeat long texts that the conversation already shows.
+    /// Builds the prompt. It omits long texts that the conversation already contains.
     pub(super) fn text(&self, context: &StepContext<'_>) -> String {
         let thread = context.thread;
         let mut text = match self {
@@ -80,7 +80,7 @@ impl StepPrompt<'_> {
         text
     }
 
-    /// The instructions of the phase that the conversation does not show yet.
+    /// The instructions of the phase that the conversation does not contain yet.
     fn instructions<'c>(&self, context: &StepContext<'c>) -> Vec<&'c str> {
         let Some(prompts) = context.prompts else {
             return Vec::new();
@@ -94,7 +94,7 @@ impl StepPrompt<'_> {
     }
 }
 
-/// Adds the description of the step, unless the conversation shows it.
+/// Adds the description of the step, unless the conversation contains it.
 fn add_strategy(strategy: &PlanStrategy, step: &PlanStep, thread: &PlanThread, text: &mut String) {
     let is_shown = |step: &PlanStep| thread.shows(&step.title) && thread.shows(&step.description);
     if !thread.is_new() && strategy.steps.iter().all(is_shown) {

@@ -42,15 +42,16 @@ pub(super) struct StepSpec<'s> {
     pub(super) call: Option<&'s StepCall>,
     /// The task of the actor; the prompt is built when the step starts.
     pub(super) prompt: StepPrompt<'s>,
-    /// The kind and the question of the decision that is recorded when the step is done.
+    /// The type of the decision that is recorded when the step is done.
     pub(super) decision: DecisionType,
+    /// The question of that decision.
     pub(super) question: String,
-    /// Its number from 1 and the number of steps, for the observer.
+    /// The number of the step from 1, and the number of all steps, for the observer.
     pub(super) position: Option<(u64, u64)>,
 }
 
 impl ExecutePhase<'_> {
-    /// Runs a step unless it is done already.
+    /// Runs a step, or returns its record if it is already done.
     pub(super) fn run_step(
         &self,
         plan: &Plan,
@@ -103,8 +104,8 @@ impl ExecutePhase<'_> {
         self.finish_step(plan, spec, &record, &run, workspace, &answer)
     }
 
-    /// Before a tool call with unknown outcome is retried: undoes its changes, so that it finds the
-    /// same files. Its changes stay when another call ran since.
+    /// Undoes the changes of a tool call with unknown outcome before its retry, so that the retry starts from the same
+    /// files. The changes stay if another call ran since.
     fn undo_interrupted_call(
         &self,
         plan: &Plan,
@@ -141,8 +142,7 @@ impl ExecutePhase<'_> {
         Ok(())
     }
 
-    /// Runs the actor or the tool call of a step; retries transient failures up to the limit of the
-    /// profile.
+    /// Runs the actor or the tool call of a step. Retries transient failures up to the limit of the profile.
     fn run_with_retries(
         &self,
         plan: &Plan,
@@ -281,7 +281,7 @@ impl ExecutePhase<'_> {
         self.fail_step_as(plan, spec, record, workspace, message, facts, category)
     }
 
-    /// Stores that a step failed, and fails the phase.
+    /// Stores the failure of a step, and fails the phase.
     fn fail_step<T>(
         &self,
         plan: &Plan,
@@ -337,7 +337,7 @@ impl ExecutePhase<'_> {
             .fail(plan, StageTransition::FailExecute, failure)
     }
 
-    /// Stores that a step is done, with its changes and the answer of its actor.
+    /// Completes a step: stores its changes and the answer of its actor.
     fn finish_step(
         &self,
         plan: &Plan,
@@ -381,7 +381,7 @@ impl ExecutePhase<'_> {
             let guidance = plan_steps::guidance(unit, id)?;
             let last_read = read_until.and_then(|until| {
                 let mut newest_first = guidance.iter().rev();
-                newest_first.find(|one| one.created_at <= until)
+                newest_first.find(|entry| entry.created_at <= until)
             });
             if let Some(last) = last_read {
                 plan_steps::mark_guidance_applied(unit, id, last.number)?;
@@ -398,7 +398,7 @@ impl ExecutePhase<'_> {
         Ok(record)
     }
 
-    /// The decision that is recorded for a step that is done.
+    /// The decision to record for a completed step.
     fn step_decision(
         &self,
         plan: &Plan,
@@ -410,7 +410,7 @@ impl ExecutePhase<'_> {
         let Some(root) = plan.decision_root else {
             return Ok(None);
         };
-        let first = answer.lines().find(|line| !line.trim().is_empty());
+        let first_line = answer.lines().find(|line| !line.trim().is_empty());
         Ok(Some(NewDecision {
             artifacts: changed,
             snapshot: self.snapshots.take(plan, Some(plan.id.run(key)))?,
@@ -420,7 +420,7 @@ impl ExecutePhase<'_> {
                 spec.decision,
                 PlanPhase::Execute,
                 spec.question.clone(),
-                first.map_or_else(|| "done".to_owned(), |line| shortened(line, 300)),
+                first_line.map_or_else(|| "done".to_owned(), |line| shortened(line, 300)),
                 shortened(answer, 4_000),
             )
         }))

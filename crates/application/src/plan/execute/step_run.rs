@@ -1,4 +1,4 @@
-//! [`StepRun`]: the run of a step: its key, its prompt and the conversation it continues.
+//! [`StepRun`]: key, prompt and conversation of the run of a step.
 
 use cleveragents_domain::{Plan, StepRecord, StepState};
 use cleveragents_store::plan_steps;
@@ -14,13 +14,13 @@ use crate::run::{CarriedConversation, WorkState};
 use crate::tool::SandboxWorkspace;
 
 /// Maximum number of retries after a step reported that it is blocked.
-const MOST_RUNS: u64 = 1_000;
+const MAX_RUNS: u64 = 1_000;
 
 #[derive(Default)]
 pub(super) struct StepRun {
     pub(super) key: String,
     pub(super) prompt: String,
-    /// The conversation that is continued.
+    /// The conversation to continue.
     pub(super) carried: Option<CarriedConversation>,
 }
 
@@ -34,22 +34,21 @@ pub(super) fn run_key(path: &str, number: u64, blocked: u64) -> String {
 }
 
 impl ExecutePhase<'_> {
-    /// Number of runs of a step that reported that it is blocked, before the run that is started or
-    /// resumed now.
+    /// Number of earlier runs that reported the step as blocked: the `blocked` number of the run to start or resume.
     pub(super) fn blocked_runs(&self, plan: &Plan, step: &StepRecord) -> Result<u64, PlanError> {
         let key_of = |number: u64| run_key(&step.path, step.number, number);
         let is_last = |number: &u64| Some(plan.id.run(&key_of(*number))) == step.run;
-        let Some(last) = (0..MOST_RUNS).find(is_last) else {
+        let Some(last) = (0..MAX_RUNS).find(is_last) else {
             return Ok(0);
         };
-        // The step failed although its run is complete: the run reported that it is blocked, and
-        // the user retries it.
+        // If a step failed although its run is complete, the run reported that the step is blocked, and the user now
+        // retries the step.
         let is_blocked =
             step.state == StepState::Failed && self.actors.is_complete(plan, &key_of(last))?;
         Ok(if is_blocked { last + 1 } else { last })
     }
 
-    /// The run of a step: its key, its prompt and the conversation it continues.
+    /// Builds the key, the prompt and the conversation of the run of a step.
     pub(super) fn prepare_run(
         &self,
         plan: &Plan,

@@ -80,7 +80,7 @@ pub struct SandboxCleanupReport {
     pub checkpoint: Option<String>,
 }
 
-/// A plan from its creation to its end.
+/// Totals of a plan from its creation to its end.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PlanLifecycle {
     pub phase: PlanPhase,
@@ -93,7 +93,7 @@ pub struct PlanLifecycle {
     /// `false` when a model without a known price was called; missing otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_known: Option<bool>,
-    /// The cost of the calls whose price is known; missing when it is known for all of them.
+    /// The cost of the calls whose price is known; missing if all prices are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_known_part: Option<f64>,
 }
@@ -163,7 +163,7 @@ fn require_applied(plan: &Plan) -> Result<(), OperationError> {
     let id = plan.id;
     match plan.stage {
         PlanStage::ApplyApplied => Ok(()),
-        // It returned to execution, and the result may differ from the confirmed one.
+        // The plan returned to execution, and its result may differ from the confirmed one.
         PlanStage::ExecuteComplete => {
             let message = format!(
                 "the apply of the plan {id} was refused; it was executed and validated again, and is not applied yet"

@@ -31,7 +31,7 @@ pub struct ShowPlanDiff {
 pub struct PlanDiff {
     pub diff_summary: DiffSummary,
     pub files: Vec<ChangedFile>,
-    /// New files that no file tool wrote, each with its part.
+    /// New files that no file tool wrote, as `part/path`.
     pub made_by_commands: Vec<String>,
     /// The number of changed paths that stay in the sandbox: by-products and files that git ignores.
     pub by_products: usize,
@@ -44,7 +44,7 @@ pub struct PlanDiff {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch_base64: Option<String>,
     pub risk_assessment: RiskAssessment,
-    /// Whether a process works in the sandbox, so that more may have changed than is recorded.
+    /// True if a process works in the sandbox; then it may contain changes that are not recorded yet.
     pub is_moving: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<IncompleteChanges>,
@@ -73,9 +73,9 @@ pub struct ChangedFile {
     pub change: Option<String>,
     pub status: ChangeStatus,
     pub is_folder: bool,
-    /// Bytes now, or before it was deleted.
+    /// Size in bytes, now or before the deletion.
     pub size: u64,
-    /// Whether it is a new file that no file tool wrote.
+    /// True for a new file that no file tool wrote.
     pub is_made_by_command: bool,
 }
 
@@ -91,7 +91,7 @@ pub struct FilePreview {
 /// Indicators of the risk of a change.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RiskAssessment {
-    /// Whether test files changed, too; `null` when nothing changed.
+    /// Number of changed test files, as a sentence; `null` if nothing changed.
     pub test_coverage: Option<String>,
     pub validations: ValidationCount,
 }
@@ -165,7 +165,7 @@ impl Operation for ShowPlanDiff {
         let plans = context.plans();
         let mut changes = plans.changes(&plan)?;
         let validations = plans.validations(plan.id)?;
-        let passed = validations.iter().filter(|found| found.result.passed);
+        let passed = validations.iter().filter(|stored| stored.result.passed);
         let risk_assessment = RiskAssessment {
             test_coverage: test_coverage(&changes),
             validations: ValidationCount {
@@ -174,14 +174,14 @@ impl Operation for ShowPlanDiff {
             },
         };
         let incomplete = IncompleteChanges::detect(&plan, &changes);
-        let knows_lines = changes.patch.is_some();
+        let has_lines = changes.patch.is_some();
         let diff_summary = DiffSummary {
             plan: plan.id,
             project: project_names(&plan),
             files_changed: changes.file_count(),
-            insertions: knows_lines.then(|| changes.insertions()),
-            deletions: knows_lines.then(|| changes.deletions()),
-            net_change: knows_lines.then(|| net_change(&changes)),
+            insertions: has_lines.then(|| changes.insertions()),
+            deletions: has_lines.then(|| changes.deletions()),
+            net_change: has_lines.then(|| net_change(&changes)),
         };
         let files = changes.files.iter().map(ChangedFile::from).collect();
         let made_by_commands = changes.made_by_commands();
@@ -223,10 +223,10 @@ fn preview(files: Vec<FileChange>) -> Vec<FilePreview> {
 }
 
 fn net_change(changes: &PlanChanges) -> String {
-    let (more, fewer) = (changes.insertions(), changes.deletions());
-    let (sign, lines) = match more.checked_sub(fewer) {
+    let (added, deleted) = (changes.insertions(), changes.deletions());
+    let (sign, lines) = match added.checked_sub(deleted) {
         Some(lines) => ('+', lines),
-        None => ('-', fewer - more),
+        None => ('-', deleted - added),
     };
     format!("{sign}{lines} line{}", plural(lines))
 }
@@ -235,7 +235,7 @@ const fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// Whether test files changed, too; `None` when no file changed.
+/// Number of changed test files, as a sentence; `None` if no file changed.
 fn test_coverage(changes: &PlanChanges) -> Option<String> {
     (!changes.files.is_empty()).then(|| match changes.tests() {
         0 => "no test file changed".to_owned(),
@@ -273,7 +273,7 @@ pub struct Artifact {
     pub path: String,
     #[serde(rename = "type")]
     pub kind: ArtifactKind,
-    /// Bytes now, or before it was deleted.
+    /// Size in bytes, now or before the deletion.
     pub size: u64,
     /// Such as `+8 -2`; `null` for binary files and deleted content.
     pub change: Option<String>,
@@ -347,16 +347,21 @@ impl Operation for ListArtifacts {
                 size: file.size,
             })
             .collect();
-        let count = |kind| artifacts.iter().filter(|one| one.kind == kind).count();
-        let kept = artifacts
+        let count = |kind| {
+            artifacts
+                .iter()
+                .filter(|artifact| artifact.kind == kind)
+                .count()
+        };
+        let remaining = artifacts
             .iter()
-            .filter(|one| one.kind != ArtifactKind::Delete);
+            .filter(|artifact| artifact.kind != ArtifactKind::Delete);
         let summary = ArtifactSummary {
             total: artifacts.len(),
             writes: count(ArtifactKind::Write),
             edits: count(ArtifactKind::Edit),
             deletes: count(ArtifactKind::Delete),
-            total_size: kept.map(|one| one.size).sum(),
+            total_size: remaining.map(|artifact| artifact.size).sum(),
         };
         let name = plan.name.unwrap_or_else(|| plan.id.to_string());
         Ok(PlanArtifacts {

@@ -39,7 +39,7 @@ pub struct CheckpointInfo {
     pub number: CheckpointNumber,
     pub label: Option<String>,
     pub reason: CheckpointReason,
-    /// The number of changes that were recorded before it.
+    /// Number of changes recorded before the checkpoint.
     pub position: u64,
     pub created: Timestamp,
 }
@@ -87,14 +87,14 @@ impl Operation for ListCheckpoints {
     }
 }
 
-/// Deletes checkpoints of a plan that no process works on, all of them or none. The first
+/// Deletes all of the given checkpoints of a plan, or none. Fails while a process works on the plan. The first
 /// checkpoint, the newest one, and those that a redo needs cannot be deleted.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeleteCheckpoints {
     /// Id, prefix of at least 6 characters, or name.
     pub reference: String,
-    /// Such as `cp_3` or `3`, or labels.
+    /// Numbers such as `cp_3` or `3`, or labels.
     pub checkpoints: Vec<String>,
     /// Confirms the deletion, which cannot be undone.
     #[serde(default)]

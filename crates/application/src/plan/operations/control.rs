@@ -12,7 +12,7 @@ use super::{find_chosen, find_plan, next_steps, no_strategy, requires};
 use crate::operation::{Operation, OperationContext, OperationError, Requirement, Resolver};
 use crate::plan::{DETERMINISTIC, QueueEntry};
 
-/// Cancels a plan: at once when no process works on it, otherwise that process is asked to stop.
+/// Cancels a plan: at once if no process works on it, otherwise asks that process to stop.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CancelPlan {
@@ -51,7 +51,7 @@ pub enum CancellationState {
     Cancelling,
 }
 
-/// The remains in the sandbox of a cancelled plan.
+/// The sandbox of a cancelled plan.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct CancelledSandbox {
     /// `preserved`, or the state of a sandbox that is not active; `null` without a sandbox.
@@ -72,7 +72,7 @@ impl Operation for CancelPlan {
 
     fn run(self, context: &OperationContext) -> Result<CancelledPlan, OperationError> {
         let id = find_plan(context, &self.reference)?.id;
-        let is_over = context.plan_control().cancel(id, &self.reason)?;
+        let is_cancelled = context.plan_control().cancel(id, &self.reason)?;
         let plans = context.plans();
         let plan = plans.get(id)?;
         let sandbox = plans.sandbox(&plan)?;
@@ -96,13 +96,13 @@ impl Operation for CancelPlan {
             plan_id: id,
             phase: plan.stage.phase(),
             reason: self.reason,
-            state: if is_over {
+            state: if is_cancelled {
                 CancellationState::Cancelled
             } else {
                 CancellationState::Cancelling
             },
             stage: plan.stage,
-            cancelled_at: if is_over {
+            cancelled_at: if is_cancelled {
                 plan.completed_at
             } else {
                 Some(Timestamp::now())
@@ -156,7 +156,7 @@ pub struct PlanAnswerReport {
     pub answer: Option<String>,
     /// The user or token that answered.
     pub person: String,
-    /// Whether a worker continues the plan.
+    /// True if a worker continues the plan.
     pub queued: bool,
     /// Operations to run next.
     pub next_steps: Vec<Suggestion>,
@@ -209,11 +209,11 @@ fn answer(
     text: Option<String>,
 ) -> Result<PlanAnswerReport, OperationError> {
     let person = context.caller().identity().to_owned();
-    let is_yes = verdict == Verdict::Approved;
+    let is_approved = verdict == Verdict::Approved;
     let control = context.plan_control();
-    let plan = control.answer(before.id, is_yes, text.as_deref(), &person)?;
-    // `plan/execute` continues a plan that a server ran until it had to wait.
-    let queued = QueueEntry::from_plan(&plan).is_some_and(|how| how.served.is_none());
+    let plan = control.answer(before.id, is_approved, text.as_deref(), &person)?;
+    // A worker does not continue a plan that a server ran: the caller resumes it with `plan/execute`.
+    let queued = QueueEntry::from_plan(&plan).is_some_and(|entry| entry.served.is_none());
     if queued {
         context.start_worker()?;
     }
@@ -270,7 +270,7 @@ pub struct CreatedDecision {
     pub parent: Option<DecisionId>,
 }
 
-/// The guidance that was read.
+/// Number of pending and of applied guidance entries.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct GuidanceQueue {
     pub pending: usize,
@@ -291,15 +291,18 @@ impl Operation for PromptPlan {
         let before = find_plan(context, &self.reference)?;
         let (plan, decision) = context.plan_control().prompt(before.id, &self.guidance)?;
         let all = context.plans().guidance(plan.id)?;
-        let pending = all.iter().filter(|one| one.applied_at.is_none()).count();
-        let (was, is) = (before.shown_state(), plan.shown_state());
+        let pending = all
+            .iter()
+            .filter(|entry| entry.applied_at.is_none())
+            .count();
+        let (old_state, new_state) = (before.shown_state(), plan.shown_state());
         Ok(GivenGuidance {
             guidance_added: GuidanceAdded {
                 plan: plan.id,
                 guidance: self.guidance.trim().to_owned(),
                 scope: "next step".to_owned(),
                 phase: plan.stage.phase(),
-                state_transition: format!("{was} -> {is}"),
+                state_transition: format!("{old_state} -> {new_state}"),
             },
             decision_created: CreatedDecision {
                 kind: decision.kind,

@@ -19,7 +19,7 @@ use crate::plan::{
     TreeSummary,
 };
 
-/// The deepest level of the nested response: JSON readers have a nesting limit.
+/// Maximum level of the nested response, because JSON parsers limit the nesting.
 const MAX_NESTING: usize = 56;
 
 /// Shows the decisions of a plan as a tree.
@@ -30,13 +30,13 @@ pub struct ShowDecisionTree {
     /// current plan of their folder.
     #[serde(default)]
     pub reference: Option<String>,
-    /// Whether superseded and rolled back decisions are included.
+    /// Include superseded and rolled-back decisions.
     #[serde(default)]
     pub show_superseded: bool,
     /// Maximum depth, from 1; all levels when not given.
     #[serde(default)]
     pub depth: Option<u64>,
-    /// The language of `drawing`; with `text` there is no `drawing`.
+    /// The language of `drawing`. With `text`, the response has no `drawing`.
     #[serde(default)]
     pub drawing: TreeDrawing,
     #[serde(default)]
@@ -47,7 +47,7 @@ pub struct ShowDecisionTree {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TreeDrawing {
-    /// Text, which clients draw themselves.
+    /// No drawing: clients draw the decisions as text themselves.
     #[default]
     Text,
     Svg,
@@ -110,25 +110,25 @@ pub struct TreeDecision {
     /// The number of the rollback that undid it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken_back_by: Option<u64>,
-    /// The decisions below it; missing in `deeper`.
+    /// The child decisions; missing in `deeper`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub children: Option<Vec<Self>>,
-    /// The number of decisions below it that `tree` leaves out.
+    /// Number of decisions below this one that `tree` omits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub children_left_out: Option<usize>,
-    /// The decision above it; only in `deeper`.
+    /// The parent decision; only in `deeper`.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "read_present"
     )]
     pub parent: Option<Option<DecisionId>>,
-    /// Its level, from 0; only in `deeper`.
+    /// The level, from 0; only in `deeper`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<usize>,
 }
 
-/// A decision at its place in a drawing.
+/// A decision as an entry of `outline`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct OutlineNode {
     pub id: DecisionId,
@@ -140,18 +140,18 @@ pub struct OutlineNode {
     pub description: String,
     /// From 0 to 1.
     pub confidence: Option<f64>,
-    /// Reason why it no longer holds.
+    /// Reason why the decision is invalid.
     #[serde(rename = "fate")]
     pub status: Option<DecisionStatus>,
-    /// Its level, from 0.
+    /// The level, from 0.
     pub depth: usize,
-    /// Whether it is the last one below its parent.
+    /// True for the last child of its parent.
     pub is_last: bool,
-    /// The number of decisions below it that are too deep to be shown.
+    /// Number of decisions below this one that are too deep to be shown.
     pub left_out: usize,
 }
 
-/// Reason why a decision no longer holds.
+/// Reason why a decision is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DecisionStatus {
@@ -235,33 +235,32 @@ fn title(plan: &Plan, tree: &DecisionTree) -> String {
     }
 }
 
-/// The root with all decisions below it, and the decisions that are too deep for JSON readers as a
-/// list.
+/// Builds the root with all decisions below it, and the list of decisions that are too deep for JSON parsers.
 fn nest(tree: &DecisionTree) -> (Option<TreeDecision>, Vec<TreeDecision>) {
     let count = tree.nodes.len();
-    let mut below: Vec<Vec<TreeDecision>> = vec![Vec::new(); count];
+    let mut child_lists: Vec<Vec<TreeDecision>> = vec![Vec::new(); count];
     let (mut root, mut deeper) = (None, Vec::new());
-    let mut cut = vec![0_usize; count];
+    let mut omitted = vec![0_usize; count];
     // From the leaves up: all children of a node are complete before the node.
     for at in (0..count).rev() {
         let node = &tree.nodes[at];
         let mut decision = tree_decision(tree.decision(node));
-        let mut children = std::mem::take(&mut below[at]);
+        let mut children = std::mem::take(&mut child_lists[at]);
         children.reverse();
         if node.depth >= MAX_NESTING {
             decision.parent = Some(tree.decision(node).said.parent);
             decision.depth = Some(node.depth);
             deeper.push(decision);
             if let Some(parent) = node.parent {
-                cut[parent] += cut[at] + 1;
+                omitted[parent] += omitted[at] + 1;
             }
             continue;
         }
         decision.children = Some(children);
-        let left_out = node.left_out + cut[at];
+        let left_out = node.left_out + omitted[at];
         decision.children_left_out = (left_out > 0).then_some(left_out);
         match node.parent {
-            Some(parent) => below[parent].push(decision),
+            Some(parent) => child_lists[parent].push(decision),
             None => root = Some(decision),
         }
     }
@@ -322,9 +321,9 @@ fn short_ids(tree: &DecisionTree) -> HashMap<DecisionId, String> {
     let text = |at: usize| all.get(at).map(|(text, _)| text.as_str());
     all.iter()
         .enumerate()
-        .map(|(at, (whole, id))| {
+        .map(|(at, (id_text, id))| {
             let before = at.checked_sub(1).and_then(text);
-            let short = shortest_prefix(whole, before, text(at + 1));
+            let short = shortest_prefix(id_text, before, text(at + 1));
             (*id, short.to_owned())
         })
         .collect()
@@ -336,10 +335,10 @@ fn short_ids(tree: &DecisionTree) -> HashMap<DecisionId, String> {
 pub struct ExplainDecision {
     /// Id of a decision, or a prefix of at least 6 characters; or a plan, for its first decision.
     pub reference: String,
-    /// Whether `context_snapshot` includes the location of the context.
+    /// Include the location of the context in `context_snapshot`.
     #[serde(default)]
     pub show_context: bool,
-    /// Whether `reasoning` includes the reasoning of the actor.
+    /// Include the reasoning of the actor in `reasoning`.
     #[serde(default)]
     pub show_reasoning: bool,
 }
@@ -360,7 +359,7 @@ pub struct DecisionExplanation {
     /// Such as `3 of 12`.
     pub sequence: String,
     pub created: Timestamp,
-    /// Whether it is neither superseded nor rolled back.
+    /// True if the decision is neither superseded nor rolled back.
     pub holds: bool,
     pub superseded_by: Option<DecisionId>,
     /// The number of the rollback that undid it.
@@ -371,7 +370,7 @@ pub struct DecisionExplanation {
     /// The alternatives, the chosen one first.
     pub alternatives: Vec<Alternative>,
     pub impact: Impact,
-    /// Paths that changed because of it and of the decisions that follow from it.
+    /// Paths that changed because of this decision and of the decisions that follow from it.
     pub artifacts: Vec<String>,
     /// The validations of the plan whose last result did not pass.
     pub failed_checks: Vec<FailedCheck>,

@@ -30,7 +30,7 @@ pub struct PlanErrors {
     pub current: Option<Map<String, Value>>,
     /// Oldest first.
     pub history: Vec<PlanErrorInfo>,
-    /// Operations to run, the likeliest first.
+    /// Operations to run, the most useful first.
     pub recovery: Vec<Suggestion>,
     pub summary: PlanErrorCount,
 }
@@ -45,7 +45,7 @@ pub struct PlanErrorInfo {
     pub message: String,
     /// The id of the call or decision, or the path of the step.
     pub id: String,
-    /// Whether a later rollback undid it.
+    /// True if a later rollback undid the failed work.
     pub taken_back: bool,
     pub command: Option<String>,
     pub exit_code: Option<i64>,

@@ -14,8 +14,8 @@ use crate::plan::{DETERMINISTIC, DriveOptions, QueueEntry};
 use crate::process::current_owner;
 use crate::scheduler::{EXECUTABLE_STAGES, phase_to_execute, phase_to_resume};
 
-/// Runs the next phase of a plan: makes its strategy, or executes an existing strategy. Completed
-/// work is kept, whatever stopped the plan before.
+/// Runs the next phase of a plan: makes its strategy, or executes an existing strategy. Work completed
+/// before a failure or an interruption is kept.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExecutePlan {
@@ -66,7 +66,7 @@ pub struct QueuedPlan {
     pub phase: PlanPhase,
     pub state: PlanState,
     pub queued: bool,
-    /// Whether a worker was started, because none was alive.
+    /// True if a worker was started because none was running.
     pub worker_begun: bool,
     /// Operations to run next.
     pub next_steps: Vec<Suggestion>,
@@ -90,7 +90,7 @@ pub struct ResumePreview {
     pub state: PlanState,
     /// Phase and state, ignoring pending input, such as `execute/processing`.
     pub stage: PlanStage,
-    /// Whether the plan can be resumed: it is neither applied nor cancelled.
+    /// True if the plan can be resumed: it is neither applied nor cancelled.
     pub eligible: bool,
     /// The path of the last step, such as `step/3`.
     pub last_step: Option<String>,
@@ -111,7 +111,7 @@ pub struct PlanExecution {
     /// Phase and state, ignoring pending input, such as `execute/complete`.
     pub stage: PlanStage,
     pub sandbox: ExecutionSandbox,
-    /// The process that ran it.
+    /// The process that ran the plan.
     pub worker: String,
     pub started: Option<Timestamp>,
     /// The number of the attempt, from 1; each return to the strategy starts another.
@@ -127,12 +127,12 @@ pub struct PlanExecution {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied: Option<Box<AppliedPlan>>,
     pub usage: PlanUsage,
-    /// Whether the plan was executed already, so that this request did nothing.
+    /// True if the plan was already executed, so that this request did nothing.
     pub was_complete: bool,
-    /// Whether the plan is read-only: the summary of its last step is its result.
+    /// True for a read-only plan: the summary of its last step is its result.
     pub read_only: bool,
-    /// Guidance that the execution actor cannot read, so that it had no effect; absent when there
-    /// is none.
+    /// Number of guidance entries that the execution actor cannot read, so that they had no effect; missing
+    /// without such entries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unread_guidance: Option<usize>,
     /// Operations to run next.
@@ -164,11 +164,11 @@ pub struct SandboxPart {
 /// The strategy of a plan in numbers.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct StrategySummary {
-    /// Valid decisions, without superseded and rolled back ones.
+    /// Number of valid decisions, without superseded and rolled-back ones.
     pub decisions: usize,
-    /// Those that enforce an invariant.
+    /// Number of valid decisions that enforce an invariant.
     pub invariants: usize,
-    /// Files that the strategy names; `null` without a strategy.
+    /// Number of files that the strategy names; `null` without a strategy.
     pub estimated_files: Option<usize>,
     pub risk: Option<f64>,
     /// Missing until the plan has a strategy.
@@ -181,20 +181,20 @@ pub struct StrategySummary {
 pub struct ExecutionProgress {
     pub label: String,
     pub status: ExecutionStatus,
-    /// Tool calls that succeeded, changed files, or validations that ran.
+    /// Number of successful tool calls, changed files, or validations that ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<usize>,
 }
 
-/// The state of a part.
+/// The state of one part of the execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ExecutionStatus {
     Pending,
-    /// It has started, and the phase is not finished.
+    /// The part has started, and the phase is not finished.
     Partial,
     Done,
-    /// The phase is finished, and this part did nothing.
+    /// The phase is finished, and the part did nothing.
     None,
     Failed,
 }
@@ -218,7 +218,7 @@ pub struct PlanUsage {
     /// `false` when a model without a known price was called; missing otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_known: Option<bool>,
-    /// The cost of the calls whose price is known; missing when it is known for all of them.
+    /// The cost of the calls whose price is known; missing if all prices are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_known_part: Option<f64>,
 }
@@ -320,14 +320,14 @@ impl PlanExecution {
 impl StrategySummary {
     fn new(context: &OperationContext, plan: &Plan) -> Result<Self, OperationError> {
         let decisions = context.plans().decisions(plan.id)?;
-        let holding = decisions.iter().filter(|decision| decision.holds());
-        let enforcing = holding
+        let valid = decisions.iter().filter(|decision| decision.holds());
+        let enforcing = valid
             .clone()
             .filter(|decision| decision.said.kind == DecisionType::InvariantEnforced);
         let strategy = plan.strategy.as_ref();
         Ok(Self {
             invariants: enforcing.count(),
-            decisions: holding.count(),
+            decisions: valid.count(),
             estimated_files: strategy.map(|strategy| strategy.files().len()),
             risk: strategy.and_then(|strategy| strategy.risk),
             outline: strategy.map(StrategyOutline::from),
@@ -335,7 +335,7 @@ impl StrategySummary {
     }
 }
 
-/// Derived from records, not from the stage: a phase can be complete without a call or a change.
+/// Derives the progress from records instead of the stage: a phase can be complete without a call or a change.
 fn progress(
     plan: &Plan,
     calls: usize,
@@ -376,7 +376,7 @@ fn progress(
     .to_vec()
 }
 
-/// The last result of each validation: earlier ones are about another state of the sandbox.
+/// The last result of each validation. Earlier results concern earlier states of the sandbox.
 pub(super) fn latest_results(
     context: &OperationContext,
     plan: PlanId,
@@ -392,8 +392,8 @@ pub(super) fn latest_results(
     Ok(last)
 }
 
-/// Refuses two contradicting answers about tool calls whose outcome is unknown.
-fn queued(redo: bool, skip: bool) -> Result<QueueEntry, OperationError> {
+/// Creates a queue entry. Refuses `redo` together with `skip`.
+fn queue_entry(redo: bool, skip: bool) -> Result<QueueEntry, OperationError> {
     if redo && skip {
         return Err(OperationError::usage(
             "`redo` and `skip` contradict each other",
@@ -421,7 +421,7 @@ impl Operation for ExecutePlan {
         let plan = find_chosen(context, self.reference.as_deref())?;
         let options = DriveOptions {
             consent: Some(phase_to_execute(&plan)),
-            unknown_outcome: queued(self.redo, self.skip)?.unknown_outcome(),
+            unknown_outcome: queue_entry(self.redo, self.skip)?.unknown_outcome(),
             ..DriveOptions::default()
         };
         let plans = context.plans();
@@ -447,8 +447,8 @@ impl Operation for QueuePlan {
 
     fn run(self, context: &OperationContext) -> Result<QueuedPlan, OperationError> {
         let plan = find_chosen(context, self.reference.as_deref())?;
-        let how = queued(self.redo, self.skip)?;
-        let plan = context.plan_control().queue(plan.id, &how)?;
+        let entry = queue_entry(self.redo, self.skip)?;
+        let plan = context.plan_control().queue(plan.id, &entry)?;
         let worker_begun = context.start_worker()?;
         Ok(QueuedPlan {
             plan_id: plan.id,
@@ -482,8 +482,8 @@ impl Operation for ResumePlan {
             ..DriveOptions::default()
         };
         let plan = run_plan(context, &plan, &options)?;
-        let ran = PlanExecution::new(context, plan, false)?;
-        Ok(ResumedPlan::Ran(Box::new(ran)))
+        let execution = PlanExecution::new(context, plan, false)?;
+        Ok(ResumedPlan::Ran(Box::new(execution)))
     }
 }
 

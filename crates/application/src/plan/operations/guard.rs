@@ -43,7 +43,7 @@ pub struct PlanGuardReport {
     pub guards: GuardLimits,
     /// `null` when the automation profile is unknown.
     pub flags: Option<ProfileDemands>,
-    /// The confidence, from 0 to 1, below which each gate asks. `null` when the automation profile
+    /// The confidence, from 0 to 1, below which each gate asks for approval. `null` when the automation profile
     /// is unknown.
     pub thresholds: Option<BTreeMap<AutomationGate, f64>>,
     pub spent: GuardUsage,
@@ -53,11 +53,11 @@ pub struct PlanGuardReport {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct GuardProfile {
     pub name: String,
-    /// Its origin: `CLI flag`, `action`, `project` or `global`.
+    /// Origin of the profile: `CLI flag`, `action`, `project` or `global`.
     pub source: String,
 }
 
-/// The limits of a plan; `null` is no limit.
+/// The limits of a plan; `null` means no limit.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct GuardLimits {
     pub tool_denylist: Vec<String>,
@@ -90,34 +90,36 @@ pub struct GuardUsage {
     /// US dollars; `null` when a model without a known price was called.
     pub cost_usd: Option<f64>,
     pub tool_calls: u64,
-    /// Calls since the running step started; `null` when none runs.
+    /// Tool calls since the running step started; `null` if no step runs.
     pub tool_calls_in_step: Option<u64>,
     /// `false` when a model without a known price was called; missing otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_known: Option<bool>,
-    /// The cost of the calls whose price is known; missing when it is known for all of them.
+    /// The cost of the calls whose price is known; missing if all prices are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_known_part: Option<f64>,
 }
 
 impl From<PlanGuard> for PlanGuardReport {
     fn from(guard: PlanGuard) -> Self {
-        let made = guard.plan.made_with;
+        let made_with = guard.plan.made_with;
         let (guards, spent) = (guard.guards, guard.spent);
         let (cost, is_known) = (spent.cost.as_usd(), spent.is_cost_known);
         Self {
             plan_id: guard.plan.id,
             profile: GuardProfile {
-                name: made.profile.name,
-                source: made.profile.source,
+                name: made_with.profile.name,
+                source: made_with.profile.source,
             },
-            read_only: made.read_only,
+            read_only: made_with.read_only,
             guards: GuardLimits {
                 tool_denylist: guards.tool_denylist,
                 tool_allowlist: guards.tool_allowlist,
                 max_tool_calls_per_step: guards.max_tool_calls_per_step,
                 max_total_cost: guards.max_total_cost.map(MicroUsd::as_usd),
-                max_cost_per_plan: made.max_cost_micro_usd.map(|most| MicroUsd(most).as_usd()),
+                max_cost_per_plan: made_with
+                    .max_cost_micro_usd
+                    .map(|limit| MicroUsd(limit).as_usd()),
                 require_approval_for_writes: guards.require_approval_for_writes,
                 require_approval_for_apply: guards.require_approval_for_apply,
             },
@@ -172,9 +174,9 @@ impl Operation for LimitPlanCost {
     }
 
     fn run(self, context: &OperationContext) -> Result<PlanGuardReport, OperationError> {
-        let most = parse_usd(&self.max_cost)?;
+        let limit = parse_usd(&self.max_cost)?;
         let plan = find_chosen(context, self.reference.as_deref())?;
-        let plan = context.plan_control().limit_cost(plan.id, most)?;
+        let plan = context.plan_control().limit_cost(plan.id, limit)?;
         Ok(context.plans().guard(plan)?.into())
     }
 }

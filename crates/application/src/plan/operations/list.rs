@@ -57,11 +57,11 @@ pub struct PlanEntry {
     pub parent_plan_id: Option<PlanId>,
     /// The number of the attempt, from 1; each return to the strategy starts another.
     pub attempt: u64,
-    /// A sentence about the input that it waits for.
+    /// A sentence about the input that the plan waits for.
     pub waiting_for: Option<String>,
-    /// Time since work started, up to its end, as `HH:MM:SS`.
+    /// Time from the start of the plan to its end, or until now, as `HH:MM:SS`.
     pub elapsed: Option<String>,
-    /// The same in seconds.
+    /// The elapsed time in seconds.
     pub elapsed_s: Option<f64>,
     pub created: Timestamp,
     pub updated: Timestamp,
@@ -70,7 +70,7 @@ pub struct PlanEntry {
     /// `false` when a model without a known price was called; missing otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_known: Option<bool>,
-    /// The cost of the calls whose price is known; missing when it is known for all of them.
+    /// The cost of the calls whose price is known; missing if all prices are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_known_part: Option<f64>,
 }
@@ -122,7 +122,7 @@ impl Operation for ListPlans {
             visible: context.visible(Scope::Plans),
         })?;
         let count =
-            |is_such: &dyn Fn(&Plan) -> bool| plans.iter().filter(|plan| is_such(plan)).count();
+            |matches: &dyn Fn(&Plan) -> bool| plans.iter().filter(|plan| matches(plan)).count();
         let in_state = |state| count(&|plan| plan.shown_state() == state);
         let summary = PlanListSummary {
             total: plans.len(),
@@ -154,7 +154,7 @@ impl Operation for ListPlans {
 }
 
 fn entry(short: String, plan: Plan) -> PlanEntry {
-    let took = elapsed(&plan);
+    let seconds = elapsed(&plan);
     let (cost, is_known) = (plan.usage.cost_micro_usd.as_usd(), !plan.is_cost_partial);
     PlanEntry {
         id: short,
@@ -167,8 +167,8 @@ fn entry(short: String, plan: Plan) -> PlanEntry {
         parent_plan_id: plan.parent,
         attempt: plan.attempt,
         waiting_for: plan.waiting.as_ref().map(Waiting::sentence),
-        elapsed: took.map(clock),
-        elapsed_s: took,
+        elapsed: seconds.map(clock),
+        elapsed_s: seconds,
         created: plan.created_at,
         updated: plan.updated_at,
         cost_usd: is_known.then_some(cost),

@@ -10,7 +10,7 @@ use super::{find_chosen, requires};
 use crate::operation::{Operation, OperationContext, OperationError, Requirement, Resolver};
 use crate::plan::{FailedCheck, PlanQueries, PlanQueryError, describe_event};
 
-/// Reads the log of a plan: its last entries, or those after a position.
+/// Reads the log of a plan: its last entries, or its first entries after a position.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReadPlanLog {
@@ -19,14 +19,14 @@ pub struct ReadPlanLog {
     #[serde(default)]
     pub reference: Option<String>,
     /// Maximum number of entries.
-    #[serde(default = "hundred")]
+    #[serde(default = "default_limit")]
     pub limit: u64,
     /// Read the first entries after this position instead of the last ones.
     #[serde(default)]
     pub after: Option<Position>,
 }
 
-const fn hundred() -> u64 {
+const fn default_limit() -> u64 {
     100
 }
 
@@ -37,7 +37,7 @@ pub struct PlanLog {
     /// In chronological order.
     pub events: Vec<PlanLogEntry>,
     pub summary: PlanLogSummary,
-    /// Whether the plan was applied or cancelled before the log was read: nothing more will be added.
+    /// True if the plan was applied or cancelled before the log was read: then its run adds no more entries.
     pub is_terminal: bool,
 }
 
@@ -90,7 +90,7 @@ impl Operation for ReadPlanLog {
     }
 
     fn run(self, context: &OperationContext) -> Result<PlanLog, OperationError> {
-        // Read before the log, so that the log of a finished plan contains its last event.
+        // The plan is read before the log, so that the log of a finished plan contains its last event.
         let plan = find_chosen(context, self.reference.as_deref())?;
         let plans = context.plans();
         let events = match self.after {
@@ -110,7 +110,7 @@ impl Operation for ReadPlanLog {
     }
 }
 
-/// Adds the outputs of failed validations to their entries.
+/// Converts events to entries, with the outputs of failed validations.
 fn entries(
     plans: &PlanQueries,
     plan: PlanId,

@@ -129,7 +129,7 @@ fn find_plan(context: &OperationContext, reference: &str) -> Result<Plan, Operat
     Ok(context.plans().get(parse_id(reference)?)?)
 }
 
-/// The plan of a resolved request in which it is optional: the resolver has filled it in.
+/// The plan of a resolved request with an optional reference, which the resolver has filled in.
 fn find_chosen(
     context: &OperationContext,
     reference: Option<&str>,
@@ -158,7 +158,7 @@ fn run_plan(
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct StrategyOutline {
     pub summary: String,
-    /// The number of its steps.
+    /// Number of steps.
     pub steps: usize,
     /// From 0 to 1, as rated by the strategist.
     pub risk: Option<f64>,
@@ -181,7 +181,7 @@ fn project_names(plan: &Plan) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// Seconds since work on a plan started, up to its end.
+/// Seconds from the start of a plan to its end, or until now; `None` before the start.
 fn elapsed(plan: &Plan) -> Option<f64> {
     let end = plan.completed_at.unwrap_or_else(Timestamp::now);
     plan.started_at
@@ -195,16 +195,16 @@ fn elapsed(plan: &Plan) -> Option<f64> {
     reason = "positive; the cast saturates"
 )]
 fn clock(seconds: f64) -> String {
-    let whole = seconds.max(0.0) as u64;
+    let total = seconds.max(0.0) as u64;
     format!(
         "{:02}:{:02}:{:02}",
-        whole / 3600,
-        whole / 60 % 60,
-        whole % 60
+        total / 3600,
+        total / 60 % 60,
+        total % 60
     )
 }
 
-/// The operations that make sense after a change of a plan.
+/// The operations to run next, by the stage of a plan.
 pub fn next_steps(plan: &Plan) -> Vec<Suggestion> {
     let id = plan.id;
     let mut next = match plan.stage {
@@ -227,7 +227,7 @@ fn no_strategy(plan: &Plan) -> OperationError {
         .with_hint(hint!("make one: {}", suggest::plan_execute(plan.id)))
 }
 
-/// Reads a field that may be missing or `null`, and distinguishes the two.
+/// Deserializes a field that is present, so that `null` differs from a missing field.
 fn read_present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
@@ -239,7 +239,7 @@ mod tests {
     use super::clock;
 
     #[test]
-    fn a_duration_is_written_like_a_clock() {
+    fn clock_formats_hours_minutes_and_seconds() {
         assert_eq!(clock(0.9), "00:00:00");
         assert_eq!(clock(3_725.2), "01:02:05");
         assert_eq!(clock(360_000.0), "100:00:00");

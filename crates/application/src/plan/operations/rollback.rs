@@ -13,7 +13,7 @@ use crate::operation::{
 use crate::plan::{PlanRolledBack, checkpoint_name};
 
 /// Rolls a plan back to a checkpoint: files, steps, decisions and tool calls together. `plan/redo`
-/// undoes it.
+/// undoes the rollback.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RollBackPlan {
@@ -44,7 +44,7 @@ pub struct RollbackReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview: Option<bool>,
     pub rollback_summary: RollbackSummary,
-    /// Each changed path, with its part.
+    /// Changed paths, as `part/path`.
     pub changes_reverted: Vec<String>,
     pub impact: RollbackImpact,
     /// Missing in a preview.
@@ -62,7 +62,7 @@ pub struct RollbackSummary {
     pub files_reverted: usize,
 }
 
-/// The records after the checkpoint, besides files.
+/// The records after the checkpoint, other than files.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RollbackImpact {
     /// The name of the sandbox.
@@ -92,24 +92,27 @@ pub struct PostRollbackState {
 }
 
 impl RollbackReport {
-    fn new(context: &OperationContext, done: PlanRolledBack) -> Result<Self, OperationError> {
-        let plan = done.plan;
+    fn new(
+        context: &OperationContext,
+        rolled_back: PlanRolledBack,
+    ) -> Result<Self, OperationError> {
+        let plan = rolled_back.plan;
         let checkpoints_remaining = context.plans().checkpoints(&plan)?.len();
         Ok(Self {
             preview: None,
             rollback_summary: RollbackSummary {
                 plan: plan.id,
-                checkpoint: checkpoint_name(done.checkpoint.number),
-                label: done.checkpoint.label,
-                files_reverted: done.paths.len(),
+                checkpoint: checkpoint_name(rolled_back.checkpoint.number),
+                label: rolled_back.checkpoint.label,
+                files_reverted: rolled_back.paths.len(),
             },
-            changes_reverted: done.paths,
+            changes_reverted: rolled_back.paths,
             post_rollback_state: Some(PostRollbackState {
                 phase: plan.stage.phase(),
                 state: plan.shown_state(),
                 checkpoints_remaining,
             }),
-            impact: RollbackImpact::new(plan.sandbox, done.undone),
+            impact: RollbackImpact::new(plan.sandbox, rolled_back.undone),
         })
     }
 }

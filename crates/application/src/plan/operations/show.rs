@@ -20,7 +20,7 @@ pub struct ShowPlan {
     /// current plan of their folder.
     #[serde(default)]
     pub reference: Option<String>,
-    /// The form of the strategy in `document`; without it there is no `document`.
+    /// The form of the strategy in `document`. Without it, the response has no `document`.
     #[serde(default)]
     pub document: Option<StrategyFormat>,
 }
@@ -73,7 +73,7 @@ pub struct PlanDetails {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PlanAutomation {
     pub profile: String,
-    /// Its origin: `CLI flag`, `action`, `project` or `global`.
+    /// Origin of the profile: `CLI flag`, `action`, `project` or `global`.
     pub source: String,
     pub read_only: bool,
 }
@@ -104,14 +104,14 @@ impl Operation for ShowPlan {
         };
         let project = project_names(&plan);
         let state = plan.shown_state();
-        let mut made = plan.made_with;
+        let mut made_with = plan.made_with;
         let mut arguments = Map::new();
-        for name in &made.arguments_order {
-            if let Some(value) = made.arguments.remove(name) {
+        for name in &made_with.arguments_order {
+            if let Some(value) = made_with.arguments.remove(name) {
                 arguments.insert(name.clone(), value);
             }
         }
-        arguments.extend(made.arguments);
+        arguments.extend(made_with.arguments);
         Ok(PlanDetails {
             plan_id: plan.id,
             name: plan.name,
@@ -119,15 +119,15 @@ impl Operation for ShowPlan {
             state,
             action: plan.action,
             project,
-            projects: made.projects,
+            projects: made_with.projects,
             description: plan.description,
             definition_of_done: plan.definition_of_done,
             arguments,
-            actors: made.actors,
+            actors: made_with.actors,
             automation: PlanAutomation {
-                profile: made.profile.name,
-                source: made.profile.source,
-                read_only: made.read_only,
+                profile: made_with.profile.name,
+                source: made_with.profile.source,
+                read_only: made_with.read_only,
             },
             attempt: plan.attempt,
             markdown: plan.strategy.as_ref().map(PlanStrategy::to_markdown),

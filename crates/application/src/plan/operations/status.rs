@@ -41,11 +41,11 @@ pub struct PlanStatusReport {
     pub attempt: u64,
     /// The number of returns to the strategy.
     pub reversions: u64,
-    /// The process that works on it.
+    /// The process that works on the plan.
     pub owner: Option<Owner>,
-    /// Whether a process worked on it and stopped without finishing.
+    /// True if a process stopped before it finished the current phase.
     pub is_interrupted: bool,
-    /// Whether it is applied or cancelled.
+    /// True if the plan is applied or cancelled.
     pub is_terminal: bool,
     pub progress: Vec<PhaseStatus>,
     pub steps: StepProgress,
@@ -57,7 +57,7 @@ pub struct PlanStatusReport {
     pub report: Option<Value>,
     /// The validations whose last result did not pass.
     pub failed_checks: Vec<FailedCheck>,
-    /// Operations to run next, the likeliest first.
+    /// Operations to run next, the most useful first.
     pub next_steps: Vec<Suggestion>,
     /// Reason of a failure, or of a blocked apply: `message`, `tool`, `step`, `checkpoint`, `recoverable`,
     /// `recovery` (operations), and other known facts. Missing for other plans.
@@ -94,13 +94,13 @@ pub struct CurrentStep {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PlanTiming {
     pub started: Option<Timestamp>,
-    /// Time since work started, up to its end, as `HH:MM:SS`.
+    /// Time from the start of the plan to its end, or until now, as `HH:MM:SS`.
     pub elapsed: Option<String>,
-    /// The same in seconds.
+    /// The elapsed time in seconds.
     pub elapsed_s: Option<f64>,
     /// Estimated time for the remaining steps, as `HH:MM:SS`.
     pub eta: Option<String>,
-    /// The same in seconds.
+    /// The estimated time in seconds.
     pub eta_s: Option<f64>,
     pub finished: Option<Timestamp>,
 }
@@ -126,13 +126,13 @@ pub struct PlanCost {
     pub output_tokens: Tokens,
     /// US dollars; `null` when a model without a known price was called.
     pub cost_so_far: Option<f64>,
-    /// The cost that the estimation actor expects, in the form it gave: a number, a range or a text.
+    /// The cost estimate of the estimation actor in its own form: a number, a range or a text.
     pub estimated: Value,
     pub model_calls: u64,
     /// `false` when a model without a known price was called; missing otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_known: Option<bool>,
-    /// The cost of the calls whose price is known; missing when it is known for all of them.
+    /// The cost of the calls whose price is known; missing if all prices are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_known_part: Option<f64>,
 }
@@ -207,7 +207,7 @@ impl Operation for AwaitPlan {
     }
 }
 
-/// Whether a plan does not continue on its own.
+/// True if a plan does not continue without a user.
 const fn has_stopped(plan: &Plan) -> bool {
     plan.stage.is_terminal()
         || plan.stage.is_errored()
@@ -231,7 +231,7 @@ impl From<PlanStatus> for PlanStatusReport {
             plan.stage.is_errored() || matches!(plan.stage, PlanStage::ApplyConstrained);
         let error = plan.error.as_ref().filter(|_| is_failure);
         let error = error.map(|error| described_error(error, &status.next));
-        let (over, children) = status.children;
+        let (finished, children) = status.children;
         let (cost, is_known) = (usage.cost_micro_usd.as_usd(), status.is_cost_known);
         Self {
             plan_id: plan.id,
@@ -265,7 +265,7 @@ impl From<PlanStatus> for PlanStatusReport {
                 sandbox: plan.sandbox,
                 tool_calls: plan.tool_calls,
                 files_modified: status.files,
-                child_plans: (children > 0).then(|| format!("{over}/{children} complete")),
+                child_plans: (children > 0).then(|| format!("{finished}/{children} complete")),
                 checkpoints: status.checkpoints,
             },
             cost: PlanCost {
@@ -304,7 +304,7 @@ impl From<crate::plan::PhaseProgress> for PhaseStatus {
     }
 }
 
-/// The stored error, with the facts that every error of a plan has.
+/// Adds to the stored error the fields that every error of a plan has.
 fn described_error(error: &Map<String, Value>, next: &[Suggestion]) -> Map<String, Value> {
     let mut described = error.clone();
     let recoverable = error.get("is_retriable").cloned().unwrap_or(Value::Null);
@@ -323,10 +323,10 @@ fn described_error(error: &Map<String, Value>, next: &[Suggestion]) -> Map<Strin
 
 /// The cost estimate of the estimation actor.
 fn estimated_cost(estimate: Option<&Value>) -> Value {
-    let figures = estimate.map_or(&Value::Null, |estimate| &estimate["actor"]);
+    let actor_estimate = estimate.map_or(&Value::Null, |estimate| &estimate["actor"]);
     ["cost_usd", "estimated_cost_usd", "estimated_cost", "cost"]
         .into_iter()
-        .map(|key| &figures[key])
+        .map(|key| &actor_estimate[key])
         .find(|value| !value.is_null())
         .cloned()
         .unwrap_or(Value::Null)

@@ -22,11 +22,11 @@ use crate::sandbox::{
     ApplyRequest, ExecRequest, OpenSandbox, SandboxError, SandboxService, Target,
 };
 
-/// Number of events of a plan that are searched for an earlier undo of its apply.
-const EVENTS: u64 = 200;
+/// Maximum number of events that are searched for an earlier undo of the apply.
+const MAX_EVENTS: u64 = 200;
 
-/// Undoes the last change of a plan: rolls it back to the checkpoint before it, which `plan/redo` undoes. For an
-/// applied plan, commits the reverse of its changes.
+/// Undoes the last change of a plan with a rollback to the checkpoint before the change; `plan/redo` undoes the
+/// rollback. For an applied plan, commits the reverse of its changes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UndoPlan {
@@ -47,9 +47,9 @@ pub struct UndoPlan {
 pub struct UndonePlan {
     pub plan_id: PlanId,
     pub undone: UndoneChange,
-    /// Whether nothing was changed.
+    /// True if nothing was changed.
     pub dry_run: bool,
-    /// The paths that are restored, each with its part.
+    /// Restored paths, as `part/path`.
     pub files: Vec<String>,
     /// Operations to run next.
     pub next_steps: Vec<Suggestion>,
@@ -149,8 +149,8 @@ impl UndoPlan {
         })
     }
 
-    /// Commits the reverse of the changes that the plan applied. Changes made since then stay; if they overlap, nothing
-    /// is changed.
+    /// Commits the reverse of the changes that the plan applied, and keeps later changes. Fails without changing
+    /// anything if later changes overlap the reverted ones.
     fn undo_apply(
         &self,
         context: &OperationContext,
@@ -167,7 +167,7 @@ impl UndoPlan {
         let outcome = revert_in(context, &sandboxes, &mut open, &applied)
             .and_then(|()| self.finish(context, plan, &sandboxes, open, applied));
         if self.dry_run || outcome.is_err() {
-            // After a failure, its own error is reported.
+            // An error of this cleanup is ignored; the outcome of the undo is returned.
             let _discarded = sandboxes.discard(&name);
         }
         match outcome {
@@ -191,7 +191,7 @@ impl UndoPlan {
         if sandboxes.diff(&mut open)?.path_count() == 0 {
             return Err(nothing_to_undo(
                 plan,
-                "its changes are not in the files any more",
+                "its changes are no longer in the files",
             ));
         }
         let request = ApplyRequest {
@@ -209,12 +209,12 @@ impl UndoPlan {
             let part = parts
                 .iter()
                 .find(|part| Path::new(&part.location) == commit.location);
-            let made = part.and_then(|part| part.commit.as_ref());
+            let revert = part.and_then(|part| part.commit.as_ref());
             commits.push(RevertedCommit {
                 location: commit.location.display().to_string(),
-                branch: made.and_then(|made| made.branch.clone()),
+                branch: revert.and_then(|commit| commit.branch.clone()),
                 commit: commit.id,
-                reverted_by: made.and_then(|made| made.new.clone()),
+                reverted_by: revert.and_then(|commit| commit.new.clone()),
             });
             let changes = part.map(|part| part.files.as_slice()).unwrap_or_default();
             let alias = part.map(|part| part.alias.as_str()).unwrap_or_default();
@@ -245,14 +245,14 @@ impl UndoPlan {
     }
 }
 
-/// A commit that the apply of a plan made.
+/// A commit that the apply of a plan created.
 struct AppliedCommit {
     location: PathBuf,
     id: String,
     is_merge: bool,
 }
 
-/// The commits of the apply of a plan. Refuses plans that changed anything but git repositories.
+/// The commits of the apply of a plan. Refuses plans that changed anything other than git repositories.
 fn applied_commits(plan: &Plan) -> Result<Vec<AppliedCommit>, OperationError> {
     let parts = plan.report.as_ref().map(|report| report["parts"].clone());
     let mut commits = Vec::new();
@@ -288,7 +288,7 @@ fn applied_commits(plan: &Plan) -> Result<Vec<AppliedCommit>, OperationError> {
 }
 
 fn was_undone(context: &OperationContext, plan: &Plan) -> Result<bool, OperationError> {
-    let events = context.plans().newest_log(plan.id, EVENTS)?;
+    let events = context.plans().newest_log(plan.id, MAX_EVENTS)?;
     let mut kinds = events.iter().map(|event| event.kind);
     Ok(kinds.any(|kind| kind == EventKind::PlanApplyReverted))
 }
@@ -299,16 +299,16 @@ fn nothing_to_undo(plan: &Plan, reason: &str) -> OperationError {
         .with_hint(hint!("{} shows what it did", suggest::plan_log(plan.id)))
 }
 
-/// A sandbox of the repositories in their present state.
+/// Creates a sandbox of the repositories in their current state.
 fn revert_sandbox(
     context: &OperationContext,
     sandboxes: &SandboxService,
     name: &str,
     applied: &[AppliedCommit],
 ) -> Result<OpenSandbox, OperationError> {
-    // The sandbox of an undo whose process died. The lease of the plan excludes a running one.
+    // An interrupted undo leaves its sandbox behind. The lease of the plan excludes a running undo.
     match sandboxes.find(name) {
-        Ok(left) if !left.sandbox.state.is_over() => drop(sandboxes.discard(name)?),
+        Ok(leftover) if !leftover.sandbox.state.is_over() => drop(sandboxes.discard(name)?),
         Ok(_) | Err(SandboxError::NotFound(_)) => {}
         Err(error) => return Err(error.into()),
     }

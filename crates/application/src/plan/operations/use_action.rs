@@ -16,13 +16,13 @@ use crate::operation::{
 use crate::plan::{DefaultActors, DriveOptions, PlanDefaults, UseAction};
 use crate::runtime::parse_usd;
 
-/// Creates a plan from an action, and starts it as far as its automation profile allows. A plan that was created stays
-/// when starting it fails; the details of the error have its `plan_id`.
+/// Creates a plan from an action, and starts it as far as its automation profile allows. If the start fails, the plan
+/// still exists, and the details of the error contain its `plan_id`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UsePlan {
     pub action: String,
-    /// The projects that it works on, at least one.
+    /// The projects that the plan works on, at least one.
     pub projects: Vec<String>,
     /// The arguments of the action, each as `NAME=VALUE`.
     #[serde(default)]
@@ -43,7 +43,7 @@ pub struct UsePlan {
     /// `none` for no check of invariants by an actor.
     #[serde(default)]
     pub invariant_actor: Option<String>,
-    /// Invariants of this plan alone.
+    /// Invariants of this plan only.
     #[serde(default)]
     pub invariant: Vec<String>,
     /// The cost limit in US dollars, such as `2.50`.
@@ -82,7 +82,7 @@ pub struct CreatedPlan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<StrategyOutline>,
     pub waiting: Option<Waiting>,
-    /// Missing unless its automation profile let it run until it was applied.
+    /// Missing unless the automation profile let the plan run until it was applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied: Option<Box<AppliedPlan>>,
     /// Operations to run next.
@@ -92,7 +92,7 @@ pub struct CreatedPlan {
 /// The projects and resources of a plan.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PlanContextInfo {
-    /// The number of resources of its projects.
+    /// Number of resources of the projects.
     pub resources: usize,
 }
 
@@ -101,14 +101,21 @@ impl CreatedPlan {
         let next_steps = next_steps(&plan);
         let applied = AppliedPlan::find(context, &plan)?;
         let state = plan.shown_state();
-        let made = plan.made_with;
-        let projects: Vec<String> = made.projects.into_iter().map(|one| one.name).collect();
+        let made_with = plan.made_with;
+        let projects: Vec<String> = made_with
+            .projects
+            .into_iter()
+            .map(|project| project.name)
+            .collect();
         let mut resources = 0;
         for project in &projects {
             resources += context.projects().targets(project)?.len();
         }
-        let mut inputs = made.arguments;
-        inputs.insert("automation_profile".to_owned(), json!(made.profile.name));
+        let mut inputs = made_with.arguments;
+        inputs.insert(
+            "automation_profile".to_owned(),
+            json!(made_with.profile.name),
+        );
         Ok(Self {
             plan_id: plan.id,
             name: plan.name,
@@ -118,14 +125,14 @@ impl CreatedPlan {
             action: plan.action,
             project: projects.join(", "),
             projects,
-            automation_profile: made.profile.name.clone(),
+            automation_profile: made_with.profile.name.clone(),
             attempt: plan.attempt,
             inputs,
-            actors: made.actors,
+            actors: made_with.actors,
             automation: PlanAutomation {
-                profile: made.profile.name,
-                source: made.profile.source,
-                read_only: made.read_only,
+                profile: made_with.profile.name,
+                source: made_with.profile.source,
+                read_only: made_with.read_only,
             },
             context: PlanContextInfo { resources },
             strategy: plan.strategy.as_ref().map(StrategyOutline::from),
@@ -182,7 +189,7 @@ impl Operation for UsePlan {
     }
 }
 
-/// The name that stands for no actor.
+/// The actor name that disables an optional actor.
 const NO_ACTOR: &str = "none";
 
 impl UsePlan {

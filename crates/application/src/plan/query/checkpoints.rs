@@ -1,4 +1,4 @@
-//! Deletes checkpoints of a plan.
+//! Finds and deletes checkpoints of a plan.
 
 use cleveragents_domain::{Checkpoint, CheckpointNumber, CheckpointReason, Plan, Ttl};
 
@@ -25,10 +25,11 @@ impl PlanQueries {
         let mut all = self.checkpoints(plan)?;
         let at = all
             .iter()
-            .position(|one| Some(one.number) == number)
+            .position(|checkpoint| Some(checkpoint.number) == number)
             .or_else(|| {
-                let is_called = |one: &Checkpoint| one.label.as_deref() == Some(reference);
-                all.iter().rposition(is_called)
+                let has_label =
+                    |checkpoint: &Checkpoint| checkpoint.label.as_deref() == Some(reference);
+                all.iter().rposition(has_label)
             });
         match at {
             Some(at) => Ok(all.swap_remove(at)),
@@ -39,8 +40,8 @@ impl PlanQueries {
         }
     }
 
-    /// Deletes checkpoints of a plan that no process works on, all of them or none, and returns the
-    /// remaining ones. The first, the newest, and those that a redo needs stay.
+    /// Deletes all of the given checkpoints or none, and returns the remaining checkpoints. Fails if a process works on
+    /// the plan. The first checkpoint, the newest one, and those that a redo needs cannot be deleted.
     pub fn delete_checkpoints(
         &self,
         plan: &Plan,
@@ -53,9 +54,9 @@ impl PlanQueries {
                 LeaseError::Held { owner, .. } => PlanQueryError::Busy { id: plan.id, owner },
                 other @ LeaseError::Store(_) => other.into(),
             })?;
-        // Read again under the lease.
+        // The plan may have changed before this process held the lease.
         let plan = self.get(plan.id)?;
-        let refused = |why: String| {
+        let refusal = |why: String| {
             Err(PlanQueryError::NotReady {
                 id: plan.id,
                 stage: plan.stage,
@@ -63,25 +64,29 @@ impl PlanQueries {
             })
         };
         if plan.stage.is_processing() {
-            return refused("it was interrupted, and resumes from its checkpoints".to_owned());
+            return refusal("it was interrupted, and resumes from its checkpoints".to_owned());
         }
         let newest = self.checkpoints(&plan)?.last().map(|last| last.number);
         let mut numbers = Vec::new();
         for reference in references {
-            let meant = self.checkpoint(&plan, reference)?;
-            let name = written(meant.number);
-            match meant.reason {
+            let checkpoint = self.checkpoint(&plan, reference)?;
+            let name = written(checkpoint.number);
+            match checkpoint.reason {
                 CheckpointReason::Created => {
-                    return refused(format!("{name} is the first one, and stays"));
+                    return refusal(format!(
+                        "{name} is the first checkpoint and cannot be deleted"
+                    ));
                 }
-                CheckpointReason::BeforeRollback if !meant.undone => {
-                    let why = format!("{name} is needed to undo a rollback, and stays");
-                    return refused(why);
+                CheckpointReason::BeforeRollback if !checkpoint.undone => {
+                    let why = format!("{name} is needed to undo a rollback and cannot be deleted");
+                    return refusal(why);
                 }
-                _ if Some(meant.number) == newest => {
-                    return refused(format!("{name} is the newest one, and stays"));
+                _ if Some(checkpoint.number) == newest => {
+                    return refusal(format!(
+                        "{name} is the newest checkpoint and cannot be deleted"
+                    ));
                 }
-                _ => numbers.push(meant.number),
+                _ => numbers.push(checkpoint.number),
             }
         }
         numbers.sort_unstable();
@@ -89,11 +94,10 @@ impl PlanQueries {
         let name = plan.sandbox.as_deref().unwrap_or_default();
         let mut open = self.sandboxes.open(name)?;
         self.sandboxes.delete_checkpoints(&mut open, &numbers)?;
-        let left = open.view.checkpoints.clone();
+        let remaining = open.view.checkpoints.clone();
         drop(open);
-        // The checkpoints are deleted. A lease that cannot be released expires on its own, so its
-        // error is ignored.
+        // The checkpoints are deleted. If releasing the lease fails, it expires on its own, so the error is ignored.
         drop(lease);
-        Ok(left)
+        Ok(remaining)
     }
 }

@@ -12,7 +12,6 @@ use crate::sandbox::SandboxError;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanCandidate {
     pub id: PlanId,
-    /// Its name, if it has one.
     pub name: Option<String>,
     pub stage: PlanStage,
 }
@@ -50,9 +49,9 @@ pub enum PlanQueryError {
     /// Several plans match.
     #[error("several plans {meant}")]
     Ambiguous {
-        /// The property that they share.
+        /// The property that the plans share, such as `are in progress`.
         meant: String,
-        /// Some of them.
+        /// Some of the matching plans.
         candidates: Vec<PlanCandidate>,
     },
     /// No plan is in a suitable state.
@@ -72,24 +71,17 @@ pub enum PlanQueryError {
     /// The operation is not possible in the state of the plan.
     #[error("plan {id} is {stage}: {why}")]
     NotReady {
-        /// The plan.
         id: PlanId,
         stage: PlanStage,
-        /// Reason that follows from the stage.
+        /// Reason, given the stage.
         why: String,
     },
-    /// A process works on it.
+    /// A process works on the plan.
     #[error("plan {id} is being worked on by {owner}")]
-    Busy {
-        /// The plan.
-        id: PlanId,
-        /// The process that works on it.
-        owner: Owner,
-    },
+    Busy { id: PlanId, owner: Owner },
     /// The checkpoint does not exist.
     #[error("plan {id} has no checkpoint `{checkpoint}`")]
     CheckpointNotFound {
-        /// The plan.
         id: PlanId,
         /// The reference as given.
         checkpoint: String,
@@ -99,7 +91,7 @@ pub enum PlanQueryError {
     Pattern {
         /// The pattern as given.
         pattern: String,
-        /// The fault.
+        /// The error of the regular expression parser.
         why: String,
     },
     /// The sandbox failed.
@@ -127,7 +119,7 @@ impl From<LeaseError> for PlanQueryError {
     }
 }
 
-fn listed(candidates: &[PlanCandidate]) -> String {
+fn candidate_list(candidates: &[PlanCandidate]) -> String {
     let all: Vec<String> = candidates.iter().map(ToString::to_string).collect();
     all.join(", ")
 }
@@ -155,7 +147,9 @@ impl Diagnose for PlanQueryError {
                 Some(name) => hint!("did you mean `{}`? See {}", name, suggest::plan_list()),
                 None => hint!("run {} to list the plans", suggest::plan_list()),
             }),
-            Self::Ambiguous { candidates, .. } => Some(hint!("name one: {}", listed(candidates))),
+            Self::Ambiguous { candidates, .. } => {
+                Some(hint!("name one: {}", candidate_list(candidates)))
+            }
             Self::NoPlan { .. } => Some(hint!("run {} to list the plans", suggest::plan_list())),
             Self::DecisionNotFound { candidates, .. } if !candidates.is_empty() => {
                 Some(hint!("name one: {}", candidates.join(", ")))

@@ -11,11 +11,9 @@ use crate::plan::validate::FailedCheck;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Alternative {
-    /// Its number, from 1.
+    /// Number of the alternative, from 1.
     pub index: usize,
-    /// Its text.
     pub description: String,
-    /// Whether it was chosen.
     pub chosen: bool,
 }
 
@@ -41,9 +39,9 @@ impl CorrectionImpact {
         }
     }
 
-    /// Up to two consequences are low, up to ten are medium; a child plan is never low.
-    const fn classify(things: usize, child_plans: usize) -> Self {
-        match (things, child_plans) {
+    /// Up to two consequences are low, up to ten are medium. A child plan is at least medium, several are high.
+    const fn classify(consequences: usize, child_plans: usize) -> Self {
+        match (consequences, child_plans) {
             (0..=2, 0) => Self::Low,
             (0..=10, 0..=1) => Self::Medium,
             _ => Self::High,
@@ -54,31 +52,30 @@ impl CorrectionImpact {
 /// The consequences of a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Impact {
-    /// Decisions below it or influenced by it, recursively.
+    /// Number of decisions below the decision or influenced by it, recursively.
     pub downstream_decisions: usize,
-    /// Child plans among them.
+    /// Number of child plans that the decision or these decisions start.
     pub downstream_child_plans: usize,
-    /// Paths that changed because of these decisions.
+    /// Number of paths that changed because of the decision or these decisions.
     pub artifacts_produced: usize,
-    /// The size of the consequences.
+    /// The amount of consequences.
     pub correction_impact: CorrectionImpact,
 }
 
-/// One decision, explained.
+/// One decision with its alternatives, impact and changed paths.
 #[derive(Debug)]
 pub struct Explanation {
     pub plan: Plan,
-    /// The decision, with those that influenced it.
+    /// The decision, with the ids of the decisions that influenced it.
     pub decision: Decision,
     /// The number of decisions of the plan.
     pub count: usize,
     /// The alternatives, the chosen one first.
     pub alternatives: Vec<Alternative>,
-    /// Its consequences.
     pub impact: Impact,
     /// Paths changed because of the decision.
     pub artifacts: Vec<String>,
-    /// The validations of the plan whose last result did not pass.
+    /// The validations of the plan that failed in their last run.
     pub failed_checks: Vec<FailedCheck>,
 }
 
@@ -86,13 +83,15 @@ impl PlanQueries {
     /// Explains a decision, or the root decision of a plan.
     pub fn explain(&self, reference: &str) -> Result<Explanation, PlanQueryError> {
         let missing = match self.resolve_decision(reference) {
-            Ok(found) => return self.explained(self.get(found.plan)?, found.said.id),
+            Ok(decision) => {
+                return self.explain_decision(self.get(decision.plan)?, decision.said.id);
+            }
             Err(error @ PlanQueryError::DecisionNotFound { .. }) => error,
             Err(error) => return Err(error),
         };
         match self.resolve(reference) {
             Ok(plan) => match plan.decision_root {
-                Some(root) => self.explained(plan, root),
+                Some(root) => self.explain_decision(plan, root),
                 None => Err(PlanQueryError::NotReady {
                     id: plan.id,
                     stage: plan.stage,
@@ -104,9 +103,9 @@ impl PlanQueries {
         }
     }
 
-    fn explained(&self, plan: Plan, id: DecisionId) -> Result<Explanation, PlanQueryError> {
+    fn explain_decision(&self, plan: Plan, id: DecisionId) -> Result<Explanation, PlanQueryError> {
         let decisions = self.decisions(plan.id)?;
-        let Some(at) = decisions.iter().position(|one| one.said.id == id) else {
+        let Some(at) = decisions.iter().position(|known| known.said.id == id) else {
             return Err(PlanQueryError::DecisionNotFound {
                 reference: id.to_string(),
                 candidates: Vec::new(),
@@ -115,17 +114,17 @@ impl PlanQueries {
         let downstream = downstream(&decisions, at);
         let mut artifacts: BTreeSet<&str> = BTreeSet::new();
         let mut child_plans = 0;
-        for one in downstream.iter().copied().chain([at]) {
-            let said = &decisions[one].said;
+        for index in downstream.iter().copied().chain([at]) {
+            let said = &decisions[index].said;
             artifacts.extend(said.artifacts.iter().map(String::as_str));
             child_plans += usize::from(said.kind == DecisionType::SubplanSpawn);
         }
-        let things = downstream.len() + artifacts.len();
+        let consequences = downstream.len() + artifacts.len();
         let impact = Impact {
             downstream_decisions: downstream.len(),
             downstream_child_plans: child_plans,
             artifacts_produced: artifacts.len(),
-            correction_impact: CorrectionImpact::classify(things, child_plans),
+            correction_impact: CorrectionImpact::classify(consequences, child_plans),
         };
         let artifacts = artifacts.into_iter().map(str::to_owned).collect();
         let decision = decisions[at].clone();
@@ -141,9 +140,9 @@ impl PlanQueries {
     }
 }
 
-/// All valid decisions that follow from a decision: below it, or influenced by it.
+/// Indices of all valid decisions that follow from a decision: below it or influenced by it, recursively.
 fn downstream(decisions: &[Decision], start: usize) -> Vec<usize> {
-    let places: HashMap<DecisionId, usize> = decisions
+    let indices: HashMap<DecisionId, usize> = decisions
         .iter()
         .enumerate()
         .map(|(at, decision)| (decision.said.id, at))
@@ -156,26 +155,26 @@ fn downstream(decisions: &[Decision], start: usize) -> Vec<usize> {
             .iter()
             .chain(&decision.said.influenced_by)
         {
-            if let Some(from) = places.get(from) {
+            if let Some(from) = indices.get(from) {
                 follows[*from].push(at);
             }
         }
     }
     let mut is_seen = vec![false; decisions.len()];
     is_seen[start] = true;
-    let mut ahead = vec![start];
-    let mut found = Vec::new();
-    while let Some(at) = ahead.pop() {
+    let mut pending = vec![start];
+    let mut following = Vec::new();
+    while let Some(at) = pending.pop() {
         for next in &follows[at] {
             if !std::mem::replace(&mut is_seen[*next], true) {
-                ahead.push(*next);
+                pending.push(*next);
                 if decisions[*next].holds() {
-                    found.push(*next);
+                    following.push(*next);
                 }
             }
         }
     }
-    found
+    following
 }
 
 fn alternatives(decision: &Decision) -> Vec<Alternative> {
@@ -205,20 +204,24 @@ mod tests {
         let mut all = decisions(&[None, Some(0), Some(0), Some(2), Some(3)]);
         let first = all[1].said.id;
         all[3].said.influenced_by.push(first);
-        let found = |all: &[_], at: usize| {
-            let mut found = downstream(all, at);
-            found.sort_unstable();
-            found
+        let downstream_of = |all: &[_], at: usize| {
+            let mut indices = downstream(all, at);
+            indices.sort_unstable();
+            indices
         };
-        assert_eq!(found(&all, 1), [3, 4]);
-        assert_eq!(found(&all, 0), [1, 2, 3, 4]);
-        assert!(found(&all, 4).is_empty());
+        assert_eq!(downstream_of(&all, 1), [3, 4]);
+        assert_eq!(downstream_of(&all, 0), [1, 2, 3, 4]);
+        assert!(downstream_of(&all, 4).is_empty());
         all[4].undone_by = Some(1);
-        assert_eq!(found(&all, 1), [3], "rolled back decisions do not count");
+        assert_eq!(
+            downstream_of(&all, 1),
+            [3],
+            "rolled-back decisions do not count"
+        );
     }
 
     #[test]
-    fn a_child_plan_is_never_little() {
+    fn a_child_plan_never_has_low_impact() {
         assert_eq!(CorrectionImpact::classify(2, 0), CorrectionImpact::Low);
         assert_eq!(CorrectionImpact::classify(3, 0), CorrectionImpact::Medium);
         assert_eq!(CorrectionImpact::classify(0, 1), CorrectionImpact::Medium);

@@ -21,9 +21,9 @@ pub enum PlanFailureKind {
     Call,
     /// A tool call was refused.
     Refusal,
-    /// A reaction to a failure.
+    /// The reaction to a failure.
     Recovery,
-    /// A validation failed, or a reaction to one.
+    /// A validation failed, or the reaction to a failed validation.
     Validation,
 }
 
@@ -52,9 +52,9 @@ pub struct PlanFailure {
     pub message: String,
     /// The id of the call or decision, or the path of the step.
     pub id: String,
-    /// Whether a later rollback undid it.
+    /// True if a later rollback undid the failed work.
     pub is_undone: bool,
-    /// The failed command, if it was one.
+    /// The failed command, if a command failed.
     pub command: Option<String>,
     /// The exit status of the command.
     pub exit_code: Option<i64>,
@@ -66,11 +66,11 @@ pub struct PlanFailure {
 #[derive(Debug)]
 pub struct PlanFailures {
     pub plan: Plan,
-    /// Reason of the failure; `None` when the plan did not fail.
+    /// The stored error of the plan; `None` if the plan did not fail.
     pub error: Option<Map<String, Value>>,
     /// The failures, oldest first.
     pub history: Vec<PlanFailure>,
-    /// Operations to recover, the likeliest first.
+    /// Operations to recover the plan, the most useful first.
     pub recovery: Vec<Suggestion>,
 }
 
@@ -78,9 +78,9 @@ impl PlanQueries {
     /// All failures of a plan.
     pub fn failures(&self, plan: Plan) -> Result<PlanFailures, PlanQueryError> {
         let mut history: Vec<PlanFailure> = Vec::new();
-        history.extend(self.steps(plan.id)?.iter().filter_map(of_step));
+        history.extend(self.steps(plan.id)?.iter().filter_map(step_failure));
         for call in self.calls(plan.id)? {
-            if let Some(mut failure) = of_call(&call) {
+            if let Some(mut failure) = call_failure(&call) {
                 let mut output = self.stored_text(call.output)?;
                 output.push_str(&self.stored_text(call.log)?);
                 failure.output = Some(output).filter(|output| !output.trim().is_empty());
@@ -89,10 +89,10 @@ impl PlanQueries {
         }
         for stored in self.validations(plan.id)? {
             if let Some(check) = self.failed_check(&stored)? {
-                history.push(of_validation(&stored, check));
+                history.push(validation_failure(&stored, check));
             }
         }
-        history.extend(self.decisions(plan.id)?.iter().filter_map(of_decision));
+        history.extend(self.decisions(plan.id)?.iter().filter_map(decision_failure));
         history.sort_by_key(|failure| failure.at);
         Ok(PlanFailures {
             error: plan.error.clone(),
@@ -103,7 +103,7 @@ impl PlanQueries {
     }
 }
 
-fn of_step(step: &StepRecord) -> Option<PlanFailure> {
+fn step_failure(step: &StepRecord) -> Option<PlanFailure> {
     (step.state == StepState::Failed).then(|| PlanFailure {
         kind: PlanFailureKind::Step,
         at: step.finished_at.unwrap_or(step.started_at),
@@ -117,7 +117,7 @@ fn of_step(step: &StepRecord) -> Option<PlanFailure> {
     })
 }
 
-fn of_call(call: &ToolInvocation) -> Option<PlanFailure> {
+fn call_failure(call: &ToolInvocation) -> Option<PlanFailure> {
     let kind = match call.outcome {
         InvocationOutcome::Failed => PlanFailureKind::Call,
         InvocationOutcome::Refused => PlanFailureKind::Refusal,
@@ -136,13 +136,13 @@ fn of_call(call: &ToolInvocation) -> Option<PlanFailure> {
     })
 }
 
-fn of_validation(found: &StoredResult, check: FailedCheck) -> PlanFailure {
+fn validation_failure(stored: &StoredResult, check: FailedCheck) -> PlanFailure {
     PlanFailure {
         kind: PlanFailureKind::Validation,
-        at: found.created_at,
+        at: stored.created_at,
         what: check.validation,
         message: check.message,
-        id: format!("validation/{}", found.number),
+        id: format!("validation/{}", stored.number),
         is_undone: false,
         command: check.command,
         exit_code: check.exit_code,
@@ -150,7 +150,7 @@ fn of_validation(found: &StoredResult, check: FailedCheck) -> PlanFailure {
     }
 }
 
-fn of_decision(decision: &Decision) -> Option<PlanFailure> {
+fn decision_failure(decision: &Decision) -> Option<PlanFailure> {
     let kind = match decision.said.kind {
         DecisionType::ErrorRecovery => PlanFailureKind::Recovery,
         DecisionType::ValidationResponse => PlanFailureKind::Validation,
@@ -169,7 +169,7 @@ fn of_decision(decision: &Decision) -> Option<PlanFailure> {
     })
 }
 
-/// Operations to recover a plan: the one of its error first, then those that its stage allows.
+/// Operations to recover a plan: first the operation that its error proposes, then those that its stage allows.
 pub(super) fn recovery(plan: &Plan) -> Vec<Suggestion> {
     use PlanStage as S;
     if plan.stage.is_terminal() {
@@ -186,12 +186,12 @@ pub(super) fn recovery(plan: &Plan) -> Vec<Suggestion> {
         S::ApplyErrored => vec![apply, revert.clone(), cancel],
         _ => Vec::new(),
     };
-    let named = plan.error.as_ref();
-    let named = named.and_then(|error| error.get("recovery_command"));
-    // Plans that failed under earlier versions store a text here.
-    let named = named.and_then(|first| serde_json::from_value(first.clone()).ok());
+    let proposed = plan.error.as_ref();
+    let proposed = proposed.and_then(|error| error.get("recovery_command"));
+    // Earlier versions stored a text here, which is ignored.
+    let proposed = proposed.and_then(|first| serde_json::from_value(first.clone()).ok());
     let may_revert = plan.reversions < REVERSION_LIMIT;
-    let mut suggestions: Vec<Suggestion> = named.into_iter().collect();
+    let mut suggestions: Vec<Suggestion> = proposed.into_iter().collect();
     for suggestion in usual {
         if (may_revert || suggestion != revert) && !suggestions.contains(&suggestion) {
             suggestions.push(suggestion);

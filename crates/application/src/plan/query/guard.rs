@@ -8,13 +8,13 @@ use super::{PlanQueries, PlanQueryError};
 /// The usage that counts against the limits of a plan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LimitUsage {
-    /// The known cost.
+    /// The known part of the cost.
     pub cost: MicroUsd,
-    /// Whether the price of every model that was called is known.
+    /// True if the price of every called model is known.
     pub is_cost_known: bool,
-    /// All tool calls.
+    /// Number of all tool calls.
     pub tool_calls: u64,
-    /// Tool calls since the running step started; `None` when none runs.
+    /// Number of tool calls since the running step started; `None` if no step runs.
     pub tool_calls_in_step: Option<u64>,
 }
 
@@ -22,18 +22,18 @@ pub struct LimitUsage {
 #[derive(Debug)]
 pub struct PlanGuard {
     pub plan: Plan,
-    /// The automation profile at the creation of the plan; `None` when it cannot be read.
+    /// The automation profile at the creation of the plan; `None` for a plan without action.
     pub profile: Option<AutomationProfile>,
-    /// Its guards; without guards nothing is limited.
+    /// The guards of the profile. A profile without guards limits nothing.
     pub guards: AutomationGuard,
-    /// The tightest cost limit.
+    /// The lowest cost limit: of the plan or of its profile.
     pub max_cost: Option<MicroUsd>,
     /// The usage so far.
     pub spent: LimitUsage,
 }
 
 impl PlanQueries {
-    /// Whether the price of every model that a plan called is known.
+    /// True if the price of every model that a plan called is known.
     pub fn is_cost_known(&self, id: PlanId) -> Result<bool, PlanQueryError> {
         let is_unknown = self.engine.read(|reader| plans::has_unpriced(reader, id))?;
         Ok(!is_unknown)
@@ -50,10 +50,10 @@ impl PlanQueries {
             .as_ref()
             .and_then(|profile| profile.guards.clone())
             .unwrap_or_default();
-        let own = plan.made_with.max_cost_micro_usd.map(MicroUsd);
-        let max_cost = match (own, guards.max_total_cost) {
-            (Some(own), Some(other)) => Some(MicroUsd(own.0.min(other.0))),
-            (own, other) => own.or(other),
+        let plan_limit = plan.made_with.max_cost_micro_usd.map(MicroUsd);
+        let max_cost = match (plan_limit, guards.max_total_cost) {
+            (Some(plan_limit), Some(other)) => Some(MicroUsd(plan_limit.0.min(other.0))),
+            (plan_limit, other) => plan_limit.or(other),
         };
         let running = self
             .steps(plan.id)?
@@ -62,10 +62,10 @@ impl PlanQueries {
         let tool_calls_in_step = match running {
             Some(step) => {
                 let calls = self.calls(plan.id)?;
-                let begun = calls
+                let started = calls
                     .iter()
                     .filter(|call| call.started_at >= step.started_at);
-                Some(begun.count() as u64)
+                Some(started.count() as u64)
             }
             None => None,
         };

@@ -15,24 +15,24 @@ pub fn describe_event(event: &Event) -> (&'static str, String) {
             .collect();
         parts.join(": ")
     };
-    let moved = || {
-        let way = format!("{} → {}", text("from"), text("to"));
-        joined(&[way, text("reason"), text("error")])
+    let transition = || {
+        let stages = format!("{} → {}", text("from"), text("to"));
+        joined(&[stages, text("reason"), text("error")])
     };
     match event.kind {
         EventKind::PlanCreated => (
             "created",
             joined(&[format!("from {}", text("action")), text("name")]),
         ),
-        EventKind::PlanPhaseChanged => ("phase", moved()),
-        EventKind::PlanStateChanged => ("state", moved()),
-        EventKind::PlanApplied => ("applied", moved()),
-        EventKind::PlanCancelled => ("cancelled", moved()),
-        EventKind::PlanErrored => ("failed", moved()),
+        EventKind::PlanPhaseChanged => ("phase", transition()),
+        EventKind::PlanStateChanged => ("state", transition()),
+        EventKind::PlanApplied => ("applied", transition()),
+        EventKind::PlanCancelled => ("cancelled", transition()),
+        EventKind::PlanErrored => ("failed", transition()),
         EventKind::PlanWaiting => ("waits", format!("for {}", text("for"))),
         EventKind::PlanAnswered => {
-            let who = format!("{} by {}", text("verdict"), text("person"));
-            ("answered", joined(&[who, text("answer")]))
+            let verdict = format!("{} by {}", text("verdict"), text("person"));
+            ("answered", joined(&[verdict, text("answer")]))
         }
         EventKind::PlanGuided => ("guidance", text("guidance")),
         EventKind::PlanQueued => ("queued", "for a worker".to_owned()),
@@ -40,11 +40,11 @@ pub fn describe_event(event: &Event) -> (&'static str, String) {
         EventKind::PlanEdited => ("edited", "the user edited its strategy".to_owned()),
         EventKind::PlanStepStarted => ("step started", joined(&[text("path"), text("title")])),
         EventKind::PlanStepFinished => {
-            let what = match text("state").as_str() {
+            let title = match text("state").as_str() {
                 "failed" => "step failed",
                 _ => "step done",
             };
-            (what, text("summary"))
+            (title, text("summary"))
         }
         EventKind::PlanRolledBack => ("rolled back", format!("rollback {}", number(payload))),
         EventKind::PlanRedone => ("redone", format!("rollback {} undone", number(payload))),
@@ -53,7 +53,7 @@ pub fn describe_event(event: &Event) -> (&'static str, String) {
         EventKind::DecisionCreated => ("decided", joined(&[text("type"), text("chosen")])),
         EventKind::DecisionSuperseded => ("replaced", format!("decision {}", text("decision_id"))),
         EventKind::InvariantsReconciled => ("invariants", "reconciled".to_owned()),
-        EventKind::InvariantViolated => ("invariant broken", facts(payload)),
+        EventKind::InvariantViolated => ("invariant broken", payload_fields(payload)),
         EventKind::ValidationPassed => (
             "validation passed",
             joined(&[text("validation"), text("message")]),
@@ -63,20 +63,20 @@ pub fn describe_event(event: &Event) -> (&'static str, String) {
             joined(&[text("validation"), text("message")]),
         ),
         EventKind::ValidationJudged => {
-            let what = if payload["passed"] == true {
+            let title = if payload["passed"] == true {
                 "validation passed"
             } else {
                 "validation failed"
             };
-            (what, text("validation"))
+            (title, text("validation"))
         }
-        EventKind::BudgetExhausted => ("budget spent", facts(payload)),
+        EventKind::BudgetExhausted => ("budget spent", payload_fields(payload)),
         EventKind::ChangesetOpened => ("changes", "recording started".to_owned()),
         EventKind::ChangesetClosed => ("changes", "recording complete".to_owned()),
         EventKind::LeaseAcquired => ("lease acquired", worker(payload)),
         EventKind::LeaseTakenOver => ("lease taken over", worker(payload)),
         EventKind::LeaseReleased => ("lease released", "its process stopped".to_owned()),
-        other => (other.as_str(), facts(payload)),
+        other => (other.as_str(), payload_fields(payload)),
     }
 }
 
@@ -93,8 +93,8 @@ fn worker(payload: &Value) -> String {
     }
 }
 
-/// The payload of an event without its own description.
-fn facts(payload: &Value) -> String {
+/// Describes an event of any other kind by the fields of its payload.
+fn payload_fields(payload: &Value) -> String {
     match payload {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
@@ -115,8 +115,8 @@ fn facts(payload: &Value) -> String {
 /// The commits that undid an apply.
 fn reverted_commits(payload: &Value) -> String {
     let commits = payload["commits"].as_array().into_iter().flatten();
-    let made: Vec<&str> = commits
+    let reverts: Vec<&str> = commits
         .filter_map(|commit| commit["reverted_by"].as_str())
         .collect();
-    format!("its apply, by commit {}", made.join(", "))
+    format!("its apply, by commit {}", reverts.join(", "))
 }

@@ -14,7 +14,7 @@ pub struct PlanLookup {
 }
 
 impl PlanLookup {
-    /// Looks up plans in this database.
+    /// Creates a lookup on a database.
     pub const fn new(engine: Arc<Engine>) -> Self {
         Self { engine }
     }

@@ -1,5 +1,5 @@
-//! [`PlanQueries`]: reads plans and their records, and deletes checkpoints. The number of
-//! statements of a query does not depend on the number of plans.
+//! [`PlanQueries`]: reads plans and their records, and deletes checkpoints. The number of SQL statements of a query
+//! does not depend on the number of plans.
 
 mod changes;
 mod checkpoints;
@@ -49,43 +49,47 @@ pub use status::{PhaseProgress, PlanStatus, ProgressState};
 pub(super) use tree::tests::decisions as test_decisions;
 pub use tree::{DecisionTree, DecisionTreeNode as DecisionNode, TreeOptions, TreeSummary};
 
-/// Maximum number of names that are compared with a wrong one.
+/// Maximum number of plan names that are compared with an unknown name.
 const KNOWN_NAMES: u64 = 500;
 
 /// Filters for a list of plans.
 #[derive(Debug, Clone, Default)]
 pub struct PlanListQuery {
-    /// Only those in this phase: `strategize`, `execute`, `apply`.
+    /// Only plans in this phase: `strategize`, `execute` or `apply`.
     pub phase: Option<cleveragents_domain::PlanPhase>,
-    /// Only those in this state.
+    /// Only plans in this state.
     pub state: Option<PlanState>,
-    /// Only those that work on this project.
+    /// Only plans that work on this project.
     pub project: Option<String>,
-    /// Only those made from this action.
+    /// Only plans made from this action.
     pub action: Option<String>,
-    /// Only those whose name, action or description matches this regular expression.
+    /// Only plans whose name, action or description matches this regular expression.
     pub pattern: Option<String>,
-    /// Only those in visible namespaces.
+    /// Only plans in these namespaces.
     pub visible: cleveragents_domain::identity::Namespaces,
 }
 
 impl PlanListQuery {
-    /// The part of the filter that the store evaluates; `None` when no plan can match.
+    /// The part of the filter that the store evaluates; `None` if no plan can match.
     fn filter(&self) -> Option<PlanFilter> {
         let waits = self.state.map(|state| state == PlanState::AwaitingInput);
-        let fits = |stage: &PlanStage| {
-            let of_phase = self.phase.is_none_or(|phase| stage.phase() == phase);
-            of_phase
+        let matches_query = |stage: &PlanStage| {
+            let is_in_phase = self.phase.is_none_or(|phase| stage.phase() == phase);
+            is_in_phase
                 && self.state.is_none_or(|state| {
                     state == PlanState::AwaitingInput || stage.shown_state() == state
                 })
         };
-        let stages: Vec<PlanStage> = PlanStage::ALL.iter().copied().filter(fits).collect();
+        let stages: Vec<PlanStage> = PlanStage::ALL
+            .iter()
+            .copied()
+            .filter(matches_query)
+            .collect();
         if stages.is_empty() {
             return None;
         }
         Some(PlanFilter {
-            // A filter for all namespaces is left out.
+            // A filter for all stages is omitted.
             stages: if stages.len() == PlanStage::ALL.len() {
                 Vec::new()
             } else {
@@ -105,12 +109,12 @@ pub struct PlanQueries {
     engine: Arc<Engine>,
     sandboxes: SandboxService,
     leases: LeaseService,
-    /// The folder of the caller.
+    /// The working folder of the caller.
     folder: Option<PathBuf>,
 }
 
 impl PlanQueries {
-    /// Queries on a database, and the sandboxes of its plans.
+    /// Creates queries on a database and the sandboxes of its plans.
     pub fn new(engine: Arc<Engine>, sandboxes: SandboxService) -> Self {
         Self {
             leases: LeaseService::new(Arc::clone(&engine)),
@@ -127,7 +131,7 @@ impl PlanQueries {
                 nearest: self.names_like(&reference)?,
                 reference,
             }),
-            found => found,
+            other => other,
         }
     }
 
@@ -143,15 +147,15 @@ impl PlanQueries {
         Ok(nearest::all(reference, names, 3))
     }
 
-    /// The same, for a caller in a folder: a plan that is not named is one of this folder.
+    /// Sets the working folder of the caller. A request without a reference then means a plan of this folder.
     #[must_use]
     pub fn in_folder(self, folder: &Path) -> Self {
         let folder = folder.canonicalize().ok();
         Self { folder, ..self }
     }
 
-    /// The plan in these stages. `purpose` completes "there is no plan …" and "several plans are …", such as
-    /// `to be executed`.
+    /// The only plan in these stages, or the current plan of the folder if it is in one of them. `purpose` completes
+    /// the errors "there is no plan …" and "several plans are …", such as `to be executed`.
     pub fn only(&self, stages: &[PlanStage], purpose: &str) -> Result<Plan, PlanQueryError> {
         self.unnamed_plan(
             &PlanFilter {
@@ -163,7 +167,7 @@ impl PlanQueries {
         )
     }
 
-    /// The plan that waits for the user.
+    /// The only plan that waits for the user, or the current plan of the folder if it does.
     pub fn only_waiting(&self) -> Result<Plan, PlanQueryError> {
         self.unnamed_plan(
             &PlanFilter {
@@ -175,8 +179,8 @@ impl PlanQueries {
         )
     }
 
-    /// The plan with a reference; without one the current plan of the folder, the only unfinished plan, or the
-    /// only plan.
+    /// Finds a plan by its reference. Without a reference, finds the current plan of the folder, else the only
+    /// unfinished plan, else the only plan.
     pub fn find(&self, reference: Option<&str>) -> Result<Plan, PlanQueryError> {
         if let Some(reference) = reference {
             return self.resolve(reference);
@@ -192,8 +196,8 @@ impl PlanQueries {
         }
     }
 
-    /// The current plan of the folder: its newest unfinished plan, or its newest plan. The folder is the nearest one
-    /// upwards that has plans.
+    /// The newest unfinished plan of the folder, else its newest plan. A folder without plans stands for its nearest
+    /// ancestor that has plans.
     pub fn current(&self) -> Result<Option<Plan>, PlanQueryError> {
         match self.plan_location()? {
             Some(location) => self.current_at(&location),
@@ -209,8 +213,8 @@ impl PlanQueries {
                 limit: Some(1),
                 ..PlanFilter::default()
             };
-            let found = self.engine.read(|reader| plans::list(reader, &filter))?;
-            Ok::<_, PlanQueryError>(found.into_iter().next())
+            let matching = self.engine.read(|reader| plans::list(reader, &filter))?;
+            Ok::<_, PlanQueryError>(matching.into_iter().next())
         };
         match newest(unfinished_stages())? {
             Some(current) => Ok(Some(current)),
@@ -218,7 +222,7 @@ impl PlanQueries {
         }
     }
 
-    /// The location of the nearest folder, upwards from that of the caller, that has plans.
+    /// The caller's folder if it has plans, else its nearest ancestor that has plans.
     fn plan_location(&self) -> Result<Option<String>, PlanQueryError> {
         let folders = self.folder.iter().flat_map(|folder| folder.ancestors());
         for folder in folders {
@@ -227,16 +231,16 @@ impl PlanQueries {
                 limit: Some(1),
                 ..PlanFilter::default()
             };
-            let found = self.engine.read(|reader| plans::list(reader, &filter))?;
-            if !found.is_empty() {
+            let matching = self.engine.read(|reader| plans::list(reader, &filter))?;
+            if !matching.is_empty() {
                 return Ok(filter.location);
             }
         }
         Ok(None)
     }
 
-    /// The plan that a caller means who names none: the current plan of the folder if it matches the filter, else the
-    /// only one of the folder that does. Plans of other folders count only where the folder has none.
+    /// Resolves a request without a reference: the current plan of the folder if it matches the filter, else the only
+    /// matching plan of the folder. Plans of other folders count only if the folder has no plans.
     fn unnamed_plan(
         &self,
         filter: &PlanFilter,
@@ -249,19 +253,19 @@ impl PlanQueries {
             location: location.clone(),
             ..filter.clone()
         };
-        let mut found = self.engine.read(|reader| plans::list(reader, &filter))?;
+        let mut matching = self.engine.read(|reader| plans::list(reader, &filter))?;
         if let Some(location) = location
             && let Some(current) = self.current_at(&location)?
-            && let Some(at) = found.iter().position(|plan| plan.id == current.id)
+            && let Some(at) = matching.iter().position(|plan| plan.id == current.id)
         {
-            return Ok(found.swap_remove(at));
+            return Ok(matching.swap_remove(at));
         }
-        match found.len() {
+        match matching.len() {
             0 => Err(PlanQueryError::NoPlan {
                 purpose: purpose.to_owned(),
             }),
-            1 => Ok(found.remove(0)),
-            _ => Err(ambiguous(property.to_owned(), &found)),
+            1 => Ok(matching.remove(0)),
+            _ => Err(ambiguous(property.to_owned(), &matching)),
         }
     }
 
@@ -290,17 +294,17 @@ impl PlanQueries {
         let Some(filter) = query.filter() else {
             return Ok(Vec::new());
         };
-        let mut found = self.engine.read(|reader| plans::list(reader, &filter))?;
-        found.retain(|plan| query.visible.contains(plans::belongs_to(plan)));
+        let mut matching = self.engine.read(|reader| plans::list(reader, &filter))?;
+        matching.retain(|plan| query.visible.contains(plans::belongs_to(plan)));
         if let Some(pattern) = pattern {
-            found.retain(|plan| {
+            matching.retain(|plan| {
                 let name = plan.name.as_deref().unwrap_or_default();
                 [name, &plan.action, &plan.description]
                     .iter()
                     .any(|text| pattern.is_match(text))
             });
         }
-        Ok(found)
+        Ok(matching)
     }
 
     /// The child plans of a plan, newest first.
@@ -312,7 +316,7 @@ impl PlanQueries {
         Ok(self.engine.read(|reader| plans::list(reader, &filter))?)
     }
 
-    /// Every decision of a plan in the order in which they were made.
+    /// All decisions of a plan, oldest first.
     pub fn decisions(&self, plan: PlanId) -> Result<Vec<Decision>, PlanQueryError> {
         Ok(self
             .engine
@@ -327,9 +331,9 @@ impl PlanQueries {
                 reference,
                 unnamed,
                 |reader, prefix, limit| Ok(decisions::with_prefix(reader, prefix, limit)?),
-                |found| PlanQueryError::DecisionNotFound {
+                |matching| PlanQueryError::DecisionNotFound {
                     reference: reference.to_owned(),
-                    candidates: found
+                    candidates: matching
                         .iter()
                         .map(|decision| decision.said.id.to_string())
                         .collect(),
@@ -338,7 +342,7 @@ impl PlanQueries {
         })
     }
 
-    /// The steps of a plan, rolled-back ones included.
+    /// The steps of a plan, including rolled-back ones.
     pub fn steps(&self, plan: PlanId) -> Result<Vec<StepRecord>, PlanQueryError> {
         Ok(self
             .engine
@@ -359,19 +363,20 @@ impl PlanQueries {
             .read(|reader| validations::results(reader, plan))?)
     }
 
-    /// The amount of recorded work of a plan: its steps and its validation results, also rolled
-    /// back ones. The number grows with every step and every check.
+    /// Number of recorded steps and validation results of a plan, including rolled-back ones. The number grows with
+    /// every step and every check.
     pub fn recorded_work(&self, plan: PlanId) -> Result<usize, PlanQueryError> {
         Ok(self.steps(plan)?.len() + self.validations(plan)?.len())
     }
 
     /// The number of guidance entries of a plan that no actor has read yet.
     pub fn pending_guidance(&self, plan: PlanId) -> Result<usize, PlanQueryError> {
-        let given = self.guidance(plan)?;
-        Ok(given.iter().filter(|one| one.applied_at.is_none()).count())
+        let guidance = self.guidance(plan)?;
+        let pending = guidance.iter().filter(|entry| entry.applied_at.is_none());
+        Ok(pending.count())
     }
 
-    /// A stored result that did not pass, with its complete output; `None` for one that passed.
+    /// A failed validation with its complete output; `None` if it passed.
     pub fn failed_check(
         &self,
         stored: &StoredResult,
@@ -383,7 +388,7 @@ impl PlanQueries {
         Ok(Some(FailedCheck::new(&stored.result, output)))
     }
 
-    /// The validations whose last result did not pass, each with a bounded output.
+    /// The validations that failed in their last run. Long outputs are shortened.
     pub fn failed_checks(&self, plan: PlanId) -> Result<Vec<FailedCheck>, PlanQueryError> {
         let mut last: Vec<StoredResult> = Vec::new();
         for stored in self.validations(plan)? {
@@ -400,7 +405,7 @@ impl PlanQueries {
         Ok(failed)
     }
 
-    /// Stored content as text; empty when there is none.
+    /// Stored content as text; empty without a hash or content.
     fn stored_text(&self, hash: Option<ContentHash>) -> Result<String, PlanQueryError> {
         let Some(hash) = hash else {
             return Ok(String::new());
@@ -409,12 +414,12 @@ impl PlanQueries {
         Ok(String::from_utf8_lossy(&content.unwrap_or_default()).into_owned())
     }
 
-    /// The lease of the process that runs a plan now.
+    /// The lease of the process that currently runs a plan.
     pub fn owner(&self, plan: PlanId) -> Result<Option<Lease>, PlanQueryError> {
         Ok(self.leases.worker(&subject(plan))?)
     }
 
-    /// The events of a plan after a position of the log, oldest first, at most `limit`.
+    /// At most `limit` events of a plan after a position of the log, oldest first.
     pub fn log(
         &self,
         plan: PlanId,
@@ -427,7 +432,7 @@ impl PlanQueries {
             .read(|reader| events::about(reader, &subject, after, limit))?)
     }
 
-    /// The last events of a plan, oldest first, at most `limit`.
+    /// The last `limit` events of a plan, oldest first.
     pub fn newest_log(&self, plan: PlanId, limit: u64) -> Result<Vec<Event>, PlanQueryError> {
         let subject = plan.to_string();
         Ok(self
@@ -456,7 +461,7 @@ impl PlanQueries {
             .read(|reader| plan_steps::rollbacks(reader, plan))?)
     }
 
-    /// The sandbox of a plan, once it has one.
+    /// The sandbox of a plan; `None` before it is created.
     pub fn sandbox(&self, plan: &Plan) -> Result<Option<SandboxView>, PlanQueryError> {
         let Some(name) = &plan.sandbox else {
             return Ok(None);
@@ -464,7 +469,7 @@ impl PlanQueries {
         match self.sandboxes.find(name) {
             // The name is stored before the sandbox is created.
             Err(SandboxError::NotFound(_)) => Ok(None),
-            found => Ok(Some(found?)),
+            view => Ok(Some(view?)),
         }
     }
 
@@ -485,34 +490,36 @@ fn subject(plan: PlanId) -> LeaseSubject {
     LeaseSubject::new("plan", plan)
 }
 
-/// The plan that a reference names. Rows without an action only own changesets and are not shown to
-/// users.
+/// Finds a plan by its reference. Rows without an action only own changesets, and are not shown to users.
 pub(crate) fn find_plan(reader: &mut dyn Reader, reference: &str) -> Result<Plan, PlanQueryError> {
     find_referenced(
         reader,
         reference,
         |reader| Ok(plans::named(reader, reference, CANDIDATES)?),
         |reader, prefix, limit| {
-            let mut found = plans::with_prefix(reader, prefix, limit)?;
-            found.retain(|plan| !plan.action.is_empty());
-            Ok(found)
+            let mut matching = plans::with_prefix(reader, prefix, limit)?;
+            matching.retain(|plan| !plan.action.is_empty());
+            Ok(matching)
         },
-        |found| match found.first() {
+        |matching| match matching.first() {
             None => PlanQueryError::NotFound {
                 reference: reference.to_owned(),
                 nearest: Vec::new(),
             },
             Some(first) if first.name.as_deref() == Some(reference) => {
-                ambiguous(format!("are named `{reference}`"), &found)
+                ambiguous(format!("are named `{reference}`"), &matching)
             }
-            Some(_) => ambiguous(format!("have an id that begins with `{reference}`"), &found),
+            Some(_) => ambiguous(
+                format!("have an id that begins with `{reference}`"),
+                &matching,
+            ),
         },
     )
 }
 
-fn ambiguous(meant: String, found: &[Plan]) -> PlanQueryError {
+fn ambiguous(meant: String, matching: &[Plan]) -> PlanQueryError {
     PlanQueryError::Ambiguous {
         meant,
-        candidates: found.iter().map(PlanCandidate::from).collect(),
+        candidates: matching.iter().map(PlanCandidate::from).collect(),
     }
 }

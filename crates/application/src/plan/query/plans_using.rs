@@ -1,5 +1,5 @@
-//! Unfinished plans that use a tool or an MCP server: through their actors, the skills and tools
-//! that those name, or a step.
+//! Unfinished plans that use a tool or an MCP server: through an actor, through a skill or tool that the actor names,
+//! or through a step.
 //!
 //! Plans keep copies of their action and automation profile, and projects hold their resources.
 //! Actors, and everything that actors name, are looked up whenever a plan continues, so removing
@@ -15,17 +15,17 @@ use cleveragents_store::{Error, Reader, plans};
 use cleveragents_tools::ToolName;
 use serde_json::Value;
 
-/// Something that a plan may depend on.
+/// A definition that a plan may depend on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PlanDependency<'a> {
-    /// A tool of the user, by its whole name.
+    /// A tool of the user, by its full name.
     Tool(&'a str),
-    /// An MCP server.
+    /// An MCP server, by its name.
     Server(&'a str),
 }
 
-/// The unfinished plans that use something, oldest first. Patterns such as `local/*` do not count:
-/// an actor that names one can work without a single tool.
+/// The unfinished plans that use a tool or server, oldest first. Patterns such as `local/*` do not count: an actor with
+/// such a pattern also works if no tool matches.
 pub(crate) fn active_plans_using(
     reader: &mut dyn Reader,
     used: PlanDependency<'_>,
@@ -34,12 +34,12 @@ pub(crate) fn active_plans_using(
     if plans.is_empty() {
         return Ok(Vec::new());
     }
-    let files = Files::read(reader)?;
-    let needs_it = |plan: &&Plan| in_steps(plan, used) || files.use_it(plan, used);
-    Ok(plans.iter().filter(needs_it).map(|plan| plan.id).collect())
+    let definitions = Definitions::read(reader)?;
+    let uses = |plan: &&Plan| in_steps(plan, used) || definitions.used_by(plan, used);
+    Ok(plans.iter().filter(uses).map(|plan| plan.id).collect())
 }
 
-/// The recovery for plans that still use something.
+/// The recovery for plans that still use a tool or server; `None` without plans.
 pub(crate) fn finish_hint(plans: &[PlanId]) -> Option<Hint> {
     let plan = plans.first()?;
     Some(hint!(
@@ -48,8 +48,7 @@ pub(crate) fn finish_hint(plans: &[PlanId]) -> Option<Hint> {
     ))
 }
 
-/// Whether a text names the used thing: a tool by any of its spellings, a server by one of its
-/// tools.
+/// True if a text names the dependency: a tool by any of its spellings, a server by one of its tools.
 fn names(text: &str, used: PlanDependency<'_>) -> bool {
     let Ok(tool) = ToolName::from_wire(text.trim()) else {
         return false;
@@ -60,7 +59,7 @@ fn names(text: &str, used: PlanDependency<'_>) -> bool {
     }
 }
 
-/// Whether a step of the plan, or an instruction of its definition of done or task, calls it.
+/// True if a step of the plan calls the dependency, or if its definition of done or task names it in backquotes.
 fn in_steps(plan: &Plan, used: PlanDependency<'_>) -> bool {
     let steps = plan.strategy.iter().flat_map(|strategy| &strategy.steps);
     let called = steps.filter_map(|step| step.call.as_ref());
@@ -73,16 +72,16 @@ fn in_steps(plan: &Plan, used: PlanDependency<'_>) -> bool {
         .any(|tool| names(tool, used))
 }
 
-/// The definitions of actors, skills and tools, by their whole names.
-struct Files {
+/// The definitions of actors, skills and tools, by their full names.
+struct Definitions {
     actors: BTreeMap<String, Value>,
     skills: BTreeMap<String, Value>,
     tools: BTreeMap<String, Value>,
 }
 
-impl Files {
+impl Definitions {
     fn read(reader: &mut dyn Reader) -> Result<Self, Error> {
-        // An unreadable definition names nothing.
+        // An unreadable definition has no dependencies.
         let read = |text: &str| yaml::read::<Value>(text).unwrap_or_default();
         let mut load = |kind| -> Result<BTreeMap<String, Value>, Error> {
             let stored = definitions::list(reader, kind)?.into_iter();
@@ -97,58 +96,65 @@ impl Files {
         })
     }
 
-    /// Whether the actors of a plan name it, directly or indirectly.
-    fn use_it(&self, plan: &Plan, used: PlanDependency<'_>) -> bool {
+    /// True if the actors of a plan name the dependency, directly or through skills and tools.
+    fn used_by(&self, plan: &Plan, used: PlanDependency<'_>) -> bool {
         let actors = &plan.made_with.actors;
         let optional = [&actors.estimation, &actors.invariant, &actors.review];
         let required = [&actors.strategy, &actors.execution];
         let mut open: Vec<&Value> = Vec::new();
         let mut seen = BTreeSet::new();
         for name in required.into_iter().chain(optional.into_iter().flatten()) {
-            open.extend(self.files_of(name, &mut seen));
+            open.extend(self.definitions_named(name, &mut seen));
         }
         while let Some(file) = open.pop() {
-            let mut found = false;
-            each_text(file, None, &mut |text, key| {
+            let mut is_used = false;
+            visit_texts(file, None, &mut |text, key| {
                 let is_server = match used {
                     PlanDependency::Server(server) => {
                         text == server && matches!(key, Some("mcp_servers" | "name"))
                     }
                     PlanDependency::Tool(_) => false,
                 };
-                found |= is_server || names(text, used);
-                open.extend(self.files_of(text, &mut seen));
+                is_used |= is_server || names(text, used);
+                open.extend(self.definitions_named(text, &mut seen));
             });
-            if found {
+            if is_used {
                 return true;
             }
         }
         false
     }
 
-    /// The definitions that a name can mean and that were not visited yet.
-    fn files_of<'a>(&'a self, name: &str, seen: &mut BTreeSet<String>) -> Vec<&'a Value> {
-        let whole = name
+    /// The actor, skill and tool with a name; empty if that name was visited before.
+    fn definitions_named<'a>(&'a self, name: &str, seen: &mut BTreeSet<String>) -> Vec<&'a Value> {
+        let full_name = name
             .parse::<Name>()
             .map_or_else(|_| name.to_owned(), |name| name.to_string());
         let all = [&self.actors, &self.skills, &self.tools];
-        let found: Vec<&Value> = all.iter().filter_map(|files| files.get(&whole)).collect();
-        if found.is_empty() || !seen.insert(whole) {
+        let definitions: Vec<&Value> = all
+            .iter()
+            .filter_map(|files| files.get(&full_name))
+            .collect();
+        if definitions.is_empty() || !seen.insert(full_name) {
             return Vec::new();
         }
-        found
+        definitions
     }
 }
 
-/// Calls a function with each text of a definition and its key, keys of maps included.
-fn each_text<'a>(value: &'a Value, key: Option<&str>, see: &mut dyn FnMut(&'a str, Option<&str>)) {
+/// Calls `visit` with each text of a definition and the key of that text. Keys of maps count as texts.
+fn visit_texts<'a>(
+    value: &'a Value,
+    key: Option<&str>,
+    visit: &mut dyn FnMut(&'a str, Option<&str>),
+) {
     match value {
-        Value::String(text) => see(text, key),
-        Value::Array(items) => items.iter().for_each(|item| each_text(item, key, see)),
+        Value::String(text) => visit(text, key),
+        Value::Array(items) => items.iter().for_each(|item| visit_texts(item, key, visit)),
         Value::Object(fields) => {
             for (name, inner) in fields {
-                see(name, key);
-                each_text(inner, Some(name), see);
+                visit(name, key);
+                visit_texts(inner, Some(name), visit);
             }
         }
         _ => {}

@@ -18,9 +18,9 @@ use crate::plan::validate::FailedCheck;
 pub enum ProgressState {
     /// Complete.
     Done,
-    /// A process runs it.
+    /// A process runs the phase.
     Running,
-    /// A process ran it and stopped without finishing.
+    /// A process stopped before it finished the phase.
     Interrupted,
     /// Not started yet.
     Queued,
@@ -28,7 +28,7 @@ pub enum ProgressState {
     AwaitingInput,
     /// Failed.
     Errored,
-    /// A precondition blocks it.
+    /// A precondition blocks the phase.
     Constrained,
     /// Cancelled, or never reached.
     Cancelled,
@@ -61,31 +61,31 @@ pub struct PhaseProgress {
 #[derive(Debug)]
 pub struct PlanStatus {
     pub plan: Plan,
-    /// The process that works on it.
+    /// The lease of the process that works on the plan.
     pub owner: Option<Lease>,
-    /// Phase by phase.
+    /// The progress of each phase, in order.
     pub progress: [PhaseProgress; 3],
-    /// Its steps, without rolled back ones.
+    /// The steps of the plan, without rolled-back ones.
     pub steps: Vec<StepRecord>,
-    /// The number of completed steps of its strategy.
+    /// Number of completed steps of the strategy.
     pub steps_done: usize,
-    /// The number of steps of its strategy.
+    /// Number of steps of the strategy.
     pub steps_total: usize,
-    /// Seconds since work on it started, up to its end; `None` before.
+    /// Seconds from the start of the plan to its end, or until now; `None` before the start.
     pub elapsed: Option<f64>,
-    /// Estimated seconds of the remaining steps, from the average of the completed ones.
+    /// Estimated seconds for the remaining steps, from the average duration of completed steps.
     pub eta: Option<f64>,
-    /// The number of files that are recorded as changed; `None` without a sandbox.
+    /// Number of recorded changed files; `None` without a sandbox.
     pub files: Option<usize>,
-    /// The number of checkpoints.
+    /// Number of checkpoints.
     pub checkpoints: usize,
-    /// The number of its finished child plans, and of all child plans.
+    /// Number of finished child plans, and of all child plans.
     pub children: (usize, usize),
-    /// Operations to run next, the likeliest first.
+    /// Operations to run next, the most useful first.
     pub next: Vec<Suggestion>,
-    /// Whether the price of every model that it called is known.
+    /// True if the price of every model that the plan called is known.
     pub is_cost_known: bool,
-    /// The validations whose last result did not pass.
+    /// The validations that failed in their last run.
     pub failed_checks: Vec<FailedCheck>,
 }
 
@@ -101,15 +101,15 @@ impl PlanStatus {
             .find(|step| step.state == StepState::Running)
     }
 
-    /// Whether a process ran it and stopped without finishing. A plan that waits for the user
-    /// stopped on its own.
+    /// True if a process stopped before it finished the current phase. A plan that waits for the user is not
+    /// interrupted.
     pub const fn is_interrupted(&self) -> bool {
         self.plan.stage.is_processing() && self.owner.is_none() && self.plan.waiting.is_none()
     }
 }
 
 impl PlanQueries {
-    /// The status of a plan now.
+    /// The current status of a plan.
     pub fn status(&self, plan: Plan) -> Result<PlanStatus, PlanQueryError> {
         let owner = self.owner(plan.id)?;
         let mut steps = self.steps(plan.id)?;
@@ -124,8 +124,11 @@ impl PlanQueries {
             None => None,
         };
         let children = self.children(plan.id)?;
-        let over = children.iter().filter(|child| child.stage.is_terminal());
-        let steps_total = plan.strategy.as_ref().map_or(0, |way| way.steps.len());
+        let finished = children.iter().filter(|child| child.stage.is_terminal());
+        let steps_total = plan
+            .strategy
+            .as_ref()
+            .map_or(0, |strategy| strategy.steps.len());
         let is_done = |step: &&StepRecord| {
             step.state == StepState::Done && step.kind() == Some(StepKind::Step)
         };
@@ -139,8 +142,8 @@ impl PlanQueries {
                 .started_at
                 .map(|start| end.seconds_since(start).max(0.0)),
             eta: eta(&plan, &steps, steps_done, steps_total),
-            next: next(&plan, owner.is_some()),
-            children: (over.count(), children.len()),
+            next: next_operations(&plan, owner.is_some()),
+            children: (finished.count(), children.len()),
             checkpoints: sandbox.map_or(0, |view| view.checkpoints.len()),
             plan,
             owner,
@@ -164,7 +167,7 @@ fn progress(plan: &Plan, is_owned: bool) -> [PhaseProgress; 3] {
             _ => stage.phase(),
         });
     PlanPhase::ALL.map(|phase| {
-        let reached = if waits_in == Some(phase) {
+        let state = if waits_in == Some(phase) {
             ProgressState::AwaitingInput
         } else if phase < stage.phase() {
             ProgressState::Done
@@ -174,16 +177,13 @@ fn progress(plan: &Plan, is_owned: bool) -> [PhaseProgress; 3] {
                 _ => ProgressState::Queued,
             }
         } else {
-            own(stage, is_owned)
+            current_phase_state(stage, is_owned)
         };
-        PhaseProgress {
-            phase,
-            state: reached,
-        }
+        PhaseProgress { phase, state }
     })
 }
 
-const fn own(stage: PlanStage, is_owned: bool) -> ProgressState {
+const fn current_phase_state(stage: PlanStage, is_owned: bool) -> ProgressState {
     use PlanStage as S;
     match stage {
         S::StrategizeQueued | S::ExecuteQueued | S::ApplyQueued => ProgressState::Queued,
@@ -202,22 +202,22 @@ const fn own(stage: PlanStage, is_owned: bool) -> ProgressState {
     }
 }
 
-/// Only during execution, when the duration of a step is known.
+/// Estimates the remaining seconds; `None` unless the plan executes steps and has completed one.
 #[expect(clippy::cast_precision_loss, reason = "an estimate for display")]
 fn eta(plan: &Plan, steps: &[StepRecord], done: usize, total: usize) -> Option<f64> {
     if plan.stage != PlanStage::ExecuteProcessing || done == 0 {
         return None;
     }
-    let took: f64 = steps
+    let total_seconds: f64 = steps
         .iter()
         .filter(|step| step.state == StepState::Done)
         .filter_map(|step| Some(step.finished_at?.seconds_since(step.started_at)))
         .sum();
-    Some(took / done as f64 * total.saturating_sub(done) as f64)
+    Some(total_seconds / done as f64 * total.saturating_sub(done) as f64)
 }
 
-/// The operations that answer what a plan waits for.
-fn answers(plan: &Plan) -> Vec<Suggestion> {
+/// The operations that provide the input that a plan waits for.
+fn input_operations(plan: &Plan) -> Vec<Suggestion> {
     let id = plan.id;
     match &plan.waiting {
         None => Vec::new(),
@@ -238,15 +238,15 @@ fn answers(plan: &Plan) -> Vec<Suggestion> {
     }
 }
 
-/// Operations to run next, the likeliest first.
-fn next(plan: &Plan, is_owned: bool) -> Vec<Suggestion> {
+/// Operations to run next, the most useful first.
+fn next_operations(plan: &Plan, is_owned: bool) -> Vec<Suggestion> {
     use PlanStage as S;
     let id = plan.id;
     if plan.stage.is_terminal() {
         return Vec::new();
     }
     if plan.waiting.is_some() {
-        return answers(plan);
+        return input_operations(plan);
     }
     if is_owned || plan.queued_for.is_some() {
         return vec![suggest::plan_wait(id)];

@@ -1,7 +1,7 @@
-//! [`PlanRollback`]: rolls a plan back to a checkpoint, and redoes it: files, steps, decisions and
-//! tool calls together.
+//! [`PlanRollback`]: rolls a plan back to a checkpoint, and undoes a rollback (redo). Both affect files, steps,
+//! decisions and tool calls together.
 //!
-//! The request is stored first, so that the next process finishes an interrupted rollback.
+//! The request is stored before anything changes, so that another process can finish an interrupted rollback.
 
 use cleveragents_domain::{
     Checkpoint, CheckpointNumber, CheckpointReason, DecisionType, NewDecision, Plan, PlanId,
@@ -30,9 +30,9 @@ pub struct PlanRolledBack {
     pub plan: Plan,
     /// The checkpoint that was restored.
     pub checkpoint: Checkpoint,
-    /// Each path that was changed, with its part.
+    /// Changed paths, as `part/path`.
     pub paths: Vec<String>,
-    /// The records that were undone, or are valid again.
+    /// Number of records that the rollback undid, or that the redo made valid again.
     pub undone: RollbackCounts,
 }
 
@@ -40,13 +40,13 @@ pub struct PlanRolledBack {
 pub struct PlanRollbackPreview {
     /// The checkpoint that would be restored.
     pub checkpoint: Checkpoint,
-    /// Each path that would be changed, with its part.
+    /// Paths that would change, as `part/path`.
     pub paths: Vec<String>,
-    /// Steps, decisions and calls after it.
+    /// Number of steps, decisions and tool calls after the checkpoint.
     pub undone: RollbackCounts,
 }
 
-/// The direction of a rollback, for its error message.
+/// Rollback or redo, for error messages.
 #[derive(Clone, Copy)]
 enum Direction {
     Back,
@@ -54,7 +54,7 @@ enum Direction {
 }
 
 impl Direction {
-    const fn words(self) -> &'static str {
+    const fn participle(self) -> &'static str {
         match self {
             Self::Back => "rolled back",
             Self::Forward => "redone",
@@ -106,8 +106,8 @@ impl PlanRollback {
         let plan = self.store.get(id)?;
         let mut open = self.open_sandbox(&plan, Direction::Back)?;
         let chosen = self.find_checkpoint(&open, checkpoint)?;
-        if let Some(already) = self.repeated(&plan, &mut open, &chosen)? {
-            return Ok(already);
+        if let Some(report) = self.repeated_rollback(&plan, &mut open, &chosen)? {
+            return Ok(report);
         }
         drop(open);
         let origin = RollbackOrigin {
@@ -135,9 +135,9 @@ impl PlanRollback {
             return Ok(finished);
         }
         let plan = self.store.get(id)?;
-        let refused = |reason: &str| PlanError::Rollback {
+        let refusal = |reason: &str| PlanError::Rollback {
             plan: id,
-            way: Direction::Forward.words(),
+            way: Direction::Forward.participle(),
             reason: reason.to_owned(),
         };
         drop(self.open_sandbox(&plan, Direction::Forward)?);
@@ -145,12 +145,12 @@ impl PlanRollback {
         let Some(last) = rollbacks
             .iter()
             .rev()
-            .find(|one| one.state == RollbackState::Done)
+            .find(|rollback| rollback.state == RollbackState::Done)
         else {
-            return Err(refused("it was not rolled back"));
+            return Err(refusal("it was not rolled back"));
         };
         if has_continued(&steps, last) {
-            return Err(refused("it was continued after the rollback"));
+            return Err(refusal("it was continued after the rollback"));
         }
         let number = last.number;
         self.store.write_leased(&lease, move |unit| {
@@ -161,7 +161,7 @@ impl PlanRollback {
             .ok_or_else(|| already_finished(&plan))
     }
 
-    /// Finishes a rollback or redo that was started, by this process or by one that died.
+    /// Finishes a pending rollback or redo that this process, or another process that died, has started.
     pub(super) fn finish_interrupted(
         &self,
         id: PlanId,
@@ -177,14 +177,14 @@ impl PlanRollback {
         }
     }
 
-    /// The rollback or redo that was started and not finished.
+    /// The unfinished rollback or redo, if any.
     fn interrupted(&self, id: PlanId) -> Result<Option<Rollback>, PlanError> {
         let all = self
             .store
             .read(|reader| plan_steps::rollbacks(reader, id))?;
         Ok(all
             .into_iter()
-            .find(|one| matches!(one.state, RollbackState::Begun | RollbackState::Redoing)))
+            .find(|entry| matches!(entry.state, RollbackState::Begun | RollbackState::Redoing)))
     }
 
     fn history(&self, id: PlanId) -> Result<(Vec<Rollback>, Vec<StepRecord>), PlanError> {
@@ -197,23 +197,23 @@ impl PlanRollback {
     }
 
     fn open_sandbox(&self, plan: &Plan, direction: Direction) -> Result<OpenSandbox, PlanError> {
-        let refused = |reason: String| PlanError::Rollback {
+        let refusal = |reason: String| PlanError::Rollback {
             plan: plan.id,
-            way: direction.words(),
+            way: direction.participle(),
             reason,
         };
         if plan.stage.is_terminal() {
-            return Err(refused(format!("it is {}", plan.stage.state())));
+            return Err(refusal(format!("it is {}", plan.stage.state())));
         }
         if plan.stage.phase() == PlanPhase::Strategize {
-            return Err(refused("nothing was executed yet".to_owned()));
+            return Err(refusal("nothing was executed yet".to_owned()));
         }
         let Some(name) = &plan.sandbox else {
-            return Err(refused("it has no sandbox".to_owned()));
+            return Err(refusal("it has no sandbox".to_owned()));
         };
         self.sandboxes.open(name).map_err(|error| match error {
             SandboxError::NotFound(_) | SandboxError::NotReady { .. } => {
-                refused(format!("its sandbox cannot be used: {error}"))
+                refusal(format!("its sandbox cannot be used: {error}"))
             }
             // Other errors have their own hints.
             error => error.into(),
@@ -226,9 +226,9 @@ impl PlanRollback {
         Ok(self.sandboxes.checkpoint_named(open, name)?)
     }
 
-    /// The report of the last rollback, if it restored the same checkpoint and nothing happened
-    /// since. A second one would undo nothing, and a redo could not find the first.
-    fn repeated(
+    /// The report of the last rollback, if it restored the same checkpoint and the plan has not changed since. A second
+    /// rollback would undo nothing, and a redo would no longer undo the first one.
+    fn repeated_rollback(
         &self,
         plan: &Plan,
         open: &mut OpenSandbox,
@@ -265,8 +265,7 @@ impl PlanRollback {
             .sandboxes
             .checkpoint_named(&open, &rollback.checkpoint.to_string())?;
         let changed = if let Some(before) = files_rolled_back(&open, rollback) {
-            // The interrupted process rolled the files back already. A second rollback would break
-            // redo.
+            // The interrupted process already rolled the files back. A second rollback would break redo.
             paths(&self.sandboxes.net_of_all(&open, before.position)?)
         } else {
             let target = RollbackTarget::Checkpoint(rollback.checkpoint.to_string());
@@ -369,13 +368,13 @@ impl PlanRollback {
     }
 }
 
-/// Whether steps ran after a rollback.
+/// True if steps ran after a rollback.
 fn has_continued(steps: &[StepRecord], rollback: &Rollback) -> bool {
-    let mut holding = steps.iter().filter(|step| step.undone_by.is_none());
-    holding.any(|step| step.started_at > rollback.created_at)
+    let mut valid_steps = steps.iter().filter(|step| step.undone_by.is_none());
+    valid_steps.any(|step| step.started_at > rollback.created_at)
 }
 
-/// The checkpoint from before the rollback, while the files of the sandbox are rolled back.
+/// The checkpoint taken before the rollback; `None` if the files of the sandbox are not rolled back.
 fn files_rolled_back(open: &OpenSandbox, rollback: &Rollback) -> Option<Checkpoint> {
     let mut newest_first = open.view.checkpoints.iter().rev();
     let before = newest_first.find(|checkpoint| {

@@ -10,17 +10,17 @@
 //! | ``call `tool` with `{"argument": 1}` `` | any tool |
 //! | ``check `make test` `` | not a step: it runs at the end, and must succeed |
 //!
-//! Nothing may follow the last backtick: "run `make docs` and read them" is prose. Items in prose are
-//! not steps: users or validations check them. For a plan with a strategist that is a model, only
-//! checks have a meaning of their own ([`plan_criteria`]).
+//! An item must end after the last backtick: "run `make docs` and read them" is prose. Items in prose are not steps:
+//! users or validations check them. If the strategist of a plan is a model, the program interprets only `check` items;
+//! all others are prose ([`plan_criteria`]).
 
 use cleveragents_domain::{Plan, PlanStep, PlanStrategy, StepCall, criteria};
 use serde_json::{Value, json};
 
 use crate::plan::built_in::DETERMINISTIC;
 
-/// The criterion of a one-off task: its description already states what has to be done, so the
-/// definition of done does not repeat it.
+/// The criterion of a one-off task. The definition of done does not repeat the task, because the description of the
+/// plan contains it.
 pub(in crate::plan) const TASK_CRITERION: &str =
     "Everything that the task asks for is done, and nothing else";
 
@@ -31,12 +31,12 @@ pub(in crate::plan) enum Criterion {
     Call(StepCall),
     /// A command that must succeed at the end.
     Check(String),
-    /// A criterion that needs a user or a model.
+    /// A criterion that a user or a model has to check.
     Prose,
 }
 
-/// The criteria of a plan with their meaning. Only the deterministic strategist executes items as
-/// tool calls; to a model they are prose, as is its task.
+/// The criteria of a plan with their texts. Only the deterministic strategist executes items as tool calls; for a model
+/// they are prose.
 pub(in crate::plan) fn plan_criteria(plan: &Plan) -> Vec<(String, Criterion)> {
     let is_executed = plan.made_with.actors.strategy == DETERMINISTIC;
     instructions(plan)
@@ -51,8 +51,8 @@ pub(in crate::plan) fn plan_criteria(plan: &Plan) -> Vec<(String, Criterion)> {
         .collect()
 }
 
-/// The items of the definition of done. The deterministic strategist reads the items of the task in
-/// place of the criterion that the task is done.
+/// The items of the definition of done. For the deterministic strategist, the items of the task replace
+/// [`TASK_CRITERION`].
 fn instructions(plan: &Plan) -> Vec<String> {
     let items = criteria(&plan.definition_of_done);
     if plan.made_with.actors.strategy != DETERMINISTIC {
@@ -69,20 +69,19 @@ fn instructions(plan: &Plan) -> Vec<String> {
     all
 }
 
-/// Parses an item: a verb, its parts between backticks with the words between them, and nothing
-/// else. A full stop may end it.
+/// Parses an item: a verb, and parts in backticks with words between them. The item may end with a full stop.
 pub(in crate::plan) fn parse_criterion(text: &str) -> Result<Criterion, String> {
-    let pieces: Vec<&str> = text.split('`').collect();
-    let is_closed = pieces.len() % 2 == 1 && pieces.len() > 1;
-    let ends_there = pieces
+    let parts: Vec<&str> = text.split('`').collect();
+    let is_closed = parts.len() % 2 == 1 && parts.len() > 1;
+    let ends_with_quote = parts
         .last()
         .is_some_and(|rest| matches!(rest.trim(), "" | "."));
-    if !is_closed || !ends_there {
+    if !is_closed || !ends_with_quote {
         return Ok(Criterion::Prose);
     }
-    let verb = pieces[0].trim().to_lowercase();
-    let quoted: Vec<&str> = pieces.iter().skip(1).step_by(2).copied().collect();
-    let between = pieces[1..pieces.len() - 1].iter().skip(1).step_by(2);
+    let verb = parts[0].trim().to_lowercase();
+    let quoted: Vec<&str> = parts.iter().skip(1).step_by(2).copied().collect();
+    let between = parts[1..parts.len() - 1].iter().skip(1).step_by(2);
     let between: Vec<String> = between.map(|words| words.trim().to_lowercase()).collect();
     let between: Vec<&str> = between.iter().map(String::as_str).collect();
     let call = |tool: &str, arguments: Value| {
@@ -96,11 +95,11 @@ pub(in crate::plan) fn parse_criterion(text: &str) -> Result<Criterion, String> 
         ("check", [command], _) => Ok(Criterion::Check((*command).to_owned())),
         ("write", [content, path], ["to"]) => call(
             "file-write",
-            json!({"path": path, "content": format!("{}\n", unescaped(content))}),
+            json!({"path": path, "content": format!("{}\n", unescape(content))}),
         ),
         ("replace", [old, new, path], ["with", "in"]) => call(
             "file-edit",
-            json!({"path": path, "edits": [{"old_text": unescaped(old), "new_text": unescaped(new)}]}),
+            json!({"path": path, "edits": [{"old_text": unescape(old), "new_text": unescape(new)}]}),
         ),
         ("delete", [path], _) => call("file-delete", json!({"path": path})),
         ("move", [from, to], ["to"]) => call("file-move", json!({"from": from, "to": to})),
@@ -129,11 +128,11 @@ fn named_call(tool: &str, arguments: &str, text: &str) -> Result<Criterion, Stri
 }
 
 /// Replaces escaped line breaks in a text of one line.
-fn unescaped(text: &str) -> String {
+fn unescape(text: &str) -> String {
     text.replace("\\n", "\n")
 }
 
-/// The strategy of a plan without a model: its instructions.
+/// The strategy of a plan without a model: a step for each tool call of the instructions.
 pub(in crate::plan) fn strategy(plan: &Plan) -> Result<PlanStrategy, String> {
     strategy_of(instructions(plan))
 }
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn items_are_calls() {
+    fn items_are_parsed_as_calls_checks_or_prose() {
         assert_eq!(arguments("Run `make a`"), json!({"command": "make a"}));
         assert_eq!(
             arguments("write `a\\nb` to `x/y`"),
@@ -234,7 +233,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn reading_items_never_panics(text in "\\PC{0,80}") {
+        fn parsing_items_never_panics(text in "\\PC{0,80}") {
             let _read = parse_criterion(&text);
         }
     }

@@ -1,4 +1,4 @@
-//! [`StrategizePhase`]: checks that a plan can start, asks the strategist, and stores its strategy and decisions.
+//! [`StrategizePhase`]: checks if a plan can start, runs the strategist, and stores the strategy and its decisions.
 
 mod deterministic;
 mod preflight;
@@ -39,7 +39,7 @@ use strategy_parser::{StrategyResponse, parse_estimate, parse_strategy, parse_vi
 /// Answer of the strategist.
 enum StrategistAnswer {
     Strategy(Box<StrategyResponse>),
-    /// The task cannot be done as it is.
+    /// The strategist reported that the task cannot be done.
     Blocked {
         reason: String,
         suggestion: Option<String>,
@@ -78,7 +78,7 @@ impl StrategizePhase<'_> {
         self.progress.record_usage(&plan)?;
         let strategy = match response.strategy.clone().ordered() {
             Ok(strategy) => strategy,
-            // Nothing has to change; the checks confirm it.
+            // Nothing has to change; the checks of the plan confirm it.
             Err(_) if response.is_nothing_to_do => response.strategy.clone(),
             Err(fault) => {
                 let message = format!("the strategy cannot be used: {fault}");
@@ -104,7 +104,7 @@ impl StrategizePhase<'_> {
         self.estimate(&plan)
     }
 
-    /// Starts the phase: records the root decision and the invariants, and changes the stage, in one transaction.
+    /// Starts the phase: stores the root decision, the invariants and the new stage in one transaction.
     fn start(&self, plan: &Plan) -> Result<Plan, PlanError> {
         let failed = preflight::failed_checks(
             plan,
@@ -140,7 +140,7 @@ impl StrategizePhase<'_> {
         });
         let sandbox = sandbox_name(id);
         let path = strategize_path(plan);
-        let moved = self.progress.write(move |unit| {
+        let started = self.progress.write(move |unit| {
             for decision in &new {
                 decisions::insert(unit, id, decision)?;
             }
@@ -162,7 +162,7 @@ impl StrategizePhase<'_> {
             let details = TransitionDetails::default();
             plans::advance(unit, id, StageTransition::StartStrategize, &details)
         })?;
-        let plan = moved.ok_or(PlanError::NotFound(id))?;
+        let plan = started.ok_or(PlanError::NotFound(id))?;
         self.progress.observer.stage_changed(&plan);
         Ok(plan)
     }
@@ -200,14 +200,14 @@ impl StrategizePhase<'_> {
             if enforced.contains(&invariant.text) {
                 continue;
             }
-            let of = invariant.source_name.as_deref().unwrap_or("everywhere");
+            let source_name = invariant.source_name.as_deref().unwrap_or("everywhere");
             new.push(new_decision(
                 root,
                 DecisionType::InvariantEnforced,
                 PlanPhase::Strategize,
                 "What must stay true?",
                 &invariant.text,
-                format!("set for {} ({of})", invariant.source.as_str()),
+                format!("set for {} ({source_name})", invariant.source.as_str()),
             ));
         }
         let snapshot = self.snapshots.take(plan, None)?;
@@ -217,7 +217,7 @@ impl StrategizePhase<'_> {
         Ok(new)
     }
 
-    /// Fails the phase because the strategist reported that the task cannot be done as it is.
+    /// Fails the phase because the strategist reported that the task cannot be done.
     fn block(
         &self,
         plan: &Plan,
@@ -305,13 +305,12 @@ impl StrategizePhase<'_> {
         )
     }
 
-    /// Whether the strategist answered in this attempt.
+    /// True if the strategist answered in this attempt.
     pub(super) fn has_answered(&self, plan: &Plan) -> Result<bool, PlanError> {
         self.actors.is_complete(plan, &strategize_path(plan))
     }
 
-    /// Asks the invariant actor, if the plan has one, whether the strategy breaks an invariant.
-    /// Only a model can check invariants in prose.
+    /// Checks the strategy with the invariant actor, if the plan has one. Only a model can check invariants in prose.
     fn check_invariants(
         &self,
         plan: &Plan,
@@ -380,8 +379,8 @@ impl StrategizePhase<'_> {
         Ok(plan)
     }
 
-    /// Asks the estimation actor, if the plan has one, for effort and cost. A failure is stored
-    /// with the estimate and does not stop the plan.
+    /// Estimates effort and cost with the estimation actor, if the plan has one. A failure of the actor is stored in
+    /// the estimate and does not stop the plan.
     fn estimate(&self, plan: &Plan) -> Result<Plan, PlanError> {
         let strategy = plan.strategy.clone().unwrap_or_default();
         let mut estimate = json!({"steps": strategy.steps.len(), "files": strategy.files().len()});
@@ -394,7 +393,7 @@ impl StrategizePhase<'_> {
                 Ok(Err(RunStop::Cancelled)) => return Err(self.progress.stopped(plan)?),
                 Ok(Err(RunStop::Failed { message, .. })) => estimate["problem"] = message.into(),
                 Ok(Err(RunStop::NeedsInput(_))) => {
-                    estimate["problem"] = "it asked for the user".into();
+                    estimate["problem"] = "it requested input from the user".into();
                 }
                 Err(error) => estimate["problem"] = error.to_string().into(),
             }
@@ -413,7 +412,7 @@ impl StrategizePhase<'_> {
         self.progress.store.get(id)
     }
 
-    /// Runs an actor as a step of the plan with its own record.
+    /// Runs an actor as a step of the plan, and stores the record of the step.
     fn run_recorded(
         &self,
         plan: &Plan,
@@ -445,8 +444,8 @@ impl StrategizePhase<'_> {
             carried: None,
             work: None,
         };
-        let done = self.actors.run(plan, &task)?;
-        let end = match &done {
+        let outcome = self.actors.run(plan, &task)?;
+        let end = match &outcome {
             Ok(_) => Some((StepState::Done, String::new())),
             Err(RunStop::Failed { message, .. }) => Some((StepState::Failed, message.clone())),
             Err(RunStop::NeedsInput(_) | RunStop::Cancelled) => None,
@@ -461,16 +460,16 @@ impl StrategizePhase<'_> {
             self.progress
                 .write(move |unit| plan_steps::finish(unit, id, step.number, &end))?;
         }
-        Ok(done)
+        Ok(outcome)
     }
 }
 
-/// The path of the strategist's step, also the key of its run.
+/// The path of the strategist's step, which is also the key of its run.
 fn strategize_path(plan: &Plan) -> String {
     StepKind::Strategize.path(&[plan.attempt])
 }
 
-/// The stored answers and reasoning of the actor of a run before a decision.
+/// The stored answers and reasoning of the run that led to a decision, redacted and shortened.
 pub(super) fn reasoning(
     actors: &PlanActorRunner<'_>,
     plan: &Plan,
@@ -480,11 +479,11 @@ pub(super) fn reasoning(
         .runs
         .trace(plan.id.run(key))
         .map_err(PlanError::from_service)?;
-    // Redacted before it is shortened: a part of a secret would not be recognised.
+    // The text is redacted before it is shortened, because the redactor does not recognize parts of secrets.
     Ok(trace.map(|trace| bounded(&actors.runtime.redactor().text(&trace))))
 }
 
-/// The first invariant about paths that a strategy plans to break.
+/// Describes the first planned change that violates an invariant about paths.
 fn planned_violation(reconciled: &ReconciledInvariants, strategy: &PlanStrategy) -> Option<String> {
     for invariant in &reconciled.effective {
         let Some(rule) = PathRule::parse(&invariant.text) else {

@@ -8,7 +8,7 @@ use crate::plan::requirements::{PlanRequirements, profile_safety};
 use crate::runtime::AgentRuntime;
 use crate::sandbox::SandboxService;
 
-/// Returns why a plan cannot start: one sentence for each failed check.
+/// Runs the preflight checks of a plan. Returns one sentence for each failed check.
 pub(super) fn failed_checks(
     plan: &Plan,
     requirements: &PlanRequirements,
@@ -27,7 +27,7 @@ pub(super) fn failed_checks(
         .chain(optional.into_iter().flatten())
         .filter(|name| *name != DETERMINISTIC)
     {
-        // Compiling an actor reports everything that it needs and that does not exist.
+        // Compiling an actor reports all missing dependencies.
         if let Err(error) = runtime.actor(name) {
             failed.push(format!("the actor `{name}` cannot be used: {error}"));
         }

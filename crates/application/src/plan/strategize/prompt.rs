@@ -17,13 +17,13 @@ pub(super) struct StrategyInputs {
     pub(super) guidance: Vec<Guidance>,
     /// The results of earlier attempts.
     pub(super) results: Vec<StoredResult>,
-    /// The conversation that it continues.
+    /// The conversation that the strategist continues.
     pub(super) thread: PlanThread,
     /// The instructions of the phase, for the built-in strategist.
     pub(super) instructions: Option<String>,
 }
 
-/// The prompt of the strategist. The task is among the standing instructions.
+/// The prompt of the strategist. It does not contain the task, because the instructions of every request do.
 pub(super) fn strategy_prompt(plan: &Plan, inputs: &StrategyInputs) -> String {
     let thread = &inputs.thread;
     let mut text = if plan.attempt > 1 {
@@ -43,13 +43,13 @@ pub(super) fn strategy_prompt(plan: &Plan, inputs: &StrategyInputs) -> String {
     }
     if !inputs.validations.is_empty() && thread.carried.is_none() {
         text.push_str("\nThese validations run at the end, and required ones must pass:\n");
-        for one in &inputs.validations {
+        for attached in &inputs.validations {
             let _written = writeln!(
                 text,
                 "- {} ({}): {}",
-                one.validation.name,
-                one.validation.mode.as_str(),
-                one.validation.description
+                attached.validation.name,
+                attached.validation.mode.as_str(),
+                attached.validation.description
             );
         }
     }
@@ -65,7 +65,7 @@ pub(super) fn strategy_prompt(plan: &Plan, inputs: &StrategyInputs) -> String {
     text
 }
 
-/// Adds why the last strategy failed, and the strategy itself unless the conversation shows it.
+/// Adds the failure of the last strategy, and the strategy itself unless the conversation contains it.
 fn add_earlier_attempt(plan: &Plan, inputs: &StrategyInputs, text: &mut String) {
     if let Some(strategy) = &plan.strategy
         && inputs.thread.is_new()

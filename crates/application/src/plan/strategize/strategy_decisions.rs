@@ -8,7 +8,7 @@ use super::strategy_parser::StrategyResponse;
 use crate::plan::decision::new_decision;
 use crate::plan::snapshot::with_resources;
 
-/// The decisions to store for a strategy. The first one is the approach; the others are below it.
+/// The decisions to store for a strategy. The first decision is the approach, the parent of all others.
 pub(super) fn strategy_decisions(
     root: DecisionId,
     response: &StrategyResponse,
@@ -45,7 +45,7 @@ fn choices(
             alternatives: choice.alternatives.clone(),
             confidence: choice.confidence,
             snapshot: with_resources(snapshot, &choice.resources),
-            influenced_by: numbered(&chosen, &choice.depends_on),
+            influenced_by: ids_by_number(&chosen, &choice.depends_on),
             ..new_decision(
                 parent,
                 choice.kind,
@@ -70,7 +70,7 @@ fn steps(
         let decision = NewDecision {
             confidence: step.risk.map(|risk| 1.0 - risk),
             snapshot: with_resources(snapshot, &step.files),
-            influenced_by: numbered(&steps, &step.after),
+            influenced_by: ids_by_number(&steps, &step.after),
             ..new_decision(
                 parent,
                 DecisionType::StrategyChoice,
@@ -85,8 +85,8 @@ fn steps(
     steps
 }
 
-/// The ids of earlier decisions by their numbers, from 1.
-fn numbered(earlier: &[NewDecision], numbers: &[usize]) -> Vec<DecisionId> {
+/// The ids of earlier decisions with these numbers, from 1. Unknown numbers are ignored.
+fn ids_by_number(earlier: &[NewDecision], numbers: &[usize]) -> Vec<DecisionId> {
     numbers
         .iter()
         .filter_map(|number| Some(earlier.get(number.checked_sub(1)?)?.id))

@@ -18,14 +18,14 @@ pub(super) struct ResponseDecision {
     pub(super) confidence: Option<f64>,
     #[serde(default)]
     pub(super) rationale: String,
-    /// The subject: a strategist may choose resources; all other decisions are about strategy.
+    /// `ResourceSelection` for a choice of resources; `StrategyChoice` for all other decisions.
     #[serde(
         default = "default_kind",
         rename = "type",
         deserialize_with = "decision_kind"
     )]
     pub(super) kind: DecisionType,
-    /// Numbers of earlier decisions of the same answer, from 1.
+    /// Numbers of earlier decisions in the same answer, from 1.
     #[serde(default)]
     pub(super) depends_on: Vec<usize>,
     #[serde(default)]
@@ -39,13 +39,13 @@ pub(super) struct StrategyResponse {
     pub(super) strategy: PlanStrategy,
     #[serde(default)]
     pub(super) decisions: Vec<ResponseDecision>,
-    /// Whether the strategist reported that nothing has to change.
+    /// True if the strategist reported that nothing has to change.
     #[serde(skip)]
     pub(super) is_nothing_to_do: bool,
 }
 
 impl StrategyResponse {
-    /// The strategy of a task that is done already: no steps; the checks of the plan still run.
+    /// The strategy for a task that is already done. It has no steps; the checks of the plan still run.
     pub(super) fn nothing_to_do(reason: &str) -> Self {
         let strategy = PlanStrategy {
             summary: format!("Nothing to do: {reason}"),
@@ -72,8 +72,7 @@ const fn default_kind() -> DecisionType {
     DecisionType::StrategyChoice
 }
 
-/// Parses the type of a decision. Models use other types too; these do not make the answer
-/// unusable.
+/// Parses the type of a decision. Unknown types are accepted as strategy choices, because models invent types.
 fn decision_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DecisionType, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     Ok(match text.as_deref().and_then(DecisionType::from_stored) {
@@ -82,8 +81,8 @@ fn decision_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DecisionT
     })
 }
 
-/// The content of a code block, when a text is one.
-fn unfenced(text: &str) -> &str {
+/// Strips the fence of a text that is a single code block.
+fn strip_fence(text: &str) -> &str {
     let inside = text
         .strip_prefix("```")
         .and_then(|rest| rest.strip_suffix("```"))
@@ -92,7 +91,7 @@ fn unfenced(text: &str) -> &str {
 }
 
 /// Parses a strategy in any of the forms that strategists use: the requested object, a Markdown document, or a list.
-/// Other prose, such as an apology, is refused.
+/// Refuses other prose, such as an apology.
 pub(super) fn parse_strategy(value: &Value) -> Result<StrategyResponse, String> {
     if let Value::Object(_) = value
         && let Ok(response) = StrategyResponse::deserialize(value)
@@ -119,9 +118,9 @@ pub(super) fn parse_strategy(value: &Value) -> Result<StrategyResponse, String> 
     if let Some(response) = response {
         return Ok(response);
     }
-    let text = unfenced(text);
+    let text = strip_fence(text);
     if text.starts_with(['{', '[']) {
-        // JSON that is not a strategy is refused: its lines are not steps.
+        // JSON that is not a strategy is refused; its lines must not become steps.
         return match serde_json::from_str::<StrategyResponse>(text) {
             Ok(response) if !response.strategy.steps.is_empty() => Ok(response),
             Ok(_) => Err("the strategy of the strategist has no steps".to_owned()),
@@ -156,29 +155,29 @@ pub(super) fn parse_strategy(value: &Value) -> Result<StrategyResponse, String> 
     }))
 }
 
-/// The answer of an estimation actor: its first JSON object, otherwise its text.
-pub(super) fn parse_estimate(said: Value) -> Value {
-    let object = match &said {
+/// Extracts the first JSON object from the answer of an estimation actor, or returns the answer unchanged.
+pub(super) fn parse_estimate(answer: Value) -> Value {
+    let object = match &answer {
         Value::String(text) => json_values(text).into_iter().find(Value::is_object),
         _ => None,
     };
-    object.unwrap_or(said)
+    object.unwrap_or(answer)
 }
 
-/// The violations that an invariant actor reports; `None` when there are none. An answer in another form counts as a
-/// violation, because it does not state that all invariants hold.
-pub(super) fn parse_violations(said: &Value) -> Option<String> {
-    let said = object_with(said, "violations").unwrap_or_default();
-    let Some(found) = said["violations"].as_array() else {
+/// Parses the violations that an invariant actor reports; `None` without violations. An answer in another form counts
+/// as a violation, because it does not state that all invariants hold.
+pub(super) fn parse_violations(answer: &Value) -> Option<String> {
+    let answer = object_with(answer, "violations").unwrap_or_default();
+    let Some(reported) = answer["violations"].as_array() else {
         return Some(
             "the invariant actor did not state whether the strategy keeps the invariants"
                 .to_owned(),
         );
     };
-    let broken: Vec<String> = found
+    let violations: Vec<String> = reported
         .iter()
-        .map(|one| {
-            let text = |name: &str| one[name].as_str().unwrap_or_default();
+        .map(|violation| {
+            let text = |name: &str| violation[name].as_str().unwrap_or_default();
             format!(
                 "\"{}\" would be broken: {}",
                 text("invariant"),
@@ -186,5 +185,5 @@ pub(super) fn parse_violations(said: &Value) -> Option<String> {
             )
         })
         .collect();
-    (!broken.is_empty()).then(|| broken.join("; "))
+    (!violations.is_empty()).then(|| violations.join("; "))
 }

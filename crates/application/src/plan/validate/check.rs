@@ -11,10 +11,10 @@ use crate::plan::requirements::PlanRequirements;
 use crate::plan::strategize::{Criterion, plan_criteria};
 use crate::validation::{CommandLine, EffectiveValidation, ValidationCheck, ValidationOutcome};
 
-/// Bytes of the output of a check that are kept for models, from its end.
+/// Maximum size of a check's output for models, in bytes. The end of the output is kept.
 const SHOWN_OUTPUT: usize = 6_000;
 
-/// Bytes of them that the reviewer receives.
+/// Maximum size of a check's output for the reviewer, in bytes. The end of the output is kept.
 const EVIDENCE_OUTPUT: usize = 1_500;
 
 /// One check of the result of a plan.
@@ -36,7 +36,7 @@ impl PlanCheck {
         let attached = requirements.validations_in_effect(plan)?;
         let mut all: Vec<Self> = attached
             .into_iter()
-            .map(|one| Self::Validation(Box::new(one)))
+            .map(|validation| Self::Validation(Box::new(validation)))
             .collect();
         let reviewer = plan.made_with.actors.review.as_deref();
         let reviewer = reviewer.filter(|name| *name != DETERMINISTIC);
@@ -50,7 +50,7 @@ impl PlanCheck {
             match criterion {
                 Criterion::Check(command) => all.push(Self::Command { text, command }),
                 Criterion::Prose => all.extend(review(text)),
-                // Executed as a step.
+                // A tool call is executed as a step.
                 Criterion::Call(_) => {}
             }
         }
@@ -67,23 +67,23 @@ impl PlanCheck {
 
     pub(in crate::plan) fn name(&self) -> &str {
         match self {
-            Self::Validation(one) => &one.validation.name,
+            Self::Validation(attached) => &attached.validation.name,
             Self::Command { text, .. } | Self::Review { text, .. } => text,
         }
     }
 
     pub(in crate::plan) fn mode(&self) -> ValidationMode {
         match self {
-            Self::Validation(one) => one.validation.mode,
+            Self::Validation(attached) => attached.validation.mode,
             Self::Command { .. } | Self::Review { .. } => ValidationMode::Required,
         }
     }
 
-    /// The command that the check runs, without replacing its placeholders.
+    /// The command that the check runs, with its placeholders.
     fn command(&self) -> Option<String> {
         match self {
             Self::Command { command, .. } => Some(command.clone()),
-            Self::Validation(one) => match &one.validation.check {
+            Self::Validation(attached) => match &attached.validation.check {
                 ValidationCheck::Command(check) => Some(match &check.command {
                     CommandLine::Shell(text) => text.clone(),
                     CommandLine::Words(words) => words.join(" "),
@@ -94,10 +94,10 @@ impl PlanCheck {
         }
     }
 
-    /// A hash of the demand of the check: earlier results do not count when it changes.
+    /// The hash of the definition of the check. A result with another hash does not count.
     fn hash(&self) -> String {
         match self {
-            Self::Validation(one) => one.definition_hash.clone(),
+            Self::Validation(attached) => attached.definition_hash.clone(),
             Self::Command { command, .. } => {
                 ContentHash::of_bytes(format!("command {command}").as_bytes()).to_string()
             }
@@ -107,10 +107,10 @@ impl PlanCheck {
         }
     }
 
-    /// Whether a stored result belongs to this check.
+    /// True if a stored result belongs to this check.
     pub(in crate::plan) fn has_result(&self, result: &ValidationResult) -> bool {
         let attachment = match self {
-            Self::Validation(one) => Some(one.attachment_id),
+            Self::Validation(attached) => Some(attached.attachment_id),
             Self::Command { .. } | Self::Review { .. } => None,
         };
         result.attachment_id == attachment
@@ -121,16 +121,16 @@ impl PlanCheck {
     /// The result to store, without the output.
     pub(super) fn result(
         &self,
-        judgement: &ValidationOutcome,
+        outcome: &ValidationOutcome,
         attempt: u64,
         position: u64,
     ) -> ValidationResult {
         let (attachment_id, resource, scope, scope_target) = match self {
-            Self::Validation(one) => (
-                Some(one.attachment_id),
-                Some(one.resource.name.to_string()),
-                one.scope,
-                one.scope_target.clone(),
+            Self::Validation(attached) => (
+                Some(attached.attachment_id),
+                Some(attached.resource.name.to_string()),
+                attached.scope,
+                attached.scope_target.clone(),
             ),
             Self::Command { .. } | Self::Review { .. } => (None, None, ValidationScope::Done, None),
         };
@@ -142,11 +142,11 @@ impl PlanCheck {
             scope,
             scope_target,
             definition_hash: self.hash(),
-            passed: judgement.passed,
-            message: judgement.message.clone(),
-            data: judgement.data.clone(),
+            passed: outcome.passed,
+            message: outcome.message.clone(),
+            data: outcome.data.clone(),
             output: None,
-            duration_ms: u64::try_from(judgement.duration.as_millis()).unwrap_or(u64::MAX),
+            duration_ms: u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
             attempt,
             position,
         }
@@ -162,12 +162,12 @@ pub(in crate::plan) struct CheckResult {
     /// The command that ran; `None` for a review or a check that calls a tool.
     pub(super) command: Option<String>,
     pub(super) exit_code: Option<i64>,
-    /// The end of its output.
+    /// The end of the output, at most [`SHOWN_OUTPUT`] bytes.
     pub(super) output: String,
 }
 
 impl CheckResult {
-    /// The result of a check, with the end of its output.
+    /// Creates the result of a check, with the end of its output.
     pub(super) fn new(check: &PlanCheck, result: &ValidationResult, output: &str) -> Self {
         let from = output.ceil_char_boundary(output.len().saturating_sub(SHOWN_OUTPUT));
         let exit_code = result
@@ -185,13 +185,12 @@ impl CheckResult {
         }
     }
 
-    /// Whether the reviewer may be asked: the check passed, or its failure is only informational.
+    /// True if the result does not prevent the review: the check passed, or its failure is only informational.
     pub(super) fn is_acceptable(&self) -> bool {
         self.passed || self.mode == ValidationMode::Informational
     }
 
-    /// A failed check for the prompt of the actor that fixes it. `shorten` removes output that the
-    /// actor has already seen.
+    /// Describes a failed check to the actor that fixes it. `shorten` removes output that the actor has already seen.
     pub(in crate::plan) fn to_prompt(&self, shorten: impl Fn(&str) -> String) -> String {
         let mut text = format!("{} failed: {}", self.quoted_name(), self.message);
         self.add_command(&mut text);
@@ -199,11 +198,10 @@ impl CheckResult {
         text
     }
 
-    /// A check as evidence for the reviewer: its command, its exit code, and the last lines of its
-    /// output.
+    /// Describes a check to the reviewer: its command, its exit code, and the end of its output.
     pub(super) fn to_evidence(&self) -> String {
-        let word = if self.passed { "passed" } else { "failed" };
-        let mut text = format!("- {}: {word}", self.quoted_name());
+        let verdict = if self.passed { "passed" } else { "failed" };
+        let mut text = format!("- {}: {verdict}", self.quoted_name());
         if !self.passed {
             text.push_str(": ");
             text.push_str(&self.message);
@@ -215,8 +213,8 @@ impl CheckResult {
         text
     }
 
-    /// The name in backquotes, unless it contains some already, as a command of the definition of
-    /// done does.
+    /// The name in backquotes. A name that already contains backquotes, such as a criterion with a command, stays
+    /// unchanged.
     fn quoted_name(&self) -> String {
         if self.name.contains('`') {
             return self.name.clone();

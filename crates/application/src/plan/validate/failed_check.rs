@@ -1,12 +1,12 @@
-//! [`FailedCheck`]: a validation that did not pass, with its command and its complete output.
+//! [`FailedCheck`]: a failed validation, with its command and its output.
 
 use cleveragents_domain::ValidationResult;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Bytes of an output that [`FailedCheck::bounded`] keeps, half of them from its start.
-const BOUND: usize = 64 * 1024;
+/// Number of bytes of an output that [`FailedCheck::bounded`] keeps: half from its start, half from its end.
+const MAX_OUTPUT: usize = 64 * 1024;
 
 /// A validation that did not pass.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -24,17 +24,19 @@ pub struct FailedCheck {
 
 impl FailedCheck {
     pub(in crate::plan) fn new(result: &ValidationResult, output: String) -> Self {
-        let fact = |name: &str| result.data.as_ref().and_then(|data| data.get(name));
+        let data_field = |name: &str| result.data.as_ref().and_then(|data| data.get(name));
         Self {
             validation: result.validation.clone(),
             message: result.message.clone(),
-            command: fact("command").and_then(Value::as_str).map(str::to_owned),
-            exit_code: fact("exit_code").and_then(Value::as_i64),
+            command: data_field("command")
+                .and_then(Value::as_str)
+                .map(str::to_owned),
+            exit_code: data_field("exit_code").and_then(Value::as_i64),
             output,
         }
     }
 
-    /// The same with at most 64 KiB of output: its start and its end.
+    /// Shortens the output to 64 KiB from its start and its end, and notes the omission.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         self.output = bounded(&self.output);
@@ -43,13 +45,13 @@ impl FailedCheck {
 }
 
 fn bounded(output: &str) -> String {
-    if output.len() <= BOUND {
+    if output.len() <= MAX_OUTPUT {
         return output.to_owned();
     }
-    let head = output.floor_char_boundary(BOUND / 2);
-    let tail = output.ceil_char_boundary(output.len() - BOUND / 2);
+    let head = output.floor_char_boundary(MAX_OUTPUT / 2);
+    let tail = output.ceil_char_boundary(output.len() - MAX_OUTPUT / 2);
     format!(
-        "{}\n[… {} bytes left out; the errors of the plan have everything …]\n{}",
+        "{}\n[… {} bytes left out; the errors of the plan contain the complete output …]\n{}",
         &output[..head],
         tail - head,
         &output[tail..]
@@ -58,16 +60,16 @@ fn bounded(output: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{BOUND, bounded};
+    use super::{MAX_OUTPUT, bounded};
 
     #[test]
     fn a_long_output_keeps_its_beginning_and_its_end() {
-        let short = "é".repeat(BOUND / 2);
+        let short = "é".repeat(MAX_OUTPUT / 2);
         assert_eq!(bounded(&short), short);
-        let long = format!("first{}last", "é".repeat(BOUND));
-        let kept = bounded(&long);
-        assert!(kept.starts_with("firsté") && kept.ends_with("élast"));
-        assert!(kept.contains("bytes left out"));
-        assert!(kept.len() < BOUND + 200);
+        let long = format!("first{}last", "é".repeat(MAX_OUTPUT));
+        let shortened = bounded(&long);
+        assert!(shortened.starts_with("firsté") && shortened.ends_with("élast"));
+        assert!(shortened.contains("bytes left out"));
+        assert!(shortened.len() < MAX_OUTPUT + 200);
     }
 }

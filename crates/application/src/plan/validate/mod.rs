@@ -1,8 +1,8 @@
-//! [`ValidatePhase`]: checks the result of a plan: attached validations, commands of the definition
-//! of done and of invariants, and the reviewer for criteria in prose.
+//! [`ValidatePhase`]: checks the result of a plan with attached validations, with commands of the definition of done
+//! and of invariants, and with the reviewer for criteria in prose.
 //!
-//! Every result is stored with its position in the sandbox history and its complete output. A
-//! result that passed is valid until something changes; the apply relies on stored results only.
+//! Every result is stored with its position in the sandbox history and its complete output. A passing result is valid
+//! until the sandbox changes. The apply relies only on stored results.
 
 mod check;
 mod failed_check;
@@ -30,7 +30,7 @@ pub use failed_check::FailedCheck;
 pub(super) use path_rule::{PathRule, path_violation};
 use review::ReviewRound;
 
-/// Validates the result of a plan, during its execution.
+/// Validates the result of a plan at the end of its execution.
 pub(super) struct ValidatePhase<'a> {
     pub(super) requirements: &'a PlanRequirements,
     pub(super) actors: &'a PlanActorRunner<'a>,
@@ -62,7 +62,7 @@ impl ValidatePhase<'_> {
             if self.progress.cancel.is_cancelled() {
                 return Err(self.progress.stopped(plan)?);
             }
-            let judgement = match check {
+            let outcome = match check {
                 PlanCheck::Validation(validation) => {
                     self.run_validation(plan, validation, attempt, workspace)?
                 }
@@ -71,7 +71,7 @@ impl ValidatePhase<'_> {
                 }
                 PlanCheck::Review { .. } => continue,
             };
-            results.push(self.record_result(plan, check, &judgement, attempt, workspace)?);
+            results.push(self.record_result(plan, check, &outcome, attempt, workspace)?);
         }
         // The reviewer runs last and receives the result of every check, new or stored.
         let criteria: Vec<&PlanCheck> = open
@@ -80,11 +80,15 @@ impl ValidatePhase<'_> {
             .collect();
         if !criteria.is_empty() && results.iter().all(CheckResult::is_acceptable) {
             evidence.extend(results.iter().cloned());
-            // A round ends with its stored verdicts. The next one therefore has another number, and
-            // a crash resumes the same round.
+            // A round ends when its verdicts are stored. The next round therefore has another number, and an
+            // interrupted round is resumed under its own number.
             let rounds = stored
                 .iter()
-                .filter(|stored| criteria.iter().any(|one| one.has_result(&stored.result)))
+                .filter(|stored| {
+                    criteria
+                        .iter()
+                        .any(|check| check.has_result(&stored.result))
+                })
                 .count() as u64;
             let round = ReviewRound {
                 criteria: &criteria,
@@ -135,7 +139,7 @@ impl ValidatePhase<'_> {
         self.unless_cancelled(plan, outcome)
     }
 
-    /// The result, unless the plan was stopped: an interrupted check proves nothing.
+    /// Returns the outcome, or an error if the plan was stopped: an interrupted check has no valid outcome.
     fn unless_cancelled(
         &self,
         plan: &Plan,
@@ -181,19 +185,19 @@ impl ValidatePhase<'_> {
         }
     }
 
-    /// Stores the result of a check with its output, and shows it.
+    /// Stores the result of a check with its output, and reports it to the observer.
     fn record_result(
         &self,
         plan: &Plan,
         check: &PlanCheck,
-        judgement: &ValidationOutcome,
+        outcome: &ValidationOutcome,
         attempt: u64,
         workspace: &SandboxWorkspace,
     ) -> Result<CheckResult, PlanError> {
         let redactor = &self.progress.redactor;
-        let output = String::from_utf8_lossy(&judgement.output);
+        let output = String::from_utf8_lossy(&outcome.output);
         let output = redactor.text(&output).into_owned();
-        let mut result = check.result(judgement, attempt, workspace.position());
+        let mut result = check.result(outcome, attempt, workspace.position());
         result.message = redactor.text(&result.message).into_owned();
         if let (PlanCheck::Command { command, .. }, Some(data), false) =
             (check, &mut result.data, result.passed)
@@ -215,7 +219,7 @@ impl ValidatePhase<'_> {
             passed: result.passed,
             message: result.message.clone(),
         });
-        // The output of a reviewer is JSON for the program; the message holds its finding.
+        // The output of a reviewer is JSON for the program; the message contains the finding.
         let is_printed = !matches!(check, PlanCheck::Review { .. });
         if !result.passed && is_printed {
             observer.event(&AgentEvent::CheckFailed {
@@ -226,7 +230,7 @@ impl ValidatePhase<'_> {
         Ok(CheckResult::new(check, &result, &output))
     }
 
-    /// A stored result that is still valid, because nothing changed since, with its stored output.
+    /// Converts a stored result that is still valid, and reads its stored output.
     fn earlier_result(
         &self,
         check: &PlanCheck,
@@ -245,7 +249,7 @@ impl ValidatePhase<'_> {
     }
 }
 
-/// The newest result of a check, if it passed and nothing changed since.
+/// The newest result of a check, if it passed and the sandbox has not changed since.
 fn passing_result<'r>(
     check: &PlanCheck,
     stored: &'r [StoredResult],
@@ -260,8 +264,7 @@ fn passing_result<'r>(
     }
 }
 
-/// A command as a validation. The command is passed as an argument, so that braces in it are not
-/// placeholders.
+/// The validation that runs a command. The command is passed as an argument, so that its braces are not placeholders.
 fn command_check(name: &str) -> Validation {
     Validation {
         name: name.to_owned(),

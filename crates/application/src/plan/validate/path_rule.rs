@@ -1,5 +1,5 @@
-//! Invariants that the program checks without a model: those that forbid changing paths, and those
-//! that name a command that must succeed.
+//! Invariants that the program checks without a model: invariants that forbid changes of paths, and invariants that
+//! name a command that must succeed.
 
 use cleveragents_domain::ReconciledInvariants;
 use cleveragents_tools::fits;
@@ -23,7 +23,7 @@ const CHANGING: [&str; 8] = [
 ];
 
 impl PathRule {
-    /// Parses an invariant; `None` when it is not about paths.
+    /// Parses an invariant; `None` if it does not forbid changes of paths.
     pub(in crate::plan) fn parse(text: &str) -> Option<Self> {
         let lower = text.to_lowercase();
         let words = lower.split('`').next().unwrap_or_default();
@@ -39,7 +39,7 @@ impl PathRule {
         (forbids && changes && is_closed && !patterns.is_empty()).then_some(Self { patterns })
     }
 
-    /// Whether it forbids changing a path.
+    /// True if the rule forbids changing a path.
     pub(in crate::plan) fn forbids(&self, path: &str) -> bool {
         self.patterns.iter().any(|pattern| {
             let folder = format!("{}/", pattern.trim_end_matches('/'));
@@ -48,7 +48,7 @@ impl PathRule {
     }
 }
 
-/// The first invariant about paths that changes break, as a sentence.
+/// Describes the first changed path that violates an invariant; `None` without a violation.
 pub(in crate::plan) fn path_violation(
     reconciled: &ReconciledInvariants,
     changed: &[String],
@@ -57,14 +57,14 @@ pub(in crate::plan) fn path_violation(
         let Some(rule) = PathRule::parse(&invariant.text) else {
             continue;
         };
-        // Changed paths start with the alias of their project; rules are written without it.
-        let broken = changed.iter().find(|path| {
+        // Changed paths start with the alias of their project; the paths of a rule may omit the alias.
+        let forbidden = changed.iter().find(|path| {
             rule.forbids(path)
                 || path
                     .split_once('/')
                     .is_some_and(|(_, inside)| rule.forbids(inside))
         });
-        if let Some(path) = broken {
+        if let Some(path) = forbidden {
             return Some(format!(
                 "`{path}` was changed, and the invariant \"{}\" forbids it",
                 invariant.text
@@ -74,14 +74,14 @@ pub(in crate::plan) fn path_violation(
     None
 }
 
-/// The command of an invariant that names one: ``check `make lint` ``.
+/// The command of an invariant such as ``check `make lint` ``; `None` for other invariants.
 pub(super) fn command(text: &str) -> Option<String> {
-    let rest = text.trim().to_lowercase();
-    if !rest.starts_with("check `") {
+    let lower = text.trim().to_lowercase();
+    if !lower.starts_with("check `") {
         return None;
     }
-    let mut pieces = text.split('`').skip(1);
-    let command = pieces.next()?.trim().to_owned();
+    let mut parts = text.split('`').skip(1);
+    let command = parts.next()?.trim().to_owned();
     (!command.is_empty()).then_some(command)
 }
 
@@ -90,7 +90,7 @@ mod tests {
     use super::{PathRule, command};
 
     #[test]
-    fn a_rule_forbids_its_paths_and_no_others() {
+    fn a_rule_forbids_only_its_paths() {
         let rule = PathRule::parse("Never change `db/**` or `Cargo.lock`").expect("a rule");
         for path in ["db/a.sql", "db/x/y", "Cargo.lock"] {
             assert!(rule.forbids(path), "{path}");
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_named_between_backticks() {
+    fn a_command_is_parsed_between_backticks() {
         assert_eq!(
             command("Check `make lint` always"),
             Some("make lint".to_owned())

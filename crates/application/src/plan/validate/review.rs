@@ -18,21 +18,22 @@ use crate::plan::query::counted;
 use crate::tool::SandboxWorkspace;
 use crate::validation::ValidationOutcome;
 
-/// Bytes of the diff in the prompt of the reviewer.
+/// Maximum size of the diff in the prompt of the reviewer, in bytes.
 const SHOWN_PATCH: usize = 24_000;
 
-/// One request to the reviewer.
+/// One request to the reviewer, for one state of the sandbox.
 pub(super) struct ReviewRound<'a> {
     pub(super) criteria: &'a [&'a PlanCheck],
     /// The results of the other checks.
     pub(super) evidence: &'a [CheckResult],
-    /// The path of its step. A verdict is about one state of the sandbox, so each round has its own.
+    /// The path of the round's step. Each round has its own step, because a verdict is valid for one state of the
+    /// sandbox.
     pub(super) path: String,
     pub(super) attempt: u64,
 }
 
 impl ReviewRound<'_> {
-    /// The path of a round. An interrupted round keeps its path when it is resumed.
+    /// The path of a round's step. A resumed round keeps its path.
     pub(super) fn path(plan_attempt: u64, attempt: u64, round: u64) -> String {
         match round {
             0 => StepKind::Review.path(&[plan_attempt, attempt]),
@@ -42,8 +43,8 @@ impl ReviewRound<'_> {
 
     fn prompt(&self, changed: &[String], patch: &str) -> String {
         let mut prompt = "Review the result. Are these criteria met?\n\n".to_owned();
-        for (number, one) in (1..).zip(self.criteria) {
-            let _written = writeln!(prompt, "{number}. {}", one.name());
+        for (number, criterion) in (1..).zip(self.criteria) {
+            let _written = writeln!(prompt, "{number}. {}", criterion.name());
         }
         if !self.evidence.is_empty() {
             prompt.push_str("\nChecks:\n");
@@ -62,7 +63,7 @@ impl ReviewRound<'_> {
 /// Adds the diff, up to the size limit, marked as data.
 fn add_patch(patch: &str, prompt: &mut String) {
     let end = patch.floor_char_boundary(SHOWN_PATCH);
-    // Whole lines only.
+    // The diff is cut after a complete line.
     let end = match patch[..end].rfind('\n') {
         Some(line) if end < patch.len() => line + 1,
         _ => end,
@@ -99,27 +100,32 @@ impl ValidatePhase<'_> {
         let answer = self.ask_reviewer(plan, &reviewer, round, workspace)?;
         let mut results = Vec::new();
         let mut blocking = self.note_defects(&answer);
-        for (number, one) in (1_u64..).zip(round.criteria) {
+        for (number, criterion) in (1_u64..).zip(round.criteria) {
             let (is_met, mut message) = verdict(&answer, number);
-            // Blocking defects fail the first criterion, whatever its verdict: the result must not
-            // pass.
-            let found = std::mem::take(&mut blocking);
-            if !found.is_empty() {
-                message = format!("{message}; blocking defects: {}", found.join("; "));
+            // Blocking defects fail the first criterion even if it is met, so that the review does not pass.
+            let defects = std::mem::take(&mut blocking);
+            if !defects.is_empty() {
+                message = format!("{message}; blocking defects: {}", defects.join("; "));
             }
-            let judgement = ValidationOutcome {
-                passed: is_met && found.is_empty(),
+            let outcome = ValidationOutcome {
+                passed: is_met && defects.is_empty(),
                 message,
                 data: None,
                 output: answer.to_string().into_bytes(),
                 duration: started.elapsed(),
             };
-            results.push(self.record_result(plan, one, &judgement, round.attempt, workspace)?);
+            results.push(self.record_result(
+                plan,
+                criterion,
+                &outcome,
+                round.attempt,
+                workspace,
+            )?);
         }
         Ok(results)
     }
 
-    /// Shows advice of the reviewer, and returns the blocking defects.
+    /// Reports the advice of the reviewer to the observer, and returns the blocking defects.
     fn note_defects(&self, answer: &Value) -> Vec<String> {
         let answer = object_with(answer, "defects").unwrap_or_default();
         let mut blocking = Vec::new();
@@ -147,7 +153,7 @@ impl ValidatePhase<'_> {
         Ok(self.progress.redactor.text(&patch).into_owned())
     }
 
-    /// Runs the reviewer as a step of the plan. Returns `{"problem": …}` when it failed: then no criterion is met.
+    /// Runs the reviewer as a step of the plan. Returns `{"problem": …}` if it failed; then no criterion is met.
     fn ask_reviewer(
         &self,
         plan: &Plan,
@@ -197,7 +203,7 @@ impl ValidatePhase<'_> {
     }
 }
 
-/// A defect in one line: its place and its description.
+/// A defect in one line: its path, its line number and its description.
 fn defect_text(defect: &Value) -> String {
     let description = defect["description"]
         .as_str()
@@ -209,21 +215,21 @@ fn defect_text(defect: &Value) -> String {
     }
 }
 
-/// The verdict on a criterion, by its number. A criterion that the reviewer left out is not met.
+/// The verdict on a criterion and its evidence. A criterion without a verdict is not met.
 fn verdict(answer: &Value, number: u64) -> (bool, String) {
     if let Some(problem) = answer["problem"].as_str() {
         return (false, format!("the reviewer failed: {problem}"));
     }
     let answer = object_with(answer, "criteria").unwrap_or_default();
-    let of_number = answer["criteria"]
+    let criterion = answer["criteria"]
         .as_array()
         .into_iter()
         .flatten()
-        .find(|one| one["number"].as_u64() == Some(number));
-    match of_number {
-        Some(one) => (
-            one["met"].as_bool().unwrap_or(false),
-            one["evidence"]
+        .find(|criterion| criterion["number"].as_u64() == Some(number));
+    match criterion {
+        Some(criterion) => (
+            criterion["met"].as_bool().unwrap_or(false),
+            criterion["evidence"]
                 .as_str()
                 .unwrap_or("no evidence was given")
                 .to_owned(),

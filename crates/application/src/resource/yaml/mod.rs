@@ -1,7 +1,7 @@
 //! Parses a resource type from YAML.
 //!
-//! Several names for the same field are accepted, because descriptions of the format differ; reports
-//! always use one. `${VARIABLE}` and `${VARIABLE:default}` are replaced in texts.
+//! Some fields have several accepted names, because published descriptions of the format differ; output always uses the
+//! same name. `${VARIABLE}` and `${VARIABLE:default}` are replaced in texts.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ use serde_saphyr::Spanned;
 
 use super::error::ResourceError;
 
-/// A parsed type, and which fields the text itself specifies.
+/// A parsed type, and flags for fields that the text itself specifies.
 pub(super) struct ParsedType {
     pub(super) declared: ResourceType,
     pub(super) has_kind: bool,
@@ -193,7 +193,7 @@ enum ArgumentForm {
 #[schemars(untagged)]
 #[expect(
     dead_code,
-    reason = "the forms exist in the schema only; both are parsed as one"
+    reason = "the forms exist in the schema only; `ChildEntry` parses both"
 )]
 enum ChildForm {
     Short(String),
@@ -264,7 +264,7 @@ pub fn resource_type_schema() -> Value {
     })
 }
 
-/// A child type: its name alone, or its name and whether it is discovered.
+/// A child type, written as a name or as a map.
 struct ChildEntry(ChildType);
 
 #[derive(Deserialize, JsonSchema)]
@@ -380,9 +380,9 @@ impl Definition {
             checkpoint: entry.checkpoint,
         });
         if let Some(checkpoint) = checkpointable {
-            let able = capabilities.get_or_insert_default();
-            able.checkpoint = checkpoint;
-            able.sandbox |= checkpoint;
+            let flags = capabilities.get_or_insert_default();
+            flags.checkpoint = checkpoint;
+            flags.sandbox |= checkpoint;
         }
         let kind = self.kind.unwrap_or(ResourceKind::Physical);
         let declared = ResourceType {
@@ -460,7 +460,7 @@ impl DiscoveryEntry {
     }
 }
 
-/// An error at a place in the text.
+/// An error at the position of a value in the text.
 fn at<T>(place: &Spanned<T>, message: &str) -> ResourceError {
     Fault::at(place, message).into()
 }

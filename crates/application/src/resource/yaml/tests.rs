@@ -90,7 +90,7 @@ fn children_may_be_names_alone_and_discovery_may_be_nested() {
 }
 
 #[test]
-fn variables_stand_in_texts() {
+fn variables_in_texts_are_replaced() {
     let found = parse(
         "name: ${TEAM}/database\ndescription: of ${TEAM} and ${OTHER:green}, ${UNFINISHED\ncli_args:\n  \
          - {name: host, default: '${HOST:-localhost}'}\n",
@@ -165,13 +165,13 @@ fn errors_have_a_position() {
 }
 
 #[test]
-fn aliases_cannot_bring_in_more_than_the_file_holds() {
-    // Ten levels of ten references each: ten thousand million entries if expanded.
+fn yaml_aliases_cannot_multiply_the_size_of_a_file() {
+    // Ten levels of ten references each: ten billion entries if expanded.
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..10 {
         let below = format!("*a{}", level - 1);
         let entries = vec![below; 10].join(", ");
-        writeln!(text, "a{level}: &a{level} [{entries}]").expect("a String takes it");
+        writeln!(text, "a{level}: &a{level} [{entries}]").expect("writing to a String succeeds");
     }
     refusal(&text);
 }

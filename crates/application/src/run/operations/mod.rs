@@ -54,7 +54,7 @@ pub struct RunInfo {
     pub id: RunId,
     pub namespace: String,
     pub actor: String,
-    /// The hash of the definition that it started with.
+    /// The hash of the definition that the run started with.
     pub config_hash: String,
     pub state: RunState,
     /// Reason of a failure or a wait.
@@ -71,7 +71,7 @@ pub struct RunInfo {
 /// Usage of a run until it last stopped.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RunUsage {
-    /// Input and output together.
+    /// Input and output tokens.
     pub tokens: u64,
     pub input_tokens: Tokens,
     pub output_tokens: Tokens,
@@ -80,7 +80,7 @@ pub struct RunUsage {
     /// `false` when a model without a known price was called; missing otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_known: Option<bool>,
-    /// The cost of the calls whose price is known; missing when it is known for all of them.
+    /// The cost of the calls with a known price; missing when all prices are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_known_part: Option<f64>,
     pub model_calls: u64,
@@ -88,7 +88,7 @@ pub struct RunUsage {
 }
 
 impl RunUsage {
-    /// The known cost, and whether it is complete.
+    /// The known cost, and whether it includes all calls.
     pub fn known_cost(&self) -> (MicroUsd, bool) {
         let usd = self.cost_usd.or(self.cost_known_part).unwrap_or_default();
         let cost = MicroUsd::from_usd_rounded_up(usd).unwrap_or_default();
@@ -167,14 +167,14 @@ pub struct ListedRun {
     pub run: RunInfo,
     /// The number of finished steps.
     pub steps: u64,
-    /// The question while it waits.
+    /// The open question of a waiting run.
     pub question: Option<OpenQuestion>,
 }
 
-/// The name under which runs of an actor are stored; the namespace defaults to `local`.
-fn whole_name(name: String) -> String {
+/// The full name of an actor, under which its runs are stored; the namespace defaults to `local`.
+fn full_actor_name(name: String) -> String {
     match name.parse::<ActorName>() {
-        Ok(whole) if !name.contains('/') => whole.to_string(),
+        Ok(full_name) if !name.contains('/') => full_name.to_string(),
         _ => name,
     }
 }
@@ -195,7 +195,7 @@ impl Operation for ListRuns {
     fn run(self, context: &OperationContext) -> Result<RunList, OperationError> {
         let service = context.runs();
         let page = service.list(RunFilter {
-            actor: self.actor.map(whole_name),
+            actor: self.actor.map(full_actor_name),
             state: self.state,
             offset: self.offset,
             limit: self.limit,
@@ -234,10 +234,10 @@ pub struct RunDetails {
     pub run: RunInfo,
     /// The process that executes the run.
     pub owner: Option<String>,
-    /// The open questions while it waits, oldest first.
+    /// The open questions of a waiting run, oldest first.
     pub questions: Vec<OpenQuestion>,
     pub input: Value,
-    /// The options it was started with.
+    /// The options that the run was started with.
     pub options: Value,
     pub result: Option<Value>,
     pub steps: Vec<RunStep>,
@@ -247,10 +247,10 @@ pub struct RunDetails {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RunStep {
     pub number: u64,
-    /// Its place in the graph.
+    /// Path of the step in the graph.
     pub path: String,
     pub kind: String,
-    /// The keys of the state that it changed.
+    /// The keys of the state that the step changed.
     pub update: Map<String, Value>,
     /// The node that ran next.
     pub next: Option<String>,
@@ -264,7 +264,7 @@ pub struct RunStep {
 /// Usage of a step.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct StepUsage {
-    /// Input and output together.
+    /// Input and output tokens.
     pub tokens: u64,
     /// `null` when a model without a known price was called.
     pub cost_usd: Option<f64>,
@@ -351,7 +351,7 @@ impl Operation for ShowRun {
     }
 }
 
-/// Walks the graph of a complete run again with its stored steps, and compares the result. Calls nothing.
+/// Replays a complete run from its stored steps and compares the results. Calls no models or tools.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReplayRun {
@@ -433,7 +433,7 @@ pub struct CancelRun {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct CancelledRun {
     pub run: RunInfo,
-    /// Whether it is cancelled already; otherwise the process that works on it was asked to stop.
+    /// Whether the run is already cancelled; otherwise its process received a request to stop.
     pub is_over: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `run/resume`: continues a run of an actor where it stopped.
+//! `run/resume`: resumes a run of an actor after its last stored step.
 
 use std::time::Instant;
 
@@ -62,7 +62,7 @@ impl Operation for ResumeRun {
         let runtime = context.runtime(&options.place.safety, None)?;
         let runner = ActorRunner::new(&runtime, runs);
         let front_end = context.front_end();
-        let done = runner.resume(
+        let report = runner.resume(
             &run,
             self.answer.as_deref(),
             unknown_outcome,
@@ -72,6 +72,6 @@ impl Operation for ResumeRun {
                 cancel: context.cancel(),
             },
         )?;
-        ActorRunResult::new(context, &done, started.elapsed())
+        ActorRunResult::new(context, &report, started.elapsed())
     }
 }

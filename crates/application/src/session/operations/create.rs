@@ -23,7 +23,7 @@ pub struct CreateSession {
     /// The actor that answers, such as `local/orchestrator` or `openai/gpt-5`.
     #[serde(default)]
     pub actor: Option<String>,
-    /// The namespace of the session. May be left out by callers who can write to only one.
+    /// The namespace of the session. Optional for callers who can write to only one namespace.
     #[serde(default)]
     pub namespace: Option<String>,
 }

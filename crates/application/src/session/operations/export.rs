@@ -15,17 +15,17 @@ use cleveragents_domain::{Code, SessionId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The largest export in a response, in bytes: client and server hold it in memory.
+/// Maximum size of an export in a response, in bytes, because client and server hold the export in memory.
 const MAX_EXPORT_BYTES: usize = 64 << 20;
 
-/// The form of an exported session.
+/// The format of an exported session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ExportFormat {
-    /// Can be imported again.
+    /// A document that can be imported.
     #[default]
     Json,
-    /// For reading.
+    /// A document for readers, which cannot be imported.
     #[serde(alias = "md")]
     Markdown,
 }
@@ -53,7 +53,7 @@ pub struct ExportSession {
 /// The response of `session/export`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ExportedSession {
-    /// The document itself, at most 64 MiB.
+    /// The exported document, at most 64 MiB.
     pub document: String,
     #[serde(flatten)]
     pub report: ExportReport,
@@ -71,11 +71,11 @@ pub struct ExportReport {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ExportedFile {
     pub session: SessionId,
-    /// The file that the document was written to; missing when it was returned.
+    /// The file that the document was written to; missing when the document is in the response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
     pub messages: u64,
-    /// Bytes of the document.
+    /// Size of the document in bytes.
     pub size: u64,
     pub format: ExportFormat,
 }
@@ -85,7 +85,7 @@ pub struct ExportedFile {
 pub struct ExportContents {
     pub messages: u64,
     pub plan_references: u64,
-    /// Metadata keys of all messages together.
+    /// Total number of metadata keys in all messages.
     pub metadata_keys: u64,
     pub schema_version: String,
 }
@@ -93,7 +93,7 @@ pub struct ExportContents {
 /// The checksum of an exported document.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ExportIntegrity {
-    /// SHA-256 of a JSON export; markdown has none.
+    /// SHA-256 of a JSON export; `null` for Markdown.
     pub checksum: Option<String>,
     pub encrypted: bool,
 }
@@ -174,7 +174,7 @@ impl SessionService {
     }
 }
 
-/// Bytes, up to [`MAX_EXPORT_BYTES`].
+/// A buffer that refuses more than [`MAX_EXPORT_BYTES`].
 struct BoundedBuffer(Vec<u8>);
 
 impl std::io::Write for BoundedBuffer {

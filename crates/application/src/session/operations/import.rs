@@ -17,12 +17,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportSession {
-    /// The document.
+    /// The exported document.
     pub text: String,
     /// Accept a document that was changed on purpose and no longer matches its checksum.
     #[serde(default)]
     pub unverified: bool,
-    /// The namespace of the new session; by default that of the document.
+    /// The namespace of the new session; by default the namespace in the document.
     #[serde(default)]
     pub namespace: Option<String>,
 }
@@ -38,7 +38,7 @@ pub struct ImportedSession {
 /// The imported session.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ImportReport {
-    /// The file that was read; set by the program that read it.
+    /// The file that was imported; set by the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
     pub session_id: SessionId,
@@ -57,7 +57,7 @@ pub struct ImportValidation {
 /// The origin of the document.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ImportOrigin {
-    /// The session that was exported.
+    /// The exported session.
     pub existing: SessionId,
     pub strategy: String,
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SessionOrder {
-    /// Last changed first.
+    /// Most recently changed first.
     #[default]
     Updated,
     /// Newest first.
@@ -65,7 +65,7 @@ pub struct ListSessions {
     /// Number of results to skip.
     #[serde(default)]
     pub offset: u64,
-    /// Whether each session has its `short_id`.
+    /// Include the `short_id` of each session.
     #[serde(default)]
     pub short_ids: bool,
 }
@@ -81,7 +81,7 @@ pub struct SessionList {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ListedSessionInfo {
     pub id: SessionId,
-    /// The shortest prefix of the id that no other session has; only on request.
+    /// The shortest unique prefix of the id; only with `short_ids`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub short_id: Option<String>,
     pub name: Option<String>,
@@ -105,18 +105,18 @@ impl From<ListedSession> for ListedSessionInfo {
     }
 }
 
-/// Totals of all sessions that the caller may read, and of the listed ones.
+/// Totals of all sessions that the caller may read, and of the listed sessions.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct SessionListSummary {
     pub total: u64,
     /// The number of sessions that match the filter, on all pages.
     pub matching: u64,
-    /// Name or id of the listed session that changed last.
+    /// Name or id of the most recently changed listed session.
     pub most_recent: Option<String>,
-    /// Name or id of the listed session that was created first.
+    /// Name or id of the oldest listed session.
     pub oldest: Option<String>,
     pub total_messages: u64,
-    /// Bytes of message text.
+    /// Total size of message texts in bytes.
     pub storage: u64,
 }
 

@@ -23,7 +23,7 @@ pub struct RenameSession {
     pub reference: String,
     /// The new name, one line of text.
     pub name: String,
-    /// Only if the session is still at this version.
+    /// Rename only if the session still has this version.
     #[serde(default)]
     pub if_version: Option<u64>,
 }
@@ -79,9 +79,9 @@ pub struct DeletionSummary {
     pub session: Option<String>,
     pub id: SessionId,
     pub messages_removed: u64,
-    /// Bytes of message text.
+    /// Size of the deleted message texts in bytes.
     pub storage_freed: u64,
-    /// The number of plans that referred to the session; they remain.
+    /// The number of plans that referred to the session. The plans are not deleted.
     pub plans_orphaned: u64,
 }
 
@@ -119,10 +119,10 @@ impl Operation for DeleteSession {
 pub struct ForkSession {
     /// Id, prefix of at least 6 characters, or name.
     pub reference: String,
-    /// The last message to copy; all of them when not given.
+    /// The number of the last message to copy; by default all messages are copied.
     #[serde(default)]
     pub at: Option<u64>,
-    /// The name of the new session; by default that of the original.
+    /// The name of the new session; by default the name of the original.
     #[serde(default)]
     pub name: Option<String>,
 }

@@ -97,7 +97,7 @@ impl Operation for AppendMessage {
 pub struct ListMessages {
     /// Id, prefix of at least 6 characters, or name.
     pub reference: String,
-    /// Only messages after this number.
+    /// Only messages after this sequence number.
     #[serde(default)]
     pub after: Option<u64>,
     /// Maximum number of results; all when not given.

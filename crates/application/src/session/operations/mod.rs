@@ -76,28 +76,28 @@ fn parse_name(text: &str) -> Result<SessionName, OperationError> {
 }
 
 fn parse_namespace(text: &str) -> Result<String, OperationError> {
-    let whole = format!("{text}/session").parse::<Name>();
-    let whole = whole.map_err(|error| OperationError::new(Code::InvalidName, error.to_string()))?;
-    Ok(whole.namespace().to_owned())
+    let name = format!("{text}/session").parse::<Name>();
+    let name = name.map_err(|error| OperationError::new(Code::InvalidName, error.to_string()))?;
+    Ok(name.namespace().to_owned())
 }
 
 fn parse_actor(text: &str) -> Result<ActorName, OperationError> {
     Ok(text.parse::<ActorName>().map_err(SessionError::from)?)
 }
 
-/// A session as operations return it.
+/// A session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionInfo {
     pub id: SessionId,
     pub name: Option<String>,
     pub actor: Option<String>,
     pub namespace: String,
-    /// The number of messages, which is also the number of the next one.
+    /// The number of messages, which is also the sequence number of the next message.
     pub messages: u64,
-    /// The version of name, actor and settings; messages do not change it.
+    /// The version of name, actor and settings. New messages do not change the version.
     pub version: Version,
     pub created: Timestamp,
-    /// The time of the last change, messages included.
+    /// The time of the last change, including new messages.
     pub updated: Timestamp,
 }
 
@@ -120,6 +120,6 @@ impl From<&Session> for SessionInfo {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ForkOrigin {
     pub session_id: SessionId,
-    /// The last message that was copied; `null` when the original had none.
+    /// The number of the last copied message; `null` when the original had no messages.
     pub sequence: Option<Sequence>,
 }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct SearchMessages {
     pub query: SearchWords,
-    /// Only in this session.
+    /// Only messages of this session.
     #[serde(default)]
     pub session: Option<String>,
     /// Only messages of this role.
@@ -29,7 +29,7 @@ pub struct SearchMessages {
     /// Maximum number of results.
     #[serde(default = "twenty")]
     pub limit: u64,
-    /// Whether each match has its `short_session_id`.
+    /// Include the `short_session_id` of each match.
     #[serde(default)]
     pub short_ids: bool,
 }
@@ -43,7 +43,7 @@ const fn twenty() -> u64 {
 #[serde(untagged)]
 pub enum SearchWords {
     Text(String),
-    /// Joined by spaces.
+    /// Words that are joined by spaces.
     List(Vec<String>),
 }
 
@@ -58,7 +58,7 @@ pub struct SearchResults {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct MessageMatch {
     pub session_id: SessionId,
-    /// The shortest prefix of the session's id that no other session has; only on request.
+    /// The shortest unique prefix of the session id; only with `short_ids`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub short_session_id: Option<String>,
     pub session_name: Option<String>,
@@ -69,7 +69,7 @@ pub struct MessageMatch {
     /// Start and end of each match in `excerpt`, in bytes.
     #[serde(default)]
     pub highlights: Vec<(u64, u64)>,
-    /// Higher is better.
+    /// Relevance; higher is better.
     pub score: f64,
     pub timestamp: Timestamp,
 }
@@ -131,19 +131,19 @@ impl Operation for SearchMessages {
     }
 }
 
-/// An excerpt without the marks of the search index, and the byte ranges that they enclosed.
+/// Removes the marks of the search index from an excerpt. Returns the plain text and the byte ranges of the matches.
 fn plain_excerpt(marked: &str) -> (String, Vec<(u64, u64)>) {
     let mut plain = String::with_capacity(marked.len());
     let mut highlights = Vec::new();
-    let mut rest = marked;
-    while let Some((before, after)) = rest.split_once(MATCH_MARKS.0) {
+    let mut unread = marked;
+    while let Some((before, after)) = unread.split_once(MATCH_MARKS.0) {
         plain.push_str(before);
         let (inside, after) = after.split_once(MATCH_MARKS.1).unwrap_or((after, ""));
         let start = plain.len() as u64;
         plain.push_str(inside);
         highlights.push((start, plain.len() as u64));
-        rest = after;
+        unread = after;
     }
-    plain.push_str(rest);
+    plain.push_str(unread);
     (plain, highlights)
 }

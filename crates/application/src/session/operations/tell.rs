@@ -1,4 +1,4 @@
-//! `session/tell`: a question, answered by a model that acts through tools.
+//! `session/tell`: asks the actor of a session, which can call tools.
 
 #![expect(
     missing_docs,
@@ -30,7 +30,7 @@ use crate::tool::{call_status, called_tool, files_changed};
 use crate::turn::Ending;
 
 /// Asks the actor of a session, or resumes the interrupted turn. The observer of the front end
-/// receives the answer while it streams, and its approver is asked for approvals.
+/// receives the streamed answer, and the approver of the front end asks for approvals.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TellSession {
@@ -42,7 +42,7 @@ pub struct TellSession {
     /// Resume the interrupted turn instead of asking a question.
     #[serde(default)]
     pub resume: bool,
-    /// The model or agent that answers; by default that of the session, then the default model.
+    /// The model or agent that answers. Defaults to the actor of the session, then to the default model.
     #[serde(default)]
     pub actor: Option<String>,
     /// Let tools act in a sandbox of the resources of this project.
@@ -63,7 +63,7 @@ pub struct TellSession {
     /// Patterns of tools that are refused.
     #[serde(default)]
     pub deny_tool: Vec<String>,
-    /// Patterns of the only tools that are not refused.
+    /// Patterns of allowed tools. If given, all other tools are refused.
     #[serde(default)]
     pub allow_tool: Vec<String>,
     /// Maximum number of tool calls after one answer of the model.
@@ -72,32 +72,32 @@ pub struct TellSession {
     /// Ask before every call that changes something.
     #[serde(default)]
     pub approve_writes: bool,
-    /// Options of callers in this process. They are never sent or received.
+    /// Options of callers in this process, which are never sent or received.
     #[serde(skip)]
     pub local: LocalTurnOptions,
 }
 
-/// Options of a turn that name files or sandboxes of this machine, or that allow more than the
-/// configuration.
+/// Options of a turn that refer to files or sandboxes of this machine, or that allow more than the
+/// configuration. Only local callers may use them.
 #[derive(Debug, Clone, Default)]
 pub struct LocalTurnOptions {
-    /// Tools act in this sandbox.
+    /// Tools run in this sandbox.
     pub sandbox: Option<String>,
-    /// Permission rules besides the stored ones.
+    /// Permission rules in addition to the stored rules.
     pub rules: Vec<String>,
-    /// Whether each turn starts with the present files of the project.
+    /// Whether each turn starts with the current files of the project.
     pub follows_files: bool,
-    /// A safety profile, or the file of one.
+    /// Name or file of a safety profile.
     pub safety: Option<String>,
-    /// Every exchange with the model is appended to this file.
+    /// The file to which every exchange with the model is appended.
     pub record: Option<PathBuf>,
-    /// Whether a turn stays open for a later resume when it needs an answer that the approver does
-    /// not have.
+    /// Whether a turn that was cancelled or needs an absent user can be resumed; otherwise it ends as
+    /// failed.
     pub keeps_unfinished: bool,
 }
 
 impl LocalTurnOptions {
-    /// Refuses local options in a request of a remote caller, or in one that is sent to a server.
+    /// Refuses local options in requests of remote callers and in requests to a server.
     fn check(&self, resolver: &Resolver<'_>) -> Result<(), OperationError> {
         let given = [
             ("sandbox", self.sandbox.is_some()),
@@ -115,7 +115,7 @@ impl LocalTurnOptions {
 }
 
 impl TellSession {
-    /// The safety demands of the caller, in addition to the configuration.
+    /// The safety options of the request, in addition to the configuration.
     pub fn safety(&self) -> SafetySelection {
         SafetySelection {
             safety: self.local.safety.clone(),
@@ -143,7 +143,7 @@ impl TellSession {
         })
     }
 
-    /// The question; `None` resumes.
+    /// The question; `None` to resume the interrupted turn.
     fn question(&self) -> Result<Option<String>, OperationError> {
         match (&self.prompt, self.resume) {
             (None, true) => Ok(None),
@@ -163,7 +163,7 @@ impl TellSession {
 #[serde(rename_all = "lowercase")]
 pub enum TurnMode {
     Stream,
-    /// Shown once it was complete.
+    /// The answer was shown when it was complete.
     Whole,
 }
 
@@ -171,7 +171,7 @@ pub enum TurnMode {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct TurnResult {
     pub session: TurnSession,
-    /// The question without secrets; `null` when a turn was resumed.
+    /// The stored question, without secrets; `null` when a turn was resumed.
     pub prompt: Option<String>,
     pub response: String,
     /// Whether the answer was cut at the token limit.
@@ -179,7 +179,7 @@ pub struct TurnResult {
     /// Whether the provider withheld some or all of the answer.
     pub is_withheld: bool,
     pub turn: TurnId,
-    /// The numbers of its messages in the session.
+    /// The sequence numbers of the messages of the turn.
     pub sequences: Vec<Sequence>,
     /// The number of model requests.
     pub steps: u32,
@@ -189,9 +189,9 @@ pub struct TurnResult {
     pub sandbox: Option<String>,
     /// The number of earlier messages that were left out of the last request.
     pub messages_left_out: u64,
-    /// The interrupted turn before this one.
+    /// The interrupted turn that this turn resumed or ended.
     pub interrupted: Option<InterruptedTurn>,
-    /// Reasons not to rely on the answer, or on the cost limit.
+    /// Warnings about an incomplete answer or an unenforceable cost limit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub caveats: Vec<String>,
     pub usage: TurnUsage,
@@ -201,7 +201,7 @@ pub struct TurnResult {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct TurnSession {
     pub id: SessionId,
-    /// The model that answered last.
+    /// The model of the last answer.
     pub actor: String,
     pub mode: TurnMode,
     /// The automation profile.
@@ -212,7 +212,7 @@ pub struct TurnSession {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct TurnToolCall {
     pub tool: String,
-    /// The arguments as the model wrote them, usually JSON, without secrets.
+    /// The original arguments of the model, usually JSON, without secrets.
     pub arguments: String,
     pub outcome: ToolCallStatus,
     /// Reason of a failure or refusal.
@@ -221,20 +221,20 @@ pub struct TurnToolCall {
     pub invocation: ToolInvocationId,
 }
 
-/// The remains of an interrupted turn.
+/// State of an interrupted turn.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct InterruptedTurn {
     pub turn: TurnId,
     /// Tools whose calls have an unknown outcome.
     pub doubtful: Vec<String>,
-    /// Whether it was resumed; otherwise it was ended as failed.
+    /// Whether the turn was resumed; otherwise it was ended as failed.
     pub resumed: bool,
 }
 
 /// Usage of a turn.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct TurnUsage {
-    /// Input and output together.
+    /// Input and output tokens.
     pub tokens: u64,
     pub input_tokens: Tokens,
     pub output_tokens: Tokens,
@@ -245,13 +245,13 @@ pub struct TurnUsage {
     /// `false` when a model without a known price was called; missing otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_known: Option<bool>,
-    /// The cost of the calls whose price is known; missing when it is known for all of them.
+    /// The cost of the calls with a known price; missing when all prices are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_known_part: Option<f64>,
 }
 
 impl TurnUsage {
-    /// The known cost, and whether it is complete.
+    /// The known cost, and whether it includes all calls.
     pub fn known_cost(&self) -> (MicroUsd, bool) {
         let usd = self.cost_usd.or(self.cost_known_part).unwrap_or_default();
         let cost = MicroUsd::from_usd_rounded_up(usd).unwrap_or_default();
@@ -289,10 +289,10 @@ impl TurnResult {
             files_changed: files_changed(report.calls.iter().map(|(_, outcome)| outcome)),
             sandbox: answer.sandbox,
             messages_left_out: report.left_out as u64,
-            interrupted: report.interrupted.map(|left| InterruptedTurn {
-                turn: left.turn,
-                doubtful: left.doubtful,
-                resumed: left.is_resumed,
+            interrupted: report.interrupted.map(|summary| InterruptedTurn {
+                turn: summary.turn,
+                doubtful: summary.doubtful,
+                resumed: summary.is_resumed,
             }),
             usage: TurnUsage {
                 tokens: usage.input_tokens.0 + usage.output_tokens.0,
@@ -356,8 +356,8 @@ impl Operation for TellSession {
         let redactor = runtime.redactor();
         let conversation = Conversation::new(runtime, self.conversation()?)?;
         let stop = CancellationToken::new();
-        let stopped = stop.clone();
-        context.cancel().when_cancelled(move || stopped.cancel());
+        let model_stop = stop.clone();
+        context.cancel().when_cancelled(move || model_stop.cancel());
         let front_end = context.front_end();
         let answer = conversation.ask(&ConversationTurn {
             session: &session,

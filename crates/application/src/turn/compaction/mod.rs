@@ -1,9 +1,9 @@
 //! Compaction: when a conversation approaches the context window, the model summarizes its beginning, and later
 //! requests contain the summary instead.
 //!
-//! The messages stay in the store; a row in `context_summaries` names what its text covers. Standing instructions are
-//! sent with every request and never summarized. When the summary cannot be written, `context.rs` shortens and leaves
-//! out messages as before.
+//! The messages stay in the store; a row in `context_summaries` holds the text of the summary and the range of messages
+//! that it covers. Standing instructions are sent with every request and never summarized. When the summary fails,
+//! `context.rs` shortens and leaves out messages instead.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use super::request::{TurnReport, TurnRequest};
 use super::service::{RunningTurn, StepCost, TurnService, storing};
 use crate::observer::{AgentEvent, NoObserver};
 
-/// A conversation is compacted when it takes more than this share of the room for messages, in hundredths.
+/// A conversation is compacted when it takes more than this percentage of the tokens available for messages.
 const COMPACT_AT_PERCENT: usize = 80;
 
-/// A conversation is compacted at this size even if the window has room for more, in tokens: every request pays for it.
+/// A conversation is compacted at this size in tokens even if the window is larger, because every request pays for it.
 const COMPACT_AT_TOKENS: usize = 120_000;
 
-/// Share of that size which stays as it is, the newest messages, in hundredths.
+/// Percentage of the limit that the newest messages may take after a compaction; older messages are summarized.
 const KEPT_PERCENT: usize = 25;
 
-/// Longer results and arguments are shortened for the summary, in bytes.
+/// Maximum size of a result or of arguments in the text to summarize, in bytes.
 const SHOWN_BYTES: usize = 2_000;
 
 /// Maximum length of a summary, in tokens.
@@ -39,7 +39,7 @@ const SUMMARY_TOKENS: u32 = 4_096;
 /// Bytes per token, estimated low so that the number of tokens is estimated high.
 const BYTES_PER_TOKEN: usize = 3;
 
-/// The part of a conversation that requests contain: messages after the newest summary.
+/// The part of a conversation that requests contain: the messages after the newest summary.
 pub(super) struct RemainingMessages {
     pub(super) past: Vec<PastTurn>,
     pub(super) present: Vec<Arc<ChatMessage>>,
@@ -48,7 +48,7 @@ pub(super) struct RemainingMessages {
 }
 
 impl RemainingMessages {
-    /// Replaces what a summary covers by the summary.
+    /// Replaces the messages that a summary covers with the summary.
     pub(super) fn new(
         past: Vec<PastTurn>,
         running: &RunningTurn,
@@ -65,7 +65,7 @@ impl RemainingMessages {
         }
     }
 
-    /// Whether a result in them contains a text.
+    /// Whether the result of a tool call contains a text.
     pub(super) fn shows(&self, text: &str) -> bool {
         let past = self.past.iter().flat_map(|turn| &turn.messages);
         let present = self.present.iter().map(Arc::as_ref);
@@ -118,11 +118,11 @@ impl RemainingMessages {
     }
 }
 
-/// Introduces a summary.
+/// Precedes the text of a summary in the request.
 const NOTE: &str = "(This summary replaces the beginning of the conversation. Files may have changed since: read them \
                     again before relying on details.)";
 
-/// Removes the first steps after the question.
+/// Removes the first `steps` messages after the question.
 fn remove_steps<T>(messages: &mut Vec<T>, steps: usize) {
     let end = messages.len().min(steps.saturating_add(1));
     if end > 1 {
@@ -130,18 +130,18 @@ fn remove_steps<T>(messages: &mut Vec<T>, steps: usize) {
     }
 }
 
-/// Where a conversation is cut: what lies before is summarized.
+/// The position in a conversation before which messages are summarized.
 #[derive(Debug, PartialEq, Eq)]
 struct CutPoint {
     /// Number of past turns that are covered.
     turns: usize,
-    /// Number of steps of the present turn that are covered, its question not counted.
+    /// Number of steps of the present turn that are covered, not counting its question.
     steps: usize,
 }
 
 impl CutPoint {
-    /// Chooses the cut so that about `kept` tokens stay. A call stays with its result. `None` when
-    /// nothing can be covered.
+    /// Chooses the cut so that about `kept` tokens stay, without separating a call from its result.
+    /// `None` when there is nothing to summarize.
     fn choose(past: &[PastTurn], present: &[Arc<ChatMessage>], kept: usize) -> Option<Self> {
         let mut tokens = 0;
         // The newest exchange of the present turn always stays.
@@ -167,7 +167,8 @@ impl CutPoint {
         (turns > 0).then_some(Self { turns, steps: 0 })
     }
 
-    /// The messages before the cut. The question of the present turn stays, and is shown too.
+    /// The messages before the cut, and the question of the present turn when some of its steps are
+    /// covered. The question itself also stays in the conversation.
     fn covered<'m>(
         &self,
         past: &'m [PastTurn],
@@ -179,10 +180,10 @@ impl CutPoint {
     }
 }
 
-/// The covered part of a conversation as text for the summary.
+/// The covered messages as text to summarize, of at most `room` bytes.
 fn transcript(messages: &[&ChatMessage], room: usize) -> String {
-    let mut texts: Vec<String> = messages.iter().map(|message| shown(message)).collect();
-    // The newest part is the most important: the oldest texts go first when all do not fit.
+    let mut texts: Vec<String> = messages.iter().map(|message| as_text(message)).collect();
+    // The newest messages are the most important, so the oldest are dropped first.
     let mut bytes: usize = texts.iter().map(String::len).sum();
     let mut first = 0;
     while bytes > room && first + 1 < texts.len() {
@@ -193,7 +194,7 @@ fn transcript(messages: &[&ChatMessage], room: usize) -> String {
     texts.concat()
 }
 
-fn shown(message: &ChatMessage) -> String {
+fn as_text(message: &ChatMessage) -> String {
     let mut text = String::new();
     match message {
         ChatMessage::User { parts } => {
@@ -202,7 +203,7 @@ fn shown(message: &ChatMessage) -> String {
         ChatMessage::Assistant(answer) => {
             let _never_fails = writeln!(text, "## Assistant\n{}", answer.text);
             for call in &answer.calls {
-                let arguments = shortened(&call.arguments);
+                let arguments = shorten(&call.arguments);
                 let _never_fails = writeln!(text, "Call `{}`: {arguments}", call.name);
             }
             text.push('\n');
@@ -214,7 +215,7 @@ fn shown(message: &ChatMessage) -> String {
                 } else {
                     "succeeded"
                 };
-                let content = shortened(&result.content);
+                let content = shorten(&result.content);
                 let _never_fails = writeln!(text, "## Result ({outcome})\n{content}\n");
             }
         }
@@ -222,8 +223,8 @@ fn shown(message: &ChatMessage) -> String {
     text
 }
 
-/// A text of at most [`SHOWN_BYTES`]: a quarter from its beginning, the rest from its end.
-fn shortened(text: &str) -> String {
+/// Shortens a text to about [`SHOWN_BYTES`]: a quarter from its beginning, the rest from its end.
+fn shorten(text: &str) -> String {
     if text.len() <= SHOWN_BYTES {
         return text.to_owned();
     }
@@ -247,7 +248,7 @@ impl TurnService {
         report: &mut TurnReport,
     ) -> Result<(), TurnError> {
         let request = runner.request;
-        // An agent on another machine keeps its own conversation.
+        // A remote agent stores the conversation itself.
         if request.model.name().provider() == AGENT_PROVIDER {
             return Ok(());
         }
@@ -301,7 +302,7 @@ impl TurnService {
         Ok(())
     }
 
-    /// Lets the model write a summary. `None` when it cannot: the budget does not suffice, or the request fails.
+    /// Requests a summary from the model. `None` when the budget is exceeded or the request fails.
     fn write_summary(
         &self,
         runner: &CallRunner<'_>,

@@ -77,46 +77,47 @@ fn first_text(message: &ChatMessage) -> String {
 }
 
 #[test]
-fn a_summary_replaces_earlier_turns_and_stands_before_the_next_question() {
+fn a_summary_replaces_earlier_turns_and_precedes_the_next_question() {
     let past: Vec<_> = (0..4).map(|number| past_turn(number, 1, 10)).collect();
     let turn = TurnId::generate();
-    let rest = RemainingMessages::after(past.clone(), present(0, 0), turn, &summary(20, turn, 0));
-    assert_eq!(rest.past.len(), 2);
-    assert!(first_text(&rest.past[0].messages[0]).contains("SUMMARY"));
-    assert_eq!(rest.past[0].messages[1..], past[2].messages[1..]);
-    assert_eq!(rest.past[1], past[3]);
-    assert_eq!(rest.present, present(0, 0));
+    let remaining =
+        RemainingMessages::after(past.clone(), present(0, 0), turn, &summary(20, turn, 0));
+    assert_eq!(remaining.past.len(), 2);
+    assert!(first_text(&remaining.past[0].messages[0]).contains("SUMMARY"));
+    assert_eq!(remaining.past[0].messages[1..], past[2].messages[1..]);
+    assert_eq!(remaining.past[1], past[3]);
+    assert_eq!(remaining.present, present(0, 0));
 }
 
 #[test]
 fn a_summary_of_the_running_turn_keeps_its_question() {
     let turn = TurnId::generate();
     let steps = present(3, 10);
-    let rest = RemainingMessages::after(
+    let remaining = RemainingMessages::after(
         vec![past_turn(0, 1, 10)],
         steps.clone(),
         turn,
         &summary(10, turn, 4),
     );
-    assert!(rest.past.is_empty());
-    assert_eq!(rest.present.len(), 3);
-    assert!(first_text(&rest.present[0]).contains("SUMMARY"));
-    assert_eq!(rest.present[1..], steps[5..]);
+    assert!(remaining.past.is_empty());
+    assert_eq!(remaining.present.len(), 3);
+    assert!(first_text(&remaining.present[0]).contains("SUMMARY"));
+    assert_eq!(remaining.present[1..], steps[5..]);
 }
 
 #[test]
-fn the_same_summary_covers_the_turn_after_it_became_history() {
+fn a_summary_covers_its_turn_after_the_turn_ended() {
     let turn = past_turn(1, 3, 10);
-    let covering = summary(10, turn.turn.expect("a turn"), 4);
-    let rest = RemainingMessages::after(
+    let summary = summary(10, turn.turn.expect("a turn"), 4);
+    let remaining = RemainingMessages::after(
         vec![past_turn(0, 1, 10), turn.clone()],
         present(0, 0),
         TurnId::generate(),
-        &covering,
+        &summary,
     );
-    assert_eq!(rest.past.len(), 1);
-    assert!(first_text(&rest.past[0].messages[0]).contains("SUMMARY"));
-    assert_eq!(rest.past[0].messages[1..], turn.messages[5..]);
+    assert_eq!(remaining.past.len(), 1);
+    assert!(first_text(&remaining.past[0].messages[0]).contains("SUMMARY"));
+    assert_eq!(remaining.past[0].messages[1..], turn.messages[5..]);
 }
 
 #[test]
@@ -160,7 +161,7 @@ proptest! {
         prop_assert_eq!(cut.steps % 2, 0, "exchanges stay together");
         let covered: Vec<_> = cut.covered(&past, &present).collect();
         prop_assert!(!covered.is_empty());
-        let rest: usize = past[cut.turns..].iter().map(turn_size).sum::<usize>()
+        let remaining: usize = past[cut.turns..].iter().map(turn_size).sum::<usize>()
             + present.iter().skip(cut.steps + 1).map(|message| size(message)).sum::<usize>();
         let newest: usize = present
             .iter()
@@ -168,6 +169,6 @@ proptest! {
             .take(2)
             .map(|message| size(message))
             .sum();
-        prop_assert!(rest <= kept.max(newest), "{} of {}", rest, kept);
+        prop_assert!(remaining <= kept.max(newest), "{} of {}", remaining, kept);
     }
 }

@@ -1,7 +1,6 @@
 //! Parses a validation from YAML.
 //!
-//! `${VARIABLE}` is replaced everywhere except in the text of a shell command, where the shell uses the
-//! same syntax.
+//! `${VARIABLE}` is expanded everywhere except in the text of a shell command: there, the shell expands it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -28,9 +27,10 @@ use super::definition::{
 };
 use super::placeholders;
 
-/// Default time limit of a command, and the maximum.
+/// Default time limit of a command, in seconds.
 const DEFAULT_SECONDS: f64 = 600.0;
-const LONGEST_SECONDS: f64 = 24.0 * 60.0 * 60.0;
+/// Maximum time limit of a command, in seconds.
+const MAX_SECONDS: f64 = 24.0 * 60.0 * 60.0;
 
 /// The names that a transform can use.
 const NAMES: [&str; 2] = ["arguments", "output"];
@@ -65,7 +65,7 @@ struct ValidationEntry {
     /// Time limit in seconds. Default: 600.
     #[schemars(with = "Option<f64>")]
     timeout: Option<UnresolvedValue>,
-    /// Whether it may use the network. Default: false.
+    /// Whether the command may use the network. Default: false.
     #[schemars(with = "Option<bool>")]
     network: Option<UnresolvedValue>,
     /// Environment variables.
@@ -116,7 +116,7 @@ enum CommandEntry {
     Words(Vec<String>),
 }
 
-/// Both forms, for the schema.
+/// Both forms of a command, for the schema.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 #[expect(dead_code, reason = "the two forms exist in the schema only")]
@@ -151,7 +151,7 @@ impl<'de> Deserialize<'de> for CommandEntry {
     }
 }
 
-/// The JSON schema of such files, for editors.
+/// The JSON schema of validation files, for editors.
 pub(super) fn schema() -> Value {
     schemars::schema_for!(ValidationEntry).to_value()
 }
@@ -163,14 +163,14 @@ pub(super) fn read(
     variables: Variables<'_>,
 ) -> Result<Validation, DefinitionFileError> {
     let keys = RefCell::new(Keys::default());
-    let noting = |name: &str| {
+    let note_secrets = |name: &str| {
         let value = variables(name)?;
         keys.borrow_mut().note(name, &value);
         Some(value)
     };
     let expand = Expand {
         text,
-        variables: &noting,
+        variables: &note_secrets,
     };
     let mut validation = read_entry(text)
         .and_then(|entry| entry.finish(&expand))
@@ -264,8 +264,11 @@ impl ValidationEntry {
         Ok(name.to_string())
     }
 
-    /// Refuses fields of the other kind of validation.
-    fn only(fields: &[(&str, Option<Fault>)], other: &str) -> Result<(), DefinitionFault> {
+    /// Refuses fields that only the other kind of validation has.
+    fn refuse_fields_of(
+        fields: &[(&str, Option<Fault>)],
+        other: &str,
+    ) -> Result<(), DefinitionFault> {
         for (name, place) in fields {
             if let Some(place) = place {
                 let fault = Fault {
@@ -283,7 +286,7 @@ impl ValidationEntry {
         command: &Spanned<CommandEntry>,
         expand: &Expand<'_>,
     ) -> Result<CommandCheck, DefinitionFault> {
-        Self::only(
+        Self::refuse_fields_of(
             &[
                 ("arguments", place(self.arguments.as_ref())),
                 ("transform", place(self.transform.as_ref())),
@@ -315,7 +318,7 @@ impl ValidationEntry {
         let seconds = resolve::<f64>(self.timeout.take(), expand, "a number of seconds")?;
         let seconds = seconds.unwrap_or(DEFAULT_SECONDS);
         match place {
-            Some(place) if !(seconds > 0.0 && seconds <= LONGEST_SECONDS) => {
+            Some(place) if !(seconds > 0.0 && seconds <= MAX_SECONDS) => {
                 let message = format!("a timeout of {seconds} seconds is not possible");
                 Err(DefinitionFault::rule(
                     Fault::at(&place, message),
@@ -420,7 +423,7 @@ impl ValidationEntry {
         mut tool: Spanned<String>,
         expand: &Expand<'_>,
     ) -> Result<WrappedCheck, DefinitionFault> {
-        Self::only(
+        Self::refuse_fields_of(
             &[
                 ("timeout", place(self.timeout.as_ref())),
                 ("network", place(self.network.as_ref())),
@@ -532,8 +535,8 @@ fn expression(mut text: Spanned<String>, expand: &Expand<'_>) -> Result<Regex, D
         .multi_line(true)
         .build()
         .map_err(|error| {
-            let told = error.to_string();
-            let last = told.lines().last().unwrap_or_default().trim().to_owned();
+            let message = error.to_string();
+            let last = message.lines().last().unwrap_or_default().trim().to_owned();
             DefinitionFault::rule(
                 Fault::at(&text, format!("this is not a regular expression: {last}")),
                 "write one such as `(\\d+) passed`, in single quotes",
@@ -547,7 +550,7 @@ fn limits(
     expand: &Expand<'_>,
 ) -> Result<BTreeMap<String, f64>, DefinitionFault> {
     let mut limits = BTreeMap::new();
-    for (name, late) in given.unwrap_or_default() {
+    for (name, value) in given.unwrap_or_default() {
         if !metrics.contains_key(&name) {
             let known = metrics.keys().map(String::as_str);
             let fix = match nearest::best(&name, known) {
@@ -555,9 +558,9 @@ fn limits(
                 None => format!("add `{name}` to `metrics`"),
             };
             let message = format!("there is no metric `{name}`");
-            return Err(DefinitionFault::rule(Fault::at(&late, message), fix));
+            return Err(DefinitionFault::rule(Fault::at(&value, message), fix));
         }
-        if let Some(limit) = resolve::<f64>(Some(late), expand, "a number")? {
+        if let Some(limit) = resolve::<f64>(Some(value), expand, "a number")? {
             limits.insert(name, limit);
         }
     }

@@ -1,4 +1,4 @@
-//! Validation files: content parsed from valid ones, and errors for invalid ones.
+//! Tests of the parser: parsed fields of valid files, and errors of invalid files.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn validation(text: &str) -> Result<Validation, cleveragents_domain::DefinitionF
     read(text, Path::new("v.yaml"), &variables)
 }
 
-const WHOLE: &str = "name: local/coverage
+const ALL_FIELDS: &str = "name: local/coverage
 description: Enough is tested
 mode: informational
 command: cargo llvm-cov --package {package} --fail-under ${LEAST}
@@ -37,13 +37,13 @@ transform: \"{'passed': output == '', 'message': 'found'}\"
 
 #[test]
 fn every_field_is_read() {
-    let read = validation(WHOLE).expect("it reads");
+    let read = validation(ALL_FIELDS).expect("it reads");
     assert_eq!(read.name, "local/coverage");
     assert_eq!(read.mode, ValidationMode::Informational);
     let ValidationCheck::Command(check) = &read.check else {
         panic!("a command: {read:?}");
     };
-    // A shell uses the same syntax for its own variables.
+    // `${LEAST}` stays, because the shell expands its own variables.
     let text = "cargo llvm-cov --package {package} --fail-under ${LEAST}".to_owned();
     assert_eq!(check.command, CommandLine::Shell(text));
     assert_eq!(check.timeout, Duration::from_secs(90));
@@ -77,7 +77,7 @@ fn errors_of_an_invalid_file_have_position_and_fix() {
     let run = format!("{head}command: x\n");
     let wraps = format!("{head}wraps: builtin/dir-list\n");
     let mut wrong = Vec::new();
-    for (text, code, printed, fix) in [
+    for (text, code, message, fix) in [
         (
             String::new(),
             Malformed,
@@ -321,9 +321,9 @@ fn errors_of_an_invalid_file_have_position_and_fix() {
     ] {
         let error = validation(&text).expect_err(&text);
         let (shown, hint) = (error.to_string(), error.hint().expect("a hint").neutral());
-        if !shown.starts_with(printed) || error.code() != code || !hint.contains(fix) {
+        if !shown.starts_with(message) || error.code() != code || !hint.contains(fix) {
             wrong.push(format!(
-                "{text}\n{:?} {shown}\n{hint}\nexpected {code:?} {printed}, {fix}\n",
+                "{text}\n{:?} {shown}\n{hint}\nexpected {code:?} {message}, {fix}\n",
                 error.code()
             ));
         }
@@ -332,14 +332,14 @@ fn errors_of_an_invalid_file_have_position_and_fix() {
 }
 
 #[test]
-fn the_schema_takes_what_the_reader_takes() {
+fn the_schema_accepts_valid_files() {
     let validator = jsonschema::validator_for(&schema()).expect("a schema");
-    for good in [
-        WHOLE,
+    for valid in [
+        ALL_FIELDS,
         WRAPS,
         "name: local/x\ndescription: d\ncommand: [cargo, test]\n",
     ] {
-        let json: serde_json::Value = cleveragents_domain::yaml::read(good).expect("YAML");
-        assert!(validator.is_valid(&json), "{good}");
+        let json: serde_json::Value = cleveragents_domain::yaml::read(valid).expect("YAML");
+        assert!(validator.is_valid(&json), "{valid}");
     }
 }

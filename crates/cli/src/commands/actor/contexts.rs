@@ -64,7 +64,7 @@ fn list(contexts: &ContextService) -> Result<Report, CommandError> {
 }
 
 fn show(contexts: &ContextService, name: &str) -> Result<Report, CommandError> {
-    let found = contexts.get(name)?;
+    let summary = contexts.get(name)?;
     let exported = contexts.export(name)?;
     let table = Table::new("Messages")
         .column("Role", Align::Left)
@@ -78,17 +78,17 @@ fn show(contexts: &ContextService, name: &str) -> Result<Report, CommandError> {
         }));
     Ok(Report::new("actor context show")
         .data(json!({
-            "name": found.name,
-            "created": found.created_at,
-            "updated": found.updated_at,
+            "name": summary.name,
+            "created": summary.created_at,
+            "updated": summary.updated_at,
             "messages": exported.messages,
         }))
         .panel(
             Panel::new("Context")
-                .row("Name", found.name)
-                .row("Messages", found.messages)
-                .row("Created", found.created_at)
-                .row("Changed", found.updated_at),
+                .row("Name", summary.name)
+                .row("Messages", summary.messages)
+                .row("Created", summary.created_at)
+                .row("Changed", summary.updated_at),
         )
         .table(table)
         .ok("Context loaded"))
@@ -104,7 +104,7 @@ fn selected_names(
         None => contexts
             .list()?
             .into_iter()
-            .map(|found| found.name)
+            .map(|context| context.name)
             .collect(),
     })
 }
@@ -148,9 +148,9 @@ fn export(
     let exported = contexts.export(name)?;
     let is_yaml = output
         .and_then(Path::extension)
-        .is_some_and(|ending| ending == "yaml" || ending == "yml");
+        .is_some_and(|extension| extension == "yaml" || extension == "yml");
     let unwritable =
-        |why: String| CommandError::internal("the context cannot be written").with_hint(why);
+        |reason: String| CommandError::internal("the context cannot be written").with_hint(reason);
     let text = if is_yaml {
         serde_saphyr::to_string(&exported).map_err(|error| unwritable(error.to_string()))?
     } else {

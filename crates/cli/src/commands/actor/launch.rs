@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
 
 pub(super) fn run(context: &Context, arguments: ActorRun) -> Result<Report, CommandError> {
-    let (name, prompt) = named_prompt(context, &arguments)?;
+    let (name, prompt) = actor_and_prompt(context, &arguments)?;
     if let Some(path) = &arguments.output {
         check_output(path)?;
     }
@@ -36,7 +36,7 @@ pub(super) fn run(context: &Context, arguments: ActorRun) -> Result<Report, Comm
         prompt,
         local: LocalRunOptions {
             definition: definition.transpose()?,
-            input: object(arguments.input.as_deref(), "--input")?,
+            input: parse_object(arguments.input.as_deref(), "--input")?,
             earlier_messages: exported_messages(&arguments)?,
             context: arguments.context,
             allow_unsafe: arguments.allow_unsafe,
@@ -63,8 +63,8 @@ pub(super) fn run(context: &Context, arguments: ActorRun) -> Result<Report, Comm
     let (run, answer) = (result.run.id, result.response.text.clone());
     let report = view.report(result);
     if let Some(path) = &arguments.output {
-        let shows = format!("`agents run show {run}` shows the answer");
-        write_file(path, answer.as_bytes()).map_err(|error| error.with_hint(shows))?;
+        let hint = format!("`agents run show {run}` shows the answer");
+        write_file(path, answer.as_bytes()).map_err(|error| error.with_hint(hint))?;
         return Ok(report.info(format!("answer written to {}", path.display())));
     }
     Ok(report)
@@ -84,21 +84,21 @@ pub(in crate::commands) fn resume(
     Ok(view.report(result))
 }
 
-/// Actor and prompt from the positional arguments.
-fn named_prompt(
+/// Actor and prompt from the arguments.
+fn actor_and_prompt(
     context: &Context,
     arguments: &ActorRun,
 ) -> Result<(Option<String>, Option<String>), CommandError> {
     let (name, prompt) = match (&arguments.name, &arguments.prompt, &arguments.asked) {
         // With a file, the only positional argument is the prompt.
-        (Some(word), None, None) if arguments.config.is_some() => (None, Some(word.clone())),
+        (Some(prompt), None, None) if arguments.config.is_some() => (None, Some(prompt.clone())),
         (Some(name), ..) if arguments.config.is_some() => {
             return Err(CommandError::usage(format!(
                 "both the actor `{name}` and a file are given"
             ))
             .with_hint("omit the name to run the file, or --config to run the actor"));
         }
-        (name, prompt, asked) => (name.clone(), prompt.clone().or_else(|| asked.clone())),
+        (name, prompt, option) => (name.clone(), prompt.clone().or_else(|| option.clone())),
     };
     let prompt = match prompt.as_deref() {
         Some("-") => Some(read_text(context)?),
@@ -129,7 +129,7 @@ fn check_output(path: &Path) -> Result<(), CommandError> {
         .with_hint("choose a file in an existing folder"))
 }
 
-/// Messages of the exported conversation that the run continues.
+/// Reads the messages of the exported conversation that the run continues.
 fn exported_messages(arguments: &ActorRun) -> Result<Option<Vec<Value>>, CommandError> {
     let Some(file) = &arguments.load_context else {
         return Ok(None);
@@ -141,7 +141,7 @@ fn exported_messages(arguments: &ActorRun) -> Result<Option<Vec<Value>>, Command
     ))
 }
 
-fn object(text: Option<&str>, option: &str) -> Result<Map<String, Value>, CommandError> {
+fn parse_object(text: Option<&str>, option: &str) -> Result<Map<String, Value>, CommandError> {
     let Some(text) = text else {
         return Ok(Map::new());
     };
@@ -158,7 +158,7 @@ fn object(text: Option<&str>, option: &str) -> Result<Map<String, Value>, Comman
     }
 }
 
-/// Shows a run while it runs, and its result.
+/// Shows the progress of a run, and its result.
 struct RunView<'a> {
     context: &'a Context,
     watcher: Arc<RunWatcher>,
@@ -183,21 +183,21 @@ impl<'a> RunView<'a> {
     }
 
     fn report(&self, result: ActorRunResult) -> Report {
-        let shown = Report::new(self.command).panel(
+        let report = Report::new(self.command).panel(
             Panel::new("Actor Run")
                 .row("Actor", result.actor_run.actor.clone())
                 .row("Run", Cell::Id(result.actor_run.run.to_string()))
                 .row("Sandbox", result.sandbox.clone()),
         );
-        let shown = if self.is_stream && self.context.printer.format().is_human() {
-            shown
+        let report = if self.is_stream && self.context.printer.format().is_human() {
+            report
         } else {
-            shown.text(result.response.text.clone())
+            report.text(result.response.text.clone())
         };
         let usage = &result.usage;
         let (cost, is_cost_known) = usage.known_cost();
         let done_before = (usage.steps_done_before > 0).then_some(usage.steps_done_before);
-        let shown = shown.panel(
+        let report = report.panel(
             Panel::new("Usage")
                 .row("Steps", usage.steps)
                 .row("Steps reused", done_before)
@@ -208,13 +208,13 @@ impl<'a> RunView<'a> {
                 .row("Cost", cost_cell(cost, is_cost_known))
                 .row("Seconds", format!("{:.1}", usage.duration_s)),
         );
-        let shown = match &result.sandbox {
-            Some(name) => shown.info(format!(
+        let report = match &result.sandbox {
+            Some(name) => report.info(format!(
                 "show the changes with `agents sandbox diff {name}`, apply them with `agents sandbox apply {name}`"
             )),
-            None => shown,
+            None => report,
         };
-        let shown = self.watcher.caveats().iter().fold(shown, Report::warn);
-        shown.data(result).ok("Actor run completed")
+        let report = self.watcher.caveats().iter().fold(report, Report::warn);
+        report.data(result).ok("Actor run completed")
     }
 }

@@ -57,8 +57,8 @@ fn added_report(command: &'static str, added: AddedActorInfo) -> Report {
     );
     let warnings = actor.warnings.iter();
     let report = warnings.fold(report, |report, warning| report.warn(warning.clone()));
-    let done = registered(KIND, actor.outcome, "added");
-    report.data(added).ok(done)
+    let sentence = registered(KIND, actor.outcome, "added");
+    report.data(added).ok(sentence)
 }
 
 fn row(actor: &ListedActor) -> Vec<Cell> {
@@ -120,11 +120,11 @@ pub(super) fn set_default(
     role: Option<RoleName>,
 ) -> Result<Report, CommandError> {
     let toolset = context.toolset()?;
-    let found = actors.find(name, toolset.actor_world())?;
-    if role == Some(RoleName::Estimation) && !has_response_format(&found.actor) {
+    let resolved = actors.find(name, toolset.actor_world())?;
+    if role == Some(RoleName::Estimation) && !has_response_format(&resolved.actor) {
         let message = format!(
             "`{}` cannot estimate: none of its models has a `response_format`",
-            found.actor.name
+            resolved.actor.name
         );
         return Err(CommandError::new(Code::RoleMismatch, message)
             .with_hint("add `response_format` with a JSON schema to the actor file"));
@@ -139,12 +139,12 @@ pub(super) fn set_default(
     }
     .name;
     let file = ConfigFile::of_home(&context.home);
-    file.set(&[(key, &found.actor.name)])?;
+    file.set(&[(key, &resolved.actor.name)])?;
     Ok(Report::new("actor set-default")
-        .data(json!({"actor": found.actor.name, "key": key, "file": file.path().display().to_string()}))
+        .data(json!({"actor": resolved.actor.name, "key": key, "file": file.path().display().to_string()}))
         .panel(
             Panel::new("Default Actor")
-                .row("Actor", found.actor.name.clone())
+                .row("Actor", resolved.actor.name.clone())
                 .row("Key", key)
                 .row("File", file.path().display().to_string()),
         )

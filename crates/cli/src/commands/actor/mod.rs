@@ -86,10 +86,10 @@ fn draw(
             .with_hint("run the command on this machine with --local"));
     }
     let actors = ActorService::new(context.engine()?);
-    let found = resolve_actor(context, &actors, &context.toolset()?, name, config)?;
+    let resolved = resolve_actor(context, &actors, &context.toolset()?, name, config)?;
     Ok(ActorDrawing {
-        actor: found.actor.name.clone(),
-        drawing: format.draw(&found.actor),
+        actor: resolved.actor.name.clone(),
+        drawing: format.draw(&resolved.actor),
     })
 }
 

@@ -67,12 +67,12 @@ impl Observer for RunWatcher {
                 recalled,
                 ..
             } => {
-                let how = match (error, recalled) {
+                let outcome = match (error, recalled) {
                     (Some(error), _) => format!("✗ {}", short(error, 200)),
                     (None, true) => "✓ reused".to_owned(),
                     (None, false) => "✓".to_owned(),
                 };
-                self.print_line(&format!("  {path} {how}"));
+                self.print_line(&format!("  {path} {outcome}"));
             }
             AgentEvent::Text { text, .. } if self.streams => {
                 self.has_text.store(true, Ordering::Relaxed);
@@ -85,7 +85,7 @@ impl Observer for RunWatcher {
                 ..
             } => {
                 let line = retry_line(message, *answer_restarts && self.streams);
-                self.print_line(&format!("  {} {line}", step(path.as_ref())));
+                self.print_line(&format!("  {} {line}", step_path(path.as_ref())));
             }
             AgentEvent::ToolCallStarted {
                 path,
@@ -94,7 +94,7 @@ impl Observer for RunWatcher {
                 ..
             } => {
                 let line = call_started_line(tool, arguments);
-                self.print_line(&format!("  {} {line}", step(path.as_ref())));
+                self.print_line(&format!("  {} {line}", step_path(path.as_ref())));
             }
             AgentEvent::ToolCallFinished {
                 path,
@@ -104,7 +104,7 @@ impl Observer for RunWatcher {
                 ..
             } => {
                 let line = call_finished_line(tool, *status, message.as_deref());
-                self.print_line(&format!("  {}{line}", step(path.as_ref())));
+                self.print_line(&format!("  {}{line}", step_path(path.as_ref())));
             }
             AgentEvent::Compacted {
                 path,
@@ -112,11 +112,11 @@ impl Observer for RunWatcher {
                 tokens_after,
             } => {
                 let line = compacted_line(*tokens_before, *tokens_after);
-                self.print_line(&format!("  {} {line}", step(path.as_ref())));
+                self.print_line(&format!("  {} {line}", step_path(path.as_ref())));
             }
             AgentEvent::Caveat { path, text } => {
                 let mut caveats = self.caveats.lock().unwrap_or_else(PoisonError::into_inner);
-                caveats.insert(format!("step `{}`: {text}", step(path.as_ref())));
+                caveats.insert(format!("step `{}`: {text}", step_path(path.as_ref())));
             }
             _ => {}
         }
@@ -127,7 +127,7 @@ impl Observer for RunWatcher {
     }
 }
 
-/// Path of the step of an event; events of runs always have one.
-fn step(path: Option<&String>) -> &str {
+/// Path of the step of an event. Events of runs always have a path.
+fn step_path(path: Option<&String>) -> &str {
     path.map_or("", String::as_str)
 }

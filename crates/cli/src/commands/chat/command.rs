@@ -70,9 +70,9 @@ pub(super) const COMMANDS: [(&str, &str, &str); 16] = [
 ];
 
 /// Default number of messages of `/history`.
-const HISTORY: u64 = 20;
+const DEFAULT_HISTORY: u64 = 20;
 
-/// Parses a line. Text that starts with `//` and paths are messages, not commands.
+/// Parses a message. Paths and text that starts with `//` are questions, not commands.
 pub(super) fn parse(text: &str) -> Result<ChatInput, CommandError> {
     let trimmed = text.trim();
     let question = || ChatInput::Question(text.to_owned());
@@ -89,7 +89,7 @@ pub(super) fn parse(text: &str) -> Result<ChatInput, CommandError> {
         return Ok(question());
     }
     let argument = argument.trim();
-    let given = (!argument.is_empty()).then(|| argument.to_owned());
+    let value = (!argument.is_empty()).then(|| argument.to_owned());
     let name = match name.to_lowercase().as_str() {
         "?" | "" => "help".to_owned(),
         "quit" => "exit".to_owned(),
@@ -98,19 +98,19 @@ pub(super) fn parse(text: &str) -> Result<ChatInput, CommandError> {
     let Some((name, takes, _)) = COMMANDS.iter().find(|(known, ..)| *known == name) else {
         return Err(unknown(&name));
     };
-    if takes.is_empty() && given.is_some() {
+    if takes.is_empty() && value.is_some() {
         return Err(CommandError::usage(format!("/{name} takes no argument"))
             .with_hint(format!("use `/{name}` alone")));
     }
     Ok(ChatInput::Command(match *name {
         "exit" => ChatCommand::Exit,
-        "new" => ChatCommand::New(given),
-        "session" => ChatCommand::Session(given),
-        "model" => ChatCommand::Model(given),
+        "new" => ChatCommand::New(value),
+        "session" => ChatCommand::Session(value),
+        "model" => ChatCommand::Model(value),
         "models" => ChatCommand::Models,
         "tools" => ChatCommand::Tools,
-        "history" => ChatCommand::History(match given {
-            None => HISTORY,
+        "history" => ChatCommand::History(match value {
+            None => DEFAULT_HISTORY,
             Some(number) => number.parse().map_err(|_| {
                 CommandError::usage(format!("`{number}` is not a number of messages"))
                     .with_hint("use for example `/history 10`")
@@ -120,7 +120,7 @@ pub(super) fn parse(text: &str) -> Result<ChatInput, CommandError> {
         "resume" => ChatCommand::Resume,
         "diff" => ChatCommand::Diff,
         "undo" => ChatCommand::Undo,
-        "apply" => match given.as_deref() {
+        "apply" => match value.as_deref() {
             None => ChatCommand::Apply { is_agreed: false },
             Some("--yes" | "-y") => ChatCommand::Apply { is_agreed: true },
             Some(other) => {
@@ -131,7 +131,7 @@ pub(super) fn parse(text: &str) -> Result<ChatInput, CommandError> {
             }
         },
         "cost" => ChatCommand::Cost,
-        "save" => ChatCommand::Save(PathBuf::from(given.ok_or_else(|| {
+        "save" => ChatCommand::Save(PathBuf::from(value.ok_or_else(|| {
             CommandError::usage("/save needs a file name").with_hint("use `/save FILE`")
         })?)),
         "multi" => ChatCommand::Multi,
@@ -142,7 +142,7 @@ pub(super) fn parse(text: &str) -> Result<ChatInput, CommandError> {
 fn unknown(name: &str) -> CommandError {
     let known = COMMANDS.iter().map(|(known, ..)| *known);
     let hint = match nearest::best(name, known) {
-        Some(near) => format!("did you mean `/{near}`? `/help` lists all"),
+        Some(similar) => format!("did you mean `/{similar}`? `/help` lists all"),
         None => {
             "`/help` lists all; start with `//` to send a message that starts with `/`".to_owned()
         }
@@ -155,27 +155,27 @@ mod tests {
     use super::{COMMANDS, ChatCommand, ChatInput, parse};
 
     fn command(text: &str) -> ChatCommand {
-        match parse(text).expect("understood") {
+        match parse(text).expect("a valid line") {
             ChatInput::Command(command) => command,
             ChatInput::Question(question) => panic!("a message: {question}"),
         }
     }
 
     #[test]
-    fn every_command_of_the_list_is_understood() {
+    fn every_listed_command_is_parsed() {
         for (name, takes, _) in COMMANDS {
             let text = if takes == "FILE" {
                 format!("/{name} x")
             } else {
                 format!("/{name}")
             };
-            let understood = command(&text);
-            assert_eq!(understood == ChatCommand::Help, name == "help", "{text}");
+            let parsed = command(&text);
+            assert_eq!(parsed == ChatCommand::Help, name == "help", "{text}");
         }
     }
 
     #[test]
-    fn arguments_are_read() {
+    fn arguments_are_parsed() {
         assert_eq!(command(" /History  3 "), ChatCommand::History(3));
         assert_eq!(
             command("/new My plan"),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_and_what_begins_with_two_slashes_are_questions() {
+    fn paths_and_lines_with_two_slashes_are_messages() {
         for (text, question) in [
             ("/etc/hosts: what is it?", "/etc/hosts: what is it?"),
             ("//help me", "/help me"),
@@ -199,7 +199,7 @@ mod tests {
             ("no /help", "no /help"),
         ] {
             assert_eq!(
-                parse(text).expect("understood"),
+                parse(text).expect("a valid line"),
                 ChatInput::Question(question.to_owned())
             );
         }

@@ -22,7 +22,7 @@ use crate::context::Context;
 use crate::output::{CommandError, Paint, Tone, console, visible};
 
 /// Maximum number of lines in the history.
-const KEPT: usize = 1_000;
+const MAX_HISTORY_LINES: usize = 1_000;
 
 /// Reads messages at a terminal.
 pub(super) struct Editor {
@@ -43,13 +43,14 @@ impl Editor {
     pub(super) fn new(context: &Context, redactor: Redactor) -> Result<Self, CommandError> {
         context.home.create()?;
         let config = Config::builder()
-            .max_history_size(KEPT)
+            .max_history_size(MAX_HISTORY_LINES)
             .and_then(|config| config.history_ignore_dups(true))
-            .map_err(|error| unusable(&error))?
+            .map_err(|error| terminal_error(&error))?
             .completion_type(CompletionType::List)
             .bracketed_paste(true)
             .build();
-        let mut line = rustyline::Editor::with_config(config).map_err(|error| unusable(&error))?;
+        let mut line =
+            rustyline::Editor::with_config(config).map_err(|error| terminal_error(&error))?;
         let models = context.models(None)?;
         line.set_helper(Some(Completions {
             reading: Reading::Usual,
@@ -60,7 +61,7 @@ impl Editor {
                 .collect(),
             sessions: Vec::new(),
         }));
-        let clear = EventHandler::Conditional(Box::new(ClearFirst));
+        let clear = EventHandler::Conditional(Box::new(ClearOrInterrupt));
         line.bind_sequence(KeyEvent::ctrl('C'), clear);
         line.bind_sequence(
             KeyEvent(KeyCode::Enter, Modifiers::ALT),
@@ -79,8 +80,8 @@ impl Editor {
 
     /// Sets the session names that can be completed.
     pub(super) fn set_session_names(&mut self, names: Vec<String>) {
-        if let Some(knowledge) = self.line.helper_mut() {
-            knowledge.sessions = names;
+        if let Some(completions) = self.line.helper_mut() {
+            completions.sessions = names;
         }
     }
 
@@ -89,48 +90,49 @@ impl Editor {
         prompt: &str,
         reading: Reading,
     ) -> Result<ReadOutcome, CommandError> {
-        if let Some(knowledge) = self.line.helper_mut() {
-            knowledge.reading = reading;
+        if let Some(completions) = self.line.helper_mut() {
+            completions.reading = reading;
         }
         let raw = visible(prompt).into_owned();
         let prompt = ColouredPrompt {
             styled: self.paint.text(Tone::Title, &raw),
             raw,
         };
-        let held = console::hold();
+        let console_guard = console::hold();
         let typed = self.line.readline(&prompt);
-        drop(held);
+        drop(console_guard);
         let typed = match typed {
             Ok(typed) => typed,
             Err(ReadlineError::Interrupted) => return Ok(ReadOutcome::Interrupted),
             Err(ReadlineError::Eof) => return Ok(ReadOutcome::End),
-            Err(error) => return Err(unusable(&error)),
+            Err(error) => return Err(terminal_error(&error)),
         };
         let text = question(&typed, reading);
-        Ok(match self.keep(&typed) {
+        Ok(match self.add_to_history(&typed) {
             None => ReadOutcome::Text(text),
             Some(note) => ReadOutcome::Kept(text, note),
         })
     }
 
-    /// Adds the line to the history, unless it contains a secret. Returns a warning.
-    fn keep(&mut self, typed: &str) -> Option<&'static str> {
+    /// Adds the line to the history, unless it contains a secret. Returns a warning if it was not added.
+    fn add_to_history(&mut self, typed: &str) -> Option<&'static str> {
         if typed.trim().is_empty() {
             return None;
         }
         if looks_secret(typed) || self.redactor.text(typed) != typed {
             return Some("not added to the line history: it seems to contain a secret");
         }
-        let kept = self
+        let added = self
             .line
             .add_history_entry(typed)
             .and_then(|_| self.line.append_history(&self.history));
-        kept.err()
+        added
+            .err()
             .map(|_| "the line history in the home folder cannot be written")
     }
 }
 
-fn unusable(error: &ReadlineError) -> CommandError {
+fn terminal_error(error: &ReadlineError) -> CommandError {
     CommandError::new(Code::FileAccess, "the terminal cannot be used").caused_by(error)
 }
 
@@ -150,10 +152,10 @@ impl Prompt for ColouredPrompt {
     }
 }
 
-/// Ctrl-C clears a line that is not empty.
-struct ClearFirst;
+/// Handler of Ctrl-C: clears a line with text, and interrupts at an empty line.
+struct ClearOrInterrupt;
 
-impl ConditionalEventHandler for ClearFirst {
+impl ConditionalEventHandler for ClearOrInterrupt {
     fn handle(
         &self,
         _event: &Event,
@@ -183,7 +185,7 @@ impl Completer for Completions {
 }
 
 impl Completions {
-    /// Start of the word to complete, and its completions.
+    /// Byte offset of the word to complete, and its completions.
     fn candidates(&self, typed: &str) -> (usize, Vec<Pair>) {
         let Some(rest) = typed.strip_prefix('/') else {
             return (typed.len(), Vec::new());
@@ -193,7 +195,7 @@ impl Completions {
                 let space = if takes.is_empty() { "" } else { " " };
                 format!("/{name}{space}")
             });
-            return (0, fitting(names, typed));
+            return (0, matching(names, typed));
         };
         let start = typed.len() - word.len();
         let known = match command {
@@ -201,11 +203,11 @@ impl Completions {
             "session" => &self.sessions,
             _ => return (typed.len(), Vec::new()),
         };
-        (start, fitting(known.iter().cloned(), word))
+        (start, matching(known.iter().cloned(), word))
     }
 }
 
-fn fitting(known: impl Iterator<Item = String>, word: &str) -> Vec<Pair> {
+fn matching(known: impl Iterator<Item = String>, word: &str) -> Vec<Pair> {
     known
         .filter(|name| name.starts_with(word))
         // Names are user input, and the editor prints them unescaped.
@@ -241,13 +243,13 @@ mod tests {
 
     #[test]
     fn commands_models_and_sessions_are_completed() {
-        let knowledge = Completions {
+        let completions = Completions {
             reading: Reading::Usual,
             models: vec!["openai/gpt-5.1".to_owned(), "groq/llama".to_owned()],
             sessions: vec!["weekly plan".to_owned(), "bad\u{1b}[2J".to_owned()],
         };
         let names = |typed: &str| {
-            let (start, pairs) = knowledge.candidates(typed);
+            let (start, pairs) = completions.candidates(typed);
             let all: Vec<String> = pairs.into_iter().map(|pair| pair.replacement).collect();
             (start, all)
         };

@@ -1,4 +1,4 @@
-//! A conversation in the working folder: its project, its sessions, and the only answer of `agents -p`.
+//! A conversation in the working folder: its project, its sessions, and the single answer of `agents -p`.
 
 use std::io::{IsTerminal as _, stdin};
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use super::LONGEST_NAME;
 /// Number of sessions that `--resume` lists.
 const LISTED_SESSIONS: usize = 20;
 
-/// A folder that is ready for a conversation.
+/// Input of a conversation in a folder.
 pub(super) struct FolderReady {
     /// The arguments with the project of the folder, and the session to continue.
     pub(super) arguments: Chat,
@@ -31,14 +31,14 @@ pub(super) struct FolderReady {
     pub(super) task: Option<String>,
 }
 
-/// Next step of a conversation in a folder.
+/// Result of preparing a conversation in a folder.
 pub(super) enum FolderStart {
     Ready(Box<FolderReady>),
-    /// The report ends the command.
+    /// The command ends with this report.
     Ended(Report),
 }
 
-/// Finds the project and the session of the working folder. Stores nothing without a model.
+/// Looks up the project and the session of the working folder. Stores nothing if no model is set.
 pub(super) fn start(
     context: &Context,
     mut arguments: Chat,
@@ -56,10 +56,11 @@ pub(super) fn start(
     {
         return Ok(FolderStart::Ended(screen));
     }
-    let here = context.environment.working_folder().map(PathBuf::from);
-    let here = here.ok_or_else(|| CommandError::usage("there is no working folder"))?;
+    let working_folder = context.environment.working_folder().map(PathBuf::from);
+    let working_folder =
+        working_folder.ok_or_else(|| CommandError::usage("there is no working folder"))?;
     let project = context.call(ProjectOfFolder {
-        folder: here,
+        folder: working_folder,
         whole_repository: true,
     })?;
     arguments.turn.project = Some(project.name);
@@ -172,14 +173,14 @@ fn answer_once(
         prompt: Some(question),
         ..request
     };
-    let watcher = Arc::new(OnceWatcher {
+    let watcher = Arc::new(JsonLinesWatcher {
         streams: format == OutputFormat::StreamJson,
     });
-    let answered = interactive::call(context, request, watcher);
+    let outcome = interactive::call(context, request, watcher);
     if format == OutputFormat::StreamJson {
-        return Ok(stream_end(answered));
+        return Ok(stream_end(outcome));
     }
-    let result = answered?;
+    let result = outcome?;
     if format == OutputFormat::Json {
         return Ok(Report::new("chat").data(result).ok("Answered"));
     }
@@ -207,23 +208,23 @@ fn answer_once(
 }
 
 /// Writes the last line of `--output-format stream-json`.
-fn stream_end(answered: Result<TurnResult, CommandError>) -> Report {
-    let (line, code) = match answered {
+fn stream_end(outcome: Result<TurnResult, CommandError>) -> Report {
+    let (line, code) = match outcome {
         Ok(result) => (tagged("result", json!(result)), 0),
         Err(error) => {
-            let shown = json!({
+            let fields = json!({
                 "code": error.code().as_str(),
                 "message": error.to_string(),
                 "hint": error.hint_text(),
             });
-            (json!({"type": "error", "error": shown}), error.exit_code())
+            (json!({"type": "error", "error": fields}), error.exit_code())
         }
     };
     write_out(&format!("{line}\n"));
     Report::written("chat", code)
 }
 
-/// An object with its kind as the first field.
+/// Adds the field `type` to an object, as its first field.
 fn tagged(kind: &str, mut value: Value) -> Value {
     let mut object = serde_json::Map::new();
     object.insert("type".to_owned(), kind.into());
@@ -233,12 +234,12 @@ fn tagged(kind: &str, mut value: Value) -> Value {
     Value::Object(object)
 }
 
-/// Writes the events of an answer as JSON lines, or nothing.
-struct OnceWatcher {
+/// Writes the events of an answer as JSON lines if `streams` is set.
+struct JsonLinesWatcher {
     streams: bool,
 }
 
-impl Observer for OnceWatcher {
+impl Observer for JsonLinesWatcher {
     fn event(&self, event: &AgentEvent) {
         if self.streams {
             write_out(&format!("{}\n", json!(event)));

@@ -1,6 +1,6 @@
 //! Assembles lines of input into messages, at a terminal and from a pipe.
 //!
-//! A line is a message. It continues on the next line if it ends in `\\`, and up to the closing
+//! A line is a message. It continues on the next line if it ends in `\`, and up to the closing
 //! line if it opens a block with ```` ``` ````. The fences are removed if the block is the whole
 //! message and has no language.
 
@@ -20,7 +20,7 @@ pub(super) const END: &str = "/end";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reading {
     Usual,
-    /// Until a line `/end`.
+    /// The message ends with a line `/end`.
     Multi,
 }
 
@@ -28,7 +28,7 @@ pub(super) enum Reading {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ReadOutcome {
     Text(String),
-    /// A message with a warning about it.
+    /// A message, and a warning about the line history.
     Kept(String, &'static str),
     /// Ctrl-C at an empty prompt.
     Interrupted,
@@ -81,17 +81,17 @@ pub(super) fn question(text: &str, reading: Reading) -> String {
         return inside.join("\n");
     }
     let mut is_open = false;
-    let mut whole = Vec::new();
+    let mut joined = Vec::new();
     for line in lines {
-        let bare = line.strip_suffix('\\').filter(|_| !is_open).unwrap_or(line);
+        let content = line.strip_suffix('\\').filter(|_| !is_open).unwrap_or(line);
         is_open = if is_open {
             line.trim() != FENCE
         } else {
             opens_block(line)
         };
-        whole.push(bare);
+        joined.push(content);
     }
-    whole.join("\n")
+    joined.join("\n")
 }
 
 /// Reads messages from standard input that is not a terminal.
@@ -130,11 +130,11 @@ impl PipeReader {
 
     fn line(&self) -> Result<Option<String>, CommandError> {
         let mut bytes = Vec::new();
-        // One byte more than the limit, to detect a longer line.
-        let most = self.limit as u64 + 3;
+        // Room for `\r\n` and one more byte, which reveals a longer line.
+        let max_bytes = self.limit as u64 + 3;
         let read = std::io::stdin()
             .lock()
-            .take(most)
+            .take(max_bytes)
             .read_until(b'\n', &mut bytes);
         read.map_err(|error| {
             CommandError::new(Code::FileAccess, "standard input cannot be read").caused_by(&error)
@@ -142,7 +142,7 @@ impl PipeReader {
         if bytes.is_empty() {
             return Ok(None);
         }
-        if bytes.len() as u64 == most {
+        if bytes.len() as u64 == max_bytes {
             return Err(self.too_large(bytes.len()));
         }
         let text = String::from_utf8(bytes).map_err(|error| {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn multi_ends_with_its_own_line() {
+    fn multi_mode_ends_with_the_end_line() {
         let text = "a\n\n```\nb";
         assert!(!is_complete(text, Reading::Multi));
         let ended = format!("{text}\n/end");

@@ -1,4 +1,4 @@
-//! `chat`: a conversation at a terminal, or one whose messages a program writes to standard input.
+//! `chat`: a conversation at a terminal, or with a program that writes messages to standard input.
 //!
 //! Every message is a turn of [`Conversation`], as in `session tell`. Lines that start with `/` are
 //! commands of the chat ([`command`]); most run the corresponding command of the program. A failed
@@ -39,14 +39,14 @@ const RECENT: u64 = 6;
 const LONGEST_NAME: usize = 60;
 
 pub(crate) fn run(context: &Context, mut arguments: Arguments) -> Result<Report, CommandError> {
-    let mut place = None;
+    let mut working_folder = None;
     let mut task = None;
     if let Some(folder) = arguments.folder.take() {
         match folder::start(context, arguments, folder)? {
             FolderStart::Ended(report) => return Ok(report),
             FolderStart::Ready(ready) => {
                 arguments = ready.arguments;
-                place = Some(ready.folder);
+                working_folder = Some(ready.folder);
                 task = ready.task;
             }
         }
@@ -78,7 +78,7 @@ pub(crate) fn run(context: &Context, mut arguments: Arguments) -> Result<Report,
         last: LastExchange::default(),
         undo: None,
         failed: None,
-        folder: place,
+        folder: working_folder,
         stopper,
         is_talk,
     };
@@ -95,7 +95,7 @@ pub(crate) fn run(context: &Context, mut arguments: Arguments) -> Result<Report,
             chat.fail(&error);
         }
     }
-    chat.talk(&mut source)?;
+    chat.read_messages(&mut source)?;
     chat.print_farewell();
     let code = chat.failed.filter(|_| !is_talk).unwrap_or(0);
     Ok(Report::written("chat", code))
@@ -129,12 +129,12 @@ struct Chat<'c> {
     sessions: SessionService,
     /// Created with the first message if no session was given.
     session: Option<Session>,
-    /// Name for the session that is not created yet.
+    /// Name for a session that is not created yet.
     name: Option<SessionName>,
     last: LastExchange,
     /// The sandbox and its checkpoint before the last turn that changed it, for `/undo`.
     undo: Option<(String, CheckpointNumber)>,
-    /// The folder of a conversation that works on one.
+    /// Folder of the conversation, if it was started for a folder.
     folder: Option<PathBuf>,
     /// Exit code of the last failure.
     failed: Option<u8>,
@@ -145,7 +145,7 @@ struct Chat<'c> {
 }
 
 impl Chat<'_> {
-    fn talk(&mut self, source: &mut Source) -> Result<(), CommandError> {
+    fn read_messages(&mut self, source: &mut Source) -> Result<(), CommandError> {
         let mut reading = Reading::Usual;
         let mut is_leaving = false;
         while !self.stopper.is_leaving() {
@@ -204,7 +204,7 @@ impl Chat<'_> {
         }
     }
 
-    /// Takes a turn: with a new message, or resuming the interrupted one.
+    /// Runs a turn with a new message, or resumes the interrupted turn if `question` is `None`.
     fn ask(&mut self, question: Option<&str>) -> Result<(), CommandError> {
         let timing = Timing::start();
         let session = self.session_for(question)?;
@@ -232,8 +232,8 @@ impl Chat<'_> {
         self.screen.end();
         self.remember_undo(&session, before.as_deref());
         self.session = Some(self.sessions.get(session.id)?);
-        let answered = match outcome {
-            Ok(answered) => answered,
+        let answer = match outcome {
+            Ok(answer) => answer,
             Err(error) if error.code() == Code::TurnStopped && self.is_talk => {
                 self.screen
                     .note("stopped; the session and finished tool calls are kept");
@@ -245,7 +245,7 @@ impl Chat<'_> {
         let redactor = self.conversation.runtime().redactor();
         let elapsed = self.screen.elapsed();
         let mode = TurnMode::Stream;
-        let result = TurnResult::new(&session, answered, mode, &redactor, elapsed);
+        let result = TurnResult::new(&session, answer, mode, &redactor, elapsed);
         self.last.answer = Some(result.response.clone());
         if self.context.printer.format().is_human() {
             self.screen.summary(&result);
@@ -256,7 +256,7 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// Session of the next turn. Creates a new one only after the model was resolved.
+    /// Returns the session of the next turn. Creates a session only after the model was resolved.
     fn session_for(&mut self, question: Option<&str>) -> Result<Session, CommandError> {
         if let Some(session) = &self.session {
             return Ok(session.clone());
@@ -270,7 +270,7 @@ impl Chat<'_> {
         };
         let model = self.conversation.model_name(None)?;
         self.conversation.open(&model)?;
-        let name = self.name.take().or_else(|| self.name_of(question));
+        let name = self.name.take().or_else(|| self.derive_name(question));
         let automation = self.context.settings.automation_profile();
         let session = self.sessions.create(name, None, automation)?;
         self.session = Some(session.clone());
@@ -278,7 +278,7 @@ impl Chat<'_> {
     }
 
     /// Session name derived from the first message; none if it contains a secret.
-    fn name_of(&self, question: &str) -> Option<SessionName> {
+    fn derive_name(&self, question: &str) -> Option<SessionName> {
         let line = question.lines().find(|line| !line.trim().is_empty())?;
         let redactor = self.conversation.runtime().redactor();
         if cleveragents_models::looks_secret(question) || redactor.text(question) != question {
@@ -299,7 +299,7 @@ impl Chat<'_> {
         )
     }
 
-    /// Stores the checkpoint before the turn: the first one that the turn created.
+    /// Stores the checkpoint for `/undo`: the first checkpoint that the turn created.
     fn remember_undo(
         &mut self,
         session: &Session,
@@ -307,16 +307,16 @@ impl Chat<'_> {
     ) {
         let before = before.unwrap_or_default();
         let after = self.checkpoints(session).unwrap_or_default();
-        // Numbers restart in a new sandbox, so the sandbox id is stored too.
-        // The sandbox was created again.
-        let is_other = before.first().map(|(id, _)| id) != after.first().map(|(id, _)| id);
-        if is_other {
+        // Checkpoint numbers restart when the sandbox is recreated, so the sandbox ids are compared.
+        let is_recreated = before.first().map(|(id, _)| id) != after.first().map(|(id, _)| id);
+        if is_recreated {
             self.undo = None;
         }
-        let first = after.into_iter().find(|made| !before.contains(made));
-        if let (Some(name), Some((_, first))) = (self.conversation.sandbox_name(session.id), first)
+        let checkpoint = after.into_iter().find(|made| !before.contains(made));
+        if let (Some(name), Some((_, checkpoint))) =
+            (self.conversation.sandbox_name(session.id), checkpoint)
         {
-            self.undo = Some((name, first));
+            self.undo = Some((name, checkpoint));
         }
     }
 
@@ -332,7 +332,7 @@ impl Chat<'_> {
     fn print(&self, report: &Report, timing: Timing) {
         let (mut out, mut err) = (stdout().lock(), stderr().lock());
         let printer = self.context.printer;
-        // The reader closed the pipe.
+        // Fails only if the reader closed the pipe.
         let _closed = write_separator(self.context, &mut out)
             .and_then(|()| printer.report(report, timing, &mut out, &mut err));
     }
@@ -395,13 +395,13 @@ impl Chat<'_> {
         let options = self.conversation.options();
         let folder = self.folder.as_deref().and_then(|folder| folder.file_name());
         let folder = folder.map(|name| name.to_string_lossy());
-        let place = folder.as_deref();
-        let place = place.or(options.sandbox.as_deref());
-        let place = place.or(options.project.as_deref());
+        let location = folder.as_deref();
+        let location = location.or(options.sandbox.as_deref());
+        let location = location.or(options.project.as_deref());
         let model = self.conversation.model_name(self.session.as_ref());
         let model = model.as_ref().map_or("no model", ModelName::model);
-        let place = place.map(|place| format!("{} · ", short(place, 24)));
-        format!("{}{}> ", place.unwrap_or_default(), short(model, 28))
+        let location = location.map(|location| format!("{} · ", short(location, 24)));
+        format!("{}{}> ", location.unwrap_or_default(), short(model, 28))
     }
 
     fn session_names(&self) -> Vec<String> {
@@ -418,7 +418,7 @@ impl Chat<'_> {
     }
 }
 
-/// Separates one document from the next for formats that need a separator.
+/// Writes the separator between two documents if the format needs a separator.
 fn write_separator(context: &Context, out: &mut impl std::io::Write) -> std::io::Result<()> {
     match context.printer.format() {
         Format::Yaml => writeln!(out, "---"),

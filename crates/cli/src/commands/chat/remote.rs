@@ -1,4 +1,4 @@
-//! A chat with a server: turns and most commands run there. If the user stops waiting, the server
+//! A chat whose turns and most commands run on a server. If the user stops waiting, the server
 //! finishes the answer.
 
 use std::io::{IsTerminal as _, stderr, stdin, stdout};
@@ -30,7 +30,7 @@ use crate::output::{CommandError, Report, Timing, write_err};
 /// Runs a chat whose turns run on the configured server.
 pub(super) fn run(context: &Context, arguments: Arguments) -> Result<Report, CommandError> {
     let mut options = arguments.turn.request();
-    // Options that only apply to this machine are refused first.
+    // Options that work only on this machine are refused before anything is stored.
     check_sendable(&mut options)?;
     let is_dumb = context.environment.text("TERM").as_deref() == Some("dumb");
     let is_talk = stdin().is_terminal()
@@ -59,7 +59,7 @@ pub(super) fn run(context: &Context, arguments: Arguments) -> Result<Report, Com
     if let Some(session) = arguments.session {
         chat.switch(&session)?;
     }
-    chat.talk(&mut source)?;
+    chat.read_messages(&mut source)?;
     if let Some(session) = &chat.session {
         chat.note(&format!("continue with `agents chat {session}`"));
     }
@@ -71,7 +71,7 @@ struct RemoteChat<'c> {
     context: &'c Context,
     /// Session id; the session is created with the first message if none was given.
     session: Option<String>,
-    /// Name for the session that is not created yet.
+    /// Name for a session that is not created yet.
     name: Option<String>,
     /// Options of every turn.
     options: TellSession,
@@ -85,7 +85,7 @@ struct RemoteChat<'c> {
 }
 
 impl RemoteChat<'_> {
-    fn talk(&mut self, source: &mut Source) -> Result<(), CommandError> {
+    fn read_messages(&mut self, source: &mut Source) -> Result<(), CommandError> {
         let mut reading = Reading::Usual;
         let mut is_leaving = false;
         while !self.stopper.is_leaving() {
@@ -177,9 +177,9 @@ impl RemoteChat<'_> {
                 self.options.actor = Some(name);
             }
             ChatCommand::Model(None) => {
-                let named = self.options.actor.as_deref();
-                let answers = named.unwrap_or("the actor of the session or the server's default");
-                self.print(&ok(&format!("{answers} answers")));
+                let model = self.options.actor.as_deref();
+                let answerer = model.unwrap_or("the actor of the session or the server's default");
+                self.print(&ok(&format!("{answerer} answers")));
             }
             ChatCommand::Models => {
                 let request = ListModels {
@@ -207,7 +207,7 @@ impl RemoteChat<'_> {
         Ok(Flow::Continue)
     }
 
-    /// Takes a turn: with a new message, or resuming the interrupted one.
+    /// Runs a turn with a new message, or resumes the interrupted turn if `question` is `None`.
     fn ask(&mut self, question: Option<String>) -> Result<(), CommandError> {
         let request = TellSession {
             session: self.session_for(question.as_deref())?,
@@ -249,20 +249,20 @@ impl RemoteChat<'_> {
         Ok(())
     }
 
-    /// Session of the next turn; a new one is created with its first message.
+    /// Returns the session of the next turn. Creates a session for the first message.
     fn session_for(&mut self, question: Option<&str>) -> Result<String, CommandError> {
         let Some(question) = question.filter(|_| self.session.is_none()) else {
             return self.require_session();
         };
         let line = question.lines().find(|line| !line.trim().is_empty());
         let redactor = self.context.models(None)?.redactor();
-        // Secrets in a message are not used in the session name.
-        let is_open =
+        // A message with a secret does not become the session name.
+        let has_no_secret =
             !cleveragents_models::looks_secret(question) && redactor.text(question) == question;
-        let named = line
-            .filter(|_| is_open)
+        let derived_name = line
+            .filter(|_| has_no_secret)
             .map(|line| short(line, LONGEST_NAME));
-        let name = self.name.take().or(named);
+        let name = self.name.take().or(derived_name);
         let has_name = name.is_some();
         let created = self.context.call(CreateSession {
             name,

@@ -65,20 +65,20 @@ impl Chat<'_> {
         self.undo = None;
     }
 
-    /// Report of a command of the program.
+    /// Runs an `agents` command. Returns its report, or `None` if it wrote a document itself.
     fn report(&self, words: &[&str]) -> Result<Option<Report>, CommandError> {
         let line = std::iter::once("agents").chain(words.iter().copied());
         let parsed = Invocation::parse(line).map_err(|error| usage_error(&error))?;
         crate::commands::run(self.context, parsed.command, false)
     }
 
-    /// Runs a command of the program and prints its report.
+    /// Runs an `agents` command and prints its report.
     fn run(&mut self, words: &[&str], timing: Timing) -> Result<(), CommandError> {
-        self.succeeded(words, timing).map(|_| ())
+        self.run_and_check(words, timing).map(|_| ())
     }
 
-    /// Like `run`; returns whether the command succeeded.
-    fn succeeded(&mut self, words: &[&str], timing: Timing) -> Result<bool, CommandError> {
+    /// Runs an `agents` command, prints its report, and returns whether the command succeeded.
+    fn run_and_check(&mut self, words: &[&str], timing: Timing) -> Result<bool, CommandError> {
         let Some(report) = self.report(words)? else {
             return Ok(true);
         };
@@ -157,11 +157,11 @@ impl Chat<'_> {
 
     /// Name of the session's sandbox.
     fn sandbox(&self) -> Result<String, CommandError> {
-        let named = match &self.session {
+        let name = match &self.session {
             Some(session) => self.conversation.sandbox_name(session.id),
             None => self.conversation.options().sandbox.clone(),
         };
-        named.ok_or_else(|| {
+        name.ok_or_else(|| {
             CommandError::usage("this chat has no sandbox")
                 .with_hint("start it with `agents chat --project PROJECT` or `--sandbox NAME`")
         })
@@ -205,7 +205,7 @@ impl Chat<'_> {
             );
         };
         let number = checkpoint.to_string();
-        if self.succeeded(&["sandbox", "rollback", &sandbox, "--to", &number], timing)? {
+        if self.run_and_check(&["sandbox", "rollback", &sandbox, "--to", &number], timing)? {
             self.undo = None;
         }
         Ok(())
@@ -223,7 +223,7 @@ impl Chat<'_> {
         if !is_agreed {
             self.preview(&sandbox)?;
             // With conflicts there is nothing to confirm.
-            if !self.succeeded(&["sandbox", "apply", &sandbox, "--dry-run"], timing)? {
+            if !self.run_and_check(&["sandbox", "apply", &sandbox, "--dry-run"], timing)? {
                 return Ok(());
             }
             if !is_confirmed(
@@ -237,13 +237,13 @@ impl Chat<'_> {
                 return Ok(());
             }
         }
-        if self.succeeded(&["sandbox", "apply", &sandbox], timing)? {
+        if self.run_and_check(&["sandbox", "apply", &sandbox], timing)? {
             self.undo = None;
         }
         Ok(())
     }
 
-    /// Shows the start of the patch that applying a sandbox would apply.
+    /// Shows the start of the patch that `/apply` would apply.
     fn preview(&self, sandbox: &str) -> Result<(), CommandError> {
         let sandboxes = self.context.sandboxes()?;
         let mut open = sandboxes.open(sandbox)?;
@@ -304,7 +304,7 @@ pub(super) fn saved(
         .write(true)
         .create_new(true)
         .open(&path)
-        .and_then(|mut to| to.write_all(format!("{answer}\n").as_bytes()))
+        .and_then(|mut output| output.write_all(format!("{answer}\n").as_bytes()))
         .map_err(|error| {
             CommandError::new(
                 Code::FileAccess,

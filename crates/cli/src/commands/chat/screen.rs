@@ -1,7 +1,7 @@
 //! [`Screen`]: output of a turn while it runs, and of earlier messages.
 //!
 //! The answer goes to standard output, everything else to standard error. On a terminal, one line
-//! previews the incomplete block and is replaced by the block when it is complete.
+//! previews the incomplete Markdown block; the block replaces it when it is complete.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -18,11 +18,11 @@ use crate::commands::turn_view::{
 use crate::commands::{cost_cell, counted};
 use crate::output::{Markdown, Printer, Tone, console, visible, visible_lines, width};
 
-/// Number of bytes at the end of a text that a preview uses.
-const PREVIEWED: usize = 1_000;
+/// Maximum number of bytes of a text, from its end, that a preview uses.
+const PREVIEW_BYTES: usize = 1_000;
 
 /// Maximum number of changed files to list.
-const NAMED_FILES: usize = 5;
+const MAX_LISTED_FILES: usize = 5;
 
 /// Shows turns.
 pub(super) struct Screen {
@@ -35,9 +35,9 @@ pub(super) struct Screen {
 struct State {
     started: Instant,
     markdown: Markdown,
-    thought: String,
+    reasoning: String,
     /// Whether the current line is a preview.
-    is_previewed: bool,
+    has_preview: bool,
     /// Whether the current line has unfinished text.
     is_started: bool,
 }
@@ -52,8 +52,8 @@ impl Screen {
             state: Mutex::new(State {
                 started: Instant::now(),
                 markdown: Markdown::new(paint, columns),
-                thought: String::new(),
-                is_previewed: false,
+                reasoning: String::new(),
+                has_preview: false,
                 is_started: false,
             }),
         }
@@ -80,7 +80,7 @@ impl Screen {
     /// Prints the rest of the answer, so that other output can follow.
     fn finish(&self, state: &mut State) {
         self.erase(state);
-        state.thought.clear();
+        state.reasoning.clear();
         let rest = state.markdown.finish();
         self.write(&rest);
         if std::mem::take(&mut state.is_started) {
@@ -89,7 +89,7 @@ impl Screen {
     }
 
     fn erase(&self, state: &mut State) {
-        if std::mem::take(&mut state.is_previewed) {
+        if std::mem::take(&mut state.has_preview) {
             self.write("\r\u{1b}[2K");
         }
     }
@@ -100,7 +100,7 @@ impl Screen {
             return;
         }
         let mut out = std::io::stdout().lock();
-        // The reader closed the pipe.
+        // Fails only if the reader closed the pipe.
         let _closed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         console::wrote(text);
     }
@@ -112,13 +112,13 @@ impl Screen {
         self.erase(state);
         let (paint, columns) = self.printer.canvas();
         // Only the end of the text is visible, so only the end is processed.
-        let from = text.ceil_char_boundary(text.len().saturating_sub(PREVIEWED));
-        let words: Vec<&str> = text[from..].split_whitespace().collect();
+        let start = text.ceil_char_boundary(text.len().saturating_sub(PREVIEW_BYTES));
+        let words: Vec<&str> = text[start..].split_whitespace().collect();
         let line = words.join(" ");
         let line = visible(&line);
         let shown = tail(&line, columns.saturating_sub(4));
         self.write(&paint.text(Tone::Muted, &format!("… {shown}")));
-        state.is_previewed = true;
+        state.has_preview = true;
     }
 
     /// Prints a note to standard error.
@@ -140,10 +140,10 @@ impl Screen {
     /// Shows usage, cost and changes of a turn.
     pub(super) fn summary(&self, result: &TurnResult) {
         let interrupted = result.interrupted.as_ref();
-        if let Some(left) = interrupted.filter(|left| !left.doubtful.is_empty()) {
+        if let Some(turn) = interrupted.filter(|turn| !turn.doubtful.is_empty()) {
             let text = format!(
                 "warning: an earlier turn was interrupted during {}: its outcome is unknown, check whether it took effect",
-                left.doubtful.join(", ")
+                turn.doubtful.join(", ")
             );
             self.print_note(&text, Tone::Warn);
         }
@@ -167,28 +167,28 @@ impl Screen {
         let files = &result.files_changed;
         let sandbox = result.sandbox.as_ref();
         if let Some(sandbox) = sandbox.filter(|_| !files.is_empty()) {
-            let mut named = files
+            let mut names = files
                 .iter()
-                .take(NAMED_FILES)
+                .take(MAX_LISTED_FILES)
                 .cloned()
                 .collect::<Vec<_>>()
                 .join(", ");
             if let Some(more) = files
                 .len()
-                .checked_sub(NAMED_FILES)
+                .checked_sub(MAX_LISTED_FILES)
                 .filter(|more| *more > 0)
             {
-                let _never_fails = write!(named, " and {more} more");
+                let _never_fails = write!(names, " and {more} more");
             }
             self.note(&format!(
-                "changed in sandbox {sandbox}: {named} · /diff shows, /apply applies, /undo rolls back"
+                "changed in sandbox {sandbox}: {names} · /diff shows, /apply applies, /undo rolls back"
             ));
         }
     }
 
     /// Shows earlier messages of a session.
     pub(super) fn messages(&self, session: &Session, messages: &[Message]) {
-        let named = session.name.as_ref().map(|name| format!(" {name}"));
+        let name = session.name.as_ref().map(|name| format!(" {name}"));
         let shown = match messages.len() as u64 {
             0 => "no message yet".to_owned(),
             count if count < session.message_count => {
@@ -201,20 +201,20 @@ impl Screen {
         };
         self.note(&format!(
             "session{} · {} · {shown}",
-            named.unwrap_or_default(),
+            name.unwrap_or_default(),
             session.id
         ));
         let (paint, columns) = self.printer.canvas();
         for message in messages {
-            let failed = match message.state {
+            let suffix = match message.state {
                 MessageState::Complete => "",
                 MessageState::Failed => " (without an answer)",
             };
             match message.role {
                 Role::User => {
-                    let head = paint.text(Tone::Title, &format!("you{failed}> "));
+                    let label = paint.text(Tone::Title, &format!("you{suffix}> "));
                     let text = visible_lines(&message.content).replace('\n', "\n  ");
-                    self.write(&format!("{head}{text}\n"));
+                    self.write(&format!("{label}{text}\n"));
                 }
                 Role::Assistant if self.printer.draws() => {
                     self.write(&Markdown::drawn(paint, columns, &message.content));
@@ -266,12 +266,12 @@ impl Screen {
 
     fn show_reasoning(&self, piece: &str) {
         let mut state = self.state();
-        state.thought.push_str(piece);
-        let excess = state.thought.len().saturating_sub(PREVIEWED);
-        let from = state.thought.ceil_char_boundary(excess);
-        state.thought.drain(..from);
-        let thought = state.thought.clone();
-        self.preview(&mut state, &thought);
+        state.reasoning.push_str(piece);
+        let excess = state.reasoning.len().saturating_sub(PREVIEW_BYTES);
+        let start = state.reasoning.ceil_char_boundary(excess);
+        state.reasoning.drain(..start);
+        let reasoning = state.reasoning.clone();
+        self.preview(&mut state, &reasoning);
     }
 
     fn show_model_call(&self) {
@@ -294,7 +294,7 @@ impl Observer for Screen {
                 answer_restarts,
                 ..
             } => {
-                self.state().thought.clear();
+                self.state().reasoning.clear();
                 self.print_note(&retry_line(message, *answer_restarts), Tone::Warn);
             }
             AgentEvent::Compacted {

@@ -32,7 +32,7 @@ struct SignalTarget {
     terminal: Option<Termios>,
 }
 
-/// An operation that signals cancel until this guard is dropped.
+/// Guard of a running operation. Signals cancel the operation until the guard is dropped.
 pub(super) struct RunningOperation {
     pub(super) cancel: Cancel,
     pub(super) stop: CancellationToken,
@@ -52,16 +52,16 @@ impl Stopper {
             terminal: tcgetattr(std::io::stdin().as_fd()).ok(),
         });
         let handle = signals.handle();
-        let watched = Arc::clone(&shared);
+        let target = Arc::clone(&shared);
         std::thread::spawn(move || {
             for signal in signals.forever() {
-                watched.handle_signal(signal);
+                target.handle_signal(signal);
             }
         });
         Ok(Self { shared, handle })
     }
 
-    /// Registers an operation that signals cancel.
+    /// Registers an operation. Signals cancel it until the returned guard is dropped.
     pub(super) fn begin(&self) -> RunningOperation {
         let running = RunningOperation {
             cancel: Cancel::new(),
@@ -110,7 +110,7 @@ impl SignalTarget {
                 // A closed terminal needs no reset.
                 let _gone = tcsetattr(stdin.as_fd(), OptionalActions::Now, terminal);
             }
-            // All data is stored; if this fails, the next signal tries again.
+            // All data is stored already. If this call fails, the next signal repeats it.
             let _ended = emulate_default_handler(signal);
         }
     }

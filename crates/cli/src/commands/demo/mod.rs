@@ -21,17 +21,17 @@ use serde_json::{Value, json};
 use crate::context::Context;
 use crate::output::{CommandError, Panel, Printer, Progress, Report};
 
-/// One step of the demo: a guarantee, and what was observed.
+/// Result of a step of the demo: a guarantee, and the observed result.
 struct StepResult {
     title: &'static str,
     promise: &'static str,
     seen: String,
     facts: Value,
-    /// Text printed below the panel; nothing if empty.
+    /// Text to print below the panel; may be empty.
     shown: String,
 }
 
-/// Runs a step and returns what was observed.
+/// Function that runs a step of the demo.
 type DemoStep = fn(&Demo) -> Result<StepResult, CommandError>;
 
 /// Steps in order.
@@ -106,8 +106,10 @@ fn failure(action: &str, error: &std::io::Error) -> CommandError {
     CommandError::new(Code::FileAccess, format!("cannot {action}")).caused_by(error)
 }
 
-fn violated(what: &str) -> CommandError {
-    CommandError::internal(format!("a guarantee of the demo does not hold: {what}"))
+fn violated(condition: &str) -> CommandError {
+    CommandError::internal(format!(
+        "a guarantee of the demo does not hold: {condition}"
+    ))
 }
 
 /// Exit code and JSON output of a command.
@@ -128,7 +130,8 @@ impl Demo {
             .ok_or_else(|| violated("there is no plan"))
     }
 
-    /// This program with the home and the model of the demo, without the user's environment.
+    /// Command that runs this program with the home and the model of the demo, without the
+    /// `CLEVERAGENTS_` variables of the user.
     fn program(&self) -> Result<Command, CommandError> {
         let program =
             std::env::current_exe().map_err(|error| failure("find this program", &error))?;
@@ -171,14 +174,14 @@ impl Demo {
 
     /// Runs a command of this program and returns its data; fails if the command fails.
     fn agents(&self, arguments: &[&str]) -> Result<Value, CommandError> {
-        let answered = self.run_command(arguments)?;
-        if answered.code == Some(0) {
-            Ok(answered.data)
+        let result = self.run_command(arguments)?;
+        if result.code == Some(0) {
+            Ok(result.data)
         } else {
             Err(violated(&format!(
                 "`{}` failed: {}",
                 arguments.join(" "),
-                answered.data
+                result.data
             )))
         }
     }

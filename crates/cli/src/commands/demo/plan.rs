@@ -13,9 +13,9 @@ use crate::commands::counted;
 use crate::output::{CommandError, visible_lines};
 
 /// The user's edits while the plan runs.
-const OWN_LINE: &str = "# Prices hold until the end of the year.\n";
-const OWN_FILE: &str = "todo.txt";
-const OWN_TEXT: &str = "call the printer\n";
+const USER_LINE: &str = "# Prices hold until the end of the year.\n";
+const USER_FILE: &str = "todo.txt";
+const USER_TEXT: &str = "call the printer\n";
 
 impl Demo {
     /// Runs a command with the plan as its last argument.
@@ -28,7 +28,7 @@ impl Demo {
     fn print_line(&self, line: &str) {
         if self.printer.shows_progress() {
             self.progress.suspend(|| {
-                // The reader closed the pipe.
+                // Fails only if the reader closed the pipe.
                 let _closed = writeln!(std::io::stderr(), "{}", visible_lines(line));
             });
         }
@@ -57,26 +57,29 @@ impl Demo {
             self.print_line(&line);
             lines.push(line);
         }
-        let ended = child
+        let status = child
             .wait()
             .map_err(|error| failure("wait for a process", &error))?;
-        Ok((ended.code(), lines))
+        Ok((status.code(), lines))
     }
 
-    /// Validation results, oldest first: name, whether it passed, message.
-    fn verdicts(&self) -> Result<Vec<(String, bool, String)>, CommandError> {
+    /// Validation results, oldest first: name, `true` if passed, message.
+    fn validation_results(&self) -> Result<Vec<(String, bool, String)>, CommandError> {
         let plan = self.plan()?;
         let stored = self
             .engine
             .read(|reader| validations::results(reader, plan))?;
         Ok(stored
             .into_iter()
-            .map(|one| (one.result.validation, one.result.passed, one.result.message))
+            .map(|entry| {
+                let result = entry.result;
+                (result.validation, result.passed, result.message)
+            })
             .collect())
     }
 
     /// Path of the plan's sandbox copy of the shop.
-    fn copy(&self) -> Result<PathBuf, CommandError> {
+    fn sandbox_folder(&self) -> Result<PathBuf, CommandError> {
         let status = self.plan_command(&["plan", "status"])?;
         let name = text(&status["execution"]["sandbox"]);
         let shown = self.agents(&["sandbox", "show", &name])?;
@@ -94,8 +97,8 @@ pub(super) fn creates_a_strategy(demo: &Demo) -> Result<StepResult, CommandError
     let id = text(&used["plan_id"])
         .parse()
         .map_err(|_| violated("the plan has no id"))?;
-    // Only one step creates the plan.
-    let _known = demo.plan.set(id);
+    // Only this step sets the plan.
+    let _is_set = demo.plan.set(id);
     let shown = demo.plan_command(&["plan", "show"])?;
     let steps: Vec<String> = shown["strategy"]["steps"]
         .as_array()
@@ -103,14 +106,14 @@ pub(super) fn creates_a_strategy(demo: &Demo) -> Result<StepResult, CommandError
         .flatten()
         .map(|step| text(&step["title"]))
         .collect();
-    let decided = demo.engine.read(|reader| decisions::of_plan(reader, id))?;
-    let choice = decided
+    let plan_decisions = demo.engine.read(|reader| decisions::of_plan(reader, id))?;
+    let choice = plan_decisions
         .iter()
         .find(|decision| !decision.said.alternatives.is_empty())
         .ok_or_else(|| violated("no decision has alternatives"))?;
-    let is_right =
+    let is_valid =
         text(&shown["phase"]) == "strategize" && !steps.is_empty() && demo.fingerprint()? == before;
-    if !is_right {
+    if !is_valid {
         return Err(violated("strategizing changed files or made no step"));
     }
     Ok(StepResult {
@@ -120,14 +123,14 @@ pub(super) fn creates_a_strategy(demo: &Demo) -> Result<StepResult, CommandError
             "{} created from the action; step 1: {}; {}, for example: \"{}\" {} (rejected: {}), because: {}",
             text(&shown["name"]),
             steps.join(", "),
-            counted(decided.len(), "decision"),
+            counted(plan_decisions.len(), "decision"),
             choice.said.question,
             choice.said.chosen,
             choice.said.alternatives.join(", "),
             choice.said.rationale
         ),
         facts: json!({
-            "plan_id": id.to_string(), "steps": steps, "decisions": decided.len(),
+            "plan_id": id.to_string(), "steps": steps, "decisions": plan_decisions.len(),
             "waiting": used["waiting"]["gate"],
         }),
         shown: String::new(),
@@ -137,7 +140,7 @@ pub(super) fn creates_a_strategy(demo: &Demo) -> Result<StepResult, CommandError
 pub(super) fn executes_and_validates(demo: &Demo) -> Result<StepResult, CommandError> {
     let before = demo.fingerprint()?;
     let (code, lines) = demo.execute()?;
-    let verdicts = demo.verdicts()?;
+    let verdicts = demo.validation_results()?;
     let [(name, false, message)] = verdicts.as_slice() else {
         return Err(violated(&format!("the validations found {verdicts:?}")));
     };
@@ -146,18 +149,18 @@ pub(super) fn executes_and_validates(demo: &Demo) -> Result<StepResult, CommandE
     if code != Some(5) || waiting != "create_file" || demo.fingerprint()? != before {
         return Err(violated("a plan continued although its validation failed"));
     }
-    let found = run_tests(&demo.copy()?)?;
+    let test_run = run_tests(&demo.sandbox_folder()?)?;
     Ok(StepResult {
         title: "Executed and validated in a copy",
         promise: "Steps change only the copy; required validations run on it, and a failure stops the plan",
         seen: format!(
             "the step ran in the sandbox; `{name}` failed: {message}, with `{}`; your files are unchanged; the plan \
              asks before it fixes the code",
-            found.last_line
+            test_run.last_line
         ),
         facts: json!({
             "exit_code": code, "validation": name, "passed": false, "message": message,
-            "test_in_sandbox": found.last_line, "waiting": waiting,
+            "test_in_sandbox": test_run.last_line, "waiting": waiting,
             "cost_usd": status["cost"]["cost_so_far"], "progress": lines,
         }),
         shown: String::new(),
@@ -167,15 +170,15 @@ pub(super) fn executes_and_validates(demo: &Demo) -> Result<StepResult, CommandE
 pub(super) fn fixes_the_code(demo: &Demo) -> Result<StepResult, CommandError> {
     demo.plan_command(&["plan", "approve"])?;
     let (code, lines) = demo.execute()?;
-    let verdicts = demo.verdicts()?;
+    let verdicts = demo.validation_results()?;
     let passed: Vec<&str> = verdicts
         .iter()
         .filter(|(_, passed, _)| *passed)
         .map(|(name, _, _)| name.as_str())
         .collect();
-    let found = run_tests(&demo.copy()?)?;
+    let test_run = run_tests(&demo.sandbox_folder()?)?;
     let status = demo.plan_command(&["plan", "status"])?;
-    if code != Some(0) || !found.passed || passed.len() != 2 {
+    if code != Some(0) || !test_run.passed || passed.len() != 2 {
         return Err(violated(&format!(
             "the plan did not fix the code: {verdicts:?}"
         )));
@@ -187,12 +190,12 @@ pub(super) fn fixes_the_code(demo: &Demo) -> Result<StepResult, CommandError> {
             "after `plan approve` and `plan execute` these pass: {}; the test in the sandbox prints `{}`; so far {} model \
              calls and ${:.4} at the prices of the script",
             passed.join("; "),
-            found.last_line,
+            test_run.last_line,
             status["cost"]["model_calls"],
             status["cost"]["cost_so_far"].as_f64().unwrap_or_default()
         ),
         facts: json!({
-            "passed": passed, "results": verdicts.len(), "test_in_sandbox": found.last_line,
+            "passed": passed, "results": verdicts.len(), "test_in_sandbox": test_run.last_line,
             "model_calls": status["cost"]["model_calls"], "progress": lines,
         }),
         shown: String::new(),
@@ -204,7 +207,7 @@ pub(super) fn shows_the_diff(demo: &Demo) -> Result<StepResult, CommandError> {
     let summary = &diff["diff_summary"];
     let patch = text(&diff["patch"]);
     let code = demo.shop().join(CODE);
-    if summary["files_changed"] != 1 || read(&code)? == read(&demo.copy()?.join(CODE))? {
+    if summary["files_changed"] != 1 || read(&code)? == read(&demo.sandbox_folder()?.join(CODE))? {
         return Err(violated("the diff does not match the files"));
     }
     Ok(StepResult {
@@ -226,17 +229,20 @@ pub(super) fn shows_the_diff(demo: &Demo) -> Result<StepResult, CommandError> {
 
 pub(super) fn rolls_back_and_redoes(demo: &Demo) -> Result<StepResult, CommandError> {
     let id = demo.plan()?.to_string();
-    let copy = demo.copy()?.join(CODE);
+    let copy = demo.sandbox_folder()?.join(CODE);
     let fixed = read(&copy)?;
-    let back = demo.agents(&["plan", "rollback", &id, "fix/1/1", "--yes"])?;
+    let rollback = demo.agents(&["plan", "rollback", &id, "fix/1/1", "--yes"])?;
     let earlier = read(&copy)?;
-    let was = run_tests(&demo.copy()?)?;
+    let earlier_run = run_tests(&demo.sandbox_folder()?)?;
     demo.plan_command(&["plan", "redo"])?;
-    let is_exact = read(&copy)? == fixed && earlier != fixed && !was.passed;
-    if !is_exact || !run_tests(&demo.copy()?)?.passed {
+    let is_exact = read(&copy)? == fixed && earlier != fixed && !earlier_run.passed;
+    if !is_exact || !run_tests(&demo.sandbox_folder()?)?.passed {
         return Err(violated("a rollback or a redo is not exact"));
     }
-    let (checkpoint, impact) = (&back["rollback_summary"]["checkpoint"], &back["impact"]);
+    let (checkpoint, impact) = (
+        &rollback["rollback_summary"]["checkpoint"],
+        &rollback["impact"],
+    );
     Ok(StepResult {
         title: "Roll back to any step, and redo",
         promise: "A rollback covers files, steps, decisions and calls; redo restores every byte",
@@ -256,8 +262,8 @@ pub(super) fn rolls_back_and_redoes(demo: &Demo) -> Result<StepResult, CommandEr
             .join(", "),
         ),
         facts: json!({
-            "checkpoint": checkpoint, "files": back["changes_reverted"], "impact": impact,
-            "test_when_back": was.last_line, "is_exact": is_exact,
+            "checkpoint": checkpoint, "files": rollback["changes_reverted"], "impact": impact,
+            "test_when_back": earlier_run.last_line, "is_exact": is_exact,
         }),
         shown: String::new(),
     })
@@ -268,8 +274,8 @@ pub(super) fn applies_next_to_user_changes(demo: &Demo) -> Result<StepResult, Co
     let code = shop.join(CODE);
     let apply = ["plan", "apply", &id, "--yes"];
     // The user keeps working: in the same file, and in a new one.
-    write(&code, &format!("{}{OWN_LINE}", read(&code)?))?;
-    write(&shop.join(OWN_FILE), OWN_TEXT)?;
+    write(&code, &format!("{}{USER_LINE}", read(&code)?))?;
+    write(&shop.join(USER_FILE), USER_TEXT)?;
     let before = demo.fingerprint()?;
     let refused = demo.run_command(&apply)?;
     if refused.code != Some(4) || demo.fingerprint()? != before {
@@ -278,10 +284,11 @@ pub(super) fn applies_next_to_user_changes(demo: &Demo) -> Result<StepResult, Co
     demo.git(&["commit", "-qm", "Say how long prices hold", CODE])?;
     let applied = demo.agents(&apply)?;
     let after = read(&code)?;
-    let found = run_tests(&shop)?;
+    let test_run = run_tests(&shop)?;
     let status = demo.git(&["status", "--porcelain"])?;
-    let is_merged = found.passed && after.ends_with(OWN_LINE) && status == format!("?? {OWN_FILE}");
-    if !is_merged || read(&shop.join(OWN_FILE))? != OWN_TEXT {
+    let is_merged =
+        test_run.passed && after.ends_with(USER_LINE) && status == format!("?? {USER_FILE}");
+    if !is_merged || read(&shop.join(USER_FILE))? != USER_TEXT {
         return Err(violated("an apply did not keep the user's edits"));
     }
     let log = demo.git(&["log", "--format=%s"])?;
@@ -291,7 +298,7 @@ pub(super) fn applies_next_to_user_changes(demo: &Demo) -> Result<StepResult, Co
         promise: "The apply is atomic: it merges your edits or refuses, and never loses them",
         seen: format!(
             "you edited {CODE} too: with the edit uncommitted, the apply was refused ({}) and changed nothing; after a commit both \
-             edits are in the file, your {OWN_FILE} is unchanged, the test passes; newest commit: \"{}\"",
+             edits are in the file, your {USER_FILE} is unchanged, the test passes; newest commit: \"{}\"",
             text(&refused.data["error"]["code"]),
             commits.first().copied().unwrap_or_default()
         ),
@@ -299,7 +306,7 @@ pub(super) fn applies_next_to_user_changes(demo: &Demo) -> Result<StepResult, Co
             "refused_with": refused.data["error"]["code"], "artifacts": applied["artifacts"],
             "changes": applied["changes"],
             "state": applied["lifecycle"]["state"], "commits": commits, "status": status,
-            "test": found.last_line,
+            "test": test_run.last_line,
         }),
         shown: String::new(),
     })
@@ -313,23 +320,23 @@ pub(super) fn logs_every_event(demo: &Demo) -> Result<StepResult, CommandError> 
         .filter_map(|event| event["detail"].as_str()?.split_once(" → "))
         .map(|(_, reached)| reached.split(':').next().unwrap_or(reached).to_owned())
         .collect();
-    let is_whole = stages.last().is_some_and(|last| last == "apply/applied");
-    if !is_whole {
+    let is_complete = stages.last().is_some_and(|last| last == "apply/applied");
+    if !is_complete {
         return Err(violated(&format!(
             "the log does not end with apply/applied: {stages:?}"
         )));
     }
-    let decided = events.iter().filter(|event| event["what"] == "decided");
+    let decision_events = events.iter().filter(|event| event["what"] == "decided");
     Ok(StepResult {
         title: "The log has every event",
         promise: "Every transition is stored in one transaction with its changes; `agents plan log` shows them",
         seen: format!(
             "{} events, {} of them decisions; stages: {}",
             events.len(),
-            decided.clone().count(),
+            decision_events.clone().count(),
             stages.join(" → ")
         ),
-        facts: json!({"events": events.len(), "decisions": decided.count(), "stages": stages}),
+        facts: json!({"events": events.len(), "decisions": decision_events.count(), "stages": stages}),
         shown: String::new(),
     })
 }

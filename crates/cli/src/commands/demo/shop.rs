@@ -20,7 +20,7 @@ pub(super) const ACTION: &str = "local/fix-tests";
 pub(super) const CODE: &str = "price.sh";
 const TEST: &str = "test.sh";
 
-/// A file below `examples`, which users can also try themselves.
+/// Content of a file below `examples`, which users can try themselves.
 macro_rules! example {
     ($path:literal) => {
         include_str!(concat!(
@@ -81,8 +81,8 @@ impl Demo {
 
     /// Hash of the user's folder: content and `git status`.
     pub(super) fn fingerprint(&self) -> Result<ContentHash, CommandError> {
-        let mut all = self.git(&["rev-parse", "HEAD"])?;
-        all.push_str(&self.git(&["status", "--porcelain"])?);
+        let mut content = self.git(&["rev-parse", "HEAD"])?;
+        content.push_str(&self.git(&["status", "--porcelain"])?);
         let mut names: Vec<PathBuf> = std::fs::read_dir(self.shop())
             .map_err(|error| failure("read a folder", &error))?
             .filter_map(|entry| Some(entry.ok()?.path()))
@@ -90,10 +90,10 @@ impl Demo {
             .collect();
         names.sort();
         for path in names {
-            all.push_str(&path.display().to_string());
-            all.push_str(&read(&path)?);
+            content.push_str(&path.display().to_string());
+            content.push_str(&read(&path)?);
         }
-        Ok(ContentHash::of_bytes(all.as_bytes()))
+        Ok(ContentHash::of_bytes(content.as_bytes()))
     }
 }
 
@@ -156,16 +156,19 @@ pub(super) fn has_a_failing_test(demo: &Demo) -> Result<StepResult, CommandError
     if count != 1 {
         return Err(violated("the validation is not attached"));
     }
-    let done = text(&action["action"]["definition_of_done"]);
+    let definition_of_done = text(&action["action"]["definition_of_done"]);
     Ok(StepResult {
         title: "A project with a failing test",
         promise: "An action defines when work is done; validations check the result of every plan",
         seen: format!(
             "the test prints `{}`; definition of done of {ACTION}: {}; local/tests validates its plans",
             before.last_line,
-            done.trim().trim_start_matches("- ")
+            definition_of_done.trim().trim_start_matches("- ")
         ),
-        facts: json!({"test": before.last_line, "action": ACTION, "definition_of_done": done, "validations": count}),
+        facts: json!({
+            "test": before.last_line, "action": ACTION,
+            "definition_of_done": definition_of_done, "validations": count,
+        }),
         shown: String::new(),
     })
 }

@@ -33,12 +33,12 @@ fn run_concurrently<T: Send + 'static>(
 
 pub(super) fn threads_append(demo: &Demo) -> Result<StepResult, CommandError> {
     const THREADS: usize = 16;
-    const EACH: usize = 50;
+    const MESSAGES_PER_THREAD: usize = 50;
     let sessions = demo.sessions();
     let id = sessions.create(None, None, "supervised")?.id;
     let writer = sessions.clone();
     let numbers = run_concurrently(THREADS, move |thread| {
-        (0..EACH)
+        (0..MESSAGES_PER_THREAD)
             .map(|number| {
                 let text = format!("message {number} of thread {thread}");
                 Ok(writer
@@ -48,9 +48,13 @@ pub(super) fn threads_append(demo: &Demo) -> Result<StepResult, CommandError> {
             })
             .collect::<Result<Vec<u64>, CommandError>>()
     })?;
-    let mut all: Vec<u64> = numbers.into_iter().flatten().collect();
-    all.sort_unstable();
-    if !all.iter().copied().eq(0..(THREADS * EACH) as u64) {
+    let mut sequences: Vec<u64> = numbers.into_iter().flatten().collect();
+    sequences.sort_unstable();
+    if !sequences
+        .iter()
+        .copied()
+        .eq(0..(THREADS * MESSAGES_PER_THREAD) as u64)
+    {
         return Err(violated("message numbers have a gap or a duplicate"));
     }
     Ok(StepResult {
@@ -58,10 +62,10 @@ pub(super) fn threads_append(demo: &Demo) -> Result<StepResult, CommandError> {
         promise: "Messages are numbered 0, 1, 2, … also with concurrent writers",
         seen: format!(
             "{THREADS} threads appended {} messages, numbered 0 to {}",
-            all.len(),
-            all.len() - 1
+            sequences.len(),
+            sequences.len() - 1
         ),
-        facts: json!({"threads": THREADS, "messages": all.len()}),
+        facts: json!({"threads": THREADS, "messages": sequences.len()}),
         shown: String::new(),
     })
 }
@@ -101,7 +105,7 @@ pub(super) fn killed_stream(demo: &Demo) -> Result<StepResult, CommandError> {
         .kill()
         .and_then(|()| child.wait())
         .map_err(|error| failure("kill the second process", &error))?;
-    let late = lines
+    let acknowledged_later = lines
         .map_while(Result::ok)
         .filter(|line| line.ends_with('}'))
         .count();
@@ -110,7 +114,7 @@ pub(super) fn killed_stream(demo: &Demo) -> Result<StepResult, CommandError> {
             .join()
             .map_err(|_| violated("the feeding thread panicked"))?;
     }
-    let acknowledged = ACKNOWLEDGED + late;
+    let acknowledged = ACKNOWLEDGED + acknowledged_later;
     let stored = sessions.messages(id, Sequence(0), u64::from(u32::MAX))?;
     let next = sessions.append_message(
         id,

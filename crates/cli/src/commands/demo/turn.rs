@@ -12,7 +12,7 @@ const RULE: &str = "deny builtin/shell(curl *)";
 
 const QUESTION: &str = "Why do the tests fail?";
 
-/// Expected outcomes of its calls.
+/// Expected outcomes of the model's calls.
 const EXPECTED: [InvocationOutcome; 2] = [InvocationOutcome::Succeeded, InvocationOutcome::Refused];
 
 pub(super) fn acts_through_tools(demo: &Demo) -> Result<StepResult, CommandError> {
@@ -20,8 +20,8 @@ pub(super) fn acts_through_tools(demo: &Demo) -> Result<StepResult, CommandError
     let session = sessions.create(None, None, "supervised")?.id;
     let id = session.to_string();
     let before = demo.fingerprint()?;
-    let tell = ["session", "tell", "--session", &id, "--project", PROJECT];
-    let turn = demo.agents(&[&tell[..], &["--rule", RULE, QUESTION]].concat())?;
+    let command = ["session", "tell", "--session", &id, "--project", PROJECT];
+    let turn = demo.agents(&[&command[..], &["--rule", RULE, QUESTION]].concat())?;
     let calls = demo
         .engine
         .read(|reader| invocations::of_session(reader, session))?;
@@ -38,9 +38,9 @@ pub(super) fn acts_through_tools(demo: &Demo) -> Result<StepResult, CommandError
     if demo.fingerprint()? != before {
         return Err(violated("a conversation changed your files"));
     }
-    let why = calls.last().and_then(|call| call.error.as_deref());
-    let why = why.ok_or_else(|| violated("a refused call has no reason"))?;
-    let ended: Vec<String> = calls
+    let reason = calls.last().and_then(|call| call.error.as_deref());
+    let reason = reason.ok_or_else(|| violated("a refused call has no reason"))?;
+    let call_texts: Vec<String> = calls
         .iter()
         .map(|call| format!("{} {}", call.tool, call.outcome.as_str()))
         .collect();
@@ -48,9 +48,9 @@ pub(super) fn acts_through_tools(demo: &Demo) -> Result<StepResult, CommandError
         title: "A session: every tool call passes one gate",
         promise: "Rules decide what tools may do; every call and answer is stored; your files stay unchanged",
         seen: format!(
-            "the model made {} calls: {}, because {why}; they are stored with {} messages",
+            "the model made {} calls: {}, because {reason}; they are stored with {} messages",
             calls.len(),
-            ended.join(", "),
+            call_texts.join(", "),
             stored.len(),
         ),
         facts: json!({

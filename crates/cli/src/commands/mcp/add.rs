@@ -21,7 +21,7 @@ pub(super) fn add(
 ) -> Result<Report, CommandError> {
     let (servers, source) = match &arguments.config {
         Some(config) => {
-            let (text, path) = text(context, config)?;
+            let (text, path) = read_file(context, config)?;
             (cleveragents_mcp::read(&text, Path::new(&path))?, path)
         }
         None => (
@@ -29,14 +29,14 @@ pub(super) fn add(
             "command line".to_owned(),
         ),
     };
-    let new = New {
+    let registration = Registration {
         command: "mcp add",
         servers: &servers,
         source: &source,
         is_update: arguments.update,
         warnings: &[],
     };
-    new.register(context, service)
+    registration.register(context, service)
 }
 
 pub(super) fn import(
@@ -45,7 +45,7 @@ pub(super) fn import(
     file: &Path,
     is_update: bool,
 ) -> Result<Report, CommandError> {
-    let (text, source) = text(context, file)?;
+    let (text, source) = read_file(context, file)?;
     let imported = cleveragents_mcp::import(&text, Path::new(&source))?;
     let redactor = context.models(None)?.redactor();
     let mut warnings = imported.warnings;
@@ -58,18 +58,18 @@ pub(super) fn import(
             ));
         }
     }
-    let new = New {
+    let registration = Registration {
         command: "mcp import",
         servers: &servers,
         source: &source,
         is_update,
         warnings: &warnings,
     };
-    new.register(context, service)
+    registration.register(context, service)
 }
 
-/// Text and absolute path of a file.
-fn text(context: &Context, file: &Path) -> Result<(String, String), CommandError> {
+/// Reads a file. Returns its text and its absolute path.
+fn read_file(context: &Context, file: &Path) -> Result<(String, String), CommandError> {
     let text = read_definition(file, "the file of servers", Code::MalformedMcp)?;
     let base = context.environment.working_folder();
     let path = base.unwrap_or_else(|| Path::new("/")).join(file);
@@ -104,8 +104,8 @@ fn from_flags(
     let filter: &mut ToolFilter = &mut definition.tool_filter;
     extend(&mut filter.include, arguments.include.iter().cloned());
     extend(&mut filter.exclude, arguments.exclude.iter().cloned());
-    let paths = |given: &[PathBuf]| -> Vec<String> {
-        given
+    let paths = |relative: &[PathBuf]| -> Vec<String> {
+        relative
             .iter()
             .map(|path| absolute_path(context, path))
             .collect()
@@ -114,11 +114,11 @@ fn from_flags(
     extend(&mut definition.write, paths(&arguments.write));
     extend(&mut definition.credentials, paths(&arguments.credentials));
     if arguments.read_only {
-        let looks = ToolOverride {
+        let tool_override = ToolOverride {
             read_only: Some(true),
             ..ToolOverride::default()
         };
-        definition.overrides.insert("*".to_owned(), looks);
+        definition.overrides.insert("*".to_owned(), tool_override);
     }
     definition.checked().map_err(|broken| {
         let error = McpError::Invalid {
@@ -130,16 +130,16 @@ fn from_flags(
     })
 }
 
-/// Appends items that the list does not contain.
+/// Appends the items that the list does not contain yet.
 fn extend(list: &mut Vec<String>, more: impl IntoIterator<Item = String>) {
-    for one in more {
-        if !list.contains(&one) {
-            list.push(one);
+    for item in more {
+        if !list.contains(&item) {
+            list.push(item);
         }
     }
 }
 
-/// Absolute path, unless it starts with `~` or a variable.
+/// Makes a path absolute, unless it starts with `~` or a variable.
 fn absolute_path(context: &Context, path: &Path) -> String {
     let text = path.display().to_string();
     if text.starts_with('~') || text.starts_with("${") {
@@ -147,19 +147,21 @@ fn absolute_path(context: &Context, path: &Path) -> String {
     }
     let base = context.environment.working_folder();
     let path = base.unwrap_or_else(|| Path::new("/")).join(path);
-    let parts = path.components().fold(PathBuf::new(), |mut whole, part| {
-        match part {
-            Component::ParentDir => drop(whole.pop()),
-            Component::CurDir => {}
-            part => whole.push(part),
-        }
-        whole
-    });
+    let parts = path
+        .components()
+        .fold(PathBuf::new(), |mut absolute, part| {
+            match part {
+                Component::ParentDir => drop(absolute.pop()),
+                Component::CurDir => {}
+                part => absolute.push(part),
+            }
+            absolute
+        });
     parts.display().to_string()
 }
 
-fn pairs(given: &[String], option: &str) -> Result<BTreeMap<String, HiddenText>, CommandError> {
-    given
+fn pairs(texts: &[String], option: &str) -> Result<BTreeMap<String, HiddenText>, CommandError> {
+    texts
         .iter()
         .map(|pair| match pair.split_once('=') {
             Some((name, value)) if !name.is_empty() => {
@@ -173,7 +175,7 @@ fn pairs(given: &[String], option: &str) -> Result<BTreeMap<String, HiddenText>,
 }
 
 /// Servers to register.
-struct New<'a> {
+struct Registration<'a> {
     command: &'static str,
     servers: &'a [ServerDefinition],
     source: &'a str,
@@ -181,7 +183,7 @@ struct New<'a> {
     warnings: &'a [String],
 }
 
-impl New<'_> {
+impl Registration<'_> {
     fn register(&self, context: &Context, service: &McpService) -> Result<Report, CommandError> {
         let register = if self.is_update {
             Register::Update

@@ -33,7 +33,7 @@ fn list(service: &McpService) -> Result<Report, CommandError> {
         .column("Registered", Align::Left)
         .empty("No servers. Register one with `agents mcp add`")
         .rows(all.iter().map(|server| {
-            let (transport, place) = match &server.definition {
+            let (transport, location) = match &server.definition {
                 Ok(definition) => (
                     show::transport(definition).into(),
                     show::place(definition).into(),
@@ -46,7 +46,7 @@ fn list(service: &McpService) -> Result<Report, CommandError> {
             vec![
                 server.stored.name.as_str().into(),
                 transport,
-                place,
+                location,
                 server.stored.updated_at.into(),
             ]
         }));
@@ -69,8 +69,8 @@ fn remove(
     name: &str,
     yes: bool,
 ) -> Result<Report, CommandError> {
-    let found = service.get(name)?;
-    confirm(&format!("Remove server {}?", found.stored.name), yes)?;
+    let server = service.get(name)?;
+    confirm(&format!("Remove server {}?", server.stored.name), yes)?;
     let removed = service.remove(name)?;
     remove_home(&mcp_server_homes(context.home.path()).join(&removed.name));
     Ok(Report::new("mcp remove")
@@ -81,7 +81,7 @@ fn remove(
 
 /// Removes the private home of a server's program.
 fn remove_home(folder: &std::path::Path) {
-    // Most servers have no private home, and it contains only caches.
+    // Fails if the server has no private home. A home contains only caches, so it may also stay.
     let _left = std::fs::remove_dir_all(folder);
 }
 
@@ -89,8 +89,8 @@ fn remove_home(folder: &std::path::Path) {
 fn login(context: &Context, service: &McpService, name: &str) -> Result<Report, CommandError> {
     let definition = show::definition(service, name)?;
     let servers = show::servers_of(context, &definition)?;
-    // The first refused request names the authorization server.
-    let _wants_to_know_who_we_are = servers.connect(name);
+    // The server refuses this request and names its authorization server.
+    let _refused = servers.connect(name);
     servers.login(name, |address| {
         use std::io::Write as _;
         let prompt = format!("Open this URL in your browser to sign in:\n\n  {address}\n\n");

@@ -49,7 +49,7 @@ pub(super) fn view_json(view: &ServerView) -> Value {
         "read": view.read,
         "write": view.write,
         "credentials": view.credentials,
-        "hidden": hidden.map(|(path, why)| json!({"path": path, "why": why})).collect::<Vec<_>>(),
+        "hidden": hidden.map(|(path, reason)| json!({"path": path, "why": reason})).collect::<Vec<_>>(),
     })
 }
 
@@ -100,18 +100,18 @@ pub(super) fn definition(
     service: &McpService,
     name: &str,
 ) -> Result<ServerDefinition, CommandError> {
-    let found = service.get(name)?;
-    found.definition.map_err(|error| {
-        let why = error.message;
+    let server = service.get(name)?;
+    server.definition.map_err(|error| {
+        let reason = error.message;
         CommandError::new(
             Code::MalformedMcp,
-            format!("the stored definition of `{name}` cannot be read: {why}"),
+            format!("the stored definition of `{name}` cannot be read: {reason}"),
         )
         .with_hint("register it again with `agents mcp add --update`")
     })
 }
 
-/// Manager with one server.
+/// MCP client whose only server is the given one.
 pub(super) fn servers_of(
     context: &Context,
     definition: &ServerDefinition,
@@ -129,10 +129,10 @@ pub(super) fn show(
     name: &str,
     is_offline: bool,
 ) -> Result<Report, CommandError> {
-    let found = service.get(name)?;
+    let registered = service.get(name)?;
     let definition = definition(service, name)?;
     let options = context.mcp_server_options();
-    let mut server = summary(&definition, &found.stored);
+    let mut server = summary(&definition, &registered.stored);
     let mut report = Report::new("mcp show");
     match definition.view(&*options.variables, &options.folder) {
         Ok(view) => {
@@ -257,10 +257,10 @@ fn table(definition: &ServerDefinition, listing: &Listing) -> Table {
         .empty("The server offers no tool")
         .rows(listing.tools.iter().map(|tool| {
             let change = definition.override_for(&tool.name);
-            let only_looks = change.read_only.unwrap_or(tool.hints.read_only);
+            let is_read_only = change.read_only.unwrap_or(tool.hints.read_only);
             vec![
                 tool.name.as_str().into(),
-                if only_looks {
+                if is_read_only {
                     Cell::Good("reads".to_owned())
                 } else {
                     Cell::Warn("writes".to_owned())

@@ -16,7 +16,7 @@ use crate::output::{CommandError, Report};
 use cleveragents_application::model_operations::require_provider;
 
 /// Maximum length of a key in bytes.
-const LONGEST: u64 = 16 << 10;
+const MAX_KEY_BYTES: u64 = 16 << 10;
 
 pub(super) fn run(context: &Context, command: ModelKey) -> Result<Report, CommandError> {
     match command {
@@ -36,14 +36,14 @@ pub(super) fn run(context: &Context, command: ModelKey) -> Result<Report, Comman
         ModelKey::Remove { provider } => {
             let name = variable(context, &provider)?;
             available()?;
-            let was_there = remove(&name)?;
-            let outcome = if was_there {
+            let was_stored = remove(&name)?;
+            let outcome = if was_stored {
                 format!("{name} is removed from the keyring")
             } else {
                 format!("{name} was not in the keyring")
             };
             Ok(Report::new("model key remove")
-                .data(json!({"variable": name, "removed": was_there}))
+                .data(json!({"variable": name, "removed": was_stored}))
                 .ok(outcome))
         }
     }
@@ -69,14 +69,17 @@ fn read(provider: &str) -> Result<Secret, CommandError> {
     let text = if stdin().is_terminal() {
         let (cancel, stop) = (Cancel::new(), CancellationToken::new());
         let signals = signals::stop_on_signals(&cancel, &stop)?;
-        let quiet = EchoOff::begin()?;
+        let echo_off = EchoOff::begin()?;
         let answer = terminal::ask(&format!("Key of {provider}"), " (not shown): ", &cancel);
-        drop(quiet);
+        drop(echo_off);
         signals.end();
         answer.unwrap_or_default()
     } else {
         let mut text = String::new();
-        let read = stdin().lock().take(LONGEST + 1).read_to_string(&mut text);
+        let read = stdin()
+            .lock()
+            .take(MAX_KEY_BYTES + 1)
+            .read_to_string(&mut text);
         read.map_err(|error| {
             CommandError::new(Code::InvalidUtf8, "standard input is not a key").caused_by(&error)
         })?;
@@ -84,7 +87,7 @@ fn read(provider: &str) -> Result<Secret, CommandError> {
     };
     let key = text.trim();
     let is_key =
-        !key.is_empty() && key.len() as u64 <= LONGEST && !key.contains(char::is_whitespace);
+        !key.is_empty() && key.len() as u64 <= MAX_KEY_BYTES && !key.contains(char::is_whitespace);
     if !is_key {
         return Err(
             CommandError::usage("the input is not a key: expected one word").with_hint(
@@ -105,9 +108,9 @@ impl EchoOff {
             CommandError::new(Code::FileAccess, "the terminal cannot be used").caused_by(&error)
         };
         let before = tcgetattr(stdin()).map_err(failed)?;
-        let mut quiet = before.clone();
-        quiet.local_modes.remove(LocalModes::ECHO);
-        tcsetattr(stdin(), OptionalActions::Now, &quiet).map_err(failed)?;
+        let mut settings = before.clone();
+        settings.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(stdin(), OptionalActions::Now, &settings).map_err(failed)?;
         Ok(Self(before))
     }
 }
@@ -126,7 +129,7 @@ mod keyring_store {
     use super::{Code, CommandError, Secret};
     use cleveragents_models::{KeyringError, remove_key, store_key};
 
-    fn unusable(error: &KeyringError) -> CommandError {
+    fn keyring_error(error: &KeyringError) -> CommandError {
         let message = "the system keyring cannot be used";
         CommandError::new(Code::KeyringUnavailable, message)
             .caused_by(error)
@@ -142,11 +145,11 @@ mod keyring_store {
     }
 
     pub(super) fn store(name: &str, key: &Secret) -> Result<(), CommandError> {
-        store_key(name, key).map_err(|error| unusable(&error))
+        store_key(name, key).map_err(|error| keyring_error(&error))
     }
 
     pub(super) fn remove(name: &str) -> Result<bool, CommandError> {
-        remove_key(name).map_err(|error| unusable(&error))
+        remove_key(name).map_err(|error| keyring_error(&error))
     }
 }
 
@@ -154,7 +157,7 @@ mod keyring_store {
 mod keyring_store {
     use super::{Code, CommandError, Secret};
 
-    /// Fails before a key is asked for.
+    /// Fails, so that the command stops before it asks for a key.
     pub(super) fn available() -> Result<(), CommandError> {
         Err(CommandError::new(
             Code::KeyringUnavailable,

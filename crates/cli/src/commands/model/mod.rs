@@ -94,7 +94,7 @@ fn show(context: &Context, name: String) -> Result<Report, CommandError> {
         Some(_) => context.call(request)?,
         None => request.answer(&context.models(None)?)?,
     };
-    let can = model.capabilities;
+    let capabilities = model.capabilities;
     let key = match &model.key {
         KeyState::Variable { name } => Cell::Good(format!("from {name}")),
         KeyState::Keyring { name } => Cell::Good(format!("{name} from the keyring")),
@@ -104,7 +104,7 @@ fn show(context: &Context, name: String) -> Result<Report, CommandError> {
     let mut prices = Panel::new("Price in US dollars per million tokens");
     prices = match &model.usd_per_million_tokens {
         None => prices.row("Price", Cell::Muted("unknown".to_owned())),
-        Some(price) => priced(prices, price),
+        Some(price) => add_prices(prices, price),
     };
     let protocol = model.protocol.map(cleveragents_models::Protocol::as_str);
     let is_available = model.available;
@@ -119,15 +119,15 @@ fn show(context: &Context, name: String) -> Result<Report, CommandError> {
         )
         .panel(
             Panel::new("Capabilities")
-                .row("Tools", yes_no(can.tools))
-                .row("Streaming", yes_no(can.streaming))
-                .row("Images", yes_no(can.vision))
-                .row("JSON schema", yes_no(can.json_schema))
-                .row("Reasoning", yes_no(can.reasoning))
-                .row("Context window", can.context_window)
-                .row("Maximum input", can.max_input)
-                .row("Maximum output", can.max_output)
-                .row("Maximum number of tools", can.max_tools),
+                .row("Tools", yes_no(capabilities.tools))
+                .row("Streaming", yes_no(capabilities.streaming))
+                .row("Images", yes_no(capabilities.vision))
+                .row("JSON schema", yes_no(capabilities.json_schema))
+                .row("Reasoning", yes_no(capabilities.reasoning))
+                .row("Context window", capabilities.context_window)
+                .row("Maximum input", capabilities.max_input)
+                .row("Maximum output", capabilities.max_output)
+                .row("Maximum number of tools", capabilities.max_tools),
         )
         .panel(prices)
         .data(model);
@@ -138,7 +138,7 @@ fn show(context: &Context, name: String) -> Result<Report, CommandError> {
     })
 }
 
-fn priced(panel: Panel, price: &PriceInfo) -> Panel {
+fn add_prices(panel: Panel, price: &PriceInfo) -> Panel {
     let usual = &price.usual;
     let panel = panel
         .row("Input", dollars(usual.input))
@@ -206,13 +206,13 @@ async fn measure(
             first_seconds = None;
             continue;
         }
-        let so_far = start.elapsed().as_secs_f64();
-        let first_seconds = *first_seconds.get_or_insert(so_far);
+        let elapsed_seconds = start.elapsed().as_secs_f64();
+        let first_seconds = *first_seconds.get_or_insert(elapsed_seconds);
         if let StreamEvent::Finished(completion) = event {
             return Ok(MeasuredResponse {
                 completion: *completion,
                 first_seconds,
-                total_seconds: so_far,
+                total_seconds: elapsed_seconds,
             });
         }
     }

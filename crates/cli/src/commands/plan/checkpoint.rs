@@ -31,7 +31,7 @@ pub(super) fn delete(
         })?;
         let mut names: Vec<&str> = Vec::new();
         for checkpoint in &checkpoints {
-            let name = known_name(&listed, checkpoint);
+            let name = checkpoint_id(&listed, checkpoint);
             if !names.contains(&name) {
                 names.push(name);
             }
@@ -52,19 +52,19 @@ pub(super) fn delete(
 }
 
 /// Id of the checkpoint that a reference resolves to; the reference itself if there is none.
-fn known_name<'a>(listed: &'a CheckpointList, reference: &'a str) -> &'a str {
+fn checkpoint_id<'a>(listed: &'a CheckpointList, reference: &'a str) -> &'a str {
     let number = reference.strip_prefix("cp_").unwrap_or(reference);
     let checkpoints = &listed.checkpoints;
     let by_number = checkpoints
         .iter()
-        .find(|one| one.number.to_string() == number);
+        .find(|checkpoint| checkpoint.number.to_string() == number);
     let by_label = || {
         let mut newest = checkpoints.iter().rev();
-        newest.find(|one| one.label.as_deref() == Some(reference))
+        newest.find(|checkpoint| checkpoint.label.as_deref() == Some(reference))
     };
     by_number
         .or_else(by_label)
-        .map_or(reference, |one| one.id.as_str())
+        .map_or(reference, |checkpoint| checkpoint.id.as_str())
 }
 
 fn table(checkpoints: &[CheckpointInfo]) -> Table {

@@ -36,7 +36,7 @@ pub(super) fn run(
         )
         .table(files(&diff.files));
     if let Some(patch) = diff.patch.as_deref().filter(|patch| !patch.is_empty()) {
-        report = report.lines(painted(patch));
+        report = report.lines(coloured_lines(patch));
     }
     report = report
         .panel(
@@ -91,24 +91,24 @@ fn with_note(report: Report, incomplete: Option<IncompleteChanges>) -> Report {
     }
 }
 
-/// Lists new files that no file tool wrote.
-pub(in crate::commands) fn made_by_commands(made: &[String]) -> Option<String> {
-    const SHOWN: usize = 10;
-    if made.is_empty() {
+/// Note that lists new files that no file tool wrote; `None` without such files.
+pub(in crate::commands) fn made_by_commands(paths: &[String]) -> Option<String> {
+    const MAX_LISTED: usize = 10;
+    if paths.is_empty() {
         return None;
     }
-    let more = match made.len().checked_sub(SHOWN) {
+    let more = match paths.len().checked_sub(MAX_LISTED) {
         Some(more) if more > 0 => format!(" and {more} more"),
         _ => String::new(),
     };
-    let shown = made[..made.len().min(SHOWN)].join(", ");
+    let listed = paths[..paths.len().min(MAX_LISTED)].join(", ");
     Some(format!(
-        "created by commands, not by file tools: {shown}{more}"
+        "created by commands, not by file tools: {listed}{more}"
     ))
 }
 
 /// Lines of a patch, coloured.
-fn painted(patch: &str) -> Vec<Vec<Cell>> {
+fn coloured_lines(patch: &str) -> Vec<Vec<Cell>> {
     patch
         .lines()
         .map(|line| {
@@ -135,8 +135,8 @@ fn status_cell(status: ChangeStatus) -> Cell {
     }
 }
 
-/// Path, with the part as prefix if the sandbox has several.
-fn place<'a>(mut parts: impl Iterator<Item = &'a str>, part: &str, path: &str) -> String {
+/// Path of a file, with the name of its part as prefix if the sandbox has several parts.
+fn display_path<'a>(mut parts: impl Iterator<Item = &'a str>, part: &str, path: &str) -> String {
     if parts.any(|other| other != part) {
         format!("{part}/{path}")
     } else {
@@ -150,7 +150,7 @@ fn files(files: &[ChangedFile]) -> Table {
         .empty("Nothing changed")
         .rows(files.iter().map(|file| {
             vec![
-                place(parts(), &file.part, &file.path).into(),
+                display_path(parts(), &file.part, &file.path).into(),
                 match &file.change {
                     Some(lines) => Cell::Text(lines.clone()),
                     None if file.is_folder => Cell::Muted("folder".to_owned()),
@@ -184,17 +184,17 @@ pub(super) fn artifacts(
 
 fn artifact_table(listed: &PlanArtifacts) -> Table {
     let artifacts = &listed.artifacts;
-    let parts = || artifacts.iter().map(|one| one.part.as_str());
+    let parts = || artifacts.iter().map(|artifact| artifact.part.as_str());
     Table::with_columns("Artifacts", ["Path", "Type"])
         .column("Size", Align::Right)
         .column("Change", Align::Right)
         .empty("No artifacts")
-        .rows(artifacts.iter().map(|one| {
+        .rows(artifacts.iter().map(|artifact| {
             vec![
-                place(parts(), &one.part, &one.path).into(),
-                one.kind.as_str().into(),
-                Cell::Bytes(one.size),
-                one.change.clone().into(),
+                display_path(parts(), &artifact.part, &artifact.path).into(),
+                artifact.kind.as_str().into(),
+                Cell::Bytes(artifact.size),
+                artifact.change.clone().into(),
             ]
         }))
 }

@@ -33,7 +33,7 @@ pub(super) fn run(context: &Context, reference: Option<String>) -> Result<Report
         .panel(panel)
         .table(history(&errors.history));
     for error in &errors.history {
-        if let Some(text) = printed(error) {
+        if let Some(text) = output_text(error) {
             report = report.text(text);
         }
     }
@@ -51,9 +51,9 @@ pub(super) fn run(context: &Context, reference: Option<String>) -> Result<Report
 }
 
 /// Output of a failed check or call, with its command.
-fn printed(error: &PlanErrorInfo) -> Option<String> {
+fn output_text(error: &PlanErrorInfo) -> Option<String> {
     let output = error.output.as_deref()?;
-    let ended = error
+    let exit_code = error
         .exit_code
         .map(|code| format!(" (exit code {code})"))
         .unwrap_or_default();
@@ -63,7 +63,7 @@ fn printed(error: &PlanErrorInfo) -> Option<String> {
         .map(|command| format!("$ {command}\n"))
         .unwrap_or_default();
     Some(format!(
-        "Output of {}{ended}:\n{command}{}",
+        "Output of {}{exit_code}:\n{command}{}",
         error.what,
         output.trim_end()
     ))

@@ -38,7 +38,9 @@ fn header(decision: &DecisionExplanation) -> Panel {
         .row("Chosen", decision.chosen.clone())
         .row(
             "Confidence",
-            decision.confidence.map(|sure| format!("{sure:.2}")),
+            decision
+                .confidence
+                .map(|confidence| format!("{confidence:.2}")),
         )
         .row("Plan", Cell::Id(decision.plan_id.to_string()))
         .row("Sequence", decision.sequence.clone())
@@ -66,11 +68,11 @@ fn alternatives(decision: &DecisionExplanation) -> Table {
         .column("#", Align::Right)
         .column("Alternative", Align::Left)
         .column("", Align::Left)
-        .rows(decision.alternatives.iter().map(|one| {
+        .rows(decision.alternatives.iter().map(|alternative| {
             vec![
-                one.index.into(),
-                one.description.as_str().into(),
-                if one.chosen {
+                alternative.index.into(),
+                alternative.description.as_str().into(),
+                if alternative.chosen {
                     Cell::Good("chosen".to_owned())
                 } else {
                     Cell::Muted(String::new())
@@ -81,7 +83,7 @@ fn alternatives(decision: &DecisionExplanation) -> Table {
 
 fn impact(decision: &DecisionExplanation) -> Panel {
     let impact = &decision.impact;
-    let word = impact.correction_impact.as_str().to_owned();
+    let text = impact.correction_impact.as_str().to_owned();
     Panel::new("Impact")
         .row("Downstream decisions", impact.downstream_decisions)
         .row("Downstream child plans", impact.downstream_child_plans)
@@ -89,9 +91,9 @@ fn impact(decision: &DecisionExplanation) -> Panel {
         .row(
             "Correction impact",
             match impact.correction_impact {
-                CorrectionImpact::Low => Cell::Good(word),
-                CorrectionImpact::Medium => Cell::Warn(word),
-                CorrectionImpact::High => Cell::Bad(word),
+                CorrectionImpact::Low => Cell::Good(text),
+                CorrectionImpact::Medium => Cell::Warn(text),
+                CorrectionImpact::High => Cell::Bad(text),
             },
         )
 }

@@ -29,20 +29,20 @@ pub(super) fn run(
     } else {
         report = report.info("its automation profile is unknown");
     }
-    let own = guard.guards.max_cost_per_plan.filter(|_| is_limited);
-    let Some(own) = own.and_then(MicroUsd::from_usd_rounded_up) else {
+    let plan_limit = guard.guards.max_cost_per_plan.filter(|_| is_limited);
+    let Some(plan_limit) = plan_limit.and_then(MicroUsd::from_usd_rounded_up) else {
         return Ok(report.ok("Guards shown"));
     };
-    if max_cost_of(&guard).is_some_and(|tighter| tighter < own) {
+    if max_cost_of(&guard).is_some_and(|limit| limit < plan_limit) {
         report = report.warn("the guards of its automation profile are stricter, and apply too");
     }
-    let most = Cell::Money(own).text();
+    let limit = Cell::Money(plan_limit).text();
     Ok(report
         .info(format!(
             "continue with `agents plan execute {}`",
             guard.plan_id
         ))
-        .ok(format!("Maximum cost set to {most}")))
+        .ok(format!("Maximum cost set to {limit}")))
 }
 
 /// The lower of the two cost limits.
@@ -55,7 +55,7 @@ fn max_cost_of(guard: &PlanGuardReport) -> Option<MicroUsd> {
 fn limits(guard: &PlanGuardReport) -> Panel {
     let guards = &guard.guards;
     let unlimited = || Cell::Muted("no limit".to_owned());
-    let listed = |names: &[String]| match names {
+    let joined = |names: &[String]| match names {
         [] => Cell::Muted("(none)".to_owned()),
         names => Cell::Text(names.join(", ")),
     };
@@ -64,30 +64,30 @@ fn limits(guard: &PlanGuardReport) -> Panel {
         .row("Automation", guard.profile.name.clone())
         .row("Chosen by", guard.profile.source.clone())
         .row("Read only", yes_no(guard.read_only))
-        .row("Denied tools", listed(&guards.tool_denylist))
+        .row("Denied tools", joined(&guards.tool_denylist))
         .row(
             "Allowed tools",
             guards
                 .tool_allowlist
                 .as_deref()
-                .map_or_else(|| Cell::Muted("any".to_owned()), listed),
+                .map_or_else(|| Cell::Muted("any".to_owned()), joined),
         )
         .row(
             "Calls per step",
             guards
                 .max_tool_calls_per_step
-                .map_or_else(unlimited, |most| match guard.spent.tool_calls_in_step {
-                    Some(used) => format!("{used} of {most}").into(),
-                    None => format!("at most {most}").into(),
+                .map_or_else(unlimited, |limit| match guard.spent.tool_calls_in_step {
+                    Some(used) => format!("{used} of {limit}").into(),
+                    None => format!("at most {limit}").into(),
                 }),
         )
         .row(
             "Cost",
-            max_cost_of(guard).map_or_else(unlimited, |most| {
+            max_cost_of(guard).map_or_else(unlimited, |limit| {
                 let (cost, is_known) =
                     known_cost(guard.spent.cost_usd, guard.spent.cost_known_part);
                 let used = cost_cell(cost, is_known).text();
-                Cell::Text(format!("{used} of {}", Cell::Money(most).text()))
+                Cell::Text(format!("{used} of {}", Cell::Money(limit).text()))
             }),
         )
         .row("Calls so far", guard.spent.tool_calls)

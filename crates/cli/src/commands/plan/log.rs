@@ -100,7 +100,7 @@ pub(crate) enum LineForm {
 }
 
 impl LineForm {
-    /// Output form for a format.
+    /// Output form for the format of reports; YAML is not supported.
     fn for_format(format: Format) -> Result<Self, CommandError> {
         match format {
             Format::Yaml => Err(CommandError::usage(
@@ -112,7 +112,7 @@ impl LineForm {
         }
     }
 
-    /// Writes an event. Returns whether the reader is still there.
+    /// Writes an event. Returns `false` if the reader closed the pipe.
     fn write(self, entry: &PlanLogEntry) -> Result<bool, CommandError> {
         let mut line = match self {
             Self::Json => serde_json::to_string(entry).map_err(|error| {
@@ -136,12 +136,12 @@ pub(crate) struct Follower<'a> {
     pub(crate) plan: String,
     form: LineForm,
     pub(crate) position: Position,
-    /// Whether the reader still reads.
+    /// `false` after the reader closed the pipe.
     pub(crate) is_read: bool,
 }
 
 impl Follower<'_> {
-    /// Writes an event, unless it was written before or the reader is gone.
+    /// Writes an event, unless it was written before or the reader closed the pipe.
     pub(crate) fn write(&mut self, entry: &PlanLogEntry) -> Result<(), CommandError> {
         if entry.position > self.position && self.is_read {
             self.position = entry.position;
@@ -150,7 +150,7 @@ impl Follower<'_> {
         Ok(())
     }
 
-    /// Prints new events. Returns whether the log is complete.
+    /// Prints new events. Returns whether the log is complete or the reader closed the pipe.
     pub(crate) fn catch_up(&mut self) -> Result<bool, CommandError> {
         let (context, plan) = (self.context, self.plan.clone());
         let (_, is_over) = read_on(context, &plan, self.position, |entry| self.write(entry))?;

@@ -77,7 +77,7 @@ fn steps(steps: &[PlanStep]) -> Table {
         .column("Risk", Align::Right)
         .rows((1_u64..).zip(steps).map(|(number, step)| {
             let after: Vec<String> = step.after.iter().map(ToString::to_string).collect();
-            let of_list = |list: &[String]| {
+            let list_cell = |list: &[String]| {
                 if list.is_empty() {
                     Cell::Muted(String::new())
                 } else {
@@ -87,8 +87,8 @@ fn steps(steps: &[PlanStep]) -> Table {
             vec![
                 number.into(),
                 step.title.as_str().into(),
-                of_list(&step.files),
-                of_list(&after),
+                list_cell(&step.files),
+                list_cell(&after),
                 step.risk.map_or_else(
                     || Cell::Muted(String::new()),
                     |risk| format!("{risk:.2}").into(),

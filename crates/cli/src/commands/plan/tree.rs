@@ -16,9 +16,9 @@ use crate::output::{Cell, CommandError, Panel, Report, path_text, truncate, visi
 
 /// Maximum indentation depth. Deeper levels show a count instead, so that lines do not grow with
 /// the depth.
-const LEVELS: usize = 24;
+const MAX_LEVELS: usize = 24;
 /// Minimum width of a description in columns.
-const LEAST_TEXT: usize = 16;
+const MIN_TEXT_WIDTH: usize = 16;
 
 pub(super) fn run(context: &Context, arguments: PlanTree) -> Result<Report, CommandError> {
     let is_human = context.printer.format().is_human();
@@ -40,7 +40,7 @@ pub(super) fn run(context: &Context, arguments: PlanTree) -> Result<Report, Comm
     })?;
     let outline = tree.outline.as_deref().unwrap_or_default();
     if let Some(path) = arguments.output.as_deref() {
-        let drawn = tree.drawing.unwrap_or_else(|| plain(outline));
+        let drawn = tree.drawing.unwrap_or_else(|| plain_text(outline));
         write_file(path, drawn.as_bytes())?;
         return Ok(Report::new("plan tree")
             .data(json!({"plan_id": tree.plan_id, "file": path_text(path), "bytes": drawn.len()}))
@@ -76,12 +76,12 @@ fn summary(summary: &TreeSummary) -> Panel {
         .row("Rolled back", summary.taken_back)
 }
 
-/// Drawing without colours and width limit.
-fn plain(outline: &[OutlineNode]) -> String {
+/// Drawing without colours and without a width limit.
+fn plain_text(outline: &[OutlineNode]) -> String {
     let mut text = String::new();
     for line in lines(outline, usize::MAX) {
-        for piece in line {
-            text.push_str(&piece.text());
+        for cell in line {
+            text.push_str(&cell.text());
         }
         text.push('\n');
     }
@@ -90,7 +90,7 @@ fn plain(outline: &[OutlineNode]) -> String {
 
 /// Lines of the drawing, at most `columns` wide.
 fn lines(outline: &[OutlineNode], columns: usize) -> Vec<Vec<Cell>> {
-    // For each level, whether its vertical line continues below.
+    // One entry per level: `true` if its vertical line continues below.
     let mut continues: Vec<bool> = Vec::new();
     outline
         .iter()
@@ -108,10 +108,10 @@ fn trunk(continues: &[bool], node: &OutlineNode) -> String {
     if node.depth == 0 {
         return String::new();
     }
-    // The root has no line.
+    // The root has no vertical line.
     let levels = continues.get(1..).unwrap_or_default();
-    let skipped = levels.len().saturating_sub(LEVELS);
-    let mut text = String::with_capacity(3 * LEVELS + 12);
+    let skipped = levels.len().saturating_sub(MAX_LEVELS);
+    let mut text = String::with_capacity(3 * MAX_LEVELS + 12);
     if skipped > 0 {
         // Writing to a string does not fail.
         let _ = write!(text, "+{skipped} ");
@@ -136,13 +136,13 @@ fn line(trunk: String, node: &OutlineNode, columns: usize) -> Vec<Cell> {
     let id = format!(" {}", node.short_id);
     let facts = [status, confidence.as_deref(), deeper.as_deref()];
     let facts: usize = facts.into_iter().flatten().map(width).sum();
-    let used = width(&trunk) + kind.len() + 1 + facts + id.len();
-    let room = columns.saturating_sub(used).max(LEAST_TEXT);
+    let occupied = width(&trunk) + kind.len() + 1 + facts + id.len();
+    let available = columns.saturating_sub(occupied).max(MIN_TEXT_WIDTH);
     let text = one_line(&node.description);
-    let text = truncate(&visible(&text), room).into_owned();
-    let is_over = node.status.is_some();
-    let mut cells = vec![Cell::Muted(trunk), toned(node.kind, is_over)];
-    cells.push(if is_over {
+    let text = truncate(&visible(&text), available).into_owned();
+    let is_obsolete = node.status.is_some();
+    let mut cells = vec![Cell::Muted(trunk), kind_cell(node.kind, is_obsolete)];
+    cells.push(if is_obsolete {
         Cell::Muted(format!(" {text}"))
     } else {
         Cell::Text(format!(" {text}"))
@@ -166,9 +166,9 @@ fn confidence_cell(confidence: Option<f64>, text: String) -> Cell {
     }
 }
 
-fn toned(kind: DecisionType, is_over: bool) -> Cell {
+fn kind_cell(kind: DecisionType, is_obsolete: bool) -> Cell {
     let text = kind.as_str().to_owned();
-    if is_over {
+    if is_obsolete {
         return Cell::Muted(text);
     }
     match kind {

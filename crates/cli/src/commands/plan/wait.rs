@@ -19,7 +19,8 @@ pub(super) fn run(
     reference: Option<String>,
     timeout: Option<u64>,
 ) -> Result<Report, CommandError> {
-    let end = timeout.and_then(|seconds| Instant::now().checked_add(Duration::from_secs(seconds)));
+    let deadline =
+        timeout.and_then(|seconds| Instant::now().checked_add(Duration::from_secs(seconds)));
     let is_connected = context.connection.is_some();
     let pause = if is_connected { REMOTE_PAUSE } else { PAUSE };
     let last = context.call(ReadPlanLog {
@@ -27,7 +28,7 @@ pub(super) fn run(
         limit: 1,
         after: None,
     })?;
-    let mut watch = Watch {
+    let mut wait = PlanWait {
         context,
         plan: last.plan_id.to_string(),
         position: last.summary.last_position.unwrap_or_default(),
@@ -36,62 +37,62 @@ pub(super) fn run(
     let mut stage = String::new();
     let mut failures = 0;
     loop {
-        match watch.check() {
-            Ok(Progress::Stopped(status)) => return Ok(stopped(&status)),
-            Ok(Progress::Running(now)) => (stage, failures) = (now, 0),
-            // A restarting server is back soon.
+        match wait.check() {
+            Ok(PlanPoll::Stopped(status)) => return Ok(stopped(&status)),
+            Ok(PlanPoll::Running(now)) => (stage, failures) = (now, 0),
+            // The server may be restarting.
             Err(error) if is_connected && is_temporary(&error) && failures < FAILURES => {
                 failures += 1;
             }
             Err(error) => return Err(error),
         }
-        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-        if left.is_some_and(|left| left.is_zero()) {
+        let remaining = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if remaining.is_some_and(|remaining| remaining.is_zero()) {
             let seconds = timeout.unwrap_or_default();
-            return Err(AwaitPlan::still_running(&watch.plan, &stage, seconds).into());
+            return Err(AwaitPlan::still_running(&wait.plan, &stage, seconds).into());
         }
-        std::thread::sleep(left.map_or(pause, |left| left.min(pause)));
+        std::thread::sleep(remaining.map_or(pause, |remaining| remaining.min(pause)));
     }
 }
 
-/// State of a plan at one poll.
-enum Progress {
+/// Result of one poll.
+enum PlanPoll {
     /// Running or queued, with its stage.
     Running(String),
     Stopped(Box<PlanStatusReport>),
 }
 
 /// A plan that the command waits for, and the log position shown so far.
-struct Watch<'a> {
+struct PlanWait<'a> {
     context: &'a Context,
     plan: String,
     position: Position,
     is_idle_reported: bool,
 }
 
-impl Watch<'_> {
+impl PlanWait<'_> {
     /// Reads the status and prints new events.
-    fn check(&mut self) -> Result<Progress, CommandError> {
-        // Before reading the log, so that the event that stopped the plan is included.
+    fn check(&mut self) -> Result<PlanPoll, CommandError> {
+        // The status is read before the log, so that the log includes the event that stopped the plan.
         let status = self.context.call(AwaitPlan {
             reference: Some(self.plan.clone()),
         });
-        let running = match status {
+        let details = match status {
             Ok(status) => {
                 self.show_log()?;
-                return Ok(Progress::Stopped(Box::new(status)));
+                return Ok(PlanPoll::Stopped(Box::new(status)));
             }
             Err(error) if error.code() == Code::PlanNotReady => error.details(),
             Err(error) => return Err(error),
         };
         self.show_log()?;
-        let stage = running["stage"].as_str().unwrap_or_default().to_owned();
-        if running["is_idle"] == true && !self.is_idle_reported {
+        let stage = details["stage"].as_str().unwrap_or_default().to_owned();
+        if details["is_idle"] == true && !self.is_idle_reported {
             self.is_idle_reported = true;
             let plan = &self.plan;
             self.print_line(&format!("no process runs plan {plan} now; it is {stage}"));
         }
-        Ok(Progress::Running(stage))
+        Ok(PlanPoll::Running(stage))
     }
 
     fn show_log(&mut self) -> Result<(), CommandError> {
@@ -123,7 +124,7 @@ fn stopped(status: &PlanStatusReport) -> Report {
     let plan = status.plan_id;
     match status.stage {
         PlanStage::ApplyApplied => report,
-        // The status view contains it.
+        // The status view reports the failure.
         stage if stage.is_errored() => report,
         PlanStage::ApplyConstrained => {
             let hint = format!("show the errors: `agents plan errors {plan}`");

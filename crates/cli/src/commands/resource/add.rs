@@ -56,7 +56,7 @@ pub(super) fn run(
     let new = NewResource {
         type_name: type_name.clone(),
         name: text(&matches, "name").unwrap_or_default(),
-        values: given(&kind, &matches),
+        values: argument_values(&kind, &matches),
         description: text(&matches, "description"),
         read_only: matches.get_flag("read-only"),
         base: base.to_owned(),
@@ -65,7 +65,7 @@ pub(super) fn run(
     Ok(Some(report(registered, &kind)))
 }
 
-/// Help of the command without a type.
+/// Prints the help of the command without a type.
 fn help_of_add() -> Result<(), CommandError> {
     let mut program = Arguments::command();
     program.build();
@@ -81,8 +81,8 @@ fn text(matches: &ArgMatches, name: &str) -> Option<String> {
     matches.get_one::<String>(name).cloned()
 }
 
-/// Values of the type's arguments.
-fn given(kind: &InheritedType, matches: &ArgMatches) -> BTreeMap<String, String> {
+/// Values that the command line gives for the arguments of the type.
+fn argument_values(kind: &InheritedType, matches: &ArgMatches) -> BTreeMap<String, String> {
     let arguments = kind.whole.arguments.iter();
     arguments
         .filter_map(|argument| Some((argument.name.clone(), text(matches, &argument.name)?)))
@@ -92,7 +92,7 @@ fn given(kind: &InheritedType, matches: &ArgMatches) -> BTreeMap<String, String>
 /// Parser for the flags of one type.
 fn flags_of(kind: &InheritedType) -> Command {
     let name = format!("agents resource add {}", kind.whole.name);
-    let own = kind.whole.arguments.iter().map(flag);
+    let type_flags = kind.whole.arguments.iter().map(flag);
     Command::new(name.clone())
         .bin_name(name)
         .about(format!("Register a resource: {}", kind.whole.description))
@@ -103,7 +103,7 @@ fn flags_of(kind: &InheritedType) -> Command {
                 .required(true)
                 .help("Name, such as local/api; the default namespace is local/"),
         )
-        .args(own)
+        .args(type_flags)
         .arg(
             Arg::new("description")
                 .long("description")
@@ -154,7 +154,7 @@ fn report(registered: RegisteredResource, kind: &InheritedType) -> Report {
     } = registered;
     let resource = ResourceInfo::new(resource, Some(kind));
     let panel = resource_panel("Resource", &resource);
-    let below: Vec<_> = discovered
+    let children: Vec<_> = discovered
         .iter()
         .map(|child| json!({"id": child.id, "name": child.name, "type": child.type_name, "location": child.location}))
         .collect();
@@ -163,7 +163,7 @@ fn report(registered: RegisteredResource, kind: &InheritedType) -> Report {
         .data(json!({
             "resource": resource,
             "outcome": outcome,
-            "discovered": below,
+            "discovered": children,
             "removed": missing_children,
         }))
         .panel(panel);

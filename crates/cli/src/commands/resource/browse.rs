@@ -89,35 +89,35 @@ pub(super) fn show(context: &Context, reference: String) -> Result<Report, Comma
 }
 
 pub(super) fn inspect(context: &Context, reference: String) -> Result<Report, CommandError> {
-    let found = context.call(InspectResource { reference })?;
-    let presence = match found.presence {
+    let inspected = context.call(InspectResource { reference })?;
+    let presence = match inspected.presence {
         Presence::File => Cell::Good("file".to_owned()),
         Presence::Folder => Cell::Good("folder".to_owned()),
         Presence::Other => Cell::Warn("neither file nor folder".to_owned()),
         Presence::Missing => Cell::Bad("nothing".to_owned()),
         Presence::Unknown => Cell::Muted("not checked".to_owned()),
     };
-    let resource = &found.resource;
+    let resource = &inspected.resource;
     let mut panel = Panel::new("Current State")
         .row("Name", resource.name.clone())
         .row("Type", resource.type_name.clone())
         .row("Location", resource.location.clone())
         .row("On disk", presence)
-        .row("Changed", found.modified);
-    if let Some(size) = found.size {
+        .row("Changed", inspected.modified);
+    if let Some(size) = inspected.size {
         panel = panel.row("Size", Cell::Bytes(size));
     }
-    if let Some(git) = &found.git {
+    if let Some(git) = &inspected.git {
         panel = panel
             .row("Branch", git.branch.clone())
             .row("Commit", git.commit.clone())
             .row("Uncommitted changes", git.dirty);
     }
     let mut report = Report::new("resource inspect").panel(panel);
-    for warning in &found.warnings {
+    for warning in &inspected.warnings {
         report = report.warn(warning.clone());
     }
-    Ok(report.data(found).ok("Resource inspected"))
+    Ok(report.data(inspected).ok("Resource inspected"))
 }
 
 pub(super) fn tree(
@@ -143,7 +143,7 @@ pub(super) fn tree(
     Ok(report.ok(format!("{} drawn", counted(count, "resource"))))
 }
 
-/// One line for a resource and its descendants.
+/// Appends one line for the resource and one for each of its descendants.
 fn draw(node: &ResourceNode, branch: &str, trunk: &str, lines: &mut Vec<String>) {
     let repeated = if node.repeated { " (as above)" } else { "" };
     lines.push(format!(

@@ -16,23 +16,23 @@ pub(super) fn remove(
     let shown = context.call(ShowResource { reference })?;
     let question = format!("Remove resource {}? Its files stay.", shown.resource.name);
     confirm(&question, yes)?;
-    // By id: the name may belong to another resource by now.
+    // Removes by id, because the name may belong to another resource by now.
     let removed = context.call(RemoveResource {
         reference: shown.resource.id.to_string(),
         yes: true,
     })?;
     let summary = &removed.removal_summary;
-    let below = summary.discovered_removed.len();
+    let discovered_children = summary.discovered_removed.len();
     Ok(Report::new("resource remove")
         .panel(
             Panel::new("Removal Summary")
                 .row("Resource", summary.resource.clone())
-                .row("Discovered children", below),
+                .row("Discovered children", discovered_children),
         )
         .data(removed)
         .ok(format!(
             "{} removed; files are unchanged",
-            counted(below + 1, "resource")
+            counted(discovered_children + 1, "resource")
         )))
 }
 

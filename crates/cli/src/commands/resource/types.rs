@@ -34,15 +34,15 @@ fn names(list: &[TypeName]) -> Option<String> {
 }
 
 fn details(report: Report, kind: &ResourceTypeInfo) -> Report {
-    let able = [
+    let capabilities = [
         (kind.capabilities.read, "read"),
         (kind.capabilities.write, "write"),
         (kind.capabilities.sandbox, "sandbox"),
         (kind.capabilities.checkpoint, "checkpoint"),
     ];
-    let able: Vec<&str> = able
+    let capabilities: Vec<&str> = capabilities
         .into_iter()
-        .filter_map(|(can, word)| can.then_some(word))
+        .filter_map(|(is_supported, name)| is_supported.then_some(name))
         .collect();
     let children: Vec<TypeName> = kind
         .child_types
@@ -76,7 +76,10 @@ fn details(report: Report, kind: &ResourceTypeInfo) -> Report {
                 .row("Child types", names(&children))
                 .row("Sandbox", sandbox_cell(kind.sandbox.strategy))
                 .row("Handler", kind.sandbox.handler.clone())
-                .row("Capabilities", (!able.is_empty()).then(|| able.join(", "))),
+                .row(
+                    "Capabilities",
+                    (!capabilities.is_empty()).then(|| capabilities.join(", ")),
+                ),
         )
         .table(table)
 }

@@ -72,9 +72,9 @@ fn list(context: &Context, arguments: RunList) -> Result<Report, CommandError> {
     for waiting in &listed.runs {
         if let Some(question) = &waiting.question {
             let id = waiting.run.id;
-            let asked = short(&question.sentence(), 200);
+            let text = short(&question.sentence(), 200);
             report = report.info(format!(
-                "{id} asks: {asked} — `agents run resume {id} --answer TEXT`"
+                "{id} asks: {text} — `agents run resume {id} --answer TEXT`"
             ));
         }
     }

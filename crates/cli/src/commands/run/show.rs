@@ -11,13 +11,13 @@ use crate::commands::turn_view::short;
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
-/// Maximum number of characters of a step's changes.
-const SHOWN: usize = 80;
+/// Maximum number of characters of a step's changes or error.
+const MAX_CHANGE_CHARS: usize = 80;
 
 pub(super) fn run(context: &Context, run: Option<String>) -> Result<Report, CommandError> {
     let shown = context.call(ShowRun { run })?;
     let run = &shown.run;
-    let is_left = run.state == RunState::Running && shown.owner.is_none();
+    let is_orphaned = run.state == RunState::Running && shown.owner.is_none();
     let (cost, is_cost_known) = run.usage.known_cost();
     let mut details = Panel::new("Run")
         .row("Id", Cell::Id(run.id.to_string()))
@@ -42,7 +42,7 @@ pub(super) fn run(context: &Context, run: Option<String>) -> Result<Report, Comm
     if let Some(result) = &shown.result {
         report = report.text(text(&result["output"]));
     }
-    if is_left {
+    if is_orphaned {
         report = report.warn(format!(
             "no process runs it: continue with `agents run resume {}`",
             run.id
@@ -64,7 +64,7 @@ pub(super) fn run(context: &Context, run: Option<String>) -> Result<Report, Comm
     Ok(report.data(shown).ok("Run loaded"))
 }
 
-/// The question that a waiting run asks.
+/// Panel of a question that a waiting run asks.
 fn question_panel(question: &OpenQuestion) -> Panel {
     match question {
         OpenQuestion::Question { text, options } => {
@@ -97,8 +97,8 @@ fn steps(steps: &[RunStep]) -> Table {
         .empty("No finished step")
         .rows(steps.iter().map(|step| {
             let changes = match &step.error {
-                Some(error) => Cell::Bad(short(error, SHOWN)),
-                None => short(&changes(&step.update), SHOWN).into(),
+                Some(error) => Cell::Bad(short(error, MAX_CHANGE_CHARS)),
+                None => short(&changes(&step.update), MAX_CHANGE_CHARS).into(),
             };
             vec![
                 step.number.into(),

@@ -1,5 +1,5 @@
 //! Safety layers of a command: options, environment variables, project file and user file.
-//! `application` combines them.
+//! The crate `application` combines them.
 
 use std::path::{Path, PathBuf};
 
@@ -58,18 +58,18 @@ pub(crate) fn safety_in_force(
     Ok(EffectiveSafety::combine(profiles, guards))
 }
 
-/// Reads a profile by name or from a file. `origin` is where the name is set, unless on the command
-/// line.
+/// Reads a profile by name or from a file. `origin` is the configuration source that names the profile;
+/// `None` for the command line.
 pub(crate) fn named_profile(
     process: &ProcessConfiguration,
     text: &str,
     origin: Option<(ConfigLevel, &Source)>,
 ) -> Result<Safety, CommandError> {
-    let place = origin.map_or_else(String::new, |(_, source)| format!(" ({source})"));
+    let location = origin.map_or_else(String::new, |(_, source)| format!(" ({source})"));
     Ok(find_safety_profile(
         text,
         &base_folder(process, origin),
-        &place,
+        &location,
     )?)
 }
 
@@ -96,8 +96,8 @@ fn levels(
 }
 
 fn guards_of_options(options: &SafetySelection) -> Result<Vec<SafetyLayer>, CommandError> {
-    let patterns = |given: &[String]| {
-        given
+    let patterns = |texts: &[String]| {
+        texts
             .iter()
             .map(|text| text.parse::<ToolPattern>())
             .collect::<Result<Vec<_>, _>>()
@@ -112,16 +112,16 @@ fn guards_of_options(options: &SafetySelection) -> Result<Vec<SafetyLayer>, Comm
         ));
     };
     if !options.deny_tool.is_empty() {
-        option("--deny-tool", denying(patterns(&options.deny_tool)?));
+        option("--deny-tool", deny_guards(patterns(&options.deny_tool)?));
     }
     if !options.allow_tool.is_empty() {
-        option("--allow-tool", allowing(patterns(&options.allow_tool)?));
+        option("--allow-tool", allow_guards(patterns(&options.allow_tool)?));
     }
-    if let Some(most) = options.max_calls {
-        option("--max-calls", calling(most));
+    if let Some(max_calls) = options.max_calls {
+        option("--max-calls", call_limit_guards(max_calls));
     }
     if options.approve_writes {
-        option("--approve-writes", asking());
+        option("--approve-writes", approval_guards());
     }
     Ok(collected)
 }
@@ -135,16 +135,19 @@ fn guards_of_configuration(
     let list = |value: &Value| value.as_text().and_then(tools).unwrap_or_default();
     let readers: [(&'static Key, Reader<'_>); 4] = [
         (&keys::SAFETY_DENY_TOOLS, &|value| {
-            Some(denying(list(value)))
+            Some(deny_guards(list(value)))
         }),
         (&keys::SAFETY_ALLOW_TOOLS, &|value| {
-            Some(allowing(list(value)))
+            Some(allow_guards(list(value)))
         }),
         (&keys::SAFETY_MAX_CALLS, &|value| {
-            value.as_integer().map(calling)
+            value.as_integer().map(call_limit_guards)
         }),
         (&keys::SAFETY_APPROVE_WRITES, &|value| {
-            value.as_flag().filter(|asks| *asks).map(|_| asking())
+            value
+                .as_flag()
+                .filter(|is_set| *is_set)
+                .map(|_| approval_guards())
         }),
     ];
     let mut collected = Vec::new();
@@ -158,7 +161,7 @@ fn guards_of_configuration(
     Ok(collected)
 }
 
-fn denying(denylist: Vec<ToolPattern>) -> (String, Guards) {
+fn deny_guards(denylist: Vec<ToolPattern>) -> (String, Guards) {
     let guards = Guards {
         denylist,
         ..Guards::default()
@@ -166,7 +169,7 @@ fn denying(denylist: Vec<ToolPattern>) -> (String, Guards) {
     (format!("deny {}", listed(&guards.denylist)), guards)
 }
 
-fn allowing(patterns: Vec<ToolPattern>) -> (String, Guards) {
+fn allow_guards(patterns: Vec<ToolPattern>) -> (String, Guards) {
     let says = format!("allow only {}", listed(&patterns));
     let guards = Guards {
         allowlist: AllowList::only(patterns),
@@ -175,15 +178,15 @@ fn allowing(patterns: Vec<ToolPattern>) -> (String, Guards) {
     (says, guards)
 }
 
-fn calling(most: u64) -> (String, Guards) {
+fn call_limit_guards(max_calls: u64) -> (String, Guards) {
     let guards = Guards {
-        max_tool_calls_per_step: Some(most),
+        max_tool_calls_per_step: Some(max_calls),
         ..Guards::default()
     };
-    (format!("at most {most} calls per response"), guards)
+    (format!("at most {max_calls} calls per response"), guards)
 }
 
-fn asking() -> (String, Guards) {
+fn approval_guards() -> (String, Guards) {
     let guards = Guards {
         require_approval_for_writes: true,
         ..Guards::default()

@@ -22,7 +22,7 @@ pub(super) fn run(context: &Context, command: &Safety) -> Result<Report, Command
         Safety::Show {
             profile: None,
             options,
-        } => Ok(show_in_force(&safety_in_force(
+        } => Ok(show_effective(&safety_in_force(
             &context.process(),
             &options.into(),
         )?)),
@@ -58,26 +58,29 @@ fn show(safety: &Named) -> Report {
         .ok("Profile shown")
 }
 
-fn show_in_force(here: &EffectiveSafety) -> Report {
+fn show_effective(safety: &EffectiveSafety) -> Report {
     let mut table = Table::with_columns("Sources", ["Level", "Setting", "Where"]);
-    for said in &here.layers {
+    for layer in &safety.layers {
         table = table.row(vec![
-            said.level.as_str().into(),
-            said.says.as_str().into(),
-            Cell::Muted(said.source.clone()),
+            layer.level.as_str().into(),
+            layer.says.as_str().into(),
+            Cell::Muted(layer.source.clone()),
         ]);
     }
     Report::new("safety show")
-        .data(json!({"in_force": here}))
-        .panel(profile_panel(&here.profile))
-        .panel(guards_panel(&here.guards))
+        .data(json!({"in_force": safety}))
+        .panel(profile_panel(&safety.profile))
+        .panel(guards_panel(&safety.guards))
         .table(table)
         .ok("The combination of these limits is in effect")
 }
 
 fn profile_panel(profile: &SafetyProfile) -> Panel {
     let categories = profile.allowed_categories.as_ref().map(|categories| {
-        let names: Vec<&str> = categories.iter().map(|one| one.as_str()).collect();
+        let names: Vec<&str> = categories
+            .iter()
+            .map(|category| category.as_str())
+            .collect();
         names.join(", ")
     });
     Panel::new("Profile")
@@ -90,8 +93,8 @@ fn profile_panel(profile: &SafetyProfile) -> Panel {
             yes_no(profile.require_human_approval),
         )
         .row("Categories", categories.unwrap_or_else(|| "all".to_owned()))
-        .row("Allowed tools", lists(&profile.allowed_tools))
-        .row("Denied tools", none_or(listed(&profile.denied_tools)))
+        .row("Allowed tools", allow_list_text(&profile.allowed_tools))
+        .row("Denied tools", text_or_none(listed(&profile.denied_tools)))
         .row(
             "Maximum cost of a plan",
             profile.max_cost_per_plan.map(Cell::Money),
@@ -104,8 +107,8 @@ fn profile_panel(profile: &SafetyProfile) -> Panel {
 
 fn guards_panel(guards: &Guards) -> Panel {
     Panel::new("Guards")
-        .row("Denied tools", none_or(listed(&guards.denylist)))
-        .row("Allowed tools", lists(&guards.allowlist))
+        .row("Denied tools", text_or_none(listed(&guards.denylist)))
+        .row("Allowed tools", allow_list_text(&guards.allowlist))
         .row("Maximum calls per response", guards.max_tool_calls_per_step)
         .row("Maximum total cost", guards.max_total_cost.map(Cell::Money))
         .row(
@@ -114,8 +117,8 @@ fn guards_panel(guards: &Guards) -> Panel {
         )
 }
 
-/// Text for the tools that are on all lists.
-fn lists(allowed: &AllowList) -> String {
+/// Text of the allow lists. A tool is allowed if it is on all lists.
+fn allow_list_text(allowed: &AllowList) -> String {
     let value = serde_json::to_value(allowed).unwrap_or(Value::Null);
     let Some(lists) = value.as_array() else {
         return "all".to_owned();
@@ -127,13 +130,13 @@ fn lists(allowed: &AllowList) -> String {
             .flatten()
             .filter_map(Value::as_str)
             .collect();
-        none_or(names.join(", "))
+        text_or_none(names.join(", "))
     };
     let all: Vec<String> = lists.iter().map(list).collect();
     all.join(" and of these ")
 }
 
-fn none_or(text: String) -> String {
+fn text_or_none(text: String) -> String {
     if text.is_empty() {
         "none".to_owned()
     } else {

@@ -37,7 +37,9 @@ pub(super) fn run(
     };
     match outcome {
         Ok(applied) => Ok(report(&name, &applied, arguments.dry_run)),
-        Err(SandboxError::Files(Error::Conflicts(conflicts))) => Ok(conflicted(&name, &conflicts)),
+        Err(SandboxError::Files(Error::Conflicts(conflicts))) => {
+            Ok(conflict_report(&name, &conflicts))
+        }
         Err(error) => Err(error.into()),
     }
 }
@@ -140,7 +142,7 @@ fn report(name: &str, applied: &ApplyResult, is_preview: bool) -> Report {
     }
 }
 
-fn conflicted(name: &str, conflicts: &[Conflict]) -> Report {
+fn conflict_report(name: &str, conflicts: &[Conflict]) -> Report {
     let mut table = Table::with_columns("Conflicts", ["Part", "Path", "Why"]);
     let mut sides = String::new();
     for conflict in conflicts {
@@ -186,18 +188,18 @@ fn both_sides(conflict: &Conflict) -> String {
             conflict.label()
         );
     };
-    let mut shown = String::new();
-    for (who, side) in [("yours", &yours), ("sandbox", &sandbox)] {
+    let mut diffs = String::new();
+    for (name, side) in [("yours", &yours), ("sandbox", &sandbox)] {
         let changes = similar::TextDiff::from_lines(&base, side);
         let unified = changes
             .unified_diff()
             .context_radius(2)
             .header(
                 &format!("base/{}", conflict.label()),
-                &format!("{who}/{}", conflict.label()),
+                &format!("{name}/{}", conflict.label()),
             )
             .to_string();
-        shown.push_str(&unified);
+        diffs.push_str(&unified);
     }
-    shown
+    diffs
 }

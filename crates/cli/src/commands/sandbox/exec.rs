@@ -19,9 +19,9 @@ use crate::context::Context;
 use crate::output::{CommandError, Format, Report};
 
 /// Maximum size of each captured stream when the output is one document.
-const KEPT: u64 = 8 << 20;
+const MAX_CAPTURED_BYTES: u64 = 8 << 20;
 
-/// Exit code when recording the changes of a command was interrupted.
+/// Exit code if a signal interrupts the recording of the changes of a command.
 const INTERRUPTED: u8 = 130;
 
 pub(super) fn run(
@@ -51,13 +51,13 @@ pub(super) fn run(
     let cancel = Cancel::new();
     let signals = Arc::new(SignalState::default());
     let forwarding = forward_signals(&cancel, &recording, &signals)?;
-    let done = service.exec(&mut sandbox, &request, &cancel, |finished| {
+    let executed = service.exec(&mut sandbox, &request, &cancel, |finished| {
         signals.command_ended(finished.ending);
     });
     forwarding.close();
-    let done = done?;
+    let executed = executed?;
     let name = &sandbox.view.sandbox.name;
-    Ok(report(name, &done, is_document))
+    Ok(report(name, &executed, is_document))
 }
 
 fn request(
@@ -68,8 +68,8 @@ fn request(
     let mut command = arguments.command.into_iter();
     let program = command.next().unwrap_or_default();
     let mut environment = Vec::new();
-    for given in &arguments.env {
-        environment.push(variable(context, given)?);
+    for assignment in &arguments.env {
+        environment.push(variable(context, assignment)?);
     }
     let untrusted = Limits::untrusted();
     let bytes = |mebibytes: Option<u64>| mebibytes.map(|count| count << 20);
@@ -90,7 +90,7 @@ fn request(
         output,
         limits: Limits {
             time: arguments.timeout.map(Duration::from_secs),
-            output_bytes: KEPT,
+            output_bytes: MAX_CAPTURED_BYTES,
             processes: arguments.max_processes.or(untrusted.processes),
             total_memory_bytes: bytes(arguments.max_memory).or(untrusted.total_memory_bytes),
             file_bytes: bytes(arguments.max_file).or(untrusted.file_bytes),
@@ -99,10 +99,13 @@ fn request(
     })
 }
 
-/// `NAME=VALUE`, or `NAME` with its current value.
-fn variable(context: &Context, given: &OsString) -> Result<(OsString, OsString), CommandError> {
+/// Parses `NAME=VALUE`. `NAME` alone passes the current value of the variable.
+fn variable(
+    context: &Context,
+    assignment: &OsString,
+) -> Result<(OsString, OsString), CommandError> {
     use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-    let bytes = given.as_bytes();
+    let bytes = assignment.as_bytes();
     if matches!(bytes, [] | [b'=', ..]) {
         return Err(CommandError::usage("--env has no variable name")
             .with_hint("use --env NAME or --env NAME=VALUE"));
@@ -113,19 +116,19 @@ fn variable(context: &Context, given: &OsString) -> Result<(OsString, OsString),
             OsString::from_vec(bytes[at + 1..].to_vec()),
         ));
     }
-    let name = given.to_string_lossy();
+    let name = assignment.to_string_lossy();
     let value = context.environment.get(&name).ok_or_else(|| {
         CommandError::usage(format!("the variable `{name}` is not set"))
             .with_hint(format!("set it, or add a value: --env {name}=VALUE"))
     })?;
-    Ok((given.clone(), value.to_owned()))
+    Ok((assignment.clone(), value.to_owned()))
 }
 
-/// Maximum delay between the end of a command by a signal and the arrival of the same signal here:
-/// a terminal sends it to both.
-const LATE: Duration = Duration::from_secs(2);
+/// Maximum delay between the end of a command by a signal and the arrival of the same signal at this
+/// process. A terminal sends the signal to both processes.
+const LATE_SIGNAL_DELAY: Duration = Duration::from_secs(2);
 
-/// Signals, shared by the thread that receives them and the one that runs the command.
+/// Signals, shared by the thread that receives them and the thread that runs the command.
 #[derive(Debug, Default)]
 struct SignalState {
     known: Mutex<KnownSignals>,
@@ -133,9 +136,9 @@ struct SignalState {
 
 #[derive(Debug, Default)]
 struct KnownSignals {
-    /// Received while the command ran.
-    seen: Vec<i32>,
-    /// The signal that ended the command but has not arrived here yet, and when the command ended.
+    /// Signals received while the command ran.
+    received: Vec<i32>,
+    /// Signal that ended the command but has not arrived at this process yet, and the end time of the command.
     late: Option<(i32, Instant)>,
 }
 
@@ -144,7 +147,7 @@ impl SignalState {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records how the command ended, to ignore a later copy of the signal that ended it.
+    /// Records the signal that ended the command, to ignore a late copy of this signal.
     fn command_ended(&self, ending: Ending) {
         let signal = match ending {
             Ending::Signalled(signal) => signal,
@@ -153,16 +156,17 @@ impl SignalState {
             Ending::TimedOut | Ending::Cancelled => return,
         };
         let mut known = self.known();
-        if !known.seen.contains(&signal) {
+        if !known.received.contains(&signal) {
             known.late = Some((signal, Instant::now()));
         }
     }
 
-    /// Whether a signal is the late copy of the one that ended the command. True once.
+    /// Whether `signal` is a late copy of the signal that ended the command. Returns `true` at most once.
     fn is_late(&self, signal: i32) -> bool {
         let mut known = self.known();
-        let is_it = |(late, ended): (i32, Instant)| late == signal && ended.elapsed() < LATE;
-        known.late.take_if(|late| is_it(*late)).is_some()
+        let is_late_copy =
+            |(late, ended): (i32, Instant)| late == signal && ended.elapsed() < LATE_SIGNAL_DELAY;
+        known.late.take_if(|late| is_late_copy(*late)).is_some()
     }
 }
 
@@ -178,12 +182,12 @@ fn forward_signals(
         .map_err(|error| CommandError::internal("signals cannot be watched").caused_by(&error))?;
     let handle = signals.handle();
     let (cancel, recording, state) = (cancel.clone(), recording.clone(), Arc::clone(state));
-    // The terminal sends signals of its keys to the command directly.
+    // The terminal sends the signals of Ctrl-C and Ctrl-\ to the command directly.
     let has_keys = std::io::stdin().is_terminal();
     std::thread::spawn(move || {
         for signal in signals.forever() {
             if cancel.reaches_command() {
-                state.known().seen.push(signal);
+                state.known().received.push(signal);
                 if !(has_keys && matches!(signal, SIGINT | SIGQUIT)) {
                     cancel.signal(signal);
                 }
@@ -195,9 +199,9 @@ fn forward_signals(
     Ok(handle)
 }
 
-fn report(name: &str, done: &ExecReport, is_document: bool) -> Report {
-    let finished = &done.finished;
-    let recorded = done.changes.as_ref();
+fn report(name: &str, executed: &ExecReport, is_document: bool) -> Report {
+    let finished = &executed.finished;
+    let recorded = executed.changes.as_ref();
     let exit_code = match recorded {
         Some(_) => finished.ending.exit_code(),
         None => INTERRUPTED,
@@ -216,7 +220,7 @@ fn report(name: &str, done: &ExecReport, is_document: bool) -> Report {
             "killed_leftovers": finished.killed_leftovers,
             "exceeded": finished.exceeded,
             "confinement": finished.enforced,
-            "checkpoint": done.checkpoint,
+            "checkpoint": executed.checkpoint,
             "changes": recorded.map(|recorded| {
                 let changes = recorded.changes.iter();
                 changes.map(|(alias, change)| change_json(alias, change)).collect::<Vec<_>>()
@@ -256,7 +260,7 @@ fn report(name: &str, done: &ExecReport, is_document: bool) -> Report {
             .warn("recording the changes of the command was interrupted")
             .info(format!(
                 "the next command on the sandbox records it; undo it with `agents sandbox rollback {name} --to {}`",
-                done.checkpoint
+                executed.checkpoint
             ));
     };
     if !special.is_empty() {

@@ -26,7 +26,10 @@ pub(super) fn diff(
         diff = service.net(&sandbox, target.position)?;
     }
     if let Some(part) = &arguments.part
-        && !diff.parts.iter().any(|there| there.member.alias == *part)
+        && !diff
+            .parts
+            .iter()
+            .any(|candidate| candidate.member.alias == *part)
     {
         return Err(SandboxError::PartNotFound {
             name: sandbox.view.sandbox.name.clone(),
@@ -38,12 +41,12 @@ pub(super) fn diff(
         arguments
             .part
             .as_ref()
-            .is_none_or(|wanted| part.member.alias == *wanted)
+            .is_none_or(|alias| part.member.alias == *alias)
     };
     let temporary = sandbox.view.folders().state();
     let mut parts = Vec::new();
     let mut table = Table::with_columns("Changes", ["Part", "Operation", "Path", "Size"]);
-    let mut whole = Vec::new();
+    let mut full_patch = Vec::new();
     let mut count = 0;
     for part in diff.parts.iter().filter(is_shown) {
         let patch = if arguments.stat {
@@ -60,31 +63,31 @@ pub(super) fn diff(
             "changes": part.changes.iter().map(|change| change_json(&part.member.alias, change)).collect::<Vec<Value>>(),
             "patch": (!arguments.stat).then(|| String::from_utf8_lossy(&patch).into_owned()),
         }));
-        whole.extend_from_slice(&patch);
+        full_patch.extend_from_slice(&patch);
     }
     if context.printer.format() == Format::Plain && !arguments.stat {
-        return Ok(Some(Report::printed("sandbox diff", whole)));
+        return Ok(Some(Report::printed("sandbox diff", full_patch)));
     }
     let report = Report::new("sandbox diff")
         .data(json!({"parts": parts, "count": count}))
         .table(table)
         .ok(format!("{} changed", counted(count, "path")));
-    Ok(Some(if whole.is_empty() {
+    Ok(Some(if full_patch.is_empty() {
         report
     } else {
-        report.text(String::from_utf8_lossy(&whole))
+        report.text(String::from_utf8_lossy(&full_patch))
     }))
 }
 
 fn cells(alias: &str, change: &Change) -> [Cell; 4] {
-    let word = operation(change);
+    let operation_name = operation(change);
     let size = change.after.or(change.before).map_or(0, |state| state.size);
     [
         Cell::from(alias.to_owned()),
-        match word {
-            "create" => Cell::Good(word.to_owned()),
-            "delete" => Cell::Bad(word.to_owned()),
-            _ => Cell::Warn(word.to_owned()),
+        match operation_name {
+            "create" => Cell::Good(operation_name.to_owned()),
+            "delete" => Cell::Bad(operation_name.to_owned()),
+            _ => Cell::Warn(operation_name.to_owned()),
         },
         Cell::from(change.path.to_string()),
         Cell::Bytes(size),
@@ -98,14 +101,14 @@ pub(super) fn checkpoint(
 ) -> Result<Report, CommandError> {
     let mut sandbox = open(service, reference)?;
     let number = service.checkpoint(&mut sandbox, CheckpointReason::Manual, label)?;
-    let made = sandbox
+    let created = sandbox
         .view
         .checkpoints
         .iter()
         .find(|checkpoint| checkpoint.number == number)
         .map(checkpoint_json);
     Ok(Report::new("sandbox checkpoint")
-        .data(json!({"sandbox": sandbox.view.sandbox.name, "checkpoint": made}))
+        .data(json!({"sandbox": sandbox.view.sandbox.name, "checkpoint": created}))
         .ok(format!("Checkpoint {number} created")))
 }
 
@@ -120,21 +123,21 @@ pub(super) fn rollback(
     };
     let name = sandbox.view.sandbox.name.clone();
     if arguments.dry_run {
-        let would = service.rollback_preview(&mut sandbox, &target)?;
+        let preview = service.rollback_preview(&mut sandbox, &target)?;
         return Ok(
-            rollback_report("sandbox rollback", &name, &would, true).ok(format!(
+            rollback_report("sandbox rollback", &name, &preview, true).ok(format!(
                 "Checkpoint {} would change {}; nothing changed",
-                would.checkpoint.number,
-                counted(would.changes.len(), "path")
+                preview.checkpoint.number,
+                counted(preview.changes.len(), "path")
             )),
         );
     }
-    let done = service.rollback(&mut sandbox, &target)?;
-    Ok(rollback_report("sandbox rollback", &name, &done, false)
+    let result = service.rollback(&mut sandbox, &target)?;
+    Ok(rollback_report("sandbox rollback", &name, &result, false)
         .ok(format!(
             "Rolled back to checkpoint {}: {} changed",
-            done.checkpoint.number,
-            counted(done.changes.len(), "path")
+            result.checkpoint.number,
+            counted(result.changes.len(), "path")
         ))
         .info(format!(
             "undo the rollback with `agents sandbox redo {name}`"
@@ -144,11 +147,11 @@ pub(super) fn rollback(
 pub(super) fn redo(service: &SandboxService, reference: &str) -> Result<Report, CommandError> {
     let mut sandbox = open(service, reference)?;
     let name = sandbox.view.sandbox.name.clone();
-    let done = service.redo(&mut sandbox)?;
+    let result = service.redo(&mut sandbox)?;
     Ok(
-        rollback_report("sandbox redo", &name, &done, false).ok(format!(
+        rollback_report("sandbox redo", &name, &result, false).ok(format!(
             "Rollback undone: {} changed",
-            counted(done.changes.len(), "path")
+            counted(result.changes.len(), "path")
         )),
     )
 }
@@ -156,20 +159,20 @@ pub(super) fn redo(service: &SandboxService, reference: &str) -> Result<Report, 
 fn rollback_report(
     command: &'static str,
     name: &str,
-    done: &RolledBack,
+    result: &RolledBack,
     is_preview: bool,
 ) -> Report {
     let mut table = Table::with_columns("Changes", ["Part", "Operation", "Path", "Size"]);
-    for (alias, change) in &done.changes {
+    for (alias, change) in &result.changes {
         table = table.row(cells(alias, change));
     }
     Report::new(command)
         .data(json!({
             "sandbox": name,
             "dry_run": is_preview,
-            "checkpoint": checkpoint_json(&done.checkpoint),
-            "before": done.before,
-            "changes": done.changes.iter().map(|(alias, change)| change_json(alias, change)).collect::<Vec<_>>(),
+            "checkpoint": checkpoint_json(&result.checkpoint),
+            "before": result.before,
+            "changes": result.changes.iter().map(|(alias, change)| change_json(alias, change)).collect::<Vec<_>>(),
         }))
         .table(table)
 }

@@ -226,28 +226,28 @@ pub(super) fn discard(
     reference: &str,
     yes: bool,
 ) -> Result<Report, CommandError> {
-    let found = service.find(reference)?;
-    if found.sandbox.state.is_over() && !SandboxService::has_kept_files(&found.sandbox) {
-        // Returns the reason.
+    let existing = service.find(reference)?;
+    if existing.sandbox.state.is_over() && !SandboxService::has_kept_files(&existing.sandbox) {
+        // Fails with the reason why the sandbox cannot be opened.
         open(service, reference)?;
     }
     confirm(
-        &format!("Discard sandbox {} and its changes?", found.sandbox.name),
+        &format!("Discard sandbox {} and its changes?", existing.sandbox.name),
         yes,
     )?;
     let view = service.discard(reference)?;
     let id = view.sandbox.id.to_string();
-    let left = view
+    let staged_folders = view
         .members
         .iter()
         .filter_map(|member| member.left_staged(&id));
     let report = Report::new("sandbox discard")
         .data(json!({"sandbox": sandbox_json(&view)}))
         .ok(format!("Sandbox `{}` discarded", view.sandbox.name));
-    Ok(left.fold(report, |report, place| {
+    Ok(staged_folders.fold(report, |report, path| {
         report.warn(format!(
             "its apply was interrupted: `{}` may contain files of yours; check them, then remove it",
-            place.display()
+            path.display()
         ))
     }))
 }

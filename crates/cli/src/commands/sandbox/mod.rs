@@ -53,26 +53,31 @@ pub(super) fn run(context: &Context, command: Sandbox) -> Result<Option<Report>,
         Sandbox::Apply(arguments) => apply::run(&service, &arguments)?,
         Sandbox::Discard { sandbox, yes } => manage::discard(&service, &sandbox.reference, yes)?,
     };
-    Ok(Some(recovered.iter().fold(report, |report, done| {
-        report.warn(recovery_message(done))
-    })))
+    Ok(Some(
+        recovered
+            .iter()
+            .fold(report, |report, recovered_operation| {
+                report.warn(recovery_message(recovered_operation))
+            }),
+    ))
 }
 
-/// Message about an earlier, interrupted command that this one finished or undid.
-fn recovery_message(done: &RecoveredOperation) -> String {
-    match done {
+/// Message about an interrupted earlier command that this command finished or undid.
+fn recovery_message(recovered_operation: &RecoveredOperation) -> String {
+    match recovered_operation {
         RecoveredOperation::Removed(name) => {
             format!("sandbox `{name}` was incomplete and is removed")
         }
         RecoveredOperation::Applied(name) => {
             format!("the interrupted apply of sandbox `{name}` is finished")
         }
-        RecoveredOperation::ApplyRolledBack(name, kept) if kept.is_empty() => {
+        RecoveredOperation::ApplyRolledBack(name, changed_files) if changed_files.is_empty() => {
             format!("the interrupted apply of sandbox `{name}` is undone; all files are as before")
         }
-        RecoveredOperation::ApplyRolledBack(name, kept) => format!(
+        RecoveredOperation::ApplyRolledBack(name, changed_files) => format!(
             "the interrupted apply of sandbox `{name}` is undone, except for files changed since: {}",
-            kept.iter()
+            changed_files
+                .iter()
                 .map(ToString::to_string)
                 .collect::<Vec<_>>()
                 .join(", ")
@@ -81,8 +86,8 @@ fn recovery_message(done: &RecoveredOperation) -> String {
             format!("the interrupted rollback of sandbox `{name}` is finished")
         }
         RecoveredOperation::Discarded(name) => format!("sandbox `{name}` is discarded"),
-        RecoveredOperation::Failed(name, why) => {
-            format!("sandbox `{name}` was interrupted and could not be recovered: {why}")
+        RecoveredOperation::Failed(name, reason) => {
+            format!("sandbox `{name}` was interrupted and could not be recovered: {reason}")
         }
     }
 }
@@ -97,7 +102,7 @@ fn change_json(alias: &str, change: &Change) -> Value {
     })
 }
 
-/// Kind of a change.
+/// Name of the operation of a change, such as `create`.
 fn operation(change: &Change) -> &'static str {
     cleveragents_domain::Operation::between(change.before, change.after)
         .map_or("none", |operation| operation.as_str())

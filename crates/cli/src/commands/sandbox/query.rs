@@ -17,12 +17,12 @@ pub(super) fn run(
     arguments: &SandboxQuery,
 ) -> Result<Report, CommandError> {
     let sql = if arguments.sql.is_empty() {
-        read()?
+        read_sql()?
     } else {
         arguments.sql.join("\n")
     };
     if sql.trim().is_empty() {
-        return Err(nothing());
+        return Err(missing_sql());
     }
     let mut sandbox = open(service, &arguments.sandbox.reference)?;
     let request = QueryRequest {
@@ -35,19 +35,19 @@ pub(super) fn run(
             Recording::No
         },
     };
-    let done = service.query(&mut sandbox, &request)?;
-    Ok(report(&sandbox.view.sandbox.name, &done))
+    let result = service.query(&mut sandbox, &request)?;
+    Ok(report(&sandbox.view.sandbox.name, &result))
 }
 
-fn nothing() -> CommandError {
+fn missing_sql() -> CommandError {
     CommandError::usage("no SQL is given")
         .with_hint("add it to the command, or write it to standard input")
 }
 
-fn read() -> Result<String, CommandError> {
+fn read_sql() -> Result<String, CommandError> {
     let mut input = std::io::stdin().lock();
     if input.is_terminal() {
-        return Err(nothing());
+        return Err(missing_sql());
     }
     let mut sql = Vec::new();
     input.read_to_end(&mut sql).map_err(|error| {
@@ -60,8 +60,8 @@ fn read() -> Result<String, CommandError> {
     })
 }
 
-fn report(name: &str, done: &QueryReport) -> Report {
-    let answer = &done.answer;
+fn report(name: &str, result: &QueryReport) -> Report {
+    let answer = &result.answer;
     let last = answer.statements.last();
     let count = last.and_then(|last| last.rows);
     let shown = answer.rows.len() as u64;
@@ -73,15 +73,15 @@ fn report(name: &str, done: &QueryReport) -> Report {
     };
     let mut report = Report::new("sandbox query").data(json!({
         "sandbox": name,
-        "part": done.part,
+        "part": result.part,
         "columns": answer.columns,
         "rows": answer.rows,
         "rows_left_out": left_out,
         "statements": answer.statements,
         "statements_before": answer.earlier,
-        "recorded": done.recorded.is_some(),
-        "checkpoint": done.recorded.as_ref().map(|(checkpoint, _)| checkpoint),
-        "changes": done.recorded.as_ref().map_or_else(Vec::new, |(_, changes)| {
+        "recorded": result.recorded.is_some(),
+        "checkpoint": result.recorded.as_ref().map(|(checkpoint, _)| checkpoint),
+        "changes": result.recorded.as_ref().map_or_else(Vec::new, |(_, changes)| {
             changes.changes.iter().map(|(alias, change)| change_json(alias, change)).collect()
         }),
     }));
@@ -105,19 +105,19 @@ fn report(name: &str, done: &QueryReport) -> Report {
             counted(left_out, "row")
         ));
     }
-    let did = match count {
+    let outcome = match count {
         Some(count) => counted(count, "row"),
         None => counted(answer.statements.len(), "statement"),
     };
-    match &done.recorded {
+    match &result.recorded {
         Some(_) => report
             .ok(format!(
-                "{did}; the SQL was added to `{}/{SCRIPT}`",
-                done.part
+                "{outcome}; the SQL was added to `{}/{SCRIPT}`",
+                result.part
             ))
             .info(format!(
                 "the database is unchanged until `agents sandbox apply {name}`"
             )),
-        None => report.ok(format!("{did}; rolled back")),
+        None => report.ok(format!("{outcome}; rolled back")),
     }
 }

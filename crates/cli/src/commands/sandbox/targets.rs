@@ -20,26 +20,26 @@ pub(super) fn resolve(
         .environment
         .working_folder()
         .unwrap_or_else(|| Path::new("/"));
-    // Checks that do not register anything come first.
-    let mut places = Vec::new();
+    // All paths are checked before a resource is registered.
+    let mut locations = Vec::new();
     for path in &arguments.path {
-        let given = base.join(path);
-        let place = std::fs::canonicalize(&given).map_err(|error| {
+        let absolute = base.join(path);
+        let location = std::fs::canonicalize(&absolute).map_err(|error| {
             CommandError::new(
                 Code::LocationNotFound,
-                format!("`{}` cannot be read", given.display()),
+                format!("`{}` cannot be read", absolute.display()),
             )
             .caused_by(&error)
             .with_hint("choose an existing path")
         })?;
-        places.push(place);
+        locations.push(location);
     }
-    refuse_twice(places.iter().map(PathBuf::as_path))?;
+    refuse_duplicates(locations.iter().map(PathBuf::as_path))?;
     let mut origin = Vec::new();
     let mut targets = Vec::new();
-    for place in places {
-        origin.push(format!("path {}", place.display()));
-        targets.push(Target::at(&resources, &place)?);
+    for location in locations {
+        origin.push(format!("path {}", location.display()));
+        targets.push(Target::at(&resources, &location)?);
     }
     for reference in &arguments.resource {
         let resource = resources.resolve(reference)?;
@@ -60,16 +60,21 @@ pub(super) fn resolve(
             ),
         );
     }
-    refuse_twice(targets.iter().map(|target| target.location.as_path()))?;
+    refuse_duplicates(targets.iter().map(|target| target.location.as_path()))?;
     Target::make_distinct(&mut targets);
     Ok((origin.join(", "), targets))
 }
 
-fn refuse_twice<'a>(places: impl IntoIterator<Item = &'a Path>) -> Result<(), CommandError> {
+fn refuse_duplicates<'a>(
+    locations: impl IntoIterator<Item = &'a Path>,
+) -> Result<(), CommandError> {
     let mut seen = HashSet::new();
-    match places.into_iter().find(|place| !seen.insert(*place)) {
-        Some(twice) => {
-            let message = format!("`{}` is given twice", twice.display());
+    match locations
+        .into_iter()
+        .find(|location| !seen.insert(*location))
+    {
+        Some(duplicate) => {
+            let message = format!("`{}` is given twice", duplicate.display());
             Err(CommandError::usage(message).with_hint("remove one of them"))
         }
         None => Ok(()),

@@ -1,7 +1,7 @@
 //! `session append`: one message, or a stream of messages.
 //!
-//! A thread reads the stream, so that lines that arrive during one commit share the next. A single
-//! line is stored at once. Each line is acknowledged only after its message is durable.
+//! A thread reads the stream, so that lines that arrive during one commit share the next commit.
+//! A single line is stored at once. Each line is acknowledged only after its message is durable.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write, stdin, stdout};
@@ -19,11 +19,11 @@ use crate::commands::unwritable;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
 
-/// Number of bytes to read beyond the limit to report the size of an oversized text.
-const COUNTED: u64 = 1 << 30;
+/// Maximum number of bytes to read beyond the limit, to report the size of an oversized text.
+const MAX_COUNTED_BYTES: u64 = 1 << 30;
 
 /// Maximum number of lines per commit.
-const BATCH: usize = 256;
+const MAX_BATCH_LINES: usize = 256;
 
 pub(super) fn run(
     context: &Context,
@@ -64,15 +64,16 @@ pub(crate) fn read_text(context: &Context) -> Result<String, CommandError> {
     let failure = |error: std::io::Error| unreadable("standard input", &error);
     let mut input = stdin().lock();
     let mut bytes = Vec::new();
-    // Beyond the limit, the text is only counted, up to a bound.
-    let kept = input
+    // Bytes beyond the limit are counted, not stored.
+    let stored_bytes = input
         .by_ref()
         .take(limit as u64 + 2)
         .read_to_end(&mut bytes)
         .map_err(failure)?;
-    let rest = std::io::copy(&mut input.take(COUNTED), &mut std::io::sink()).map_err(failure)?;
-    if rest > 0 {
-        let actual = kept.saturating_add(usize::try_from(rest).unwrap_or(usize::MAX));
+    let excess =
+        std::io::copy(&mut input.take(MAX_COUNTED_BYTES), &mut std::io::sink()).map_err(failure)?;
+    if excess > 0 {
+        let actual = stored_bytes.saturating_add(usize::try_from(excess).unwrap_or(usize::MAX));
         return Err(SessionError::Content(ContentError::TooLarge { actual, limit }).into());
     }
     let mut text = String::from_utf8(bytes)
@@ -86,16 +87,16 @@ pub(crate) fn read_text(context: &Context) -> Result<String, CommandError> {
     Ok(text)
 }
 
-fn unreadable(place: &str, error: &std::io::Error) -> CommandError {
-    CommandError::new(Code::FileAccess, format!("{place} cannot be read"))
+fn unreadable(source: &str, error: &std::io::Error) -> CommandError {
+    CommandError::new(Code::FileAccess, format!("{source} cannot be read"))
         .caused_by(error)
         .with_hint("check that the file exists and is readable")
 }
 
-fn invalid_utf8(place: &str, at: usize) -> CommandError {
+fn invalid_utf8(source: &str, at: usize) -> CommandError {
     CommandError::new(
         Code::InvalidUtf8,
-        format!("{place} is not valid UTF-8 at byte {at}"),
+        format!("{source} is not valid UTF-8 at byte {at}"),
     )
     .with_hint("convert it first, for example with `iconv -t utf-8`")
     .with_details(json!({"byte": at}))
@@ -116,8 +117,8 @@ struct InputLine {
     metadata: Option<Metadata>,
 }
 
-/// Stores messages from JSON lines. Lines that arrive during one commit share the next; a server
-/// receives them one by one.
+/// Stores messages from JSON lines. Lines that arrive during one commit share the next commit; a
+/// server receives the messages one by one.
 fn stream(context: &Context, reference: &str, path: &Path, role: &str) -> Result<(), CommandError> {
     let role = parse_role(role)?;
     let sink = Sink::open(context, reference)?;
@@ -126,19 +127,19 @@ fn stream(context: &Context, reference: &str, path: &Path, role: &str) -> Result
     } else {
         Box::new(File::open(path).map_err(|error| unreadable(&path.display().to_string(), &error))?)
     };
-    // JSON may encode a byte with six characters; a longer line always exceeds the limit.
-    let longest = context
+    // JSON encodes a byte with at most six characters, so the message of a longer line exceeds the limit.
+    let max_line_bytes = context
         .settings
         .max_message_bytes()
         .saturating_mul(12)
         .saturating_add(4096);
-    let lines = read_lines(input, longest);
+    let lines = read_lines(input, max_line_bytes);
     let mut out = BufWriter::new(stdout().lock());
     while let Ok(first) = lines.recv() {
         let mut batch = Vec::new();
         let mut failure = None;
         let waiting = std::iter::from_fn(|| lines.try_recv().ok());
-        for line in std::iter::once(first).chain(waiting).take(BATCH) {
+        for line in std::iter::once(first).chain(waiting).take(MAX_BATCH_LINES) {
             match parse_line(line, role) {
                 Ok(message) => batch.extend(message),
                 Err(error) => {
@@ -157,7 +158,7 @@ fn stream(context: &Context, reference: &str, path: &Path, role: &str) -> Result
 
 /// Destination of the messages of a stream.
 enum Sink<'a> {
-    Here(SessionService, SessionId),
+    Local(SessionService, SessionId),
     Server(&'a Context, String),
 }
 
@@ -172,13 +173,13 @@ impl<'a> Sink<'a> {
         }
         let sessions = context.sessions()?;
         let id = sessions.resolve(reference)?;
-        Ok(Self::Here(sessions, id))
+        Ok(Self::Local(sessions, id))
     }
 
-    /// Stores messages and acknowledges each once it is durable.
+    /// Stores messages, and acknowledges each message once it is durable.
     fn store(&self, batch: Vec<ParsedLine>, out: &mut impl Write) -> Result<(), CommandError> {
         match self {
-            Self::Here(sessions, id) => store_batch(sessions, *id, batch, out),
+            Self::Local(sessions, id) => store_batch(sessions, *id, batch, out),
             Self::Server(context, reference) => {
                 for line in batch {
                     let appended = context.call(AppendMessage {
@@ -196,7 +197,7 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// Also stores the messages before an invalid one.
+/// Stores messages. Stops at an invalid message, after storing the messages before it.
 fn store_batch(
     sessions: &SessionService,
     id: SessionId,
@@ -233,22 +234,24 @@ fn acknowledge(
 }
 
 /// Reads lines on a thread, at most a few commits ahead.
-fn read_lines(input: Box<dyn Read + Send>, longest: usize) -> Receiver<Line> {
-    let (sender, receiver) = sync_channel(4 * BATCH);
+fn read_lines(input: Box<dyn Read + Send>, max_line_bytes: usize) -> Receiver<Line> {
+    let (sender, receiver) = sync_channel(4 * MAX_BATCH_LINES);
     std::thread::spawn(move || {
         let mut input = BufReader::new(input);
         for number in 1.. {
             let mut bytes = Vec::new();
             let read = input
                 .by_ref()
-                .take(longest as u64 + 1)
+                .take(max_line_bytes as u64 + 1)
                 .read_until(b'\n', &mut bytes);
             let bytes = match read {
                 Ok(0) => return,
                 Ok(_) => Ok(bytes),
                 Err(error) => Err(error),
             };
-            let is_last = bytes.as_ref().map_or(true, |bytes| bytes.len() > longest);
+            let is_last = bytes
+                .as_ref()
+                .map_or(true, |bytes| bytes.len() > max_line_bytes);
             if sender.send(Line { number, bytes }).is_err() || is_last {
                 return;
             }
@@ -268,10 +271,10 @@ struct ParsedLine {
 /// Parses a message from a line; `None` for an empty line.
 fn parse_line(line: Line, role: Role) -> Result<Option<ParsedLine>, CommandError> {
     let number = line.number;
-    let place = format!("line {number}");
-    let bytes = line.bytes.map_err(|error| unreadable(&place, &error))?;
+    let source = format!("line {number}");
+    let bytes = line.bytes.map_err(|error| unreadable(&source, &error))?;
     let text = std::str::from_utf8(&bytes).map_err(|error| {
-        invalid_utf8(&place, error.valid_up_to())
+        invalid_utf8(&source, error.valid_up_to())
             .with_details(json!({"line": number, "byte": error.valid_up_to()}))
     })?;
     if text.trim().is_empty() {
@@ -295,7 +298,7 @@ fn parse_role(text: &str) -> Result<Role, SessionError> {
     Ok(text.parse::<Role>()?)
 }
 
-/// The JSON error with only the column: the line number is that of the input.
+/// Text of a JSON error with only the column, because the error counts lines within one line of input.
 fn without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let reason = text

@@ -42,7 +42,7 @@ pub(super) fn list(
     )
 }
 
-/// Lists sessions. Requests short ids only where they are shown.
+/// Lists sessions. Requests short ids only if the output format shows them.
 pub(crate) fn list_report(
     context: &Context,
     mut request: ListSessions,
@@ -170,11 +170,11 @@ fn entry(
     text: String,
     time: Timestamp,
 ) -> Entry {
-    let failed = match state {
+    let suffix = match state {
         MessageState::Complete => "",
         MessageState::Failed => " (failed)",
     };
-    Entry::new(format!("{sequence} {role}{failed}"), text).fact(time)
+    Entry::new(format!("{sequence} {role}{suffix}"), text).fact(time)
 }
 
 pub(super) fn messages(

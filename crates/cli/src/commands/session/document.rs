@@ -60,7 +60,7 @@ impl From<WriteError> for CommandError {
     }
 }
 
-/// Writes an export: from the database, or as the server sent it.
+/// Writes an export, from the database or from the connected server.
 fn write(
     context: &Context,
     reference: String,
@@ -118,7 +118,7 @@ fn export_report(report: ExportReport, path: &Path) -> Report {
         .ok("Export completed")
 }
 
-/// Bytes of a file to import.
+/// Reads a file to import, `-` for standard input.
 fn read_export(path: &Path) -> Result<Vec<u8>, CommandError> {
     let failure = |error: &std::io::Error| {
         CommandError::new(Code::FileAccess, format!("cannot read {}", path.display()))

@@ -30,7 +30,7 @@ pub(crate) const OPERATIONS: &[&str] = &[
     "session tell",
 ];
 
-/// Runs a session command. `None` means that it wrote its document itself.
+/// Runs a session command. `None` means that the command wrote a document to standard output itself.
 pub(super) fn run(
     context: &Context,
     command: Session,

@@ -22,14 +22,14 @@ pub(super) fn run(context: &Context, arguments: SessionSearch) -> Result<Report,
         .column("Role", Align::Left)
         .column("Text", Align::Left)
         .empty("No message matches");
-    for found in &results.matches {
-        let id = found.short_session_id.clone();
+    for matched in &results.matches {
+        let id = matched.short_session_id.clone();
         table = table.row(vec![
-            Cell::Id(id.unwrap_or_else(|| found.session_id.to_string())),
-            found.session_name.clone().into(),
-            found.sequence.0.into(),
-            found.role.as_str().into(),
-            highlighted(found).replace('\n', " ").into(),
+            Cell::Id(id.unwrap_or_else(|| matched.session_id.to_string())),
+            matched.session_name.clone().into(),
+            matched.sequence.0.into(),
+            matched.role.as_str().into(),
+            highlighted(matched).replace('\n', " ").into(),
         ]);
     }
     let count = results.matches.len();
@@ -40,11 +40,11 @@ pub(super) fn run(context: &Context, arguments: SessionSearch) -> Result<Report,
 }
 
 /// Excerpt with brackets around each match.
-fn highlighted(found: &MessageMatch) -> String {
-    let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
-    let mut text = found.excerpt.clone();
-    for (start, end) in found.highlights.iter().rev() {
-        let (start, end) = (place(*start), place(*end));
+fn highlighted(matched: &MessageMatch) -> String {
+    let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+    let mut text = matched.excerpt.clone();
+    for (start, end) in matched.highlights.iter().rev() {
+        let (start, end) = (index(*start), index(*end));
         if start <= end && text.is_char_boundary(end) && text.is_char_boundary(start) {
             text.insert(end, ']');
             text.insert(start, '[');

@@ -73,30 +73,30 @@ pub(super) fn add(
     Ok(report.ok(registered(KIND, added.outcome, "added")))
 }
 
-/// Skill folders in the project of the working folder that are not registered. They are listed but
-/// not used, because they contain other people's code.
-fn offered(context: &Context, known: &[ListedSkill]) -> Vec<String> {
+/// Unregistered skill folders in the project of the working folder. They are listed but not used,
+/// because they contain other people's code.
+fn offered_folders(context: &Context, registered_skills: &[ListedSkill]) -> Vec<String> {
     let Some(folder) = context.environment.working_folder() else {
         return Vec::new();
     };
     let root = folder
         .ancestors()
         .find(|folder| folder.join(".git").exists());
-    let found = agent::find(&root.unwrap_or(folder).join(".agents/skills")).unwrap_or_default();
-    let unknown = found.into_iter().filter(|folder| {
+    let folders = agent::find(&root.unwrap_or(folder).join(".agents/skills")).unwrap_or_default();
+    let unregistered = folders.into_iter().filter(|folder| {
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.clone());
-        known
+        registered_skills
             .iter()
             .all(|skill| !skill.config.starts_with(&*folder.to_string_lossy()))
     });
-    unknown.map(|folder| path_text(&folder)).collect()
+    unregistered.map(|folder| path_text(&folder)).collect()
 }
 
 pub(super) fn list(context: &Context) -> Result<Report, CommandError> {
     let mut listed = context.call(ListSkills {})?;
     // Skills are added on this machine, not on a server.
     if context.connection.is_none() {
-        listed.offered = offered(context, &listed.skills);
+        listed.offered = offered_folders(context, &listed.skills);
         listed.summary.offered = listed.offered.len() as u64;
     }
     let table = Table::new("Skills")

@@ -46,20 +46,23 @@ pub(super) fn run(context: &Context, command: Skill) -> Result<Report, CommandEr
 /// Reads the source of a skill: a folder, its `SKILL.md`, or a YAML file.
 fn source(context: &Context, path: &Path) -> Result<SkillSource, CommandError> {
     let base = context.environment.working_folder();
-    let place = base.unwrap_or_else(|| Path::new("/")).join(path);
+    let location = base.unwrap_or_else(|| Path::new("/")).join(path);
     if path != Path::new("-") {
-        let is_document = place
+        let is_document = location
             .file_name()
             .is_some_and(|name| name.eq_ignore_ascii_case("SKILL.md"));
-        if place.is_dir() {
-            return Ok(SkillSource::Folder(canonical_folder(&place)));
+        if location.is_dir() {
+            return Ok(SkillSource::Folder(canonical_folder(&location)));
         }
-        if is_document && let Some(folder) = place.parent() {
+        if is_document && let Some(folder) = location.parent() {
             return Ok(SkillSource::Folder(canonical_folder(folder)));
         }
     }
     let text = read_text_of(path, DefinitionKind::Skill)?;
-    Ok(SkillSource::File { text, file: place })
+    Ok(SkillSource::File {
+        text,
+        file: location,
+    })
 }
 
 /// Canonical path of a folder; unchanged if the folder does not exist.
@@ -78,7 +81,7 @@ fn joined(words: &[String]) -> Option<String> {
     (!words.is_empty()).then(|| words.join(", "))
 }
 
-/// The service, with the skill folder of the home.
+/// Access to the skill service, which also reads the skill folder of the home.
 impl Context {
     pub(crate) fn skills(&self) -> Result<SkillService, CommandError> {
         Ok(SkillService::new(self.engine()?, self.home.skills()))

@@ -19,11 +19,14 @@ pub(super) fn run(
 ) -> Result<Report, CommandError> {
     let source = source(context, path)?;
     if let SkillSource::Folder(folder) = &source {
-        let found = inspect(folder);
-        let problems: Vec<&DefinitionFileError> =
-            found.wrong.iter().chain(&found.departures).collect();
+        let inspection = inspect(folder);
+        let problems: Vec<&DefinitionFileError> = inspection
+            .wrong
+            .iter()
+            .chain(&inspection.departures)
+            .collect();
         if let Some(first) = problems.first() {
-            return Err(refused(first, &problems));
+            return Err(invalid_skill(first, &problems));
         }
     }
     let (definition, flat) = skills.check(&source, &context.variables())?;
@@ -44,8 +47,8 @@ pub(super) fn run(
         .ok("Skill valid"))
 }
 
-/// The first problem as the error, with all problems in its data.
-fn refused(first: &DefinitionFileError, all: &[&DefinitionFileError]) -> CommandError {
+/// Error of the first problem, with all problems in its details.
+fn invalid_skill(first: &DefinitionFileError, all: &[&DefinitionFileError]) -> CommandError {
     let error = CommandError::from(first.clone());
     let problem = |problem: &&DefinitionFileError| {
         json!({

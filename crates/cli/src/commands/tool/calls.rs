@@ -10,7 +10,7 @@ use crate::commands::counted;
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
-/// Maximum number of bytes of output and log that are shown with a call.
+/// Maximum number of bytes of the output, and of the log, that are shown with a call.
 const SHOWN_BYTES: usize = 8 << 10;
 
 pub(super) fn list(context: &Context, arguments: ToolCalls) -> Result<Report, CommandError> {
@@ -73,7 +73,7 @@ pub(super) fn show(tools: &ToolService, arguments: &ToolCallShow) -> Result<Repo
     let log = tools.excerpt(call.log, 0, SHOWN_BYTES)?;
     let picture = call.media_type.as_deref();
     let info = ToolCallInfo::from(&call);
-    let took = info.duration_s;
+    let duration = info.duration_s;
     let mut data = json!(info);
     data["arguments"] = call.arguments.clone();
     data["media_type"] = json!(call.media_type);
@@ -90,12 +90,15 @@ pub(super) fn show(tools: &ToolService, arguments: &ToolCallShow) -> Result<Repo
             .row("Session", call.session.map(|id| Cell::Id(id.to_string())))
             .row("Turn", call.turn.map(|id| Cell::Id(id.to_string())))
             .row("Began", call.started_at)
-            .row("Took", took.map(Cell::Seconds))
+            .row("Took", duration.map(Cell::Seconds))
             .row(
                 "Output",
-                output.as_ref().map(|whole| Cell::Bytes(whole.total)),
+                output.as_ref().map(|excerpt| Cell::Bytes(excerpt.total)),
             )
-            .row("Log", log.as_ref().map(|whole| Cell::Bytes(whole.total))),
+            .row(
+                "Log",
+                log.as_ref().map(|excerpt| Cell::Bytes(excerpt.total)),
+            ),
     );
     let arguments = serde_json::to_string_pretty(&call.arguments).unwrap_or_default();
     report = report.text(format!("Arguments:\n{arguments}"));

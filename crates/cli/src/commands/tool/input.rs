@@ -8,7 +8,7 @@ use crate::arguments::ToolRun;
 use crate::commands::read_definition;
 use crate::output::CommandError;
 
-/// Arguments as JSON text, as a model would write it. The gate validates it.
+/// Arguments as JSON text, as in a call of a model. The gate validates them.
 pub(super) fn text(arguments: &ToolRun, registry: &Registry) -> Result<String, CommandError> {
     if let Some(text) = &arguments.input {
         return Ok(text.clone());
@@ -22,19 +22,19 @@ pub(super) fn text(arguments: &ToolRun, registry: &Registry) -> Result<String, C
         .ok();
     let mut fields = Map::new();
     for pair in &arguments.pairs {
-        let wrong = |message: String| {
+        let invalid = |message: String| {
             CommandError::usage(message)
                 .with_hint("use KEY=VALUE, each key once, or pass JSON with --input")
         };
         let Some((key, value)) = pair.split_once('=').filter(|(key, _)| !key.is_empty()) else {
-            return Err(wrong(format!("`{pair}` is not KEY=VALUE")));
+            return Err(invalid(format!("`{pair}` is not KEY=VALUE")));
         };
-        let wants_text = schema.is_some_and(|schema| takes_text(&schema["properties"][key]));
+        let is_text = schema.is_some_and(|schema| takes_text(&schema["properties"][key]));
         if fields
-            .insert(key.to_owned(), value_of(value, wants_text))
+            .insert(key.to_owned(), value_of(value, is_text))
             .is_some()
         {
-            return Err(wrong(format!("`{key}` is given twice")));
+            return Err(invalid(format!("`{key}` is given twice")));
         }
     }
     Ok(Value::Object(fields).to_string())
@@ -54,9 +54,9 @@ fn takes_text(schema: &Value) -> bool {
     }
 }
 
-fn value_of(text: &str, wants_text: bool) -> Value {
+fn value_of(text: &str, is_text: bool) -> Value {
     let json = || serde_json::from_str(text).ok();
-    (!wants_text)
+    (!is_text)
         .then(json)
         .flatten()
         .unwrap_or_else(|| Value::String(text.to_owned()))
@@ -68,8 +68,8 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_value_is_text_where_text_is_wanted_and_json_where_it_can_be() {
-        for (text, wants_text, meant) in [
+    fn values_are_parsed_as_json_unless_the_schema_accepts_only_text() {
+        for (text, is_text, expected) in [
             ("12", true, json!("12")),
             ("12", false, json!(12)),
             ("true", false, json!(true)),
@@ -77,12 +77,12 @@ mod tests {
             ("plain words", false, json!("plain words")),
             ("", false, json!("")),
         ] {
-            assert_eq!(value_of(text, wants_text), meant, "{text}");
+            assert_eq!(value_of(text, is_text), expected, "{text}");
         }
     }
 
     #[test]
-    fn text_is_wanted_by_schemas_that_take_nothing_else() {
+    fn schemas_of_text_only_are_detected() {
         for (schema, expected) in [
             (json!({"type": "string"}), true),
             (json!({"type": ["string", "null"]}), true),

@@ -18,7 +18,7 @@ use crate::output::{Cell, CommandError, Panel, Report};
 /// Maximum number of bytes of output to show; higher than for models.
 const SHOWN_BYTES: usize = 16 << 20;
 
-/// Call id of a call that no model made.
+/// Call id of calls by the user.
 const CALL_ID: &str = "tool-run";
 
 pub(super) fn run(context: &Context, arguments: &ToolRun) -> Result<Report, CommandError> {
@@ -28,7 +28,7 @@ pub(super) fn run(context: &Context, arguments: &ToolRun) -> Result<Report, Comm
     let workspace = runtime.workspace(&cancel, sandbox, project, |id| format!("project-{id}"))?;
     let terminal = Terminal::new(&cancel);
     let signals = signals::stop_on_signals(&cancel, &CancellationToken::new())?;
-    let called = runtime.call_tool(
+    let result = runtime.call_tool(
         &ToolCallRequest {
             call_id: CALL_ID,
             tool: &arguments.tool.name,
@@ -43,7 +43,7 @@ pub(super) fn run(context: &Context, arguments: &ToolRun) -> Result<Report, Comm
         |registry| input::text(arguments, registry),
     );
     let is_stopped = signals.end();
-    let (outcome, registry) = called?;
+    let (outcome, registry) = result?;
     let spec = registry.get(&arguments.tool.name).ok();
     let sandbox = workspace.as_ref().map(SandboxWorkspace::name);
     let report = report(&outcome, spec, sandbox);
@@ -55,7 +55,7 @@ pub(super) fn run(context: &Context, arguments: &ToolRun) -> Result<Report, Comm
 }
 
 fn report(outcome: &CallOutcome, spec: Option<&ToolSpec>, sandbox: Option<&str>) -> Report {
-    let (ending, reason) = call_status(outcome);
+    let (status, reason) = call_status(outcome);
     let files = files_changed([outcome]);
     let (tool, shown, note, checkpoint, elapsed) = match outcome {
         CallOutcome::Succeeded(done) => (
@@ -89,7 +89,7 @@ fn report(outcome: &CallOutcome, spec: Option<&ToolSpec>, sandbox: Option<&str>)
     };
     let data = json!({
         "tool": tool,
-        "outcome": ending,
+        "outcome": status,
         "output": match &picture {
             Some(picture) => Some(Value::String(picture.clone())),
             None => shown.map(|shown| output(shown, spec)),
@@ -112,8 +112,8 @@ fn report(outcome: &CallOutcome, spec: Option<&ToolSpec>, sandbox: Option<&str>)
             .row(
                 "Outcome",
                 match outcome {
-                    CallOutcome::Succeeded(_) => Cell::Good(ending.to_owned()),
-                    _ => Cell::Bad(ending.to_owned()),
+                    CallOutcome::Succeeded(_) => Cell::Good(status.to_owned()),
+                    _ => Cell::Bad(status.to_owned()),
                 },
             )
             .row("Invocation", Cell::Id(outcome.invocation().to_string()))
@@ -142,7 +142,7 @@ fn report(outcome: &CallOutcome, spec: Option<&ToolSpec>, sandbox: Option<&str>)
         (Some(code), Some(reason)) => {
             let message = format!(
                 "`{tool}` {}: {reason}",
-                if ending == "refused" {
+                if status == "refused" {
                     "was refused and did not run"
                 } else {
                     "failed"
@@ -156,10 +156,10 @@ fn report(outcome: &CallOutcome, spec: Option<&ToolSpec>, sandbox: Option<&str>)
 
 /// Output of a tool: JSON if its output schema declares it.
 fn output(shown: &ShownOutput, spec: Option<&ToolSpec>) -> Value {
-    let promises_json = spec.is_some_and(|spec| spec.output_schema.is_some());
+    let declares_json = spec.is_some_and(|spec| spec.output_schema.is_some());
     let text = text(shown);
     match serde_json::from_str(&text) {
-        Ok(value) if promises_json => value,
+        Ok(value) if declares_json => value,
         _ => Value::String(text),
     }
 }

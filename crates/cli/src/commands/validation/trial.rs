@@ -1,4 +1,4 @@
-//! `validation run`: runs a validation by hand.
+//! `validation run`: runs a validation in a sandbox, outside a plan.
 
 use std::cell::RefCell;
 
@@ -20,23 +20,23 @@ use crate::commands::terminal::Terminal;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
 
-/// Call id of a call that no model made.
+/// Call id of calls by the user.
 const CALL_ID: &str = "validation-run";
 
 /// Maximum output size of a wrapped tool in bytes.
-const JUDGED_BYTES: usize = 16 << 20;
+const MAX_OUTPUT_BYTES: usize = 16 << 20;
 
 pub(super) fn run(
     context: &Context,
     service: &ValidationService,
     arguments: &ValidationRun,
 ) -> Result<Report, CommandError> {
-    let found = service.get_registered(&arguments.validation.name, &context.variables())?;
-    let validation = found.definition.map_err(ValidationError::from)?;
-    let given = ArgumentValues::Pairs(arguments.arguments.clone()).parse()?;
-    if let Some(why) = validation.misfit(&given) {
+    let registered = service.get_registered(&arguments.validation.name, &context.variables())?;
+    let validation = registered.definition.map_err(ValidationError::from)?;
+    let values = ArgumentValues::Pairs(arguments.arguments.clone()).parse()?;
+    if let Some(reason) = validation.misfit(&values) {
         return Err(
-            CommandError::new(Code::InvalidValidation, why).with_hint(format!(
+            CommandError::new(Code::InvalidValidation, reason).with_hint(format!(
                 "`agents validation show {}` shows its arguments; pass each as NAME=VALUE",
                 validation.name
             )),
@@ -50,17 +50,17 @@ pub(super) fn run(
     let signals = signals::stop_on_signals(&cancel, &CancellationToken::new())?;
     let terminal = Terminal::new(&cancel);
     // A refused call is an error of the command, not a failed validation.
-    let trouble = RefCell::new(None);
+    let call_error = RefCell::new(None);
     let wrapped = |tool: &str, input: &Value| {
         call(&runtime, &terminal, &workspace, &cancel, tool, input).unwrap_or_else(|error| {
             let refusal = error.to_string();
-            trouble.replace(Some(error));
+            call_error.replace(Some(error));
             Err(refusal)
         })
     };
-    let judged = ValidationRunner.try_out(&validation, &given, &workspace, &cancel, &wrapped);
-    let judgement = signals.conclude(judged)?;
-    if let Some(error) = trouble.into_inner() {
+    let result = ValidationRunner.try_out(&validation, &values, &workspace, &cancel, &wrapped);
+    let outcome = signals.conclude(result)?;
+    if let Some(error) = call_error.into_inner() {
         return Err(error.into());
     }
     let secrets = context.models(None)?.redactor();
@@ -68,18 +68,18 @@ pub(super) fn run(
         ValidationCheck::Wraps(check) => Some(check.tool.clone()),
         ValidationCheck::Command(_) => None,
     };
-    let report = report(&judgement, &secrets, &arguments.sandbox, |data| {
+    let report = report(&outcome, &secrets, &arguments.sandbox, |data| {
         data["validation"] = json!(validation.name);
         data["mode"] = json!(validation.mode);
         data["wraps"] = json!(wraps);
     });
-    Ok(if judgement.passed {
+    Ok(if outcome.passed {
         report.ok(format!("{} passed", validation.name))
     } else {
         let message = format!(
             "{} failed: {}",
             validation.name,
-            secrets.text(&judgement.message)
+            secrets.text(&outcome.message)
         );
         report.failed(
             Code::PlanConstrained,
@@ -90,24 +90,24 @@ pub(super) fn run(
 }
 
 fn report(
-    judgement: &ValidationOutcome,
+    outcome: &ValidationOutcome,
     secrets: &Redactor,
     sandbox: &str,
     complete: impl FnOnce(&mut Value),
 ) -> Report {
-    let output = String::from_utf8_lossy(&judgement.output);
+    let output = String::from_utf8_lossy(&outcome.output);
     let output = secrets.text(&output).into_owned();
-    let message = secrets.text(&judgement.message).into_owned();
+    let message = secrets.text(&outcome.message).into_owned();
     let mut data = json!({
-        "passed": judgement.passed,
+        "passed": outcome.passed,
         "message": message,
-        "data": judgement.data.as_ref().map(|data| secrets.value(data)),
+        "data": outcome.data.as_ref().map(|data| secrets.value(data)),
         "output": output,
-        "duration_ms": u64::try_from(judgement.duration.as_millis()).unwrap_or(u64::MAX),
+        "duration_ms": u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
         "sandbox": sandbox,
     });
     complete(&mut data);
-    let verdict = if judgement.passed {
+    let verdict = if outcome.passed {
         Cell::Good("passed".to_owned())
     } else {
         Cell::Bad("failed".to_owned())
@@ -116,9 +116,9 @@ fn report(
         .row("Name", data["validation"].as_str().unwrap_or_default())
         .row("Verdict", verdict)
         .row("Message", message)
-        .row("Took", Cell::Seconds(judgement.duration.as_secs_f64()))
+        .row("Took", Cell::Seconds(outcome.duration.as_secs_f64()))
         .row("Sandbox", sandbox);
-    let metrics = judgement.data.as_ref().and_then(|data| data.get("metrics"));
+    let metrics = outcome.data.as_ref().and_then(|data| data.get("metrics"));
     for (name, value) in metrics.and_then(Value::as_object).into_iter().flatten() {
         panel = panel.row(name.clone(), value.to_string());
     }
@@ -150,7 +150,7 @@ fn call(
             workspace: Some(workspace),
             approver: terminal,
             cancel,
-            shown_bytes: JUDGED_BYTES,
+            shown_bytes: MAX_OUTPUT_BYTES,
         },
         |_| Ok::<_, OperationError>(input.to_string()),
     )?;

@@ -1,7 +1,7 @@
 //! Changes a configuration file and preserves its comments and order.
 //!
-//! Several keys are set atomically, and processes that set different keys at the same time all keep
-//! their change.
+//! Several keys are set atomically, and concurrent processes that set different keys do not
+//! overwrite each other's changes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -83,25 +83,25 @@ impl ConfigFile {
             .collect::<Result<_, Error>>()?;
         self.make_folder()?;
         self.edit(|document, text| {
-            let mut made: Vec<Change> = removed_keys
+            let mut applied: Vec<Change> = removed_keys
                 .iter()
-                .map(|key| removed(document, key))
+                .map(|key| remove_key(document, key))
                 .collect();
             for (key, value) in changes {
                 let before = insert(document, key.name, value_of(&value))
                     .map_err(|part| self.not_a_table(text, &part, key))?;
                 let before = before.and_then(|old| key.read(&old, None).ok());
-                made.push(Change {
+                applied.push(Change {
                     key,
                     before,
                     after: Some(value),
                 });
             }
-            Ok(made)
+            Ok(applied)
         })
     }
 
-    /// Removes keys: all of them, or none when any is invalid. A key that is not set is not an
+    /// Removes keys: all of them, or none when any is invalid. Removing an unset key is not an
     /// error.
     pub fn unset(&self, names: &[&str]) -> Result<Vec<Change>, Error> {
         let keys: Vec<&'static Key> = names
@@ -109,7 +109,7 @@ impl ConfigFile {
             .map(|name| self.key(name))
             .collect::<Result<_, Error>>()?;
         let remove = |document: &mut DocumentMut, _: &str| {
-            Ok(keys.iter().map(|key| removed(document, key)).collect())
+            Ok(keys.iter().map(|key| remove_key(document, key)).collect())
         };
         if self.path.parent().is_some_and(Path::exists) {
             self.edit(remove)
@@ -145,8 +145,8 @@ impl ConfigFile {
         change: impl FnOnce(&mut DocumentMut, &str) -> Result<T, Error>,
     ) -> Result<T, Error> {
         if self.owner == Owner::Project && self.path.is_symlink() {
-            let why = std::io::Error::other("it is a symbolic link");
-            return Err(Error::access("write", &self.path)(why));
+            let cause = std::io::Error::other("it is a symbolic link");
+            return Err(Error::access("write", &self.path)(cause));
         }
         atomic::update(&self.path, |text| {
             let old = text.unwrap_or_default();
@@ -160,7 +160,7 @@ impl ConfigFile {
         })
     }
 
-    /// The error for an outer part that has a value in place of keys.
+    /// Error for a part of a dotted key that holds a value instead of a table.
     fn not_a_table(&self, text: &str, part: &str, key: &'static Key) -> Error {
         let line = Document::parse(text)
             .ok()
@@ -178,7 +178,7 @@ impl ConfigFile {
 }
 
 /// Removes a key and returns its value.
-fn removed(document: &mut DocumentMut, key: &'static Key) -> Change {
+fn remove_key(document: &mut DocumentMut, key: &'static Key) -> Change {
     let removed = remove(document.as_table_mut(), key.name);
     let before = removed
         .and_then(|item| item.into_value().ok())
@@ -198,8 +198,8 @@ fn value_of(value: &Value) -> toml_edit::Value {
     }
 }
 
-/// Sets the value at a dotted name and returns the previous one; the text around it, such as a
-/// comment, stays. Fails with an outer part that is not a table.
+/// Sets the value at a dotted name and returns the previous value. Comments around the value stay.
+/// The error is the name of an outer part that is not a table.
 fn insert(
     document: &mut DocumentMut,
     name: &str,
@@ -209,9 +209,9 @@ fn insert(
     let mut table: &mut dyn TableLike = document.as_table_mut();
     for part in outer.split('.').filter(|part| !part.is_empty()) {
         let item = table.entry(part).or_insert_with(|| {
-            let mut made = Table::new();
-            made.set_implicit(false);
-            Item::Table(made)
+            let mut table = Table::new();
+            table.set_implicit(false);
+            Item::Table(table)
         });
         table = item.as_table_like_mut().ok_or_else(|| part.to_owned())?;
     }

@@ -30,7 +30,7 @@ fn home_in(folder: &Path) -> Home {
     .expect("home")
 }
 
-/// A file with a text in a new home.
+/// Creates a configuration file with this text in a new home folder.
 fn file_with(text: &str) -> (tempfile::TempDir, ConfigFile) {
     let folder = tempfile::tempdir().expect("folder");
     let home = home_in(folder.path());
@@ -139,7 +139,7 @@ fn unsetting_removes_only_the_key() {
 }
 
 #[test]
-fn unsetting_without_a_file_makes_none() {
+fn unsetting_without_a_file_creates_no_file() {
     let folder = tempfile::tempdir().expect("folder");
     let home = home_in(folder.path());
     ConfigFile::of_home(&home)
@@ -154,7 +154,7 @@ fn unsetting_without_a_file_makes_none() {
 }
 
 #[test]
-fn a_project_file_takes_only_what_a_project_may_set() {
+fn a_project_file_accepts_only_project_keys() {
     let folder = tempfile::tempdir().expect("folder");
     let file = ConfigFile::of_project(folder.path().join(".cleveragents/config.toml"));
     let error = file.set(&[
@@ -173,7 +173,7 @@ fn a_project_file_takes_only_what_a_project_may_set() {
 }
 
 #[test]
-fn a_file_that_cannot_be_understood_is_not_touched() {
+fn an_invalid_file_stays_unchanged() {
     for text in ["[core\n", "\ncore = 3\n", "[[core]]\n"] {
         let (_folder, file) = file_with(text);
         let error = file.set(&[("core.format", "json")]).expect_err(text);
@@ -201,7 +201,7 @@ fn defect_2166_a_set_of_several_keys_is_all_or_nothing() {
         assert!(file.unset(&["core.format", "core.fromat"]).is_err());
         assert_eq!(text_of(&file), text);
     }
-    // A change that cannot be written keeps the old file too.
+    // A failed write keeps the old file too.
     let folder = file.path().parent().expect("folder");
     fs::create_dir(folder.join(".config.toml.lock")).expect("a folder where the lock should be");
     let error = file.set(&[("core.format", "yaml")]).expect_err("no lock");
@@ -328,20 +328,20 @@ fn defect_7106_a_killed_process_leaves_a_whole_file_and_no_lock() {
         let both = [loaded.get("core.format"), loaded.get("store.connections")];
         assert!(both.iter().all(Option::is_some) || both.iter().all(Option::is_none));
         file.set(&[("cleanup.events-days", "1")])
-            .expect("the lock went with the process");
+            .expect("the lock ended with the process");
     }
 }
 
 #[test]
 fn defect_7106_a_reader_never_sees_half_of_a_change() {
     const WRITERS: usize = 16;
-    const EACH: usize = 10;
+    const KEYS_PER_WRITER: usize = 10;
     let folder = tempfile::tempdir().expect("folder");
     let path = folder.path().join("config.toml");
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
-            let (mut reads, mut most) = (0_usize, 0);
+            let (mut reads, mut max_count) = (0_usize, 0);
             while !is_done.load(Ordering::Relaxed) {
                 let text = fs::read_to_string(&path).unwrap_or_default();
                 let document: DocumentMut = text.parse().expect("whole at every instant");
@@ -349,8 +349,8 @@ fn defect_7106_a_reader_never_sees_half_of_a_change() {
                     .get("t")
                     .and_then(|item| item.as_table())
                     .map_or(0, toml_edit::Table::len);
-                assert!(count >= most, "a change was undone");
-                most = count;
+                assert!(count >= max_count, "a change was undone");
+                max_count = count;
                 reads += 1;
             }
             reads
@@ -359,7 +359,7 @@ fn defect_7106_a_reader_never_sees_half_of_a_change() {
             .map(|writer| {
                 let path = &path;
                 scope.spawn(move || {
-                    for number in 0..EACH {
+                    for number in 0..KEYS_PER_WRITER {
                         let key = format!("t.k{writer}-{number}");
                         atomic::update(path, |text| {
                             let mut document: DocumentMut =
@@ -385,6 +385,6 @@ fn defect_7106_a_reader_never_sees_half_of_a_change() {
         .expect("whole");
     assert_eq!(
         document["t"].as_table().expect("table").len(),
-        WRITERS * EACH
+        WRITERS * KEYS_PER_WRITER
     );
 }

@@ -13,7 +13,7 @@ use crate::output::Format;
 /// Type of a key's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A URL whose password is hidden when it is shown.
+    /// A URL; output hides its password.
     Url,
     /// An automation profile: a built-in one, or `namespace/name` for a registered one.
     Profile,
@@ -154,7 +154,7 @@ pub(crate) fn models(text: &str) -> Option<Vec<ModelName>> {
     names.collect::<Result<_, _>>().ok()
 }
 
-/// Whether a text is a web address without a password.
+/// True for an `http` or `https` URL with a host and without user name and password.
 pub(crate) fn is_web(text: &str) -> bool {
     let rest = text
         .strip_prefix("http://")
@@ -183,7 +183,7 @@ pub(crate) fn words<'t>(text: &'t str, known: &[&str]) -> Option<Vec<&'t str>> {
         .then_some(words)
 }
 
-/// The text of an empty list: an empty text means no value at all.
+/// Text of an empty list, because an empty text means that the key has no value.
 const NO_WORDS: &str = "none";
 
 /// The key with a name; the error for an unknown name suggests the most similar key.
@@ -203,10 +203,10 @@ pub(crate) fn lookup(name: &str) -> Option<&'static Key> {
 pub(crate) fn nearest(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase().replace(['_', ' '], "-");
     let likeness = |key: &Key| {
-        let whole = strsim::normalized_damerau_levenshtein(&name, key.name);
+        let full_name = strsim::normalized_damerau_levenshtein(&name, key.name);
         // Users often give only the last part.
         let last = key.name.rsplit('.').next().unwrap_or(key.name);
-        whole.max(strsim::normalized_damerau_levenshtein(&name, last))
+        full_name.max(strsim::normalized_damerau_levenshtein(&name, last))
     };
     // The first of equally similar keys wins.
     KEYS.into_iter()
@@ -223,7 +223,7 @@ impl Key {
         self.parse_from(text, None)
     }
 
-    /// The same for a text with a known location, which an error then names.
+    /// Parses a value with a known source, which an error then names.
     pub(crate) fn parse_from(&self, text: &str, origin: Option<Source>) -> Result<Value, Error> {
         let is_allowed = match self.kind {
             Kind::Url | Kind::Safety | Kind::File => !text.trim().is_empty(),
@@ -291,7 +291,7 @@ impl Key {
         self.parse_from(&text, origin)
     }
 
-    /// Description of the allowed values, to follow "give …".
+    /// Description of the allowed values, for messages such as "give …".
     pub fn allowed(&self) -> String {
         match self.kind {
             Kind::Url => "a URL such as sqlite:///path or postgres://user@host/name".to_owned(),
@@ -364,7 +364,7 @@ impl Key {
         format!("\"{text}\"")
     }
 
-    /// A value for display: the password of a URL is hidden.
+    /// The value for display, with the password of a URL hidden.
     pub fn show(&self, value: &Value) -> String {
         let text = value.to_string();
         if self.kind == Kind::Url {
@@ -374,7 +374,7 @@ impl Key {
         }
     }
 
-    /// The value for programs: numbers as numbers, passwords hidden.
+    /// The value as JSON: integers and booleans keep their type, and passwords are hidden.
     pub fn to_json(&self, value: &Value) -> serde_json::Value {
         match value {
             Value::Text(_) => self.show(value).into(),
@@ -435,9 +435,9 @@ mod tests {
         }
     }
 
-    /// Nor the model: a script in a cloned repository counts as a model too.
+    /// A project must not choose the model either: a script in a cloned repository counts as a model.
     #[test]
-    fn a_project_cannot_redirect_the_database_the_model_or_the_money() {
+    fn a_project_cannot_redirect_the_database_the_model_or_the_budget() {
         assert_eq!(keys::DATABASE_URL.scope, Scope::Person);
         assert_eq!(keys::MODEL_DEFAULT.scope, Scope::Person);
         assert_eq!(keys::MODEL_FALLBACK.scope, Scope::Person);
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_answered_with_the_nearest() {
+    fn an_error_suggests_the_key_nearest_to_an_unknown_one() {
         for (given, expected) in [
             ("core.fromat", Some("core.format")),
             ("format", Some("core.format")),
@@ -490,13 +490,13 @@ mod tests {
 
     #[test]
     fn a_password_in_a_url_is_not_shown() {
-        let shown = |url: &str| keys::DATABASE_URL.show(&Value::Text(url.to_owned()));
+        let displayed = |url: &str| keys::DATABASE_URL.show(&Value::Text(url.to_owned()));
         assert_eq!(
-            shown("postgres://me:p@ss:w@db/x?y=a@b"),
+            displayed("postgres://me:p@ss:w@db/x?y=a@b"),
             "postgres://me:***@db/x?y=a@b"
         );
-        assert_eq!(shown("postgres://me@db/x"), "postgres://me@db/x");
-        assert_eq!(shown("sqlite:///a:b@c"), "sqlite:///a:b@c");
-        assert_eq!(shown("sqlite::memory:"), "sqlite::memory:");
+        assert_eq!(displayed("postgres://me@db/x"), "postgres://me@db/x");
+        assert_eq!(displayed("sqlite:///a:b@c"), "sqlite:///a:b@c");
+        assert_eq!(displayed("sqlite::memory:"), "sqlite::memory:");
     }
 }

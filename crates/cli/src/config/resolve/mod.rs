@@ -1,5 +1,5 @@
-//! Resolves keys: the level with the highest precedence that sets a key wins. The values of all
-//! levels are kept.
+//! Resolves keys: the level with the highest precedence that sets a key wins. The result also lists
+//! the values of the other levels.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -88,7 +88,7 @@ impl Serialize for Source {
 /// Value of a key at one level.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// ConfigLevel of the value.
+    /// The level itself.
     pub level: ConfigLevel,
     /// The value, if the level sets one.
     pub value: Option<Value>,
@@ -103,7 +103,7 @@ pub struct ResolvedKey {
     pub key: &'static Key,
     /// The value; `None` when the program decides at run time.
     pub value: Option<Value>,
-    /// The level that won.
+    /// The level that sets the value; `Default` if no level does.
     pub level: ConfigLevel,
     /// Exact source of the value.
     pub source: Source,
@@ -112,8 +112,8 @@ pub struct ResolvedKey {
 }
 
 impl ResolvedKey {
-    /// The JSON form: `key`, `value`, `level`, `source`, and `chain` with the last three of each
-    /// level. Passwords are hidden.
+    /// The JSON form: `key`, `value`, `level`, `source`, and `chain` with `level`, `value` and
+    /// `source` of each level. Passwords are hidden.
     pub fn to_json(&self) -> serde_json::Value {
         let value = |value: Option<&Value>| value.map(|value| self.key.to_json(value));
         let step = |step: &Step| {
@@ -178,8 +178,8 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// Reads the files. An unknown key, an invalid value or a key that does not belong in a file is
-    /// refused here, whether or not it would win.
+    /// Reads the files. Rejects unknown keys, invalid values, and keys that a file must not set, even
+    /// if a higher level overrides them.
     pub fn load(environment: &Environment, home: &Home, flags: Flags) -> Result<Self, Error> {
         let project = project_file(environment, home)
             .map(|path| LoadedFile::read(&path, Owner::Project))
@@ -215,7 +215,7 @@ impl Configuration {
 
     /// The value of a key, with its provenance.
     pub fn resolve_key(&self, key: &'static Key) -> Result<ResolvedKey, Error> {
-        let found = [
+        let candidates = [
             (ConfigLevel::Flag, self.flags.get(key.name)),
             (ConfigLevel::Environment, self.variable(key)?),
             (
@@ -228,10 +228,10 @@ impl Configuration {
                 self.default(key).map(|value| (value, Source::BuiltIn)),
             ),
         ];
-        let chain: Vec<Step> = found
+        let chain: Vec<Step> = candidates
             .into_iter()
-            .map(|(level, found)| {
-                let (value, source) = found.unzip();
+            .map(|(level, candidate)| {
+                let (value, source) = candidate.unzip();
                 Step {
                     level,
                     value,

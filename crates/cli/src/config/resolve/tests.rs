@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::config::{ConfigLevel, Configuration, Environment, Flags, Home, Source, Value, keys};
 use crate::output::Format;
 
-/// A home and a project with files, and variables.
+/// A home folder and a project with configuration files, and environment variables.
 struct World {
     folder: tempfile::TempDir,
     variables: Vec<(&'static str, &'static str)>,
@@ -49,7 +49,7 @@ impl World {
 }
 
 #[test]
-fn each_level_beats_the_ones_below_it() {
+fn each_level_overrides_the_levels_below() {
     let world = World::new("core.format = \"table\"", "\ncore.format = \"plain\"")
         .with("CLEVERAGENTS_FORMAT", "yaml");
     let flags = Flags::none()
@@ -179,7 +179,7 @@ fn settings_come_from_every_level() {
 }
 
 #[test]
-fn a_wrong_variable_is_named_in_the_error() {
+fn an_error_names_the_invalid_variable() {
     let world = World::new("", "").with("CLEVERAGENTS_STORE_CONNECTIONS", "many");
     let error = world
         .load(Flags::none())
@@ -192,7 +192,7 @@ fn a_wrong_variable_is_named_in_the_error() {
 }
 
 #[test]
-fn a_wrong_flag_is_named_in_the_error() {
+fn an_error_names_the_invalid_flag() {
     let error = Flags::none()
         .with(&keys::FORMAT, "--format", Some("fancy"))
         .expect_err("illegal");
@@ -232,7 +232,7 @@ fn json_output_has_the_chain_and_no_password() {
 }
 
 #[test]
-fn an_unknown_key_is_answered_with_the_nearest() {
+fn an_error_suggests_the_key_nearest_to_an_unknown_one() {
     let configuration = World::new("", "").load(Flags::none()).expect("legal");
     let error = configuration.resolve("core.fromat").expect_err("unknown");
     assert_eq!(error.code(), Code::UnknownConfigKey);

@@ -1,7 +1,7 @@
 //! [`Highlighter`]: syntax colours of code, based only on comments, strings, numbers and keywords.
 //!
-//! This shows most of what a reader needs, in every language of the table and without grammars of
-//! megabytes. Each line is coloured as it arrives; constructs that span lines are remembered.
+//! These tokens are most of what a reader needs, and they work in all listed languages without large
+//! grammars. Each line is coloured as it arrives; comments and strings that span lines stay open.
 
 use super::languages::{Language, find};
 use crate::output::paint::{Paint, Tone};
@@ -59,12 +59,12 @@ impl Highlighter {
         {
             return (rest.len(), Tone::Muted);
         }
-        let over_lines = language.blocks.iter().map(|pair| (*pair, Tone::Muted));
-        let texts = language
+        let block_comments = language.blocks.iter().map(|pair| (*pair, Tone::Muted));
+        let long_strings = language
             .long_texts
             .iter()
             .map(|mark| ((*mark, *mark), Tone::Quoted));
-        for ((begin, end), tone) in over_lines.chain(texts) {
+        for ((begin, end), tone) in block_comments.chain(long_strings) {
             if let Some(inside) = rest.strip_prefix(begin) {
                 let Some(at) = inside.find(end) else {
                     self.open = Some((end, tone));
@@ -75,7 +75,7 @@ impl Highlighter {
         }
         let first = rest.chars().next().unwrap_or(' ');
         if language.quotes.contains(first) {
-            return quoted(rest, first);
+            return string_token(rest, first);
         }
         if first.is_ascii_digit() {
             let end = rest
@@ -89,7 +89,7 @@ impl Highlighter {
         }
         if first.is_whitespace() {
             let after = rest.trim_start();
-            // Before a word `#` is a comment in every language that has it.
+            // After a space `#` begins a comment in every language that has `#` comments.
             return if after.starts_with('#') && language.line_comments.contains(&"#") {
                 (rest.len(), Tone::Muted)
             } else {
@@ -104,8 +104,8 @@ fn is_letter(letter: char) -> bool {
     letter.is_alphabetic() || letter == '_'
 }
 
-/// A string on one line; an apostrophe without an end, as of a lifetime, is a single character.
-fn quoted(rest: &str, quote: char) -> (usize, Tone) {
+/// Length and tone of a string on one line. An unpaired apostrophe, as in a lifetime, is one plain character.
+fn string_token(rest: &str, quote: char) -> (usize, Tone) {
     let mut is_escaped = false;
     for (at, letter) in rest.char_indices().skip(1) {
         if is_escaped {

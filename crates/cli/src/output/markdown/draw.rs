@@ -9,10 +9,10 @@ use crate::output::layout::{truncate, width};
 use crate::output::paint::{Paint, Tone};
 use crate::output::visible::{visible, visible_lines};
 
-/// Lines narrower than this are not wrapped.
-const NARROWEST: usize = 20;
+/// Minimum width that lines are wrapped to, in columns.
+const MIN_WIDTH: usize = 20;
 
-/// Draws a block; `number` is the number of its first item, whatever its text has.
+/// Draws a block. `number` overrides the number of its first list item.
 pub(super) fn block(canvas: Canvas, text: &str, number: Option<u64>) -> String {
     let options =
         Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
@@ -40,7 +40,7 @@ pub(super) fn block(canvas: Canvas, text: &str, number: Option<u64>) -> String {
         pen.event(event);
     }
     pen.end_paragraph();
-    // They draw nothing by themselves, but no output of a model is left out.
+    // Parsers drop link definitions, but all output of a model must be shown.
     for (label, target) in definitions {
         pen.spans
             .push((format!("[{}]: ", visible(&label)), Tone::Muted));
@@ -52,11 +52,11 @@ pub(super) fn block(canvas: Canvas, text: &str, number: Option<u64>) -> String {
 
 /// The text left of a line.
 struct Margin {
-    /// Before the first line, once.
+    /// Text before the first line; `None` once that line is written.
     bullet: Option<String>,
-    /// Before the other lines.
-    rest: String,
-    /// Its width.
+    /// Text before the other lines.
+    continuation: String,
+    /// Width of either text, in columns.
     columns: usize,
 }
 
@@ -82,8 +82,8 @@ impl MarkdownWriter {
             Event::Start(tag) => self.start(tag),
             Event::End(tag) => self.end(tag),
             Event::Text(text) if self.code.is_some() => self.code_lines(&text),
-            // Made visible after entities are decoded, so that none can smuggle in a control
-            // character.
+            // Control characters are escaped after entities are decoded, so that an entity cannot
+            // produce one.
             Event::Text(text)
             | Event::Html(text)
             | Event::InlineHtml(text)
@@ -98,7 +98,7 @@ impl MarkdownWriter {
             Event::SoftBreak => self.push(" ", Tone::Plain),
             Event::HardBreak => self.push("\n", Tone::Plain),
             Event::Rule => {
-                let columns = self.room().min(40);
+                let columns = self.available_width().min(40);
                 self.push(&"─".repeat(columns), Tone::Frame);
                 self.end_paragraph();
             }
@@ -129,7 +129,7 @@ impl MarkdownWriter {
                 let bar = self.canvas.paint.text(Tone::Frame, "│");
                 self.margins.push(Margin {
                     bullet: None,
-                    rest: format!("{bar} "),
+                    continuation: format!("{bar} "),
                     columns: 2,
                 });
             }
@@ -166,7 +166,7 @@ impl MarkdownWriter {
                 };
                 let columns = width(&bullet);
                 self.margins.push(Margin {
-                    rest: " ".repeat(columns),
+                    continuation: " ".repeat(columns),
                     columns,
                     bullet: Some(bullet),
                 });
@@ -183,7 +183,7 @@ impl MarkdownWriter {
             Tag::Strong => self.open("**", Tone::Label),
             Tag::Emphasis => self.open("*", Tone::Emphasis),
             Tag::Strikethrough => {
-                // No colour exists for it, so the marks are kept.
+                // Strikethrough has no colour, so its marks are kept.
                 self.push("~~", Tone::Muted);
             }
             Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
@@ -245,12 +245,12 @@ impl MarkdownWriter {
             TagEnd::Strikethrough => self.push("~~", Tone::Muted),
             TagEnd::Link | TagEnd::Image => {
                 if let Some((target, from)) = self.links.pop() {
-                    let shown: String = self.spans[from.min(self.spans.len())..]
+                    let link_text: String = self.spans[from.min(self.spans.len())..]
                         .iter()
                         .map(|(text, _)| text.as_str())
                         .collect();
                     let target = visible(&target).into_owned();
-                    if shown == target || format!("mailto:{shown}") == target {
+                    if link_text == target || format!("mailto:{link_text}") == target {
                         for span in self.spans.iter_mut().skip(from) {
                             span.1 = Tone::Link;
                         }
@@ -267,7 +267,7 @@ impl MarkdownWriter {
 
     fn open(&mut self, mark: &str, tone: Tone) {
         self.mark(mark);
-        // A heading keeps its tone, whatever is emphasized in it.
+        // Emphasis does not change the tone of a heading.
         let outer = self.tones.last().copied();
         self.tones
             .push(outer.filter(|tone| *tone == Tone::Title).unwrap_or(tone));
@@ -278,7 +278,7 @@ impl MarkdownWriter {
         self.mark(mark);
     }
 
-    /// A mark that replaces a colour when colours are off.
+    /// Adds a mark that replaces a colour when colours are off.
     fn mark(&mut self, mark: &str) {
         if self.canvas.paint == Paint::Off {
             self.push(mark, Tone::Plain);
@@ -326,10 +326,13 @@ impl MarkdownWriter {
         self.needs_gap = false;
     }
 
-    /// The width that the margins leave.
-    fn room(&self) -> usize {
-        let taken = self.margins.iter().map(|margin| margin.columns).sum();
-        self.canvas.width.saturating_sub(taken).max(NARROWEST)
+    /// Number of columns for text after the margins.
+    fn available_width(&self) -> usize {
+        let margin_width = self.margins.iter().map(|margin| margin.columns).sum();
+        self.canvas
+            .width
+            .saturating_sub(margin_width)
+            .max(MIN_WIDTH)
     }
 
     fn end_paragraph(&mut self) {
@@ -337,7 +340,7 @@ impl MarkdownWriter {
             return;
         }
         let spans = std::mem::take(&mut self.spans);
-        for line in wrap(&spans, self.room()) {
+        for line in wrap(&spans, self.available_width()) {
             let drawn = self.painted(&line);
             self.line(&drawn);
         }
@@ -356,20 +359,25 @@ impl MarkdownWriter {
             .collect()
     }
 
-    /// Writes a line that is already drawn.
+    /// Writes a drawn line after the margins.
     fn line(&mut self, drawn: &str) {
-        let mut whole = String::new();
+        let mut line = String::new();
         for margin in &mut self.margins {
-            whole.push_str(&margin.bullet.take().unwrap_or_else(|| margin.rest.clone()));
+            line.push_str(
+                &margin
+                    .bullet
+                    .take()
+                    .unwrap_or_else(|| margin.continuation.clone()),
+            );
         }
-        whole.push_str(drawn);
-        self.out.push_str(whole.trim_end());
+        line.push_str(drawn);
+        self.out.push_str(line.trim_end());
         self.out.push('\n');
     }
 
     fn draw_table(&mut self, rows: &[Vec<Vec<Span>>]) {
         let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-        let of = |cell: Option<&Vec<Span>>| {
+        let cell_width = |cell: Option<&Vec<Span>>| {
             cell.map_or(0, |spans| {
                 spans.iter().map(|(text, _)| width(text)).sum::<usize>()
             })
@@ -377,27 +385,32 @@ impl MarkdownWriter {
         let widths: Vec<usize> = (0..columns)
             .map(|column| {
                 rows.iter()
-                    .map(|row| of(row.get(column)))
+                    .map(|row| cell_width(row.get(column)))
                     .max()
                     .unwrap_or(0)
             })
             .collect();
-        let whole = widths.iter().sum::<usize>() + 2 * columns.saturating_sub(1);
-        if whole > self.room() {
+        let table_width = widths.iter().sum::<usize>() + 2 * columns.saturating_sub(1);
+        if table_width > self.available_width() {
             self.draw_records(rows);
             return;
         }
         for (number, row) in rows.iter().enumerate() {
             let mut drawn = String::new();
-            for (column, wide) in widths.iter().enumerate() {
+            for (column, column_width) in widths.iter().enumerate() {
                 let cell = row.get(column).cloned().unwrap_or_default();
-                let gap = wide - of(Some(&cell)) + 2;
-                drawn.push_str(&self.painted(&headed(cell, number)));
+                let gap = column_width - cell_width(Some(&cell)) + 2;
+                drawn.push_str(&self.painted(&with_heading_tone(cell, number)));
                 drawn.push_str(&" ".repeat(gap));
             }
             self.line(drawn.trim_end());
             if number == 0 {
-                self.line(&self.canvas.paint.text(Tone::Frame, &"─".repeat(whole)));
+                self.line(
+                    &self
+                        .canvas
+                        .paint
+                        .text(Tone::Frame, &"─".repeat(table_width)),
+                );
             }
         }
     }
@@ -418,7 +431,7 @@ impl MarkdownWriter {
                     .flatten()
                     .map(|(text, _)| text.as_str())
                     .collect();
-                self.spans = vec![(format!("{}: ", truncate(&head, NARROWEST)), Tone::Label)];
+                self.spans = vec![(format!("{}: ", truncate(&head, MIN_WIDTH)), Tone::Label)];
                 self.spans.extend(cell.iter().cloned());
                 self.end_paragraph();
             }
@@ -426,7 +439,7 @@ impl MarkdownWriter {
     }
 }
 
-fn headed(cell: Vec<Span>, row: usize) -> Vec<Span> {
+fn with_heading_tone(cell: Vec<Span>, row: usize) -> Vec<Span> {
     if row > 0 {
         return cell;
     }

@@ -6,7 +6,7 @@ use crate::output::paint::Tone;
 pub(super) struct Language {
     names: &'static [&'static str],
     pub(super) line_comments: &'static [&'static str],
-    /// Whether `#` begins a comment anywhere.
+    /// True if `#` begins a comment anywhere, not only at the start of a word.
     pub(super) hash_anywhere: bool,
     pub(super) blocks: &'static [(&'static str, &'static str)],
     /// Delimiters of strings that may span lines.
@@ -19,7 +19,7 @@ pub(super) struct Language {
     pub(super) is_diff: bool,
 }
 
-const BARE: Language = Language {
+const BASE: Language = Language {
     names: &[],
     line_comments: &[],
     hash_anywhere: true,
@@ -34,7 +34,7 @@ const BARE: Language = Language {
 const C_LIKE: Language = Language {
     line_comments: &["//"],
     blocks: &[("/*", "*/")],
-    ..BARE
+    ..BASE
 };
 
 static LANGUAGES: [Language; 14] = [
@@ -52,7 +52,7 @@ static LANGUAGES: [Language; 14] = [
         keywords: "and as assert async await break class continue def del elif else except False finally for from \
                    global if import in is lambda None nonlocal not or pass raise return True try while with yield \
                    match case",
-        ..BARE
+        ..BASE
     },
     Language {
         names: &["javascript", "js", "jsx", "typescript", "ts", "tsx", "mjs"],
@@ -104,7 +104,7 @@ static LANGUAGES: [Language; 14] = [
         hash_anywhere: false,
         keywords: "case do done elif else esac exit export fi for function if in local return set then unset until \
                    while FROM RUN COPY ENV CMD ENTRYPOINT WORKDIR ARG EXPOSE",
-        ..BARE
+        ..BASE
     },
     Language {
         names: &["json", "jsonc", "json5"],
@@ -117,7 +117,7 @@ static LANGUAGES: [Language; 14] = [
         line_comments: &["#"],
         hash_anywhere: false,
         keywords: "true false null yes no",
-        ..BARE
+        ..BASE
     },
     Language {
         names: &["toml", "ini", "conf", "properties"],
@@ -125,7 +125,7 @@ static LANGUAGES: [Language; 14] = [
         hash_anywhere: false,
         long_texts: &["\"\"\"", "'''"],
         keywords: "true false",
-        ..BARE
+        ..BASE
     },
     Language {
         names: &["sql", "sqlite", "postgresql", "mysql"],
@@ -136,7 +136,7 @@ static LANGUAGES: [Language; 14] = [
                    into is join key left like limit not null offset on or order outer primary references right \
                    rollback select set table then union unique update using values view when where with",
         ignores_case: true,
-        ..BARE
+        ..BASE
     },
     Language {
         names: &["ruby", "rb"],
@@ -144,17 +144,17 @@ static LANGUAGES: [Language; 14] = [
         hash_anywhere: false,
         keywords: "and begin break case class def do else elsif end ensure false for if in module next nil not or \
                    raise rescue return self super then true unless until when while yield",
-        ..BARE
+        ..BASE
     },
     Language {
         names: &["html", "xml", "svg", "vue"],
         blocks: &[("<!--", "-->")],
-        ..BARE
+        ..BASE
     },
     Language {
         names: &["diff", "patch"],
         is_diff: true,
-        ..BARE
+        ..BASE
     },
 ];
 

@@ -8,7 +8,7 @@ pub(super) fn indent(line: &str) -> usize {
         .sum()
 }
 
-/// The mark that opened code, which the closing mark must match.
+/// Opening mark of fenced code; the closing mark must match it.
 pub(super) struct Fence {
     mark: char,
     length: usize,
@@ -79,14 +79,14 @@ pub(super) fn list_marker(line: &str) -> Option<Marker> {
     } else {
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         let after = rest[digits..].strip_prefix(['.', ')'])?;
-        // Longer numbers begin no item.
+        // A longer number does not begin an item.
         let number = rest[..digits].parse().ok().filter(|_| digits < 10)?;
         (Some(number), after)
     };
     (after.is_empty() || after.starts_with([' ', '\t'])).then_some(Marker { number })
 }
 
-/// Whether a line is a heading that begins with `#`.
+/// True if a line is a heading that begins with `#`.
 pub(super) fn is_heading(line: &str) -> bool {
     let rest = line.trim_start();
     let level = rest.bytes().take_while(|byte| *byte == b'#').count();
@@ -96,7 +96,7 @@ pub(super) fn is_heading(line: &str) -> bool {
         && (after.is_empty() || after.starts_with([' ', '\t']))
 }
 
-/// Whether a line is a horizontal rule.
+/// True if a line is a horizontal rule.
 pub(super) fn is_rule(line: &str) -> bool {
     let mut marks = line.chars().filter(|mark| !mark.is_whitespace());
     let Some(first) = marks.next().filter(|mark| matches!(mark, '-' | '*' | '_')) else {

@@ -3,7 +3,7 @@
 //! A block is drawn as soon as it is complete: a paragraph at its end, a list item by item, fenced code
 //! line by line. The ends of blocks are determined here, from lines; the content of a block is parsed by
 //! `pulldown-cmark` and drawn by [`draw`]. Without colours the marks that carry meaning (`**`, backquotes,
-//! `#`) are kept. Control characters of the text never reach the terminal: they are made visible first.
+//! `#`) are kept. Control characters of the text never reach the terminal: they are escaped first.
 
 mod code;
 mod draw;
@@ -32,11 +32,11 @@ pub(crate) struct Markdown {
     /// The complete lines of the incomplete block.
     block: String,
     kind: BlockKind,
-    /// Whether a blank line followed the last line of the block.
-    is_apart: bool,
+    /// True if a blank line followed the last line of the block.
+    ends_with_blank: bool,
     /// The number of the next item, in a numbered list.
     number: Option<u64>,
-    /// Whether a blank line separates the next block from the previous output.
+    /// Separation of the next block from the previous output.
     gap: BlockGap,
 }
 
@@ -63,7 +63,7 @@ impl Markdown {
             line: String::new(),
             block: String::new(),
             kind: BlockKind::Text,
-            is_apart: false,
+            ends_with_blank: false,
             number: None,
             gap: BlockGap::First,
         }
@@ -76,7 +76,7 @@ impl Markdown {
             self.line.push_str(part);
             if part.ends_with('\n') {
                 let line = std::mem::take(&mut self.line);
-                self.take(line.trim_end_matches(['\n', '\r']), &mut out);
+                self.process_line(line.trim_end_matches(['\n', '\r']), &mut out);
             }
         }
         out
@@ -87,10 +87,10 @@ impl Markdown {
         let mut out = String::new();
         if !self.line.is_empty() {
             let line = std::mem::take(&mut self.line);
-            self.take(&line, &mut out);
+            self.process_line(&line, &mut out);
         }
         if let BlockKind::Code(fence, _) = &self.kind {
-            // The text ended inside the code; the following text is not code.
+            // The text ended inside a code block. Close the block, so that the next text is not code.
             let end = fence.end();
             self.code_mark(&end, &mut out);
         }
@@ -99,7 +99,7 @@ impl Markdown {
         out
     }
 
-    /// The text that has arrived and is not drawn, for a preview.
+    /// Text that is not drawn yet, for a preview: the incomplete block and the incomplete line.
     pub(crate) fn pending(&self) -> (&str, &str) {
         (&self.block, &self.line)
     }
@@ -123,7 +123,7 @@ impl Markdown {
         out
     }
 
-    fn take(&mut self, line: &str, out: &mut String) {
+    fn process_line(&mut self, line: &str, out: &mut String) {
         if let BlockKind::Code(fence, highlighter) = &mut self.kind {
             if fence.is_closed_by(line) {
                 let end = fence.end();
@@ -140,14 +140,14 @@ impl Markdown {
             if matches!(self.kind, BlockKind::Item) {
                 // The next line shows whether the item continues.
                 self.block.push('\n');
-                self.is_apart = true;
+                self.ends_with_blank = true;
             } else {
                 self.flush(out);
             }
             return;
         }
         if matches!(self.kind, BlockKind::Item) && self.continues_item(line) {
-            self.is_apart = false;
+            self.ends_with_blank = false;
             self.add(line);
             return;
         }
@@ -156,18 +156,18 @@ impl Markdown {
             self.begin_code(fence, out);
         } else if let Some(marker) = list_marker(line).filter(|marker| self.may_start_item(marker))
         {
-            let is_apart = self.is_apart;
+            let ends_with_blank = self.ends_with_blank;
             let was_item = matches!(self.kind, BlockKind::Item);
             self.flush(out);
             if was_item {
-                self.gap = if is_apart {
+                self.gap = if ends_with_blank {
                     BlockGap::Blank
                 } else {
                     BlockGap::None
                 };
             }
             self.kind = BlockKind::Item;
-            // A list whose items all have `1.` is numbered as well.
+            // Items are numbered consecutively even if each is written as `1.`.
             let next = self.number.filter(|_| was_item);
             self.number = marker
                 .number
@@ -178,7 +178,7 @@ impl Markdown {
             self.add(line);
             self.flush(out);
         } else {
-            if self.is_apart {
+            if self.ends_with_blank {
                 self.flush(out);
             }
             self.add(line);
@@ -190,16 +190,16 @@ impl Markdown {
         self.block.push('\n');
     }
 
-    /// Whether a line belongs to the incomplete item.
+    /// True if a line belongs to the incomplete item.
     fn continues_item(&self, line: &str) -> bool {
-        let is_lazy = !self.is_apart
+        let is_lazy = !self.ends_with_blank
             && list_marker(line).is_none()
             && fence(line).is_none()
             && !is_heading(line);
         indent(line) >= 2 || is_lazy
     }
 
-    /// Whether an item may begin here: only `1.` may interrupt a paragraph, other numbers belong to its
+    /// True if an item may begin here: only `1.` may interrupt a paragraph; other numbers belong to its
     /// text.
     fn may_start_item(&self, marker: &Marker) -> bool {
         matches!(self.kind, BlockKind::Item)
@@ -231,7 +231,7 @@ impl Markdown {
     /// Draws the collected block.
     fn flush(&mut self, out: &mut String) {
         let block = std::mem::take(&mut self.block);
-        self.is_apart = false;
+        self.ends_with_blank = false;
         let was_item = matches!(self.kind, BlockKind::Item);
         let number = self.number.take().filter(|_| was_item);
         self.kind = BlockKind::Text;

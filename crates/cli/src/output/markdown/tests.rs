@@ -1,4 +1,4 @@
-//! Rendered Markdown, of whole texts and of texts in pieces.
+//! Tests of rendered Markdown, from complete texts and from texts in pieces.
 
 use proptest::prelude::*;
 
@@ -59,23 +59,23 @@ that is broken.
 [ref]: https://example.org/ref
 "#;
 
-/// Makes escape sequences visible, so that a snapshot can be read.
-fn seen(paint: Paint, text: &str) -> String {
+/// Draws a text with its escape sequences made visible, so that snapshots are readable.
+fn draw_visible(paint: Paint, text: &str) -> String {
     Markdown::drawn(paint, 60, text).replace('\u{1b}', "␛")
 }
 
 #[test]
 fn everything_in_colours() {
-    insta::assert_snapshot!(seen(Paint::On, EVERYTHING));
+    insta::assert_snapshot!(draw_visible(Paint::On, EVERYTHING));
 }
 
 #[test]
 fn everything_without_colours() {
-    insta::assert_snapshot!(seen(Paint::Off, EVERYTHING));
+    insta::assert_snapshot!(draw_visible(Paint::Off, EVERYTHING));
 }
 
 #[test]
-fn a_block_is_drawn_when_it_is_whole_and_code_line_by_line() {
+fn blocks_are_drawn_when_complete_and_code_line_by_line() {
     let mut markdown = Markdown::new(Paint::Off, 60);
     let mut steps = Vec::new();
     for piece in [
@@ -108,7 +108,7 @@ fn a_block_is_drawn_when_it_is_whole_and_code_line_by_line() {
 }
 
 #[test]
-fn control_characters_never_get_through() {
+fn control_characters_never_reach_the_output() {
     let evil = "a\u{1b}[2Jb &#27;[31m &#x9b;1m `\u{7}` [x](http://a\u{1b}]0;t) \u{202e}\n\n```\u{1b}[1m\n\u{1b}c\n```\n\n\
                 | \u{1b} |\n|---|\n| &#7; |\n\n# \u{8}\n\n[a\u{1b}]: http://x/&#27;\n";
     for paint in [Paint::Off, Paint::On] {
@@ -122,7 +122,7 @@ fn control_characters_never_get_through() {
     }
 }
 
-/// A text without colours: `ESC [ digits and ; m`.
+/// Removes colour sequences: `ESC [`, digits and `;`, `m`.
 fn without_colours(text: &str) -> String {
     let mut parts = text.split("\u{1b}[");
     let mut plain = parts.next().unwrap_or_default().to_owned();
@@ -146,7 +146,7 @@ fn incomplete_blocks_are_shown() {
 
 proptest! {
     #[test]
-    fn pieces_make_no_difference(cuts in proptest::collection::vec(0_usize..EVERYTHING.len(), 0..40)) {
+    fn splitting_the_text_does_not_change_the_output(cuts in proptest::collection::vec(0_usize..EVERYTHING.len(), 0..40)) {
         let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| EVERYTHING.floor_char_boundary(cut)).collect();
         cuts.extend([0, EVERYTHING.len()]);
         cuts.sort_unstable();

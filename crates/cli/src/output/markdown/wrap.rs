@@ -6,8 +6,8 @@ use crate::output::paint::Tone;
 /// A piece of text in one tone.
 pub(super) type Span = (String, Tone);
 
-/// Wraps spans into lines: at line breaks, and at spaces if a line would be too long. A word that is too
-/// long is left to the terminal.
+/// Wraps spans into lines: at line breaks, and at spaces if a line would be too long. A word longer than
+/// the limit is not split.
 pub(super) fn wrap(spans: &[Span], limit: usize) -> Vec<Vec<Span>> {
     let mut lines = Lines {
         done: Vec::new(),
@@ -19,12 +19,12 @@ pub(super) fn wrap(spans: &[Span], limit: usize) -> Vec<Vec<Span>> {
     };
     for (text, tone) in spans {
         for part in text.split_inclusive([' ', '\n']) {
-            let bare = part.trim_end_matches([' ', '\n']);
-            if !bare.is_empty() {
-                lines.word.push((bare.to_owned(), *tone));
+            let trimmed = part.trim_end_matches([' ', '\n']);
+            if !trimmed.is_empty() {
+                lines.word.push((trimmed.to_owned(), *tone));
             }
-            if part.len() > bare.len() {
-                lines.place();
+            if part.len() > trimmed.len() {
+                lines.push_word();
                 lines.space = Some((" ".to_owned(), *tone));
             }
             if part.ends_with('\n') {
@@ -32,7 +32,7 @@ pub(super) fn wrap(spans: &[Span], limit: usize) -> Vec<Vec<Span>> {
             }
         }
     }
-    lines.place();
+    lines.push_word();
     lines.break_here();
     lines.done
 }
@@ -41,19 +41,20 @@ struct Lines {
     done: Vec<Vec<Span>>,
     line: Vec<Span>,
     used: usize,
-    /// A word may have several tones.
+    /// The current word, which may have several tones.
     word: Vec<Span>,
     space: Option<Span>,
     limit: usize,
 }
 
 impl Lines {
-    fn place(&mut self) {
+    fn push_word(&mut self) {
         if self.word.is_empty() {
             return;
         }
-        let wide: usize = self.word.iter().map(|(text, _)| width(text)).sum();
-        if self.used > 0 && self.used + usize::from(self.space.is_some()) + wide > self.limit {
+        let word_width: usize = self.word.iter().map(|(text, _)| width(text)).sum();
+        if self.used > 0 && self.used + usize::from(self.space.is_some()) + word_width > self.limit
+        {
             self.break_here();
         }
         if let Some(space) = self.space.take() {
@@ -61,7 +62,7 @@ impl Lines {
             self.used += 1;
         }
         self.line.append(&mut self.word);
-        self.used += wide;
+        self.used += word_width;
     }
 
     fn break_here(&mut self) {

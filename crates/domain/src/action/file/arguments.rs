@@ -73,7 +73,7 @@ impl FileParser<'_> {
             Some(text) => Some(self.plain(text)?).filter(|text| !text.is_empty()),
             None => None,
         };
-        let mut made = ActionArgument {
+        let mut argument = ActionArgument {
             name,
             kind,
             required: self.flag(entry.required.as_ref(), entry.default.is_none())?,
@@ -84,29 +84,29 @@ impl FileParser<'_> {
             maximum: None,
             pattern: None,
         };
-        if made.required
+        if argument.required
             && let Some(default) = &entry.default
         {
             return Err(rule(
                 default,
-                format!("`{}` is required and has a default", made.name),
+                format!("`{}` is required and has a default", argument.name),
                 "leave one of them out",
             ));
         }
-        self.limits(entry, &mut made)?;
-        self.choices(entry, &mut made)?;
+        self.limits(entry, &mut argument)?;
+        self.choices(entry, &mut argument)?;
         if let Some(default) = &entry.default {
             let value = self.typed(default, kind)?;
-            made.check(&value).map_err(|problem| {
+            argument.check(&value).map_err(|problem| {
                 rule(
                     default,
-                    format!("the default of `{}` {problem}", made.name),
+                    format!("the default of `{}` {problem}", argument.name),
                     "give it another default, or none",
                 )
             })?;
-            made.default = Some(value);
+            argument.default = Some(value);
         }
-        Ok(made)
+        Ok(argument)
     }
 
     /// Converts a value to the argument's type. A number where a text is expected becomes text.
@@ -124,21 +124,21 @@ impl FileParser<'_> {
     fn limits(
         &self,
         entry: &ArgumentEntry,
-        made: &mut ActionArgument,
+        argument: &mut ActionArgument,
     ) -> Result<(), DefinitionFault> {
-        made.minimum = self.number(entry.minimum.as_ref())?;
-        made.maximum = self.number(entry.maximum.as_ref())?;
+        argument.minimum = self.number(entry.minimum.as_ref())?;
+        argument.maximum = self.number(entry.maximum.as_ref())?;
         if let Some(limit) = entry.minimum.as_ref().or(entry.maximum.as_ref())
-            && !made.kind.is_number()
+            && !argument.kind.is_number()
         {
             return Err(rule(
                 limit,
-                format!("`{}` is not a number and has no range", made.name),
+                format!("`{}` is not a number and has no range", argument.name),
                 "make it `type: integer` or `type: number`, or leave `minimum` and `maximum` out",
             ));
         }
         if let (Some(minimum), Some(maximum), Some(place)) =
-            (&made.minimum, &made.maximum, &entry.maximum)
+            (&argument.minimum, &argument.maximum, &entry.maximum)
             && argument::is_less(maximum, minimum)
         {
             return Err(rule(
@@ -151,10 +151,10 @@ impl FileParser<'_> {
             return Ok(());
         };
         // Patterns contain many braces and dollar signs, so variables are not replaced.
-        if !made.kind.is_text() {
+        if !argument.kind.is_text() {
             return Err(rule(
                 pattern,
-                format!("`{}` is not a text and has no pattern", made.name),
+                format!("`{}` is not a text and has no pattern", argument.name),
                 "leave `pattern` out, or make it `type: string`",
             ));
         }
@@ -165,42 +165,42 @@ impl FileParser<'_> {
                 "write it in the syntax of https://docs.rs/regex",
             )
         })?;
-        made.pattern = Some(pattern.value.clone());
+        argument.pattern = Some(pattern.value.clone());
         Ok(())
     }
 
     fn choices(
         &self,
         entry: &ArgumentEntry,
-        made: &mut ActionArgument,
+        argument: &mut ActionArgument,
     ) -> Result<(), DefinitionFault> {
-        if made.kind == ActionArgumentType::Choice && entry.choices.is_empty() {
+        if argument.kind == ActionArgumentType::Choice && entry.choices.is_empty() {
             return Err(rule(
                 &entry.name,
-                format!("`{}` is a choice without choices", made.name),
+                format!("`{}` is a choice without choices", argument.name),
                 "list them: `choices: [small, large]`",
             ));
         }
         let mut choices = Vec::with_capacity(entry.choices.len());
         for written in &entry.choices {
-            let choice = self.typed(written, made.kind)?;
-            made.check(&choice).map_err(|problem| {
+            let choice = self.typed(written, argument.kind)?;
+            argument.check(&choice).map_err(|problem| {
                 rule(
                     written,
-                    format!("a choice of `{}` {problem}", made.name),
+                    format!("a choice of `{}` {problem}", argument.name),
                     "give only choices that its type and its limits allow",
                 )
             })?;
             if choices.contains(&choice) {
                 return Err(rule(
                     written,
-                    format!("a choice of `{}` occurs twice", made.name),
+                    format!("a choice of `{}` occurs twice", argument.name),
                     "leave one of them out",
                 ));
             }
             choices.push(choice);
         }
-        made.choices = choices;
+        argument.choices = choices;
         Ok(())
     }
 }

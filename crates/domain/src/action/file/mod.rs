@@ -1,7 +1,7 @@
 //! Parses an action from its YAML file. Every error gives line, column and a fix.
 //!
-//! `${VARIABLE}` is replaced before placeholders are parsed, and the value of a variable is never taken for a
-//! placeholder.
+//! `${VARIABLE}` is replaced before placeholders are parsed. Braces in the value of a variable are escaped first, so
+//! that the value never contains a placeholder.
 
 mod arguments;
 
@@ -87,7 +87,7 @@ struct ActionFile {
     inputs_schema: Option<Spanned<Value>>,
 }
 
-/// Adds the hint that quotes are missing, where YAML may have parsed a placeholder as a map.
+/// Suggests quotes when YAML may have parsed a placeholder as a map.
 fn with_quotes(text: &str, fault: Fault) -> Fault {
     let line = fault
         .place
@@ -115,7 +115,7 @@ fn rule<T>(
 }
 
 impl FileParser<'_> {
-    /// A text with its variables replaced, without the space around it.
+    /// Replaces the variables in a text and trims it.
     fn plain(&self, written: &Spanned<String>) -> Result<String, DefinitionFault> {
         self.expanded(written, self.variables)
     }
@@ -134,7 +134,7 @@ impl FileParser<'_> {
         Ok(text.trim().to_owned())
     }
 
-    /// A non-empty text that may contain placeholders.
+    /// Parses a non-empty text that may contain placeholders.
     fn template(
         &self,
         written: &Spanned<String>,
@@ -165,7 +165,7 @@ impl FileParser<'_> {
                 Piece::Stray(brace) => {
                     return Err(rule(
                         written,
-                        format!("a `{brace}` of `{field}` belongs to no place"),
+                        format!("a `{brace}` of `{field}` is not part of a placeholder"),
                         format!(
                             "write `{brace}{brace}` for a brace, and `{{name}}` for the value of an argument"
                         ),
@@ -195,21 +195,21 @@ impl FileParser<'_> {
         };
         let mut fault =
             Fault::at(written, format!("there is no argument for `{{{name}}}`")).fixed_by(fix);
-        // The value of a field may span many lines, so the line that contains the placeholder is searched for.
+        // A field may span several lines, so search for the line that contains the placeholder.
         let begin = usize::try_from(written.referenced.line()).unwrap_or(1);
         let place = format!("{{{name}}}");
         let lines = self.text.lines().enumerate().skip(begin.saturating_sub(1));
-        if let Some(found) = lines.into_iter().find_map(|(number, line)| {
+        if let Some(position) = lines.into_iter().find_map(|(number, line)| {
             let column = line[..line.find(&place)?].chars().count();
             Some((number as u64 + 1, column as u64 + 1))
         }) {
-            fault.place = Some(found);
+            fault.place = Some(position);
         }
         fault.nearest = nearest;
         DefinitionFault::Rule(fault)
     }
 
-    /// A value of any type with its variables replaced.
+    /// Replaces the variables in a value of any type.
     fn value(&self, written: &Spanned<Value>) -> Result<Value, DefinitionFault> {
         let mut value = written.value.clone();
         let expand = Expand {
@@ -222,9 +222,13 @@ impl FileParser<'_> {
         Ok(value)
     }
 
-    fn flag(&self, written: Option<&Spanned<Value>>, other: bool) -> Result<bool, DefinitionFault> {
+    fn flag(
+        &self,
+        written: Option<&Spanned<Value>>,
+        default: bool,
+    ) -> Result<bool, DefinitionFault> {
         let Some(written) = written else {
-            return Ok(other);
+            return Ok(default);
         };
         self.value(written)?.as_bool().ok_or_else(|| {
             let fault = Fault::at(written, "true or false is expected here");
@@ -285,13 +289,13 @@ impl FileParser<'_> {
                 format!(
                     "`apply_actor` cannot be `{name}`: no actor takes part in applying, which copies the result as it is"
                 ),
-                "leave it out; `review_actor` names the actor that judges the result before it is applied",
+                "leave it out; `review_actor` names the actor that reviews the result before it is applied",
             )),
             (_, name) => Ok(name),
         }
     }
 
-    /// A profile name: a bare word, or one with its namespace.
+    /// Parses a profile name: a bare word, or a name with its namespace.
     fn profile(
         &self,
         written: Option<&Spanned<String>>,
@@ -305,7 +309,7 @@ impl FileParser<'_> {
             rule(
                 written,
                 format!("`{text}` is not the name of a profile"),
-                format!("write `{field}: supervised`, or one with its namespace"),
+                format!("write `{field}: supervised`, or a name with its namespace"),
             )
         })?;
         Ok(Some(name.to_string()))
@@ -333,8 +337,8 @@ impl FileParser<'_> {
         let name = self.name(&file.name)?;
         let mut arguments = Vec::with_capacity(file.arguments.len());
         for entry in &file.arguments {
-            let made = self.argument(entry, &arguments)?;
-            arguments.push(made);
+            let argument = self.argument(entry, &arguments)?;
+            arguments.push(argument);
         }
         let mut invariants: Vec<String> = Vec::with_capacity(file.invariants.len());
         for written in &file.invariants {

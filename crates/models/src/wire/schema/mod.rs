@@ -1,8 +1,8 @@
 //! Converts JSON schemas to the subset that each provider accepts.
 //!
-//! The caller's schema stays authoritative: a model's answer is validated against it. Lowering only ever loosens a
-//! schema, so that no valid value becomes impossible. Where a subset cannot express a schema without ruling out valid
-//! answers, the schema is not sent and only the prompt describes the format.
+//! The caller's schema stays authoritative: a model's answer is validated against it. Lowering only loosens a schema,
+//! so that every valid value remains possible. If a subset cannot express a schema without excluding valid answers, the
+//! schema is not sent and only the prompt describes the format.
 
 mod strict;
 
@@ -44,8 +44,8 @@ pub(super) fn tool_parameters(protocol: Protocol, schema: &Value) -> Value {
             _ => vec![Value::Object(top)],
         };
         for variant in variants {
-            if let Some(Value::Object(found)) = variant.get("properties").cloned() {
-                properties.extend(found);
+            if let Some(Value::Object(variant_properties)) = variant.get("properties").cloned() {
+                properties.extend(variant_properties);
             }
         }
         merged.insert("properties".to_owned(), properties.into());
@@ -71,32 +71,32 @@ pub(super) struct AnswerFormat {
     /// Letters, digits, `_` and `-`, at most 64.
     pub(super) name: String,
     pub(super) schema: Value,
-    /// Whether the provider must enforce it exactly.
+    /// Whether the provider must enforce the schema exactly.
     pub(super) strict: bool,
 }
 
-/// The answer format in a form that this provider accepts; `None` where only the prompt can request it.
+/// Returns the answer format in a form that this provider accepts; `None` if only the prompt can request the format.
 pub(super) fn answer_format(target: &Target, request: &ChatRequest) -> Option<AnswerFormat> {
-    let wanted = request.response_schema.as_ref()?;
+    let requested = request.response_schema.as_ref()?;
     let is_combined = !request.tools.is_empty();
     let lowering = SchemaLowering {
         protocol: target.protocol,
-        root: &wanted.schema,
+        root: &requested.schema,
     };
-    let lowered = Value::Object(lowering.node(&wanted.schema, &mut Vec::new()));
+    let lowered = Value::Object(lowering.node(&requested.schema, &mut Vec::new()));
     if lowered.get("type") != Some(&json!("object")) {
         return None;
     }
     let format = |schema, strict| {
         Some(AnswerFormat {
-            name: format_name(wanted),
+            name: format_name(requested),
             schema,
             strict,
         })
     };
     match target.protocol {
         Protocol::Anthropic => {
-            if !binds_answers(target.name.model()) {
+            if !supports_answer_schema(target.name.model()) {
                 return None;
             }
             let mut closing = ClosedSchema::new(OptionalProperty::LeftOut);
@@ -105,31 +105,31 @@ pub(super) fn answer_format(target: &Target, request: &ChatRequest) -> Option<An
             fits.then_some(closed)
                 .and_then(|schema| format(schema, true))
         }
-        // Gemini rejects a response type next to functions; Ollama constrains every token, so that no tool can be
-        // called.
+        // Gemini rejects a response type together with functions; Ollama constrains every token, so that no tool can
+        // be called.
         Protocol::Gemini | Protocol::Ollama if is_combined => None,
         Protocol::Gemini | Protocol::Ollama => format(lowered, false),
-        Protocol::OpenaiResponses => strict_or_loose(wanted, lowered, format),
+        Protocol::OpenaiResponses => strict_or_loose(requested, lowered, format),
         Protocol::OpenaiChat => {
             let is_own = matches!(target.dialect, Dialect::OpenAi | Dialect::Azure);
-            // DeepSeek does not support answer schemas; Groq and others reject one next to tools.
+            // DeepSeek does not support answer schemas; Groq and others reject a schema together with tools.
             let is_refused = target.dialect == Dialect::DeepSeek || is_combined && !is_own;
             if is_refused {
                 None
             } else {
-                strict_or_loose(wanted, lowered, format)
+                strict_or_loose(requested, lowered, format)
             }
         }
     }
 }
 
-/// Strict where that was requested and the subset can express the schema.
+/// Returns a strict format if it was requested and the strict subset can express the schema, otherwise a loose format.
 fn strict_or_loose(
-    wanted: &ResponseSchema,
+    requested: &ResponseSchema,
     lowered: Value,
     format: impl Fn(Value, bool) -> Option<AnswerFormat>,
 ) -> Option<AnswerFormat> {
-    let closed = wanted
+    let closed = requested
         .strict
         .then(|| ClosedSchema::new(OptionalProperty::Null).close(lowered.clone()))
         .flatten()
@@ -140,8 +140,8 @@ fn strict_or_loose(
     }
 }
 
-fn format_name(wanted: &ResponseSchema) -> String {
-    let name: String = wanted
+fn format_name(requested: &ResponseSchema) -> String {
+    let name: String = requested
         .name
         .chars()
         .map(|letter| {
@@ -160,8 +160,8 @@ fn format_name(wanted: &ResponseSchema) -> String {
     }
 }
 
-/// Whether a Claude model accepts an answer schema; those before 4.5 do not.
-fn binds_answers(model: &str) -> bool {
+/// Whether a Claude model supports answer schemas, which version 4.5 introduced.
+fn supports_answer_schema(model: &str) -> bool {
     let older = [
         "claude-2",
         "claude-3",
@@ -183,8 +183,8 @@ struct SchemaLowering<'a> {
 }
 
 impl<'a> SchemaLowering<'a> {
-    /// Returns a schema without references and without keywords that some provider rejects. `path` holds the references
-    /// that are being followed; a recursive reference allows any value from there on.
+    /// Returns a schema without references and without keywords that some provider rejects. `path` contains the
+    /// references that are being followed; a recursive reference becomes a schema that allows any value.
     fn node(&self, schema: &'a Value, path: &mut Vec<&'a str>) -> Map<String, Value> {
         let mut out = Map::new();
         let Some(fields) = schema.as_object() else {
@@ -193,12 +193,12 @@ impl<'a> SchemaLowering<'a> {
         if let Some(reference) = fields.get("$ref").and_then(Value::as_str) {
             if !path.contains(&reference)
                 && path.len() < DEEPEST
-                && let Some(found) = reference
+                && let Some(target) = reference
                     .strip_prefix('#')
                     .and_then(|pointer| self.root.pointer(pointer))
             {
                 path.push(reference);
-                out = self.node(found, path);
+                out = self.node(target, path);
                 path.pop();
             }
             if let Some(text) = fields.get("description").filter(|text| text.is_string()) {
@@ -313,19 +313,19 @@ impl<'a> SchemaLowering<'a> {
         }
     }
 
-    /// Whether a property name is accepted. Anthropic rejects a tool whose property names have other characters or
-    /// lengths; its other properties are still worth offering.
+    /// Whether a property name is accepted. Anthropic rejects a tool with a property name of other characters or
+    /// lengths, so the tool is offered without that property.
     fn accepts_property(&self, name: &str) -> bool {
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_.-".contains(letter);
         self.protocol != Protocol::Anthropic
             || (1..=64).contains(&name.len()) && name.chars().all(is_plain)
     }
 
-    /// Removes keywords that do not fit the type, and adds those that providers require.
+    /// Removes keywords that do not fit the type, and adds keywords that providers require.
     fn tidy(&self, out: &mut Map<String, Value>) {
         let is = |out: &Map<String, Value>, name: &str| match out.get("type") {
             Some(Value::String(only)) => only == name,
-            Some(Value::Array(all)) => all.iter().any(|one| one == name),
+            Some(Value::Array(all)) => all.iter().any(|other| other == name),
             _ => false,
         };
         let is_typed = out.contains_key("type");
@@ -366,7 +366,7 @@ impl<'a> SchemaLowering<'a> {
         if let Some(Value::Array(required)) = out.get_mut("required") {
             required.retain(|name| {
                 name.as_str()
-                    .is_some_and(|name| known.iter().any(|one| one == name))
+                    .is_some_and(|name| known.iter().any(|other| other == name))
             });
             if required.is_empty() {
                 out.remove("required");
@@ -375,7 +375,7 @@ impl<'a> SchemaLowering<'a> {
     }
 }
 
-/// The types that a schema names: one, or several in a list.
+/// The types that a schema names: a single type, or a list of types.
 fn types(fields: &Map<String, Value>) -> Option<Value> {
     let known = |name: &Value| name.as_str().is_some_and(|name| TYPES.contains(&name));
     match fields.get("type")? {
@@ -393,14 +393,14 @@ fn types(fields: &Map<String, Value>) -> Option<Value> {
     }
 }
 
-/// Adds the implied type of a schema that names none.
+/// Adds the implied type to a schema without a type.
 fn infer_type(fields: &Map<String, Value>, out: &mut Map<String, Value>) {
     if out.contains_key("type") || out.contains_key("anyOf") {
         return;
     }
     let has = |names: &[&str]| names.iter().any(|name| fields.contains_key(*name));
     let values = out.get("enum").and_then(Value::as_array);
-    let meant = if has(&["properties", "required", "additionalProperties"])
+    let implied = if has(&["properties", "required", "additionalProperties"])
         || out.contains_key("properties")
     {
         "object"
@@ -415,7 +415,7 @@ fn infer_type(fields: &Map<String, Value>, out: &mut Map<String, Value>) {
     } else {
         return;
     };
-    out.insert("type".to_owned(), meant.into());
+    out.insert("type".to_owned(), implied.into());
 }
 
 /// Merges the constraints of a part of `allOf`.
@@ -439,9 +439,9 @@ fn merge(out: &mut Map<String, Value>, part: Map<String, Value>) {
 /// Representation of an optional property where every object is closed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OptionalProperty {
-    /// It is omitted from `required`.
+    /// The property is not in `required`.
     LeftOut,
-    /// It is required and may be null.
+    /// The property is required and may be null.
     Null,
 }
 
@@ -461,8 +461,8 @@ impl ClosedSchema {
         }
     }
 
-    /// Returns `None` where the schema allows what a closed one cannot express: an object with any properties, or any
-    /// value.
+    /// Closes a schema. Returns `None` for a schema that a closed schema cannot express: an object with arbitrary
+    /// properties, or an arbitrary value.
     fn close(&mut self, node: Value) -> Option<Value> {
         let Value::Object(mut node) = node else {
             return None;
@@ -482,7 +482,7 @@ impl ClosedSchema {
                 .into_iter()
                 .map(|variant| self.close(variant))
                 .collect();
-            // Next to a union, a type adds nothing that its variants do not say.
+            // The variants of a union already define the types.
             node.remove("type");
             node.insert("anyOf".to_owned(), closed?.into());
             return Some(Value::Object(node));
@@ -553,13 +553,13 @@ impl ClosedSchema {
             .into_iter()
             .map(|name| {
                 let mut variant = node.clone();
-                let keeps: &[&str] = match name.as_str() {
+                let kept_fields: &[&str] = match name.as_str() {
                     Some("object") => &["properties", "required", "additionalProperties"],
                     Some("array") => &["items"],
                     Some("null") => &[],
                     _ => &["enum"],
                 };
-                variant.retain(|field, _| keeps.contains(&field.as_str()));
+                variant.retain(|field, _| kept_fields.contains(&field.as_str()));
                 variant.insert("type".to_owned(), name);
                 Value::Object(variant)
             })
@@ -616,7 +616,7 @@ fn drop_nulls(root: &Value, schema: &Value, value: &mut Value, depth: usize) {
             };
             let required = schema.get("required").and_then(Value::as_array);
             let is_required =
-                |name: &str| required.is_some_and(|all| all.iter().any(|one| one == name));
+                |name: &str| required.is_some_and(|all| all.iter().any(|other| other == name));
             fields.retain(|name, value| {
                 let known = properties.get(name);
                 !value.is_null()
@@ -641,11 +641,11 @@ fn drop_nulls(root: &Value, schema: &Value, value: &mut Value, depth: usize) {
 }
 
 fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
-    let found = schema
+    let target = schema
         .get("$ref")
         .and_then(Value::as_str)
         .and_then(|reference| root.pointer(reference.strip_prefix('#')?));
-    found.unwrap_or(schema)
+    target.unwrap_or(schema)
 }
 
 fn allows_null(schema: &Value) -> bool {

@@ -14,8 +14,8 @@ pub(super) fn fits_strict_mode(schema: &Value) -> bool {
 struct StrictSize {
     properties: usize,
     values: usize,
-    /// Total number of characters. OpenAI accepts 120,000, but only 15,000 in a long enum; more than that is not worth
-    /// enforcing.
+    /// Total number of characters. OpenAI accepts 120,000, but only 15,000 in a long enum; the lower limit is used for
+    /// all schemas.
     letters: usize,
     levels: usize,
 }
@@ -46,7 +46,7 @@ impl StrictSize {
 fn is_of(schema: &Value, name: &str) -> bool {
     match schema.get("type") {
         Some(Value::String(only)) => only == name,
-        Some(Value::Array(all)) => all.iter().any(|one| one == name),
+        Some(Value::Array(all)) => all.iter().any(|other| other == name),
         _ => false,
     }
 }

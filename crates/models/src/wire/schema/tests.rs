@@ -13,7 +13,7 @@ fn closed(schema: &Value, optional: OptionalProperty) -> Option<Value> {
 }
 
 #[test]
-fn an_answer_is_closed_without_bounds_and_optional_properties_may_be_null() {
+fn a_closed_answer_has_no_bounds_and_optional_properties_may_be_null() {
     let schema = json!({
         "type": "object", "required": ["summary"],
         "properties": {
@@ -26,7 +26,7 @@ fn an_answer_is_closed_without_bounds_and_optional_properties_may_be_null() {
         },
     });
     let mut strict = closed(&schema, OptionalProperty::Null).expect("it can be closed");
-    // The order of properties is that of the map.
+    // The order of the properties is not defined.
     if let Some(required) = strict["required"].as_array_mut() {
         required.sort_by_key(ToString::to_string);
     }
@@ -60,7 +60,7 @@ fn an_answer_is_closed_without_bounds_and_optional_properties_may_be_null() {
     );
 }
 
-/// A closed schema would rule out every answer that has a property.
+/// A closed schema would exclude every answer that has a property.
 #[test]
 fn an_answer_with_any_properties_cannot_be_closed() {
     for schema in [

@@ -9,14 +9,14 @@ use super::{Connection, Script, Servers, StatementRun};
 use crate::error::Error;
 use crate::kill_points;
 
-/// Maximum wait for a transaction without an owner to end.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Maximum time to wait until a transaction without an owner has ended.
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// A transaction that an apply commits. Only the data needed to look it up is stored.
+/// A transaction that an apply commits. The journal stores only the data to look it up.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ServerChange {
     pub(crate) alias: String,
-    /// Identity of the database, so that another one behind the same address is not asked.
+    /// Identity of the database, to detect a different database at the same address.
     identity: String,
     /// `None` until the script has run.
     number: Option<TransactionNumber>,
@@ -32,9 +32,9 @@ pub(crate) struct ServerChange {
 /// Outcome of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The server stored all of it.
+    /// The server stored all its changes.
     Committed,
-    /// The server stored nothing of it.
+    /// The server stored none of its changes.
     Aborted,
 }
 
@@ -50,19 +50,19 @@ impl ServerChange {
         }
     }
 
-    /// Runs the script and rolls it back, to check whether it works.
+    /// Runs the script and rolls it back; returns the result of each statement.
     pub(crate) fn preview(
         script: &Script,
         connection: Connection,
     ) -> Result<Vec<StatementRun>, Error> {
         let mut session = Session::begin(connection, Access::Write)?;
-        let ran = session.run(script, 0);
-        let checked = ran.and_then(|(done, _)| session.check(script).map(|()| done));
+        let results = session.run(script, 0);
+        let checked = results.and_then(|(done, _)| session.check(script).map(|()| done));
         session.roll_back();
         checked
     }
 
-    /// Runs the script in a transaction that stays open. Its effects are not visible to others yet.
+    /// Runs the script in a transaction that stays open, so that other clients do not see its effects yet.
     pub(crate) fn prepare(&mut self, servers: &dyn Servers) -> Result<(), Error> {
         let Some(script) = self.script.take() else {
             return Err(Error::Damaged(
@@ -81,16 +81,16 @@ impl ServerChange {
         Ok(())
     }
 
-    /// Commits the prepared transaction and asks the server for its outcome.
+    /// Commits the prepared transaction and queries its outcome.
     pub(crate) fn commit(&mut self, servers: &dyn Servers) -> Result<Outcome, Error> {
         kill_points::boundary();
         let outcome = match self.session.take() {
             Some(session) => {
                 let mut connection = session.commit();
-                match self.ask(&mut connection) {
-                    // The connection is lost; a new one can still ask.
+                match self.query_outcome(&mut connection) {
+                    // The connection is lost; query the outcome on a new one.
                     Err(_) => self.outcome(servers),
-                    known => known,
+                    answer => answer,
                 }
             }
             None => self.outcome(servers),
@@ -106,8 +106,8 @@ impl ServerChange {
         }
     }
 
-    /// Outcome of the transaction, asked on a new connection. A transaction that still runs has lost its
-    /// owner and is terminated.
+    /// Queries the outcome of the transaction on a new connection. Terminates the transaction if it still runs, because
+    /// its owner has died.
     pub(crate) fn outcome(&self, servers: &dyn Servers) -> Result<Outcome, Error> {
         if self.number.is_none() {
             return Ok(Outcome::Aborted);
@@ -115,25 +115,26 @@ impl ServerChange {
         let mut connection = servers.connect(&self.alias)?;
         if connection.identity != self.identity {
             return Err(Error::Stuck(format!(
-                "`{}` is not the database that the apply was for, so its outcome cannot be read",
+                "`{}` is not the database of this apply, so its outcome cannot be determined",
                 connection.shown
             )));
         }
-        self.ask(&mut connection)
+        self.query_outcome(&mut connection)
     }
 
-    fn ask(&self, connection: &mut Connection) -> Result<Outcome, Error> {
+    fn query_outcome(&self, connection: &mut Connection) -> Result<Outcome, Error> {
         const STATUS: &str =
             "SELECT pg_catalog.pg_xact_status($1::pg_catalog.text::pg_catalog.xid8)";
-        // Only this very process: another one may have its number by now.
-        const END: &str =
+        // The start time ensures that this terminates only the transaction's own process, not a later one with the same
+        // id.
+        const TERMINATE: &str =
             "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
             WHERE pid = $1 AND EXTRACT(epoch FROM backend_start)::pg_catalog.text = $2";
         let Some(number) = &self.number else {
             return Ok(Outcome::Aborted);
         };
         let shown = connection.shown.clone();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + MAX_WAIT;
         loop {
             let row = connection.client.query_one(STATUS, &[&number.transaction]);
             let status: Option<String> = row.map_err(|error| lost(&shown, &error))?.get(0);
@@ -141,10 +142,10 @@ impl ServerChange {
                 Some("committed") => return Ok(Outcome::Committed),
                 Some("aborted") => return Ok(Outcome::Aborted),
                 Some(_) if Instant::now() < deadline => {
-                    let ended = connection
+                    let terminated = connection
                         .client
-                        .query(END, &[&number.process, &number.began]);
-                    ended.map_err(|error| lost(&shown, &error))?;
+                        .query(TERMINATE, &[&number.process, &number.began]);
+                    terminated.map_err(|error| lost(&shown, &error))?;
                     std::thread::sleep(Duration::from_millis(20));
                 }
                 Some(_) => {

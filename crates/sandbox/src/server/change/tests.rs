@@ -1,4 +1,4 @@
-//! Outcome of transactions whose owner is gone, on a real server.
+//! Outcome of transactions whose owner has died, on a real server.
 
 use cleveragents_store::{Server, database_identity};
 use cleveragents_testkit::TestDatabase;
@@ -17,14 +17,14 @@ impl Servers for ByAddress {
             .connect()
             .expect("a server");
         Ok(Connection {
-            identity: database_identity(&mut client).expect("it has a name"),
+            identity: database_identity(&mut client).expect("an identity"),
             client,
             shown: alias.to_owned(),
         })
     }
 }
 
-/// A database with a table, and a change of it that has run and is not committed.
+/// A database with a table, and a change of the table that was run but not committed.
 fn prepared() -> Option<(TestDatabase, ServerChange)> {
     let database = TestDatabase::postgres()?;
     database.meddle("CREATE TABLE t (v int)");
@@ -35,7 +35,7 @@ fn prepared() -> Option<(TestDatabase, ServerChange)> {
     Some((database, change))
 }
 
-/// The change as the next process reads it from the journal.
+/// The change as a later process reads it from the journal.
 fn reloaded(change: &ServerChange) -> ServerChange {
     let text = serde_json::to_string(change).expect("it is stored");
     serde_json::from_str(&text).expect("it is read")
@@ -64,7 +64,7 @@ fn the_server_confirms_the_commit() {
 }
 
 #[test]
-fn a_transaction_that_still_runs_without_its_owner_is_ended() {
+fn a_running_transaction_without_its_owner_is_terminated() {
     let Some((database, mut change)) = prepared() else {
         return;
     };
@@ -74,7 +74,7 @@ fn a_transaction_that_still_runs_without_its_owner_is_ended() {
         stored.outcome(&ByAddress).expect("an answer"),
         Outcome::Aborted
     );
-    // The delayed process can no longer commit, and gets that outcome.
+    // The delayed process cannot commit any more, and receives that outcome.
     assert_eq!(
         change.commit(&ByAddress).expect("an answer"),
         Outcome::Aborted
@@ -83,7 +83,7 @@ fn a_transaction_that_still_runs_without_its_owner_is_ended() {
 }
 
 #[test]
-fn a_server_process_that_dies_before_the_commit_leaves_nothing() {
+fn a_server_process_that_dies_before_the_commit_leaves_no_rows() {
     let Some((database, mut change)) = prepared() else {
         return;
     };
@@ -96,25 +96,27 @@ fn a_server_process_that_dies_before_the_commit_leaves_nothing() {
 }
 
 #[test]
-fn another_database_behind_the_address_is_not_asked() {
+fn another_database_at_the_same_address_is_refused() {
     let (Some((_database, change)), Some(other)) = (prepared(), TestDatabase::postgres()) else {
         return;
     };
     let mut stored = reloaded(&change);
     stored.alias.clone_from(&other.url);
-    let error = stored.outcome(&ByAddress).expect_err("it cannot know");
+    let error = stored.outcome(&ByAddress).expect_err("another database");
     assert!(matches!(error, Error::Stuck(_)), "{error}");
 }
 
 #[test]
-fn a_number_that_the_server_does_not_know_is_not_an_answer() {
+fn an_unknown_transaction_number_is_an_error() {
     let Some((_database, change)) = prepared() else {
         return;
     };
     let mut stored = reloaded(&change);
     let number = stored.number.as_mut().expect("a number");
     number.transaction = "9000000000000".to_owned();
-    stored.outcome(&ByAddress).expect_err("from the future");
+    stored
+        .outcome(&ByAddress)
+        .expect_err("a number from the future");
 }
 
 #[test]

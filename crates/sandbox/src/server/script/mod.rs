@@ -1,8 +1,8 @@
-//! [`Script`]: SQL text as single statements, each admitted by its first word.
+//! [`Script`]: splits SQL text into statements and admits each by its first word.
 //!
-//! Statements are separated by the server's own rules: quotes, dollar quotes, nested comments,
-//! parentheses and bodies of functions are understood. An error here cannot produce a second statement:
-//! the server prepares each text before it runs it, and prepares at most one statement.
+//! It follows the server's lexical rules for quotes, dollar quotes, nested comments, parentheses and bodies of
+//! functions. An error here cannot produce a second statement: the server prepares each text before it runs it, and
+//! prepares at most one statement.
 
 mod scanner;
 
@@ -13,7 +13,7 @@ use crate::error::Error;
 /// One statement of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Statement {
-    /// From its first word to its last, without the semicolon and without comments around it.
+    /// Text from the first to the last word, without the semicolon and without comments around it.
     pub(crate) text: String,
     /// Its first word, in lower case.
     pub(crate) word: String,
@@ -21,18 +21,18 @@ pub(crate) struct Statement {
     pub(crate) line: usize,
 }
 
-/// A text of SQL.
+/// A parsed SQL text.
 #[derive(Debug, Clone)]
 pub(crate) struct Script {
     /// Name in messages.
     pub(crate) name: &'static str,
     pub(crate) statements: Vec<Statement>,
-    /// Whether the last statement ends with a semicolon, so that another may follow it.
+    /// Whether the last statement ends with a semicolon, so that another statement may follow.
     is_closed: bool,
 }
 
-/// First words of the statements that may run inside the program's transaction. None of them begins a
-/// statement that ends or begins a transaction.
+/// First words of the statements that may run inside the program's transaction. Such statements cannot begin or end a
+/// transaction.
 const ADMITTED: [&str; 37] = [
     "alter",
     "analyze",
@@ -79,15 +79,15 @@ const CONTROL: [&str; 7] = [
 ];
 
 impl Script {
-    /// Separates a text into statements and refuses those that cannot be part of one transaction.
+    /// Splits a text into statements. Refuses statements that cannot be part of one transaction.
     pub(crate) fn parse(name: &'static str, text: &[u8]) -> Result<Self, Error> {
         let refused = |line: usize, reason: String| Error::SqlNotAdmitted { name, line, reason };
         let text = std::str::from_utf8(text).map_err(|error| {
             let line = line_of(text, error.valid_up_to());
             refused(line, "is not UTF-8".to_owned())
         })?;
-        if let Some(at) = text.find('\0') {
-            let line = line_of(text.as_bytes(), at);
+        if let Some(offset) = text.find('\0') {
+            let line = line_of(text.as_bytes(), offset);
             return Err(refused(line, "holds a NUL character".to_owned()));
         }
         let mut scanner = Scanner::new(name, text);
@@ -114,7 +114,7 @@ impl Script {
         })
     }
 
-    /// The statements as they will run, without results.
+    /// The statements without results, for a plan.
     pub(crate) fn planned(&self) -> Vec<StatementRun> {
         let run = |statement: &Statement| StatementRun {
             line: statement.line,
@@ -126,28 +126,28 @@ impl Script {
 
     /// The text followed by the statements of another script.
     pub(crate) fn followed_by(&self, text: &str, next: &Self) -> String {
-        let mut whole = text.to_owned();
-        if !whole.is_empty() && !whole.ends_with('\n') {
-            whole.push('\n');
+        let mut combined = text.to_owned();
+        if !combined.is_empty() && !combined.ends_with('\n') {
+            combined.push('\n');
         }
         if !self.is_closed {
-            whole.push_str(";\n");
+            combined.push_str(";\n");
         }
         for statement in &next.statements {
-            whole.push_str(&statement.text);
-            whole.push_str(";\n");
+            combined.push_str(&statement.text);
+            combined.push_str(";\n");
         }
-        whole
+        combined
     }
 }
 
-/// The line of an offset in a text, starting at 1.
+/// The line of an offset in a text; the first line is 1.
 pub(crate) fn line_of(text: &[u8], at: usize) -> usize {
     let before = &text[..at.min(text.len())];
     before.split(|byte| *byte == b'\n').count()
 }
 
-/// The statement's first word, if statements that begin with it may run.
+/// Returns the statement's first word, or the reason why statements with this word may not run.
 fn admit(statement: &str) -> Result<String, String> {
     // `(SELECT 1) UNION …` begins with no word and can only be a query.
     if statement.starts_with('(') {
@@ -173,7 +173,7 @@ fn admit(statement: &str) -> Result<String, String> {
     })
 }
 
-/// Whether it is `ROLLBACK [WORK | TRANSACTION] TO …`, written with nothing but spaces between.
+/// Whether the statement is `ROLLBACK [WORK | TRANSACTION] TO …`, with only white space between the words.
 fn returns_to_savepoint(statement: &str) -> bool {
     let mut words = statement.split([' ', '\t', '\n']).skip(1);
     let mut next = || words.find(|word| !word.is_empty()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! [`Scanner`]: splits a text into statements with PostgreSQL's own lexical rules.
+//! [`Scanner`]: splits a text into statements by PostgreSQL's lexical rules.
 
 use super::line_of;
 use crate::error::Error;
@@ -23,7 +23,7 @@ pub(super) struct Scanner<'a> {
 #[derive(Default)]
 struct ScanPosition {
     parentheses: usize,
-    /// Its first words, as far as they show whether it creates a function.
+    /// Up to four first words, which show whether the statement creates a function.
     words: Vec<String>,
     /// Nesting depth of `BEGIN … END` in a function body written in SQL.
     bodies: usize,
@@ -39,7 +39,7 @@ impl ScanPosition {
         )
     }
 
-    fn meet(&mut self, word: &str) {
+    fn add_word(&mut self, word: &str) {
         if self.words.len() < 4 {
             self.words.push(word.to_ascii_lowercase());
         }
@@ -77,7 +77,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Start and end of the next statement, and whether a semicolon follows. `None` at the end.
+    /// Start and end of the next statement, and whether a semicolon follows it; `None` at the end of the text.
     pub(super) fn next_statement(&mut self) -> Result<Option<(usize, usize, bool)>, Error> {
         let mut place = ScanPosition::default();
         let mut range: Option<(usize, usize)> = None;
@@ -119,7 +119,7 @@ impl<'a> Scanner<'a> {
         self.at = length.map_or(self.text.len(), |length| self.at + length);
     }
 
-    /// Skips a comment, with those nested in it.
+    /// Skips a comment, including nested comments.
     fn comment(&mut self) -> Result<(), Error> {
         let start = self.at;
         let mut depth = 0_usize;
@@ -139,7 +139,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Advances one character; the end of the text is the error `mistake` that began at `start`.
+    /// Advances by one character. At the end of the text, returns the error `mistake` for the token that began at
+    /// `start`.
     fn advance(&mut self, start: usize, mistake: &str) -> Result<char, Error> {
         let next = self.rest().chars().next();
         let character = next.ok_or_else(|| self.refused(start, mistake))?;
@@ -172,7 +173,7 @@ impl<'a> Scanner<'a> {
                 if word.eq_ignore_ascii_case("e") && self.peek(0) == b'\'' {
                     return self.quoted('\'', true);
                 }
-                place.meet(&word);
+                place.add_word(&word);
                 Ok(())
             }
             _ => {
@@ -182,7 +183,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Skips a quoted text. A doubled quote is part of it.
+    /// Skips a quoted text, in which a doubled quote is an escaped quote.
     fn quoted(&mut self, quote: char, has_escapes: bool) -> Result<(), Error> {
         let start = self.at;
         let mistake = "starts a quote that does not end";
@@ -192,7 +193,7 @@ impl<'a> Scanner<'a> {
                 '\\' if has_escapes => {
                     self.advance(start, mistake)?;
                 }
-                found if found == quote => {
+                character if character == quote => {
                     if self.rest().starts_with(quote) || (has_escapes && self.continues()) {
                         self.at += 1;
                     } else {
@@ -204,8 +205,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Whether a text with escapes continues on a later line, and if so moves to its quote: quoted
-    /// texts on consecutive lines are one text, of the kind of the first.
+    /// Whether a text with escapes continues on a later line; if so, moves to its next quote. Quoted texts on
+    /// consecutive lines form one text of the kind of the first.
     fn continues(&mut self) -> bool {
         let before = self.at;
         let mut has_line_end = false;
@@ -234,8 +235,8 @@ impl<'a> Scanner<'a> {
             return Ok(());
         };
         let tag = &inner[..length];
-        let begins_well = !tag.starts_with(|first: char| first.is_ascii_digit());
-        if !begins_well || !tag.bytes().all(|byte| is_word(byte) && byte != b'$') {
+        let is_valid_start = !tag.starts_with(|first: char| first.is_ascii_digit());
+        if !is_valid_start || !tag.bytes().all(|byte| is_word(byte) && byte != b'$') {
             self.at += 1;
             return Ok(());
         }

@@ -22,14 +22,14 @@ fn refusal(sql: &str) -> (usize, String) {
 }
 
 #[test]
-fn statements_are_separated_as_the_server_does_it() {
+fn statements_are_split_by_the_rules_of_the_server() {
     assert_eq!(texts(""), Vec::<String>::new());
     assert_eq!(
         texts(" ;; -- nothing\n;/* at /* all */ */"),
         Vec::<String>::new()
     );
     assert_eq!(texts("select 1; select 2"), ["select 1", "select 2"]);
-    for one in [
+    for statement in [
         "select ';'",
         "select 'it''s; fine'",
         "select \"a;\"\"b\"",
@@ -46,13 +46,16 @@ fn statements_are_separated_as_the_server_does_it() {
         "select a$b$c from t",
         "select $1",
     ] {
-        assert_eq!(texts(one), [one]);
-        assert_eq!(texts(&format!("{one}; select 2")), [one, "select 2"]);
+        assert_eq!(texts(statement), [statement]);
+        assert_eq!(
+            texts(&format!("{statement}; select 2")),
+            [statement, "select 2"]
+        );
     }
 }
 
 #[test]
-fn a_plain_text_with_a_backslash_ends_at_its_quote() {
+fn a_backslash_escapes_no_quote_in_a_plain_text() {
     assert_eq!(
         texts(r"select 'a\'; select 2"),
         [r"select 'a\'", "select 2"]
@@ -68,9 +71,13 @@ fn comments_around_a_statement_are_not_part_of_it() {
 }
 
 #[test]
-fn lines_are_those_of_the_first_word() {
+fn the_line_of_a_statement_is_that_of_its_first_word() {
     let script = Script::parse("changes.sql", b"\n-- x\n  select 1;\n\nselect\n2;").expect("it is");
-    let lines: Vec<_> = script.statements.iter().map(|one| one.line).collect();
+    let lines: Vec<_> = script
+        .statements
+        .iter()
+        .map(|statement| statement.line)
+        .collect();
     assert_eq!(lines, [3, 5]);
 }
 
@@ -142,13 +149,13 @@ fn statements_outside_transactions_are_refused() {
 }
 
 #[test]
-fn savepoints_are_fine() {
+fn savepoints_are_admitted() {
     let sql = "savepoint a; insert into t values (1); rollback to a; rollback work to savepoint a; release a";
     assert_eq!(texts(sql).len(), 5);
 }
 
 #[test]
-fn a_script_can_be_continued_whatever_it_ends_with() {
+fn any_script_can_be_continued() {
     let next = Script::parse("given", b" insert into t values (2) -- two").expect("it is");
     for first in [
         "",
@@ -160,13 +167,13 @@ fn a_script_can_be_continued_whatever_it_ends_with() {
         "select 1; -- x",
     ] {
         let script = Script::parse("changes.sql", first.as_bytes()).expect("it is");
-        let whole = script.followed_by(first, &next);
-        let mut wanted = texts(first);
-        wanted.push("insert into t values (2)".to_owned());
-        assert_eq!(texts(&whole), wanted, "{whole:?}");
+        let combined = script.followed_by(first, &next);
+        let mut expected = texts(first);
+        expected.push("insert into t values (2)".to_owned());
+        assert_eq!(texts(&combined), expected, "{combined:?}");
         assert!(
-            whole.starts_with(first) && whole.ends_with(";\n"),
-            "{whole:?}"
+            combined.starts_with(first) && combined.ends_with(";\n"),
+            "{combined:?}"
         );
     }
 }
@@ -180,7 +187,7 @@ fn no_admitted_word_controls_a_transaction() {
 }
 
 proptest! {
-    /// Any text that is admitted begins with an admitted word, byte for byte.
+    /// Every admitted statement is part of the text and begins with an admitted word.
     #[test]
     fn an_admitted_text_begins_with_an_admitted_word(parts in proptest::collection::vec(
         prop_oneof![

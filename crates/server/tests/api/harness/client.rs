@@ -1,4 +1,4 @@
-//! [`Client`]: HTTP/1.1 over a plain socket, so that a test decides about every byte.
+//! [`Client`]: HTTP/1.1 over a plain socket, so that a test controls every byte.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -27,8 +27,8 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let found = self.headers.iter().find(|(known, _)| known == name);
-        found.map(|(_, value)| value.as_str())
+        let entry = self.headers.iter().find(|(known, _)| known == name);
+        entry.map(|(_, value)| value.as_str())
     }
 
     pub(crate) fn text(&self) -> String {
@@ -40,14 +40,14 @@ impl Answer {
             .unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 
-    /// The response, if it has this status.
+    /// Checks the status, and returns the response.
     #[track_caller]
     pub(crate) fn expect(self, status: u16) -> Self {
         assert_eq!(self.status, status, "{}", self.text());
         self
     }
 
-    /// Checks that it is a problem with this status and code.
+    /// Checks that the response is a problem with this status and code.
     #[track_caller]
     pub(crate) fn problem(self, status: u16, code: &str) {
         let answer = self.expect(status);
@@ -69,7 +69,7 @@ impl Client {
         }
     }
 
-    /// The secret.
+    /// The token of the client.
     pub(crate) fn token(&self) -> Option<&str> {
         self.token.as_deref()
     }
@@ -102,7 +102,7 @@ impl Client {
         stream.answer(method)
     }
 
-    /// Sends a request to a server that may be gone; `None` without a complete response.
+    /// Sends a request to a server that may be killed; `None` without a complete response.
     pub(crate) fn try_post(&self, path: &str, body: &Value) -> Option<Answer> {
         let socket = TcpStream::connect(self.address).ok()?;
         socket.set_read_timeout(Some(PATIENCE)).ok()?;
@@ -111,11 +111,11 @@ impl Client {
         };
         let (head, body) = (self.head("POST", path), body.to_string());
         let kind = "content-type: application/json\r\nconnection: close";
-        let whole = format!(
+        let request = format!(
             "{head}{kind}\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );
-        stream.write(whole.as_bytes()).ok()?;
+        stream.write(request.as_bytes()).ok()?;
         let (status, headers) = stream.head()?;
         let mut body = Vec::new();
         stream.reader.read_to_end(&mut body).ok()?;
@@ -150,7 +150,7 @@ impl Client {
             body.len()
         );
         let mut stream = self.connect();
-        // A server that has refused the request need not read on.
+        // A server that rejects the request may stop reading.
         let _sent = stream
             .write(head.as_bytes())
             .and_then(|()| stream.write(body));
@@ -221,8 +221,8 @@ impl Stream {
 
     fn body(&mut self, headers: &[(String, String)], method: &str) -> Vec<u8> {
         let header = |name: &str| {
-            let found = headers.iter().find(|(known, _)| known == name);
-            found.map(|(_, value)| value.as_str())
+            let entry = headers.iter().find(|(known, _)| known == name);
+            entry.map(|(_, value)| value.as_str())
         };
         let mut body = Vec::new();
         if method == "HEAD" {
@@ -282,14 +282,14 @@ impl Stream {
 
     /// The next event, skipping keep-alives; `None` at the end.
     pub(crate) fn event(&mut self) -> Option<ReceivedEvent> {
-        // Keep-alives never end.
-        let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
+        // Without this timeout keep-alives would continue the loop forever.
+        let started_at = Instant::now();
+        while started_at.elapsed() < PATIENCE {
             let sent = self.block()?;
             if sent.data.is_some() {
                 return Some(sent);
             }
         }
-        panic!("no event came");
+        panic!("no event arrived");
     }
 }

@@ -1,4 +1,4 @@
-//! The operations of a test's database, and the callers that ran agents.
+//! The application on the database of a test, and a runtime of agents that records its callers.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,14 +17,14 @@ pub(crate) struct TestRuntime {
     pub(crate) provider: Provider,
     /// The callers that ran agents.
     pub(crate) runtimes: Mutex<Vec<String>>,
-    /// Whether agents wait until they are released before they start.
+    /// Holds agents before they start, until they are released.
     pub(crate) holds_runtimes: AtomicBool,
     is_released: Mutex<bool>,
     changed: Condvar,
 }
 
 impl TestRuntime {
-    /// Releases everything that is held.
+    /// Releases held agents and held model requests.
     pub(crate) fn release(&self) {
         self.provider.release();
         *self.is_released.lock().expect("not poisoned") = true;
@@ -39,18 +39,22 @@ impl TestRuntime {
     }
 }
 
-/// The operations of a test's database.
+/// The application on the database of a test.
 pub(crate) fn application(
     engine: Arc<Engine>,
     double: &Arc<TestRuntime>,
     home: &Path,
 ) -> Application {
-    let (runs, folder) = (Arc::clone(double), home.to_owned());
+    let (observer, folder) = (Arc::clone(double), home.to_owned());
     let runtime = move |request: &RuntimeRequest<'_>| {
-        let who = request.caller.identity().to_owned();
-        runs.runtimes.lock().expect("not poisoned").push(who);
-        runs.hold();
-        runs.provider.runtime(request, &folder)
+        let identity = request.caller.identity().to_owned();
+        observer
+            .runtimes
+            .lock()
+            .expect("not poisoned")
+            .push(identity);
+        observer.hold();
+        observer.provider.runtime(request, &folder)
     };
     Application::new(
         engine,

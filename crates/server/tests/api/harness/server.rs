@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use super::{Client, TestRuntime, application};
 use crate::provider::MODEL;
 
-/// A running server. Stops when it is dropped.
+/// A running server; dropping it stops the server.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) engine: Arc<Engine>,
@@ -62,7 +62,7 @@ impl Server {
         let application = application(Arc::clone(&engine), &double, folder.path());
         let mut options = options();
         change(&mut options);
-        let (tell, reported) = mpsc::channel();
+        let (announce, announced) = mpsc::channel();
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -73,7 +73,7 @@ impl Server {
             let serving = cleveragents_server::serve(
                 application,
                 options,
-                |address| tell.send(address).expect("the test waits"),
+                |address| announce.send(address).expect("the test waits"),
                 async {
                     // A message and a dropped sender both stop the server.
                     let _sent = stopped.await;
@@ -81,7 +81,7 @@ impl Server {
             );
             runtime.block_on(serving).expect("the server listens");
         });
-        let address = reported.recv().expect("the server listens");
+        let address = announced.recv().expect("the server listens");
         Self {
             address,
             engine,
@@ -139,7 +139,7 @@ impl Server {
         let id: TokenId = secret
             .trim_start_matches("ca_")
             .parse()
-            .expect("the id is in it");
+            .expect("the secret contains the id");
         self.engine
             .write(move |unit| tokens::revoke(unit, id))
             .expect("the token is revoked");
@@ -147,21 +147,24 @@ impl Server {
 
     /// Creates a conversation and returns its path.
     pub(crate) fn session(&self, namespace: &str) -> String {
-        let made = self
+        let created_session = self
             .local()
             .post(
                 "/api/v1/sessions",
                 &json!({"namespace": namespace, "actor": MODEL}),
             )
             .expect(201);
-        made.header("location").expect("a place").to_owned()
+        created_session
+            .header("location")
+            .expect("a location")
+            .to_owned()
     }
 
     /// Creates a plan of a project and returns its id.
     pub(crate) fn plan(&self, project: &str) -> PlanId {
         let mut new = cleveragents_testkit::plans::new_plan("a plan");
-        for known in &mut new.made_with.projects {
-            project.clone_into(&mut known.name);
+        for plan_project in &mut new.made_with.projects {
+            project.clone_into(&mut plan_project.name);
         }
         let id = new.id;
         self.engine
@@ -170,7 +173,7 @@ impl Server {
         id
     }
 
-    /// Registers an action and a project in a namespace, and returns the request that creates a plan of them.
+    /// Registers an action and a project in a namespace, and returns the request that creates a plan from them.
     pub(crate) fn offer_plans(&self, namespace: &str) -> Value {
         let engine = || Arc::clone(&self.engine);
         let resource = ResourceService::new(engine()).ensure_path(&self.yard());
@@ -245,7 +248,7 @@ impl Server {
     pub(crate) fn ended(&mut self) {
         self.announce_end();
         if let Some(thread) = self.thread.take() {
-            thread.join().expect("the server ends well");
+            thread.join().expect("the server stops without an error");
         }
     }
 }
@@ -256,7 +259,7 @@ impl Drop for Server {
         if let Some(thread) = self.thread.take()
             && !std::thread::panicking()
         {
-            thread.join().expect("the server ends well");
+            thread.join().expect("the server stops without an error");
         }
     }
 }
@@ -268,11 +271,14 @@ pub(crate) fn plan_request(namespace: &str) -> Value {
     })
 }
 
-/// Waits for a condition, however slow the machine is.
-pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
+/// Waits up to a minute for a condition.
+pub(crate) fn wait_until(condition: &str, mut holds: impl FnMut() -> bool) {
+    let started_at = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < Duration::from_mins(1), "{what}: never");
+        assert!(
+            started_at.elapsed() < Duration::from_mins(1),
+            "{condition}: never"
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
 }

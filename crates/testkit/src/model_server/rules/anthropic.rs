@@ -8,7 +8,7 @@ use super::{
     text,
 };
 
-/// "Create a Message" (docs.claude.com/en/api/messages): every other field is an extra input.
+/// "Create a Message" (docs.claude.com/en/api/messages): all other fields are rejected as extra inputs.
 const FIELDS: [&str; 21] = [
     "model",
     "messages",
@@ -35,11 +35,11 @@ const FIELDS: [&str; 21] = [
 
 /// "Vision" (docs.claude.com/en/docs/build-with-claude/vision).
 const IMAGE_TYPES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
-const LARGEST_IMAGE: usize = 5 * 1024 * 1024;
-const LONGEST_SIDE: u32 = 8000;
-/// The same page: the number of images above which the smaller maximum side length applies.
+const MAX_IMAGE_BYTES: usize = 5 * 1024 * 1024;
+const MAX_SIDE: u32 = 8000;
+/// The same page: maximum number of images for `MAX_SIDE`; with more images, `MAX_SIDE_OF_MANY` applies.
 const MANY_IMAGES: usize = 20;
-const LONGEST_SIDE_OF_MANY: u32 = 2000;
+const MAX_SIDE_OF_MANY: u32 = 2000;
 
 /// "Structured outputs", section "JSON Schema limitations" (docs.claude.com/en/docs/build-with-claude/structured-outputs).
 const ANSWER_KEYWORDS: [&str; 14] = [
@@ -59,7 +59,8 @@ const ANSWER_KEYWORDS: [&str; 14] = [
     "items",
 ];
 
-/// Generation of a model, as in `claude-sonnet-4-5`; a date after the first number is not a minor version.
+/// Major and minor version of a model such as `claude-sonnet-4-5`. A date after the first number is not a minor
+/// version.
 fn generation(model: &str) -> Option<(u64, u64)> {
     let numbers: Vec<u64> = model
         .strip_prefix("claude-")?
@@ -71,7 +72,7 @@ fn generation(model: &str) -> Option<(u64, u64)> {
 }
 
 /// "Models overview" (docs.claude.com/en/docs/about-claude/models/overview), row "Max output".
-fn most_output(model: &str) -> Option<u64> {
+fn max_output(model: &str) -> Option<u64> {
     let opus = model.contains("opus");
     Some(match generation(model)? {
         (3, 0) => 4096,
@@ -90,9 +91,9 @@ fn context_window(model: &str) -> u64 {
     }
 }
 
-/// "Context windows", section "Context window management with newer Claude models": input above the window is refused;
-/// so is, before 4.5, input that leaves less room than `max_tokens`. Later models end with the stop reason
-/// `model_context_window_exceeded` instead. continuedev/continue issue 6080 shows the second refusal.
+/// "Context windows", section "Context window management with newer Claude models": input above the window is refused.
+/// Before 4.5, input that leaves less than `max_tokens` is refused too (continuedev/continue issue 6080 shows this
+/// refusal); later models stop with `model_context_window_exceeded` instead.
 fn input(body: &Value, model: &str, limit: u64) -> CheckResult {
     let (tokens, window) = (size::tokens(body), context_window(model));
     ensure(tokens <= window, || {
@@ -106,8 +107,9 @@ fn input(body: &Value, model: &str, limit: u64) -> CheckResult {
     })
 }
 
-/// "Vision": 600 images in a request, 100 for models with a window of 200,000 tokens; smaller ones in a request with
-/// more than 20. anthropics/claude-code issue 49537 shows the refusal of large images among many.
+/// "Vision": at most 600 images per request, 100 for models with a window of 200,000 tokens; a smaller maximum side
+/// length in requests with more than 20. anthropics/claude-code issue 49537 shows the refusal of large images among
+/// many.
 fn images(body: &Value, model: &str) -> CheckResult {
     let most = if context_window(model) > 200_000 {
         600
@@ -124,7 +126,7 @@ fn images(body: &Value, model: &str) -> CheckResult {
     find_images(&body["messages"], &mut all);
     for block in all {
         let (width, height) = image::png_size(text(&block["source"], "data")).unwrap_or_default();
-        ensure(width.max(height) <= LONGEST_SIDE_OF_MANY, || {
+        ensure(width.max(height) <= MAX_SIDE_OF_MANY, || {
             "image.source.base64.data: At least one of the image dimensions exceed max allowed size for many-image requests: 2000 pixels".to_owned()
         })?;
     }
@@ -140,9 +142,10 @@ fn find_images<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
     }
 }
 
-/// "Define tools", section "Controlling Claude's output" (docs.claude.com/en/docs/agents-and-tools/tool-use/define-tools):
-/// one of four kinds, only with tools. "Extended thinking", section "Extended thinking with tool use": only `auto` and
-/// `none` with thinking (can1357/oh-my-pi issue 341 shows the refusal).
+/// "Define tools", section "Controlling Claude's output"
+/// (docs.claude.com/en/docs/agents-and-tools/tool-use/define-tools): one of four types, only with tools. "Extended
+/// thinking", section "Extended thinking with tool use": only `auto` and `none` with thinking (can1357/oh-my-pi issue
+/// 341 shows the refusal).
 fn tool_choice(body: &Value) -> CheckResult {
     let Some(choice) = body.get("tool_choice") else {
         return Ok(());
@@ -199,7 +202,7 @@ pub(super) fn check(request: &ReceivedRequest, body: &Value) -> CheckResult {
     // "Create a Message": `max_tokens` is mandatory and at least 1.
     let limit = body["max_tokens"].as_u64().filter(|limit| *limit > 0);
     let limit = limit.ok_or("max_tokens: Field required")?;
-    if let Some(most) = most_output(model) {
+    if let Some(most) = max_output(model) {
         ensure(limit <= most, || {
             format!(
                 "max_tokens: {limit} > {most}, which is the maximum allowed number of output tokens for {model}"
@@ -212,7 +215,7 @@ pub(super) fn check(request: &ReceivedRequest, body: &Value) -> CheckResult {
     tools(body)?;
     tool_choice(body)?;
     stop_sequences(body)?;
-    cache_marks(body)?;
+    cache_breakpoints(body)?;
     system(body)?;
     conversation(body, model)?;
     images(body, model)?;
@@ -220,7 +223,7 @@ pub(super) fn check(request: &ReceivedRequest, body: &Value) -> CheckResult {
 }
 
 /// "Create a Message": `temperature` is between 0 and 1. "Extended thinking", section "Feature compatibility"
-/// (docs.claude.com/en/docs/build-with-claude/extended-thinking): not with thinking. "Migrating to Claude 4.5"
+/// (docs.claude.com/en/docs/build-with-claude/extended-thinking): not together with thinking. "Migrating to Claude 4.5"
 /// (docs.claude.com/en/docs/about-claude/models/migrating-to-claude-4): not both `temperature` and `top_p`. "What's new
 /// in Claude Opus 4.7": no sampling parameters.
 fn sampling(body: &Value, model: &str) -> CheckResult {
@@ -246,10 +249,10 @@ fn sampling(body: &Value, model: &str) -> CheckResult {
         !is_thinking(body) || top_p.is_none_or(|top_p| (0.95..=1.0).contains(&top_p)),
         || "`top_p` must be greater than or equal to 0.95 when thinking is enabled".to_owned(),
     )?;
-    let is_bare = generation(model)
+    let forbids_sampling = generation(model)
         .is_some_and(|found| found >= (5, 0) || found >= (4, 7) && model.contains("opus"));
     ensure(
-        !is_bare || !(has("temperature") || has("top_p") || has("top_k")),
+        !forbids_sampling || !(has("temperature") || has("top_p") || has("top_k")),
         || "sampling parameters are not supported by this model".to_owned(),
     )
 }
@@ -258,7 +261,7 @@ fn is_thinking(body: &Value) -> bool {
     matches!(text(&body["thinking"], "type"), "enabled" | "adaptive")
 }
 
-/// "Extended thinking": a budget of 1024 at least, and less than `max_tokens`. "Adaptive thinking"
+/// "Extended thinking": the budget is at least 1024 and less than `max_tokens`. "Adaptive thinking"
 /// (docs.claude.com/en/docs/build-with-claude/adaptive-thinking): from 4.6 on.
 fn thinking(body: &Value, model: &str, limit: u64) -> CheckResult {
     let Some(thinking) = body.get("thinking") else {
@@ -282,7 +285,7 @@ fn thinking(body: &Value, model: &str, limit: u64) -> CheckResult {
             ensure(found.is_none_or(|found| found >= (3, 7)), || {
                 format!("'{model}' does not support thinking")
             })?;
-            // "Adaptive thinking": the only way from 4.7 on (earendil-works/pi issue 3297 shows the refusal).
+            // "Adaptive thinking": the only type from 4.7 on (earendil-works/pi issue 3297 shows the refusal).
             ensure(found.is_none_or(|found| found < (4, 7)), || {
                 "\"thinking.type.enabled\" is not supported for this model. Use \"thinking.type.adaptive\" and \"output_config.effort\" to control thinking behavior.".to_owned()
             })
@@ -325,7 +328,7 @@ fn output_config(body: &Value, model: &str) -> CheckResult {
         "output_config.format.type: Input should be 'json_schema'".to_owned()
     })?;
     let answer = &format["schema"];
-    schema::is_valid(answer).map_err(|why| format!("output_config.format.schema: {why}"))?;
+    schema::is_valid(answer).map_err(|reason| format!("output_config.format.schema: {reason}"))?;
     let (mut optional, mut unions) = (0, 0);
     schema::each(answer, &mut |node| {
         let kind = text(node, "type");
@@ -400,8 +403,8 @@ fn tools(body: &Value) -> CheckResult {
                 )
             })?;
         }
-        schema::is_valid(input).map_err(|why| {
-            format!("tools.{index}.custom.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12: {why}")
+        schema::is_valid(input).map_err(|reason| {
+            format!("tools.{index}.custom.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12: {reason}")
         })?;
         for name in input["properties"]
             .as_object()
@@ -424,9 +427,10 @@ fn tools(body: &Value) -> CheckResult {
     })
 }
 
-/// "Prompt caching" (docs.claude.com/en/docs/build-with-claude/prompt-caching): four breakpoints at most, of the kind
-/// `ephemeral`, neither on thoughts nor on empty texts; those of an hour come before those of five minutes.
-fn cache_marks(body: &Value) -> CheckResult {
+/// "Prompt caching" (docs.claude.com/en/docs/build-with-claude/prompt-caching): at most four breakpoints of type
+/// `ephemeral`, not on thinking blocks or empty texts; breakpoints with a TTL of an hour come before those of five
+/// minutes.
+fn cache_breakpoints(body: &Value) -> CheckResult {
     let mut marked: Vec<&Value> = Vec::new();
     let blocks = list(body, "messages")
         .iter()
@@ -506,13 +510,13 @@ fn conversation(body: &Value, model: &str) -> CheckResult {
         })?;
         let mut answered = Vec::new();
         for (place, block) in blocks.iter().enumerate() {
-            let here = format!("messages.{index}.content.{place}");
-            self::block(block, role, &here)?;
+            let location = format!("messages.{index}.content.{place}");
+            self::block(block, role, &location)?;
             match text(block, "type") {
                 "tool_result" => {
                     has_tool_blocks = true;
                     ensure(place == answered.len(), || {
-                        format!("{here}: `tool_result` blocks must come first in the content")
+                        format!("{location}: `tool_result` blocks must come first in the content")
                     })?;
                     answered.push(text(block, "tool_use_id"));
                 }
@@ -561,7 +565,7 @@ fn conversation(body: &Value, model: &str) -> CheckResult {
     ensure_distinct(ids, |id| {
         format!("messages: `tool_use` ids must be unique: {id}")
     })?;
-    // "Tool use": requests whose messages contain such blocks must define tools.
+    // "Tool use": requests with tool blocks in their messages must define tools.
     ensure(!has_tool_blocks || !list(body, "tools").is_empty(), || {
         "Requests which have `tool_use` or `tool_result` blocks in messages must define tools"
             .to_owned()
@@ -569,7 +573,7 @@ fn conversation(body: &Value, model: &str) -> CheckResult {
     last_answer(body, messages, model)
 }
 
-/// "Extended thinking", section "Preserving thinking blocks": thinking comes first; and no text follows calls.
+/// "Extended thinking", section "Preserving thinking blocks": thinking comes first, and no text follows tool calls.
 fn assistant_order(blocks: &[Value], index: usize) -> CheckResult {
     let is_thought = |block: &Value| text(block, "type").ends_with("thinking");
     if blocks.iter().any(is_thought) {
@@ -583,9 +587,9 @@ fn assistant_order(blocks: &[Value], index: usize) -> CheckResult {
         format!("messages.{index}: The final block in an assistant message cannot be `thinking`.")
     })?;
     let first_call = blocks.iter().position(|block| block["type"] == "tool_use");
-    let is_text_behind =
+    let has_text_after_call =
         first_call.is_some_and(|first| blocks[first..].iter().any(|block| block["type"] == "text"));
-    ensure(!is_text_behind, || {
+    ensure(!has_text_after_call, || {
         format!(
             "messages.{index}: `tool_use` ids were found without `tool_result` blocks immediately after (text behind `tool_use`)"
         )
@@ -643,35 +647,35 @@ fn last_answer(body: &Value, messages: &[Value], model: &str) -> CheckResult {
     Ok(())
 }
 
-fn block(block: &Value, role: &str, here: &str) -> CheckResult {
-    let only = |wanted: &str| {
-        ensure(role == wanted, || {
+fn block(block: &Value, role: &str, location: &str) -> CheckResult {
+    let only = |expected_role: &str| {
+        ensure(role == expected_role, || {
             format!(
-                "{here}: `{}` blocks can only be in `{wanted}` messages",
+                "{location}: `{}` blocks can only be in `{expected_role}` messages",
                 text(block, "type")
             )
         })
     };
     match text(block, "type") {
         "text" => ensure(!text(block, "text").trim().is_empty(), || {
-            format!("{here}: text content blocks must contain non-whitespace text")
+            format!("{location}: text content blocks must contain non-whitespace text")
         }),
         "image" => {
             only("user")?;
-            picture(block, here)
+            picture(block, location)
         }
         "tool_use" => {
             only("assistant")?;
             ensure(is_plain_name(text(block, "id"), usize::MAX), || {
-                format!("{here}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'")
+                format!("{location}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'")
             })?;
             ensure(is_plain_name(text(block, "name"), 200), || {
                 format!(
-                    "{here}.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{{1,200}}$'"
+                    "{location}.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{{1,200}}$'"
                 )
             })?;
             ensure(block["input"].is_object(), || {
-                format!("{here}.tool_use.input: Input should be a valid dictionary")
+                format!("{location}.tool_use.input: Input should be a valid dictionary")
             })
         }
         "tool_result" => {
@@ -681,18 +685,18 @@ fn block(block: &Value, role: &str, here: &str) -> CheckResult {
             let is_error = block["is_error"] == true;
             let is_empty = list(block, "content").is_empty() && text(block, "content").is_empty();
             ensure(!is_error || !is_empty, || {
-                format!("{here}.tool_result: content cannot be empty if `is_error` is true")
+                format!("{location}.tool_result: content cannot be empty if `is_error` is true")
             })?;
             for inner in list(block, "content") {
                 ensure(!is_error || text(inner, "type") == "text", || {
                     format!(
-                        "{here}.tool_result: all content must be type \"text\" if `is_error` is true"
+                        "{location}.tool_result: all content must be type \"text\" if `is_error` is true"
                     )
                 })?;
                 match text(inner, "type") {
-                    "image" => picture(inner, here)?,
+                    "image" => picture(inner, location)?,
                     _ => ensure(!text(inner, "text").is_empty(), || {
-                        format!("{here}: text content blocks must be non-empty")
+                        format!("{location}: text content blocks must be non-empty")
                     })?,
                 }
             }
@@ -701,36 +705,36 @@ fn block(block: &Value, role: &str, here: &str) -> CheckResult {
         "thinking" => {
             only("assistant")?;
             ensure(!text(block, "signature").is_empty(), || {
-                format!("{here}: Invalid `signature` in `thinking` block")
+                format!("{location}: Invalid `signature` in `thinking` block")
             })
         }
         "redacted_thinking" => {
             only("assistant")?;
             ensure(!text(block, "data").is_empty(), || {
-                format!("{here}: Invalid `data` in `redacted_thinking` block")
+                format!("{location}: Invalid `data` in `redacted_thinking` block")
             })
         }
         other => Err(format!(
-            "{here}: Input tag '{other}' does not match any of the expected tags"
+            "{location}: Input tag '{other}' does not match any of the expected tags"
         )),
     }
 }
 
-fn picture(block: &Value, here: &str) -> CheckResult {
+fn picture(block: &Value, location: &str) -> CheckResult {
     let source = &block["source"];
     let data = text(source, "data");
     image::check(text(source, "media_type"), data, &IMAGE_TYPES)
-        .map_err(|why| format!("{here}: {why}"))?;
-    ensure(data.len() <= LARGEST_IMAGE, || {
+        .map_err(|reason| format!("{location}: {reason}"))?;
+    ensure(data.len() <= MAX_IMAGE_BYTES, || {
         format!(
-            "{here}.image.source.base64: image exceeds 5 MB maximum: {} bytes > 5242880 bytes",
+            "{location}.image.source.base64: image exceeds 5 MB maximum: {} bytes > 5242880 bytes",
             data.len()
         )
     })?;
     let (width, height) = image::png_size(data).unwrap_or_default();
-    ensure(width.max(height) <= LONGEST_SIDE, || {
+    ensure(width.max(height) <= MAX_SIDE, || {
         format!(
-            "{here}.image.source.base64.data: At least one of the image dimensions exceed max allowed size: 8000 pixels"
+            "{location}.image.source.base64.data: At least one of the image dimensions exceed max allowed size: 8000 pixels"
         )
     })
 }

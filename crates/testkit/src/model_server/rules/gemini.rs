@@ -42,7 +42,7 @@ const OPTIONS: [&str; 22] = [
     "audioTimestamp",
 ];
 
-/// The same page, field `responseJsonSchema`: the supported keywords. Function declarations accept the same.
+/// The same page, field `responseJsonSchema`: the supported keywords, also for function declarations.
 const KEYWORDS: [&str; 20] = [
     "$id",
     "$defs",
@@ -75,24 +75,24 @@ const IMAGE_TYPES: [&str; 5] = [
     "image/heif",
 ];
 /// The same page, section "Technical details about images".
-const MOST_IMAGES: usize = 3600;
+const MAX_IMAGES: usize = 3600;
 /// Refusal in google-gemini/gemini-cli issue 19083.
-const MOST_FUNCTIONS: usize = 512;
+const MAX_FUNCTIONS: usize = 512;
 /// "Gemini models" (ai.google.dev/gemini-api/docs/models), input token limit.
-const MOST_INPUT: u64 = 1_048_576;
+const MAX_INPUT_TOKENS: u64 = 1_048_576;
 
 pub(super) fn check(model: &str, body: &Value) -> CheckResult {
     let unknown = |name: &str| {
         format!("Invalid JSON payload received. Unknown name \"{name}\": Cannot find field.")
     };
     known_fields(body, &FIELDS, unknown)?;
-    size::ensure_images(body, MOST_IMAGES, |found| {
-        format!("Please use fewer than {MOST_IMAGES} images in your request. Found {found}.")
+    size::ensure_images(body, MAX_IMAGES, |found| {
+        format!("Please use fewer than {MAX_IMAGES} images in your request. Found {found}.")
     })?;
     let tokens = size::tokens(body);
-    ensure(tokens <= MOST_INPUT, || {
+    ensure(tokens <= MAX_INPUT_TOKENS, || {
         format!(
-            "The input token count ({tokens}) exceeds the maximum number of tokens allowed ({MOST_INPUT})."
+            "The input token count ({tokens}) exceeds the maximum number of tokens allowed ({MAX_INPUT_TOKENS})."
         )
     })?;
     let options = &body["generationConfig"];
@@ -101,13 +101,13 @@ pub(super) fn check(model: &str, body: &Value) -> CheckResult {
         .iter()
         .flat_map(|tool| list(tool, "functionDeclarations"))
         .collect();
-    ensure(functions.len() <= MOST_FUNCTIONS, || {
+    ensure(functions.len() <= MAX_FUNCTIONS, || {
         format!(
-            "tools[0].function_declarations: [FIELD_INVALID] At most {MOST_FUNCTIONS} function declarations can be specified."
+            "tools[0].function_declarations: [FIELD_INVALID] At most {MAX_FUNCTIONS} function declarations can be specified."
         )
     })?;
     declarations(&functions)?;
-    // "Generating content", `GenerationConfig`: up to five.
+    // "Generating content", `GenerationConfig`: at most five.
     ensure(list(options, "stopSequences").len() <= 5, || {
         "stopSequences: the maximum number of stop sequences is 5".to_owned()
     })?;
@@ -123,7 +123,8 @@ pub(super) fn check(model: &str, body: &Value) -> CheckResult {
 }
 
 /// "Function calling" (ai.google.dev/gemini-api/docs/function-calling) and `FunctionDeclaration` in "Caching"
-/// (ai.google.dev/api/caching): the name begins with a letter or `_`, then letters, digits, `_`, `:`, `.`, `-`, 64 at most.
+/// (ai.google.dev/api/caching): a name starts with a letter or `_`, contains letters, digits, `_`, `:`, `.` and `-`,
+/// and has at most 64 characters.
 fn declarations(functions: &[&Value]) -> CheckResult {
     for function in functions {
         known_fields(
@@ -163,8 +164,8 @@ fn declarations(functions: &[&Value]) -> CheckResult {
                     "function_declarations[{name}].parameters_json_schema: should be of type object"
                 )
             })?;
-            check_schema(parameters).map_err(|why| {
-                format!("function_declarations[{name}].parameters_json_schema: {why}")
+            check_schema(parameters).map_err(|reason| {
+                format!("function_declarations[{name}].parameters_json_schema: {reason}")
             })?;
         }
     }
@@ -206,8 +207,8 @@ fn check_schema(found: &Value) -> CheckResult {
     })
 }
 
-/// "Structured output" (ai.google.dev/gemini-api/docs/structured-output): together with tools only from Gemini 3 on;
-/// earlier models answer as in googleapis/python-genai issue 867.
+/// "Structured output" (ai.google.dev/gemini-api/docs/structured-output): together with tools only from Gemini 3 on
+/// (googleapis/python-genai issue 867 shows the refusal of earlier models).
 fn answer(options: &Value, model: &str, has_functions: bool) -> CheckResult {
     let is_json = options["responseMimeType"] == "application/json";
     ensure(
@@ -230,7 +231,7 @@ fn answer(options: &Value, model: &str, has_functions: bool) -> CheckResult {
             "A response schema needs responseMimeType 'application/json'".to_owned()
         })?;
         check_schema(found)
-            .map_err(|why| format!("generation_config.response_json_schema: {why}"))?;
+            .map_err(|reason| format!("generation_config.response_json_schema: {reason}"))?;
     }
     Ok(())
 }
@@ -255,17 +256,17 @@ fn limits(options: &Value, model: &str) -> CheckResult {
             },
         )?;
     }
-    let is_warm = options.get("temperature").is_none_or(|value| {
+    let is_in_range = options.get("temperature").is_none_or(|value| {
         value
             .as_f64()
             .is_some_and(|value| (0.0..=2.0).contains(&value))
     });
-    ensure(is_warm, || {
+    ensure(is_in_range, || {
         "temperature must be in the range [0.0, 2.0]".to_owned()
     })
 }
 
-/// "Gemini thinking" (ai.google.dev/gemini-api/docs/thinking): budgets of 2.5, levels of 3, never both.
+/// "Gemini thinking" (ai.google.dev/gemini-api/docs/thinking): budgets for 2.5, levels for 3, never both.
 fn thinking(config: &Value, model: &str) -> CheckResult {
     if config.is_null() {
         return Ok(());
@@ -330,14 +331,14 @@ fn contents(body: &Value, model: &str) -> CheckResult {
         for part in parts {
             self::part(part, role, index)?;
         }
-        let of = |field: &str| -> Vec<&str> {
+        let names_of = |field: &str| -> Vec<&str> {
             parts
                 .iter()
                 .filter_map(|part| part.get(field))
                 .map(|inner| text(inner, "name"))
                 .collect()
         };
-        let (calls, responses) = (of("functionCall"), of("functionResponse"));
+        let (calls, responses) = (names_of("functionCall"), names_of("functionResponse"));
         ensure(called.len() == responses.len(), || {
             "Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn.".to_owned()
         })?;

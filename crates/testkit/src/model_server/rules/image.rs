@@ -2,18 +2,18 @@
 
 use super::{CheckResult, ensure};
 
-/// Whether the first bytes of a base64 text are those of the type. Sources: Anthropic "Vision" (docs.claude.com/en/
-/// docs/build-with-claude/vision) refuses "Image does not match the provided media type"; `OpenAI` "Images and vision"
-/// (platform.openai.com/docs/guides/images-vision) refuses an "unsupported image".
+/// Whether a base64 text starts with the magic bytes of the media type. Sources: Anthropic "Vision"
+/// (docs.claude.com/en/ docs/build-with-claude/vision) refuses "Image does not match the provided media type"; `OpenAI`
+/// "Images and vision" (platform.openai.com/docs/guides/images-vision) refuses an "unsupported image".
 pub(super) fn matches_type(media_type: &str, data: &str) -> bool {
-    let begins: &[&str] = match media_type {
+    let prefixes: &[&str] = match media_type {
         "image/png" => &["iVBORw0KGg"],
         "image/jpeg" => &["/9j/"],
         "image/gif" => &["R0lGOD"],
         "image/webp" => &["UklGR"],
         _ => return true,
     };
-    begins.iter().any(|begin| data.starts_with(begin))
+    prefixes.iter().any(|prefix| data.starts_with(prefix))
 }
 
 /// Whether a text is base64.
@@ -27,7 +27,7 @@ pub(super) fn is_base64(data: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/')
 }
 
-/// Checks base64 data, whose type must be one of these.
+/// Checks base64 data and its media type, which must be one of `types`.
 pub(super) fn check(media_type: &str, data: &str, types: &[&str]) -> CheckResult {
     ensure(types.contains(&media_type), || {
         format!("image media type '{media_type}' is unsupported; supported are {types:?}")

@@ -1,8 +1,8 @@
-//! Rules of the real providers: every request that a [`ModelServer`](super::ModelServer) receives under the path of a
-//! provider's API is checked, and one that breaks a rule gets status 400 in the provider's own format.
+//! Rules of the real providers. A [`ModelServer`](super::ModelServer) checks every request to the path of a provider's
+//! API, and rejects a request that breaks a rule with status 400 in the provider's format.
 //!
-//! Each rule names its public source. Rules about models apply to the families that the source names; other models are
-//! checked only by the general rules.
+//! Each rule cites its public source. Rules about models apply to the families that the source names; only the general
+//! rules apply to other models.
 
 mod anthropic;
 mod gemini;
@@ -21,7 +21,7 @@ use super::{ReceivedRequest, Response};
 /// Result of a check; the error is the reason of the rejection.
 type CheckResult = Result<(), String>;
 
-/// The error response to a request, in the format of its provider; `None` when the provider would accept it.
+/// The error response to a request, in the format of its provider; `None` if the provider would accept the request.
 pub fn refusal(request: &ReceivedRequest) -> Option<Response> {
     let (format, path) = Format::of_path(&request.path)?;
     let body: Value = match serde_json::from_str(&request.body) {
@@ -70,7 +70,7 @@ impl Format {
         Some((format, path))
     }
 
-    /// Sources of the forms: Anthropic "Errors" (docs.claude.com/en/api/errors), Google "Troubleshooting"
+    /// Sources of the error formats: Anthropic "Errors" (docs.claude.com/en/api/errors), Google "Troubleshooting"
     /// (ai.google.dev/gemini-api/docs/troubleshooting), Ollama "API" (docs.ollama.com/api/errors), `OpenAI` "Error
     /// codes" (platform.openai.com/docs/guides/error-codes).
     fn refuse(self, message: &str) -> Response {
@@ -109,7 +109,7 @@ fn ensure(holds: bool, message: impl FnOnce() -> String) -> CheckResult {
     if holds { Ok(()) } else { Err(message()) }
 }
 
-/// Checks that every field is one of these.
+/// Checks that `value` has only fields in `known`.
 fn known_fields(value: &Value, known: &[&str], refuse: impl Fn(&str) -> String) -> CheckResult {
     for name in value
         .as_object()
@@ -121,9 +121,9 @@ fn known_fields(value: &Value, known: &[&str], refuse: impl Fn(&str) -> String) 
     Ok(())
 }
 
-/// Whether a text consists of letters, digits, `_` and `-`, with this maximum length.
-fn is_plain_name(name: &str, longest: usize) -> bool {
-    (1..=longest).contains(&name.len())
+/// Whether a name consists of letters, digits, `_` and `-`, and has at most `max_length` characters.
+fn is_plain_name(name: &str, max_length: usize) -> bool {
+    (1..=max_length).contains(&name.len())
         && name
             .chars()
             .all(|letter| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-')

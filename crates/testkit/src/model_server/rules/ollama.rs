@@ -31,14 +31,15 @@ const WITHOUT_TOOLS: [&str; 9] = [
     "deepseek-coder",
 ];
 
-/// "Context length" (docs.ollama.com/context-length): 4,096 tokens unless the request or the server sets more.
-const USUAL_CONTEXT: u64 = 4096;
+/// "Context length" (docs.ollama.com/context-length): 4,096 tokens unless the request or the server sets a larger
+/// window.
+const DEFAULT_CONTEXT: u64 = 4096;
 
 pub(super) fn check(body: &Value) -> CheckResult {
     // "Generate a chat message" (docs.ollama.com/api/chat).
     let model = text(body, "model");
     ensure(!model.is_empty(), || "model is required".to_owned())?;
-    // Fields are parsed into typed structures (ollama/ollama: api/types.go); other types of values are rejected.
+    // The server parses fields into typed structures (ollama/ollama: api/types.go) and rejects values of other types.
     let cannot = |what: &str| format!("json: cannot unmarshal {what}");
     for field in ["stream", "think"] {
         let is_fine = match body.get(field) {
@@ -50,9 +51,9 @@ pub(super) fn check(body: &Value) -> CheckResult {
         };
         ensure(is_fine, || cannot(field))?;
     }
-    let is_asked = body["think"] == true || body["think"].is_string();
+    let wants_thinking = body["think"] == true || body["think"].is_string();
     ensure(
-        !is_asked || THINKING.iter().any(|family| model.starts_with(family)),
+        !wants_thinking || THINKING.iter().any(|family| model.starts_with(family)),
         || format!("\"{model}\" does not support thinking"),
     )?;
     if let Some(format) = body.get("format") {
@@ -71,18 +72,18 @@ pub(super) fn check(body: &Value) -> CheckResult {
         )?;
     }
     let options = &body["options"];
-    // The server drops the beginning of what does not fit, and answers anyway (ollama/ollama issue 4967); with
-    // `truncate: false` it rejects the request. Either way the request is wrong.
-    let window = options["num_ctx"].as_u64().unwrap_or(USUAL_CONTEXT);
+    // By default the server drops the beginning of a prompt that is too long (ollama/ollama issue 4967); with
+    // `truncate: false` it rejects the request. Both are errors of the client.
+    let window = options["num_ctx"].as_u64().unwrap_or(DEFAULT_CONTEXT);
     let tokens = size::tokens(body);
     ensure(tokens <= window, || {
         format!("the input length ({tokens} tokens) exceeds the context length ({window} tokens)")
     })?;
     let has_tools = !list(body, "tools").is_empty();
-    let knows_tools = !WITHOUT_TOOLS
+    let supports_tools = !WITHOUT_TOOLS
         .iter()
         .any(|family| format!("{model}:").starts_with(family));
-    ensure(!has_tools || knows_tools, || {
+    ensure(!has_tools || supports_tools, || {
         format!("registry.ollama.ai/library/{model} does not support tools")
     })?;
     for tool in list(body, "tools") {

@@ -130,8 +130,8 @@ pub(super) fn check(body: &Value) -> CheckResult {
     Ok(())
 }
 
-/// Refusals in openai/openai-openapi issue 541 and livekit/agents pull requests 5088 and 7169: from `gpt-5.2` on function
-/// tools go with no other effort than `none`, and from `gpt-5.6` on not without it.
+/// Refusals in openai/openai-openapi issue 541 and livekit/agents pull requests 5088 and 7169: from `gpt-5.2` on,
+/// function tools are refused with an effort other than `none`; from `gpt-5.6` on, also without an effort.
 fn tools_with_reasoning(body: &Value, model: &str) -> CheckResult {
     let effort = body.get("reasoning_effort").and_then(Value::as_str);
     let is_refused = match effort {
@@ -210,8 +210,8 @@ fn messages(body: &Value, model: &str) -> CheckResult {
                 super::ensure_distinct(open.iter().copied(), |id| {
                     format!("Duplicate tool call id {id}")
                 })?;
-                // "Thinking mode" (api-docs.deepseek.com/guides/thinking_mode): calls are sent with the reasoning
-                // before them.
+                // "Thinking mode" (api-docs.deepseek.com/guides/thinking_mode): a message with calls must include its
+                // reasoning.
                 ensure(
                     model != "deepseek-reasoner"
                         || calls.is_empty()
@@ -284,8 +284,8 @@ fn call(call: &Value, index: usize) -> CheckResult {
     })
 }
 
-/// "Function calling" and "Chat completion" (docs.mistral.ai/api/endpoint/chat): ids of nine letters or digits, the order of
-/// roles, and no unknown fields.
+/// "Function calling" and "Chat completion" (docs.mistral.ai/api/endpoint/chat): ids of nine letters or digits, a fixed
+/// order of roles, and no unknown fields.
 fn mistral(body: &Value) -> CheckResult {
     ensure(body.get("stream_options").is_none(), || {
         "stream_options: Extra inputs are not permitted".to_owned()

@@ -47,15 +47,16 @@ pub(super) fn check(body: &Value) -> CheckResult {
     })?;
     let effort = body["reasoning"]["effort"].as_str();
     family.check_reasoning(effort, body, "reasoning.effort")?;
-    // "Reasoning models" (platform.openai.com/docs/guides/reasoning): other models support neither.
+    // "Reasoning models" (platform.openai.com/docs/guides/reasoning): other models support neither summaries nor
+    // encrypted content.
     let is_plain = family == Family::Plain;
     ensure(!is_plain || body["reasoning"]["summary"].is_null(), || {
         "Unsupported parameter: 'reasoning.summary' is not supported with this model.".to_owned()
     })?;
-    let wants_sealed = list(body, "include")
+    let wants_encrypted = list(body, "include")
         .iter()
-        .any(|one| one == "reasoning.encrypted_content");
-    ensure(!is_plain || !wants_sealed, || {
+        .any(|field| field == "reasoning.encrypted_content");
+    ensure(!is_plain || !wants_encrypted, || {
         "Encrypted content is not supported with this model.".to_owned()
     })?;
     check_limit(model, body.get("max_output_tokens"))?;
@@ -129,7 +130,8 @@ fn input(body: &Value) -> CheckResult {
                 answered.push(id);
             }
             "reasoning" => {
-                // "Reasoning models", section "Keeping reasoning items in context": sealed, and before what it led to.
+                // "Reasoning models", section "Keeping reasoning items in context": reasoning items are encrypted if
+                // not stored, and precede the item that followed them.
                 ensure(is_stored || item["encrypted_content"].is_string(), || {
                     format!(
                         "Item '{}' not found. Items are not persisted when `store` is set to false.",
@@ -139,10 +141,10 @@ fn input(body: &Value) -> CheckResult {
                 ensure(item["summary"].is_array(), || {
                     format!("Missing required parameter: 'input[{index}].summary'.")
                 })?;
-                let led_to = items[index + 1..]
+                let following_item = items[index + 1..]
                     .iter()
                     .find(|next| text(next, "type") != "reasoning");
-                let is_followed = led_to.is_some_and(|next| {
+                let is_followed = following_item.is_some_and(|next| {
                     text(next, "type") == "function_call" || text(next, "role") == "assistant"
                 });
                 ensure(is_followed, || {
@@ -188,11 +190,11 @@ fn message(item: &Value, index: usize) -> CheckResult {
     )?;
     for part in parts {
         let kind = text(part, "type");
-        let is_fitting = match role {
+        let is_allowed = match role {
             "assistant" => matches!(kind, "output_text" | "refusal"),
             _ => matches!(kind, "input_text" | "input_image" | "input_file"),
         };
-        ensure(is_fitting, || {
+        ensure(is_allowed, || {
             format!("Invalid value: '{kind}' in input[{index}].content of role '{role}'.")
         })?;
         if kind == "input_image" {

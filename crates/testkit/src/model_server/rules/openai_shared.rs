@@ -9,7 +9,7 @@ use super::{CheckResult, ensure, image, is_plain_name, list, schema, size, text}
 pub(super) enum Family {
     /// `o1`, `o3`, `o4-mini`.
     OSeries,
-    /// `gpt-5` itself with `-mini` and `-nano`.
+    /// `gpt-5`, `gpt-5-mini` and `gpt-5-nano`.
     Gpt5,
     /// `gpt-5.1` and later.
     Gpt5Point,
@@ -32,7 +32,7 @@ impl Family {
             Self::Gpt5
         } else if ["gpt-3", "gpt-4", "chatgpt-4"]
             .iter()
-            .any(|begin| model.starts_with(begin))
+            .any(|prefix| model.starts_with(prefix))
         {
             Self::Plain
         } else {
@@ -49,7 +49,8 @@ impl Family {
     }
 
     /// "Reasoning models" (platform.openai.com/docs/guides/reasoning) and "Using GPT-5.2" (platform.openai.com/docs/
-    /// guides/latest-model): the efforts each knows, and no other parameter of sampling unless the effort is none.
+    /// guides/latest-model): the supported efforts of each family, and no sampling parameters unless the effort is
+    /// `none`.
     pub(super) fn check_reasoning(
         self,
         effort: Option<&str>,
@@ -114,32 +115,32 @@ impl Family {
                 )
             })?;
         }
-        let is_warm = body
+        let is_in_range = body
             .get("temperature")
             .and_then(Value::as_f64)
             .is_none_or(|value| (0.0..=2.0).contains(&value));
-        ensure(is_warm, || {
+        ensure(is_in_range, || {
             "Invalid 'temperature': expected a value between 0 and 2.".to_owned()
         })
     }
 }
 
-/// "Models" (platform.openai.com/docs/models), "context window" of each, and the input that it leaves: the context window
-/// of reasoning models is shared with their largest answer. Refusals: "maximum context length" in many issues, such as
-/// AutoGPT's 3892, and "Input tokens exceed the configured limit of 272000 tokens" of `gpt-5`.
+/// "Models" (platform.openai.com/docs/models), "context window" of each model. Reasoning models share it between the
+/// input and their maximum output, so their input limit is smaller. Refusals: "maximum context length" in many issues,
+/// such as AutoGPT's 3892, and "Input tokens exceed the configured limit of 272000 tokens" of `gpt-5`.
 pub(super) fn check_input(body: &Value, limit: Option<&Value>) -> CheckResult {
     let model = text(body, "model");
     let tokens = size::tokens(body);
     let limit = limit.and_then(Value::as_u64).unwrap_or(0);
-    let most_input = match Family::of_model(model) {
+    let max_input = match Family::of_model(model) {
         Family::OSeries => 200_000,
         Family::Gpt5Point if is_at_least(model, 4) => 922_000,
         Family::Gpt5 | Family::Gpt5Point => 272_000,
         Family::Plain | Family::Other => u64::MAX,
     };
-    ensure(tokens <= most_input, || {
+    ensure(tokens <= max_input, || {
         format!(
-            "Input tokens exceed the configured limit of {most_input} tokens. Your messages resulted in {tokens} tokens. Please reduce the length of the messages."
+            "Input tokens exceed the configured limit of {max_input} tokens. Your messages resulted in {tokens} tokens. Please reduce the length of the messages."
         )
     })?;
     let window = match Family::of_model(model) {
@@ -164,8 +165,8 @@ pub(super) fn is_at_least(model: &str, minor: u32) -> bool {
     digits.parse::<u32>().is_ok_and(|found| found >= minor)
 }
 
-/// "Images and vision" (platform.openai.com/docs/guides/images-vision): 500 images. Other providers with this interface:
-/// Mistral "Vision" (docs.mistral.ai/capabilities/vision): 8; Groq "Vision" (console.groq.com/docs/vision): 5.
+/// "Images and vision" (platform.openai.com/docs/guides/images-vision): at most 500 images. Other providers with this
+/// API: Mistral "Vision" (docs.mistral.ai/capabilities/vision): 8; Groq "Vision" (console.groq.com/docs/vision): 5.
 pub(super) fn check_image_count(body: &Value) -> CheckResult {
     let model = text(body, "model");
     let most = if size::is_groq_vision(model) {
@@ -180,7 +181,7 @@ pub(super) fn check_image_count(body: &Value) -> CheckResult {
     })
 }
 
-/// A text of a request: 10 MiB at most. Refusal: "string too long. Expected a string with maximum length 10485760", as in
+/// Maximum length of a text: 10 MiB. Refusal: "string too long. Expected a string with maximum length 10485760", as in
 /// openai/openai-python issues.
 pub(super) fn check_lengths(body: &Value) -> CheckResult {
     match body {
@@ -244,8 +245,9 @@ pub(super) fn check_limit(model: &str, limit: Option<&Value>) -> CheckResult {
     )
 }
 
-/// "Function calling" (platform.openai.com/docs/guides/function-calling) and the reference of `tools` (platform.openai.com/
-/// docs/api-reference/chat/create): at most 128, names of 64 characters, parameters that are an object.
+/// "Function calling" (platform.openai.com/docs/guides/function-calling) and the reference of `tools`
+/// (platform.openai.com/ docs/api-reference/chat/create): at most 128 functions, names of at most 64 characters, and an
+/// object as parameters.
 pub(super) fn check_functions(functions: &[&Value]) -> CheckResult {
     ensure(functions.len() <= 128, || {
         format!(
@@ -275,7 +277,7 @@ pub(super) fn check_functions(functions: &[&Value]) -> CheckResult {
             })?;
         }
         schema::is_valid(parameters)
-            .map_err(|why| format!("Invalid schema for function '{name}': {why}"))?;
+            .map_err(|reason| format!("Invalid schema for function '{name}': {reason}"))?;
         schema::each(parameters, &mut |node| {
             ensure(
                 !schema::is_of(node, "array") || node.get("items").is_some(),
@@ -292,7 +294,7 @@ pub(super) fn check_functions(functions: &[&Value]) -> CheckResult {
         })?;
         if function["strict"] == true {
             check_strict(parameters)
-                .map_err(|why| format!("Invalid schema for function '{name}': {why}"))?;
+                .map_err(|reason| format!("Invalid schema for function '{name}': {reason}"))?;
         }
     }
     super::ensure_distinct(
@@ -318,7 +320,7 @@ const STRICT_KEYWORDS: [&str; 13] = [
     "items",
 ];
 
-/// Bounds are not in the list above, because Azure and fine-tuned models reject them.
+/// Checks a strict schema. Keywords for bounds are not permitted, because Azure and fine-tuned models reject them.
 fn check_strict(found: &Value) -> CheckResult {
     ensure(found["type"] == "object", || {
         "schema must be of type 'object' at the root".to_owned()
@@ -396,7 +398,7 @@ pub(super) fn check_format(format: &Value) -> CheckResult {
     ensure(is_plain_name(name, 64), || {
         "Invalid 'response_format.json_schema.name'".to_owned()
     })?;
-    let refused = |why: String| format!("Invalid schema for response_format '{name}': {why}");
+    let refused = |reason: String| format!("Invalid schema for response_format '{name}': {reason}");
     let found = &format["schema"];
     schema::is_valid(found).map_err(refused)?;
     ensure(found["type"] == "object", || {
@@ -411,7 +413,7 @@ pub(super) fn check_format(format: &Value) -> CheckResult {
     Ok(())
 }
 
-/// "Images and vision" (platform.openai.com/docs/guides/images-vision): types, and 50 MB for a request.
+/// "Images and vision" (platform.openai.com/docs/guides/images-vision): supported types, and at most 50 MB per request.
 pub(super) fn check_image(url: &str) -> CheckResult {
     let Some((media_type, data)) = url
         .strip_prefix("data:")

@@ -17,7 +17,7 @@ pub(super) fn is_of(schema: &Value, kind: &str) -> bool {
     }
 }
 
-/// Calls a function with each nested schema, the outermost first.
+/// Calls `check` with each nested schema, starting with the outermost.
 pub(super) fn each(schema: &Value, check: &mut dyn FnMut(&Value) -> CheckResult) -> CheckResult {
     check(schema)?;
     for group in ["properties", "$defs", "definitions"] {
@@ -73,8 +73,7 @@ pub(super) fn depth(schema: &Value) -> usize {
     deepest + usize::from(is_of(schema, "object") || is_of(schema, "array"))
 }
 
-/// Checks that a schema is valid in draft 2020-12, as far as the types of its keywords go, and that its references
-/// resolve.
+/// Checks the types of a schema's keywords by draft 2020-12, and that its references resolve.
 pub(super) fn is_valid(schema: &Value) -> CheckResult {
     each(schema, &mut |node| {
         if node.is_boolean() {
@@ -125,7 +124,7 @@ pub(super) fn is_valid(schema: &Value) -> CheckResult {
     })
 }
 
-/// Checks that all nested schemas use only these keywords.
+/// Checks that all nested schemas use only the keywords in `known`.
 pub(super) fn has_only(schema: &Value, known: &[&str]) -> CheckResult {
     each(schema, &mut |node| {
         known_fields(node, known, |name| format!("'{name}' is not permitted"))

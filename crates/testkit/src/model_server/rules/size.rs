@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::Response;
 use super::{CheckResult, Format, ensure, text};
 
-/// Refuses a request with too many bytes, in the provider's form and with its status.
+/// Refuses a request with too many bytes, with the status and format of the provider.
 ///
 /// Sources: Anthropic "Errors", section "Request size limits" (docs.claude.com/en/api/errors): 32 MB, status 413.
 /// Google "Image understanding" (ai.google.dev/gemini-api/docs/image-understanding): 20 MB with inline data. `OpenAI`
@@ -14,14 +14,14 @@ use super::{CheckResult, Format, ensure, text};
 pub(super) fn refusal(format: Format, body: &Value, bytes: usize) -> Option<Response> {
     const MIB: usize = 1024 * 1024;
     let is_groq = is_groq_vision(text(body, "model")) && images(body) > 0;
-    let largest = match format {
+    let max_bytes = match format {
         Format::Anthropic => 32 * MIB,
         Format::Gemini => 20 * MIB,
         Format::OpenaiChat if is_groq => 4 * MIB,
         Format::OpenaiChat | Format::OpenaiResponses => 50 * MIB,
         Format::Ollama => return None,
     };
-    if bytes <= largest {
+    if bytes <= max_bytes {
         return None;
     }
     Some(match format {
@@ -37,12 +37,12 @@ pub(super) fn refusal(format: Format, body: &Value, bytes: usize) -> Option<Resp
             Response::json(413, &body.to_string())
         }
         _ => format.refuse(&format!(
-            "Request payload size exceeds the limit: {largest} bytes."
+            "Request payload size exceeds the limit: {max_bytes} bytes."
         )),
     })
 }
 
-/// Whether Groq serves a model with images, recognised by the lower-case name that only Groq uses.
+/// Whether the model is one of Groq's vision models, recognised by the lower-case name that only Groq uses.
 pub(super) fn is_groq_vision(model: &str) -> bool {
     model.starts_with("meta-llama/llama-4-")
 }
@@ -73,7 +73,7 @@ pub(super) fn ensure_images(
     ensure(found <= most, || refuse(found))
 }
 
-/// Estimated tokens of a request: four bytes of text each, as the providers' guides say of English, and none for images
+/// Estimated tokens of a request: one per four bytes of text, the providers' rule of thumb for English; none for images
 /// and signatures.
 pub(super) fn tokens(body: &Value) -> u64 {
     (text_bytes(body) / 4) as u64

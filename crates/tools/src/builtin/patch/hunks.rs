@@ -22,21 +22,22 @@ pub(super) fn apply(text: &str, hunks: &[Hunk]) -> Result<PatchResult, EditMisma
     }
     let mut patched: Vec<String> = Vec::new();
     let mut repairs = Vec::new();
-    let mut done = 0;
+    let mut next_line = 0;
     for (index, hunk) in hunks.iter().enumerate() {
         let number = index + 1;
-        let here = format!("change {number}: ");
-        let place = Place::find(&lines, hunk, done).map_err(|misfit| misfit.within(&here))?;
-        let copied = lines[done..place.start]
+        let prefix = format!("change {number}: ");
+        let place =
+            Place::find(&lines, hunk, next_line).map_err(|mismatch| mismatch.within(&prefix))?;
+        let copied = lines[next_line..place.start]
             .iter()
             .map(|line| (*line).to_owned());
         patched.extend(copied);
         patched.extend(
             place
                 .replacement(&lines, is_crlf)
-                .map_err(|why| format!("{here}{why}"))?,
+                .map_err(|why| format!("{prefix}{why}"))?,
         );
-        done = place.start + place.old.len();
+        next_line = place.start + place.old.len();
         if let Some(ignored) = place.level.ignored() {
             let line = place.start + 1;
             repairs.push(format!(
@@ -44,7 +45,7 @@ pub(super) fn apply(text: &str, hunks: &[Hunk]) -> Result<PatchResult, EditMisma
             ));
         }
     }
-    patched.extend(lines[done..].iter().map(|line| (*line).to_owned()));
+    patched.extend(lines[next_line..].iter().map(|line| (*line).to_owned()));
     let mut text = patched.join("\n");
     if ends_line && !patched.is_empty() {
         text.push('\n');
@@ -62,8 +63,8 @@ struct Place<'h> {
 }
 
 impl<'h> Place<'h> {
-    fn find(lines: &[&str], hunk: &'h Hunk, done: usize) -> Result<Self, EditMismatch> {
-        let mut from = done;
+    fn find(lines: &[&str], hunk: &'h Hunk, next_line: usize) -> Result<Self, EditMismatch> {
+        let mut from = next_line;
         for header in &hunk.headers {
             let found = occurrences(lines, &[header.as_str()], from);
             let (_, places) = found.ok_or_else(|| {
@@ -143,30 +144,30 @@ impl<'h> Place<'h> {
         Ok(true)
     }
 
-    /// The lines that replace the old ones; kept lines stay as they are in the file.
+    /// Returns the lines that replace the old ones. Context lines keep their text in the file.
     fn replacement(&self, lines: &[&str], is_crlf: bool) -> Result<Vec<String>, String> {
-        let found = &lines[self.start..self.start + self.old.len()];
+        let matched = &lines[self.start..self.start + self.old.len()];
         let is_indented_otherwise = matches!(self.level, Level::Indentation | Level::Typographic);
         let indentation = if is_indented_otherwise {
-            let indentation = Indentation::between(found, &self.old);
-            Some(indentation.ok_or_else(|| self.wrong_indentation())?)
+            let indentation = Indentation::between(matched, &self.old);
+            Some(indentation.ok_or_else(|| self.indentation_error())?)
         } else {
             None
         };
-        let mut own = found.iter();
+        let mut file_lines = matched.iter();
         let mut new = Vec::new();
         for (mark, line) in &self.lines {
             match mark {
                 Mark::Remove => {
-                    own.next();
+                    file_lines.next();
                 }
-                Mark::Keep => new.extend(own.next().map(|line| (*line).to_owned())),
+                Mark::Keep => new.extend(file_lines.next().map(|line| (*line).to_owned())),
                 Mark::Add => {
                     let mut line = match &indentation {
                         None => (*line).to_owned(),
                         Some(indentation) => {
                             let adapted = indentation.adapt(line);
-                            adapted.ok_or_else(|| self.wrong_indentation())?
+                            adapted.ok_or_else(|| self.indentation_error())?
                         }
                     };
                     if is_crlf && !line.ends_with('\r') {
@@ -179,7 +180,7 @@ impl<'h> Place<'h> {
         Ok(new)
     }
 
-    fn wrong_indentation(&self) -> String {
+    fn indentation_error(&self) -> String {
         format!(
             "its lines are indented differently in the file, at line {}; read the file and copy its indentation",
             self.start + 1

@@ -36,7 +36,7 @@ struct PatchArguments {
     patch: String,
 }
 
-/// The tool, which acts as the tools that a patch replaces.
+/// The tool. Rules, guards and profiles treat a call as calls of the tools that the patch replaces.
 struct ApplyPatch(Arc<dyn Tool>);
 
 pub(super) fn tool() -> Arc<dyn Tool> {
@@ -170,9 +170,9 @@ impl PreparedCall for PreparedPatch<'_> {
 /// The files of a patch, before and after.
 #[derive(Default)]
 struct Files<'a> {
-    known: BTreeMap<PartPath, FileChange<'a>>,
+    changes: BTreeMap<PartPath, FileChange<'a>>,
     /// Descriptions of the changes, in the order of the patch.
-    done: Vec<String>,
+    summary: Vec<String>,
     repairs: Vec<String>,
     /// Lines of a file that explain a failure.
     excerpt: String,
@@ -195,8 +195,8 @@ impl<'a> Files<'a> {
     /// The content of a file after the sections processed so far.
     fn current(&mut self, file: &Target<'a>, call: &Call<'_>) -> Result<Option<Content>, Failure> {
         let path = file.part_path();
-        if let Some(known) = self.known.get(&path) {
-            return Ok(known.after.clone());
+        if let Some(change) = self.changes.get(&path) {
+            return Ok(change.after.clone());
         }
         let before = match file.kind()? {
             None => None,
@@ -217,13 +217,13 @@ impl<'a> Files<'a> {
             before: before.clone(),
             after: before.clone(),
         };
-        self.known.insert(path, change);
+        self.changes.insert(path, change);
         Ok(before)
     }
 
     fn set(&mut self, file: &Target<'a>, content: Option<Content>) {
-        if let Some(known) = self.known.get_mut(&file.part_path()) {
-            known.after = content;
+        if let Some(change) = self.changes.get_mut(&file.part_path()) {
+            change.after = content;
         }
     }
 
@@ -243,7 +243,7 @@ impl<'a> Files<'a> {
                         mode: FileMode::REGULAR,
                     }),
                 );
-                self.done.push(format!("added `{}`", file.path));
+                self.summary.push(format!("added `{}`", file.path));
             }
             Change::Delete(file) => {
                 if file.kind()? == Some(FileKind::Symlink) {
@@ -256,7 +256,7 @@ impl<'a> Files<'a> {
                     return Err(missing::no_file(&file, call));
                 }
                 self.set(&file, None);
-                self.done.push(format!("deleted `{}`", file.path));
+                self.summary.push(format!("deleted `{}`", file.path));
             }
             Change::Update { file, moved, hunks } => self.update(&file, moved, &hunks, call)?,
         }
@@ -274,11 +274,11 @@ impl<'a> Files<'a> {
             return Err(missing::no_file(file, call));
         };
         let path = &file.path;
-        let patched = apply(&content.text, hunks).map_err(|misfit| {
+        let patched = apply(&content.text, hunks).map_err(|mismatch| {
             if call.fence().shows(&file.part_path()) {
-                self.excerpt = misfit.excerpt;
+                self.excerpt = mismatch.excerpt;
             }
-            Failure::new(format!("`{path}`, {}", misfit.why))
+            Failure::new(format!("`{path}`, {}", mismatch.why))
         })?;
         let repairs = patched.repairs.into_iter();
         self.repairs
@@ -286,7 +286,7 @@ impl<'a> Files<'a> {
         content.text = patched.text;
         let Some(moved) = moved else {
             self.set(file, Some(content));
-            self.done.push(format!("updated `{path}`"));
+            self.summary.push(format!("updated `{path}`"));
             return Ok(());
         };
         if self.current(&moved, call)?.is_some() {
@@ -294,15 +294,15 @@ impl<'a> Files<'a> {
         }
         self.set(file, None);
         self.set(&moved, Some(content));
-        self.done
+        self.summary
             .push(format!("moved `{path}` to `{}`", moved.path));
         Ok(())
     }
 
-    /// Writes all files; when a write fails, restores all of them.
+    /// Writes all files. When a write fails, restores all of them.
     fn write(self, call: &mut Call<'_>) -> Result<Answer, Failure> {
         let changed: Vec<&FileChange<'_>> = self
-            .known
+            .changes
             .values()
             .filter(|change| change.before != change.after)
             .collect();
@@ -329,7 +329,7 @@ impl<'a> Files<'a> {
             let message = format!("{}; {state}", failure.message);
             return Err(Failure::new(message).touching(TouchedPaths::Paths(touched)));
         }
-        for line in &self.done {
+        for line in &self.summary {
             call.output.line(line);
         }
         let note = (!self.repairs.is_empty()).then(|| self.repairs.join("\n"));
@@ -338,7 +338,7 @@ impl<'a> Files<'a> {
 }
 
 impl FileChange<'_> {
-    /// Writes or deletes the file, and adds the paths that this touches.
+    /// Writes or deletes the file, and adds the changed paths to `touched`.
     fn write(&self, content: Option<&Content>, touched: &mut Vec<PartPath>) -> Result<(), Failure> {
         let (file, root) = (&self.file, self.file.root());
         let failed = |error: std::io::Error| file.failed("writing", &error);

@@ -1,6 +1,6 @@
 //! Parsing a patch: `*** Begin Patch`, one section per file, `*** End Patch`.
 
-/// The change of a patch to one file.
+/// One section of a patch: the change to one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Section {
     Add {
@@ -20,14 +20,14 @@ pub(super) enum Section {
 /// Lines to replace, with context lines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Hunk {
-    /// Lines after `@@`, which occur in this order before the hunk.
+    /// The texts after `@@`: lines that occur in this order before the hunk.
     pub(super) headers: Vec<String>,
     pub(super) lines: Vec<(Mark, String)>,
     /// Whether the lines are at the end of the file.
     pub(super) is_at_end: bool,
 }
 
-/// Whether a line is kept, removed or added.
+/// Operation on a line of a hunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
     Keep,
@@ -94,14 +94,14 @@ impl<'t> Reader<'t> {
         self.lines.get(self.at).copied()
     }
 
-    /// The next line of the section.
+    /// Reads the next line of the section; `None` at its end.
     fn body(&mut self) -> Option<&'t str> {
         let line = self.peek().filter(|line| !is_section(line))?;
         self.at += 1;
         Some(line)
     }
 
-    fn wrong(&self, why: &str) -> String {
+    fn error_at_line(&self, why: &str) -> String {
         let line = self.at.checked_sub(1).and_then(|at| self.lines.get(at));
         let line: String = line.map_or("", |line| *line).chars().take(120).collect();
         format!("line {} of the patch, `{line}`: {why}", self.at)
@@ -121,7 +121,7 @@ impl<'t> Reader<'t> {
         } else if let Some(path) = path(UPDATE) {
             self.parse_update(path)
         } else {
-            Err(self.wrong(
+            Err(self.error_at_line(
                 "expected `*** Add File: PATH`, `*** Update File: PATH` or `*** Delete File: PATH`",
             ))
         }
@@ -137,7 +137,9 @@ impl<'t> Reader<'t> {
                 }
                 // An empty line between two sections.
                 None if line.trim().is_empty() && self.peek().is_none_or(is_section) => {}
-                None => return Err(self.wrong("every line of a new file must start with `+`")),
+                None => {
+                    return Err(self.error_at_line("every line of a new file must start with `+`"));
+                }
             }
         }
         Ok(Section::Add { path, content })
@@ -150,14 +152,14 @@ impl<'t> Reader<'t> {
             self.at += 1;
         }
         let mut hunks: Vec<Hunk> = vec![Hunk::default()];
-        let next = |hunks: &mut Vec<Hunk>| {
+        let start_hunk = |hunks: &mut Vec<Hunk>| {
             if hunks.last().is_some_and(|hunk| !hunk.lines.is_empty()) {
                 hunks.push(Hunk::default());
             }
         };
         while let Some(line) = self.body() {
             if let Some(header) = line.strip_prefix("@@") {
-                next(&mut hunks);
+                start_hunk(&mut hunks);
                 if let (Some(header), Some(hunk)) = (header_of(header), hunks.last_mut()) {
                     hunk.headers.push(header);
                 }
@@ -174,7 +176,7 @@ impl<'t> Reader<'t> {
                 Some('-') => (Mark::Remove, &line[1..]),
                 Some('+') => (Mark::Add, &line[1..]),
                 Some(_) => {
-                    return Err(self.wrong(
+                    return Err(self.error_at_line(
                         "lines of a change must start with a space (keep), `-` (remove) or `+` (add)",
                     ));
                 }
@@ -210,7 +212,7 @@ fn is_section(line: &str) -> bool {
         .any(|prefix| line.starts_with(prefix))
 }
 
-/// The line after which a hunk follows. Line numbers, as in unified diffs, are ignored.
+/// Parses the text after `@@`: the line before the hunk. Line numbers, as in unified diffs, are ignored.
 fn header_of(text: &str) -> Option<String> {
     let is_numbers = text.trim_start().starts_with('-') && text.contains("@@");
     let text = text.strip_prefix(' ').unwrap_or(text);

@@ -17,7 +17,7 @@ fn patched(text: &str, body: &str) -> Result<String, String> {
     let patched = apply(text, hunks);
     patched
         .map(|patched| patched.text)
-        .map_err(|misfit| misfit.why)
+        .map_err(|mismatch| mismatch.why)
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn hunks_match_exactly_or_ignoring_whitespace_and_quotes() {
         "    x = \"b\"\n    y\n"
     );
     assert_eq!(
-        patched("a\r\nb\r\n", " a\n-b\n+c").expect("line ends"),
+        patched("a\r\nb\r\n", " a\n-b\n+c").expect("line endings"),
         "a\r\nc\r\n"
     );
 }

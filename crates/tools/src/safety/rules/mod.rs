@@ -1,8 +1,9 @@
 //! [`PermissionRules`]: all rules, and their decision about one call.
 //!
 //! The floor is checked first, then every `deny`; neither can be overridden. Among `allow` and `ask`,
-//! the most specific rule decides: a rule with a pattern before one without, a rule that names one tool
-//! before one that matches several; `ask` wins over `allow` at equal specificity.
+//! the most specific rule decides. A rule with a pattern is more specific than a rule without a pattern;
+//! then a rule that names one tool is more specific than a rule that matches several. `ask` wins over
+//! `allow` at equal specificity.
 
 use std::path::{Path, PathBuf};
 
@@ -48,7 +49,7 @@ impl Decision {
 #[derive(Debug, Clone)]
 pub struct PermissionRules {
     rules: Vec<Rule>,
-    otherwise: Effect,
+    default_effect: Effect,
     floor: Floor,
 }
 
@@ -60,24 +61,24 @@ impl Default for PermissionRules {
 }
 
 impl PermissionRules {
-    /// Rules, and the effect for calls that no rule matches.
-    pub fn new(rules: Vec<Rule>, otherwise: Effect) -> Self {
+    /// Creates rules, with the effect for calls that no rule matches.
+    pub fn new(rules: Vec<Rule>, default_effect: Effect) -> Self {
         Self {
             rules,
-            otherwise,
+            default_effect,
             floor: Floor::default(),
         }
     }
 
     /// Parses one rule per line; empty lines and lines that start with `#` are skipped.
-    pub fn parse(text: &str, otherwise: Effect) -> Result<Self, RuleError> {
+    pub fn parse(text: &str, default_effect: Effect) -> Result<Self, RuleError> {
         let rules = text
             .lines()
             .map(str::trim)
             .filter(|line| !line.is_empty() && !line.starts_with('#'))
             .map(str::parse)
             .collect::<Result<_, _>>()?;
-        Ok(Self::new(rules, otherwise))
+        Ok(Self::new(rules, default_effect))
     }
 
     /// Adds directories that no command may name, such as `CLEVERAGENTS_HOME`.
@@ -110,14 +111,14 @@ impl PermissionRules {
             .fold(Decision::Allow, Decision::stricter)
     }
 
-    /// Decides about a call that replaces other tools, each with its subject. Rules for the replaced tools apply; a rule
-    /// that names the calling tool itself takes precedence, unless they deny.
+    /// Decides about a call that replaces other tools, each with its subject. Rules for the replaced tools apply. A
+    /// rule that names the calling tool itself takes precedence, unless a rule for a replaced tool denies the subject.
     pub(crate) fn decide_acting(
         &self,
         tool: &ToolName,
         subjects: &[(ToolName, Subject)],
     ) -> Decision {
-        let own: Vec<Rule> = self
+        let own_rules: Vec<Rule> = self
             .rules
             .iter()
             .filter(|rule| rule.tool.is_exact() && rule.tool.matches(tool))
@@ -126,12 +127,12 @@ impl PermissionRules {
         let decide = |(acting, subject): &(ToolName, Subject)| {
             let others = self.decide_one(acting, subject);
             if matches!(others, Decision::Deny(_))
-                || !own.iter().any(|rule| rule_matches(rule, subject))
+                || !own_rules.iter().any(|rule| rule_matches(rule, subject))
             {
                 return others;
             }
-            let own = Self::new(own.clone(), self.otherwise);
-            own.decide_one(tool, subject)
+            let own_rules = Self::new(own_rules.clone(), self.default_effect);
+            own_rules.decide_one(tool, subject)
         };
         subjects
             .iter()
@@ -148,12 +149,12 @@ impl PermissionRules {
         if let Some(why) = floor {
             return Decision::Deny(format!("{why}; no rule can allow this"));
         }
-        let about: Vec<&Rule> = self
+        let applicable: Vec<&Rule> = self
             .rules
             .iter()
             .filter(|rule| rule.tool.matches(tool))
             .collect();
-        let denied = about
+        let denied = applicable
             .iter()
             .find(|rule| rule.effect == Effect::Deny && rule_matches(rule, subject));
         if let Some(rule) = denied {
@@ -161,7 +162,9 @@ impl PermissionRules {
         }
         let Subject::Command(text) = subject else {
             return self.most_specific(
-                about.into_iter().filter(|rule| rule_matches(rule, subject)),
+                applicable
+                    .into_iter()
+                    .filter(|rule| rule_matches(rule, subject)),
                 subject,
             );
         };
@@ -170,14 +173,14 @@ impl PermissionRules {
                 .iter()
                 .map(|words| {
                     let single = Subject::Command(words.join(" "));
-                    let concerned = about.iter().copied().filter(|rule| match rule.effect {
+                    let matching = applicable.iter().copied().filter(|rule| match rule.effect {
                         Effect::Allow => allows_command(rule, words),
                         Effect::Ask | Effect::Deny => rule_matches(rule, &single),
                     });
-                    self.most_specific(concerned, &single)
+                    self.most_specific(matching, &single)
                 })
                 .fold(Decision::Allow, Decision::stricter),
-            None if about.iter().any(|rule| rule.pattern.is_some()) => Decision::Ask(
+            None if applicable.iter().any(|rule| rule.pattern.is_some()) => Decision::Ask(
                 "the command uses shell syntax that permission rules cannot match".to_owned(),
             ),
             None => self.general(tool),
@@ -186,13 +189,13 @@ impl PermissionRules {
 
     /// The decision for a tool with any arguments.
     fn general(&self, tool: &ToolName) -> Decision {
-        let about = self
+        let applicable = self
             .rules
             .iter()
             .filter(|rule| rule.tool.matches(tool) && rule.pattern.is_none());
-        match about.clone().find(|rule| rule.effect == Effect::Deny) {
+        match applicable.clone().find(|rule| rule.effect == Effect::Deny) {
             Some(rule) => Decision::Deny(format!("the rule `{rule}` denies it")),
-            None => self.most_specific(about, &Subject::Text(tool.to_string())),
+            None => self.most_specific(applicable, &Subject::Text(tool.to_string())),
         }
     }
 
@@ -207,7 +210,7 @@ impl PermissionRules {
             (rule.pattern.is_some(), rule.tool.is_exact(), asks)
         };
         let best = rules.max_by_key(|rule| exactness(rule));
-        match best.map_or(self.otherwise, |rule| rule.effect) {
+        match best.map_or(self.default_effect, |rule| rule.effect) {
             Effect::Allow => Decision::Allow,
             Effect::Ask => Decision::Ask(best.map_or_else(
                 || format!("no rule matches `{subject}`"),
@@ -217,7 +220,7 @@ impl PermissionRules {
         }
     }
 
-    /// Whether a rule allows a tool with any arguments, by its name or namespace. `allow *` does not
+    /// Returns whether a rule allows a tool with any arguments, by its name or namespace. `allow *` does not
     /// count.
     pub(crate) fn allows_by_name(&self, tool: &ToolName) -> bool {
         self.rules.iter().any(|rule| {
@@ -266,7 +269,7 @@ impl PermissionRules {
     }
 }
 
-/// Whether a rule matches a subject. For a command, a match anywhere in it is enough.
+/// Returns whether a rule matches a subject. For a command, a match anywhere in the command is enough.
 fn rule_matches(rule: &Rule, subject: &Subject) -> bool {
     let Some(pattern) = &rule.pattern else {
         return true;
@@ -284,7 +287,7 @@ fn rule_matches(rule: &Rule, subject: &Subject) -> bool {
     }
 }
 
-/// Whether an `allow` rule matches exactly this simple command.
+/// Returns whether an `allow` rule matches exactly this simple command.
 fn allows_command(rule: &Rule, words: &[String]) -> bool {
     rule.pattern
         .as_ref()

@@ -259,14 +259,14 @@ fn always_allows_exactly_the_approved_call() {
 
 #[test]
 fn without_a_rule_the_default_effect_applies() {
-    for otherwise in [Effect::Allow, Effect::Ask, Effect::Deny] {
-        let rules = PermissionRules::new(Vec::new(), otherwise);
-        assert_eq!(on_command(&rules, "ls"), otherwise);
-        assert_eq!(on_command(&rules, "echo $X"), otherwise);
-        assert_eq!(on_path(&rules, "builtin/file-read", "a"), otherwise);
+    for default in [Effect::Allow, Effect::Ask, Effect::Deny] {
+        let rules = PermissionRules::new(Vec::new(), default);
+        assert_eq!(on_command(&rules, "ls"), default);
+        assert_eq!(on_command(&rules, "echo $X"), default);
+        assert_eq!(on_path(&rules, "builtin/file-read", "a"), default);
         assert_eq!(
             effect(&rules.decide(&tool("builtin/ask-user"), &[])),
-            otherwise
+            default
         );
     }
 }

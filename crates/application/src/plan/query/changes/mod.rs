@@ -1,4 +1,4 @@
-//! The changes of a plan: path by path, with the lines, as an apply would make them.
+//! [`PlanChanges`]: the paths and lines that an apply of a plan would change.
 
 mod patch;
 
@@ -53,25 +53,24 @@ impl ChangeStatus {
 pub struct FileChange {
     /// The part of the sandbox.
     pub part: String,
-    /// Relative to the part.
+    /// Path relative to the part.
     pub path: String,
     pub status: ChangeStatus,
-    /// Whether it is a folder, which has no lines.
+    /// True for a folder, which has no lines.
     pub is_folder: bool,
-    /// Its size now, or before it was deleted.
+    /// Current size in bytes, or the size before the deletion.
     pub size: u64,
-    /// Added lines; `None` when its lines are unknown, or it has none.
+    /// Number of added lines; `None` for a folder, a binary file, or if no lines were read.
     pub insertions: Option<usize>,
-    /// Deleted lines.
+    /// Number of deleted lines; `None` as for `insertions`.
     pub deletions: Option<usize>,
-    /// The hunks of the patch.
     pub hunks: Vec<Hunk>,
-    /// Whether it is a new file that no file tool wrote.
+    /// True for a new file that no file tool wrote.
     pub is_made_by_command: bool,
 }
 
 impl FileChange {
-    /// Whether it is a test, judging by its name or its folder.
+    /// True if the name or the folder is that of a test.
     pub fn is_test(&self) -> bool {
         if self.is_folder {
             return false;
@@ -91,7 +90,7 @@ impl FileChange {
             || file.contains(".spec.")
     }
 
-    /// The numbers of lines as `+8 -2`; `None` when they are unknown.
+    /// Numbers of added and deleted lines as `+8 -2`; `None` if they are unknown.
     pub fn lines(&self) -> Option<String> {
         Some(format!("+{} -{}", self.insertions?, self.deletions?))
     }
@@ -99,16 +98,15 @@ impl FileChange {
 
 #[derive(Debug, Default)]
 pub struct PlanChanges {
-    /// Path by path, part by part.
+    /// The changed paths, ordered by part.
     pub files: Vec<FileChange>,
-    /// The patch, part after part; `None` when the content was deleted with the sandbox.
+    /// The patches of all parts, concatenated; `None` if no lines were read, such as after the sandbox was deleted.
     pub patch: Option<Vec<u8>>,
-    /// Whether a process works in the sandbox, so that more may have changed than is recorded.
+    /// True if a process works in the sandbox: then it may contain changes that are not recorded yet.
     pub is_moving: bool,
-    /// Whether the plan has a sandbox at all.
+    /// True if the plan has a sandbox.
     pub has_sandbox: bool,
-    /// The number of changed paths that stay in the sandbox: by-products, and files that git
-    /// ignores.
+    /// Number of changed paths that an apply leaves in the sandbox: by-products, and files that git ignores.
     pub by_products: usize,
 }
 
@@ -118,8 +116,8 @@ impl PlanChanges {
         self.files.iter().filter(|file| !file.is_folder).count()
     }
 
-    /// New files that no file tool wrote, each with its part. The user should check them before an
-    /// apply: a command made them, perhaps by accident.
+    /// New files that no file tool wrote, as `part/path`. The user should check them before an apply: a command
+    /// created them, perhaps by accident.
     pub fn made_by_commands(&self) -> Vec<String> {
         self.files
             .iter()
@@ -128,34 +126,34 @@ impl PlanChanges {
             .collect()
     }
 
-    /// Added lines of all paths.
+    /// Total number of added lines.
     pub fn insertions(&self) -> usize {
         self.files.iter().filter_map(|file| file.insertions).sum()
     }
 
-    /// Deleted lines of all paths.
+    /// Total number of deleted lines.
     pub fn deletions(&self) -> usize {
         self.files.iter().filter_map(|file| file.deletions).sum()
     }
 
-    /// The number of test files among the paths.
+    /// Number of changed test files.
     pub fn tests(&self) -> usize {
         self.files.iter().filter(|file| file.is_test()).count()
     }
 }
 
-/// Whether to read the lines.
+/// Selects if changed lines are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lines {
-    /// With the patch.
+    /// Reads paths and lines.
     With,
-    /// Only the paths.
+    /// Reads only paths.
     Without,
 }
 
 impl PlanQueries {
-    /// The changes of a plan, with every line. Reads the sandbox unless a process works in it or it
-    /// was removed; then returns the recorded changes.
+    /// The changes of a plan, with every line. Returns the recorded changes instead of reading the sandbox if a process
+    /// works in the sandbox, or if the sandbox is not active or is on another machine.
     pub fn changes(&self, plan: &Plan) -> Result<PlanChanges, PlanQueryError> {
         let Some(view) = self.sandbox(plan)? else {
             return Ok(PlanChanges::default());
@@ -194,13 +192,13 @@ impl PlanQueries {
     }
 }
 
-/// Whether a change is that of a folder.
+/// True for the change of a folder.
 pub(in crate::plan) fn is_folder(change: &Change) -> bool {
     let state = change.after.or(change.before);
     state.is_some_and(|state| state.kind() == FileKind::Directory)
 }
 
-/// The changes of a diff, with every line.
+/// Converts a diff into changes, with every line.
 pub(in crate::plan) fn counted(
     view: &SandboxView,
     diff: &SandboxDiff,
@@ -227,17 +225,17 @@ fn plan_changes(
             _ => Vec::new(),
         };
         changes.by_products += part.by_products.len();
-        let beneath = (diff.parts.len() > 1).then_some(part.member.alias.as_str());
-        let mut by_path = patch::sections(&patch, beneath);
+        let patch_folder = (diff.parts.len() > 1).then_some(part.member.alias.as_str());
+        let mut by_path = patch::sections(&patch, patch_folder);
         for change in &part.changes {
             let state = change.after.or(change.before);
             let is_folder = is_folder(change);
             let section = by_path.remove(change.path.as_path().as_os_str());
-            let numbers = section
+            let line_counts = section
                 .as_ref()
                 .filter(|section| !section.is_binary)
                 .map(|section| (section.insertions, section.deletions))
-                // The section of an empty file has no hunk.
+                // An empty file has a section without hunks, and counts as zero lines.
                 .filter(|_| !is_folder);
             changes.files.push(FileChange {
                 part: part.member.alias.clone(),
@@ -245,14 +243,14 @@ fn plan_changes(
                 status: ChangeStatus::compare(change.before, change.after),
                 is_folder,
                 size: state.map_or(0, |state| state.size),
-                insertions: numbers.map(|(insertions, _)| insertions),
-                deletions: numbers.map(|(_, deletions)| deletions),
+                insertions: line_counts.map(|(insertions, _)| insertions),
+                deletions: line_counts.map(|(_, deletions)| deletions),
                 hunks: section.map_or_else(Vec::new, |section| section.hunks),
                 is_made_by_command: part.made_by_commands.contains(&change.path),
             });
         }
-        if let Some(whole) = &mut changes.patch {
-            whole.extend_from_slice(&patch);
+        if let Some(patches) = &mut changes.patch {
+            patches.extend_from_slice(&patch);
         }
     }
     Ok(changes)
@@ -271,7 +269,7 @@ mod tests {
     use super::{ChangeStatus, FileChange};
 
     #[test]
-    fn tests_are_known_by_their_names_and_folders() {
+    fn tests_are_recognized_by_name_and_folder() {
         let is_test = |path: &str| {
             FileChange {
                 part: String::new(),

@@ -45,7 +45,7 @@ pub(in crate::plan) fn diagram(tree: &DecisionTree, title: &str) -> Diagram {
     }
 }
 
-/// The label of a decision: the chosen option, else the question.
+/// The label of a decision: the chosen option, or the question if nothing was chosen.
 pub(in crate::plan) fn description(decision: &Decision) -> &str {
     let said = &decision.said;
     if said.chosen.trim().is_empty() {
@@ -55,7 +55,7 @@ pub(in crate::plan) fn description(decision: &Decision) -> &str {
     }
 }
 
-/// Reason why a decision is no longer valid.
+/// The reason why a decision is invalid; `None` for a valid one.
 pub(in crate::plan) const fn invalid_status(decision: &Decision) -> Option<&'static str> {
     match (decision.superseded_by, decision.undone_by) {
         (Some(_), _) => Some("superseded"),
@@ -80,7 +80,7 @@ const fn group(kind: DecisionType) -> NodeGroup {
     NodeGroup { name, color }
 }
 
-/// The line above a label: the type, the confidence, and why it is no longer valid.
+/// The line above a label: type and confidence of the decision, and why it is invalid.
 fn heading(decision: &Decision) -> String {
     let said = &decision.said;
     // Writing to a string cannot fail.

@@ -18,12 +18,12 @@ fn dot(tree: &DecisionTree) -> String {
     draw::dot(&diagram(tree, ""))
 }
 
-/// Text that would end a label, a tag or an attribute.
-const NASTY: &str = "say \"<b>&amp;\\\" %% --> `x` #1;\n\u{1b}[31m";
+/// Text that ends a label, a tag or an attribute unless it is escaped.
+const SPECIAL_CHARACTERS: &str = "say \"<b>&amp;\\\" %% --> `x` #1;\n\u{1b}[31m";
 
 fn tree() -> DecisionTree {
     let mut all = test_decisions(&[None, Some(0), Some(0), Some(1)]);
-    NASTY.clone_into(&mut all[1].said.chosen);
+    SPECIAL_CHARACTERS.clone_into(&mut all[1].said.chosen);
     all[2].said.kind = DecisionType::ErrorRecovery;
     all[2].said.confidence = Some(0.5);
     all[3].undone_by = Some(1);
@@ -35,9 +35,9 @@ fn tree() -> DecisionTree {
 }
 
 #[test]
-fn no_text_breaks_out_of_its_place() {
+fn special_characters_are_escaped() {
     let tree = tree();
-    let drawn = svg(&tree, NASTY);
+    let drawn = svg(&tree, SPECIAL_CHARACTERS);
     assert!(
         !drawn.contains("<b>") && !drawn.contains('\u{1b}'),
         "{drawn}"
@@ -69,7 +69,7 @@ fn invalid_decisions_are_drawn_differently() {
 }
 
 #[test]
-fn every_edge_of_the_tree_is_drawn_once() {
+fn every_edge_of_the_tree_is_drawn_exactly_once() {
     let tree = tree();
     assert_eq!(mermaid(&tree).matches("->").count(), 3);
     assert_eq!(dot(&tree).matches(" -> ").count(), 3);
@@ -77,7 +77,7 @@ fn every_edge_of_the_tree_is_drawn_once() {
 }
 
 #[test]
-fn drawings_of_a_deep_chain_grow_with_it_and_not_with_its_square() {
+fn the_size_of_a_drawing_is_linear_in_the_depth_of_the_chain() {
     let size = |count: usize| {
         let parents: Vec<Option<usize>> = (0..count).map(|at| at.checked_sub(1)).collect();
         let tree = DecisionTree::new(test_decisions(&parents), TreeOptions::default());

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// Selection of decisions.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TreeOptions {
-    /// Whether superseded and rolled back decisions are included.
+    /// True to include superseded and rolled-back decisions.
     pub shows_superseded: bool,
     /// Maximum depth, from 1; `None` includes all levels.
     pub depth: Option<usize>,
@@ -20,31 +20,31 @@ pub struct TreeOptions {
 
 #[derive(Debug, Clone, Copy)]
 pub struct DecisionTreeNode {
-    /// Its index in [`DecisionTree::decisions`].
+    /// Index in [`DecisionTree::decisions`].
     pub decision: usize,
-    /// The index of its parent in [`DecisionTree::nodes`].
+    /// Index of the parent in [`DecisionTree::nodes`].
     pub parent: Option<usize>,
-    /// Its depth, from 0.
+    /// Depth, from 0 for the root.
     pub depth: usize,
-    /// Whether it is the last child of its parent.
+    /// True for the last child of its parent.
     pub is_last: bool,
-    /// The number of decisions below it that are too deep to be shown.
+    /// Number of hidden decisions below this one, because they are deeper than [`TreeOptions::depth`].
     pub left_out: usize,
 }
 
-/// Totals of a tree, whatever depth is drawn.
+/// Totals of a tree. They do not depend on the drawn depth.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TreeSummary {
-    /// Decisions that are shown.
+    /// Number of shown decisions, including those below the drawn depth.
     pub nodes: usize,
     /// The maximum depth.
     pub depth: usize,
     pub child_plans: usize,
-    /// Valid invariants.
+    /// Number of valid invariants.
     pub invariants: usize,
-    /// Superseded decisions.
+    /// Number of superseded decisions.
     pub superseded: usize,
-    /// Rolled back decisions.
+    /// Number of rolled-back decisions.
     pub taken_back: usize,
 }
 
@@ -55,7 +55,6 @@ pub struct DecisionTree {
     pub decisions: Vec<Decision>,
     /// The shown decisions, each before its children.
     pub nodes: Vec<DecisionTreeNode>,
-    /// Totals.
     pub summary: TreeSummary,
 }
 
@@ -64,41 +63,41 @@ impl DecisionTree {
     /// hidden parent becomes a child of its nearest shown ancestor.
     pub fn new(decisions: Vec<Decision>, options: TreeOptions) -> Self {
         let count = decisions.len();
-        let places: HashMap<DecisionId, usize> = decisions
+        let indices: HashMap<DecisionId, usize> = decisions
             .iter()
             .enumerate()
             .map(|(at, decision)| (decision.said.id, at))
             .collect();
         let is_shown: Vec<bool> = decisions
             .iter()
-            // All other decisions are below the root.
+            // The root is always shown: all other decisions are below it.
             .map(|decision| {
                 options.shows_superseded || decision.holds() || decision.said.parent.is_none()
             })
             .collect();
         // A parent is stored before its children, so it has a smaller index.
-        let mut above: Vec<Option<usize>> = vec![None; count];
+        let mut nearest_shown: Vec<Option<usize>> = vec![None; count];
         let mut depth = vec![0_usize; count];
-        let mut below: Vec<Vec<usize>> = vec![Vec::new(); count];
+        let mut children: Vec<Vec<usize>> = vec![Vec::new(); count];
         let mut roots = Vec::new();
         for at in 0..count {
             let parent = decisions[at]
                 .said
                 .parent
-                .and_then(|parent| places.get(&parent).copied())
+                .and_then(|parent| indices.get(&parent).copied())
                 .filter(|parent| *parent < at);
-            above[at] = parent.and_then(|parent| {
+            nearest_shown[at] = parent.and_then(|parent| {
                 if is_shown[parent] {
                     Some(parent)
                 } else {
-                    above[parent]
+                    nearest_shown[parent]
                 }
             });
             if is_shown[at] {
-                match above[at] {
+                match nearest_shown[at] {
                     Some(parent) => {
                         depth[at] = depth[parent] + 1;
-                        below[parent].push(at);
+                        children[parent].push(at);
                     }
                     None => roots.push(at),
                 }
@@ -106,33 +105,33 @@ impl DecisionTree {
         }
         let mut sizes = vec![1_usize; count];
         for at in (0..count).rev() {
-            if let Some(parent) = above[at].filter(|_| is_shown[at]) {
+            if let Some(parent) = nearest_shown[at].filter(|_| is_shown[at]) {
                 sizes[parent] += sizes[at];
             }
         }
         let summary = summary(&decisions, &is_shown, &depth);
-        let most = options.depth.unwrap_or(usize::MAX).max(1);
+        let max_depth = options.depth.unwrap_or(usize::MAX).max(1);
         let mut nodes: Vec<DecisionTreeNode> = Vec::with_capacity(summary.nodes);
-        let mut ahead: Vec<(usize, Option<usize>, bool)> = Vec::new();
-        let push = |ahead: &mut Vec<_>, list: &[usize], parent: Option<usize>| {
+        let mut pending: Vec<(usize, Option<usize>, bool)> = Vec::new();
+        let push = |pending: &mut Vec<_>, list: &[usize], parent: Option<usize>| {
             let last = list.len();
             for (number, at) in list.iter().enumerate().rev() {
-                ahead.push((*at, parent, number + 1 == last));
+                pending.push((*at, parent, number + 1 == last));
             }
         };
-        push(&mut ahead, &roots, None);
-        while let Some((at, parent, is_last)) = ahead.pop() {
-            let is_ground = depth[at] + 1 >= most;
-            let place = nodes.len();
+        push(&mut pending, &roots, None);
+        while let Some((at, parent, is_last)) = pending.pop() {
+            let is_deepest = depth[at] + 1 >= max_depth;
+            let node_index = nodes.len();
             nodes.push(DecisionTreeNode {
                 decision: at,
                 parent,
                 depth: depth[at],
                 is_last,
-                left_out: if is_ground { sizes[at] - 1 } else { 0 },
+                left_out: if is_deepest { sizes[at] - 1 } else { 0 },
             });
-            if !is_ground {
-                push(&mut ahead, &below[at], Some(place));
+            if !is_deepest {
+                push(&mut pending, &children[at], Some(node_index));
             }
         }
         Self {

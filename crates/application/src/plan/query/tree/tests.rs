@@ -65,7 +65,7 @@ fn line(
 }
 
 #[test]
-fn children_follow_their_parent_in_the_order_in_which_they_were_made() {
+fn children_follow_their_parent_in_order_of_creation() {
     let tree = DecisionTree::new(
         decisions(&[None, Some(0), Some(0), Some(1)]),
         TreeOptions::default(),
@@ -124,7 +124,7 @@ fn a_limited_depth_reports_omitted_decisions() {
 }
 
 #[test]
-fn a_chain_of_a_hundred_thousand_is_walked_without_recursion() {
+fn a_chain_of_100_000_decisions_needs_no_recursion() {
     let parents: Vec<Option<usize>> = (0..100_000_usize).map(|at| at.checked_sub(1)).collect();
     let tree = DecisionTree::new(decisions(&parents), TreeOptions::default());
     assert_eq!(tree.summary.depth, 100_000);
@@ -132,7 +132,7 @@ fn a_chain_of_a_hundred_thousand_is_walked_without_recursion() {
 
 proptest! {
     #[test]
-    fn every_shown_decision_is_drawn_once_below_its_own_parent(
+    fn every_shown_decision_appears_once_below_its_parent(
         choices in proptest::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 0..60),
     ) {
         let mut parents = vec![None];
@@ -161,7 +161,7 @@ proptest! {
         let with_children = (0..tree.nodes.len())
             .filter(|at| tree.nodes.iter().any(|node| node.parent == Some(*at)))
             .count();
-        prop_assert_eq!(last, with_children + 1, "one last child for each node with children, and \
+        prop_assert_eq!(last, with_children + 1, "one last child for each node with children, plus \
             the root");
     }
 }

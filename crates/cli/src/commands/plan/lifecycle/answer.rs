@@ -13,8 +13,8 @@ pub(super) fn approve(
     reference: Option<String>,
     answer: Option<String>,
 ) -> Result<Report, CommandError> {
-    let answered = context.call(ApprovePlan { reference, answer })?;
-    Ok(view("plan approve", answered))
+    let response = context.call(ApprovePlan { reference, answer })?;
+    Ok(view("plan approve", response))
 }
 
 pub(super) fn reject(
@@ -22,31 +22,31 @@ pub(super) fn reject(
     reference: Option<String>,
     reason: Option<String>,
 ) -> Result<Report, CommandError> {
-    let answered = context.call(RejectPlan { reference, reason })?;
-    Ok(view("plan reject", answered))
+    let response = context.call(RejectPlan { reference, reason })?;
+    Ok(view("plan reject", response))
 }
 
-fn view(command: &'static str, answered: PlanAnswerReport) -> Report {
-    let (title, message) = match answered.verdict {
+fn view(command: &'static str, response: PlanAnswerReport) -> Report {
+    let (title, message) = match response.verdict {
         Verdict::Approved => ("Approved", "Plan approved"),
         Verdict::Rejected => ("Rejected", "Plan rejected"),
     };
     let report = Report::new(command).panel(
         Panel::new(title)
-            .row("Plan", Cell::Id(answered.plan_id.to_string()))
-            .row("What", answered.answered.clone())
-            .row("Answer", answered.answer.clone())
-            .row("By", answered.person.clone()),
+            .row("Plan", Cell::Id(response.plan_id.to_string()))
+            .row("What", response.answered.clone())
+            .row("Answer", response.answer.clone())
+            .row("By", response.person.clone()),
     );
-    let report = if answered.queued {
+    let report = if response.queued {
         report.info("a worker continues it")
     } else {
         report.info(format!(
             "continue with `agents plan execute {}`",
-            answered.plan_id
+            response.plan_id
         ))
     };
-    let report = report.data(answered).commands_at(&["/next_steps"]);
+    let report = report.data(response).commands_at(&["/next_steps"]);
     report.ok(message)
 }
 
@@ -55,26 +55,26 @@ pub(super) fn prompt(
     reference: String,
     guidance: String,
 ) -> Result<Report, CommandError> {
-    let given = context.call(PromptPlan {
+    let response = context.call(PromptPlan {
         reference,
         guidance,
     })?;
-    let (added, decision) = (&given.guidance_added, &given.decision_created);
+    let (added, decision) = (&response.guidance_added, &response.decision_created);
     let report = Report::new("plan prompt")
-        .data(&given)
+        .data(&response)
         .panel(
             Panel::new("Guidance Added")
                 .row("Plan", Cell::Id(added.plan.to_string()))
                 .row("Guidance", added.guidance.clone())
                 .row("Phase", added.phase.as_str())
-                .row("Pending", given.queue.pending),
+                .row("Pending", response.queue.pending),
         )
         .panel(
             Panel::new("Decision Created")
                 .row("Type", decision.kind.as_str())
                 .row("ID", Cell::Id(decision.id.to_string())),
         );
-    let report = if given.is_readable {
+    let report = if response.is_readable {
         report.info(format!(
             "continue with `agents plan execute {}`",
             added.plan

@@ -1,12 +1,12 @@
-//! [`AnswerFilter`]: hides answers that are JSON for the program while they are streamed.
+//! [`AnswerFilter`]: hides streamed answers that are JSON for the program.
 
-/// An answer while it is streamed. JSON answers are not shown: the program parses them and reports
-/// their content.
+/// Filter of a streamed answer. Hides JSON answers: the program parses them and reports their
+/// content.
 #[derive(Debug, Default)]
 pub(super) enum AnswerFilter {
     #[default]
     Empty,
-    /// Too short to distinguish JSON from text; the text so far.
+    /// The text so far, which is too short to distinguish JSON from other text.
     Undecided(String),
     Text,
     Json,
@@ -72,7 +72,7 @@ fn is_json(text: &str) -> Option<bool> {
 mod tests {
     use super::AnswerFilter;
 
-    /// The text that is shown of an answer in these pieces.
+    /// Text that the filter shows of an answer in these pieces.
     fn shown(pieces: &[&str]) -> String {
         let mut filter = AnswerFilter::default();
         let mut shown: String = pieces.iter().map(|piece| filter.push(piece)).collect();
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn other_answers_are_shown_whole() {
+    fn other_answers_are_shown_completely() {
         for pieces in [
             &["It is", " {done}", "\n{really}\n"][..],
             &["```", "rust\n{ }\n```"],

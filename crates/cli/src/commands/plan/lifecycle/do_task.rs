@@ -51,7 +51,7 @@ impl From<CreatedPlan> for TaskPlan {
 }
 
 impl TaskPlan {
-    fn after(plan: PlanExecution, action: String) -> Self {
+    fn from_execution(plan: PlanExecution, action: String) -> Self {
         Self {
             id: plan.plan_id,
             stage: plan.stage,
@@ -64,7 +64,7 @@ impl TaskPlan {
         }
     }
 
-    /// The phase that waits for approval.
+    /// Phase that waits for approval.
     fn gated_phase(&self) -> Option<PlanPhase> {
         match (&self.waiting, self.stage) {
             (Some(Waiting::Gate { .. }), PlanStage::StrategizeQueued) => {
@@ -147,7 +147,7 @@ pub(crate) fn run(context: &Context, arguments: Do) -> Result<Report, CommandErr
 /// Parameters shared by all operations of a task.
 struct Task<'a> {
     context: &'a Context,
-    /// Whether all questions are answered with yes.
+    /// Answers all questions with yes.
     yes: bool,
     is_stream: bool,
 }
@@ -155,19 +155,19 @@ struct Task<'a> {
 impl Task<'_> {
     /// Project of a folder, created with its resource if needed.
     fn project(&self, folder: Option<PathBuf>) -> Result<String, CommandError> {
-        let here = || self.context.environment.working_folder().map(PathBuf::from);
-        let is_here = folder.is_none();
-        let folder = folder.or_else(here);
+        let working_folder = || self.context.environment.working_folder().map(PathBuf::from);
+        let is_working_folder = folder.is_none();
+        let folder = folder.or_else(working_folder);
         let folder = folder.ok_or_else(|| CommandError::usage("there is no working folder"))?;
-        let found = self.context.call(ProjectOfFolder {
+        let project = self.context.call(ProjectOfFolder {
             folder,
-            whole_repository: is_here,
+            whole_repository: is_working_folder,
         });
-        let found = found.map_err(|error| match error.code() {
+        let project = project.map_err(|error| match error.code() {
             Code::LocationNotFound => error.with_hint("choose an existing folder with --folder"),
             _ => error,
         })?;
-        Ok(found.name)
+        Ok(project.name)
     }
 
     /// Registers the task description as an action, and returns its name.
@@ -197,11 +197,11 @@ impl Task<'_> {
         };
         match interactive::call(self.context, request, self.is_stream) {
             Err(error) if error.code() == Code::PlanWaiting => self.fix(error, action),
-            done => Ok(TaskPlan::after(done?, action)),
+            executed => Ok(TaskPlan::from_execution(executed?, action)),
         }
     }
 
-    /// If the plan waits for approval to fix failed checks, asks and continues.
+    /// If the plan waits for approval to fix failed checks, asks the user and resumes the plan.
     fn fix(&self, error: CommandError, action: String) -> Result<TaskPlan, CommandError> {
         let details = error.details();
         let Some(plan) = details["plan_id"].as_str().map(str::to_owned) else {

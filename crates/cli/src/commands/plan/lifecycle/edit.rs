@@ -1,4 +1,4 @@
-//! `plan edit`: edits the strategy of a plan in an editor or replaces it by a file.
+//! `plan edit`: edits the strategy of a plan in an editor, or replaces it with a file.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub(super) fn run(
     let text = match file {
         Some(path) if path == Path::new("-") => read_text(context)?,
         Some(path) => read_definition(path, "the strategy file", Code::InvalidStrategy)?,
-        None => in_editor(context, &shown.document.unwrap_or_default())?,
+        None => edit_in_editor(context, &shown.document.unwrap_or_default())?,
     };
     let edited = context.call(EditStrategy {
         reference: shown.plan_id.to_string(),
@@ -45,18 +45,18 @@ pub(super) fn run(
 }
 
 /// Opens a text in the user's editor and returns the edited text.
-fn in_editor(context: &Context, text: &str) -> Result<String, CommandError> {
-    let named = |name: &str| {
+fn edit_in_editor(context: &Context, text: &str) -> Result<String, CommandError> {
+    let variable = |name: &str| {
         context
             .environment
             .text(name)
             .filter(|value| !value.is_empty())
     };
-    let Some(editor) = named("VISUAL").or_else(|| named("EDITOR")) else {
+    let Some(editor) = variable("VISUAL").or_else(|| variable("EDITOR")) else {
         return Err(CommandError::usage("no editor is set")
             .with_hint("set EDITOR, or pass the document with --file FILE"));
     };
-    let unusable = |error: &std::io::Error| {
+    let editor_error = |error: &std::io::Error| {
         CommandError::new(
             Code::FileAccess,
             "the strategy cannot be opened in an editor",
@@ -64,9 +64,9 @@ fn in_editor(context: &Context, text: &str) -> Result<String, CommandError> {
         .caused_by(error)
         .with_hint("pass the document with --file FILE")
     };
-    let folder = tempfile::tempdir().map_err(|error| unusable(&error))?;
+    let folder = tempfile::tempdir().map_err(|error| editor_error(&error))?;
     let path = folder.path().join("strategy.md");
-    std::fs::write(&path, text).map_err(|error| unusable(&error))?;
+    std::fs::write(&path, text).map_err(|error| editor_error(&error))?;
     // The editor may include options, such as `code --wait`.
     let mut words = editor.split_whitespace();
     let program = words.next().unwrap_or("vi");
@@ -74,12 +74,12 @@ fn in_editor(context: &Context, text: &str) -> Result<String, CommandError> {
         .args(words)
         .arg(&path)
         .status()
-        .map_err(|error| unusable(&error))?;
+        .map_err(|error| editor_error(&error))?;
     if !status.success() {
         return Err(
             CommandError::new(Code::FileAccess, format!("`{editor}` ended with {status}"))
                 .with_hint("nothing changed; pass the document with --file FILE"),
         );
     }
-    std::fs::read_to_string(&path).map_err(|error| unusable(&error))
+    std::fs::read_to_string(&path).map_err(|error| editor_error(&error))
 }

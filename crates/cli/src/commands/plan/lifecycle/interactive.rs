@@ -1,4 +1,4 @@
-//! Calls operations that run plans: shows progress, answers questions, and stops them on signals.
+//! Calls operations that run plans. Shows progress, asks the user, and stops the plan on signals.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(super) fn call<O: Operation>(
         approver: Arc::new(terminal),
         observer: Arc::clone(&watcher) as _,
     };
-    // A signal ends the client of a server at once; the server finishes the operation.
+    // With a server, a signal ends this program at once; the server finishes the operation.
     let signals = match &context.connection {
         Some(_) => None,
         None => Some(signals::stop_on_signals(

@@ -96,30 +96,31 @@ pub(in crate::commands) fn run(
     }
 }
 
-/// The plan of a command: the given one, or the current plan.
-fn plan_reference(context: &Context, given: Option<String>) -> Result<String, CommandError> {
-    if let Some(given) = given {
-        return Ok(given);
+/// Returns the given reference of a plan, or the id of the current plan.
+fn plan_reference(context: &Context, reference: Option<String>) -> Result<String, CommandError> {
+    if let Some(reference) = reference {
+        return Ok(reference);
     }
     let status = context.call(ShowPlanStatus { reference: None })?;
     Ok(status.plan_id.to_string())
 }
 
-/// The plan and the checkpoint of `rollback [PLAN] [CHECKPOINT]`: a single number or `cp_N` is a checkpoint.
+/// Plan and checkpoint of `rollback [PLAN] [CHECKPOINT]`. If only one argument is given, a number or `cp_N` is a
+/// checkpoint and other text is a plan.
 fn rollback_target(
     plan: Option<String>,
     checkpoint: Option<String>,
 ) -> (Option<String>, Option<String>) {
     match (plan, checkpoint) {
-        (Some(only), None) => {
-            let digits = only.strip_prefix("cp_").unwrap_or(&only);
+        (Some(target), None) => {
+            let digits = target.strip_prefix("cp_").unwrap_or(&target);
             let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
             if is_number {
-                (None, Some(only))
+                (None, Some(target))
             } else {
-                (Some(only), None)
+                (Some(target), None)
             }
         }
-        given => given,
+        both => both,
     }
 }

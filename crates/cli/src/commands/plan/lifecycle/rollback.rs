@@ -43,13 +43,13 @@ pub(super) fn rollback(
         );
         confirm(&question, yes)?;
     }
-    let done = context.call(RollBackPlan {
+    let result = context.call(RollBackPlan {
         preview: false,
         yes: true,
         ..request
     })?;
-    let plan = done.rollback_summary.plan;
-    Ok(view("plan rollback", "Rollback Complete", done)
+    let plan = result.rollback_summary.plan;
+    Ok(view("plan rollback", "Rollback Complete", result)
         .info(format!("undo the rollback with `agents plan redo {plan}`"))
         .ok("Plan rolled back"))
 }
@@ -72,14 +72,14 @@ fn preview(preview: RollbackReport) -> Report {
 }
 
 pub(super) fn redo(context: &Context, reference: String) -> Result<Report, CommandError> {
-    let done = context.call(RedoRollback { reference })?;
-    Ok(view("plan redo", "Redo Complete", done).ok("Rollback undone"))
+    let result = context.call(RedoRollback { reference })?;
+    Ok(view("plan redo", "Redo Complete", result).ok("Rollback undone"))
 }
 
-fn view(command: &'static str, title: &'static str, done: RollbackReport) -> Report {
-    let (summary, impact) = (&done.rollback_summary, &done.impact);
+fn view(command: &'static str, title: &'static str, result: RollbackReport) -> Report {
+    let (summary, impact) = (&result.rollback_summary, &result.impact);
     let plan = summary.plan;
-    let state = done.post_rollback_state.as_ref();
+    let state = result.post_rollback_state.as_ref();
     Report::new(command)
         .panel(
             Panel::new(title)
@@ -89,7 +89,7 @@ fn view(command: &'static str, title: &'static str, done: RollbackReport) -> Rep
                 .row("Files", summary.files_reverted)
                 .row(
                     "State",
-                    state.map(|after| format!("{}/{}", after.phase, after.state)),
+                    state.map(|stage| format!("{}/{}", stage.phase, stage.state)),
                 ),
         )
         .panel(
@@ -98,7 +98,7 @@ fn view(command: &'static str, title: &'static str, done: RollbackReport) -> Rep
                 .row("Decisions", impact.decisions_after_cp)
                 .row("Tool calls", impact.tool_calls_after_cp),
         )
-        .data(done)
+        .data(result)
         .info(format!("continue with `agents plan execute {plan}`"))
 }
 

@@ -25,13 +25,13 @@ pub(super) fn execute(context: &Context, arguments: PlanExecute) -> Result<Repor
         redo: arguments.redo,
         skip: arguments.skip,
     };
-    let done = interactive::call(context, request, arguments.stream)?;
-    let message = if done.was_complete {
+    let execution = interactive::call(context, request, arguments.stream)?;
+    let message = if execution.was_complete {
         "The plan was already executed; nothing was done".to_owned()
     } else {
-        stage_message(done.stage)
+        stage_message(execution.stage)
     };
-    Ok(execution_view("plan execute", done).ok(message))
+    Ok(execution_view("plan execute", execution).ok(message))
 }
 
 /// Message for the stage that a plan has reached.
@@ -54,69 +54,74 @@ pub(super) fn outcome_panels(
     if let Some(strategy) = strategy {
         report = report.panel(
             Panel::new("Strategy")
-                .row("Way", strategy.summary.clone())
+                .row("Summary", strategy.summary.clone())
                 .row("Steps", strategy.steps)
                 .row("Risk", strategy.risk.map(|risk| format!("{risk:.2}"))),
         );
     }
     if let Some(waiting) = waiting.filter(|_| !stage.is_terminal()) {
-        report = report.panel(Panel::new("Waits").row("For", waiting.sentence()));
+        report = report.panel(Panel::new("Waiting").row("For", waiting.sentence()));
     }
     report
 }
 
-fn execution_view(name: &'static str, done: PlanExecution) -> Report {
+fn execution_view(name: &'static str, execution: PlanExecution) -> Report {
     let count = |label: &str| {
-        let mut progress = done.progress.iter();
-        let found = progress.find(|progress| progress.label == label);
-        found.and_then(|progress| progress.count).unwrap_or(0)
+        let mut progress = execution.progress.iter();
+        let entry = progress.find(|progress| progress.label == label);
+        entry.and_then(|progress| progress.count).unwrap_or(0)
     };
-    let mut steps = done
+    let mut steps = execution
         .steps
         .iter()
         .filter(|step| step.path.starts_with("step/"));
-    let usage = &done.usage;
+    let usage = &execution.usage;
     let (cost, is_cost_known) = known_cost(usage.cost_usd, usage.cost_known_part);
     let mut report = Report::new(name).panel(
         Panel::new("Execution")
-            .row("Plan", Cell::Id(done.plan_id.to_string()))
-            .row("Phase", done.phase.as_str())
-            .row("State", done.state.as_str())
-            .row("Sandbox", done.sandbox.name.clone())
-            .row("Attempt", done.attempt)
+            .row("Plan", Cell::Id(execution.plan_id.to_string()))
+            .row("Phase", execution.phase.as_str())
+            .row("State", execution.state.as_str())
+            .row("Sandbox", execution.sandbox.name.clone())
+            .row("Attempt", execution.attempt)
             .row("Steps done", steps.clone().count())
             .row("Tool calls", count("Run tools"))
             .row("Files changed", count("Build changeset"))
             .row("Tokens", usage.input_tokens.0 + usage.output_tokens.0)
             .row("Cost", cost_cell(cost, is_cost_known)),
     );
-    if !done.validations.is_empty() {
-        let passed = done.validations.iter().filter(|result| result.passed);
-        let failed = done
+    if !execution.validations.is_empty() {
+        let passed = execution.validations.iter().filter(|result| result.passed);
+        let failed = execution
             .validations
             .iter()
             .filter(|result| !result.passed && result.mode == ValidationMode::Required);
         report = report.panel(
             Panel::new("Validations")
-                .row("Ran", done.validations.len())
+                .row("Ran", execution.validations.len())
                 .row("Passed", passed.count())
                 .row("Required validations failed", failed.count()),
         );
     }
-    let strategy = done.strategy_summary.outline.as_ref();
-    report = outcome_panels(report, strategy, done.waiting.as_ref(), done.stage);
-    if let Some(last) = steps.next_back().filter(|_| done.read_only) {
+    let strategy = execution.strategy_summary.outline.as_ref();
+    report = outcome_panels(
+        report,
+        strategy,
+        execution.waiting.as_ref(),
+        execution.stage,
+    );
+    if let Some(last) = steps.next_back().filter(|_| execution.read_only) {
         report = report.text(last.summary.clone().unwrap_or_default());
     }
-    if let Some(pending) = done.unread_guidance {
+    if let Some(pending) = execution.unread_guidance {
         let actor = cleveragents_application::DETERMINISTIC;
         report = report.warn(format!(
             "guidance is pending ({pending}): `{actor}` cannot read it and ignored it"
         ));
     }
-    let next = done.next_steps.first().map(command);
-    let next = next.filter(|_| !done.stage.is_terminal());
-    let report = report.data(done).commands_at(&["/next_steps"]);
+    let next = execution.next_steps.first().map(command);
+    let next = next.filter(|_| !execution.stage.is_terminal());
+    let report = report.data(execution).commands_at(&["/next_steps"]);
     match next {
         Some(next) => report.info(format!("next: `{next}`")),
         None => report,
@@ -130,9 +135,9 @@ pub(super) fn resume(
 ) -> Result<Report, CommandError> {
     Ok(match interactive::call(context, request, is_stream)? {
         ResumedPlan::Preview(preview) => preview_view(preview),
-        ResumedPlan::Ran(done) => {
-            let message = stage_message(done.stage);
-            execution_view("plan resume", *done).ok(message)
+        ResumedPlan::Ran(execution) => {
+            let message = stage_message(execution.stage);
+            execution_view("plan resume", *execution).ok(message)
         }
     })
 }
@@ -192,7 +197,7 @@ pub(super) fn apply_confirmed(
     interactive::call(context, request, false).map(applied_view)
 }
 
-/// Asks whether to apply a plan, below its patch and changed files.
+/// Shows the patch and the changed files of a plan, and asks the user to confirm the apply.
 pub(super) fn confirm_apply(context: &Context, plan: &str, yes: bool) -> Result<(), CommandError> {
     let question = if yes || !can_confirm() {
         format!("Apply the changes of plan {plan}?")
@@ -202,11 +207,11 @@ pub(super) fn confirm_apply(context: &Context, plan: &str, yes: bool) -> Result<
             stat: false,
         })?;
         write_err(&changes_preview(context, &diff));
-        let made = made_by_commands(&diff.made_by_commands)
-            .map_or_else(String::new, |made| format!("{made}\n"));
+        let note = made_by_commands(&diff.made_by_commands)
+            .map_or_else(String::new, |note| format!("{note}\n"));
         let summary = &diff.diff_summary;
         format!(
-            "{made}{} changed, +{} -{}. Apply the changes of plan {plan}?",
+            "{note}{} changed, +{} -{}. Apply the changes of plan {plan}?",
             counted(summary.files_changed, "file"),
             summary.insertions.unwrap_or(0),
             summary.deletions.unwrap_or(0),
@@ -230,7 +235,7 @@ pub(super) fn applied_view(applied: AppliedPlan) -> Report {
                     changes
                         .insertions
                         .zip(changes.deletions)
-                        .map(|(more, less)| format!("+{more} -{less}")),
+                        .map(|(insertions, deletions)| format!("+{insertions} -{deletions}")),
                 )
                 .row("Project", applied.project.clone())
                 .row("Applied at", applied.applied_at.map(Cell::Time)),

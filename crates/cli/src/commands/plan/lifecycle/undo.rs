@@ -19,11 +19,11 @@ pub(super) fn run(context: &Context, arguments: PlanUndo) -> Result<Report, Comm
             return Ok(view(preview).ok("Nothing changed"));
         }
         confirm(&question(&preview), false)?;
-        // The plan of the preview, even if another one became current since then.
+        // Undoes the plan of the preview, even if another plan became current in the meantime.
         let id = preview.plan_id.to_string();
-        return Ok(done(context.call(request(Some(id), false))?));
+        return Ok(undone_report(context.call(request(Some(id), false))?));
     }
-    Ok(done(
+    Ok(undone_report(
         context.call(request(arguments.plan.reference, false))?,
     ))
 }
@@ -51,18 +51,18 @@ fn question(preview: &UndonePlan) -> String {
     question
 }
 
-fn done(undone: UndonePlan) -> Report {
+fn undone_report(undone: UndonePlan) -> Report {
     let plan = undone.plan_id;
     match &undone.undone {
         UndoneChange::Step { .. } => view(undone)
             .info(format!("redo it with `agents redo {plan}`"))
             .ok("Last change undone in the sandbox"),
         UndoneChange::Apply { commits } => {
-            let made = commits
+            let new_commits = commits
                 .iter()
                 .filter_map(|commit| commit.reverted_by.as_deref());
-            let made: Vec<&str> = made.map(short).collect();
-            let message = format!("Apply undone by commit {}", made.join(", "));
+            let new_commits: Vec<&str> = new_commits.map(short).collect();
+            let message = format!("Apply undone by commit {}", new_commits.join(", "));
             view(undone).ok(message)
         }
     }

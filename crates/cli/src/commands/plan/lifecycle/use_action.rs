@@ -15,8 +15,9 @@ pub(super) fn run(context: &Context, arguments: PlanUse) -> Result<Report, Comma
         return Err(CommandError::usage("a plan needs a project to work on")
             .with_hint("agents plan use ACTION PROJECT; `agents project list` shows all"));
     }
-    let wrong = |pair: &&String| pair.split_once('=').is_none_or(|(name, _)| name.is_empty());
-    if let Some(pair) = arguments.arguments.iter().find(wrong) {
+    let is_malformed =
+        |pair: &&String| pair.split_once('=').is_none_or(|(name, _)| name.is_empty());
+    if let Some(pair) = arguments.arguments.iter().find(is_malformed) {
         return Err(CommandError::usage(format!("`{pair}` is not NAME=VALUE"))
             .with_hint("use for example --arg issue=17"));
     }
@@ -31,7 +32,7 @@ pub(super) fn run(context: &Context, arguments: PlanUse) -> Result<Report, Comma
     Ok(view(created).ok("Plan created"))
 }
 
-/// Request with the options of the command line.
+/// Request with the options of the command line, without action and projects.
 pub(super) fn chosen(choices: PlanChoices) -> UsePlan {
     UsePlan {
         automation_profile: choices.automation_profile,

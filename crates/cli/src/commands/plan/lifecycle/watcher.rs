@@ -1,5 +1,5 @@
-//! Progress of a plan on a terminal: a line for each finished item, and below them a line for the
-//! running one, with usage.
+//! Progress of a plan on a terminal: one line per finished item, and below these a status line with
+//! the running step and the usage.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -25,7 +25,7 @@ const REDRAW: Duration = Duration::from_millis(120);
 /// Maximum number of output lines of a failed check; the last ones are shown.
 const OUTPUT_LINES: usize = 20;
 
-/// Maximum number of characters of such a line.
+/// Maximum number of characters of an output line.
 const LINE_LENGTH: usize = 500;
 
 /// Shows the events of a plan on a terminal.
@@ -47,7 +47,7 @@ struct State {
     step: String,
     number: usize,
     count: usize,
-    took: String,
+    usage: String,
 }
 
 impl PlanWatcher {
@@ -126,11 +126,11 @@ impl PlanWatcher {
         let mut line = state.phase.clone();
         if state.count > 0 {
             let done = state.number.saturating_sub(1);
-            let full = (done * 10).checked_div(state.count).unwrap_or(0);
-            let bar = format!("{}{}", "█".repeat(full), "░".repeat(10 - full.min(10)));
+            let filled = (done * 10).checked_div(state.count).unwrap_or(0);
+            let bar = format!("{}{}", "█".repeat(filled), "░".repeat(10 - filled.min(10)));
             let _written = write!(line, " {bar} {}/{}", state.number, state.count);
         }
-        for part in [&state.step, &state.took] {
+        for part in [&state.step, &state.usage] {
             if !part.is_empty() {
                 line.push_str(" · ");
                 line.push_str(part);
@@ -241,10 +241,10 @@ impl PlanWatcher {
                 summary,
                 succeeded,
             } => {
-                let first = summary.lines().find(|line| !line.trim().is_empty());
-                let first = short(first.unwrap_or("done"), 160);
+                let first_line = summary.lines().find(|line| !line.trim().is_empty());
+                let first_line = short(first_line.unwrap_or("done"), 160);
                 self.print_line(|| {
-                    format!("  {} {} — {first}", mark(*succeeded), short(title, 60))
+                    format!("  {} {} — {first_line}", mark(*succeeded), short(title, 60))
                 });
             }
             AgentEvent::ValidationStarted { name } => {
@@ -269,7 +269,7 @@ impl PlanWatcher {
             } => {
                 let tokens = input_tokens.0 + output_tokens.0;
                 self.show(|state| {
-                    state.took = match (*cost_micro_usd, *cost_is_partial) {
+                    state.usage = match (*cost_micro_usd, *cost_is_partial) {
                         (0, false) => format!("{tokens} tokens"),
                         (cost, is_partial) => {
                             let cost = cost_cell(MicroUsd(cost), !is_partial).text();
@@ -311,6 +311,6 @@ impl PlanWatcher {
     }
 }
 
-const fn mark(is_good: bool) -> &'static str {
-    if is_good { "✓" } else { "✗" }
+const fn mark(is_success: bool) -> &'static str {
+    if is_success { "✓" } else { "✗" }
 }

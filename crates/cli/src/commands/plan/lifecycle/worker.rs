@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report, visible_lines};
 use crate::remote::Connection;
 
-/// Queues a plan for a worker. A connected server runs it itself.
+/// Queues a plan for a worker. If a server is connected, the server runs the plan itself.
 pub(super) fn queue(
     context: &Context,
     reference: Option<String>,
@@ -29,7 +29,7 @@ pub(super) fn queue(
     skip: bool,
 ) -> Result<Report, CommandError> {
     if let Some(connection) = &context.connection {
-        return leave_to_server(context, connection, reference, redo || skip);
+        return queue_on_server(context, connection, reference, redo || skip);
     }
     let queued = context.call(QueuePlan {
         reference,
@@ -38,7 +38,7 @@ pub(super) fn queue(
     })?;
     let plan = queued.plan_id;
     let worker = if queued.worker_begun {
-        "begun"
+        "started"
     } else {
         "running"
     };
@@ -56,13 +56,13 @@ pub(super) fn queue(
 }
 
 /// Queues a plan on the server, which stores the request before it responds.
-fn leave_to_server(
+fn queue_on_server(
     context: &Context,
     connection: &Connection,
     reference: Option<String>,
-    settles_calls: bool,
+    sets_call_outcome: bool,
 ) -> Result<Report, CommandError> {
-    if settles_calls {
+    if sets_call_outcome {
         let message =
             "--redo and --skip are not available for plans that a server runs in the background";
         return Err(CommandError::new(Code::LocalOnly, message)
@@ -131,7 +131,7 @@ fn start_worker(home: &Home) -> Result<(), CommandError> {
         .stdin(std::process::Stdio::null())
         .stdout(log)
         .stderr(errors)
-        // A new session: the worker outlives this command and its terminal.
+        // A new process group: the worker outlives this command and its terminal.
         .process_group(0)
         .spawn()
         .map_err(|error| failed(&error))?;
@@ -188,30 +188,34 @@ fn print_event(event: &WorkerEvent<'_>) {
 }
 
 /// Report of a worker; fails if a plan failed.
-fn report(id: cleveragents_domain::ProcessId, tally: &WorkerSummary, elapsed: Duration) -> Report {
+fn report(
+    id: cleveragents_domain::ProcessId,
+    summary: &WorkerSummary,
+    elapsed: Duration,
+) -> Report {
     let report = Report::new("worker")
         .data(json!({
-            "worker": id, "processed": tally.done, "failed": tally.failed,
-            "waiting": tally.waiting, "stopped": tally.stopped, "duration_s": elapsed.as_secs_f64(),
+            "worker": id, "processed": summary.done, "failed": summary.failed,
+            "waiting": summary.waiting, "stopped": summary.stopped, "duration_s": elapsed.as_secs_f64(),
         }))
         .panel(
             Panel::new("Worker")
-                .row("Done", tally.done)
-                .row("Failed", tally.failed)
-                .row("Waiting for input", tally.waiting)
-                .row("Stopped", tally.stopped),
+                .row("Done", summary.done)
+                .row("Failed", summary.failed)
+                .row("Waiting for input", summary.waiting)
+                .row("Stopped", summary.stopped),
         );
-    if tally.stopped > 0 {
+    if summary.stopped > 0 {
         let message = format!(
             "{} stopped; the next worker continues",
-            counted(tally.stopped, "plan")
+            counted(summary.stopped, "plan")
         );
         let hint = "start one: `agents worker`";
         report
             .failed(Code::PlanCancelled, message, hint)
             .interrupted()
-    } else if tally.failed > 0 {
-        let message = format!("{} failed", counted(tally.failed, "plan"));
+    } else if summary.failed > 0 {
+        let message = format!("{} failed", counted(summary.failed, "plan"));
         let hint = "list them: `agents plan list --state errored`";
         report.failed(Code::PlanFailed, message, hint)
     } else {

@@ -12,8 +12,8 @@ use crate::commands::turn_view::{
 use crate::context::Context;
 use crate::output::{Align, Cell, Panel, Report, Table, visible_lines, write_err, write_out};
 
-/// Maximum length of a prompt in a panel.
-const LONGEST_PROMPT: usize = 200;
+/// Maximum number of characters of a prompt in a panel.
+const MAX_PROMPT_CHARS: usize = 200;
 
 /// Shows the events of a turn on a terminal.
 pub(super) struct TurnWatcher {
@@ -37,10 +37,10 @@ impl TurnWatcher {
 
     /// Ends the line of the answer, so that later output starts on a new line.
     pub(super) fn end(&self) {
-        self.line_end();
+        self.end_line();
     }
 
-    fn line_end(&self) {
+    fn end_line(&self) {
         if self.has_text.swap(false, Ordering::Relaxed) {
             write_out("\n");
         }
@@ -48,7 +48,7 @@ impl TurnWatcher {
 
     fn print_line(&self, line: &str) {
         if self.prints_events {
-            self.line_end();
+            self.end_line();
             write_err(&format!("{}\n", visible_lines(line)));
         }
     }
@@ -95,9 +95,9 @@ impl Observer for TurnWatcher {
 
 pub(super) fn report(result: TurnResult, is_stream: bool) -> Report {
     let session = &result.session;
-    let mut shown = Report::new("session tell");
+    let mut report = Report::new("session tell");
     if is_stream {
-        shown = shown.panel(
+        report = report.panel(
             Panel::new("Session")
                 .row("Id", Cell::Id(session.id.to_string()))
                 .row("Actor", session.actor.clone())
@@ -105,28 +105,31 @@ pub(super) fn report(result: TurnResult, is_stream: bool) -> Report {
         );
     } else {
         let prompt = result.prompt.as_deref();
-        shown = shown.panel(
+        report = report.panel(
             Panel::new("Plan Request")
                 .row("Actor", session.actor.clone())
                 .row("Session", Cell::Id(session.id.to_string()))
                 .row("Automation", session.automation.clone())
-                .row("Prompt", prompt.map(|prompt| short(prompt, LONGEST_PROMPT))),
+                .row(
+                    "Prompt",
+                    prompt.map(|prompt| short(prompt, MAX_PROMPT_CHARS)),
+                ),
         );
         if !result.tool_calls.is_empty() {
-            shown = shown.table(calls(&result.tool_calls));
+            report = report.table(calls(&result.tool_calls));
         }
-        shown = shown.text(result.response.clone());
+        report = report.text(result.response.clone());
         if !result.files_changed.is_empty() {
             let mut panel = Panel::new("Result").row("Sandbox", result.sandbox.clone());
             for file in &result.files_changed {
                 panel = panel.row("Changed", file.clone());
             }
-            shown = shown.panel(panel);
+            report = report.panel(panel);
         }
     }
     let usage = &result.usage;
     let (cost, is_known) = usage.known_cost();
-    shown = shown.panel(
+    report = report.panel(
         Panel::new("Usage")
             .row("Input tokens", usage.input_tokens.0)
             .row("Output tokens", usage.output_tokens.0)
@@ -134,8 +137,8 @@ pub(super) fn report(result: TurnResult, is_stream: bool) -> Report {
             .row("Tool calls", usage.tool_calls)
             .row("Seconds", format!("{:.1}", usage.duration_s)),
     );
-    let shown = notes(shown, &result).data(result);
-    shown.ok(if is_stream {
+    let report = notes(report, &result).data(result);
+    report.ok(if is_stream {
         "Stream complete"
     } else {
         "Answered"
@@ -161,24 +164,24 @@ fn calls(calls: &[TurnToolCall]) -> Table {
     }))
 }
 
-/// Adds warnings and next commands.
-fn notes(mut shown: Report, result: &TurnResult) -> Report {
-    if let Some(left) = &result.interrupted
-        && !left.doubtful.is_empty()
+/// Adds warnings and the next commands to the report.
+fn notes(mut report: Report, result: &TurnResult) -> Report {
+    if let Some(turn) = &result.interrupted
+        && !turn.doubtful.is_empty()
     {
-        shown = shown.warn(format!(
+        report = report.warn(format!(
             "an earlier turn was interrupted during {}: its outcome is unknown, check whether it took effect",
-            left.doubtful.join(", ")
+            turn.doubtful.join(", ")
         ));
     }
     for caveat in &result.caveats {
-        shown = shown.warn(caveat.clone());
+        report = report.warn(caveat.clone());
     }
     let sandbox = result.sandbox.as_ref();
     if let Some(name) = sandbox.filter(|_| !result.files_changed.is_empty()) {
-        shown = shown.info(format!(
+        report = report.info(format!(
             "show the changes with `agents sandbox diff {name}`, apply them with `agents sandbox apply {name}`"
         ));
     }
-    shown
+    report
 }

@@ -1,4 +1,4 @@
-//! The keys as constants, for code that reads one of them.
+//! The keys as constants, for code that reads a specific key.
 
 mod server;
 
@@ -166,7 +166,7 @@ pub static SAFETY_DENY_TOOLS: Key = Key {
     description: "Denied tools, comma-separated",
 };
 
-/// Patterns of the only tools that may run.
+/// Patterns of allowed tools; other tools must not run.
 pub static SAFETY_ALLOW_TOOLS: Key = Key {
     name: "safety.allow-tools",
     kind: Kind::Tools,
@@ -189,7 +189,7 @@ pub static SAFETY_MAX_CALLS: Key = Key {
     description: "Maximum number of tool calls per model response; no limit when not set",
 };
 
-/// Whether changes need approval.
+/// Requires approval of every tool call that writes.
 pub static SAFETY_APPROVE_WRITES: Key = Key {
     name: "safety.approve-writes",
     kind: Kind::Flag,
@@ -212,7 +212,7 @@ pub static PLAN_CONCURRENCY: Key = Key {
     description: "Maximum number of plans that run in parallel with one database; others wait",
 };
 
-/// Time of removal of the sandboxes of plans.
+/// Event that removes the sandbox of a plan.
 pub static SANDBOX_CLEANUP: Key = Key {
     name: "sandbox.cleanup",
     kind: Kind::Choice(SandboxCleanup::WORDS),
@@ -242,7 +242,7 @@ pub static MODEL_DEFAULT: Key = Key {
     description: "Default model",
 };
 
-/// Models to try when one fails.
+/// Fallback models, in order.
 pub static MODEL_FALLBACK: Key = Key {
     name: "model.fallback",
     kind: Kind::Models,

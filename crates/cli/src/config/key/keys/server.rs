@@ -58,22 +58,22 @@ keys! {
     /// Maximum time that a stopping server waits for running work, in seconds.
     SERVE_DRAIN_SECONDS = "serve.drain-seconds", "CLEVERAGENTS_SERVE_DRAIN_SECONDS", number(0, 86_400),
         Fallback::Integer(30), "Maximum wait for running work when a server stops, in seconds";
-    /// Whether outbound calls to private addresses are allowed.
+    /// Allows outbound calls to private addresses.
     SERVE_ALLOW_PRIVATE = "serve.allow-private-addresses", "CLEVERAGENTS_SERVE_ALLOW_PRIVATE_ADDRESSES",
         Kind::Flag, Fallback::Automatic, "Whether a server may send requests to private network addresses on behalf of callers";
     /// Endpoint of the trace collector.
     TELEMETRY_OTLP_ENDPOINT = "telemetry.otlp-endpoint", "CLEVERAGENTS_TELEMETRY_OTLP_ENDPOINT", Kind::Web,
         Fallback::Automatic, "OTLP/HTTP collector that receives the traces of a server; none when not set";
-    /// Whether remote agents may be at private addresses.
+    /// Allows remote agents at private addresses.
     A2A_ALLOW_PRIVATE = "a2a.allow-private-addresses", "CLEVERAGENTS_A2A_ALLOW_PRIVATE_ADDRESSES", Kind::Flag,
         Fallback::Automatic, "Whether remote agents may be on this machine or in a private network";
     /// URL of the server that commands are sent to.
     SERVER_URL = "server.url", "CLEVERAGENTS_SERVER_URL", Kind::Web, Fallback::Automatic,
         "Server that runs commands; set by `agents server connect`";
-    /// The namespace used on that server.
+    /// Default namespace on the connected server.
     SERVER_NAMESPACE = "server.namespace", "CLEVERAGENTS_SERVER_NAMESPACE", Kind::Namespace, Fallback::Automatic,
         "Namespace on the server of names without one; set by `agents server connect`";
-    /// Whether that server's certificate is verified.
+    /// Verifies the certificate of the connected server.
     SERVER_TLS_VERIFY = "server.tls-verify", "CLEVERAGENTS_SERVER_TLS_VERIFY", Kind::Flag, Fallback::Automatic,
         "Whether the certificate of the server is checked; true when not set";
 }
