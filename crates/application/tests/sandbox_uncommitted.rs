@@ -57,7 +57,7 @@ impl Shop {
 
     /// Commits all edits and new files, if the folder is a repository.
     fn commit_if_git(&self) {
-        if self.place.join(".git").exists() {
+        if self.repository.join(".git").exists() {
             self.git(&["add", "."]);
             self.git(&["commit", "-qm", "edits"]);
         }
@@ -294,7 +294,7 @@ fn each_source(test: impl Fn(&Shop, &dyn Fn())) {
     for source in [Source::Git, Source::Directory] {
         let shop = Shop::new();
         if source == Source::Directory {
-            std::fs::remove_dir_all(shop.place.join(".git")).expect("removed");
+            std::fs::remove_dir_all(shop.repository.join(".git")).expect("removed");
         }
         test(&shop, &|| {
             let target = Target {
@@ -331,7 +331,7 @@ fn an_unchanged_sandbox_is_discarded_when_its_source_changes() {
         let after_commit = follow();
         assert_eq!(after_commit, SourceChanges::None, "no file differs");
         shop.write("new.txt", "new\n");
-        std::fs::remove_file(shop.place.join("price.txt")).expect("removed");
+        std::fs::remove_file(shop.repository.join("price.txt")).expect("removed");
         assert_eq!(follow(), SourceChanges::Discarded);
     });
 }
@@ -347,7 +347,7 @@ fn a_changed_sandbox_is_kept_and_the_changes_of_its_source_are_listed() {
         shop.write("other.txt", "edited\n");
         shop.write("new.txt", "new\n");
         shop.commit_if_git();
-        std::fs::remove_file(shop.place.join("price.txt")).expect("removed");
+        std::fs::remove_file(shop.repository.join("price.txt")).expect("removed");
         let expected = ["new.txt", "other.txt", "price.txt"].map(str::to_owned);
         assert_eq!(follow(), SourceChanges::Outdated(expected.into()));
         assert!(is_open(shop), "nothing is lost");

@@ -96,7 +96,7 @@ fn activating_returns_the_instructions_and_the_files() {
     );
     assert!(output.contains("binary"), "{output}");
     // The current text is returned, not the text at the time of registration.
-    made.write(
+    test_skill.write(
         "SKILL.md",
         "---\nname: counting\ndescription: d\n---\nNew words.\n",
     );
