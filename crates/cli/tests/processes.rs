@@ -232,8 +232,8 @@ fn defect_4709_invariants_persist_across_processes_and_none_is_lost() {
             .filter(|code| *code == Some(0))
             .count();
         assert_eq!(succeeded, writers, "{kind}: each is removed once");
-        let left = agents.data(&["invariant", "list"]);
-        assert_eq!(left["summary"]["total"], 2, "{kind}");
+        let remaining = agents.data(&["invariant", "list"]);
+        assert_eq!(remaining["summary"]["total"], 2, "{kind}");
         agents.assert_sound();
     }
 }

@@ -13,23 +13,26 @@ use super::{agents, assert_error_document, refuse};
 struct SmallDisk {
     path: PathBuf,
     /// The folder of the mount point, removed on drop.
-    _place: Agents,
+    _mount_home: Agents,
 }
 
 impl SmallDisk {
     /// Returns `None` and prints a message if the file system cannot be mounted.
-    fn new(kibibytes: u32, what: &str) -> Option<Self> {
-        let place = agents();
-        let path = place.cwd().join("disk");
+    fn new(kibibytes: u32, test_name: &str) -> Option<Self> {
+        let mount_home = agents();
+        let path = mount_home.cwd().join("disk");
         std::fs::create_dir(&path).expect("a folder");
         let options = format!("size={kibibytes}k");
         match mount(&["-t", "tmpfs", "-o", &options, "tmpfs"], &path) {
             Ok(()) => Some(Self {
                 path,
-                _place: place,
+                _mount_home: mount_home,
             }),
             Err(reason) => {
-                not_run(what, &format!("a small tmpfs cannot be mounted: {reason}"));
+                not_run(
+                    test_name,
+                    &format!("a small tmpfs cannot be mounted: {reason}"),
+                );
                 None
             }
         }

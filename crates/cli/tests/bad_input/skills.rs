@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use super::{agents, files, refuse};
 
 fn write(agents: &Agents, name: &str, text: &[u8]) {
-    let place = agents.cwd().join(name);
-    std::fs::create_dir_all(place.parent().expect("a folder")).expect("made");
-    std::fs::write(place, text).expect("written");
+    let path = agents.cwd().join(name);
+    std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+    std::fs::write(path, text).expect("written");
 }
 
 /// A home with two skills, one of which includes the other.

@@ -141,8 +141,8 @@ fn continued_lines_are_one_message() {
     ];
     let (code, screen) = world.play(&steps, &[]);
     assert_eq!(code, Some(0), "{screen}");
-    let asked = ["first\nsecond", "pasted one\npasted two", "three\nfour"];
-    assert_eq!(world.questions(), asked, "{screen}");
+    let expected = ["first\nsecond", "pasted one\npasted two", "three\nfour"];
+    assert_eq!(world.questions(), expected, "{screen}");
 }
 
 #[test]

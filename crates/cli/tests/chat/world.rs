@@ -91,8 +91,8 @@ impl World {
     /// User messages of the only session, in order.
     pub(crate) fn questions(&self) -> Vec<String> {
         let messages = self.agents.messages(&self.session());
-        let asked = messages.iter().filter(|message| message["role"] == "user");
-        asked
+        let questions = messages.iter().filter(|message| message["role"] == "user");
+        questions
             .map(|message| message["content"].as_str().expect("text").to_owned())
             .collect()
     }

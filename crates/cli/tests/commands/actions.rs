@@ -27,7 +27,7 @@ arguments:
 
 const PLAIN: &str = "name: lint\ndescription: Lint it\ndefinition_of_done: no warnings\n";
 
-fn furnished(agents: &Agents) {
+fn add_actions(agents: &Agents) {
     for (file, text) in [("coverage.yaml", COVERAGE), ("lint.yaml", PLAIN)] {
         std::fs::write(agents.cwd().join(file), text).expect("written");
         agents.data(&["action", "create", "--config", file]);
@@ -42,14 +42,14 @@ fn an_action_is_created_and_shown() {
     let create = ["action", "create", "--config", "coverage.yaml"];
     assert_shown("action_create", &shown(prepare, &create));
     let show = ["action", "show", "coverage"];
-    assert_shown("action_show", &shown(furnished, &show));
+    assert_shown("action_show", &shown(add_actions, &show));
 }
 
 #[test]
 fn actions_are_listed_with_their_filters() {
-    assert_shown("action_list", &shown(furnished, &["action", "list"]));
+    assert_shown("action_list", &shown(add_actions, &["action", "list"]));
     let agents = agents();
-    furnished(&agents);
+    add_actions(&agents);
     agents.data(&["action", "archive", "lint", "--yes"]);
     let listed = agents.data(&[
         "action",
@@ -79,9 +79,9 @@ fn actions_are_listed_with_their_filters() {
 #[test]
 fn an_action_is_archived_and_restored() {
     let archive = ["action", "archive", "coverage", "--yes"];
-    assert_shown("action_archive", &shown(furnished, &archive));
+    assert_shown("action_archive", &shown(add_actions, &archive));
     let agents = agents();
-    furnished(&agents);
+    add_actions(&agents);
     agents.data(&archive);
     let update = ["action", "create", "--config", "coverage.yaml", "--update"];
     let action = agents.data(&update)["action"].clone();
@@ -100,7 +100,7 @@ fn the_schema_of_actions_is_printed() {
 
 /// Adds one global invariant only, because the length of a short id depends on the other ids.
 fn with_invariant(agents: &Agents) {
-    furnished(agents);
+    add_actions(agents);
     let project = [
         "project",
         "create",

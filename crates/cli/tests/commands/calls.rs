@@ -23,7 +23,7 @@ code: |
   printf '\"}'
 ";
 
-fn furnished(agents: &Agents) {
+fn add_tool_and_sandbox(agents: &Agents) {
     std::fs::write(agents.cwd().join("loud.yaml"), LOUD).expect("a file");
     agents.data(&["tool", "add", "--config", "loud.yaml"]);
     std::fs::create_dir(agents.cwd().join("src")).expect("a folder");
@@ -114,7 +114,7 @@ fn calls_are_filtered_and_paged() {
 fn the_whole_output_and_the_log_are_read_in_pages() {
     let key = "sk-test-0123456789abcdefghijkl";
     let agents = agents().with("OPENAI_API_KEY", key);
-    furnished(&agents);
+    add_tool_and_sandbox(&agents);
     let result = run(&agents, &["local/loud", "--sandbox", "box"]);
     assert_eq!(result["outcome"], "succeeded", "{result:#}");
     let id = result["invocation"].as_str().expect("an id");
@@ -165,7 +165,7 @@ fn the_whole_output_and_the_log_are_read_in_pages() {
 #[test]
 fn a_failing_tool_reports_the_end_of_its_log() {
     let agents = agents();
-    furnished(&agents);
+    add_tool_and_sandbox(&agents);
     let result = run(&agents, &["local/loud", "--sandbox", "box", "fail=yes"]);
     assert_eq!(result["outcome"], "failed");
     let log = result["log"].as_str().expect("a log");

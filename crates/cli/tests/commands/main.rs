@@ -130,7 +130,7 @@ fn assert_shown(name: &str, text: &str) {
 
 /// Every file below a folder with its bytes.
 fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
-    let mut found = BTreeMap::new();
+    let mut contents = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).into_iter().flatten() {
@@ -139,9 +139,9 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
                 folders.push(path);
             } else {
                 let bytes = std::fs::read(&path).expect("a file can be read");
-                found.insert(path.display().to_string(), bytes);
+                contents.insert(path.display().to_string(), bytes);
             }
         }
     }
-    found
+    contents
 }

@@ -49,22 +49,22 @@ fn model_list() {
 
 #[test]
 fn only_models_with_a_key_are_available() {
-    let all = agents().data(&["model", "list"]);
+    let data = agents().data(&["model", "list"]);
     assert_eq!(
-        all["models"].as_array().map(Vec::len),
-        all["summary"]["total"]
+        data["models"].as_array().map(Vec::len),
+        data["summary"]["total"]
             .as_u64()
             .map(|total| usize::try_from(total).expect("few"))
     );
     let agents = agents().with("ANTHROPIC_API_KEY", KEY);
-    let found = agents.data(&["model", "list", "--available"]);
-    let models = found["models"].as_array().expect("a list");
+    let available = agents.data(&["model", "list", "--available"]);
+    let models = available["models"].as_array().expect("a list");
     assert!(!models.is_empty() && models.len() < 20);
     for model in models {
         assert_eq!(model["provider"], "anthropic");
         assert_eq!(model["key"]["name"], "ANTHROPIC_API_KEY");
     }
-    assert!(!found.to_string().contains(KEY));
+    assert!(!available.to_string().contains(KEY));
 }
 
 #[test]
@@ -205,11 +205,11 @@ fn failures_have_codes_and_never_show_the_key() {
                 .with("OPENAI_API_KEY", KEY)
                 .with("CLEVERAGENTS_MODEL_RETRIES", "0");
             let answer = agents.run(&["--format", format, "model", "test", "openai/x"]);
-            let all = format!("{}{}", answer.out, answer.err);
-            assert_eq!(answer.code, Some(code), "{all}");
+            let output = format!("{}{}", answer.out, answer.err);
+            assert_eq!(answer.code, Some(code), "{output}");
             assert!(
-                all.contains(error) && all.contains("[REDACTED]") && !all.contains(KEY),
-                "{all}"
+                output.contains(error) && output.contains("[REDACTED]") && !output.contains(KEY),
+                "{output}"
             );
         }
     }

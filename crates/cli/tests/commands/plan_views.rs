@@ -369,8 +369,9 @@ fn defect_9231_the_diff_equals_the_applied_changes() {
     // After the apply, the paths are still shown, but not the changed lines.
     let after = agents.data(&["plan", "artifacts", &plan.to_string()]);
     let paths = |data: &Value| -> Vec<Value> {
-        let all = data["artifacts"].as_array().expect("artifacts");
-        all.iter()
+        let artifacts = data["artifacts"].as_array().expect("artifacts");
+        artifacts
+            .iter()
             .map(|artifact| artifact["path"].clone())
             .collect()
     };
@@ -412,7 +413,7 @@ fn plan_log() {
     let agents = agents();
     add_applied_plan(&agents);
     // The plan has finished, so following its log ends.
-    let all = agents.data(&["plan", "log"]);
+    let log = agents.data(&["plan", "log"]);
     let follow = ["plan", "log", "--follow", "--limit", "2"];
     let answer = agents.run(&[&["--format", "json"], &follow[..]].concat());
     assert_eq!(answer.code, Some(0), "{answer:?}");
@@ -421,7 +422,7 @@ fn plan_log() {
         .lines()
         .map(|line| serde_json::from_str(line).expect("a document on each line"))
         .collect();
-    let events = all["events"].as_array().expect("events");
+    let events = log["events"].as_array().expect("events");
     assert_eq!(lines, events[events.len() - 2..]);
     let answer = agents.run(&[&["--format", "yaml"], &follow[..]].concat());
     assert_eq!(answer.code, Some(2), "{answer:?}");
@@ -434,7 +435,7 @@ fn following_a_log_ends_with_the_plan() {
     let follower = agents
         .command(["plan", "log", "--follow", "--limit", "1"])
         .spawn()
-        .expect("it starts");
+        .expect("the program starts");
     advance(
         &engine,
         plan,
@@ -482,7 +483,7 @@ fn waiting_continues_until_the_plan_stops() {
     let mut waiter = agents
         .command(["plan", "wait", "fix-tests-1"])
         .spawn()
-        .expect("it starts");
+        .expect("the program starts");
     advance(
         &engine,
         plan,

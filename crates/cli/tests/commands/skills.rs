@@ -35,7 +35,7 @@ fn examples_in(agents: &Agents) {
 }
 
 /// Registers all examples and creates a sandbox `fix` of a folder with a text file.
-fn furnished(agents: &Agents) {
+fn add_skills_and_sandbox(agents: &Agents) {
     examples_in(agents);
     for path in ["files.yaml", "writing.yaml", "text-figures"] {
         agents.data(&["skill", "add", path]);
@@ -47,7 +47,7 @@ fn furnished(agents: &Agents) {
 #[test]
 fn every_example_is_valid_and_registered() {
     let agents = agents();
-    furnished(&agents);
+    add_skills_and_sandbox(&agents);
     let listed = agents.data(&["skill", "list"]);
     assert_eq!(listed["summary"]["total"], 3);
     assert_eq!(listed["summary"]["broken"], 0);
@@ -68,7 +68,10 @@ fn skill_add() {
 
 #[test]
 fn skill_list() {
-    assert_shown("skill_list", &shown(furnished, &["skill", "list"]));
+    assert_shown(
+        "skill_list",
+        &shown(add_skills_and_sandbox, &["skill", "list"]),
+    );
     assert_shown("skill_list_of_nothing", &shown(|_| (), &["skill", "list"]));
 }
 
@@ -76,7 +79,7 @@ fn skill_list() {
 fn skill_show() {
     assert_shown(
         "skill_show",
-        &shown(furnished, &["skill", "show", "local/writing"]),
+        &shown(add_skills_and_sandbox, &["skill", "show", "local/writing"]),
     );
 }
 
@@ -84,14 +87,14 @@ fn skill_show() {
 fn skill_tools() {
     assert_shown(
         "skill_tools",
-        &shown(furnished, &["skill", "tools", "writing"]),
+        &shown(add_skills_and_sandbox, &["skill", "tools", "writing"]),
     );
 }
 
 #[test]
 fn skill_refresh() {
     let prepare = |agents: &Agents| {
-        furnished(agents);
+        add_skills_and_sandbox(agents);
         write(
             agents,
             "files.yaml",
@@ -104,7 +107,7 @@ fn skill_refresh() {
 #[test]
 fn skill_remove() {
     let arguments = ["skill", "remove", "local/writing", "--yes"];
-    assert_shown("skill_remove", &shown(furnished, &arguments));
+    assert_shown("skill_remove", &shown(add_skills_and_sandbox, &arguments));
 }
 
 #[test]
@@ -154,7 +157,7 @@ fn skills_of_the_home_are_found_and_skills_of_a_project_are_only_offered() {
 #[test]
 fn defect_2125_a_script_of_a_skill_runs_in_the_sandbox_only() {
     let agents = agents();
-    furnished(&agents);
+    add_skills_and_sandbox(&agents);
     let input = json!({"name": "text-figures", "script": "scripts/figures.py", "arguments": ["letter.txt"]}).to_string();
     let run = [
         "tool",
@@ -196,7 +199,7 @@ fn defect_2125_a_script_of_a_skill_runs_in_the_sandbox_only() {
 #[test]
 fn a_model_has_its_skills_and_reads_the_instructions_of_the_repository() {
     let agents = agents();
-    furnished(&agents);
+    add_skills_and_sandbox(&agents);
     write(&agents, "src/AGENTS.md", "Write in short sentences.\n");
     agents.data(&["sandbox", "create", "other", "--path", "src"]);
     agents.data(&["session", "create", "--name", "weekly"]);

@@ -46,7 +46,7 @@ fn files(agents: &Agents) {
 }
 
 /// Registers both tools and creates a sandbox `fix` of a folder with one file of two lines.
-fn furnished(agents: &Agents) {
+fn add_tools_and_sandbox(agents: &Agents) {
     files(agents);
     for file in ["count.yaml", "stamp.yaml"] {
         agents.data(&["tool", "add", "--config", file]);
@@ -76,7 +76,7 @@ fn tool_add() {
 #[test]
 fn tool_list() {
     let custom = ["tool", "list", "--source", "custom"];
-    assert_shown("tool_list", &shown(furnished, &custom));
+    assert_shown("tool_list", &shown(add_tools_and_sandbox, &custom));
     let git = ["tool", "list", "--category", "git_operations"];
     assert_shown("tool_list_of_a_category", &shown(|_| (), &git));
     let none = ["tool", "list", "--type", "validation"];
@@ -86,10 +86,10 @@ fn tool_list() {
 #[test]
 fn tools_are_filtered_by_namespace_and_source() {
     let agents = agents();
-    furnished(&agents);
+    add_tools_and_sandbox(&agents);
     let names = |arguments: &[&str]| -> Vec<Value> {
-        let found = agents.data(&[&["tool", "list"], arguments].concat());
-        let tools = found["tools"].as_array().expect("a list").iter();
+        let listed = agents.data(&[&["tool", "list"], arguments].concat());
+        let tools = listed["tools"].as_array().expect("a list").iter();
         tools.map(|tool| tool["name"].clone()).collect()
     };
     let custom = ["local/count-lines", "local/stamp"].map(Value::from);
@@ -103,7 +103,7 @@ fn tools_are_filtered_by_namespace_and_source() {
 #[test]
 fn validations_are_listed_among_the_tools_with_their_mode() {
     let agents = agents();
-    furnished(&agents);
+    add_tools_and_sandbox(&agents);
     let key = "sk-test-0123456789abcdefghijkl";
     let agents = agents.with("OPENAI_API_KEY", key);
     for (name, fields) in [
@@ -129,8 +129,8 @@ fn validations_are_listed_among_the_tools_with_their_mode() {
     }
     assert_eq!(listed["tools"][0]["timeout"], 7.0);
     let count = |arguments: &[&str]| {
-        let found = agents.data(&[&["tool", "list"], arguments].concat());
-        found["summary"]["total"].as_u64().expect("a number")
+        let data = agents.data(&[&["tool", "list"], arguments].concat());
+        data["summary"]["total"].as_u64().expect("a number")
     };
     let custom = ["--source", "custom"];
     assert_eq!(count(&custom), 4, "both tools and both validations");
@@ -142,11 +142,11 @@ fn validations_are_listed_among_the_tools_with_their_mode() {
 #[test]
 fn tool_show() {
     let show = ["tool", "show", "local/stamp"];
-    assert_shown("tool_show", &shown(furnished, &show));
+    assert_shown("tool_show", &shown(add_tools_and_sandbox, &show));
     // An alias also finds the tool.
-    let found = agents().data(&["tool", "show", "builtin/read_file"]);
-    assert_eq!(found["name"], "builtin/file-read");
-    assert_eq!(found["definition"], Value::Null);
+    let tool = agents().data(&["tool", "show", "builtin/read_file"]);
+    assert_eq!(tool["name"], "builtin/file-read");
+    assert_eq!(tool["definition"], Value::Null);
 }
 
 #[test]
@@ -172,9 +172,9 @@ fn a_secret_in_a_tool_file_is_not_shown() {
 #[test]
 fn tool_remove() {
     let arguments = ["tool", "remove", "local/stamp", "--yes"];
-    assert_shown("tool_remove", &shown(furnished, &arguments));
+    assert_shown("tool_remove", &shown(add_tools_and_sandbox, &arguments));
     let agents = agents();
-    furnished(&agents);
+    add_tools_and_sandbox(&agents);
     agents.data(&arguments);
     assert_eq!(
         agents.data(&["tool", "list", "--source", "custom"])["summary"]["total"],
@@ -185,7 +185,7 @@ fn tool_remove() {
 #[test]
 fn a_tool_is_replaced_only_with_update() {
     let agents = agents();
-    furnished(&agents);
+    add_tools_and_sandbox(&agents);
     let add = ["tool", "add", "--config", "count.yaml"];
     write(&agents, "count.yaml", &COUNT.replace("Counts", "Sums"));
     let refused = agents.run(&add);
@@ -212,7 +212,7 @@ fn tool_run_of_a_tool_in_python() {
         "fix",
         "path=two.txt",
     ];
-    let text = without_times(&shown(furnished, &arguments));
+    let text = without_times(&shown(add_tools_and_sandbox, &arguments));
     assert_shown("tool_run", &text);
 }
 
@@ -228,10 +228,10 @@ fn tool_run_of_a_tool_in_sh_that_writes() {
         "--input",
         input,
     ];
-    let text = without_times(&shown(furnished, &arguments));
+    let text = without_times(&shown(add_tools_and_sandbox, &arguments));
     assert_shown("tool_run_that_writes", &text);
     let agents = agents();
-    furnished(&agents);
+    add_tools_and_sandbox(&agents);
     write(&agents, "input.json", input);
     let by_file = [
         "tool",
@@ -261,7 +261,7 @@ fn tool_run_of_a_tool_in_sh_that_writes() {
 fn a_command_is_relative_to_the_folder_of_its_file() {
     use std::os::unix::fs::PermissionsExt as _;
     let agents = agents();
-    furnished(&agents);
+    add_tools_and_sandbox(&agents);
     let folder = agents.cwd().join("mine");
     std::fs::create_dir(&folder).expect("a folder");
     let script = folder.join("greet.sh");
@@ -278,7 +278,7 @@ fn a_command_is_relative_to_the_folder_of_its_file() {
 #[test]
 fn a_project_sandbox_is_kept_until_it_is_applied() {
     let agents = agents();
-    furnished(&agents);
+    add_tools_and_sandbox(&agents);
     // The sandbox registered the folder as `local/src`.
     agents.data(&["project", "create", "local/p", "--resource", "local/src"]);
     let put = |name: &str| {
@@ -311,7 +311,7 @@ fn a_project_sandbox_is_kept_until_it_is_applied() {
 #[test]
 fn failed_calls_report_the_reason() {
     let agents = agents();
-    furnished(&agents);
+    add_tools_and_sandbox(&agents);
     let fix = ["--sandbox", "fix"];
     let ask = ["--sandbox", "fix", "--rule", "ask local/stamp"];
     let deny = ["--sandbox", "fix", "--rule", "deny local/stamp"];
@@ -405,7 +405,7 @@ fn an_unreadable_tool_is_listed_and_can_be_removed() {
 #[test]
 fn custom_tools_run_inside_session_tell() {
     let agents = agents();
-    furnished(&agents);
+    add_tools_and_sandbox(&agents);
     let script = "answers:
 - calls:
   - {name: local_S_count-lines, arguments: {path: two.txt}}
@@ -469,8 +469,8 @@ fn one_of_many_processes_registers_a_tool() {
         }
         codes.sort_unstable();
         assert_eq!(codes, [Some(0), Some(4), Some(4), Some(4)]);
-        let found = agents.data(&["tool", "show", "local/count-lines"]);
-        assert_eq!(found["version"], 1);
+        let tool = agents.data(&["tool", "show", "local/count-lines"]);
+        assert_eq!(tool["version"], 1);
     }
 }
 
@@ -509,7 +509,7 @@ fn permission() {
 #[test]
 fn a_stored_rule_applies_to_calls() {
     let agents = agents();
-    furnished(&agents);
+    add_tools_and_sandbox(&agents);
     let run = [
         "tool",
         "run",
@@ -561,7 +561,7 @@ fn schemas_are_printed_alone_in_every_format() {
 #[test]
 fn every_format_shows_tools() {
     let agents = agents();
-    furnished(&agents);
+    add_tools_and_sandbox(&agents);
     for format in ["rich", "color", "table", "plain", "json", "yaml"] {
         for arguments in [
             ["tool", "list", "--source", "custom"].as_slice(),

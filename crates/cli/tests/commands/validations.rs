@@ -18,14 +18,14 @@ fn register_check(agents: &Agents, definition: &str) {
     agents.data(&["validation", "add", "--config", "check.yaml", "--update"]);
 }
 
-/// A sandbox `fix` of the folder `src`, with two files and a link.
-fn furnished() -> Agents {
+/// A home with a sandbox `fix` of the folder `src`, which has two files and a link.
+fn agents_with_sandbox() -> Agents {
     let agents = agents();
-    furnish(&agents);
+    add_sandbox(&agents);
     agents
 }
 
-fn furnish(agents: &Agents) {
+fn add_sandbox(agents: &Agents) {
     let folder = agents.cwd().join("src");
     std::fs::create_dir_all(folder.join("deep")).expect("folders");
     write(agents, "src/a.txt", "one\n");
@@ -139,7 +139,7 @@ fn validation_commands() {
 /// Report 3490: the exit code of the command decides, not its name or its output.
 #[test]
 fn defect_3490_a_validation_passes_only_if_its_command_succeeds() {
-    let agents = furnished();
+    let agents = agents_with_sandbox();
     for (command, passes, printed) in [
         ("'true'", true, "passed"),
         ("'false'", false, "exit code 1"),
@@ -160,7 +160,7 @@ fn defect_3490_a_validation_passes_only_if_its_command_succeeds() {
 
 #[test]
 fn exit_codes_output_and_numbers_decide() {
-    let agents = furnished();
+    let agents = agents_with_sandbox();
     let print = "command: \"echo '12 passed, coverage 1,081.5%'; echo '7 passed'; exit 2\"\n\
                  metrics: {tests: '(\\d+) passed', coverage: 'coverage ([\\d,.]+)%', none: 'x(\\d)'}\n";
     for (conditions, passes, printed) in [
@@ -216,7 +216,7 @@ fn exit_codes_output_and_numbers_decide() {
 /// After any change that a command makes, the files are restored and the history has no new entry.
 #[test]
 fn a_validation_leaves_the_sandbox_unchanged() {
-    let agents = furnished();
+    let agents = agents_with_sandbox();
     agents.data(&[
         "sandbox",
         "exec",
@@ -244,7 +244,7 @@ fn a_validation_leaves_the_sandbox_unchanged() {
 
 #[test]
 fn a_command_at_its_time_limit_is_stopped_with_its_child_processes() {
-    let agents = furnished();
+    let agents = agents_with_sandbox();
     // If only the shell were killed, its child would keep running and hold the pipe open.
     register_check(
         &agents,
@@ -264,7 +264,7 @@ fn a_command_at_its_time_limit_is_stopped_with_its_child_processes() {
 /// them.
 #[test]
 fn changes_of_a_killed_validation_are_undone() {
-    let agents = furnished();
+    let agents = agents_with_sandbox();
     let folder = work_folder(&agents);
     let before = snapshot(&folder);
     register_check(
@@ -293,7 +293,7 @@ fn changes_of_a_killed_validation_are_undone() {
 
 #[test]
 fn arguments_reach_a_command_as_single_words() {
-    let agents = furnished();
+    let agents = agents_with_sandbox();
     let hostile = "a b; touch pwned; $(touch pwned) `touch pwned` ' \"";
     for command in [
         "printf %s {word}",
@@ -316,7 +316,7 @@ fn arguments_reach_a_command_as_single_words() {
 
 #[test]
 fn a_validation_checks_the_output_of_a_tool() {
-    let agents = furnished();
+    let agents = agents_with_sandbox();
     let wraps = |transform: &str| {
         format!("wraps: builtin/file-read\narguments: {{path: '{{file}}'}}\ntransform: {transform}")
     };
@@ -360,7 +360,7 @@ fn a_validation_checks_the_output_of_a_tool() {
 
 #[test]
 fn secrets_in_the_environment_of_a_validation_are_not_printed() {
-    let agents = furnished().with("MY_KEY", "s3cret-value-77");
+    let agents = agents_with_sandbox().with("MY_KEY", "s3cret-value-77");
     register_check(
         &agents,
         "command: echo got $API_TOKEN\nenvironment: {API_TOKEN: '${MY_KEY}'}",
@@ -375,7 +375,7 @@ fn secrets_in_the_environment_of_a_validation_are_not_printed() {
 
 #[test]
 fn tools_and_validations_are_distinguished() {
-    let agents = furnished();
+    let agents = agents_with_sandbox();
     register_check(&agents, "command: 'true'");
     let tool = "name: local/check\ndescription: d\ncommand: [x]\n";
     write(&agents, "tool.yaml", tool);
@@ -407,7 +407,7 @@ fn tools_and_validations_are_distinguished() {
 
 #[test]
 fn attachments_are_unique_kept_while_in_use_and_removable() {
-    let agents = furnished();
+    let agents = agents_with_sandbox();
     register_check(&agents, "command: echo {word}");
     let attach = |options: &[&str]| {
         let fixed = [

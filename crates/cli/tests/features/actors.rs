@@ -66,8 +66,8 @@ fn steps_were_done_before(world: &mut World, count: u64) {
 #[then(regex = r"^the last run is (\w+) with (\d+) steps?$")]
 fn the_last_run_is(world: &mut World, state: String, steps: u64) {
     let run = last_run(world);
-    let found = (run["state"].as_str(), run["steps"].as_u64());
-    assert_eq!(found, (Some(state.as_str()), Some(steps)), "{run:#}");
+    let reported = (run["state"].as_str(), run["steps"].as_u64());
+    assert_eq!(reported, (Some(state.as_str()), Some(steps)), "{run:#}");
 }
 
 #[when("I resume the last run")]

@@ -87,7 +87,7 @@ fn they_hold_one_engine(world: &mut World) {
         .opening()
         .opened
         .iter()
-        .map(|engine| engine.as_ref().expect("it was opened"))
+        .map(|engine| engine.as_ref().expect("an engine"))
         .collect();
     assert!(engines.windows(2).all(|pair| Arc::ptr_eq(pair[0], pair[1])));
 }
@@ -147,7 +147,7 @@ fn the_run_of_a_plan(world: &mut World) {
 #[given("a second open changeset")]
 fn an_open_changeset(world: &mut World) {
     let run = world.run();
-    let changeset = run.context.start_changeset().expect("it opens");
+    let changeset = run.context.start_changeset().expect("a changeset");
     run.ids.push(changeset.id());
     run.open.push(changeset);
 }
@@ -155,11 +155,11 @@ fn an_open_changeset(world: &mut World) {
 #[given(expr = "{int} changes are recorded in it")]
 #[when(expr = "{int} changes are recorded in it")]
 fn changes_are_recorded(world: &mut World, count: usize) {
-    let changeset = world.run().open.last().expect("it is open");
+    let changeset = world.run().open.last().expect("an open changeset");
     for index in 0..count {
         changeset
             .record(&change(&format!("file {index}")))
-            .expect("it is recorded");
+            .expect("the change is recorded");
     }
 }
 
@@ -186,8 +186,8 @@ fn it_lands_in_the_second(world: &mut World) {
 
 #[when("the changeset is closed")]
 fn it_is_closed(world: &mut World) {
-    let changeset = world.run().open.pop().expect("it is open");
-    changeset.close().expect("it closes");
+    let changeset = world.run().open.pop().expect("an open changeset");
+    changeset.close().expect("the changeset is closed");
 }
 
 #[then("it is no longer among the active ones")]
@@ -201,7 +201,7 @@ fn paths(run: &Run, index: usize) -> Vec<String> {
         .context
         .entries(run.ids[index], EntryNumber(0), u64::from(u32::MAX));
     entries
-        .expect("it exists")
+        .expect("the changeset exists")
         .iter()
         .enumerate()
         .map(|(number, entry)| {
@@ -221,10 +221,10 @@ fn threads_record(world: &mut World, threads: usize, each: usize) {
     let run = world.run();
     let context = &run.context;
     run.open = at_once(threads, |thread| {
-        let changeset = context.start_changeset().expect("it opens");
+        let changeset = context.start_changeset().expect("a changeset");
         for index in 0..each {
             let change = change(&format!("thread {thread} file {index}"));
-            changeset.record(&change).expect("it is recorded");
+            changeset.record(&change).expect("the change is recorded");
         }
         changeset
     });
@@ -274,8 +274,12 @@ fn opened_again(world: &mut World) {
 #[then(expr = "the changeset is found there, with {int} changes")]
 fn it_is_found(world: &mut World, count: usize) {
     let run = world.run();
-    let found = run.context.changesets().expect("they are read");
-    assert!(found.iter().any(|changeset| changeset.id == run.ids[0]));
+    let changesets = run.context.changesets().expect("they are read");
+    assert!(
+        changesets
+            .iter()
+            .any(|changeset| changeset.id == run.ids[0])
+    );
     assert_eq!(paths(run, 0).len(), count);
 }
 

@@ -118,7 +118,7 @@ fn with_a_higher_token(world: &mut World) {
 #[given("the lease of the plan is held")]
 fn the_lease_is_held(world: &mut World) {
     let run = world.run();
-    let lease = request_lease(run, remote_owner("the first machine")).expect("it is free");
+    let lease = request_lease(run, remote_owner("the first machine")).expect("the lease is free");
     run.old_token = Some(lease.token());
     run.leases.push(lease);
 }
@@ -141,7 +141,8 @@ fn it_is_taken_over(world: &mut World) {
         .database()
         .meddle(&format!("UPDATE leases SET expires_at = {past}"));
     let run = world.run();
-    let lease = request_lease(run, remote_owner("the second machine")).expect("it has expired");
+    let lease =
+        request_lease(run, remote_owner("the second machine")).expect("the lease has expired");
     assert!(Some(lease.token()) > run.old_token);
     run.leases.push(lease);
 }
@@ -158,7 +159,7 @@ fn refused_as_lost(world: &mut World) {
 
 #[when("it is released")]
 fn it_is_released(world: &mut World) {
-    let lease = world.run().leases.pop().expect("it is held");
+    let lease = world.run().leases.pop().expect("a held lease");
     assert!(
         lease.release().expect("the store answers"),
         "the owner still held the lease"
@@ -168,6 +169,6 @@ fn it_is_released(world: &mut World) {
 #[then("another owner gets it")]
 fn another_owner_gets_it(world: &mut World) {
     let run = world.run();
-    let lease = request_lease(run, remote_owner("the second machine")).expect("it is free");
+    let lease = request_lease(run, remote_owner("the second machine")).expect("the lease is free");
     run.leases.push(lease);
 }

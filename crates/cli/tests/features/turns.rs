@@ -95,7 +95,7 @@ fn i_ask_until(world: &mut World, session: String) {
         if answer.code != Some(0) {
             let document = last_document(answer);
             assert_eq!(document["data"]["error"]["code"], "CA-0910", "{answer:?}");
-            assert!(number > 0, "the budget pays for one answer: {answer:?}");
+            assert!(number > 0, "the budget suffices for one answer: {answer:?}");
             return;
         }
     }

@@ -205,9 +205,9 @@ fn an_interrupted_call_needs_a_decision_and_is_never_repeated_automatically() {
         "warn",
         "no process owns the run"
     );
-    let asked = world.run(&["run", "resume", &run]);
-    assert_eq!(asked.code, Some(5), "{asked:?}");
-    assert_eq!(error(&asked)["code"], "CA-1027");
+    let refused = world.run(&["run", "resume", &run]);
+    assert_eq!(refused.code, Some(5), "{refused:?}");
+    assert_eq!(error(&refused)["code"], "CA-1027");
     assert_eq!(world.show(&run)["run"]["state"], "waiting");
     let skipped = world.run(&["run", "resume", &run, "--skip"]);
     assert_eq!(skipped.code, Some(0), "{skipped:?}");

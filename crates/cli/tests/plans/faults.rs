@@ -64,13 +64,13 @@ pub(crate) fn rows(world: &World) -> Vec<(String, Vec<Vec<String>>)> {
 /// and succeeds after the repair.
 fn assert_atomic(world: &World, tables: &[&str], arguments: &[&str]) {
     for table in tables {
-        let context = format!("{arguments:?} with {table} broken");
+        let situation = format!("{arguments:?} with {table} broken");
         let before = rows(world);
         break_table(world, table, "");
         let answer = world.run(arguments);
         fix_project(world);
-        answer.assert_no_claim(&context);
-        assert_eq!(rows(world), before, "{context}");
+        answer.assert_no_claim(&situation);
+        assert_eq!(rows(world), before, "{situation}");
     }
     let before = rows(world);
     world.agents.data(arguments);
@@ -198,21 +198,21 @@ fn execution() {
         break_table(&world, table, condition);
         let answer = world.run(&["plan", "execute", &plan]);
         fix_project(&world);
-        let context = format!("execute with {table} broken {condition}");
-        answer.assert_no_claim(&context);
-        assert_ne!(world.stage(&plan), "execute/complete", "{context}");
+        let situation = format!("execute with {table} broken {condition}");
+        answer.assert_no_claim(&situation);
+        assert_ne!(world.stage(&plan), "execute/complete", "{situation}");
         let mut answer = world.run(&["plan", "execute", &plan]);
         if answer.code == Some(5) {
             answer = world.run(&["plan", "execute", &plan, "--redo"]);
         }
-        assert_eq!(answer.code, Some(0), "{context}, then: {answer:?}");
+        assert_eq!(answer.code, Some(0), "{situation}, then: {answer:?}");
         let tree = world.tree(&plan);
         for (name, content) in [
             ("one.txt", "one\n"),
             ("log.txt", "line\n"),
             ("notes.log", "note 1\n"),
         ] {
-            assert_eq!(tree[name], content, "{context}");
+            assert_eq!(tree[name], content, "{situation}");
         }
     }
     // A change is not recorded without its checkpoint.
@@ -252,24 +252,24 @@ fn apply() {
         let apply = ["plan", "apply", &plan, "--yes"];
         let answer = world.run(&apply);
         fix_project(&world);
-        let context = format!("apply with {table} broken {condition}");
-        answer.assert_no_claim(&context);
-        assert_ne!(world.stage(&plan), "apply/applied", "{context}");
+        let situation = format!("apply with {table} broken {condition}");
+        answer.assert_no_claim(&situation);
+        assert_ne!(world.stage(&plan), "apply/applied", "{situation}");
         if world.seen() != before {
             assert_eq!(
                 git(&world.repository(), &["status", "--porcelain"]),
                 "",
-                "{context}"
+                "{situation}"
             );
-            assert_eq!(world.seen().0["log.txt"], "line\n", "{context}");
+            assert_eq!(world.seen().0["log.txt"], "line\n", "{situation}");
         }
         world.agents.data(&apply);
-        assert_eq!(world.stage(&plan), "apply/applied", "{context}");
-        assert_eq!(world.seen().0["log.txt"], "line\n", "{context}");
+        assert_eq!(world.stage(&plan), "apply/applied", "{situation}");
+        assert_eq!(world.seen().0["log.txt"], "line\n", "{situation}");
         assert_eq!(
             git(&world.repository(), &["rev-list", "--count", "HEAD"]),
             "2",
-            "{context}"
+            "{situation}"
         );
     }
 }
@@ -325,12 +325,12 @@ fn rollback_and_redo() {
         "change_entries",
         "tool_invocations",
     ] {
-        let context = format!("rollback with {table} broken");
+        let situation = format!("rollback with {table} broken");
         break_table(&world, table, "");
         let answer = world.run(&rollback);
         fix_project(&world);
-        answer.assert_no_claim(&context);
-        assert_eq!(world.stage(&plan), "execute/complete", "{context}");
+        answer.assert_no_claim(&situation);
+        assert_eq!(world.stage(&plan), "execute/complete", "{situation}");
         // The next command finishes the interrupted one.
         world
             .agents
@@ -339,18 +339,21 @@ fn rollback_and_redo() {
             world.agents.data(&rollback);
         }
         let tree = world.tree(&plan);
-        assert!(!tree.contains_key("log.txt"), "{context}: {tree:?}");
+        assert!(!tree.contains_key("log.txt"), "{situation}: {tree:?}");
         for table in ["change_entries", "plan_rollbacks", "plan_steps", "plans"] {
-            let context = format!("redo with {table} broken");
+            let situation = format!("redo with {table} broken");
             break_table(&world, table, "");
             let answer = world.run(&redo);
             fix_project(&world);
-            answer.assert_no_claim(&context);
-            assert_ne!(world.stage(&plan), "execute/complete", "{context}");
+            answer.assert_no_claim(&situation);
+            assert_ne!(world.stage(&plan), "execute/complete", "{situation}");
         }
         let answer = world.run(&redo);
-        assert!(matches!(answer.code, Some(0 | 4)), "{context}: {answer:?}");
-        assert_eq!(world.stage(&plan), "execute/complete", "{context}");
-        assert_eq!(world.tree(&plan), complete_tree, "{context}");
+        assert!(
+            matches!(answer.code, Some(0 | 4)),
+            "{situation}: {answer:?}"
+        );
+        assert_eq!(world.stage(&plan), "execute/complete", "{situation}");
+        assert_eq!(world.tree(&plan), complete_tree, "{situation}");
     }
 }

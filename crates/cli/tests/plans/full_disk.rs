@@ -134,9 +134,11 @@ fn plans_are_created_and_receive_input() {
     let plan = data["plan_id"].as_str().expect("an id");
     assert_eq!(world.stage(plan), "strategize/complete");
     // Plans that were created without a strategy can be resumed.
-    for left in world.ask("SELECT plan_id FROM plans WHERE stage LIKE 'strategize/%ed' LIMIT 2") {
-        world.agents.data(&["plan", "execute", &left[0]]);
-        assert_eq!(world.stage(&left[0]), "strategize/complete");
+    for unfinished in
+        world.ask("SELECT plan_id FROM plans WHERE stage LIKE 'strategize/%ed' LIMIT 2")
+    {
+        world.agents.data(&["plan", "execute", &unfinished[0]]);
+        assert_eq!(world.stage(&unfinished[0]), "strategize/complete");
     }
     let document = world.run(&["plan", "show", plan, "--as", "markdown"]).out;
     let document = world.file(
@@ -251,7 +253,7 @@ fn plans_from_task_to_files() {
         "builtin/deterministic",
         "--yes",
     ];
-    let seen = world.seen();
+    let repository = world.seen();
     for free_blocks in [0, 96, 320, 640, 960] {
         let answer = run_with_space(&world, free_blocks, &task);
         if answer.code == Some(0) {
@@ -259,7 +261,11 @@ fn plans_from_task_to_files() {
             break;
         }
         answer.assert_no_claim(&format!("do with room for {free_blocks} blocks"));
-        assert_eq!(world.seen(), seen, "do with room for {free_blocks} blocks");
+        assert_eq!(
+            world.seen(),
+            repository,
+            "do with room for {free_blocks} blocks"
+        );
     }
     world.agents.data(&task);
     assert_eq!(world.seen().0["one.txt"], "one\n");

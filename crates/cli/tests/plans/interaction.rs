@@ -90,8 +90,6 @@ fn input_typed_during_a_phase_answers_no_question() {
     let execute = ("Execute it?", "");
     let fix = ("A check failed. Fix it?", "");
     let yes = (PROMPT, "y\r");
-    // Output at the start of each phase, the questions before it, and the stage in which the plan
-    // stopped.
     let phases: [Phase<'_>; 5] = [
         (
             "strategize",
@@ -117,7 +115,7 @@ fn input_typed_during_a_phase_answers_no_question() {
             &[execute, yes, fix, yes],
             "execute/complete",
         ),
-        // The question follows soon, and its diff is visible.
+        // The diff of the apply question is visible, and the question follows soon.
         (
             "apply",
             "  deleted  a.txt",

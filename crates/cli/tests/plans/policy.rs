@@ -27,8 +27,9 @@ fn labels(world: &World) -> Vec<String> {
     let failed = world.run(&["plan", "execute", &plan]);
     assert_eq!(failed.code, Some(1), "{failed:?}");
     let listed = world.agents.data(&["plan", "checkpoint", "list", &plan]);
-    let all = listed["checkpoints"].as_array().expect("checkpoints");
-    all.iter()
+    let checkpoints = listed["checkpoints"].as_array().expect("checkpoints");
+    checkpoints
+        .iter()
         .filter_map(|checkpoint| checkpoint["label"].as_str().map(str::to_owned))
         .collect()
 }
@@ -46,8 +47,8 @@ fn checkpoints_are_created_on_configured_events() {
         ("on_error", vec!["on_error"]),
     ];
     let mut world = world_with_failing_action();
-    let all = [&always[..], &before, &after, &["on_error"]].concat();
-    assert_eq!(sorted(labels(&world)), sorted(all), "by default");
+    let expected = [&always[..], &before, &after, &["on_error"]].concat();
+    assert_eq!(sorted(labels(&world)), sorted(expected), "by default");
     for (value, expected) in cases {
         world.agents = world.agents.with(CHECKPOINTS, value);
         let expected = [&always[..], &expected].concat();
@@ -100,8 +101,9 @@ fn folder(world: &World, plan: &str) -> PathBuf {
 /// Names and states of sandboxes that are listed without `--all`.
 fn listed(world: &World) -> Vec<(String, String)> {
     let listed = world.agents.data(&["sandbox", "list"]);
-    let all = listed["sandboxes"].as_array().expect("sandboxes");
-    all.iter()
+    let sandboxes = listed["sandboxes"].as_array().expect("sandboxes");
+    sandboxes
+        .iter()
         .map(|sandbox| {
             let text = |name: &str| sandbox[name].as_str().expect("a word").to_owned();
             (text("name"), text("state"))

@@ -248,9 +248,9 @@ fn defect_3125_a_decision_can_be_resumed_from_stored_data() {
     world.agents.data(&["plan", "execute", &by_models]);
     let without_models = world.executed("local/steps");
     for plan in [&by_models, &without_models] {
-        let all = snapshots(&world, plan);
-        assert!(all.len() > 4, "{all:?}");
-        for (chosen, snapshot) in &all {
+        let stored = snapshots(&world, plan);
+        assert!(stored.len() > 4, "{stored:?}");
+        for (chosen, snapshot) in &stored {
             let text = |field: &str| {
                 let text = snapshot[field].as_str();
                 text.unwrap_or_else(|| panic!("{chosen}: {field} in {snapshot}"))
@@ -270,9 +270,9 @@ fn defect_3125_a_decision_can_be_resumed_from_stored_data() {
             }
         }
     }
-    let all = snapshots(&world, &by_models);
+    let stored = snapshots(&world, &by_models);
     let snapshot_of = |chosen: &str| {
-        let snapshot = all.iter().find(|entry| entry.0 == chosen);
+        let snapshot = stored.iter().find(|entry| entry.0 == chosen);
         snapshot.expect("a decision").1.clone()
     };
     let approach = snapshot_of("Write it at once");

@@ -82,7 +82,7 @@ fn a_question_of_the_agent_is_answered_in_the_next_message() {
     let server = Server::start(&home, &["--insecure-local", "--actor", "scripted/ask.yaml"]);
     let caller = caller(&server.url);
     let session = session(&caller);
-    let asked = caller.run(&[
+    let question = caller.run(&[
         "--format",
         "json",
         "session",
@@ -91,8 +91,8 @@ fn a_question_of_the_agent_is_answered_in_the_next_message() {
         &session,
         "Paint it",
     ]);
-    assert_eq!(asked.code, Some(5), "{asked:?}");
-    assert!(asked.out.contains("Which colour?"), "{asked:?}");
+    assert_eq!(question.code, Some(5), "{question:?}");
+    assert!(question.out.contains("Which colour?"), "{question:?}");
     let reported = session_tell(&caller, &session, "blue");
     assert_eq!(reported["response"], "Blue it is.");
     // The same task was resumed.
@@ -116,9 +116,9 @@ fn a_question_goes_from_agent_to_agent_and_its_answer_back() {
     let caller = caller(&middle_server.url);
     let session = session(&caller);
     let arguments = ["session", "tell", "--session", session.as_str(), "Paint it"];
-    let asked = caller.run(&arguments);
-    assert_eq!(asked.code, Some(5), "{asked:?}");
-    assert!(asked.err.contains("Which colour?"), "{asked:?}");
+    let question = caller.run(&arguments);
+    assert_eq!(question.code, Some(5), "{question:?}");
+    assert!(question.err.contains("Which colour?"), "{question:?}");
     assert_eq!(
         session_tell(&caller, &session, "blue")["response"],
         "Blue it is."

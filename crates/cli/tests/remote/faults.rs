@@ -224,12 +224,9 @@ fn a_server_reports_an_unavailable_database_and_continues_when_it_is_back() {
     let host = agents().on(&format!("{start}://{login}{}/{name}", proxy.address));
     let server = Server::start(&host, &["--insecure-local"]);
     assert_eq!(ask(&server, "GET /readyz", &[], "").0, 200);
-    let (status, created, _) = ask(&server, "POST /api/v1/sessions", &[], "{}");
-    assert_eq!(status, 201, "{created}");
-    let session = format!(
-        "/api/v1/sessions/{}",
-        created["id"].as_str().expect("an id")
-    );
+    let (status, body, _) = ask(&server, "POST /api/v1/sessions", &[], "{}");
+    assert_eq!(status, 201, "{body}");
+    let session = format!("/api/v1/sessions/{}", body["id"].as_str().expect("an id"));
     let append = |key: &str| {
         let line = format!("POST {session}/messages");
         let body = json!({"role": "user", "content": key}).to_string();
@@ -282,11 +279,7 @@ fn a_server_reports_an_unavailable_database_and_continues_when_it_is_back() {
             ask(&server, "GET /readyz", &[], "").0 == 200
         });
         wait_until("stored message", || append(&format!("{round}")).0 == 201);
-        assert_eq!(
-            append(&format!("{round}")).0,
-            201,
-            "a repeated request has no effect"
-        );
+        assert_eq!(append(&format!("{round}")).0, 201, "repeated request");
     }
     // A listener that stayed connected or reconnects misses no event.
     let mut numbers = vec![0];

@@ -44,7 +44,7 @@ fn read_until(child: &mut Child, text: &str) -> String {
     let mut message = Vec::new();
     let mut byte = [0];
     while !String::from_utf8_lossy(&message).contains(text) {
-        if out.read(&mut byte).expect("it can be read") == 0 {
+        if out.read(&mut byte).expect("output") == 0 {
             let mut errors = String::new();
             let mut err = child.stderr.take().expect("a pipe");
             err.read_to_string(&mut errors).expect("text");
@@ -96,7 +96,7 @@ fn an_answer_is_streamed_as_in_a_local_command() {
                 "SESSION" => session.as_str(),
                 word => word,
             });
-            let mut child = caller.command(command).spawn().expect("it starts");
+            let mut child = caller.command(command).spawn().expect("the program starts");
             // The model has sent only this part.
             let beginning = read_until(&mut child, "Hello");
             assert!(!beginning.contains("there"), "{beginning}");
@@ -156,7 +156,10 @@ fn the_log_of_a_plan_is_followed_until_it_finishes() {
     for format in ["plain", "json"] {
         let is_first = format == "plain";
         let arguments = ["--format", format, "plan", "log", &id, "--follow"];
-        let mut child = client.command(arguments).spawn().expect("it starts");
+        let mut child = client
+            .command(arguments)
+            .spawn()
+            .expect("the program starts");
         let mut message = read_until(&mut child, "\n");
         if is_first {
             plans::advance(&engine, plan, &[StageTransition::StartStrategize]);
@@ -186,7 +189,7 @@ fn following_a_log_continues_after_a_server_restart() {
     let mut child = client
         .command(["plan", "log", &id, "--follow"])
         .spawn()
-        .expect("it starts");
+        .expect("the program starts");
     let mut message = read_until(&mut child, "\n");
     assert_eq!(server.end(), Some(0));
     plans::advance(&engine, plan, &[StageTransition::StartStrategize]);

@@ -244,7 +244,7 @@ fn no_message_is_lost_or_duplicated_when_a_server_under_load_is_killed() {
     let mut server = Server::start(&agents, &["--insecure-local"]);
     let scene = Scene::new(&server);
     let shared = scene.session();
-    let separate_sessions: Vec<String> = (0..size.callers).map(|_| scene.session()).collect();
+    let separate: Vec<String> = (0..size.callers).map(|_| scene.session()).collect();
     let end = scene.session();
     let (stored, received_events) = std::thread::scope(|scope| {
         let (scene, end) = (&scene, &end);
@@ -254,7 +254,7 @@ fn no_message_is_lost_or_duplicated_when_a_server_under_load_is_killed() {
             .collect();
         let writers: Vec<_> = (0..size.callers * 2)
             .map(|writer_number| {
-                let session = separate_sessions.get(writer_number).unwrap_or(&shared);
+                let session = separate.get(writer_number).unwrap_or(&shared);
                 scope.spawn(move || (session, scene.write(writer_number, session)))
             })
             .collect();
@@ -280,25 +280,25 @@ fn no_message_is_lost_or_duplicated_when_a_server_under_load_is_killed() {
     });
     drop(server);
     let mut expected: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for session in separate_sessions.iter().chain([&shared, &end]) {
-        let found = messages(&agents, session);
-        let numbers = found.iter().map(|message| message["sequence"].as_u64());
-        assert!(numbers.eq((0..found.len() as u64).map(Some)), "no gap");
-        let texts: BTreeSet<&str> = found
+    for session in separate.iter().chain([&shared, &end]) {
+        let rows = messages(&agents, session);
+        let numbers = rows.iter().map(|message| message["sequence"].as_u64());
+        assert!(numbers.eq((0..rows.len() as u64).map(Some)), "no gap");
+        let texts: BTreeSet<&str> = rows
             .iter()
             .map(|message| message["content"].as_str().expect("a text"))
             .collect();
-        assert_eq!(texts.len(), found.len(), "nothing is stored twice");
+        assert_eq!(texts.len(), rows.len(), "nothing is stored twice");
         for (owner, acknowledged) in &stored {
             for (number, text) in acknowledged.iter().filter(|_| *owner == session) {
-                let stored_text = usize::try_from(*number)
+                let content = usize::try_from(*number)
                     .ok()
-                    .and_then(|index| found.get(index));
-                let stored_text = stored_text.and_then(|message| message["content"].as_str());
-                assert_eq!(stored_text, Some(text.as_str()), "an acknowledged message");
+                    .and_then(|index| rows.get(index));
+                let content = content.and_then(|message| message["content"].as_str());
+                assert_eq!(content, Some(text.as_str()), "an acknowledged message");
             }
         }
-        let ids = found
+        let ids = rows
             .iter()
             .map(|message| message["message_id"].as_str().expect("an id").to_owned());
         expected.insert(session.clone(), ids.collect());

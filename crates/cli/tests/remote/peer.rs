@@ -73,9 +73,12 @@ fn try_agent(folder: &Path, binding: &str, streams: &str) {
         let arguments = ["session", "tell", "--session", session.as_str(), prompt];
         caller.run(&[&["--format", "json"], &arguments[..]].concat())
     };
-    let asked = ask("ask");
-    assert_eq!(asked.code, Some(5), "{context}: {asked:?}");
-    assert!(asked.out.contains("Which colour?"), "{context}: {asked:?}");
+    let question = ask("ask");
+    assert_eq!(question.code, Some(5), "{context}: {question:?}");
+    assert!(
+        question.out.contains("Which colour?"),
+        "{context}: {question:?}"
+    );
     let answered = session_tell(&caller, &session, "blue");
     assert_eq!(
         answered["response"],

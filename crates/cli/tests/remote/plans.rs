@@ -36,7 +36,7 @@ fn ask(address: &str, line: &str, body: &Value) -> (u16, Value) {
     } else {
         body.to_string()
     };
-    let answer = caller.ask(line, &[], &body).expect("a whole answer");
+    let answer = caller.ask(line, &[], &body).expect("a complete answer");
     assert!(answer.status < 500, "{line}: {answer:?}");
     (answer.status, answer.json())
 }
@@ -70,7 +70,7 @@ fn watch(address: &str, plan: &str, intended_end: IntendedEnd) -> Vec<String> {
         .expect("a stream");
     let (mut kinds, mut last) = (Vec::new(), 0);
     loop {
-        let event = events.next().expect("a whole block").expect("no end");
+        let event = events.next().expect("a complete block").expect("no end");
         let Some(data) = event.data else {
             continue;
         };
@@ -187,9 +187,9 @@ fn concurrent_plans_of_eight_callers_reach_their_intended_end() {
                 .collect::<Vec<_>>()
         })
     });
-    let all: Vec<_> = finished.into_iter().flatten().collect();
+    let plans: Vec<_> = finished.into_iter().flatten().collect();
     assert_eq!(server.end(), Some(0));
-    let executed: BTreeMap<String, String> = all
+    let executed: BTreeMap<String, String> = plans
         .iter()
         .filter(|(_, _, intended_end)| {
             matches!(intended_end, IntendedEnd::Executed | IntendedEnd::Approved)
@@ -206,7 +206,7 @@ fn concurrent_plans_of_eight_callers_reach_their_intended_end() {
     );
     println!(
         "{} plans, {} read requests",
-        all.len(),
+        plans.len(),
         reads.load(Ordering::Relaxed)
     );
 }

@@ -85,7 +85,7 @@ impl Reader {
         self.ask("POST /a2a", &body).json()
     }
 
-    /// Calls an operation in the way of a connected command line.
+    /// Calls an operation as a connected command line does.
     fn line(&self, name: &str, parameters: &Value) -> Value {
         let path = format!("POST /api/v1/operations/{name}?namespace=other");
         self.ask(&path, parameters).json()

@@ -243,8 +243,8 @@ fn a_server_logs_json_lines_without_secrets() {
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect();
     let find = |message: &str, path: Option<&str>| {
-        let mut found = lines.iter();
-        found
+        let mut entries = lines.iter();
+        entries
             .find(|line| line["message"] == message && path.is_none_or(|path| line["path"] == path))
             .unwrap_or_else(|| panic!("{message}: {text}"))
     };

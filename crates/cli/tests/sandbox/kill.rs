@@ -58,8 +58,8 @@ fn any_command_killed_at_any_instant_is_recovered_by_the_next() {
     let world = World::new(agents());
     let old = world.state();
     let places = ["one", "two", "plain", "data.db"].map(|name| world.place(name));
-    let text = |place: &Path| place.to_str().expect("a path").to_owned();
-    let paths = places.each_ref().map(|place| text(place));
+    let text = |path: &Path| path.to_str().expect("a path").to_owned();
+    let paths = places.each_ref().map(|path| text(path));
     let create = vec![
         "sandbox", "create", "other", "--path", &paths[0], "--path", &paths[1], "--path", &paths[2],
     ];
@@ -130,14 +130,14 @@ fn any_command_killed_at_any_instant_is_recovered_by_the_next() {
 struct SmallDisk(std::path::PathBuf);
 
 impl SmallDisk {
-    fn new(place: &Path, kibibytes: u32) -> Option<Self> {
-        std::fs::create_dir(place).expect("a folder");
+    fn new(path: &Path, kibibytes: u32) -> Option<Self> {
+        std::fs::create_dir(path).expect("a folder");
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &format!("size={kibibytes}k"), "tmpfs"])
-            .arg(place)
+            .arg(path)
             .output();
         if mounted.is_ok_and(|output| output.status.success()) {
-            return Some(Self(place.to_owned()));
+            return Some(Self(path.to_owned()));
         }
         not_run(
             "a full disk in mid-apply",
@@ -171,20 +171,20 @@ fn apply_onto_a_full_disk_changes_nothing_and_works_after_space_is_freed() {
     let answer = agents.run(&["--format", "json", "sandbox", "apply", "full"]);
     assert_ne!(answer.code, Some(0), "{answer:?}");
     assert!(answer.out.contains("No space left"), "{answer:?}");
-    for place in [&real, &other] {
-        assert_eq!(read(place.join("edit")), "before\n");
-        let count = std::fs::read_dir(place).expect("a folder").count();
+    for path in [&real, &other] {
+        assert_eq!(read(path.join("edit")), "before\n");
+        let count = std::fs::read_dir(path).expect("a folder").count();
         assert_eq!(
             count,
-            if *place == real { 2 } else { 1 },
+            if *path == real { 2 } else { 1 },
             "no file is left behind"
         );
     }
     assert_eq!(names(&agents), ["full"], "the sandbox still exists");
     std::fs::remove_file(real.join("ballast")).expect("removed");
     agents.data(&["sandbox", "apply", "full"]);
-    for place in [&real, &other] {
-        assert_eq!(read(place.join("edit")), "after\n");
+    for path in [&real, &other] {
+        assert_eq!(read(path.join("edit")), "after\n");
     }
     assert_eq!(read(real.join("large")).len(), 900_000);
     assert!(names(&agents).is_empty());

@@ -109,7 +109,7 @@ fn files_saved_during_an_apply_are_never_lost() {
             .expect("the program starts");
         let limit = u64::try_from(duration.as_micros()).expect("a short time");
         std::thread::sleep(Duration::from_micros(dice.roll(limit)));
-        // Save in the way of editors: a new file replaces the old file.
+        // Save as editors do: a new file replaces the old file.
         let draft = agents.cwd().join("draft");
         write(&draft, "mine\n");
         std::fs::rename(&draft, real.join("edit")).expect("renamed");

@@ -316,7 +316,7 @@ fn a_preview_reports_exactly_what_apply_does_and_changes_nothing() {
     std::fs::remove_file(scene.part.join("mine")).expect("removed");
     write(scene.part.join("mine/inside"), "a folder now\n");
     let before = every_byte(&scene.real);
-    let objects = |place: &Path| git(place, &["count-objects"]);
+    let objects = |repository: &Path| git(repository, &["count-objects"]);
     let count = objects(&scene.real);
     let preview = scene.apply(&["--dry-run"]);
     assert_eq!(preview.code, Some(0), "{preview:?}");

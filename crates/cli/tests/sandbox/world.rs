@@ -136,8 +136,9 @@ pub(crate) fn create(agents: &Agents, name: &str, paths: &[&Path]) -> Vec<PathBu
 /// Names of the open sandboxes.
 pub(crate) fn names(agents: &Agents) -> Vec<String> {
     let listed = agents.data(&["sandbox", "list"]);
-    let all = listed["sandboxes"].as_array().expect("a list");
-    all.iter()
+    let sandboxes = listed["sandboxes"].as_array().expect("a list");
+    sandboxes
+        .iter()
         .map(|sandbox| sandbox["name"].as_str().expect("a name").to_owned())
         .collect()
 }

@@ -1,4 +1,4 @@
-//! Commands that a repository or a configuration makes git run: none of them runs for us.
+//! Commands that a repository or a configuration makes git run. The program runs none of them.
 
 use std::path::{Path, PathBuf};
 
@@ -29,8 +29,8 @@ fn hooks(folder: &Path, traces: &Path) {
     }
 }
 
-/// Every setting that makes git run a command.
-fn arm(bench: &Bench, repository: &Path) -> PathBuf {
+/// Configures every setting that makes git run a command. Returns the folder for their traces.
+fn configure_commands(bench: &Bench, repository: &Path) -> PathBuf {
     let traces = bench.user().join("traces");
     std::fs::create_dir(&traces).expect("a folder");
     hooks(&repository.join(".git/hooks"), &traces);
@@ -78,7 +78,7 @@ fn assert_no_trace(traces: &Path) {
         .flatten()
         .map(|entry| entry.file_name())
         .collect();
-    assert!(left.is_empty(), "these ran: {left:?}");
+    assert!(left.is_empty(), "these commands ran: {left:?}");
 }
 
 #[test]
@@ -94,8 +94,8 @@ fn no_command_of_a_repository_runs() {
         bench.commit(&repository, "one more");
         bench.git(&repository, &["branch", "later"]);
         bench.git(&repository, &["reset", "-q", "--hard", "HEAD~1"]);
-        // From here on git in this repository runs commands, so the user moves the branch by hand.
-        let traces = arm(&bench, &repository);
+        // From here on, git runs commands in this repository, so the test moves the branch by hand.
+        let traces = configure_commands(&bench, &repository);
         bench.create(&repository);
         assert_no_trace(&traces);
         bench.sh("echo changed > a.txt; rm d/b.txt; echo new > new.txt");
@@ -129,7 +129,7 @@ fn no_command_of_a_repository_runs() {
     }
 }
 
-/// The commit has an author also if the user configured none, and with a git that requires one.
+/// The commit has an author even if the user configured no name and git requires one.
 #[test]
 fn a_user_without_a_name_gets_a_commit() {
     let bench = Bench::new();

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::{Bench, files, read, set_mode};
 
-/// A filter that leaves a trace when it runs.
-fn arm_filter(bench: &Bench, name: &str) -> PathBuf {
+/// Configures a filter that leaves a trace when it runs. Returns the path of the trace.
+fn configure_filter(bench: &Bench, name: &str) -> PathBuf {
     let trace = bench.user().join("trace");
     for variable in ["clean", "smudge", "process"] {
         let command = format!("touch '{}'; cat", trace.display());
@@ -30,8 +30,8 @@ fn lfs_pointers_stay_and_changing_one_is_refused() {
     .expect("a file");
     std::fs::write(repository.join("large.bin"), POINTER).expect("a file");
     bench.commit(&repository, "a pointer");
-    // The user's file is the large one, and is in their index.
-    let trace = arm_filter(&bench, "lfs");
+    // The filter is configured after the commit, so the commit contains the pointer.
+    let trace = configure_filter(&bench, "lfs");
     bench.create(&repository);
     bench.sh("grep -q git-lfs large.bin; echo changed > a.txt");
     bench.apply();
@@ -57,7 +57,7 @@ fn filters_of_any_name_never_run() {
         let bench = Bench::new();
         let repository = bench.repository("r");
         if !name.contains(' ') {
-            // In the repository from the start, so active at checkout.
+            // The attributes are committed, so the filter is active at checkout.
             std::fs::write(
                 repository.join(".gitattributes"),
                 format!("*.txt filter={name}\n"),
@@ -66,7 +66,7 @@ fn filters_of_any_name_never_run() {
             bench.git(&repository, &["add", ".gitattributes"]);
             bench.git(&repository, &["commit", "-q", "-m", "attributes"]);
         }
-        let trace = arm_filter(&bench, name);
+        let trace = configure_filter(&bench, name);
         bench.create(&repository);
         bench.sh("echo changed > a.txt; echo x > run.sh");
         bench.done(["sandbox", "diff", "s"]);
@@ -80,7 +80,7 @@ fn filters_of_any_name_never_run() {
     }
 }
 
-/// Configuration that applies only when git runs in a sandbox.
+/// The configuration applies only if git runs in a sandbox.
 #[test]
 fn a_filter_that_depends_on_the_folder_never_runs() {
     let bench = Bench::new();
@@ -95,8 +95,8 @@ fn a_filter_that_depends_on_the_folder_never_runs() {
         format!("[filter \"late\"]\n\tsmudge = \"{command}\"\n"),
     )
     .expect("a file");
-    let here = format!("includeIf.gitdir:{}/**.path", bench.agents.home().display());
-    bench.config(&here, late.to_str().expect("UTF-8"));
+    let condition = format!("includeIf.gitdir:{}/**.path", bench.agents.home().display());
+    bench.config(&condition, late.to_str().expect("UTF-8"));
     bench.create(&repository);
     bench.sh("echo changed > run.sh");
     bench.apply();
@@ -107,7 +107,7 @@ fn a_filter_that_depends_on_the_folder_never_runs() {
 fn attributes_written_in_the_sandbox_run_no_filter() {
     let bench = Bench::new();
     let repository = bench.repository("r");
-    let trace = arm_filter(&bench, "mine");
+    let trace = configure_filter(&bench, "mine");
     bench.config(
         "diff.mine.textconv",
         &format!("touch '{}'; cat", trace.display()),
@@ -132,10 +132,10 @@ fn attributes_written_in_the_sandbox_run_no_filter() {
         &["-c", "merge.mine.driver=", "commit", "-qam", "meanwhile"],
     );
     bench.apply();
-    assert!(!trace.exists(), "nothing ran");
+    assert!(!trace.exists(), "no command ran");
 }
 
-/// Every line-end conversion: the sandbox has what git checks out, and applies it unchanged.
+/// The sandbox has the line ends that git checks out, and applies changed line ends byte for byte.
 #[test]
 fn line_ends_are_converted_as_git_does() {
     for (settings, attributes, is_converted) in [
@@ -176,7 +176,7 @@ fn line_ends_are_converted_as_git_does() {
     }
 }
 
-/// A change of line ends only is a change, shown byte for byte.
+/// The diff shows a change that affects only line ends, byte for byte.
 #[test]
 fn the_diff_shows_line_ends_regardless_of_git_settings() {
     let bench = Bench::new();
@@ -220,7 +220,11 @@ fn encodings_and_idents_are_converted_as_git_does() {
 }
 
 fn mode(path: &Path) -> u32 {
-    std::fs::metadata(path).expect("facts").permissions().mode() & 0o777
+    std::fs::metadata(path)
+        .expect("metadata")
+        .permissions()
+        .mode()
+        & 0o777
 }
 
 #[test]
@@ -232,8 +236,12 @@ fn the_executable_bit_is_applied_even_if_git_ignores_it() {
         bench.create(&repository);
         bench.sh("chmod +x a.txt; chmod -x run.sh; echo x > new; chmod 755 new");
         bench.apply();
-        for (name, wanted) in [("a.txt", 0o755), ("run.sh", 0o644), ("new", 0o755)] {
-            assert_eq!(mode(&repository.join(name)), wanted, "{file_mode}: {name}");
+        for (name, expected) in [("a.txt", 0o755), ("run.sh", 0o644), ("new", 0o755)] {
+            assert_eq!(
+                mode(&repository.join(name)),
+                expected,
+                "{file_mode}: {name}"
+            );
         }
         assert_eq!(bench.git(&repository, &["status", "--porcelain"]), "");
         let staged = bench.git(&repository, &["ls-files", "-s", "a.txt", "run.sh"]);
@@ -243,20 +251,20 @@ fn the_executable_bit_is_applied_even_if_git_ignores_it() {
 }
 
 #[test]
-fn permissions_that_git_does_not_store_are_applied_too() {
+fn permissions_that_git_does_not_store_are_also_applied() {
     let bench = Bench::new();
     let repository = bench.repository("r");
     set_mode(&repository.join("d"), 0o700);
     bench.create(&repository);
     bench.sh("chmod 600 a.txt; mkdir -m 750 e; echo x > e/f; chmod 640 e/f");
     bench.apply();
-    for (name, wanted) in [("a.txt", 0o600), ("e", 0o750), ("e/f", 0o640), ("d", 0o700)] {
-        assert_eq!(mode(&repository.join(name)), wanted, "{name}");
+    for (name, expected) in [("a.txt", 0o600), ("e", 0o750), ("e/f", 0o640), ("d", 0o700)] {
+        assert_eq!(mode(&repository.join(name)), expected, "{name}");
     }
 }
 
 #[test]
-fn links_become_files_and_folders_and_the_other_way_round() {
+fn links_files_and_folders_can_replace_each_other() {
     for script in [
         "rm link; echo file > link",
         "rm a.txt; ln -s run.sh a.txt",

@@ -1,12 +1,12 @@
-//! Damaged sandboxes and missing originals: a clear error, and a recovery that leaves nothing
-//! behind.
+//! Damaged sandboxes and missing originals: the program reports a clear error, and discarding the
+//! sandbox leaves nothing behind.
 
 use std::path::{Path, PathBuf};
 
 use super::{Bench, assert_same, read, tree};
 
 /// A sandbox with one recorded change.
-fn changed() -> (Bench, PathBuf) {
+fn bench_with_change() -> (Bench, PathBuf) {
     let bench = Bench::new();
     let repository = bench.repository("r");
     bench.create(&repository);
@@ -14,16 +14,16 @@ fn changed() -> (Bench, PathBuf) {
     (bench, repository)
 }
 
-fn remove(place: &Path) {
-    if place.is_dir() {
-        std::fs::remove_dir_all(place).expect("a folder");
+fn remove(path: &Path) {
+    if path.is_dir() {
+        std::fs::remove_dir_all(path).expect("a folder");
     } else {
-        std::fs::remove_file(place).expect("a file");
+        std::fs::remove_file(path).expect("a file");
     }
 }
 
-/// Every command except `list`, `show` and `discard` reports that the sandbox is damaged; those
-/// work.
+/// Asserts that every command except `list`, `show` and `discard` reports that the sandbox is
+/// damaged, and that `list` and `show` work.
 fn assert_damaged(bench: &Bench, code: &str) {
     for command in [
         vec!["sandbox", "exec", "s", "--", "true"],
@@ -40,7 +40,7 @@ fn assert_damaged(bench: &Bench, code: &str) {
 
 #[test]
 fn a_sandbox_whose_files_were_removed_can_be_discarded() {
-    for what in [
+    for name in [
         "",
         "work",
         "work/r",
@@ -48,9 +48,9 @@ fn a_sandbox_whose_files_were_removed_can_be_discarded() {
         "state/parts",
         "state/parts/r/manifest",
     ] {
-        let (bench, repository) = changed();
+        let (bench, repository) = bench_with_change();
         let before = tree(&repository);
-        remove(&bench.sandbox().join(what));
+        remove(&bench.sandbox().join(name));
         assert_damaged(&bench, "CA-0644");
         assert_same(&before, &tree(&repository));
         bench.discard();
@@ -64,10 +64,10 @@ fn a_sandbox_whose_files_were_removed_can_be_discarded() {
 #[test]
 fn a_truncated_manifest_is_reported() {
     for length in [0, 1, 20, 60] {
-        let (bench, repository) = changed();
-        let place = bench.sandbox().join("state/parts/r/manifest");
-        let whole = std::fs::read(&place).expect("a file");
-        std::fs::write(&place, &whole[..length]).expect("a file");
+        let (bench, repository) = bench_with_change();
+        let path = bench.sandbox().join("state/parts/r/manifest");
+        let content = std::fs::read(&path).expect("a file");
+        std::fs::write(&path, &content[..length]).expect("a file");
         bench.refused(&["sandbox", "diff", "s"], 1, "CA-0644");
         bench.discard();
         bench.assert_nothing_left(&repository);
@@ -81,18 +81,18 @@ fn objects(bench: &Bench) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Content that a rollback needs: missing, corrupted, or with a wrong hash.
+/// The content that a rollback needs is missing, corrupted, or has a wrong hash.
 #[test]
 fn a_rollback_whose_content_is_lost_changes_nothing_and_blocks_nothing() {
     for damage in ["gone", "junk", "other"] {
-        let (bench, repository) = changed();
+        let (bench, repository) = bench_with_change();
         bench.sh("echo second > d/b.txt");
-        let all = objects(&bench);
-        for place in &all {
+        let paths = objects(&bench);
+        for path in &paths {
             match damage {
-                "gone" => remove(place),
-                "junk" => std::fs::write(place, "junk").expect("a file"),
-                _ => drop(std::fs::copy(&all[0], place).expect("a file")),
+                "gone" => remove(path),
+                "junk" => std::fs::write(path, "junk").expect("a file"),
+                _ => drop(std::fs::copy(&paths[0], path).expect("a file")),
             }
         }
         let work = bench.sandbox().join("work/r");
@@ -113,9 +113,9 @@ fn a_rollback_whose_content_is_lost_changes_nothing_and_blocks_nothing() {
 /// An apply reads all its content before it changes anything.
 #[test]
 fn an_apply_whose_content_is_damaged_is_refused() {
-    let (bench, repository) = changed();
-    for place in objects(&bench) {
-        std::fs::write(place, "junk").expect("a file");
+    let (bench, repository) = bench_with_change();
+    for path in objects(&bench) {
+        std::fs::write(path, "junk").expect("a file");
     }
     bench.apply_refused(&repository, 1, "CA-0652");
     bench.discard();
@@ -123,7 +123,7 @@ fn an_apply_whose_content_is_damaged_is_refused() {
 }
 
 #[test]
-fn the_git_file_of_a_worktree_may_be_anything() {
+fn a_damaged_git_file_of_a_worktree_is_restored() {
     for script in [
         "rm .git",
         "rm .git; git init -q .; touch .git/x; chmod 500 .git",
@@ -131,11 +131,11 @@ fn the_git_file_of_a_worktree_may_be_anything() {
         "rm .git; echo 'gitdir: /nowhere' > .git",
         "rm .git; mkfifo .git",
     ] {
-        let (bench, repository) = changed();
+        let (bench, repository) = bench_with_change();
         bench.sh(script);
         assert_eq!(bench.diff().len(), 1, "{script}");
         let answer = bench.sh("git status --short");
-        assert_eq!(answer.out, " M a.txt\n", "{script}: it is put right");
+        assert_eq!(answer.out, " M a.txt\n", "{script}: git works again");
         bench.sh(script);
         bench.apply_and_check(&repository);
     }
@@ -144,8 +144,8 @@ fn the_git_file_of_a_worktree_may_be_anything() {
 /// The sandbox has its own repository, so the user's `git worktree prune` and `git gc` do not
 /// affect it.
 #[test]
-fn housekeeping_in_the_repository_does_no_harm() {
-    let (bench, repository) = changed();
+fn housekeeping_in_the_repository_does_not_affect_the_sandbox() {
+    let (bench, repository) = bench_with_change();
     bench.sh("git add -A; git commit -qm inside; echo 2 > new; git add new");
     for command in [
         vec!["worktree", "prune"],
@@ -163,12 +163,12 @@ fn housekeeping_in_the_repository_does_no_harm() {
 
 #[test]
 fn a_missing_base_commit_is_reported() {
-    let (bench, repository) = changed();
-    let kept = bench.git(
+    let (bench, repository) = bench_with_change();
+    let reference = bench.git(
         &repository,
         &["for-each-ref", "--format=%(refname)", "refs/cleveragents"],
     );
-    bench.git(&repository, &["update-ref", "-d", &kept]);
+    bench.git(&repository, &["update-ref", "-d", &reference]);
     bench.git(
         &repository,
         &["commit", "-q", "--amend", "-m", "another root"],
@@ -183,7 +183,7 @@ fn a_missing_base_commit_is_reported() {
 
 #[test]
 fn a_deleted_branch_is_reported() {
-    let (bench, repository) = changed();
+    let (bench, repository) = bench_with_change();
     bench.git(&repository, &["checkout", "-q", "--orphan", "fresh"]);
     bench.git(&repository, &["branch", "-q", "-D", "main"]);
     let message = bench.apply_refused(&repository, 1, "CA-0646");
@@ -192,21 +192,21 @@ fn a_deleted_branch_is_reported() {
     bench.apply_and_check(&repository);
 }
 
-/// Moved away, deleted, replaced by a file, or no longer a repository.
+/// The original was moved away, replaced by a file, or is no longer a repository.
 #[test]
 fn a_missing_original_is_reported() {
-    for (what, code) in [
+    for (damage, code) in [
         ("moved", "CA-0644"),
         ("file", "CA-0644"),
         ("bare folder", "CA-0646"),
     ] {
-        let (bench, repository) = changed();
+        let (bench, repository) = bench_with_change();
         let away = bench.folder().join("away");
-        match what {
+        match damage {
             "bare folder" => remove(&repository.join(".git")),
-            _ => std::fs::rename(&repository, &away).expect("it can be moved"),
+            _ => std::fs::rename(&repository, &away).expect("renamed"),
         }
-        if what == "file" {
+        if damage == "file" {
             std::fs::write(&repository, "a file").expect("a file");
         }
         bench.refused(&["sandbox", "apply", "s"], 1, code);
@@ -217,12 +217,12 @@ fn a_missing_original_is_reported() {
 }
 
 #[test]
-fn a_moved_repository_works_again_when_it_is_back() {
-    let (bench, repository) = changed();
+fn a_moved_repository_works_again_after_it_is_moved_back() {
+    let (bench, repository) = bench_with_change();
     let away = bench.folder().join("away");
-    std::fs::rename(&repository, &away).expect("it can be moved");
+    std::fs::rename(&repository, &away).expect("renamed");
     bench.refused(&["sandbox", "apply", "s"], 1, "CA-0644");
-    std::fs::rename(&away, &repository).expect("it can be moved");
+    std::fs::rename(&away, &repository).expect("renamed");
     bench.apply_and_check(&repository);
 }
 
@@ -243,29 +243,29 @@ fn a_missing_directory_is_reported() {
         bench.refused(&["sandbox", "exec", "s", "--", "true"], 1, "CA-0644");
         bench.discard();
         bench.assert_nothing_left(&folder);
-        assert_eq!(folder.is_file(), is_file, "and nothing was made there");
+        assert_eq!(folder.is_file(), is_file, "nothing is created in its place");
     }
 }
 
-/// The journal of an interrupted apply cannot be read: only discard is possible, and it lists the
+/// If the journal of an interrupted apply cannot be read, only discard is possible. It lists the
 /// files to check.
 #[test]
 fn an_apply_with_a_damaged_journal_can_be_discarded() {
-    let (bench, repository) = changed();
+    let (bench, repository) = bench_with_change();
     bench.create_other(&repository);
     let output = bench
         .agents
         .command(["sandbox", "apply", "s"])
         .env("CLEVERAGENTS_DIE_AT_STEP", "3")
         .output()
-        .expect("it runs");
-    assert_eq!(output.status.code(), None, "it was killed");
+        .expect("the program starts");
+    assert_eq!(output.status.code(), None, "the program was killed");
     let journal = tree(&bench.agents.home().join("sandboxes"))
         .into_keys()
         .find(|path| path.ends_with("state/apply.json"))
         .expect("a journal");
-    let whole = std::fs::read(&journal).expect("a file");
-    std::fs::write(&journal, &whole[..whole.len() / 2]).expect("a file");
+    let content = std::fs::read(&journal).expect("a file");
+    std::fs::write(&journal, &content[..content.len() / 2]).expect("a file");
     // Other sandboxes still work.
     let answer = bench.done(["sandbox", "exec", "other", "--", "true"]);
     assert!(answer.err.contains("`s` was interrupted"), "{answer:?}");
@@ -284,14 +284,14 @@ fn an_apply_with_a_damaged_journal_can_be_discarded() {
 }
 
 impl Bench {
-    /// A second sandbox of the same folder.
-    fn create_other(&self, place: &Path) {
-        let text = place.to_str().expect("UTF-8");
+    /// Creates the sandbox `other` of a folder.
+    fn create_other(&self, path: &Path) {
+        let text = path.to_str().expect("UTF-8");
         self.done(["sandbox", "create", "other", "--path", text]);
     }
 }
 
-/// Read-only folders that a command created are removed too.
+/// A discard also removes read-only folders that a command created.
 #[test]
 fn removed_permissions_do_not_prevent_a_discard() {
     let bench = Bench::new();

@@ -1,5 +1,5 @@
-//! Disks that become full while a sandbox is created, recorded or applied, as small file systems in
-//! memory. Only root can mount them; otherwise these tests print that they did not run.
+//! Disks that become full while a sandbox is created, recorded or applied. They are small file
+//! systems in memory. Only root can mount them; otherwise these tests print that they did not run.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use super::{Bench, assert_same, read, tree};
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    fn new(place: &Path, kibibytes: u32, what: &str) -> Option<Self> {
-        std::fs::create_dir(place).expect("a folder");
-        let disk = Self(place.to_owned());
+    fn new(path: &Path, kibibytes: u32, test_name: &str) -> Option<Self> {
+        std::fs::create_dir(path).expect("a folder");
+        let disk = Self(path.to_owned());
         if disk.mount(&["-t", "tmpfs", "-o", &format!("size={kibibytes}k"), "tmpfs"]) {
             Some(disk)
         } else {
-            not_run(what, "a small tmpfs cannot be mounted");
+            not_run(test_name, "a small tmpfs cannot be mounted");
             None
         }
     }
@@ -29,7 +29,7 @@ impl SmallDisk {
         output.is_ok_and(|output| output.status.success())
     }
 
-    /// Fills the disk with one file, except for some bytes; returns the file.
+    /// Fills the disk with one file, except for `free` bytes. Returns the path of the file.
     fn fill_except(&self, free: u64) -> PathBuf {
         let path = self.0.join("filler");
         let mut file = std::fs::File::create(&path).expect("a file");
@@ -45,13 +45,13 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: a process that a failing test left may still use it.
+        // Unmount lazily: a process left over from a failing test may still use the file system.
         let _unmounted = Command::new("umount").arg("-l").arg(&self.0).output();
     }
 }
 
-/// A home on a small disk, and a repository elsewhere with three mebibytes that do not compress.
-fn furnished(what: &str) -> Option<(Bench, SmallDisk, PathBuf)> {
+/// A home on a small disk, and a repository on another disk with three mebibytes of random data.
+fn bench_on_small_disk(test_name: &str) -> Option<(Bench, SmallDisk, PathBuf)> {
     let bench = Bench::new();
     let repository = bench.repository("r");
     for index in 0..12_u32 {
@@ -59,7 +59,7 @@ fn furnished(what: &str) -> Option<(Bench, SmallDisk, PathBuf)> {
         std::fs::write(repository.join(format!("f{index}")), noise).expect("a file");
     }
     bench.commit(&repository, "large");
-    let disk = SmallDisk::new(&bench.user().join("disk"), 2048, what)?;
+    let disk = SmallDisk::new(&bench.user().join("disk"), 2048, test_name)?;
     let home = disk.0.join("home");
     let Bench { agents } = bench;
     let agents: Agents = agents.at_home(home);
@@ -79,8 +79,10 @@ fn noise(seed: u32, length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_disk_that_fills_while_a_sandbox_is_made_leaves_nothing() {
-    let Some((bench, disk, repository)) = furnished("a full disk while a sandbox is made") else {
+fn a_disk_that_fills_while_a_sandbox_is_created_leaves_nothing() {
+    let Some((bench, disk, repository)) =
+        bench_on_small_disk("a full disk while a sandbox is created")
+    else {
         return;
     };
     let plain = bench.folder().join("plain");
@@ -92,24 +94,24 @@ fn a_disk_that_fills_while_a_sandbox_is_made_leaves_nothing() {
         )
         .expect("a file");
     }
-    for (place, codes) in [
+    for (path, codes) in [
         (&repository, ["CA-0206", "CA-0650"]),
         (&plain, ["CA-0206", "CA-0206"]),
     ] {
-        let before = tree(place);
-        let text = place.to_str().expect("UTF-8");
+        let before = tree(path);
+        let text = path.to_str().expect("UTF-8");
         let answer = bench.run(["--format", "json", "sandbox", "create", "s", "--path", text]);
         assert_eq!(answer.code, Some(1), "{answer:?}");
         let error = answer.json()["data"]["error"].clone();
         assert!(codes.iter().any(|code| error["code"] == *code), "{error}");
         let message = error["message"].as_str().expect("text");
-        let says_so = ["No space left", "unable to write file"];
+        let reasons = ["No space left", "unable to write file"];
         assert!(
-            says_so.iter().any(|text| message.contains(text)),
+            reasons.iter().any(|text| message.contains(text)),
             "{message}"
         );
-        assert_same(&before, &tree(place));
-        bench.assert_nothing_left(place);
+        assert_same(&before, &tree(path));
+        bench.assert_nothing_left(path);
     }
     assert!(disk.mount(&["-o", "remount,size=32m"]));
     bench.create(&repository);
@@ -120,7 +122,8 @@ fn a_disk_that_fills_while_a_sandbox_is_made_leaves_nothing() {
 
 #[test]
 fn a_disk_that_fills_while_changes_are_recorded_loses_nothing() {
-    let Some((bench, disk, repository)) = furnished("a full disk while changes are recorded")
+    let Some((bench, disk, repository)) =
+        bench_on_small_disk("a full disk while changes are recorded")
     else {
         return;
     };
@@ -141,7 +144,7 @@ fn a_disk_that_fills_while_changes_are_recorded_loses_nothing() {
         bench.refused(&command, 1, "CA-0206");
     }
     assert_same(&before, &tree(&repository));
-    // With free space the changes are still there.
+    // After space is freed, the changes still exist.
     std::fs::remove_file(filler).expect("the filler");
     assert!(disk.mount(&["-o", "remount,size=64m"]));
     assert!(bench.diff().contains_key("f0"));
@@ -151,20 +154,20 @@ fn a_disk_that_fills_while_changes_are_recorded_loses_nothing() {
     assert_same(&first, &tree(&repository));
 }
 
-/// The disk of the real files is full: the apply leaves nothing there.
+/// The disk of the user's files is full. The apply leaves no files on it.
 #[test]
 fn a_disk_that_fills_during_staging_of_an_apply_is_unchanged() {
-    let what = "a full disk of the real files";
+    let test_name = "a full disk of the real files";
     let bench = Bench::new();
-    let Some(_disk) = SmallDisk::new(&bench.folder().join("disk"), 1024, what) else {
+    let Some(_disk) = SmallDisk::new(&bench.folder().join("disk"), 1024, test_name) else {
         return;
     };
     let repository = bench.repository("disk/r");
     let plain = bench.folder().join("disk/plain");
     std::fs::create_dir(&plain).expect("a folder");
     std::fs::write(plain.join("f"), "1").expect("a file");
-    for place in [&repository, &plain] {
-        bench.create(place);
+    for path in [&repository, &plain] {
+        bench.create(path);
         let part = bench.agents.data(&["sandbox", "show", "s"])["sandbox"]["parts"][0].clone();
         let work = PathBuf::from(part["folder"].as_str().expect("a folder"));
         std::fs::write(work.join("large"), noise(7, 4 << 20)).expect("a file");

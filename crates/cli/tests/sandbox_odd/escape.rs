@@ -1,11 +1,11 @@
-//! Escapes that a sandboxed command prepares for later commands: links, its own repository,
-//! attributes, names. Our commands follow none of them.
+//! Escapes that a sandboxed command prepares for later commands of the program: links, a modified
+//! repository, attributes, names. The program follows none of them.
 
 use std::path::{Path, PathBuf};
 
 use super::{Bench, assert_same, read, tree};
 
-/// A folder outside, with a secret under the file names of the sandbox.
+/// Creates a folder outside of the sandbox, with secrets in files named like those of the sandbox.
 fn outside(bench: &Bench) -> PathBuf {
     let folder = bench.user().join("outside");
     std::fs::create_dir_all(folder.join("d")).expect("a folder");
@@ -15,8 +15,8 @@ fn outside(bench: &Bench) -> PathBuf {
     folder
 }
 
-/// Runs every command that touches the sandbox, with any result; none prints the secret.
-fn use_it(bench: &Bench) {
+/// Runs every command that uses the sandbox, with any result. Asserts that none prints the secret.
+fn run_all_commands(bench: &Bench) {
     for command in [
         vec!["sandbox", "diff", "s"],
         vec!["sandbox", "checkpoint", "s"],
@@ -51,54 +51,58 @@ fn links_that_lead_out_are_never_followed() {
         for is_repository in [true, false] {
             let bench = Bench::new();
             let outside = outside(&bench);
-            let place = bench.repository("r");
+            let original = bench.repository("r");
             if !is_repository {
-                std::fs::remove_dir_all(place.join(".git")).expect("a folder");
+                std::fs::remove_dir_all(original.join(".git")).expect("a folder");
             }
             let before = tree(&outside);
-            bench.create(&place);
+            bench.create(&original);
             bench.sh(&script.replace("OUT", outside.to_str().expect("UTF-8")));
-            use_it(&bench);
+            run_all_commands(&bench);
             assert_same(&before, &tree(&outside));
             // The links themselves are applied.
-            assert!(tree(&place).values().all(|(_, bytes)| bytes != b"SECRET\n"));
+            assert!(
+                tree(&original)
+                    .values()
+                    .all(|(_, bytes)| bytes != b"SECRET\n")
+            );
         }
     }
 }
 
-/// The user's folder was replaced by a link: applying into it would leave the tree.
+/// A folder of the user was replaced by a link. Following it would write outside of the original.
 #[test]
 fn a_real_folder_that_became_a_link_is_a_conflict() {
     for is_repository in [true, false] {
         let bench = Bench::new();
         let outside = outside(&bench);
-        let place = bench.repository("r");
+        let original = bench.repository("r");
         if !is_repository {
-            std::fs::remove_dir_all(place.join(".git")).expect("a folder");
+            std::fs::remove_dir_all(original.join(".git")).expect("a folder");
         }
-        bench.create(&place);
+        bench.create(&original);
         bench.sh("echo changed > d/b.txt; echo new > d/new");
-        std::fs::remove_dir_all(place.join("d")).expect("a folder");
-        std::os::unix::fs::symlink(outside.join("d"), place.join("d")).expect("a link");
+        std::fs::remove_dir_all(original.join("d")).expect("a folder");
+        std::os::unix::fs::symlink(outside.join("d"), original.join("d")).expect("a link");
         let before = tree(&bench.user().join("outside"));
         let answer = bench.run(["sandbox", "apply", "s"]);
         assert_eq!(answer.code, Some(4), "{answer:?}");
         assert_same(&before, &tree(&outside));
-        assert!(place.join("d").is_symlink());
+        assert!(original.join("d").is_symlink());
     }
 }
 
-/// A file with a hard link outside, which only the user can create: a restore replaces the name and
-/// never writes to the file.
+/// Only the user can create a hard link to an outside file. A rollback replaces the link and never
+/// writes to the file.
 #[test]
-fn a_second_name_outside_is_never_written() {
+fn a_hard_link_to_an_outside_file_is_never_written() {
     let bench = Bench::new();
-    let place = bench.repository("r");
+    let original = bench.repository("r");
     let outside = outside(&bench);
-    bench.create(&place);
+    bench.create(&original);
     let work = bench.sandbox().join("work/r");
     std::fs::remove_file(work.join("a.txt")).expect("a file");
-    std::fs::hard_link(outside.join("a.txt"), work.join("a.txt")).expect("a second name");
+    std::fs::hard_link(outside.join("a.txt"), work.join("a.txt")).expect("a hard link");
     bench.done(["sandbox", "checkpoint", "s"]);
     bench.done(["sandbox", "rollback", "s", "--to", "1"]);
     assert_eq!(read(work.join("a.txt")), "one\n");
@@ -109,7 +113,7 @@ fn a_second_name_outside_is_never_written() {
     bench.discard();
 }
 
-/// A `.git` folder in which every setting runs a command.
+/// A git configuration in which every setting runs a command.
 fn evil_config(trace: &Path) -> String {
     let run = format!("sh -c 'touch {}; cat'", trace.display());
     format!(
@@ -123,16 +127,16 @@ fn evil_config(trace: &Path) -> String {
 }
 
 #[test]
-fn a_git_folder_written_by_the_command_is_never_used_by_us() {
+fn a_git_folder_written_by_a_command_is_never_used_by_the_program() {
     for script in [
-        // Its own repository, modified.
+        // The repository of the sandbox, modified.
         "cp evil \"$(git rev-parse --git-dir)/config\"",
         "d=$(git rev-parse --git-dir); mkdir -p $d/hooks; cp evil $d/config; echo junk > $d/HEAD",
         "d=$(git rev-parse --git-dir); echo /nowhere > $d/objects/info/alternates; rm -f $d/index",
         "d=$(git rev-parse --git-dir); echo REPO/.git > $d/commondir; echo / > $d/gitdir",
         "d=$(git rev-parse --git-dir); ln -sf REPO/.git/index $d/index; ln -sf REPO/.git/HEAD $d/HEAD",
         "d=$(git rev-parse --git-dir); cp evil $d/config.worktree; rm -rf $d/refs $d/objects",
-        // Another one in its place.
+        // Another repository in its place.
         "rm .git; git init -q .; cp evil .git/config; mkdir -p .git/hooks",
         "git init -q sub; cp evil sub/.git/config; rm .git; echo 'gitdir: sub/.git' > .git",
         "rm .git; ln -s REPO/.git .git",
@@ -158,7 +162,7 @@ fn a_git_folder_written_by_the_command_is_never_used_by_us() {
         ] {
             let answer = bench.run(&command);
             assert!(!answer.err.contains("panicked"), "{answer:?}");
-            assert!(!trace.exists(), "{script}: {command:?} ran something");
+            assert!(!trace.exists(), "{script}: {command:?} ran a setting");
         }
         assert_same(&git, &tree(&repository.join(".git")));
         bench.run(["sandbox", "apply", "s"]);

@@ -1,4 +1,4 @@
-//! `agents sandbox exec`: input and output of the command, how it ends, and its restrictions.
+//! `agents sandbox exec`: input, output, exit and restrictions of the command.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use super::{Bench, assert_same, read, tree};
 
-fn ready() -> Bench {
+fn bench_with_sandbox() -> Bench {
     let bench = Bench::new();
     let repository = bench.repository("r");
     bench.create(&repository);
@@ -26,7 +26,7 @@ fn exec(bench: &Bench, options: &[&str], script: &str) -> cleveragents_testkit::
 
 #[test]
 fn exit_codes_and_signals_pass_through() {
-    let bench = ready();
+    let bench = bench_with_sandbox();
     for code in [0, 1, 2, 3, 42, 124, 255] {
         let answer = exec(&bench, &[], &format!("exit {code}"));
         assert_eq!(answer.code, Some(code), "{answer:?}");
@@ -44,28 +44,30 @@ fn exit_codes_and_signals_pass_through() {
         );
         assert!(
             bench.diff().contains_key(&format!("before-{name}")),
-            "it is recorded"
+            "the change is recorded"
         );
     }
 }
 
 #[test]
 fn input_and_output_pass_unchanged() {
-    let bench = ready();
+    let bench = bench_with_sandbox();
     let bytes: Vec<u8> = (0..=255).cycle().take(300_000).collect();
     let mut child = bench
         .agents
         .command(["sandbox", "exec", "s", "--", "cat"])
         .stdin(Stdio::piped())
         .spawn()
-        .expect("it starts");
+        .expect("the program starts");
     let mut input = child.stdin.take().expect("a pipe");
     let output = std::thread::scope(|scope| {
         scope.spawn(|| {
-            input.write_all(&bytes).expect("it reads");
+            input
+                .write_all(&bytes)
+                .expect("the command reads its input");
             drop(input);
         });
-        child.wait_with_output().expect("it ends")
+        child.wait_with_output().expect("the program ends")
     });
     assert!(output.status.success());
     assert_eq!(output.stdout, bytes);
@@ -73,25 +75,25 @@ fn input_and_output_pass_unchanged() {
 
 #[test]
 fn output_in_a_document_is_capped_and_counted() {
-    let bench = ready();
+    let bench = bench_with_sandbox();
     let script = "head -c 12000000 /dev/zero | tr '\\0' x; echo problem >&2; exit 7";
     let answer = bench.run([
         "--format", "json", "sandbox", "exec", "s", "--", "sh", "-c", script,
     ]);
     assert_eq!(answer.code, Some(7));
     let data = answer.json()["data"].clone();
-    let kept = data["stdout"].as_str().expect("text").len();
+    let included = data["stdout"].as_str().expect("text").len();
     let dropped = data["stdout_dropped"].as_u64().expect("a number");
-    assert_eq!(kept as u64 + dropped, 12_000_000);
-    assert_eq!(kept, 8 << 20);
+    assert_eq!(included as u64 + dropped, 12_000_000);
+    assert_eq!(included, 8 << 20);
     assert_eq!(data["stderr"], "problem\n");
     assert_eq!(data["exit_code"], 7);
 }
 
 #[test]
 fn a_missing_program_is_an_error_of_the_command() {
-    // Folders that this user cannot read would be another error.
-    let bench = ready().with("PATH", "/usr/local/bin:/usr/bin:/bin");
+    // A folder in PATH that this user cannot read would cause another error.
+    let bench = bench_with_sandbox().with("PATH", "/usr/local/bin:/usr/bin:/bin");
     let error = bench.refused(
         &["sandbox", "exec", "s", "--", "no-such-program"],
         3,
@@ -108,7 +110,7 @@ fn a_missing_program_is_an_error_of_the_command() {
 
 #[test]
 fn the_environment_contains_only_given_variables() {
-    let bench = ready()
+    let bench = bench_with_sandbox()
         .with("OPENAI_API_KEY", "secret")
         .with("GIVEN", "from here")
         .with("LD_PRELOAD", "");
@@ -126,38 +128,42 @@ fn the_environment_contains_only_given_variables() {
 
 #[test]
 fn a_command_that_times_out_is_killed_with_its_child_processes() {
-    let bench = ready();
-    let time = long(3141);
+    let bench = bench_with_sandbox();
+    let time = unique_duration(3141);
     let script = format!("echo x > started; (setsid sleep {time} &) ; sleep {time}");
     let answer = exec(&bench, &["--timeout", "1"], &script);
     assert_eq!(answer.code, Some(124), "{answer:?}");
     assert!(
         bench.diff().contains_key("started"),
-        "what it did is recorded"
+        "its changes are recorded"
     );
     assert_not_running(&time);
 }
 
 /// A unique sleep duration, to identify the process.
-fn long(seconds: u32) -> String {
+fn unique_duration(seconds: u32) -> String {
     format!("{seconds}.{}", std::process::id())
 }
 
-/// Asserts that no process has this word as an argument.
-fn assert_not_running(word: &str) {
+/// Asserts that no process has this argument.
+fn assert_not_running(argument: &str) {
     for entry in std::fs::read_dir("/proc").expect("a folder").flatten() {
         let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        let is_it = line
+        let is_running = line
             .split(|byte| *byte == 0)
-            .any(|part| part == word.as_bytes());
-        assert!(!is_it, "still running: {}", String::from_utf8_lossy(&line));
+            .any(|part| part == argument.as_bytes());
+        assert!(
+            !is_running,
+            "still running: {}",
+            String::from_utf8_lossy(&line)
+        );
     }
 }
 
 #[test]
 fn a_daemon_ends_with_the_command() {
-    let bench = ready();
-    let time = long(2718);
+    let bench = bench_with_sandbox();
+    let time = unique_duration(2718);
     let script =
         format!("(setsid sh -c 'trap \"\" TERM HUP; sleep {time}' >/dev/null 2>&1 &); echo done");
     let answer = exec(&bench, &[], &script);
@@ -171,7 +177,7 @@ fn a_daemon_ends_with_the_command() {
 
 #[test]
 fn nothing_outside_can_be_written() {
-    let bench = ready();
+    let bench = bench_with_sandbox();
     let repository = bench.folder().join("r");
     let secret = bench.user().join("secret");
     std::fs::write(&secret, "the user's").expect("a file");
@@ -180,7 +186,7 @@ fn nothing_outside_can_be_written() {
     let sandbox = bench.sandbox();
     let work = tree(&sandbox.join("state"));
     let before = tree(&bench.folder());
-    let places = [
+    let paths = [
         repository.join("a.txt"),
         repository.join("new"),
         repository.join(".git/config"),
@@ -192,20 +198,20 @@ fn nothing_outside_can_be_written() {
         sandbox.join("git/x"),
         bench.agents.database(),
     ];
-    for place in &places {
-        let place = place.display();
+    for path in &paths {
+        let path = path.display();
         for attempt in [
-            format!("echo evil >> '{place}'"),
-            format!("cd / && echo evil >> '..{place}'"),
-            format!("ln -sf '{place}' l; echo evil >> l"),
-            format!("rm -f '{place}' && exit 0; exit 1"),
-            format!("mv a.txt '{place}'"),
-            format!("ln '{place}' hard && echo evil >> hard"),
-            format!("chmod 777 '{place}'"),
-            format!("truncate -s 0 '{place}'"),
-            format!("touch -d 2000-01-01 '{place}'"),
+            format!("echo evil >> '{path}'"),
+            format!("cd / && echo evil >> '..{path}'"),
+            format!("ln -sf '{path}' l; echo evil >> l"),
+            format!("rm -f '{path}' && exit 0; exit 1"),
+            format!("mv a.txt '{path}'"),
+            format!("ln '{path}' hard && echo evil >> hard"),
+            format!("chmod 777 '{path}'"),
+            format!("truncate -s 0 '{path}'"),
+            format!("touch -d 2000-01-01 '{path}'"),
         ] {
-            // Removing a missing file succeeds; everything else must fail.
+            // The removal of a missing file succeeds. Every other attempt must fail.
             let answer = exec(&bench, &[], &attempt);
             let is_harmless = attempt.starts_with("rm") && answer.code == Some(0);
             assert!(
@@ -223,10 +229,10 @@ fn nothing_outside_can_be_written() {
     }
     // Temporary files and shared memory are private to the command.
     for folder in ["/tmp", "/var/tmp", "/dev/shm"] {
-        let place = format!("{folder}/cleveragents-was-here");
-        let answer = exec(&bench, &[], &format!("echo x > {place}"));
+        let path = format!("{folder}/cleveragents-was-here");
+        let answer = exec(&bench, &[], &format!("echo x > {path}"));
         assert_eq!(answer.code, Some(0), "{answer:?}");
-        assert!(!Path::new(&place).exists());
+        assert!(!Path::new(&path).exists());
     }
     bench.agents.assert_sound();
 }
@@ -234,7 +240,7 @@ fn nothing_outside_can_be_written() {
 /// A hard link to an outside file would allow writing to it.
 #[test]
 fn outside_files_cannot_be_hard_linked() {
-    let bench = ready();
+    let bench = bench_with_sandbox();
     let target = bench.folder().join("r/a.txt");
     for attempt in [
         format!("ln '{}' hard", target.display()),
@@ -253,7 +259,7 @@ const CONNECT: &str = "import socket, sys\ns = socket.create_connection(('127.0.
 
 #[test]
 fn the_network_is_off_unless_it_is_allowed() {
-    let bench = ready();
+    let bench = bench_with_sandbox();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback");
     let port = listener
         .local_addr()
@@ -266,9 +272,11 @@ fn the_network_is_off_unless_it_is_allowed() {
     };
     let answer = connect(&[]);
     assert_ne!(answer.code, Some(0), "no connection: {answer:?}");
-    listener.set_nonblocking(true).expect("it can");
+    listener.set_nonblocking(true).expect("the mode can be set");
     assert!(listener.accept().is_err(), "no connection");
-    listener.set_nonblocking(false).expect("it can");
+    listener
+        .set_nonblocking(false)
+        .expect("the mode can be set");
     let answer = connect(&["--network"]);
     assert_eq!(answer.code, Some(0), "{answer:?}");
     let mut reported = String::new();
@@ -277,7 +285,7 @@ fn the_network_is_off_unless_it_is_allowed() {
     assert_eq!(reported, "hello");
 }
 
-/// Waits until the command reports that it runs.
+/// Starts a command and waits until it prints `ready`.
 fn start_and_wait(bench: &Bench, script: &str) -> std::process::Child {
     use std::os::unix::process::CommandExt as _;
     let mut child = bench
@@ -285,25 +293,23 @@ fn start_and_wait(bench: &Bench, script: &str) -> std::process::Child {
         .command(["sandbox", "exec", "s", "--", "sh", "-c", script])
         .process_group(0)
         .spawn()
-        .expect("it starts");
-    let mut word = [0; 6];
+        .expect("the program starts");
+    let mut line = [0; 6];
     let output = child.stdout.as_mut().expect("a pipe");
-    output
-        .read_exact(&mut word)
-        .expect("it reports that it runs");
-    assert_eq!(&word, b"ready\n");
+    output.read_exact(&mut line).expect("a line of the command");
+    assert_eq!(&line, b"ready\n");
     child
 }
 
 #[test]
-fn two_commands_at_once_in_one_sandbox_are_refused() {
-    let bench = ready();
+fn a_second_command_in_a_sandbox_is_refused() {
+    let bench = bench_with_sandbox();
     let mut child = start_and_wait(&bench, "echo ready; exec sleep 1618");
     bench.refused(&["sandbox", "exec", "s", "--", "true"], 4, "CA-0411");
     bench.refused(&["sandbox", "apply", "s"], 4, "CA-0411");
     bench.refused(&["sandbox", "discard", "s", "--yes"], 4, "CA-0411");
     send(&child, "TERM", false);
-    child.wait().expect("it ends");
+    child.wait().expect("the program ends");
     bench.sh("true");
 }
 
@@ -328,20 +334,23 @@ fn an_interrupted_command_is_recorded() {
         ("TERM", false),
         ("HUP", true),
     ] {
-        let bench = ready();
-        // The shell itself would wait for its child.
-        let time = long(1414);
+        let bench = bench_with_sandbox();
+        // `exec` replaces the shell, which would otherwise wait for its child.
+        let time = unique_duration(1414);
         let script = format!("echo half > a.txt; echo ready; exec sleep {time}");
         let child = start_and_wait(&bench, &script);
         send(&child, signal, to_group);
-        let output = child.wait_with_output().expect("it ends");
+        let output = child.wait_with_output().expect("the program ends");
         assert!(!output.status.success(), "{signal}");
         assert!(
             output.status.code().is_some(),
-            "{signal}: we live to record it"
+            "{signal}: the program itself survives"
         );
         let shown = bench.agents.data(&["sandbox", "show", "s"]);
-        assert_eq!(shown["sandbox"]["entries"], 1, "{signal}: recorded at once");
+        assert_eq!(
+            shown["sandbox"]["entries"], 1,
+            "{signal}: changes are recorded"
+        );
         assert!(bench.diff().contains_key("a.txt"));
         assert_not_running(&time);
     }
@@ -349,7 +358,7 @@ fn an_interrupted_command_is_recorded() {
 
 #[test]
 fn devices_sockets_and_pipes_are_reported_and_not_captured() {
-    let bench = ready();
+    let bench = bench_with_sandbox();
     let answer = exec(&bench, &[], "mkfifo pipe; echo 2 > a.txt");
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert!(answer.err.contains("r/pipe"), "{answer:?}");

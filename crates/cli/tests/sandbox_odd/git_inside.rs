@@ -12,7 +12,7 @@ fn git_works_in_a_sandbox_and_never_writes_the_repository() {
         &["remote", "add", "origin", "https://localhost/nowhere"],
     );
     bench.create(&repository);
-    // Taken when the sandbox exists: from now on nothing may change.
+    // The sandbox exists now. From here on, the repository must not change.
     let before = tree(&repository);
     let script = "test -z \"$(git status --porcelain)\"
         test \"$(git symbolic-ref --short HEAD)\" = main
@@ -43,7 +43,7 @@ fn git_works_in_a_sandbox_and_never_writes_the_repository() {
     );
 }
 
-/// Repositories that a command creates, as the tests of many programs do.
+/// The tests of many programs create repositories.
 #[test]
 fn repositories_created_in_a_sandbox_are_valid() {
     let bench = Bench::new();
@@ -70,7 +70,7 @@ fn hooks_of_the_repository_do_not_run_for_git_in_the_sandbox() {
     bench.apply_and_check(&repository);
 }
 
-/// Several repositories in one sandbox, and a directory.
+/// A sandbox of several repositories and a directory.
 #[test]
 fn each_part_has_its_own_git_repository() {
     let bench = Bench::new();
@@ -78,8 +78,8 @@ fn each_part_has_its_own_git_repository() {
     let plain = bench.folder().join("plain");
     std::fs::create_dir(&plain).expect("a folder");
     let mut arguments = vec!["sandbox", "create", "s"];
-    for place in [&one, &two, &plain] {
-        arguments.extend(["--path", place.to_str().expect("UTF-8")]);
+    for path in [&one, &two, &plain] {
+        arguments.extend(["--path", path.to_str().expect("UTF-8")]);
     }
     bench.done(&arguments);
     let before = (tree(&one), tree(&two));
@@ -109,10 +109,10 @@ fn each_part_has_its_own_git_repository() {
     assert_same(&before.0, &tree(&one));
     assert_same(&before.1, &tree(&two));
     bench.apply();
-    for (place, content) in [(&one, "in-one"), (&two, "in-two")] {
-        assert_eq!(super::read(place.join("a.txt")), format!("{content}\n"));
-        assert_eq!(bench.git(place, &["rev-list", "--count", "HEAD"]), "2");
-        bench.assert_nothing_left(place);
+    for (path, content) in [(&one, "in-one"), (&two, "in-two")] {
+        assert_eq!(super::read(path.join("a.txt")), format!("{content}\n"));
+        assert_eq!(bench.git(path, &["rev-list", "--count", "HEAD"]), "2");
+        bench.assert_nothing_left(path);
     }
     assert_eq!(super::read(plain.join("f")), "x\n");
 }

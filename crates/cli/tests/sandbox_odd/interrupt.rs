@@ -1,5 +1,5 @@
-//! Recording the changes of a command: one signal ends it, no data is lost, and file sizes are
-//! bounded.
+//! Recording of the changes of a command: one signal ends the recording, no data is lost, and file
+//! sizes are bounded.
 
 use std::io::Read as _;
 use std::process::Stdio;
@@ -10,15 +10,15 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::Bench;
 use cleveragents_testkit::Answer;
 
-fn ready() -> Bench {
+fn bench_with_sandbox() -> Bench {
     let bench = Bench::new();
     let repository = bench.repository("r");
     bench.create(&repository);
     bench
 }
 
-/// Runs a script that creates a file that takes long to record, and sends one signal meanwhile.
-fn interrupted(bench: &Bench, signal: Signal, options: &[&str]) -> Answer {
+/// Runs a script whose large file takes long to record, and sends one signal during the recording.
+fn interrupt_recording(bench: &Bench, signal: Signal, options: &[&str]) -> Answer {
     let arguments = [
         options,
         &["sandbox", "exec", "s", "--", "sh", "-c"],
@@ -30,33 +30,36 @@ fn interrupted(bench: &Bench, signal: Signal, options: &[&str]) -> Answer {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("it starts");
+        .expect("the program starts");
     let large = bench.sandbox().join("work/r/large");
-    let begun = Instant::now();
+    let started = Instant::now();
     while !large.exists() {
-        assert!(begun.elapsed() < Duration::from_mins(1), "it never began");
+        assert!(
+            started.elapsed() < Duration::from_mins(1),
+            "the command did not run"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
     if options.is_empty() {
-        let mut made = [0; 5];
+        let mut output = [0; 5];
         let errors = child.stderr.as_mut().expect("a pipe");
         errors
-            .read_exact(&mut made)
+            .read_exact(&mut output)
             .expect("the output of the command");
     }
-    // The command has ended by then, and its end was noticed.
+    // After this pause, the command has ended and the recording is running.
     std::thread::sleep(Duration::from_millis(700));
     let number = i32::try_from(child.id()).expect("a number");
     let process = Pid::from_raw(number).expect("a process");
-    kill_process(process, signal).expect("it is still running");
-    Answer::from_output(&child.wait_with_output().expect("it ends"))
+    kill_process(process, signal).expect("the program is running");
+    Answer::from_output(&child.wait_with_output().expect("the program ends"))
 }
 
 #[test]
 fn one_signal_ends_the_recording_and_rollback_works() {
     for signal in [Signal::INT, Signal::TERM] {
-        let bench = ready();
-        let answer = interrupted(&bench, signal, &[]);
+        let bench = bench_with_sandbox();
+        let answer = interrupt_recording(&bench, signal, &[]);
         assert_eq!(answer.code, Some(130), "{answer:?}");
         assert!(answer.err.contains("interrupted"), "{answer:?}");
         // Nothing was recorded, and nothing is lost.
@@ -65,14 +68,14 @@ fn one_signal_ends_the_recording_and_rollback_works() {
         bench.done(["sandbox", "rollback", "s"]);
         assert!(!work.join("large").exists() && !work.join("small").exists());
         bench.done(["sandbox", "redo", "s"]);
-        assert_eq!(std::fs::read(work.join("small")).expect("again"), b"x\n");
+        assert_eq!(std::fs::read(work.join("small")).expect("a file"), b"x\n");
     }
 }
 
 #[test]
 fn json_output_reports_that_nothing_was_recorded() {
-    let bench = ready();
-    let answer = interrupted(&bench, Signal::INT, &["--format", "json"]);
+    let bench = bench_with_sandbox();
+    let answer = interrupt_recording(&bench, Signal::INT, &["--format", "json"]);
     assert_eq!(answer.code, Some(130), "{answer:?}");
     let data = answer.json()["data"].clone();
     assert_eq!(data["is_recorded"], false, "{data}");
@@ -83,7 +86,7 @@ fn json_output_reports_that_nothing_was_recorded() {
 /// The signal that ends the command does not interrupt the recording of its changes.
 #[test]
 fn the_signal_that_ends_a_command_leaves_its_changes_recorded() {
-    let bench = ready();
+    let bench = bench_with_sandbox();
     for round in 0..5 {
         let arguments = [
             "--format",
@@ -98,22 +101,22 @@ fn the_signal_that_ends_a_command_leaves_its_changes_recorded() {
         ]
         .map(str::to_owned);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let (code, seen) = bench.agents.play(&[("begun", "\x03")], &arguments);
-        assert_eq!(code, Some(130), "{seen}");
-        assert!(!seen.contains("interrupted"), "{seen}");
+        let (code, screen) = bench.agents.play(&[("begun", "\x03")], &arguments);
+        assert_eq!(code, Some(130), "{screen}");
+        assert!(!screen.contains("interrupted"), "{screen}");
         assert!(
             bench.diff().contains_key(&format!("file-{round}")),
-            "{seen}"
+            "{screen}"
         );
     }
 }
 
 #[test]
 fn a_file_larger_than_any_disk_is_recorded_at_once_and_rolled_back() {
-    let bench = ready();
+    let bench = bench_with_sandbox();
     let command = ["sandbox", "exec", "s", "--max-file", "4194304", "--"];
-    let made = bench.done([&command[..], &["truncate", "-s", "2T", "large"]].concat());
-    assert!(made.err.contains("is not kept"), "{made:?}");
+    let answer = bench.done([&command[..], &["truncate", "-s", "2T", "large"]].concat());
+    assert!(answer.err.contains("is not kept"), "{answer:?}");
     assert_eq!(bench.diff()["large"], "create");
     bench.refused(&["sandbox", "apply", "s"], 1, "CA-0652");
     bench.done(["sandbox", "rollback", "s"]);

@@ -61,7 +61,7 @@ impl Bench {
 
     /// The user's home directory, where git reads its configuration.
     fn user(&self) -> PathBuf {
-        self.folder().parent().expect("it is in one").to_owned()
+        self.folder().parent().expect("a parent folder").to_owned()
     }
 
     /// Sets a key in the user's git configuration.
@@ -80,7 +80,7 @@ impl Bench {
             .expect("git starts")
     }
 
-    /// Runs git as the user; it must succeed.
+    /// Runs git as the user. Asserts that it succeeds, and returns its output.
     fn git<S: AsRef<OsStr> + std::fmt::Debug>(&self, folder: &Path, arguments: &[S]) -> String {
         let output = self.start_git(folder, arguments);
         assert!(
@@ -98,12 +98,12 @@ impl Bench {
         self.git(folder, &["commit", "-q", "--no-gpg-sign", "-m", message]);
     }
 
-    /// A repository with a few files and one commit.
+    /// Creates a repository with a few files and one commit.
     fn repository(&self, name: impl AsRef<OsStr>) -> PathBuf {
         self.repository_of(name, &[])
     }
 
-    /// The same, with options of `git init`.
+    /// Like `repository`, with options of `git init`.
     fn repository_of(&self, name: impl AsRef<OsStr>, options: &[&str]) -> PathBuf {
         let folder = self.folder().join(name.as_ref());
         std::fs::create_dir_all(folder.join("d")).expect("a folder");
@@ -130,17 +130,17 @@ impl Bench {
     }
 
     /// Creates the sandbox `s` of a folder.
-    fn create(&self, place: &Path) {
+    fn create(&self, path: &Path) {
         self.done([
             OsStr::new("sandbox"),
             "create".as_ref(),
             "s".as_ref(),
             "--path".as_ref(),
-            place.as_os_str(),
+            path.as_os_str(),
         ]);
     }
 
-    /// Runs a script in the sandbox, which must succeed.
+    /// Runs a script in the sandbox. Asserts that it succeeds.
     fn sh(&self, script: &str) -> Answer {
         self.done(["sandbox", "exec", "s", "--", "sh", "-ec", script])
     }
@@ -165,30 +165,27 @@ impl Bench {
         self.agents.data(&["sandbox", "apply", "s"])
     }
 
-    /// Runs a command that must be refused, in a human format and in JSON; returns the error.
+    /// Asserts that a command is refused in a human format and in JSON. Returns the error.
     fn refused(&self, arguments: &[&str], exit: i32, code: &str) -> Value {
-        let people = self.run([&["--format", "plain"], arguments].concat());
-        assert_eq!(people.code, Some(exit), "{arguments:?}: {people:?}");
-        assert!(
-            people.err.contains(&format!("error[{code}]: ")),
-            "{people:?}"
-        );
-        let programs = self.run([&["--format", "json"], arguments].concat());
-        assert_eq!(programs.code, Some(exit), "{arguments:?}: {programs:?}");
-        let error = programs.json()["data"]["error"].clone();
-        assert_eq!(error["code"], code, "{programs:?}");
+        let human = self.run([&["--format", "plain"], arguments].concat());
+        assert_eq!(human.code, Some(exit), "{arguments:?}: {human:?}");
+        assert!(human.err.contains(&format!("error[{code}]: ")), "{human:?}");
+        let machine = self.run([&["--format", "json"], arguments].concat());
+        assert_eq!(machine.code, Some(exit), "{arguments:?}: {machine:?}");
+        let error = machine.json()["data"]["error"].clone();
+        assert_eq!(error["code"], code, "{machine:?}");
         for part in ["message", "hint"] {
             let text = error[part].as_str().unwrap_or_default();
-            assert!(!text.trim().is_empty(), "{part} is there: {programs:?}");
+            assert!(!text.trim().is_empty(), "{part} is missing: {machine:?}");
         }
         error
     }
 
-    /// Runs an apply that must be refused and change nothing; returns the message.
-    fn apply_refused(&self, place: &Path, exit: i32, code: &str) -> String {
-        let before = tree(place);
+    /// Asserts that an apply is refused and changes nothing. Returns the error message.
+    fn apply_refused(&self, path: &Path, exit: i32, code: &str) -> String {
+        let before = tree(path);
         let error = self.refused(&["sandbox", "apply", "s"], exit, code);
-        assert_same(&before, &tree(place));
+        assert_same(&before, &tree(path));
         error["message"].as_str().expect("text").to_owned()
     }
 
@@ -200,7 +197,7 @@ impl Bench {
     fn sandbox(&self) -> PathBuf {
         let data = self.agents.data(&["sandbox", "show", "s"]);
         let work = PathBuf::from(data["sandbox"]["folder"].as_str().expect("a folder"));
-        work.parent().expect("it is in one").to_owned()
+        work.parent().expect("a parent folder").to_owned()
     }
 
     /// Asserts that no sandbox has left traces, neither in the home nor in a repository.
@@ -218,16 +215,20 @@ impl Bench {
         }
     }
 
-    /// Applies, and asserts that the repository is valid, clean, one commit further and equal to
-    /// the sandbox.
+    /// Applies the sandbox, and asserts that the repository is valid and clean, has one more commit
+    /// and equals the sandbox.
     fn apply_and_check(&self, repository: &Path) -> Value {
         let count = |bench: &Self| bench.git(repository, &["rev-list", "--count", "HEAD"]);
         let before: u32 = count(self).parse().expect("a number");
         let part = self.agents.data(&["sandbox", "show", "s"])["sandbox"]["parts"][0].clone();
-        let wanted = files(Path::new(part["folder"].as_str().expect("a folder")));
+        let expected = files(Path::new(part["folder"].as_str().expect("a folder")));
         let applied = self.apply();
         assert_eq!(count(self), (before + 1).to_string(), "one commit more");
-        assert_eq!(files(repository), wanted, "the tree is the sandbox's");
+        assert_eq!(
+            files(repository),
+            expected,
+            "the repository equals the sandbox"
+        );
         assert_eq!(self.git(repository, &["status", "--porcelain"]), "");
         self.git(repository, &["fsck", "--strict"]);
         self.assert_nothing_left(repository);
@@ -241,7 +242,7 @@ fn set_mode(path: &Path, mode: u32) {
 
 /// All entries below a folder.
 fn tree(folder: &Path) -> Tree {
-    let mut found = Tree::new();
+    let mut contents = Tree::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         let Ok(entries) = std::fs::read_dir(&folder) else {
@@ -249,21 +250,21 @@ fn tree(folder: &Path) -> Tree {
         };
         for entry in entries {
             let path = entry.expect("an entry").path();
-            let facts = std::fs::symlink_metadata(&path).expect("facts");
-            let bytes = if facts.is_symlink() {
+            let metadata = std::fs::symlink_metadata(&path).expect("metadata");
+            let bytes = if metadata.is_symlink() {
                 use std::os::unix::ffi::OsStringExt as _;
                 let target = std::fs::read_link(&path).expect("a target");
                 target.into_os_string().into_vec()
-            } else if facts.is_file() {
+            } else if metadata.is_file() {
                 std::fs::read(&path).expect("a file can be read")
             } else {
                 folders.push(path.clone());
                 Vec::new()
             };
-            found.insert(path, (facts.permissions().mode(), bytes));
+            contents.insert(path, (metadata.permissions().mode(), bytes));
         }
     }
-    found
+    contents
 }
 
 /// Files and links below a folder, without `.git`, by relative path.
@@ -271,15 +272,20 @@ fn files(folder: &Path) -> Tree {
     tree(folder)
         .into_iter()
         .filter(|(path, _)| !path.is_dir() || path.is_symlink())
-        .map(|(path, what)| (path.strip_prefix(folder).expect("it is").to_owned(), what))
+        .map(|(path, content)| {
+            (
+                path.strip_prefix(folder).expect("a prefix").to_owned(),
+                content,
+            )
+        })
         .filter(|(path, _)| !path.starts_with(".git"))
         .collect()
 }
 
-/// Asserts that two trees are equal; reports the first difference.
+/// Asserts that two trees are equal. Reports the first difference.
 fn assert_same(before: &Tree, after: &Tree) {
-    for (path, what) in before {
-        assert_eq!(after.get(path), Some(what), "{} changed", path.display());
+    for (path, content) in before {
+        assert_eq!(after.get(path), Some(content), "{} changed", path.display());
     }
     for path in after.keys() {
         assert!(before.contains_key(path), "{} is new", path.display());

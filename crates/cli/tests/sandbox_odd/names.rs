@@ -50,7 +50,7 @@ fn names_of_any_bytes_are_applied() {
         .agents
         .command(["sandbox", "diff", "s"])
         .output()
-        .expect("it runs");
+        .expect("the program starts");
     std::fs::write(bench.folder().join("patch"), &patch.stdout).expect("a file");
     bench.git(&repository, &["apply", "--check", "../patch"]);
     bench.done(["sandbox", "rollback", "s", "--to", "1"]);
@@ -60,7 +60,7 @@ fn names_of_any_bytes_are_applied() {
 }
 
 #[test]
-fn names_that_differ_in_case_only_are_two() {
+fn names_that_differ_only_in_case_are_separate_files() {
     let bench = Bench::new();
     let repository = bench.repository("r");
     bench.create(&repository);
@@ -71,7 +71,7 @@ fn names_that_differ_in_case_only_are_two() {
 }
 
 #[test]
-fn ignored_files_are_not_applied_and_those_of_the_user_stay() {
+fn ignored_files_are_not_applied_and_ignored_files_of_the_user_stay() {
     let bench = Bench::new();
     let repository = bench.repository("r");
     std::fs::write(repository.join(".gitignore"), "*.log\n/build/\n").expect("a file");
@@ -87,7 +87,7 @@ fn ignored_files_are_not_applied_and_those_of_the_user_stay() {
          echo more >> tracked.log; echo '*.tmp' >> .gitignore; echo x > y.tmp; echo kept > kept",
     );
     let applied = bench.apply();
-    let left: Vec<_> = applied["parts"][0]["left_out"]
+    let left_out: Vec<_> = applied["parts"][0]["left_out"]
         .as_array()
         .expect("a list")
         .iter()
@@ -95,8 +95,8 @@ fn ignored_files_are_not_applied_and_those_of_the_user_stay() {
         .collect();
     for name in ["build/out", "x.log", "y.tmp"] {
         assert!(
-            left.iter().any(|path| path == name),
-            "{name} is reported: {left:?}"
+            left_out.iter().any(|path| path == name),
+            "{name} is reported: {left_out:?}"
         );
     }
     assert_eq!(read(repository.join("build/out")), "the user's\n");
@@ -110,7 +110,7 @@ fn ignored_files_are_not_applied_and_those_of_the_user_stay() {
     assert_eq!(bench.git(&repository, &["status", "--porcelain"]), "");
 }
 
-/// Names that git treats as its own folder on some system: git skips them without an error.
+/// Git treats these names as its own folder on some systems, and skips them without an error.
 #[test]
 fn names_that_git_does_not_allow_are_refused() {
     for (script, name) in [
@@ -141,7 +141,7 @@ fn names_that_git_does_not_allow_are_refused() {
     }
 }
 
-/// In a plain directory only the folders of programs are special.
+/// In a plain directory, `.git` is left out, but `.gitx` is an ordinary file.
 #[test]
 fn a_git_folder_made_in_a_directory_is_left_out() {
     let bench = Bench::new();
@@ -154,7 +154,9 @@ fn a_git_folder_made_in_a_directory_is_left_out() {
     bench.apply();
     let mut after = tree(&folder);
     assert_eq!(read(folder.join("f")), "2\n");
-    after.remove(&folder.join(".gitx")).expect("it is there");
+    after
+        .remove(&folder.join(".gitx"))
+        .expect("the file is applied");
     after.insert(folder.join("f"), before[&folder.join("f")].clone());
     assert_same(&before, &after);
 }

@@ -8,7 +8,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("text")
 }
 
-/// A folder and a nested one, both in the sandbox, each with a change.
+/// A folder and a nested folder, both parts of the sandbox, each changed by its script.
 fn nested(outer: &str, inner: &str) -> Bench {
     let bench = Bench::new();
     let folder = bench.folder().join("p");
@@ -26,7 +26,7 @@ fn nested(outer: &str, inner: &str) -> Bench {
 }
 
 #[test]
-fn two_parts_that_change_one_file_are_a_conflict_in_the_preview_too() {
+fn two_parts_that_change_one_file_are_a_conflict_in_preview_and_apply() {
     for (outer, inner) in [
         ("echo outer > q/f", "echo inner > f"),
         ("rm -r q", "echo inner > f"),
@@ -48,7 +48,7 @@ fn two_parts_that_change_one_file_are_a_conflict_in_the_preview_too() {
 }
 
 #[test]
-fn parts_in_one_another_are_applied_together_where_they_do_not_meet() {
+fn nested_parts_with_separate_changes_are_applied_together() {
     let bench = nested("echo outer > g", "echo inner > f");
     bench.apply();
     let folder = bench.folder().join("p");
@@ -65,14 +65,14 @@ fn the_programs_own_files_are_refused() {
     let link = bench.user().join("link");
     std::os::unix::fs::symlink(bench.agents.home(), &link).expect("a link");
     let database = bench.agents.database();
-    for place in [
+    for path in [
         &bench.user(),
         &bench.agents.home().to_owned(),
         &link,
         &inside,
         &database,
     ] {
-        let arguments = ["sandbox", "create", "s", "--path", text(place)];
+        let arguments = ["sandbox", "create", "s", "--path", text(path)];
         let error = bench.refused(&arguments, 1, "CA-0646");
         let message = error["message"].as_str().unwrap_or_default();
         assert!(message.contains("of the program"), "{message}");
@@ -82,27 +82,27 @@ fn the_programs_own_files_are_refused() {
 }
 
 #[test]
-fn a_sandbox_that_cannot_be_made_as_asked_registers_nothing() {
+fn a_sandbox_that_cannot_be_created_registers_nothing() {
     let bench = Bench::new();
-    let (work, place) = (bench.folder(), bench.folder().join("new"));
-    std::fs::create_dir(&place).expect("a folder");
+    let (work, path) = (bench.folder(), bench.folder().join("new"));
+    std::fs::create_dir(&path).expect("a folder");
     bench.done(["sandbox", "create", "there", "--path", text(&work)]);
-    let count = || bench.agents.data(&["resource", "list"])["resources"].clone();
-    let before = count();
-    let (new, gone) = (text(&place), place.join("gone"));
+    let resources = || bench.agents.data(&["resource", "list"])["resources"].clone();
+    let before = resources();
+    let (new, missing) = (text(&path), path.join("gone"));
     let create = ["sandbox", "create"];
-    for (rest, exit, code) in [
+    for (arguments, exit, code) in [
         (vec!["../s", "--path", new], 2, "CA-0642"),
         (vec!["there", "--path", new], 4, "CA-0641"),
         (vec!["s", "--path", new, "--path", new], 2, "CA-0101"),
         (
-            vec!["s", "--path", new, "--path", text(&gone)],
+            vec!["s", "--path", new, "--path", text(&missing)],
             3,
             "CA-0612",
         ),
     ] {
-        bench.refused(&[&create[..], &rest].concat(), exit, code);
-        assert_eq!(count(), before, "{rest:?}");
+        bench.refused(&[&create[..], &arguments].concat(), exit, code);
+        assert_eq!(resources(), before, "{arguments:?}");
     }
 }
 
@@ -117,7 +117,10 @@ fn a_checkpoint_is_found_by_its_number_before_any_label() {
     // This creates a checkpoint labelled like the command.
     bench.done(["sandbox", "exec", "s", "--", "true"]);
     bench.done(["sandbox", "rollback", "s", "--to", "true"]);
-    assert!(bench.diff().is_empty(), "the label that was given counts");
+    assert!(
+        bench.diff().is_empty(),
+        "the label of the user takes precedence"
+    );
     let long = "x".repeat(121);
     for label in ["", " ", "7", "a\nb", &long] {
         let arguments = ["sandbox", "checkpoint", "s", "--label", label];
@@ -142,7 +145,7 @@ fn the_error_for_a_missing_part_has_a_hint() {
 }
 
 #[test]
-fn invalid_options_are_refused_before_anything_is_done() {
+fn invalid_options_are_refused_before_the_command_runs() {
     let bench = Bench::new();
     bench.create(&bench.repository("r"));
     for option in [["--timeout", "0"], ["--env", "=1"], ["--env", ""]] {
@@ -150,7 +153,7 @@ fn invalid_options_are_refused_before_anything_is_done() {
         let arguments = [&["sandbox", "exec", "s"], &option[..], &command].concat();
         bench.refused(&arguments, 2, "CA-0101");
     }
-    assert!(bench.diff().is_empty(), "nothing ran");
+    assert!(bench.diff().is_empty(), "the command did not run");
     for message in ["", " \n"] {
         bench.refused(&["sandbox", "apply", "s", "-m", message], 2, "CA-0101");
     }

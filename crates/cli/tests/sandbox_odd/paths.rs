@@ -61,8 +61,8 @@ fn a_line_break_in_the_path_of_a_repository_is_refused() {
     let bench = Bench::new();
     let repository = bench.repository("a\nb");
     let before = tree(&repository);
-    let place = repository.to_str().expect("UTF-8");
-    let error = bench.refused(&["sandbox", "create", "s", "--path", place], 1, "CA-0646");
+    let path = repository.to_str().expect("UTF-8");
+    let error = bench.refused(&["sandbox", "create", "s", "--path", path], 1, "CA-0646");
     assert!(
         error["message"]
             .as_str()
@@ -73,7 +73,7 @@ fn a_line_break_in_the_path_of_a_repository_is_refused() {
     bench.assert_nothing_left(&repository);
 }
 
-/// A folder in a repository is a plain folder: its files change, nothing is committed.
+/// A folder in a repository is a plain folder: its files change, but nothing is committed.
 #[test]
 fn a_subfolder_of_a_repository_is_a_plain_directory() {
     let bench = Bench::new();
@@ -90,7 +90,7 @@ fn a_subfolder_of_a_repository_is_a_plain_directory() {
     assert_eq!(read(repository.join("d/b.txt")), "changed\n");
 }
 
-/// A directory that contains repositories: their files are copied, their `.git` never.
+/// In a directory that contains repositories, their files are copied, but never their `.git`.
 #[test]
 fn repositories_inside_a_directory_keep_their_git_folder() {
     let bench = Bench::new();
@@ -120,24 +120,24 @@ fn a_folder_that_only_resembles_a_repository_is_refused() {
     let broken = bench.folder().join("broken");
     std::fs::create_dir_all(&broken).expect("a folder");
     std::fs::write(broken.join(".git"), "gitdir: /nowhere\n").expect("a file");
-    for place in [repository.join(".git"), repository.join("d"), moved, broken] {
+    for path in [repository.join(".git"), repository.join("d"), moved, broken] {
         let before = tree(&bench.folder());
-        let text = place.to_str().expect("UTF-8");
+        let text = path.to_str().expect("UTF-8");
         bench.refused(&["sandbox", "create", "s", "--path", text], 1, "CA-0646");
         assert_same(&before, &tree(&bench.folder()));
         bench.assert_nothing_left(&repository);
     }
 }
 
-/// The repository is removed after the sandbox was created, and git would find the enclosing one.
+/// After the repository of a sandbox is removed, git would find the enclosing repository.
 #[test]
-fn the_repository_around_a_removed_one_is_not_used() {
+fn the_repository_around_a_removed_repository_is_not_used() {
     let bench = Bench::new();
     let outer = bench.repository("outer");
     let inner = bench.repository("outer/inner");
     bench.create(&inner);
     bench.sh("echo changed > a.txt");
-    std::fs::remove_dir_all(inner.join(".git")).expect("it can be removed");
+    std::fs::remove_dir_all(inner.join(".git")).expect("a folder");
     let before = tree(&outer);
     bench.refused(&["sandbox", "apply", "s"], 1, "CA-0646");
     bench.discard();
@@ -194,7 +194,8 @@ fn branches_and_tags_with_unusual_names_work() {
         bench.sh("echo changed > a.txt; git commit -qam inside");
         let applied = bench.apply();
         assert_eq!(applied["parts"][0]["commit"]["branch"], *name);
-        let count = |of: &str| bench.git(&repository, &["rev-list", "--count", of, "--"]);
+        let count =
+            |reference: &str| bench.git(&repository, &["rev-list", "--count", reference, "--"]);
         assert_eq!(count(&name), "2");
         assert_eq!(count("refs/heads/main"), "1");
         assert_eq!(bench.git(&repository, &["status", "--porcelain"]), "");

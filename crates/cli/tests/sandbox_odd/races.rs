@@ -11,12 +11,12 @@ use super::{Bench, assert_same, read, tree};
 
 const FILES: usize = 60;
 
-/// A folder with a subfolder of files, and an outside folder with the same names.
-fn furnished(bench: &Bench) -> (PathBuf, PathBuf) {
+/// Creates a folder with a subfolder of files, and an outside folder with the same file names.
+fn create_folders(bench: &Bench) -> (PathBuf, PathBuf) {
     let folder = bench.folder().join("plain");
     let outside = bench.user().join("outside");
-    for place in [folder.join("p"), outside.clone()] {
-        std::fs::create_dir_all(&place).expect("a folder");
+    for path in [folder.join("p"), outside.clone()] {
+        std::fs::create_dir_all(&path).expect("a folder");
     }
     for index in 0..FILES {
         let name = format!("f{index}");
@@ -28,8 +28,8 @@ fn furnished(bench: &Bench) -> (PathBuf, PathBuf) {
 
 /// Replaces a folder by a link to outside as fast as possible while `work` runs. Returns the number
 /// of replacements.
-fn while_flipping(place: &Path, outside: &Path, work: impl FnOnce()) -> u64 {
-    let tree = place.parent().expect("it is in one");
+fn while_flipping(path: &Path, outside: &Path, work: impl FnOnce()) -> u64 {
+    let tree = path.parent().expect("a parent folder");
     let decoy = tree.with_file_name("decoy");
     std::os::unix::fs::symlink(outside, &decoy).expect("a link");
     let (is_over, flips) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -37,7 +37,7 @@ fn while_flipping(place: &Path, outside: &Path, work: impl FnOnce()) -> u64 {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 // A rollback may have removed the link.
-                if renameat_with(CWD, place, CWD, &decoy, RenameFlags::EXCHANGE).is_ok() {
+                if renameat_with(CWD, path, CWD, &decoy, RenameFlags::EXCHANGE).is_ok() {
                     flips.fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -52,17 +52,17 @@ fn while_flipping(place: &Path, outside: &Path, work: impl FnOnce()) -> u64 {
     if decoy.is_symlink() {
         std::fs::remove_file(&decoy).expect("the link");
     } else if decoy.is_dir() {
-        if place.is_symlink() {
-            std::fs::remove_file(place).expect("the link");
-        } else if place.is_dir() {
-            std::fs::remove_dir_all(place).expect("a folder");
+        if path.is_symlink() {
+            std::fs::remove_file(path).expect("the link");
+        } else if path.is_dir() {
+            std::fs::remove_dir_all(path).expect("a folder");
         }
-        std::fs::rename(&decoy, place).expect("the folder");
+        std::fs::rename(&decoy, path).expect("the folder");
     }
     flips.into_inner()
 }
 
-fn harmless(bench: &Bench, command: &[&str]) {
+fn assert_harmless(bench: &Bench, command: &[&str]) {
     let answer = bench.run(command);
     assert!(
         matches!(answer.code, Some(0 | 1 | 4)),
@@ -75,7 +75,7 @@ fn harmless(bench: &Bench, command: &[&str]) {
 #[test]
 fn a_flipping_folder_in_the_sandbox_gives_no_access_outside() {
     let bench = Bench::new();
-    let (folder, outside) = furnished(&bench);
+    let (folder, outside) = create_folders(&bench);
     let before = tree(&outside);
     bench.create(&folder);
     let work = bench.sandbox().join("work/plain/p");
@@ -85,9 +85,9 @@ fn a_flipping_folder_in_the_sandbox_gives_no_access_outside() {
             std::fs::write(work.join(format!("f{index}")), format!("{round}\n")).expect("a file");
         }
         flips += while_flipping(&work, &outside, || {
-            harmless(&bench, &["sandbox", "diff", "s"]);
-            harmless(&bench, &["sandbox", "checkpoint", "s"]);
-            harmless(&bench, &["sandbox", "rollback", "s", "--to", "1"]);
+            assert_harmless(&bench, &["sandbox", "diff", "s"]);
+            assert_harmless(&bench, &["sandbox", "checkpoint", "s"]);
+            assert_harmless(&bench, &["sandbox", "rollback", "s", "--to", "1"]);
         });
         assert_same(&before, &tree(&outside));
     }
@@ -97,8 +97,8 @@ fn a_flipping_folder_in_the_sandbox_gives_no_access_outside() {
     for index in 0..FILES {
         assert_eq!(read(work.join(format!("f{index}"))), "first\n");
     }
-    let kept = tree(&bench.sandbox().join("state"));
-    assert!(kept.len() > 1);
+    let state = tree(&bench.sandbox().join("state"));
+    assert!(state.len() > 1);
     bench.discard();
 }
 
@@ -107,28 +107,28 @@ fn a_flipping_folder_of_the_user_leads_no_apply_outside() {
     let mut flips = 0;
     for _ in 0..proof_size(3, 30) {
         let bench = Bench::new();
-        let (folder, outside) = furnished(&bench);
+        let (folder, outside) = create_folders(&bench);
         let before = tree(&outside);
         bench.create(&folder);
         bench.sh("for f in p/*; do echo changed > $f; done; rm p/f1; echo new > p/new");
         flips += while_flipping(&folder.join("p"), &outside, || {
             for _ in 0..3 {
-                harmless(&bench, &["sandbox", "apply", "s"]);
-                harmless(&bench, &["sandbox", "list"]);
+                assert_harmless(&bench, &["sandbox", "apply", "s"]);
+                assert_harmless(&bench, &["sandbox", "list"]);
             }
         });
         assert_same(&before, &tree(&outside));
         // Without the race the apply is finished or undone, never mixed.
-        harmless(&bench, &["sandbox", "list"]);
+        assert_harmless(&bench, &["sandbox", "list"]);
         let state = bench.agents.data(&["sandbox", "show", "s"])["sandbox"]["state"].clone();
-        let wanted = if state == "applied" {
+        let expected = if state == "applied" {
             "changed\n"
         } else {
             "first\n"
         };
         for index in 2..FILES {
-            let found = read(folder.join(format!("p/f{index}")));
-            assert_eq!(found, wanted, "f{index}, {state}");
+            let content = read(folder.join(format!("p/f{index}")));
+            assert_eq!(content, expected, "f{index}, {state}");
         }
         if state != "applied" {
             bench.apply();

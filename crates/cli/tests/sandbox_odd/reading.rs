@@ -1,18 +1,18 @@
-//! `agents sandbox exec`: what a command can read.
+//! `agents sandbox exec`: read access of the command.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use super::Bench;
 
-fn ready() -> Bench {
+fn bench_with_sandbox() -> Bench {
     let bench = Bench::new();
     let repository = bench.repository("r");
     bench.create(&repository);
     bench
 }
 
-/// A bench whose commands find the toolchains of the user who runs the tests.
+/// A sandbox whose commands find the toolchains of the user who runs the tests.
 pub(super) fn with_toolchains() -> Bench {
     let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
     let folders = [
@@ -21,11 +21,11 @@ pub(super) fn with_toolchains() -> Bench {
         ("PYENV_ROOT", ".pyenv"),
         ("NVM_DIR", ".nvm"),
     ];
-    let mut bench = ready();
+    let mut bench = bench_with_sandbox();
     for (variable, folder) in folders {
-        let place = std::env::var_os(variable).map_or_else(|| home.join(folder), PathBuf::from);
-        if place.is_dir() {
-            bench = bench.with(variable, place.to_string_lossy().into_owned());
+        let path = std::env::var_os(variable).map_or_else(|| home.join(folder), PathBuf::from);
+        if path.is_dir() {
+            bench = bench.with(variable, path.to_string_lossy().into_owned());
         }
     }
     bench
@@ -44,22 +44,22 @@ pub(super) fn sh(bench: &Bench, options: &[&str], script: &str) -> cleveragents_
 
 #[test]
 fn the_home_the_database_and_other_sandboxes_cannot_be_read() {
-    let bench = ready();
+    let bench = bench_with_sandbox();
     let home = bench.user();
     std::fs::create_dir_all(home.join(".ssh")).expect("a folder");
     for name in ["secret", ".ssh/id_rsa", ".netrc"] {
         std::fs::write(home.join(name), "PLANTED\n").expect("a secret");
     }
-    let own = bench.agents.home().to_owned();
-    assert!(own.join("cleveragents.db").exists());
-    let other = own.join("sandboxes/other/work");
+    let program_home = bench.agents.home().to_owned();
+    assert!(program_home.join("cleveragents.db").exists());
+    let other = program_home.join("sandboxes/other/work");
     std::fs::create_dir_all(&other).expect("another sandbox");
     std::fs::write(other.join("file"), "PLANTED\n").expect("a secret");
     let script = format!(
-        "cat {home}/secret {home}/s* {home}/.ssh/* {home}/.netrc {own}/cleve* ../../../../*.db \
-         {own}/sandboxes/other/work/* /proc/*/root{home}/secret ~/.ssh/* /etc/shadow; ls -A {home}; ls ~; true",
+        "cat {home}/secret {home}/s* {home}/.ssh/* {home}/.netrc {program_home}/cleve* ../../../../*.db \
+         {program_home}/sandboxes/other/work/* /proc/*/root{home}/secret ~/.ssh/* /etc/shadow; ls -A {home}; ls ~; true",
         home = home.display(),
-        own = own.display(),
+        program_home = program_home.display(),
     );
     let answer = sh(&bench, &[], &script);
     assert_eq!(answer.code, Some(0), "{answer:?}");
@@ -70,7 +70,7 @@ fn the_home_the_database_and_other_sandboxes_cannot_be_read() {
 
 #[test]
 fn a_declared_folder_can_be_read_but_never_the_programs_data() {
-    let bench = ready();
+    let bench = bench_with_sandbox();
     let data = bench.user().join("data");
     std::fs::create_dir(&data).expect("a folder");
     std::fs::write(data.join("table"), "rows").expect("a file");
@@ -79,10 +79,10 @@ fn a_declared_folder_can_be_read_but_never_the_programs_data() {
     let answer = sh(&bench, &["--read", &data], &script);
     assert_eq!(answer.out, "rows", "{answer:?}");
     assert_ne!(answer.code, Some(0));
-    let own = bench.agents.home().to_string_lossy().into_owned();
+    let program_home = bench.agents.home().to_string_lossy().into_owned();
     for option in ["--read", "--writable"] {
         bench.refused(
-            &["sandbox", "exec", "s", option, &own, "--", "true"],
+            &["sandbox", "exec", "s", option, &program_home, "--", "true"],
             2,
             "CA-0706",
         );
@@ -103,7 +103,7 @@ echo fixed > fixed
 
 #[test]
 fn the_example_with_codex_works() {
-    let bench = ready().with("CODEX_API_KEY", "key");
+    let bench = bench_with_sandbox().with("CODEX_API_KEY", "key");
     let programs = bench.user().join("bin");
     std::fs::create_dir(&programs).expect("a folder");
     std::fs::write(programs.join("codex"), CODEX).expect("a program");
@@ -135,7 +135,7 @@ fn the_example_with_codex_works() {
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert!(bench.diff().contains_key("fixed"));
     assert!(!bench.user().join(".codex").exists());
-    // With the user's login.
+    // The second run uses the login of the user.
     let folder = bench.user().join(".codex");
     std::fs::create_dir(&folder).expect("a folder");
     std::fs::write(folder.join("auth.json"), "{}").expect("a login");

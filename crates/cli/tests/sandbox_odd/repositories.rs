@@ -8,7 +8,7 @@ use cleveragents_testkit::not_run;
 use super::{Bench, assert_same, files, read, tree};
 
 #[test]
-fn making_using_and_discarding_a_sandbox_leaves_a_repository_byte_for_byte() {
+fn creating_using_and_discarding_a_sandbox_leaves_a_repository_unchanged() {
     let bench = Bench::new();
     bench.config("core.logAllRefUpdates", "always");
     let repository = bench.repository("r");
@@ -103,8 +103,8 @@ fn a_repository_without_a_commit_is_refused() {
     bench.git(&unborn, &["checkout", "-q", "--orphan", "fresh"]);
     for repository in [empty, unborn] {
         let before = tree(&repository);
-        let place = repository.to_str().expect("UTF-8");
-        let error = bench.refused(&["sandbox", "create", "s", "--path", place], 1, "CA-0646");
+        let path = repository.to_str().expect("UTF-8");
+        let error = bench.refused(&["sandbox", "create", "s", "--path", path], 1, "CA-0646");
         let message = error["message"].as_str().expect("text");
         assert!(message.contains("has no commit yet"), "{message}");
         assert_same(&before, &tree(&repository));
@@ -159,14 +159,17 @@ fn changes_removed_by_amending_stay_removed() {
         &["commit", "-q", "--amend", "--allow-empty", "-m", "without"],
     );
     bench.apply();
-    assert!(!repository.join("secret").exists(), "it stays out");
+    assert!(
+        !repository.join("secret").exists(),
+        "the file stays removed"
+    );
     assert_eq!(read(repository.join("a.txt")), "changed\n");
     assert_eq!(bench.git(&repository, &["status", "--porcelain"]), "");
 }
 
-/// The first commit itself was rewritten: the histories have no common ancestor.
+/// The first commit itself was rewritten, so the histories have no common ancestor.
 #[test]
-fn a_history_that_was_rewritten_to_its_root_still_takes_the_change() {
+fn a_sandbox_is_applied_to_a_history_that_was_rewritten_to_its_root() {
     let bench = Bench::new();
     let repository = bench.repository("r");
     bench.create(&repository);
@@ -184,7 +187,7 @@ fn object_and_reference_formats_are_kept() {
         let bench = Bench::new();
         let probe = bench.start_git(&bench.folder(), &["init", "-q", options[0], "probe"]);
         if !probe.status.success() {
-            not_run(options[0], "this git does not have it");
+            not_run(options[0], "this git does not support it");
             continue;
         }
         let repository = bench.repository_of("r", &options);
@@ -272,9 +275,9 @@ fn files_outside_a_sparse_checkout_stay_absent_and_in_the_commit() {
     }
 }
 
-/// The branch changed an excluded file, and the sandbox another one.
+/// The user commits a change of one file, and the sandbox changes another file.
 #[test]
-fn a_merge_under_a_sparse_checkout_brings_no_file_back() {
+fn a_merge_under_a_sparse_checkout_restores_no_excluded_file() {
     let bench = Bench::new();
     let repository = sparse(&bench, &["--cone", "in", "d"]);
     bench.create(&repository);
@@ -289,7 +292,7 @@ fn a_merge_under_a_sparse_checkout_brings_no_file_back() {
 }
 
 #[test]
-fn flags_that_hide_a_file_from_git_do_not_hide_it_from_us() {
+fn flags_that_hide_a_file_from_git_do_not_hide_it_from_the_program() {
     for flag in ["--skip-worktree", "--assume-unchanged"] {
         let bench = Bench::new();
         let repository = bench.repository("r");
@@ -310,32 +313,32 @@ fn flags_that_hide_a_file_from_git_do_not_hide_it_from_us() {
 
 #[test]
 fn a_repository_of_another_user_is_refused_as_git_does() {
-    let what = "a repository of another user";
+    let test_name = "a repository of another user";
     let bench = Bench::new();
     let repository = bench.repository("r");
-    if !give_away(&repository) {
-        not_run(what, "only root can give files away");
+    if !change_owner(&repository) {
+        not_run(test_name, "only root can give files away");
         return;
     }
-    let place = repository.to_str().expect("UTF-8");
-    let error = bench.refused(&["sandbox", "create", "s", "--path", place], 1, "CA-0646");
+    let path = repository.to_str().expect("UTF-8");
+    let error = bench.refused(&["sandbox", "create", "s", "--path", path], 1, "CA-0646");
     let message = error["message"].as_str().expect("text");
     assert!(message.contains("dubious ownership"), "{message}");
-    bench.config("safe.directory", place);
+    bench.config("safe.directory", path);
     bench.create(&repository);
     bench.sh("echo changed > a.txt");
     bench.apply();
     let owner = std::fs::metadata(repository.join("a.txt"))
-        .expect("facts")
+        .expect("metadata")
         .uid();
     assert_eq!(owner, 12_345, "its files keep their owner");
 }
 
-fn give_away(place: &Path) -> bool {
-    tree(place)
+fn change_owner(path: &Path) -> bool {
+    tree(path)
         .keys()
         .map(std::path::PathBuf::as_path)
-        .chain([place])
+        .chain([path])
         .all(|path| std::os::unix::fs::lchown(path, Some(12_345), None).is_ok())
 }
 

@@ -1,5 +1,5 @@
 //! Links, pipes, overlong paths and unusual permissions that a command or a cloned repository
-//! leaves: the program follows none, blocks on none, and can always roll back.
+//! leaves. The program follows no link, blocks on no pipe, and can always roll back.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ fn sql(database: &Path, statements: &str) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// The user's database, and another one outside of all sandboxes.
+/// Creates the user's database, and another database outside of all sandboxes.
 fn databases(bench: &Bench) -> (PathBuf, PathBuf) {
     let (mine, other) = (
         bench.folder().join("app.db"),
@@ -143,7 +143,7 @@ fn an_overlong_path_can_be_shown_and_rolled_back() {
     bench.done(["sandbox", "rollback", "s", "--to", "1"]);
     assert_eq!(bench.diff().len(), 0);
     bench.discard();
-    // Deeper than the limit of open files.
+    // The path is deeper than the limit of open files.
     bench.create(&repository);
     bench.sh("python3 -c \"import os\nfor i in range(1100):\n  os.mkdir('x'); os.chdir('x')\"");
     bench.done(["sandbox", "rollback", "s", "--to", "1"]);
@@ -177,12 +177,12 @@ fn pipes_with_names_that_git_reads_do_not_block() {
 fn a_repository_with_a_pipe_that_git_would_open_is_refused_at_once() {
     let bench = Bench::new();
     let repository = bench.repository("r");
-    let place = repository.to_str().expect("a path");
-    let made = Command::new("mkfifo")
+    let path = repository.to_str().expect("a path");
+    let status = Command::new("mkfifo")
         .arg(repository.join("d/.gitignore"))
         .status();
-    assert!(made.expect("mkfifo starts").success());
-    let create = ["sandbox", "create", "s", "--path", place];
+    assert!(status.expect("mkfifo starts").success());
+    let create = ["sandbox", "create", "s", "--path", path];
     let error = bench.refused(&create, 1, "CA-0646");
     let message = error["message"].as_str().expect("text");
     assert!(message.contains("d/.gitignore"), "{message}");
@@ -209,13 +209,13 @@ fn files_committed_with_carriage_returns_are_applied() {
         bench.create(&repository);
         bench.sh("printf 'a\\r\\nc\\r\\n' > w.txt; echo more >> a.txt");
         bench.apply();
-        let here = format!("{setting} {attributes}");
+        let context = format!("{setting} {attributes}");
         let text = std::fs::read(repository.join("w.txt")).expect("a file");
-        assert_eq!(text, b"a\r\nc\r\n", "{here}");
+        assert_eq!(text, b"a\r\nc\r\n", "{context}");
         assert_eq!(
             bench.git(&repository, &["status", "--porcelain"]),
             "",
-            "{here}"
+            "{context}"
         );
         // The user's own edit is still detected.
         bench.create(&repository);
@@ -227,7 +227,7 @@ fn files_committed_with_carriage_returns_are_applied() {
 }
 
 #[test]
-fn set_user_id_and_its_like_stay_in_the_sandbox() {
+fn set_user_id_set_group_id_and_sticky_bits_stay_in_the_sandbox() {
     let bench = Bench::new();
     let folder = bench.folder().join("plain");
     std::fs::create_dir_all(folder.join("d")).expect("a folder");
@@ -236,19 +236,19 @@ fn set_user_id_and_its_like_stay_in_the_sandbox() {
     set_mode(&folder.join("own"), 0o4755);
     let script = "echo x > new; chmod 4755 new; chmod 6755 a.txt; chmod 1777 d; \
         if test -e own; then echo y >> own; chmod 4755 own; fi";
-    let mode = |place: PathBuf| {
-        let facts = std::fs::symlink_metadata(place).expect("facts");
-        facts.permissions().mode() & 0o7777
+    let mode = |path: PathBuf| {
+        let metadata = std::fs::symlink_metadata(path).expect("metadata");
+        metadata.permissions().mode() & 0o7777
     };
-    for place in [folder, bench.repository("r")] {
-        bench.create(&place);
+    for path in [folder, bench.repository("r")] {
+        bench.create(&path);
         bench.sh(script);
         bench.apply();
-        let modes = ["new", "a.txt", "d"].map(|name| mode(place.join(name)));
-        assert_eq!(modes, [0o755, 0o755, 0o777], "{}", place.display());
-        if place.ends_with("plain") {
-            assert_eq!(read(place.join("own")), "own\ny\n");
-            assert_eq!(mode(place.join("own")), 0o755, "as a write leaves it");
+        let modes = ["new", "a.txt", "d"].map(|name| mode(path.join(name)));
+        assert_eq!(modes, [0o755, 0o755, 0o777], "{}", path.display());
+        if path.ends_with("plain") {
+            assert_eq!(read(path.join("own")), "own\ny\n");
+            assert_eq!(mode(path.join("own")), 0o755, "a write removes the bit");
         }
     }
 }
@@ -262,11 +262,11 @@ fn a_projects_configuration_that_is_not_a_regular_file_is_refused_at_once() {
     std::os::unix::fs::symlink("/dev/zero", &file).expect("a link");
     bench.refused(&["sandbox", "list"], 1, "CA-0105");
     std::fs::remove_file(&file).expect("removed");
-    let made = Command::new("mkfifo")
+    let status = Command::new("mkfifo")
         .arg(&file)
         .status()
         .expect("mkfifo starts");
-    assert!(made.success());
+    assert!(status.success());
     bench.refused(&["sandbox", "list"], 1, "CA-0105");
     std::fs::remove_file(&file).expect("removed");
     std::fs::write(&file, vec![b'#'; 2 << 20]).expect("a file");

@@ -21,7 +21,7 @@ fn with_submodule(bench: &Bench) -> std::path::PathBuf {
 }
 
 #[test]
-fn submodules_stay_as_they_are_and_changes_in_them_are_refused() {
+fn submodules_stay_unchanged_and_changes_in_them_are_refused() {
     let bench = Bench::new();
     let repository = with_submodule(&bench);
     let module = |bench: &Bench| {
@@ -67,7 +67,7 @@ fn an_uninitialized_submodule_and_a_submodule_as_the_repository() {
     assert_eq!(bench.git(&plain, &["status", "--porcelain"]), "");
     assert!(
         plain.join("sub").is_dir(),
-        "its empty folder is still there"
+        "the empty folder of the submodule still exists"
     );
 
     let module = repository.join("sub");

@@ -14,7 +14,7 @@ fn play(
     bench.agents.play(&[step], &arguments)
 }
 
-fn ready() -> Bench {
+fn bench_with_sandbox() -> Bench {
     let bench = Bench::new();
     let repository = bench.repository("r");
     bench.create(&repository);
@@ -23,24 +23,24 @@ fn ready() -> Bench {
 
 #[test]
 fn a_terminal_passes_through() {
-    let bench = ready();
+    let bench = bench_with_sandbox();
     let script = "test -t 0 && test -t 1 && echo at-a-terminal; read -r line; echo \"got $line\" > said; exit 5";
-    let (code, seen) = play(&bench, ("at-a-terminal", "hello\n"), &["--tty"], script);
-    assert_eq!(code, Some(5), "{seen}");
-    assert!(seen.contains("at-a-terminal"), "{seen}");
+    let (code, screen) = play(&bench, ("at-a-terminal", "hello\n"), &["--tty"], script);
+    assert_eq!(code, Some(5), "{screen}");
+    assert!(screen.contains("at-a-terminal"), "{screen}");
     assert!(bench.diff().contains_key("said"));
     let message = bench.sh("cat said").out;
     assert_eq!(message, "got hello\n");
 }
 
 #[test]
-fn the_keys_of_a_terminal_reach_the_command_and_its_work_is_recorded() {
+fn the_keys_of_a_terminal_reach_the_command_and_its_changes_are_recorded() {
     for options in [&["--tty"][..], &[]] {
-        let bench = ready();
+        let bench = bench_with_sandbox();
         let script = "trap 'echo caught > said; exit 9' INT; echo 2 > a.txt; echo wait-for-it; \
             while :; do sleep 1; done";
-        let (code, seen) = play(&bench, ("wait-for-it", "\u{3}"), options, script);
-        assert_eq!(code, Some(9), "{options:?}: {seen}");
+        let (code, screen) = play(&bench, ("wait-for-it", "\u{3}"), options, script);
+        assert_eq!(code, Some(9), "{options:?}: {screen}");
         let changed: Vec<_> = bench.diff().into_keys().collect();
         assert_eq!(changed, ["a.txt", "said"], "{options:?}");
     }
@@ -48,7 +48,7 @@ fn the_keys_of_a_terminal_reach_the_command_and_its_work_is_recorded() {
 
 #[test]
 fn a_missing_terminal_is_refused() {
-    let bench = ready();
+    let bench = bench_with_sandbox();
     bench.refused(
         &["sandbox", "exec", "s", "--tty", "--", "true"],
         2,

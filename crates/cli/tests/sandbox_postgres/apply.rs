@@ -16,15 +16,15 @@ fn script_and_files_are_applied_together() {
     };
     let old = world.state();
     world.write("-- two statements\nINSERT INTO t VALUES (2, 'new'), (3, 'more');\nUPDATE t\nSET v = 'x';\n");
-    let wanted = json!([
+    let statements = json!([
         {"line": 2, "word": "insert", "rows": 2},
         {"line": 3, "word": "update", "rows": 3},
     ]);
     let preview = world.agents.data(&PREVIEW);
-    assert_eq!(preview["parts"][1]["statements"], wanted);
+    assert_eq!(preview["parts"][1]["statements"], statements);
     assert_eq!(world.state(), old, "a preview changes nothing");
-    let did = world.agents.data(&APPLY);
-    assert_eq!(did["parts"][1]["statements"], wanted);
+    let applied = world.agents.data(&APPLY);
+    assert_eq!(applied["parts"][1]["statements"], statements);
     let (files, rows) = world.state();
     assert_eq!(rows, [["1", "x"], ["2", "x"], ["3", "x"]]);
     let file = |name: &str, text: &str| (name.to_owned(), text.to_owned());
@@ -33,12 +33,12 @@ fn script_and_files_are_applied_together() {
     assert_eq!(shown["sandboxes"][0]["state"], "applied");
     assert_eq!(
         shown["sandboxes"][0]["result"]["parts"][1]["statements"],
-        wanted
+        statements
     );
 }
 
 #[test]
-fn a_migration_with_everything_in_it_is_applied() {
+fn a_migration_with_many_kinds_of_statements_is_applied() {
     let Some(world) = World::with_sandbox() else {
         return;
     };
@@ -145,20 +145,20 @@ fn concurrent_database_changes_are_detected_before_anything_is_changed() {
 }
 
 #[test]
-fn a_statement_that_fails_leaves_a_repository_as_it_is_too() {
+fn a_failing_statement_leaves_a_repository_unchanged() {
     let Some(world) = World::new() else { return };
-    let place = world.place("code");
-    std::fs::create_dir(&place).expect("a folder");
+    let repository = world.place("code");
+    std::fs::create_dir(&repository).expect("a folder");
     let git = |arguments: &[&str]| {
         let mut command = std::process::Command::new("git");
         command.args(["-c", "user.name=T", "-c", "user.email=t@localhost"]);
-        let output = command.args(arguments).current_dir(&place).output();
+        let output = command.args(arguments).current_dir(&repository).output();
         let answer = Answer::from_output(&output.expect("git starts"));
         assert_eq!(answer.code, Some(0), "{answer:?}");
         answer.out
     };
     git(&["init", "-q", "-b", "main"]);
-    std::fs::write(place.join("a"), "a\n").expect("a file");
+    std::fs::write(repository.join("a"), "a\n").expect("a file");
     git(&["add", "-A"]);
     git(&["commit", "-q", "-m", "first"]);
     let create = [
@@ -175,27 +175,27 @@ fn a_statement_that_fails_leaves_a_repository_as_it_is_too() {
     world.agents.data(&create);
     world.write("DELETE FROM t; DELETE FROM nowhere;");
     std::fs::write(world.part("code").join("a"), "b\n").expect("a file");
-    let seen = || {
-        let index = std::fs::read(place.join(".git/index")).expect("an index");
+    let snapshot = || {
+        let index = std::fs::read(repository.join(".git/index")).expect("an index");
         let head = git(&["rev-parse", "HEAD"]);
         (
             world.state(),
             index,
             head,
-            std::fs::read(place.join("a")).expect("a file"),
+            std::fs::read(repository.join("a")).expect("a file"),
         )
     };
-    let old = seen();
+    let old = snapshot();
     world.refused(&APPLY, 1, "CA-0659");
-    assert_eq!(seen(), old);
+    assert_eq!(snapshot(), old);
     world.write("DELETE FROM t;");
     world.agents.data(&APPLY);
-    assert_eq!(std::fs::read(place.join("a")).expect("a file"), b"b\n");
+    assert_eq!(std::fs::read(repository.join("a")).expect("a file"), b"b\n");
     assert!(world.rows().is_empty());
 }
 
 #[test]
-fn an_empty_script_and_a_removed_one_change_nothing() {
+fn an_empty_script_and_a_removed_script_change_nothing() {
     let Some(world) = World::with_sandbox() else {
         return;
     };
@@ -228,11 +228,11 @@ fn a_script_that_is_a_link_reads_nothing_from_outside() {
 }
 
 #[test]
-fn two_applies_at_once_are_done_one_after_the_other() {
+fn concurrent_applies_are_serialized() {
     let Some(world) = World::with_sandbox() else {
         return;
     };
-    // Another user with a separate home: only the server can serialize the two.
+    // Another user has a separate home, so only the server can serialize the two applies.
     let other = Agents::new(env!("CARGO_BIN_EXE_agents"));
     other.data(&[
         "resource",
@@ -243,8 +243,8 @@ fn two_applies_at_once_are_done_one_after_the_other() {
         &world.database.url,
     ]);
     other.data(&["sandbox", "create", "fix", "--resource", "shop"]);
-    // Each counts the existing rows and writes the next number: concurrently they would write it
-    // twice.
+    // Each script counts the existing rows and writes the next number. Concurrent scripts would
+    // write the same number.
     world.database.meddle("CREATE TABLE numbers (n int)");
     let sql = "INSERT INTO numbers SELECT count(*) FROM numbers; SELECT pg_sleep(0.05)";
     for agents in [&world.agents, &other] {
@@ -254,7 +254,7 @@ fn two_applies_at_once_are_done_one_after_the_other() {
     let started = [&world.agents, &other].map(|agents| agents.behind(&gate, &APPLY));
     gate.open();
     for child in started {
-        let answer = Answer::from_output(&child.wait_with_output().expect("it ends"));
+        let answer = Answer::from_output(&child.wait_with_output().expect("the program ends"));
         assert_eq!(answer.code, Some(0), "{answer:?}");
     }
     assert_eq!(
@@ -264,7 +264,7 @@ fn two_applies_at_once_are_done_one_after_the_other() {
 }
 
 #[test]
-fn only_one_of_two_databases_can_be_changed_together_with_the_rest() {
+fn only_one_of_two_databases_can_be_changed_together_with_other_parts() {
     let Some(world) = World::new() else { return };
     let Some(second) = TestDatabase::postgres() else {
         return;

@@ -11,7 +11,7 @@ CREATE FUNCTION calls() RETURNS void LANGUAGE plpgsql AS $$ BEGIN CALL commits()
 CREATE FUNCTION fires() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN COMMIT; RETURN NEW; END $$;
 ";
 
-/// Statements between a first and a last insert.
+/// Statements that the tests put between a first and a last insert.
 const DISGUISES: [&str; 35] = [
     "COMMIT;",
     "commit",
@@ -76,7 +76,7 @@ fn no_disguised_script_commits_early() {
             assert_eq!(world.state(), old, "{disguise:?}, {arguments:?}");
         }
     }
-    // The same statements in a query.
+    // A query refuses the same statements.
     world.write("-- nothing\n");
     for disguise in DISGUISES {
         let sql = format!(

@@ -1,4 +1,4 @@
-//! `kill -9` at every step of an apply and of its recovery, and a server that disappears meanwhile:
+//! `kill -9` at every step of an apply and of its recovery, and a lost connection to the server:
 //! folder and database are both old or both new.
 
 use cleveragents_testkit::proof_size;
@@ -12,8 +12,8 @@ const SQL: &str = "INSERT INTO t VALUES (2, 'new');\nALTER TABLE t ADD COLUMN w 
 /// Files and rows.
 type State = (Vec<(String, String)>, Vec<Vec<String>>);
 
-/// Restores the user's data, and makes changes in a new sandbox.
-fn begin(world: &World) -> State {
+/// Restores the user's data, and makes changes in a new sandbox. Returns the state before an apply.
+fn prepare(world: &World) -> State {
     world.database.meddle("DELETE FROM t WHERE id <> 1; UPDATE t SET v = 'old'; ALTER TABLE t DROP COLUMN IF EXISTS w");
     std::fs::remove_dir_all(world.place("plain")).expect("removed");
     std::fs::create_dir(world.place("plain")).expect("a folder");
@@ -24,7 +24,7 @@ fn begin(world: &World) -> State {
     old
 }
 
-/// Runs a command that dies at a boundary. `false` if it finished before.
+/// Runs a command that kills itself at a step boundary. Returns false if it finished before.
 fn dies(world: &World, step: usize, arguments: &[&str]) -> bool {
     let mut command = world.agents.command(arguments);
     let output = command
@@ -50,22 +50,23 @@ fn new_state() -> State {
     )
 }
 
-/// After the next command the state is consistent. `true` if it is the new state.
-fn assert_of_one_piece(world: &World, old: &State, here: &str) -> bool {
+/// Runs the next command, and asserts that the state is completely old or completely new. Returns
+/// true if the state is new.
+fn assert_consistent(world: &World, old: &State, context: &str) -> bool {
     let listed = world.agents.data(&NEXT);
-    let left = listed["sandboxes"].as_array().expect("a list").len();
+    let count = listed["sandboxes"].as_array().expect("a list").len();
     let state = world.state();
     let is_new = state == new_state();
     if is_new {
-        assert_eq!(left, 0, "{here}: the sandbox is over");
+        assert_eq!(count, 0, "{context}: the sandbox is closed");
     } else {
-        assert_eq!(state, *old, "{here}: neither old nor new");
-        assert_eq!(left, 1, "{here}: the sandbox is there");
+        assert_eq!(state, *old, "{context}: neither old nor new");
+        assert_eq!(count, 1, "{context}: the sandbox still exists");
         world.agents.data(&APPLY);
         assert_eq!(
             world.state(),
             new_state(),
-            "{here}: it can still be applied"
+            "{context}: it can still be applied"
         );
     }
     assert_eq!(
@@ -73,7 +74,7 @@ fn assert_of_one_piece(world: &World, old: &State, here: &str) -> bool {
             .database
             .count("SELECT count(*) FROM information_schema.columns WHERE table_name = 't'"),
         3,
-        "{here}"
+        "{context}"
     );
     is_new
 }
@@ -83,11 +84,11 @@ fn an_apply_killed_at_any_step_is_finished_or_undone() {
     let Some(world) = World::new() else { return };
     let (mut finished, mut undone) = (0, 0);
     for step in 1.. {
-        let old = begin(&world);
+        let old = prepare(&world);
         if !dies(&world, step, &APPLY) {
             break;
         }
-        if assert_of_one_piece(&world, &old, &format!("step {step}")) {
+        if assert_consistent(&world, &old, &format!("step {step}")) {
             finished += 1;
         } else {
             undone += 1;
@@ -102,17 +103,21 @@ fn a_recovery_killed_at_any_step_is_itself_recovered() {
     let Some(world) = World::new() else { return };
     let mut killed = 0;
     'steps: for step in (4..).step_by(proof_size(3, 1)) {
-        for again in (1..).step_by(proof_size(2, 1)) {
-            let old = begin(&world);
+        for recovery_step in (1..).step_by(proof_size(2, 1)) {
+            let old = prepare(&world);
             if !dies(&world, step, &APPLY) {
                 break 'steps;
             }
-            if !dies(&world, again, &NEXT) {
-                assert_of_one_piece(&world, &old, &format!("step {step}"));
+            if !dies(&world, recovery_step, &NEXT) {
+                assert_consistent(&world, &old, &format!("step {step}"));
                 break;
             }
             killed += 1;
-            assert_of_one_piece(&world, &old, &format!("step {step}, then step {again}"));
+            assert_consistent(
+                &world,
+                &old,
+                &format!("step {step}, then step {recovery_step}"),
+            );
         }
     }
     assert!(killed > 3, "{killed}");
@@ -120,10 +125,10 @@ fn a_recovery_killed_at_any_step_is_itself_recovered() {
 }
 
 #[test]
-fn a_server_that_cannot_be_asked_leaves_the_apply_for_later() {
+fn an_unreachable_server_postpones_the_recovery_of_an_apply() {
     let Some(world) = World::new() else { return };
-    // The step at which the journal has the transaction id, and nothing is committed.
-    let old = begin(&world);
+    // At this step, the journal has the transaction id, and nothing is committed.
+    let old = prepare(&world);
     assert!(dies(&world, 5, &APPLY));
     let url = super::world::with_password(&world.database.url);
     let nowhere = "postgres://nobody@127.0.0.1:1/nothing";
@@ -139,13 +144,13 @@ fn a_server_that_cannot_be_asked_leaves_the_apply_for_later() {
     world.refused(&APPLY, 1, "CA-0656");
     world.refused(&["sandbox", "discard", "fix", "--yes"], 1, "CA-0656");
     update(&url);
-    assert!(!assert_of_one_piece(&world, &old, "asked later"));
+    assert!(!assert_consistent(&world, &old, "server reachable again"));
 }
 
 #[test]
 fn a_sandbox_whose_database_is_no_longer_registered_can_be_discarded() {
     let Some(world) = World::new() else { return };
-    begin(&world);
+    prepare(&world);
     assert!(dies(&world, 5, &APPLY));
     world.agents.data(&["resource", "remove", "shop", "--yes"]);
     world.agents.data(&["sandbox", "discard", "fix", "--yes"]);
@@ -153,26 +158,29 @@ fn a_sandbox_whose_database_is_no_longer_registered_can_be_discarded() {
 }
 
 #[test]
-fn a_server_that_goes_away_in_the_middle_changes_nothing() {
+fn a_connection_lost_during_an_apply_changes_nothing() {
     let Some(world) = World::with_sandbox() else {
         return;
     };
     let old = world.state();
     let folder = world.part("plain");
-    for end in [
+    for statement in [
         "SELECT pg_terminate_backend(pg_backend_pid());",
-        // Closes the connection while the files are replaced, however fast the disk is.
+        // Closes the connection while the files are replaced, even if the disk is fast.
         "SET idle_in_transaction_session_timeout = '1ms';",
     ] {
-        world.write(&format!("INSERT INTO t VALUES (2, 'new');\n{end}\n"));
+        world.write(&format!("INSERT INTO t VALUES (2, 'new');\n{statement}\n"));
         for number in 0..1_000 {
             std::fs::write(folder.join(format!("many-{number}")), "x\n").expect("a file");
         }
         let answer = world.agents.run(&APPLY);
         assert_eq!(answer.code, Some(1), "{answer:?}");
-        println!("{end} {}", answer.err.lines().next().unwrap_or_default());
+        println!(
+            "{statement} {}",
+            answer.err.lines().next().unwrap_or_default()
+        );
         super::world::assert_no_password(&answer);
-        assert_eq!(world.state(), old, "{end}: {answer:?}");
+        assert_eq!(world.state(), old, "{statement}: {answer:?}");
         assert_eq!(
             world.agents.data(&NEXT)["sandboxes"]
                 .as_array()

@@ -30,7 +30,7 @@ fn a_query_sees_the_pending_changes_and_stores_nothing() {
 }
 
 #[test]
-fn rows_come_in_every_format_and_not_more_than_asked_for() {
+fn rows_are_printed_in_every_format_up_to_the_limit() {
     let Some(world) = World::with_sandbox() else {
         return;
     };
@@ -63,9 +63,9 @@ fn rows_come_in_every_format_and_not_more_than_asked_for() {
     assert_eq!(answer["rows_left_out"], 7);
     let explained = world.query("EXPLAIN SELECT * FROM t");
     assert_eq!(explained["columns"], json!(["QUERY PLAN"]));
-    let came = explained["rows"].as_array().expect("rows").len();
-    assert_eq!(explained["statements"][0]["rows"], came);
-    // Types that only the database has, created by the script itself.
+    let row_count = explained["rows"].as_array().expect("rows").len();
+    assert_eq!(explained["statements"][0]["rows"], row_count);
+    // The script itself can create types that only the database knows.
     world.write("CREATE TYPE colour AS ENUM ('red', 'blue');");
     let answer =
         world.query("SELECT 'red'::colour, ARRAY[1, NULL], '{\"a\": 1}'::jsonb, DATE '2026-02-03'");
@@ -76,16 +76,16 @@ fn rows_come_in_every_format_and_not_more_than_asked_for() {
 }
 
 #[test]
-fn statements_come_from_standard_input_too() {
+fn statements_can_be_read_from_standard_input() {
     let Some(world) = World::with_sandbox() else {
         return;
     };
-    let asked = world.agents.run_with(
+    let answer = world.agents.run_with(
         &["sandbox", "query", "fix"],
         b"SELECT 1;\nSELECT v FROM t;\n",
     );
-    assert_eq!(asked.code, Some(0), "{asked:?}");
-    assert!(asked.out.contains("old"), "{asked:?}");
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert!(answer.out.contains("old"), "{answer:?}");
     world.refused(&["sandbox", "query", "fix"], 2, "CA-0101");
 }
 
@@ -159,9 +159,9 @@ fn a_sandbox_explains_how_to_change_its_database() {
     };
     let shown = world.agents.run(&["sandbox", "show", "fix"]);
     assert!(shown.out.contains("transaction_rollback"), "{shown:?}");
-    let whole = format!("{}{}", shown.out, shown.err);
+    let output = format!("{}{}", shown.out, shown.err);
     assert!(
-        whole.contains("agents sandbox query fix --part shop SQL"),
+        output.contains("agents sandbox query fix --part shop SQL"),
         "{shown:?}"
     );
     let script = std::fs::read_to_string(world.part("shop").join("changes.sql")).expect("a text");

@@ -67,15 +67,15 @@ fn a_database_next_to_the_programs_own_works() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_is_named_with_what_to_do() {
+fn the_error_for_an_unreachable_server_has_a_hint() {
     let agents = Agents::new(env!("CARGO_BIN_EXE_agents"));
     let add = ["resource", "add", "postgres", "gone", "--url"];
-    let of_another = format!("mysql://me:{PASSWORD}@127.0.0.1/nothing");
-    let gone = format!("postgres://me:{PASSWORD}@127.0.0.1:1/nothing");
-    let refused = agents.run(&[&add[..], &[&of_another]].concat());
+    let mysql = format!("mysql://me:{PASSWORD}@127.0.0.1/nothing");
+    let unreachable = format!("postgres://me:{PASSWORD}@127.0.0.1:1/nothing");
+    let refused = agents.run(&[&add[..], &[&mysql]].concat());
     assert_eq!(refused.code, Some(2), "{refused:?}");
     assert_no_password(&refused);
-    agents.data(&[&add[..], &[&gone]].concat());
+    agents.data(&[&add[..], &[&unreachable]].concat());
     for format in ["json", "plain"] {
         let answer = agents.run(&[
             "-f",
@@ -88,9 +88,9 @@ fn a_server_that_does_not_answer_is_named_with_what_to_do() {
         ]);
         assert_eq!(answer.code, Some(1), "{answer:?}");
         assert_no_password(&answer);
-        let whole = format!("{}{}", answer.out, answer.err);
+        let output = format!("{}{}", answer.out, answer.err);
         assert!(
-            whole.contains("CA-0658") && whole.contains("agents resource show"),
+            output.contains("CA-0658") && output.contains("agents resource show"),
             "{answer:?}"
         );
     }
@@ -98,12 +98,12 @@ fn a_server_that_does_not_answer_is_named_with_what_to_do() {
     assert_eq!(
         listed["sandboxes"].as_array().map(Vec::len),
         Some(0),
-        "nothing is left"
+        "no sandbox is left behind"
     );
 }
 
 #[test]
-fn the_password_is_nowhere_but_in_the_resource() {
+fn the_password_is_stored_only_in_the_resource() {
     let Some(world) = World::with_sandbox() else {
         return;
     };
@@ -133,14 +133,15 @@ fn the_password_is_nowhere_but_in_the_resource() {
             assert_no_password(&answer);
         }
     }
-    // The journal of an apply that was killed with an open transaction, and all other files.
+    // Neither the journal of an apply that was killed with an open transaction nor another file
+    // contains the password.
     let mut command = world.agents.command(["sandbox", "apply", "fix"]);
     let killed = command
         .env("CLEVERAGENTS_DIE_AT_STEP", "5")
         .output()
-        .expect("it starts");
-    assert_eq!(killed.status.code(), None, "it dies");
-    let journals = look(&world.agents.home().join("sandboxes"));
+        .expect("the program starts");
+    assert_eq!(killed.status.code(), None, "the program is killed");
+    let journals = files_without_password(&world.agents.home().join("sandboxes"));
     assert!(
         journals.iter().any(|name| name.ends_with("apply.json")),
         "{journals:?}"
@@ -159,19 +160,19 @@ fn the_password_is_nowhere_but_in_the_resource() {
     assert_eq!(answer.code, Some(0), "{answer:?}");
 }
 
-/// Every file below a folder; none may contain the password.
-fn look(folder: &Path) -> Vec<String> {
+/// Paths of all files below a folder. Asserts that none contains the password.
+fn files_without_password(folder: &Path) -> Vec<String> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
-            names.extend(look(&path));
+            names.extend(files_without_password(&path));
         } else {
             let content = std::fs::read(&path).expect("a file");
-            let found = content
+            let has_password = content
                 .windows(PASSWORD.len())
                 .any(|part| part == PASSWORD.as_bytes());
-            assert!(!found, "{} holds the password", path.display());
+            assert!(!has_password, "{} contains the password", path.display());
             names.push(path.display().to_string());
         }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use cleveragents_testkit::{Agents, Answer, TestDatabase};
 use serde_json::Value;
 
-/// In the URL of the database. The test server does not ask for a password.
+/// Password in the URL of the database. The test server does not require a password.
 pub(crate) const PASSWORD: &str = "geheim-wort";
 
 /// A home, a folder `plain` with a file, and a database with a row, registered as `shop`.
@@ -14,7 +14,7 @@ pub(crate) struct World {
     pub(crate) database: TestDatabase,
 }
 
-/// A URL with a password.
+/// Adds the password to the URL of a database.
 pub(crate) fn with_password(url: &str) -> String {
     let (before, after) = url.split_once('@').expect("the address names a user");
     let user = before.rsplit('/').next().expect("a user");
@@ -23,7 +23,7 @@ pub(crate) fn with_password(url: &str) -> String {
 }
 
 impl World {
-    /// `None` without a server.
+    /// Returns `None` if no server is available.
     pub(crate) fn new() -> Option<Self> {
         let database = TestDatabase::postgres()?;
         database
@@ -41,7 +41,7 @@ impl World {
         Some(world)
     }
 
-    /// With a sandbox `fix` of the folder and the database.
+    /// Like `new`, with a sandbox `fix` of the folder and the database.
     pub(crate) fn with_sandbox() -> Option<Self> {
         let world = Self::new()?;
         world.create();
@@ -66,12 +66,13 @@ impl World {
 
     /// Folder of a part of the only open sandbox.
     pub(crate) fn part(&self, alias: &str) -> PathBuf {
-        let all = std::fs::read_dir(self.agents.home().join("sandboxes")).expect("sandboxes");
-        let mut folders = all.map(|entry| entry.expect("an entry").path().join("work").join(alias));
+        let sandboxes = std::fs::read_dir(self.agents.home().join("sandboxes")).expect("sandboxes");
+        let mut folders =
+            sandboxes.map(|entry| entry.expect("an entry").path().join("work").join(alias));
         folders.find(|folder| folder.is_dir()).expect("the part")
     }
 
-    /// Writes the script of the database, and changes the folder too.
+    /// Writes the script of the database, and changes files of the folder.
     pub(crate) fn write(&self, sql: &str) {
         std::fs::write(self.part("shop").join("changes.sql"), sql).expect("the script");
         std::fs::write(self.part("plain").join("file"), "after\n").expect("a file");
@@ -113,7 +114,10 @@ impl World {
         assert_no_password(&answer);
         let error = answer.json()["data"]["error"].clone();
         assert_eq!(error["code"], code, "{answer:?}");
-        assert!(error["hint"].is_string(), "it has a hint: {answer:?}");
+        assert!(
+            error["hint"].is_string(),
+            "the error has a hint: {answer:?}"
+        );
         error["message"].as_str().expect("a message").to_owned()
     }
 }

@@ -17,7 +17,7 @@ const FILES: usize = 200;
 const TOKEN: &str = "ghp_Zx81kQw93LmPs72VbNt64RcYd05HjFgKaUeoI";
 const PASSWORD: &str = "T0p!secret-of-the-environment";
 
-/// A text of the corpus, with credentials that are not in the environment.
+/// Text of a file in the corpus, with credentials that are not in the environment.
 fn text_of(number: usize) -> String {
     let key = format!("{number:04}AbCdEfGhIjKlMnOpQrStUvWxYz012345");
     let line = match number % 10 {
@@ -45,13 +45,13 @@ fn name_of(number: usize) -> String {
 }
 
 /// The text after the edit of the test.
-fn edited(number: usize) -> String {
+fn edited_text(number: usize) -> String {
     let text = text_of(number);
     let last = format!("last = {number}\n");
     text.replace(&last, &format!("last = {number}  # looked at\n"))
 }
 
-/// Content between the marks of a result.
+/// Content between the data marks of a result.
 fn content_of(result: &str) -> &str {
     let (_, rest) = result.split_once('\n').expect("a mark");
     let (content, _) = rest.rsplit_once("</data-").expect("its end");
@@ -79,12 +79,12 @@ fn model(form: Form) -> ModelServer {
         }
         let mut read = reading.lock().expect("not poisoned");
         if read.is_none() {
-            let found: Vec<String> = results
+            let contents: Vec<String> = results
                 .iter()
                 .map(|result| content_of(&result.content).to_owned())
                 .collect();
             let mut calls = Vec::new();
-            for (number, content) in found.iter().enumerate() {
+            for (number, content) in contents.iter().enumerate() {
                 let path = if number < FILES {
                     name_of(number)
                 } else {
@@ -104,7 +104,7 @@ fn model(form: Form) -> ModelServer {
                     calls.push((format!("e{number}"), EDIT, arguments.to_string()));
                 }
             }
-            *read = Some(found);
+            *read = Some(contents);
             let calls: Vec<_> = calls
                 .iter()
                 .map(|(id, tool, arguments)| (id.as_str(), *tool, arguments.as_str()))
@@ -118,20 +118,20 @@ fn model(form: Form) -> ModelServer {
     })
 }
 
-fn assert_hidden(what: &str, bytes: &[u8]) {
+fn assert_hidden(label: &str, bytes: &[u8]) {
     for secret in [TOKEN, PASSWORD] {
         let (left, right) = secret.split_at(secret.len() / 2);
         for part in [left, right] {
-            let found = bytes
+            let has_part = bytes
                 .windows(part.len())
                 .any(|window| window == part.as_bytes());
-            assert!(!found, "a secret of the environment is in {what}");
+            assert!(!has_part, "a secret of the environment is in {label}");
         }
     }
 }
 
 #[test]
-fn two_hundred_files_of_credentials_come_through_unchanged() {
+fn two_hundred_files_of_credentials_keep_their_credentials() {
     let form = Form::OpenAi;
     let agents = agents()
         .with("DEPLOY", TOKEN)
@@ -140,9 +140,9 @@ fn two_hundred_files_of_credentials_come_through_unchanged() {
         .with("ADMIN_PASSWORD", "changeme");
     let real = agents.cwd().join("code");
     for number in 0..FILES {
-        let place = real.join(name_of(number));
-        std::fs::create_dir_all(place.parent().expect("a folder")).expect("a folder");
-        std::fs::write(place, text_of(number)).expect("a file");
+        let path = real.join(name_of(number));
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::write(path, text_of(number)).expect("a file");
     }
     let mut deploy = String::new();
     writeln!(deploy, "# deploy\nTOKEN={TOKEN}\nPASS={PASSWORD}").expect("a text");
@@ -161,7 +161,7 @@ fn two_hundred_files_of_credentials_come_through_unchanged() {
         let expected = if number % 2 == 0 {
             text_of(number)
         } else {
-            edited(number)
+            edited_text(number)
         };
         let name = name_of(number);
         assert_eq!(

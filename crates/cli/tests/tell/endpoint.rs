@@ -1,4 +1,4 @@
-//! Answers, tool calls and their results, in both wire formats, streamed and whole.
+//! Answers, tool calls and their results, in both wire formats, as stream and as one document.
 
 use super::form::{Form, Shape};
 use super::world::{READ, SHELL, Talk, WRITE};
@@ -9,37 +9,37 @@ const SHAPES: [Shape; 2] = [Shape::Pieces, Shape::Document];
 fn an_answer_is_shown_and_stored_with_its_usage() {
     for form in Form::BOTH {
         for shape in SHAPES {
-            let here = format!("{form:?}, {shape:?}");
+            let context = format!("{form:?}, {shape:?}");
             let says = || form.says(shape, &["Good ", "morning."]);
             let talk = Talk::with_endpoint(form, vec![says(), says()]);
             let reported = talk.send_prompt_json(&["hello"]);
-            assert_eq!(reported["response"], "Good morning.", "{here}");
-            assert_eq!(reported["usage"]["input_tokens"], 20, "{here}");
-            assert_eq!(reported["usage"]["output_tokens"], 10, "{here}");
+            assert_eq!(reported["response"], "Good morning.", "{context}");
+            assert_eq!(reported["usage"]["input_tokens"], 20, "{context}");
+            assert_eq!(reported["usage"]["output_tokens"], 10, "{context}");
             assert!(
                 reported["usage"]["cost_usd"].as_f64().expect("priced") > 0.0,
-                "{here}"
+                "{context}"
             );
-            // In a human format, the answer is streamed once, with the rest around it.
+            // In a human format, the streamed answer is printed exactly once.
             let mut arguments = talk.arguments(&["--stream", "again"]);
             arguments[1] = "plain";
             let shown = talk.agents.run(&arguments);
-            assert_eq!(shown.code, Some(0), "{here}: {shown:?}");
+            assert_eq!(shown.code, Some(0), "{context}: {shown:?}");
             assert_eq!(
                 shown.out.matches("Good morning.").count(),
                 1,
-                "{here}: {shown:?}"
+                "{context}: {shown:?}"
             );
             assert_eq!(talk.roles(), ["user", "assistant", "user", "assistant"]);
             let received = talk.server().received();
-            assert_eq!(received.len(), 2, "{here}");
+            assert_eq!(received.len(), 2, "{context}");
             for request in &received {
                 assert_eq!(form.key_of(request).as_deref(), Some(form.variables()[2]));
             }
             let second = received[1].json().to_string();
             assert!(
                 second.contains("Good morning."),
-                "{here}: the conversation continues"
+                "{context}: the conversation continues"
             );
         }
     }
@@ -53,7 +53,7 @@ fn a_tool_runs_and_its_result_is_matched_to_its_call() {
                 if stream.len() == 2 && shape == Shape::Document {
                     continue;
                 }
-                let here = format!("{form:?}, {shape:?}, {stream:?}");
+                let context = format!("{form:?}, {shape:?}, {stream:?}");
                 let arguments = r#"{"path": "new.txt", "content": "written"}"#;
                 let talk = Talk::with_endpoint(
                     form,
@@ -63,22 +63,25 @@ fn a_tool_runs_and_its_result_is_matched_to_its_call() {
                     ],
                 );
                 let reported = talk.send_prompt_json(stream);
-                assert_eq!(reported["response"], "Done.", "{here}");
+                assert_eq!(reported["response"], "Done.", "{context}");
                 assert_eq!(reported["tool_calls"][0]["tool"], "builtin/file-write");
-                assert_eq!(reported["tool_calls"][0]["outcome"], "succeeded", "{here}");
-                assert_eq!(reported["files_changed"][0], "code/new.txt", "{here}");
+                assert_eq!(
+                    reported["tool_calls"][0]["outcome"], "succeeded",
+                    "{context}"
+                );
+                assert_eq!(reported["files_changed"][0], "code/new.txt", "{context}");
                 assert_eq!(talk.file("new.txt").as_deref(), Some("written"));
                 let real = talk.agents.cwd().join("code/new.txt");
-                assert!(!real.exists(), "{here}: only the sandbox changed");
+                assert!(!real.exists(), "{context}: only the sandbox changed");
                 let received = talk.server().received();
                 assert!(
                     form.offered(&received[0])
                         .contains(&"write_file".to_owned())
                 );
                 let pairs = form.exchanges(&received[1]);
-                assert_eq!(pairs.len(), 1, "{here}");
-                assert_eq!(pairs[0].0["name"], WRITE, "{here}");
-                assert_eq!(pairs[0].1.id, "call-a", "{here}");
+                assert_eq!(pairs.len(), 1, "{context}");
+                assert_eq!(pairs[0].0["name"], WRITE, "{context}");
+                assert_eq!(pairs[0].1.id, "call-a", "{context}");
                 assert_eq!(talk.roles(), ["user", "assistant", "tool", "assistant"]);
             }
         }
@@ -89,7 +92,7 @@ fn a_tool_runs_and_its_result_is_matched_to_its_call() {
 fn parallel_calls_all_get_their_own_result() {
     for form in Form::BOTH {
         for shape in SHAPES {
-            let here = format!("{form:?}, {shape:?}");
+            let context = format!("{form:?}, {shape:?}");
             let talk = Talk::with_endpoint(
                 form,
                 vec![
@@ -106,19 +109,19 @@ fn parallel_calls_all_get_their_own_result() {
                 ],
             );
             let reported = talk.send_prompt_json(&["do four things"]);
-            assert_eq!(reported["response"], "All four.", "{here}");
+            assert_eq!(reported["response"], "All four.", "{context}");
             let outcomes = reported["tool_calls"].as_array().expect("calls");
             assert!(
                 outcomes.iter().all(|call| call["outcome"] == "succeeded"),
-                "{here}: {outcomes:?}"
+                "{context}: {outcomes:?}"
             );
             let results = form.results(&talk.server().received()[1]);
             let ids: Vec<&str> = results.iter().map(|result| result.id.as_str()).collect();
-            assert_eq!(ids, ["c1", "c2", "c3", "c4"], "{here}");
+            assert_eq!(ids, ["c1", "c2", "c3", "c4"], "{context}");
             for (result, text) in [(0, "first"), (2, "second"), (3, "first")] {
                 assert!(
                     results[result].content.contains(text),
-                    "{here}: {results:?}"
+                    "{context}: {results:?}"
                 );
             }
         }
@@ -128,7 +131,7 @@ fn parallel_calls_all_get_their_own_result() {
 #[test]
 fn invalid_calls_get_an_error_result_and_the_model_continues() {
     for form in Form::BOTH {
-        // Invalid JSON can only occur in a stream: a whole Anthropic response contains an object.
+        // Invalid JSON can only occur in a stream: a complete Anthropic response contains an object.
         let broken = r#"{"path": "notes.txt", "content": "#;
         let talk = Talk::with_endpoint(
             form,
@@ -152,8 +155,8 @@ fn invalid_calls_get_an_error_result_and_the_model_continues() {
         assert_eq!(talk.file("notes.txt").as_deref(), Some("first\n"));
         let results = form.results(&talk.server().received()[1]);
         let by_id = |id: &str| {
-            let found = results.iter().find(|result| result.id == id);
-            found.expect("a result").content.clone()
+            let result = results.iter().find(|result| result.id == id);
+            result.expect("a result").content.clone()
         };
         assert!(by_id("bad").contains("not valid JSON"), "{results:?}");
         assert!(by_id("none").contains("`read_file`"), "{results:?}");

@@ -1,10 +1,10 @@
-//! Environment block for models: at the start of the instructions, identical in every turn; and
-//! instruction files of folders when the model works there.
+//! Model requests start with an environment block that is identical in every turn, and contain the
+//! instruction files of a folder after the model reads a file in it.
 
 use super::form::{Form, Shape};
 use super::world::{READ, Talk, WRITE};
 
-/// The block in the body of a request.
+/// The environment block in the body of a request.
 fn block(body: &str) -> &str {
     let start = body.find("<environment>").expect("a block");
     let end = body.find("</environment>").expect("its end");
@@ -68,7 +68,7 @@ fn folder_instructions_are_sent_with_the_first_file_read_there() {
         let received = talk.server().received();
         let top = |body: &str| body.matches("Rule of the top").count();
         let inner = |body: &str| body.matches("Rule of the folder").count();
-        let counts = |at: usize| (top(&received[at].body), inner(&received[at].body));
+        let counts = |index: usize| (top(&received[index].body), inner(&received[index].body));
         assert_eq!(counts(0), (1, 0), "{form:?}");
         assert_eq!(counts(1), (1, 0), "{form:?}");
         assert_eq!(counts(2), (1, 1), "{form:?}");

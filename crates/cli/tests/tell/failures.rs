@@ -41,7 +41,7 @@ fn a_busy_or_broken_provider_is_retried() {
         );
         assert!(
             started.elapsed() >= Duration::from_secs(1),
-            "it waited as asked"
+            "the retry waits for the requested time"
         );
         assert_eq!(
             talk.send_prompt_json(&["two"])["response"],
@@ -58,8 +58,8 @@ fn a_provider_that_stays_broken_fails_the_turn_and_not_the_session() {
     for form in Form::BOTH {
         let broken = || form.refuses(500, "oh no");
         let server = ModelServer::start(vec![broken(), broken(), says(form)]);
-        let patient = agents().with("CLEVERAGENTS_MODEL_RETRIES", "1");
-        let talk = Talk::at(patient, form, server);
+        let home = agents().with("CLEVERAGENTS_MODEL_RETRIES", "1");
+        let talk = Talk::at(home, form, server);
         assert_failed(&talk, &talk.send_prompt(&["one"]), "CA-0805");
         assert_eq!(talk.send_prompt_json(&["two"])["response"], "All well.");
         assert_eq!(talk.roles(), ["user", "user", "assistant"]);
@@ -70,15 +70,18 @@ fn a_provider_that_stays_broken_fails_the_turn_and_not_the_session() {
 fn a_truncated_answer_restarts_and_is_never_accepted() {
     for form in Form::BOTH {
         let long = ["one ", "two ", "three ", "four "];
-        let cut = form.says(Shape::Pieces, &long).cut_after(5);
+        let truncated = form.says(Shape::Pieces, &long).cut_after(5);
         let call = r#"{"command": "echo x >> log.txt"}"#;
         let calls = form.calls(Shape::Pieces, &[("c", SHELL, call)]);
-        // After the name and the start of the arguments.
-        let half = calls.clone().cut_after(match form {
+        // The stream is cut after the name and the start of the arguments.
+        let truncated_call = calls.clone().cut_after(match form {
             Form::OpenAi => 2,
             Form::Anthropic => 8,
         });
-        let talk = Talk::with_endpoint(form, vec![cut, says(form), half, says(form)]);
+        let talk = Talk::with_endpoint(
+            form,
+            vec![truncated, says(form), truncated_call, says(form)],
+        );
         let mut plain = talk.arguments(&["--stream", "text"]);
         plain[1] = "plain";
         let shown = talk.agents.run(&plain);
@@ -91,7 +94,7 @@ fn a_truncated_answer_restarts_and_is_never_accepted() {
             "All well.",
             "{form:?}"
         );
-        assert_eq!(talk.file("log.txt"), None, "half a call does not run");
+        assert_eq!(talk.file("log.txt"), None, "a truncated call does not run");
         assert_eq!(talk.roles(), ["user", "assistant", "user", "assistant"]);
         let running = talk.ask("SELECT count(*) FROM turns WHERE state = 'running'");
         assert_eq!(running, [["0"]]);
@@ -101,10 +104,10 @@ fn a_truncated_answer_restarts_and_is_never_accepted() {
 #[test]
 fn a_repeatedly_truncated_answer_fails_the_turn() {
     for form in Form::BOTH {
-        let cut = || form.says(Shape::Pieces, &["one ", "two "]).cut_after(4);
-        let server = ModelServer::start(vec![cut(), cut(), says(form)]);
-        let patient = agents().with("CLEVERAGENTS_MODEL_RETRIES", "1");
-        let talk = Talk::at(patient, form, server);
+        let truncated = || form.says(Shape::Pieces, &["one ", "two "]).cut_after(4);
+        let server = ModelServer::start(vec![truncated(), truncated(), says(form)]);
+        let home = agents().with("CLEVERAGENTS_MODEL_RETRIES", "1");
+        let talk = Talk::at(home, form, server);
         assert_failed(&talk, &talk.send_prompt(&["one"]), "CA-0811");
         assert_eq!(talk.send_prompt_json(&["two"])["response"], "All well.");
         assert_eq!(talk.roles(), ["user", "user", "assistant"]);
@@ -116,8 +119,8 @@ fn an_empty_answer_is_a_failure_and_never_an_answer() {
     for form in Form::BOTH {
         let empty = || form.says(Shape::Pieces, &[""]);
         let server = ModelServer::start(vec![empty(), says(form), empty(), empty()]);
-        let patient = agents().with("CLEVERAGENTS_MODEL_RETRIES", "1");
-        let talk = Talk::at(patient, form, server);
+        let home = agents().with("CLEVERAGENTS_MODEL_RETRIES", "1");
+        let talk = Talk::at(home, form, server);
         assert_eq!(talk.send_prompt_json(&["one"])["response"], "All well.");
         assert_failed(&talk, &talk.send_prompt(&["two"]), "CA-0795");
     }
@@ -127,70 +130,70 @@ fn an_empty_answer_is_a_failure_and_never_an_answer() {
 fn work_before_a_disconnect_is_kept_and_done_once() {
     for form in Form::BOTH {
         let call = r#"{"command": "echo x >> log.txt"}"#;
-        let cut = form.says(Shape::Pieces, &["a", "b", "c"]).cut_after(4);
+        let truncated = form.says(Shape::Pieces, &["a", "b", "c"]).cut_after(4);
         let talk = Talk::with_endpoint(
             form,
             vec![
                 form.calls(Shape::Pieces, &[("c", SHELL, call)]),
-                cut,
+                truncated,
                 says(form),
             ],
         );
         assert_eq!(talk.send_prompt_json(&["go"])["response"], "All well.");
         assert_eq!(talk.roles(), ["user", "assistant", "tool", "assistant"]);
         let pairs = form.exchanges(&talk.server().received()[2]);
-        assert_eq!(pairs.len(), 1, "the model is shown what it did");
+        assert_eq!(pairs.len(), 1, "the request contains the finished call");
         assert_eq!(
             talk.file("log.txt").as_deref(),
             Some("x\n"),
-            "done once only"
+            "the call ran once"
         );
     }
 }
 
 #[test]
-fn silence_ends_at_the_idle_limit() {
+fn a_silent_answer_fails_at_the_idle_timeout() {
     for form in Form::BOTH {
-        let (begun, piece) = begun(form);
-        let silent = begun.then(Step::Send(piece)).then(Step::Hang);
+        let (start, piece) = response_start(form);
+        let silent = start.then(Step::Send(piece)).then(Step::Hang);
         let server = ModelServer::start(vec![silent, says(form)]);
-        let hasty = agents()
+        let home = agents()
             .with("CLEVERAGENTS_MODEL_IDLE_TIMEOUT_SECONDS", "1")
             .with("CLEVERAGENTS_MODEL_RETRIES", "0");
-        let talk = Talk::at(hasty, form, server);
+        let talk = Talk::at(home, form, server);
         assert_failed(&talk, &talk.send_prompt(&["one"]), "CA-0810");
         assert!(talk.server().wait_for_closed(1), "the connection is closed");
         assert_eq!(talk.send_prompt_json(&["two"])["response"], "All well.");
     }
 }
 
-/// A response up to its first piece of text, and that piece.
-fn begun(form: Form) -> (Response, Vec<u8>) {
+/// The part of a response before its first piece of text, and this piece.
+fn response_start(form: Form) -> (Response, Vec<u8>) {
     let mut response = form.says(Shape::Pieces, &["more "]);
     let texts = response.steps.iter().enumerate();
-    let mut texts = texts.filter_map(|(place, step)| match step {
-        Step::Send(bytes) => Some((place, bytes.clone())),
+    let mut texts = texts.filter_map(|(position, step)| match step {
+        Step::Send(bytes) => Some((position, bytes.clone())),
         _ => None,
     });
-    let (place, piece) = texts
+    let (position, piece) = texts
         .find(|(_, bytes)| String::from_utf8_lossy(bytes).contains("more "))
         .expect("a piece of text");
-    response.steps.truncate(place);
+    response.steps.truncate(position);
     (response, piece)
 }
 
 /// An endless response: the same piece of text repeatedly.
 pub(crate) fn endless(form: Form) -> Response {
-    let (begun, piece) = begun(form);
-    begun.then(Step::Endless(piece))
+    let (start, piece) = response_start(form);
+    start.then(Step::Endless(piece))
 }
 
 #[test]
 fn limits_stop_an_endless_answer() {
     for form in Form::BOTH {
         let server = ModelServer::start(vec![endless(form), says(form)]);
-        let hasty = agents().with("CLEVERAGENTS_MODEL_TOTAL_TIMEOUT_SECONDS", "1");
-        let talk = Talk::at(hasty, form, server);
+        let home = agents().with("CLEVERAGENTS_MODEL_TOTAL_TIMEOUT_SECONDS", "1");
+        let talk = Talk::at(home, form, server);
         let answer = talk.send_prompt(&["one"]);
         assert_eq!(answer.code, Some(1), "{answer:?}");
         assert!(talk.server().wait_for_closed(1), "the connection is closed");
@@ -212,15 +215,19 @@ fn ctrl_c_stops_an_endless_answer_and_keeps_the_session() {
         let talk = Talk::with_endpoint(form, vec![endless(form), says(form)]);
         let mut arguments = talk.arguments(&["--stream", "one"]);
         arguments[1] = "plain";
-        let mut child = talk.agents.command(arguments).spawn().expect("it starts");
+        let mut child = talk
+            .agents
+            .command(arguments)
+            .spawn()
+            .expect("the program starts");
         let mut out = child.stdout.take().expect("a pipe");
         let mut first = [0; 8];
-        out.read_exact(&mut first).expect("the answer has begun");
+        out.read_exact(&mut first).expect("the start of the answer");
         interrupt(child.id());
-        let mut rest = String::new();
-        out.read_to_string(&mut rest).expect("text");
+        let mut remaining = String::new();
+        out.read_to_string(&mut remaining).expect("text");
         drop(out);
-        let answer = Answer::from_output(&child.wait_with_output().expect("it ends"));
+        let answer = Answer::from_output(&child.wait_with_output().expect("the program ends"));
         assert_eq!(answer.code, Some(130), "{answer:?}");
         assert!(answer.err.contains("CA-0911"), "{answer:?}");
         assert!(talk.server().wait_for_closed(1), "the connection is closed");
@@ -241,11 +248,11 @@ fn ctrl_c_stops_a_tool_and_its_child_processes() {
     let child = talk.start(&["one"]);
     let deadline = Instant::now() + Duration::from_secs(20);
     while talk.file("log.txt").as_deref() != Some("begun\n") {
-        assert!(Instant::now() < deadline, "the command begins");
+        assert!(Instant::now() < deadline, "the command did not start");
         std::thread::sleep(Duration::from_millis(5));
     }
     interrupt(child.id());
-    let answer = Answer::from_output(&child.wait_with_output().expect("it ends"));
+    let answer = Answer::from_output(&child.wait_with_output().expect("the program ends"));
     assert_eq!(error_of(&answer)["code"], "CA-0911", "{answer:?}");
     assert_eq!(answer.json()["exit_code"], 130, "{answer:?}");
     assert_eq!(talk.rows(), [("failed".to_owned(), String::new())]);

@@ -17,7 +17,7 @@ pub(crate) enum Form {
     Anthropic,
 }
 
-/// Whether an endpoint streams or sends one document.
+/// Shape of a response: a stream of pieces or one document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
     Pieces,
@@ -41,7 +41,7 @@ impl Form {
         }
     }
 
-    /// Variables for URL and key, and the key.
+    /// Environment variables for URL and key, and the value of the key.
     pub(crate) const fn variables(self) -> [&'static str; 3] {
         match self {
             Self::OpenAi => ["OPENAI_BASE_URL", "OPENAI_API_KEY", OPENAI_KEY],
@@ -86,7 +86,7 @@ impl Form {
         }
     }
 
-    /// Key of a request.
+    /// Key that a request contains.
     pub(crate) fn key_of(self, request: &ReceivedRequest) -> Option<String> {
         match self {
             Self::OpenAi => {
@@ -108,29 +108,32 @@ impl Form {
         tools.iter().map(name).collect()
     }
 
-    /// Calls in a request with their results, turn by turn: every result must follow the answer
-    /// with its call, and every call must have one.
+    /// Calls in a request with their results. Asserts that every result follows the message with
+    /// its call, and that every call has a result.
     pub(crate) fn exchanges(self, request: &ReceivedRequest) -> Vec<(Value, ToolResultMessage)> {
         let body = request.json();
         let messages = body["messages"].as_array().expect("messages").clone();
         let mut pairs: Vec<(Value, ToolResultMessage)> = Vec::new();
-        let mut open: Vec<Value> = Vec::new();
+        let mut pending: Vec<Value> = Vec::new();
         for message in &messages {
             let (calls, results) = self.parts(message);
             for result in results {
-                let place = open.iter().position(|call| text(&call["id"]) == result.id);
-                let place = place.unwrap_or_else(|| panic!("a result without a call: {result:?}"));
-                pairs.push((open.remove(place), result));
+                let position = pending
+                    .iter()
+                    .position(|call| text(&call["id"]) == result.id);
+                let position =
+                    position.unwrap_or_else(|| panic!("a result without a call: {result:?}"));
+                pairs.push((pending.remove(position), result));
             }
             if message["role"] != "tool" {
                 assert!(
-                    open.is_empty(),
-                    "calls without results: {open:?} in {messages:#?}"
+                    pending.is_empty(),
+                    "calls without results: {pending:?} in {messages:#?}"
                 );
             }
-            open.extend(calls);
+            pending.extend(calls);
         }
-        assert!(open.is_empty(), "calls without results: {open:?}");
+        assert!(pending.is_empty(), "calls without results: {pending:?}");
         pairs
     }
 
@@ -155,14 +158,14 @@ impl Form {
             }
             Self::Anthropic => {
                 let blocks = message["content"].as_array().cloned().unwrap_or_default();
-                let of = |kind: &'static str| {
+                let blocks_of = |kind: &'static str| {
                     let blocks = blocks.clone().into_iter();
                     blocks.filter(move |block| block["type"] == kind)
                 };
-                let calls = of("tool_use")
+                let calls = blocks_of("tool_use")
                     .map(|block| json!({"id": block["id"], "name": block["name"]}))
                     .collect();
-                let results = of("tool_result")
+                let results = blocks_of("tool_result")
                     .map(|block| ToolResultMessage {
                         id: text(&block["tool_use_id"]),
                         content: text(&block["content"]),

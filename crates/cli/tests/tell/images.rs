@@ -65,7 +65,7 @@ fn a_picture_that_a_tool_reads_is_sent_to_the_model() {
         let received = talk.server().received();
         let parts = picture(form, &received[1].json());
         assert_eq!(parts.last(), Some(&expected(form)), "{form:?}: {parts:#?}");
-        // It is stored once, with the call; messages only mention it.
+        // The picture is stored once, with the call. Messages only mention it.
         let id = reported["tool_calls"][0]["invocation"]
             .as_str()
             .map(str::to_owned);
@@ -79,7 +79,7 @@ fn a_picture_that_a_tool_reads_is_sent_to_the_model() {
         );
         let messages = talk.messages();
         assert!(!json!(messages).to_string().contains(PNG_BASE64));
-        // A later turn mentions it, but does not send it again.
+        // A later turn mentions the picture, but does not send it again.
         assert_eq!(
             talk.send_prompt_json(&["sure?"])["response"],
             "Still a cat."
@@ -112,7 +112,7 @@ fn a_model_without_vision_gets_a_note() {
 
 /// The process is killed while the model processes the picture; the resumed turn sends it again.
 #[test]
-fn a_resumed_turn_has_its_picture_again() {
+fn a_resumed_turn_sends_its_picture_again() {
     for form in Form::BOTH {
         let talk = Talk::with_endpoint(
             form,
@@ -125,11 +125,14 @@ fn a_resumed_turn_has_its_picture_again() {
         std::fs::write(talk.copy.join("a.png"), PNG).expect("a file");
         let mut child = talk.start(&["what is on a.png?"]);
         while talk.server().received().len() < 2 {
-            assert!(child.try_wait().expect("it runs").is_none(), "it ended");
+            assert!(
+                child.try_wait().expect("a status").is_none(),
+                "the program ended"
+            );
             std::thread::yield_now();
         }
         child.kill().expect("killed");
-        child.wait().expect("it is over");
+        child.wait().expect("the killed program ends");
         // The picture that is sent again comes from the database.
         std::fs::remove_file(talk.copy.join("a.png")).expect("a file");
         assert_eq!(talk.send_prompt_json(&["--resume"])["response"], "A cat.");

@@ -1,5 +1,5 @@
-//! One signal while the changes of a call are recorded ends the turn; the call is stored with its
-//! outcome, and the sandbox can be rolled back.
+//! One signal during the recording of the changes of a call ends the turn. The call is stored with
+//! its outcome, and the sandbox can be rolled back.
 
 use std::time::{Duration, Instant};
 
@@ -18,19 +18,22 @@ fn one_signal_ends_the_recording_of_changes_in_a_turn() {
     ]});
     let talk = Talk::scripted(agents(), &script.to_string());
     let child = talk.start(&["make it"]);
-    let begun = Instant::now();
+    let started = Instant::now();
     while talk.file("made").is_none() {
-        assert!(begun.elapsed() < Duration::from_mins(1), "it never began");
+        assert!(
+            started.elapsed() < Duration::from_mins(1),
+            "the command did not run"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
-    // The command has ended by then, and its end was noticed.
+    // After this pause, the command has ended and the recording is running.
     std::thread::sleep(Duration::from_millis(700));
     let number = i32::try_from(child.id()).expect("a number");
     let process = Pid::from_raw(number).expect("a process");
-    kill_process(process, Signal::INT).expect("it is still running");
-    let begun = Instant::now();
-    let answer = Answer::from_output(&child.wait_with_output().expect("it ends"));
-    assert!(begun.elapsed() < Duration::from_secs(5), "{answer:?}");
+    kill_process(process, Signal::INT).expect("the program is running");
+    let started = Instant::now();
+    let answer = Answer::from_output(&child.wait_with_output().expect("the program ends"));
+    assert!(started.elapsed() < Duration::from_secs(5), "{answer:?}");
     assert_eq!(answer.code, Some(130), "{answer:?}");
     let calls = talk.ask("SELECT outcome, error FROM tool_invocations");
     assert_eq!(calls.len(), 1, "{calls:?}");

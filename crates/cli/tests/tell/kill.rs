@@ -1,4 +1,4 @@
-//! `kill -9` at random instants of a turn with five calls, one of which must not run twice.
+//! `kill -9` at random instants of a turn with five calls. One call must not run twice.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ fn talk() -> Talk {
     talk
 }
 
-/// Starts the turn, waits for the condition, and kills it.
+/// Starts a turn, runs `wait`, and kills the program.
 fn kill_when(talk: &Talk, wait: impl FnOnce()) {
     let mut child = talk.start(&["go"]);
     wait();
@@ -44,33 +44,41 @@ fn effects(talk: &Talk) -> usize {
 }
 
 /// Asserts that every call in the history is followed by one result.
-fn assert_usable(talk: &Talk, here: &str) {
+fn assert_consistent_history(talk: &Talk, context: &str) {
     talk.messages();
     let rows = talk.ask("SELECT metadata FROM messages ORDER BY sequence");
-    let mut open: Vec<Value> = Vec::new();
+    let mut pending: Vec<Value> = Vec::new();
     for row in rows {
-        let facts: Value = serde_json::from_str(&row[0]).expect("JSON");
-        let text = facts["chat"].to_string();
+        let metadata: Value = serde_json::from_str(&row[0]).expect("JSON");
+        let text = metadata["chat"].to_string();
         if text.contains("\"call_id\"") {
-            let id = find(&facts["chat"], "call_id").expect("an id");
-            let place = open.iter().position(|call| *call == id);
-            open.remove(place.unwrap_or_else(|| panic!("{here}: a result without a call: {id}")));
+            let id = find(&metadata["chat"], "call_id").expect("an id");
+            let position = pending.iter().position(|call| *call == id);
+            pending.remove(
+                position.unwrap_or_else(|| panic!("{context}: a result without a call: {id}")),
+            );
         } else {
-            assert!(open.is_empty(), "{here}: calls without results: {open:?}");
-            if let Some(calls) = find(&facts["chat"], "calls") {
+            assert!(
+                pending.is_empty(),
+                "{context}: calls without results: {pending:?}"
+            );
+            if let Some(calls) = find(&metadata["chat"], "calls") {
                 let calls = calls.as_array().expect("calls").clone();
-                open.extend(calls.into_iter().map(|call| call["id"].clone()));
+                pending.extend(calls.into_iter().map(|call| call["id"].clone()));
             }
         }
     }
-    assert!(open.is_empty(), "{here}: calls without results: {open:?}");
+    assert!(
+        pending.is_empty(),
+        "{context}: calls without results: {pending:?}"
+    );
     let running = talk.ask("SELECT count(*) FROM turns WHERE state = 'running'");
-    assert_eq!(running, [["0"]], "{here}");
+    assert_eq!(running, [["0"]], "{context}");
     let running = talk.ask("SELECT count(*) FROM tool_invocations WHERE outcome = 'running'");
-    assert_eq!(running, [["0"]], "{here}");
+    assert_eq!(running, [["0"]], "{context}");
 }
 
-/// A field of this name at any depth.
+/// Value of a field with this name at any depth.
 fn find(value: &Value, name: &str) -> Option<Value> {
     match value {
         Value::Object(fields) => fields
@@ -87,11 +95,11 @@ struct KilledTurn {
     is_running: bool,
     /// Outcome of the command's row; empty without a row.
     command: String,
-    /// Number of calls with a result.
-    ended: Vec<Vec<String>>,
+    /// Rows of the finished calls.
+    finished: Vec<Vec<String>>,
 }
 
-fn left(talk: &Talk) -> KilledTurn {
+fn read_killed_turn(talk: &Talk) -> KilledTurn {
     let running = talk.ask("SELECT count(*) FROM turns WHERE state = 'running'");
     let command = talk.ask("SELECT outcome FROM tool_invocations WHERE call_id = 'three'");
     KilledTurn {
@@ -100,28 +108,35 @@ fn left(talk: &Talk) -> KilledTurn {
             .first()
             .map(|row| row[0].clone())
             .unwrap_or_default(),
-        ended: talk.ask(
+        finished: talk.ask(
             "SELECT invocation_id, call_id, outcome, output_hash, finished_at \
              FROM tool_invocations WHERE outcome <> 'running' ORDER BY invocation_id",
         ),
     }
 }
 
-/// Continues after a kill, in one of two ways, and checks the state.
-fn resume_turn(talk: &Talk, by_resume: bool, here: &str) {
-    let left = left(talk);
+/// Continues after a kill, with `--resume` or with a new message, and checks the state.
+fn resume_turn(talk: &Talk, by_resume: bool, context: &str) {
+    let killed = read_killed_turn(talk);
     let before = effects(talk);
-    let here = &format!("{here}, resume {by_resume}, command `{}`", left.command);
+    let context = &format!(
+        "{context}, resume {by_resume}, command `{}`",
+        killed.command
+    );
     let reported = if by_resume {
         let answer = talk.send_prompt(&["--resume"]);
-        if left.is_running {
-            assert_eq!(answer.code, Some(0), "{here}: {answer:?}");
+        if killed.is_running {
+            assert_eq!(answer.code, Some(0), "{context}: {answer:?}");
             let reported = answer.json()["data"].clone();
-            assert_eq!(reported["response"], "Done.", "{here}");
-            assert_eq!(talk.file("b.txt").as_deref(), Some("b"), "{here}");
+            assert_eq!(reported["response"], "Done.", "{context}");
+            assert_eq!(talk.file("b.txt").as_deref(), Some("b"), "{context}");
             reported
         } else {
-            assert_eq!(error_of(&answer)["code"], "CA-0913", "{here}: {answer:?}");
+            assert_eq!(
+                error_of(&answer)["code"],
+                "CA-0913",
+                "{context}: {answer:?}"
+            );
             talk.send_prompt_json(&["--actor", "scripted/after.yaml", "and now?"])
         }
     } else {
@@ -130,11 +145,11 @@ fn resume_turn(talk: &Talk, by_resume: bool, here: &str) {
     let interrupted = &reported["interrupted"];
     assert_eq!(
         interrupted.is_object(),
-        left.is_running,
-        "{here}: {reported}"
+        killed.is_running,
+        "{context}: {reported}"
     );
-    let has_unknown_outcome = left.command == "running";
-    if left.is_running {
+    let has_unknown_outcome = killed.command == "running";
+    if killed.is_running {
         let expected = if has_unknown_outcome {
             vec!["builtin/shell"]
         } else {
@@ -143,39 +158,39 @@ fn resume_turn(talk: &Talk, by_resume: bool, here: &str) {
         assert_eq!(
             interrupted["doubtful"],
             serde_json::json!(expected),
-            "{here}"
+            "{context}"
         );
-        assert_eq!(interrupted["resumed"], by_resume, "{here}");
+        assert_eq!(interrupted["resumed"], by_resume, "{context}");
     }
     let runs = talk.ask("SELECT count(*) FROM tool_invocations WHERE call_id = 'three'");
     let runs: usize = runs[0][0].parse().expect("a number");
-    assert!(runs <= 1, "{here}: it ran {runs} times");
+    assert!(runs <= 1, "{context}: the command ran {runs} times");
     let after = effects(talk);
-    match left.command.as_str() {
-        // It is not repeated, as its only row shows. It is killed a moment after the program, so it
-        // may have taken effect after the check.
-        "running" => assert!(after >= before, "{here}"),
-        "succeeded" => assert_eq!(after, before, "{here}"),
-        _ if by_resume && left.is_running => assert_eq!(after, 1, "{here}"),
-        _ => assert_eq!(after, before, "{here}"),
+    match killed.command.as_str() {
+        // The command is not repeated, as its only row shows. It is killed shortly after the
+        // program, so it may have taken effect after `before` was read.
+        "running" => assert!(after >= before, "{context}"),
+        "succeeded" => assert_eq!(after, before, "{context}"),
+        _ if by_resume && killed.is_running => assert_eq!(after, 1, "{context}"),
+        _ => assert_eq!(after, before, "{context}"),
     }
-    assert!(after <= 1, "{here}: {after} lines");
-    if left.command == "succeeded" {
-        assert_eq!(after, 1, "{here}");
+    assert!(after <= 1, "{context}: {after} lines");
+    if killed.command == "succeeded" {
+        assert_eq!(after, 1, "{context}");
     }
-    for row in &left.ended {
-        let same = talk.ask(&format!(
+    for row in &killed.finished {
+        let current = talk.ask(&format!(
             "SELECT invocation_id, call_id, outcome, output_hash, finished_at \
              FROM tool_invocations WHERE call_id = '{}'",
             row[1]
         ));
         assert_eq!(
-            same,
+            current,
             std::slice::from_ref(row),
-            "{here}: a stored result was repeated"
+            "{context}: a stored result changed"
         );
     }
-    assert_usable(talk, here);
+    assert_consistent_history(talk, context);
 }
 
 #[test]
@@ -183,11 +198,11 @@ fn a_turn_killed_at_any_instant_is_resumed_and_repeats_nothing() {
     let talk = talk();
     let started = Instant::now();
     assert_eq!(talk.send_prompt_json(&["go"])["response"], "Done.");
-    let needs = started.elapsed();
+    let duration = started.elapsed();
     assert_eq!(effects(&talk), 1);
-    assert_usable(&talk, "without a kill");
+    assert_consistent_history(&talk, "without a kill");
     let mut dice = Dice::default();
-    let limit = u64::try_from(needs.as_micros()).expect("a short time");
+    let limit = u64::try_from(duration.as_micros()).expect("a short time");
     for round in 0..proof_size(12, 100) {
         let talk = self::talk();
         let wait = Duration::from_micros(dice.roll(limit + limit / 10));
@@ -195,7 +210,7 @@ fn a_turn_killed_at_any_instant_is_resumed_and_repeats_nothing() {
         resume_turn(
             &talk,
             round % 2 == 0,
-            &format!("round {round}, {wait:?} of {needs:?}"),
+            &format!("round {round}, {wait:?} of {duration:?}"),
         );
     }
 }
@@ -211,14 +226,17 @@ fn a_command_killed_after_its_effect_has_an_unknown_outcome_and_is_never_repeate
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
-        assert_eq!(left(&talk).command, "running");
-        resume_turn(&talk, by_resume, "behind its effect");
+        assert_eq!(read_killed_turn(&talk).command, "running");
+        resume_turn(&talk, by_resume, "after its effect");
         assert_eq!(effects(&talk), 1);
         let messages = talk.messages();
         let reported = messages.iter().find(|message| {
             let text = message["content"].as_str().unwrap_or_default();
             text.contains("Its outcome is unknown")
         });
-        assert!(reported.is_some(), "the model receives it: {messages:?}");
+        assert!(
+            reported.is_some(),
+            "the model receives the outcome: {messages:?}"
+        );
     }
 }

@@ -10,33 +10,33 @@ use serde_json::json;
 use super::form::{Form, Shape};
 use super::world::{SHELL, Talk, agents};
 
-/// The numbers from 1 to this, one per line, exceed 50 MB.
+/// Last number in the output. The numbers from 1, one per line, exceed 50 MB.
 const LAST: u64 = 6_700_000;
 const TOTAL: u64 = 52_488_896;
 
-/// Number of bytes before the line of a million; from there every line has eight.
+/// Number of bytes before the line `1000000`. From there on, every line has 8 bytes.
 const BEFORE_A_MILLION: u64 = 6_888_888;
 
 /// Maximum memory of the program in KiB: the output once, to store it, and its base usage.
-const MOST_MEMORY: u64 = 128 << 10;
+const MAX_MEMORY: u64 = 128 << 10;
 
 /// Peak memory of a process in KiB.
-fn peak_of(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+fn peak_memory(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a running process");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let number = line.expect("a peak").trim().trim_end_matches(" kB");
     number.parse().expect("a number")
 }
 
-/// The reference for reading on in the model's result: call id and first line.
+/// Reference to the omitted lines in the result for the model: call id and first omitted line.
 fn reference(content: &str) -> (String, u64) {
     let (_, rest) = content
         .split_once("Read them with read_file: ")
-        .unwrap_or_else(|| panic!("no way to read on: {content}"));
+        .unwrap_or_else(|| panic!("no reference to the omitted lines: {content}"));
     let line = rest.lines().next().expect("a line");
     let reported: serde_json::Value = serde_json::from_str(line).expect("JSON");
     let invocation = reported["path"].as_str().expect("a row").to_owned();
-    (invocation, reported["offset"].as_u64().expect("a place"))
+    (invocation, reported["offset"].as_u64().expect("an offset"))
 }
 
 fn check_shown(content: &str) -> (String, u64) {
@@ -53,7 +53,7 @@ fn an_output_of_50_mb_is_capped_kept_and_read_in_pages() {
     for form in Form::BOTH {
         let pid = Arc::new(AtomicU32::new(0));
         let peak = Arc::new(AtomicU64::new(0));
-        let seen = (Arc::clone(&pid), Arc::clone(&peak));
+        let shared = (Arc::clone(&pid), Arc::clone(&peak));
         let middle = 3_210_987;
         let server = ModelServer::answering(move |request: &ReceivedRequest| {
             let results = form.results(request);
@@ -63,8 +63,10 @@ fn an_output_of_50_mb_is_capped_kept_and_read_in_pages() {
                     form.calls(Shape::Pieces, &[("big", SHELL, &print)])
                 }
                 [big] => {
-                    seen.1
-                        .store(peak_of(seen.0.load(Ordering::SeqCst)), Ordering::SeqCst);
+                    shared.1.store(
+                        peak_memory(shared.0.load(Ordering::SeqCst)),
+                        Ordering::SeqCst,
+                    );
                     let (invocation, offset) = check_shown(&big.content);
                     let page = |offset: u64, limit: u64| {
                         json!({"invocation": invocation, "offset": offset, "limit": limit})
@@ -91,35 +93,43 @@ fn an_output_of_50_mb_is_capped_kept_and_read_in_pages() {
         let talk = Talk::at(agents(), form, server);
         let child = talk.start(&["print much"]);
         pid.store(child.id(), Ordering::SeqCst);
-        let answer = Answer::from_output(&child.wait_with_output().expect("it ends"));
+        let answer = Answer::from_output(&child.wait_with_output().expect("the program ends"));
         assert_eq!(answer.code, Some(0), "{answer:?}");
         assert_eq!(answer.json()["data"]["response"], "Read.");
         let peak = peak.load(Ordering::SeqCst);
         assert!(
-            peak > 0 && peak < MOST_MEMORY,
+            peak > 0 && peak < MAX_MEMORY,
             "{form:?}: {peak} KiB of memory"
         );
         let received = talk.server().received();
         let results = form.results(&received[2]);
-        let of = |id: &str| {
-            let found = results.iter().find(|result| result.id == id);
-            found.expect("a result").content.clone()
+        let result_of = |id: &str| {
+            let result = results.iter().find(|result| result.id == id);
+            result.expect("a result").content.clone()
         };
-        let (_, offset) = reference(&of("big"));
+        let (_, offset) = reference(&result_of("big"));
         assert!(offset > 1_000, "the beginning was shown");
-        let ten: Vec<String> = (middle..middle + 10).map(|line| line.to_string()).collect();
-        let ten = ten.join(
+        let expected: Vec<String> = (middle..middle + 10).map(|line| line.to_string()).collect();
+        let expected = expected.join(
             "
 ",
         );
-        assert!(of("far").contains(&format!("\n{ten}\n<")), "{}", of("far"));
         assert!(
-            of("last").contains(&format!("\n{LAST}\n")),
+            result_of("far").contains(&format!("\n{expected}\n<")),
             "{}",
-            of("last")
+            result_of("far")
         );
-        assert!(of("behind").contains("cannot be read"), "{}", of("behind"));
-        let (next, last) = (of("next"), offset + 9);
+        assert!(
+            result_of("last").contains(&format!("\n{LAST}\n")),
+            "{}",
+            result_of("last")
+        );
+        assert!(
+            result_of("behind").contains("cannot be read"),
+            "{}",
+            result_of("behind")
+        );
+        let (next, last) = (result_of("next"), offset + 9);
         assert!(next.contains(&format!("\n{offset}\n")), "{next}");
         assert!(
             next.contains(&format!("Lines {offset}–{last} of {LAST}.")),

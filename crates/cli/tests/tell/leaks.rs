@@ -1,5 +1,5 @@
-//! Confinement of validations, custom tools, skill scripts and MCP servers: each tries every known
-//! way to read the home folder, the database, keys, another sandbox and system passwords.
+//! Confinement of validations, custom tools, skill scripts and MCP servers: each of them tries every
+//! known way to read the home folder, the database, keys, another sandbox and system passwords.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::world::{Talk, agents};
 
-/// The attempts; the tests of the process crate show that they succeed without confinement.
+/// Script with the attempts. The tests of the process crate show that they succeed without
+/// confinement.
 const READS: &str = include_str!("../../../process/tests/process/reads.py");
 
 /// A server whose only tool makes the attempts and writes the successful ones to the sandbox.
@@ -44,8 +45,8 @@ for line in sys.stdin:
 
 /// A conversation in a home with secrets of every kind.
 struct PlantedSecrets {
-    /// The attempts start many programs: only one test at a time, or they time out.
-    _alone: MutexGuard<'static, ()>,
+    /// Lets only one test run at a time: attempts start many programs and could time out otherwise.
+    _lock: MutexGuard<'static, ()>,
     talk: Talk,
     secrets: Vec<PathBuf>,
 }
@@ -55,10 +56,10 @@ fn write(path: &Path, text: &str) {
     std::fs::write(path, text).expect("a file");
 }
 
-static ALONE: Mutex<()> = Mutex::new(());
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-fn planted() -> PlantedSecrets {
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+fn plant_secrets() -> PlantedSecrets {
+    let lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let agents = agents().with("PROVIDER_API_KEY", "PLANTED-key-of-a-provider");
     let script = json!({"at_end": "repeat_last", "answers": [
         {"calls": [{"name": "leak/try", "arguments": {}}]},
@@ -67,36 +68,36 @@ fn planted() -> PlantedSecrets {
     let talk = Talk::scripted(agents, &script.to_string());
     let agents = &talk.agents;
     // Plant secrets in the database, in another sandbox, and next to both.
-    let own = agents.home().to_owned();
+    let program_home = agents.home().to_owned();
     agents.data(&["session", "append", &talk.session, "PLANTED"]);
     let other = agents.cwd().join("other");
     write(&other.join("file"), "PLANTED\n");
     let path = other.to_str().expect("a path");
-    let made = agents.data(&["sandbox", "create", "other", "--path", path]);
-    let copy = made["sandbox"]["parts"][0]["folder"].as_str();
+    let created = agents.data(&["sandbox", "create", "other", "--path", path]);
+    let copy = created["sandbox"]["parts"][0]["folder"].as_str();
     let copy = PathBuf::from(copy.expect("a folder"));
     let user = agents.cwd().parent().expect("the home").to_owned();
-    let planted = [
+    let files = [
         user.join("secret"),
         user.join(".ssh/id_ed25519"),
         user.join(".netrc"),
         user.join(".cargo/credentials.toml"),
         user.join(".cargo/config.toml"),
         user.join(".npmrc"),
-        own.join("caches/other/files/cargo/file"),
-        own.join("mcp/token.json"),
+        program_home.join("caches/other/files/cargo/file"),
+        program_home.join("mcp/token.json"),
     ];
-    for file in &planted {
+    for file in &files {
         write(file, "# token PLANTED\n");
     }
-    let mut secrets = planted.to_vec();
+    let mut secrets = files.to_vec();
     secrets.extend([
-        own.join("cleveragents.db"),
+        program_home.join("cleveragents.db"),
         copy.join("file"),
         other.join("file"),
     ]);
     PlantedSecrets {
-        _alone: alone,
+        _lock: lock,
         talk,
         secrets,
     }
@@ -119,30 +120,30 @@ impl PlantedSecrets {
         )
     }
 
-    fn place(&self, name: &str) -> PathBuf {
+    fn work_path(&self, name: &str) -> PathBuf {
         self.talk.agents.cwd().join(name)
     }
 }
 
 /// Asserts that all attempts were made and none succeeded.
 fn assert_nothing_read(reported: &str) {
-    let tried = reported
+    let attempts = reported
         .lines()
         .find_map(|line| line.trim().strip_prefix("all tried "));
-    let tried: usize = tried
+    let attempts: usize = attempts
         .and_then(|count| count.split_whitespace().next()?.parse().ok())
-        .unwrap_or_else(|| panic!("not all was tried: {reported}"));
-    assert!(tried >= 20, "{reported}");
+        .unwrap_or_else(|| panic!("not all attempts were made: {reported}"));
+    assert!(attempts >= 20, "{reported}");
     assert!(!reported.contains("succeeded "), "{reported}");
 }
 
 #[test]
 fn a_validation_reads_nothing_outside() {
-    let planted = planted();
+    let planted = plant_secrets();
     let agents = &planted.talk.agents;
     write(&planted.talk.copy.join("attempts.py"), &planted.attempts());
     write(
-        &planted.place("check.yaml"),
+        &planted.work_path("check.yaml"),
         "name: local/leak\ndescription: d\ncommand: [python3, attempts.py]\ntimeout: 900\n",
     );
     agents.data(&["validation", "add", "--config", "check.yaml"]);
@@ -160,7 +161,7 @@ fn a_validation_reads_nothing_outside() {
 
 #[test]
 fn a_tool_of_the_user_reads_nothing_outside() {
-    let planted = planted();
+    let planted = plant_secrets();
     let agents = &planted.talk.agents;
     let code = format!(
         "import subprocess, sys\ndef run(input):\n    done = subprocess.run([sys.executable, '-c', {}], \
@@ -171,7 +172,7 @@ fn a_tool_of_the_user_reads_nothing_outside() {
         "name": "local/leak", "description": "d", "writes": true, "checkpointable": true, "timeout": 900,
         "input_schema": {"type": "object"}, "code": code,
     });
-    write(&planted.place("tool.json"), &definition.to_string());
+    write(&planted.work_path("tool.json"), &definition.to_string());
     agents.data(&["tool", "add", "--config", "tool.json"]);
     let reported = agents.data(&[
         "tool",
@@ -187,12 +188,12 @@ fn a_tool_of_the_user_reads_nothing_outside() {
 
 #[test]
 fn a_script_of_a_skill_reads_nothing_outside() {
-    let planted = planted();
+    let planted = plant_secrets();
     let agents = &planted.talk.agents;
     let skill = "---\nname: leaking\ndescription: d\n---\nRun it.\n";
-    write(&planted.place("leaking/SKILL.md"), skill);
+    write(&planted.work_path("leaking/SKILL.md"), skill);
     write(
-        &planted.place("leaking/scripts/attempts.py"),
+        &planted.work_path("leaking/scripts/attempts.py"),
         &planted.attempts(),
     );
     agents.data(&["skill", "add", "leaking"]);
@@ -213,16 +214,19 @@ fn a_script_of_a_skill_reads_nothing_outside() {
 
 /// Registers a server with these fields, whose program is in a separate folder.
 fn register(planted: &PlantedSecrets, fields: &Value) {
-    write(&planted.place("server/server.py"), SERVER);
-    write(&planted.place("server/attempts.py"), &planted.attempts());
+    write(&planted.work_path("server/server.py"), SERVER);
+    write(
+        &planted.work_path("server/attempts.py"),
+        &planted.attempts(),
+    );
     let mut definition = json!({
-        "name": "leak", "command": "python3", "args": [planted.place("server/server.py")],
+        "name": "leak", "command": "python3", "args": [planted.work_path("server/server.py")],
         "overrides": {"*": {"needs_approval": false}}, "timeout_seconds": 900,
     });
     for (name, value) in fields.as_object().into_iter().flatten() {
         definition[name] = value.clone();
     }
-    write(&planted.place("leak.json"), &definition.to_string());
+    write(&planted.work_path("leak.json"), &definition.to_string());
     planted
         .talk
         .agents
@@ -231,39 +235,39 @@ fn register(planted: &PlantedSecrets, fields: &Value) {
 
 #[test]
 fn an_mcp_server_reads_nothing_outside() {
-    let planted = planted();
+    let planted = plant_secrets();
     register(&planted, &json!({}));
     let reported = planted.talk.send_prompt_json(&["--mcp", "leak", "try"]);
-    assert_nothing_read(&planted.talk.file("attempts.txt").expect("what was tried"));
+    assert_nothing_read(&planted.talk.file("attempts.txt").expect("the attempts"));
     assert_eq!(
         reported["tool_calls"][0]["outcome"], "succeeded",
         "{reported:#}"
     );
-    // Its home persists between starts; temporary folders do not.
-    let own = planted.talk.agents.home().join("mcp-homes/leak");
+    // The home of a server persists between starts, but temporary folders do not.
+    let program_home = planted.talk.agents.home().join("mcp-homes/leak");
     assert_eq!(
-        std::fs::read_to_string(own.join("home/kept")).expect("kept"),
+        std::fs::read_to_string(program_home.join("home/kept")).expect("a file"),
         "x"
     );
     assert_eq!(
-        std::fs::read_dir(own.join("tmp"))
+        std::fs::read_dir(program_home.join("tmp"))
             .expect("a folder")
             .count(),
         0
     );
 }
 
-/// The home folder is declared, and one credential file by name: these can be read, other secrets
-/// cannot.
+/// The server declares the home folder and one credential file. It can read them, but no other
+/// secret.
 #[test]
 fn an_mcp_server_that_may_read_the_home_sees_no_secret_in_it() {
-    let planted = planted();
+    let planted = plant_secrets();
     register(
         &planted,
         &json!({"read": ["~"], "credentials": ["~/.netrc"]}),
     );
     planted.talk.send_prompt_json(&["--mcp", "leak", "try"]);
-    let reported = planted.talk.file("attempts.txt").expect("what was tried");
+    let reported = planted.talk.file("attempts.txt").expect("the attempts");
     let user = planted
         .talk
         .agents
@@ -275,13 +279,14 @@ fn an_mcp_server_that_may_read_the_home_sees_no_secret_in_it() {
         user.join("secret"),
         user.join(".netrc"),
         user.join(".cargo/config.toml"),
-        planted.place("other/file"),
+        planted.work_path("other/file"),
     ];
     // Other attempts scan whole folders, and always find the declared files.
     let single = ["open", "cat", "link", "dots", "proc-self-root", "python"];
-    let found = |path: &Path| {
-        let is_found =
-            |way: &&&str| reported.contains(&format!("succeeded {way} {}\n", path.display()));
+    let successes = |path: &Path| {
+        let is_found = |attempt: &&&str| {
+            reported.contains(&format!("succeeded {attempt} {}\n", path.display()))
+        };
         single.iter().filter(is_found).count()
     };
     for path in &planted.secrets {
@@ -290,17 +295,17 @@ fn an_mcp_server_that_may_read_the_home_sees_no_secret_in_it() {
         } else {
             0
         };
-        assert_eq!(found(path), expected, "{}: {reported}", path.display());
+        assert_eq!(successes(path), expected, "{}: {reported}", path.display());
     }
 }
 
 #[test]
 fn a_path_of_the_program_cannot_be_declared() {
-    let planted = planted();
+    let planted = plant_secrets();
     let agents = &planted.talk.agents;
-    let own = agents.home().display().to_string();
+    let program_home = agents.home().display().to_string();
     let inside = agents.home().join("sandboxes").display().to_string();
-    for path in [own.as_str(), &inside, "~/.ssh", "/", "~/absent"] {
+    for path in [program_home.as_str(), &inside, "~/.ssh", "/", "~/absent"] {
         let command = ["mcp", "add", "x", "--read", path, "--", "python3"];
         let answer = agents.run(&[&["--format", "json"], &command[..]].concat());
         assert_eq!(answer.code, Some(2), "{path}: {answer:?}");
@@ -312,10 +317,10 @@ fn a_path_of_the_program_cannot_be_declared() {
 /// Declared paths are shown, and can be added to a server without repeating its definition.
 #[test]
 fn a_declared_folder_is_shown_and_added_to() {
-    let planted = planted();
+    let planted = plant_secrets();
     register(&planted, &json!({"env": {"A": "b"}}));
     let agents = &planted.talk.agents;
-    let docs = planted.place("docs");
+    let docs = planted.work_path("docs");
     std::fs::create_dir(&docs).expect("a folder");
     agents.data(&[
         "mcp",
@@ -332,11 +337,14 @@ fn a_declared_folder_is_shown_and_added_to() {
     assert_eq!(shown["write"], json!(["~/work/docs"]), "{shown:#}");
     assert_eq!(shown["env"], json!(["A"]), "{shown:#}");
     assert_eq!(shown["sees"]["write"], json!([docs]), "{shown:#}");
-    let script = json!([planted.place("server"), planted.place("server/server.py")]);
+    let script = json!([
+        planted.work_path("server"),
+        planted.work_path("server/server.py")
+    ]);
     assert!(
         script.as_array().into_iter().flatten().all(|path| {
-            let seen = shown["sees"]["read"].as_array().into_iter().flatten();
-            seen.into_iter().any(|one| one == path)
+            let readable = shown["sees"]["read"].as_array().into_iter().flatten();
+            readable.into_iter().any(|allowed| allowed == path)
         }),
         "{shown:#}"
     );
@@ -347,12 +355,12 @@ fn a_declared_folder_is_shown_and_added_to() {
     );
 }
 
-/// Every text in a document, concatenated.
+/// All texts of a document, one per line.
 fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => format!("{text}\n"),
-        Value::Array(all) => all.iter().map(text_of).collect(),
-        Value::Object(all) => all.values().map(text_of).collect(),
+        Value::Array(values) => values.iter().map(text_of).collect(),
+        Value::Object(values) => values.values().map(text_of).collect(),
         _ => String::new(),
     }
 }

@@ -1,4 +1,4 @@
-//! MCP tools that may write: the user is asked, and the answer is stored.
+//! Calls of MCP tools that may write: the program asks the user and stores the answer.
 
 use cleveragents_testkit::Agents;
 use serde_json::{Value, json};
@@ -92,15 +92,15 @@ fn the_answer_for_a_whole_server_is_remembered() {
     let talk = talk("add", &json!({}));
     let mut arguments = talk.arguments(&["--mcp", "notes", "add a note"]);
     arguments[1] = "plain";
-    let (code, seen) = talk
+    let (code, screen) = talk
         .agents
         .play(&[("or type a reason to refuse: ", "s\r")], &arguments);
-    assert_eq!(code, Some(0), "{seen}");
+    assert_eq!(code, Some(0), "{screen}");
     assert!(
-        seen.contains("[s] always for its server (allow notes/*)"),
-        "{seen}"
+        screen.contains("[s] always for its server (allow notes/*)"),
+        "{screen}"
     );
-    assert!(seen.contains("[a] always (allow notes/add)"), "{seen}");
+    assert!(screen.contains("[a] always (allow notes/add)"), "{screen}");
     assert!(rules(&talk).contains("allow notes/*"), "{}", rules(&talk));
     assert_eq!(talk.rows()[0].0, "succeeded");
 }

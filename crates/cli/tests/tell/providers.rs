@@ -1,5 +1,5 @@
-//! A conversation with tools, reasoning and pictures against an endpoint of every wire format that
-//! refuses what the real provider refuses.
+//! A conversation with tools, reasoning and pictures in every wire format. Each endpoint refuses
+//! what the real provider refuses.
 
 use cleveragents_testkit::model_server::{ModelServer, Response, WireFormat};
 use serde_json::json;
@@ -18,7 +18,7 @@ fn answers(format: WireFormat) -> Vec<Response> {
     let wrong = json!({"wrong": [1]});
     vec![
         format.calls(&[("look", READ, &picture), ("odd.id:1", READ, &wrong)]),
-        // A name that was not offered, and that no provider accepts.
+        // This tool name was not offered, and no provider accepts it.
         format.calls(&[("lost", "rm -rf /; x", &json!({}))]),
         format.calls(&[("note", WRITE, &file)]),
         format.says(ANSWER),
@@ -56,9 +56,9 @@ fn no_provider_refuses_a_conversation_with_tools_reasoning_and_pictures() {
             "--sandbox",
             "box",
         ];
-        let ran = talk.agents.data(&run);
-        assert_eq!(ran["response"]["text"], ANSWER, "{format:?}");
-        // A session whose second message is sent with the whole history.
+        let result = talk.agents.data(&run);
+        assert_eq!(result["response"]["text"], ANSWER, "{format:?}");
+        // In the session, the second message is sent with the whole history.
         assert_eq!(
             talk.send_prompt_json(&[question])["response"],
             ANSWER,

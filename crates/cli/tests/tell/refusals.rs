@@ -18,15 +18,15 @@ struct Case {
     arguments: &'static str,
     options: &'static [&'static str],
     in_sandbox: bool,
-    /// A custom tool that is called instead of a built-in one.
-    own: Option<&'static str>,
-    /// Files next to the work folder, with their texts.
+    /// Declared properties of a custom tool that is called instead of a built-in tool.
+    custom: Option<&'static str>,
+    /// Files in the working folder, with their texts.
     files: &'static [(&'static str, &'static str)],
 }
 
 /// Wire name of the tool that cases define; it creates a file.
-const OWN: &str = "local_S_own";
-const OWN_CODE: &str = "name: local/own
+const CUSTOM_TOOL: &str = "local_S_own";
+const CUSTOM_TOOL_CODE: &str = "name: local/own
 description: Leaves a file behind
 language: sh
 code: |
@@ -43,17 +43,17 @@ impl Case {
             arguments: TOUCH,
             options: &[],
             in_sandbox: true,
-            own: None,
+            custom: None,
             files: &[],
         }
     }
 
     /// A call of the custom tool, with these declared properties.
-    const fn own(reason: &'static str, message: &'static str, declared: &'static str) -> Self {
+    const fn custom(reason: &'static str, message: &'static str, declared: &'static str) -> Self {
         Self {
-            tool: OWN,
+            tool: CUSTOM_TOOL,
             arguments: "{}",
-            own: Some(declared),
+            custom: Some(declared),
             ..Self::new(reason, message)
         }
     }
@@ -70,7 +70,7 @@ fn cases() -> Vec<Case> {
             ..Case::new("rule", "a permission rule denies it")
         },
         Case {
-            // No rule can allow what the floor forbids.
+            // No rule can allow what the built-in floor forbids.
             options: &["--rule", "allow builtin/shell"],
             arguments: r#"{"command": "echo x >> log.txt; rm -rf /"}"#,
             ..Case::new("rule", "a permission rule denies it")
@@ -121,7 +121,7 @@ fn safety_cases() -> Vec<Case> {
             files: &[("strict.yaml", DENYING)],
             ..Case::new("profile", "it denies `shell`")
         },
-        Case::own("profile", "is declared unsafe", "unsafe: true"),
+        Case::custom("profile", "is declared unsafe", "unsafe: true"),
         Case {
             options: &["--safety", "./only-git.yaml"],
             files: &[(
@@ -134,12 +134,12 @@ fn safety_cases() -> Vec<Case> {
             )
         },
         Case {
-            // The file of a project is not a choice of the user.
+            // A project file cannot extend what the user allows.
             files: &[
                 (PROJECT, "[safety]\nprofile = \"wide.yaml\"\n"),
                 ("wide.yaml", ALLOWING),
             ],
-            ..Case::own("profile", "is declared unsafe", "unsafe: true")
+            ..Case::custom("profile", "is declared unsafe", "unsafe: true")
         },
         Case {
             options: &["--deny-tool", "builtin/sh*"],
@@ -156,7 +156,7 @@ fn safety_cases() -> Vec<Case> {
             ..Case::new("not_on_allowlist", "not on the allowlist")
         },
         Case {
-            // Two lists: only tools on both may run.
+            // With two allowlists, only tools on both may run.
             options: &["--allow-tool", "builtin/shell"],
             files: &[(PROJECT, "[safety]\nallow-tools = \"builtin/file-*\"\n")],
             ..Case::new("not_on_allowlist", "not on the allowlist")
@@ -172,19 +172,19 @@ fn safety_cases() -> Vec<Case> {
         },
         Case {
             options: &["--max-cost", "2"],
-            ..Case::own("budget", "the budget of 2.00 USD", "cost: 5")
+            ..Case::custom("budget", "the budget of 2.00 USD", "cost: 5")
         },
         Case {
             options: &["--safety", "poor.yaml"],
             files: &[("poor.yaml", "guards: {max_total_cost: 2}\n")],
-            ..Case::own("budget", "the budget of 2.00 USD", "cost: 5")
+            ..Case::custom("budget", "the budget of 2.00 USD", "cost: 5")
         },
-        Case::own(
+        Case::custom(
             "missing_checkpoint",
             "cannot be rolled back",
             "checkpointable: false",
         ),
-        Case::own(
+        Case::custom(
             "no_container",
             "requires a container",
             "environment: required",
@@ -197,41 +197,45 @@ fn assert_recorded(talk: &Talk, reason: &str) {
     let rows = talk.ask("SELECT invocation_id, outcome, reason, error FROM tool_invocations");
     assert_eq!(rows.len(), 1, "{reason}: {rows:?}");
     assert_eq!(rows[0][1..3], ["refused", reason], "{rows:?}");
-    assert!(!rows[0][3].is_empty(), "{reason}: the row says why");
+    assert!(!rows[0][3].is_empty(), "{reason}: the row has a message");
     let events = talk.ask("SELECT subject, payload FROM events WHERE kind = 'tool.refused'");
     assert_eq!(events.len(), 1, "{reason}: {events:?}");
     assert_eq!(events[0][0], rows[0][0], "{reason}");
     let payload: Value = serde_json::from_str(&events[0][1]).expect("JSON");
     assert_eq!(payload["reason"], reason);
-    let begun = talk.ask("SELECT count(*) FROM events WHERE kind = 'tool.invoked'");
-    assert_eq!(begun, [["0"]], "{reason}: it never began");
+    let invoked = talk.ask("SELECT count(*) FROM events WHERE kind = 'tool.invoked'");
+    assert_eq!(invoked, [["0"]], "{reason}: the call never started");
 }
 
-fn assert_nothing_happened(talk: &Talk, here: &str) {
-    assert_eq!(talk.file("log.txt"), None, "{here}: the tool did not run");
+fn assert_no_effect(talk: &Talk, context: &str) {
+    assert_eq!(
+        talk.file("log.txt"),
+        None,
+        "{context}: the tool did not run"
+    );
     let parent = talk.copy.parent().expect("a folder");
-    assert!(!parent.join("log.txt").exists(), "{here}");
+    assert!(!parent.join("log.txt").exists(), "{context}");
 }
 
 #[test]
 fn a_refused_call_does_not_run_and_the_model_receives_the_reason() {
-    check(&cases());
+    assert_all_refused(&cases());
 }
 
 #[test]
 fn calls_refused_by_profiles_and_guards_of_any_source_do_not_run() {
-    check(&safety_cases());
+    assert_all_refused(&safety_cases());
 }
 
 /// Writes the files of a case and registers its tool.
-fn furnish(talk: &Talk, case: &Case) {
+fn prepare(talk: &Talk, case: &Case) {
     for (name, text) in case.files {
         let file = talk.agents.cwd().join(name);
         std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
         std::fs::write(file, text).expect("a file");
     }
-    if let Some(declared) = case.own {
-        register(talk, &format!("{declared}\n{OWN_CODE}"));
+    if let Some(declared) = case.custom {
+        register(talk, &format!("{declared}\n{CUSTOM_TOOL_CODE}"));
     }
 }
 
@@ -240,7 +244,7 @@ fn register(talk: &Talk, text: &str) {
     let _added = talk.agents.data(&["tool", "add", "--config", "own.yaml"]);
 }
 
-fn check(cases: &[Case]) {
+fn assert_all_refused(cases: &[Case]) {
     for (number, case) in cases.iter().enumerate() {
         let form = Form::BOTH[number % 2];
         let talk = Talk::with_endpoint(
@@ -250,32 +254,32 @@ fn check(cases: &[Case]) {
                 form.says(Shape::Pieces, &["Understood."]),
             ],
         );
-        furnish(&talk, case);
+        prepare(&talk, case);
         let mut arguments = talk.arguments(case.options);
         if !case.in_sandbox {
-            let place = arguments.iter().position(|word| *word == "--sandbox");
-            let place = place.expect("a sandbox");
-            arguments.drain(place..place + 2);
+            let position = arguments.iter().position(|word| *word == "--sandbox");
+            let position = position.expect("a sandbox");
+            arguments.drain(position..position + 2);
         }
         arguments.push("do it");
         let answer = talk.agents.run(&arguments);
-        let here = format!("{} {:?}", case.reason, case.options);
-        assert_eq!(answer.code, Some(0), "{here}: {answer:?}");
+        let context = format!("{} {:?}", case.reason, case.options);
+        assert_eq!(answer.code, Some(0), "{context}: {answer:?}");
         let reported = answer.json()["data"].clone();
-        assert_eq!(reported["response"], "Understood.", "{here}");
-        assert_eq!(reported["tool_calls"][0]["outcome"], "refused", "{here}");
+        assert_eq!(reported["response"], "Understood.", "{context}");
+        assert_eq!(reported["tool_calls"][0]["outcome"], "refused", "{context}");
         let results = form.results(&talk.server().received()[1]);
         assert!(
             results[0].content.contains("was refused and did not run")
                 && results[0].content.contains(case.message),
-            "{here}: {results:?}"
+            "{context}: {results:?}"
         );
         assert_recorded(&talk, case.reason);
-        assert_nothing_happened(&talk, &here);
+        assert_no_effect(&talk, &context);
     }
 }
 
-/// The same tools run when they are allowed, so that the refusals above are meaningful.
+/// The refused tools run if they are allowed, so the refusals above have the expected cause.
 #[test]
 fn the_refused_calls_run_when_they_are_allowed() {
     for (declared, options) in [
@@ -298,12 +302,12 @@ fn the_refused_calls_run_when_they_are_allowed() {
         let talk = Talk::with_endpoint(
             form,
             vec![
-                form.calls(Shape::Pieces, &[("c", OWN, "{}")]),
+                form.calls(Shape::Pieces, &[("c", CUSTOM_TOOL, "{}")]),
                 form.says(Shape::Pieces, &["Done."]),
             ],
         );
         std::fs::write(talk.agents.cwd().join("wide.yaml"), ALLOWING).expect("a file");
-        register(&talk, &format!("{declared}\n{OWN_CODE}"));
+        register(&talk, &format!("{declared}\n{CUSTOM_TOOL_CODE}"));
         let reported = talk.send_prompt_json(&[options, &["do it"]].concat());
         assert_eq!(
             reported["tool_calls"][0]["outcome"], "succeeded",
@@ -315,7 +319,7 @@ fn the_refused_calls_run_when_they_are_allowed() {
 
 #[test]
 fn a_call_runs_only_if_the_user_approves_it() {
-    for (number, (typed, message, runs)) in [
+    for (number, (typed, message, is_approved)) in [
         ("n\n", "the user rejected it", false),
         (
             "not on a Friday\n",
@@ -336,8 +340,8 @@ fn a_call_runs_only_if_the_user_approves_it() {
                 form.says(Shape::Pieces, &["Understood."]),
             ],
         );
-        let how = [&["--approve-writes"][..], &["--safety", "careful"]][number % 2];
-        let arguments = talk.arguments(&[how, &["do it"]].concat());
+        let options = [&["--approve-writes"][..], &["--safety", "careful"]][number % 2];
+        let arguments = talk.arguments(&[options, &["do it"]].concat());
         let answer = talk.agents.run_on_terminal(&arguments, typed);
         assert_eq!(answer.code, Some(0), "{typed}: {answer:?}");
         assert!(
@@ -347,11 +351,11 @@ fn a_call_runs_only_if_the_user_approves_it() {
         assert_eq!(answer.json()["data"]["response"], "Understood.");
         let results = form.results(&talk.server().received()[1]);
         assert!(results[0].content.contains(message), "{typed}: {results:?}");
-        if runs {
+        if is_approved {
             assert_eq!(talk.file("log.txt").as_deref(), Some("x\n"));
         } else {
             assert_recorded(&talk, "approval_refused");
-            assert_nothing_happened(&talk, typed);
+            assert_no_effect(&talk, typed);
         }
     }
 }
@@ -374,7 +378,7 @@ fn a_write_that_needs_approval_without_a_user_exits_with_5() {
         assert_eq!(answer.code, Some(5), "{options:?}: {answer:?}");
         assert_eq!(error_of(&answer)["code"], "CA-0908");
         assert_recorded(&talk, "nobody_to_approve");
-        assert_nothing_happened(&talk, "no user");
+        assert_no_effect(&talk, "no user");
     }
 }
 
@@ -384,16 +388,16 @@ fn a_tool_that_takes_too_long_is_stopped_before_it_has_an_effect() {
         let talk = Talk::with_endpoint(
             form,
             vec![
-                form.calls(Shape::Pieces, &[("c", OWN, "{}")]),
+                form.calls(Shape::Pieces, &[("c", CUSTOM_TOOL, "{}")]),
                 form.says(Shape::Pieces, &["I see."]),
             ],
         );
-        // Only the time limit ends it: it would run for an hour.
-        let slow = OWN_CODE.replace("  echo x", "  sleep 3600\n  echo x");
+        // Only the time limit ends the tool, which would otherwise run for an hour.
+        let slow = CUSTOM_TOOL_CODE.replace("  echo x", "  sleep 3600\n  echo x");
         register(&talk, &format!("timeout: 0.2\n{slow}"));
         let reported = talk.send_prompt_json(&["do it"]);
         assert_eq!(reported["tool_calls"][0]["outcome"], "failed", "{reported}");
-        assert_eq!(talk.file("log.txt"), None, "it was stopped");
+        assert_eq!(talk.file("log.txt"), None, "the tool was stopped");
         let results = form.results(&talk.server().received()[1]);
         assert!(
             results[0].content.contains("`local_S_own` failed")
@@ -429,8 +433,8 @@ fn without_a_user_the_turn_exits_with_5_and_later_calls_do_not_run() {
         let answer = talk.send_prompt(&["--rule", "ask builtin/shell", "do it"]);
         assert_eq!(answer.code, Some(5), "{answer:?}");
         assert_eq!(error_of(&answer)["code"], "CA-0908");
-        assert_nothing_happened(&talk, "no user");
-        assert_eq!(talk.file("late.txt"), None, "nothing behind it runs");
+        assert_no_effect(&talk, "no user");
+        assert_eq!(talk.file("late.txt"), None, "later calls do not run");
         let rows = talk.rows();
         let expected = [("succeeded", ""), ("refused", "nobody_to_approve")];
         let expected = expected.map(|(outcome, reason)| (outcome.to_owned(), reason.to_owned()));
@@ -514,7 +518,13 @@ fn the_content_of_a_file_is_not_a_permission() {
         assert!(talk.file("notes.txt").is_some() && talk.file("bait.txt").is_some());
         let results = form.results(&talk.server().received()[1]);
         let read = &results[0].content;
-        assert!(read.contains(bait.trim_end()), "it is shown: {read}");
-        assert!(read.starts_with("<data-"), "and marked as data: {read}");
+        assert!(
+            read.contains(bait.trim_end()),
+            "the content is shown: {read}"
+        );
+        assert!(
+            read.starts_with("<data-"),
+            "the content is marked as data: {read}"
+        );
     }
 }

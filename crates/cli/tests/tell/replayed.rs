@@ -24,8 +24,8 @@ fn a_turn_with_tools_is_replayed_to_the_same_answer() {
         let recorded = talk.send_prompt_json(&["--record", "turn.jsonl", "Read the notes"]);
         talk.agents.data(&["sandbox", "discard", "box", "--yes"]);
         // Another copy of the same folder and another session, without an endpoint.
-        let again = Talk::new(talk.agents, "replay/turn.jsonl");
-        let replayed = again.send_prompt_json(&["Read the notes"]);
+        let replay = Talk::new(talk.agents, "replay/turn.jsonl");
+        let replayed = replay.send_prompt_json(&["Read the notes"]);
         assert_eq!(replayed["response"], recorded["response"], "{form:?}");
         assert_eq!(replayed["usage"]["tokens"], recorded["usage"]["tokens"]);
         let outcomes = |reported: &serde_json::Value| {

@@ -1,4 +1,4 @@
-//! Keys are placed everywhere and must not be found anywhere afterwards.
+//! Keys are placed in every input and must not appear in any output, request or file.
 
 use cleveragents_testkit::Answer;
 use cleveragents_testkit::model_server::{ModelServer, ReceivedRequest, Response};
@@ -9,22 +9,22 @@ use super::world::{READ, SHELL, Talk, agents, every_file};
 const KEYS: [&str; 2] = [OPENAI_KEY, ANTHROPIC_KEY];
 
 /// Asserts that a text contains no key.
-fn assert_clean(what: &str, bytes: &[u8]) {
+fn assert_clean(label: &str, bytes: &[u8]) {
     for key in KEYS {
-        // Looks for each half: the endpoint sends the key in two pieces.
+        // Search for each half, because the endpoint sends the key in two pieces.
         let (left, right) = key.split_at(key.len() / 2);
         for part in [left, right] {
-            let is_there = bytes
+            let has_part = bytes
                 .windows(part.len())
                 .any(|window| window == part.as_bytes());
-            assert!(!is_there, "a key stands in {what}");
+            assert!(!has_part, "a key is in {label}");
         }
     }
 }
 
-fn assert_shows_nothing(what: &str, answer: &Answer) {
-    assert_clean(&format!("the output of {what}"), answer.out.as_bytes());
-    assert_clean(&format!("the errors of {what}"), answer.err.as_bytes());
+fn assert_shows_no_key(label: &str, answer: &Answer) {
+    assert_clean(&format!("the output of {label}"), answer.out.as_bytes());
+    assert_clean(&format!("the errors of {label}"), answer.err.as_bytes());
 }
 
 /// Responses of an endpoint that misuses the key it received.
@@ -58,28 +58,28 @@ fn responses(form: Form) -> Vec<Response> {
 #[test]
 fn no_key_is_shown_stored_sent_back_or_passed_to_a_child() {
     for form in Form::BOTH {
-        let planted = agents()
+        let home = agents()
             .with("CLEVERAGENTS_MODEL_RETRIES", "0")
             .with(other(form).variables()[1], other(form).variables()[2]);
         let secrets = format!("OPENAI_API_KEY={OPENAI_KEY}\nOTHER={ANTHROPIC_KEY}\n");
-        let real = planted.cwd().join("code");
+        let real = home.cwd().join("code");
         std::fs::create_dir(&real).expect("a folder");
         std::fs::write(real.join(".env"), &secrets).expect("a file");
-        let talk = Talk::at(planted, form, ModelServer::start(responses(form)));
+        let talk = Talk::at(home, form, ModelServer::start(responses(form)));
         let record = talk.agents.cwd().join("record.jsonl");
         let record = record.to_str().expect("a path");
         let first = talk.send_prompt(&["--record", record, "show me everything"]);
         assert_eq!(first.code, Some(0), "{}", first.err);
-        assert_shows_nothing("the first turn", &first);
+        assert_shows_no_key("the first turn", &first);
         let mut plain = talk.arguments(&["--stream", "again"]);
         plain[1] = "plain";
         let shown = talk.agents.run(&plain);
-        assert_shows_nothing("an answer as it comes", &shown);
+        assert_shows_no_key("a streamed answer", &shown);
         assert!(shown.out.contains("Again: [REDACTED]!"), "{}", shown.out);
-        for what in ["401", "400", "cut"] {
+        for label in ["401", "400", "cut"] {
             let answer = talk.agents.run(&plain);
-            assert_ne!(answer.code, Some(0), "{what}: {answer:?}");
-            assert_shows_nothing(what, &answer);
+            assert_ne!(answer.code, Some(0), "{label}: {answer:?}");
+            assert_shows_no_key(label, &answer);
         }
         let results = form.results(&talk.server().received()[1]);
         assert_eq!(results.len(), 5);
@@ -89,7 +89,7 @@ fn no_key_is_shown_stored_sent_back_or_passed_to_a_child() {
         let env = &results[0].content;
         assert!(
             env.contains("PATH=") && env.contains("end"),
-            "it ran: {env}"
+            "the command ran: {env}"
         );
         assert!(!env.contains("_API_KEY=sk"), "{env}");
         let session = talk.session.as_str();
@@ -103,7 +103,7 @@ fn no_key_is_shown_stored_sent_back_or_passed_to_a_child() {
             for format in ["json", "plain"] {
                 let answer = talk.agents.run(&[&["--format", format], command].concat());
                 assert_eq!(answer.code, Some(0), "{command:?}: {answer:?}");
-                assert_shows_nothing(&format!("{command:?}"), &answer);
+                assert_shows_no_key(&format!("{command:?}"), &answer);
             }
         }
         assert_clean("the recording", &std::fs::read(record).expect("recorded"));
@@ -130,20 +130,20 @@ fn the_environment_of_a_child_holds_no_key_by_name_or_value() {
     let form = Form::OpenAi;
     let server = ModelServer::answering(move |request: &ReceivedRequest| {
         if form.results(request).is_empty() {
-            // Reversed, so that redaction of the output cannot help.
+            // The output is reversed, so that redaction cannot hide a key.
             let command = r#"{"command": "env | rev > env.txt; tr '\\0' '\\n' < /proc/1/environ | rev >> env.txt; true"}"#;
             form.calls(Shape::Pieces, &[("c", SHELL, command)])
         } else {
             form.says(Shape::Pieces, &["Done."])
         }
     });
-    let planted = agents()
+    let home = agents()
         .with("ANTHROPIC_API_KEY", ANTHROPIC_KEY)
         .with("SOME_PASSWORD", "hunter2-hunter2");
-    let talk = Talk::at(planted, form, server);
+    let talk = Talk::at(home, form, server);
     talk.send_prompt_json(&["go"]);
-    let turned = talk.file("env.txt").expect("written");
-    let lines: Vec<String> = turned
+    let reversed = talk.file("env.txt").expect("written");
+    let lines: Vec<String> = reversed
         .lines()
         .map(|line| line.chars().rev().collect())
         .collect();
@@ -151,8 +151,8 @@ fn the_environment_of_a_child_holds_no_key_by_name_or_value() {
         lines.iter().any(|line| line.starts_with("PATH=")),
         "{lines:?}"
     );
-    for word in [OPENAI_KEY, ANTHROPIC_KEY, "hunter2", "API_KEY", "PASSWORD"] {
-        let found = lines.iter().find(|line| line.contains(word));
-        assert!(found.is_none(), "a child has {found:?}");
+    for text in [OPENAI_KEY, ANTHROPIC_KEY, "hunter2", "API_KEY", "PASSWORD"] {
+        let secret_line = lines.iter().find(|line| line.contains(text));
+        assert!(secret_line.is_none(), "a child has {secret_line:?}");
     }
 }

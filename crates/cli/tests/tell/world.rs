@@ -32,14 +32,14 @@ pub(crate) fn agents() -> Agents {
 }
 
 impl Talk {
-    /// A conversation of this program with this model.
+    /// A conversation with a model, in the home of `agents`.
     pub(crate) fn new(agents: Agents, model: &str) -> Self {
         let real = agents.cwd().join("code");
         std::fs::create_dir_all(&real).expect("a folder");
         std::fs::write(real.join("notes.txt"), NOTES).expect("a file");
         let path = real.to_str().expect("a path");
-        let made = agents.data(&["sandbox", "create", "box", "--path", path]);
-        let copy = made["sandbox"]["parts"][0]["folder"].as_str();
+        let created = agents.data(&["sandbox", "create", "box", "--path", path]);
+        let copy = created["sandbox"]["parts"][0]["folder"].as_str();
         Self {
             session: agents.create_session(),
             model: model.to_owned(),
@@ -49,12 +49,12 @@ impl Talk {
         }
     }
 
-    /// A conversation with an endpoint with these responses.
+    /// A conversation with an endpoint that sends these responses.
     pub(crate) fn with_endpoint(form: Form, responses: Vec<Response>) -> Self {
         Self::at(agents(), form, ModelServer::start(responses))
     }
 
-    /// A conversation of this program with this endpoint.
+    /// A conversation with an endpoint, in the home of `agents`.
     pub(crate) fn at(agents: Agents, form: Form, server: ModelServer) -> Self {
         let [address, name, key] = form.variables();
         let agents = agents.with(address, server.url()).with(name, key);
@@ -73,48 +73,48 @@ impl Talk {
         self.server.as_ref().expect("an endpoint")
     }
 
-    /// Arguments of a tell in the sandbox; a resumed turn has model and sandbox already.
-    pub(crate) fn arguments<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
-        let mut all = vec!["--format", "json", "session", "tell"];
-        all.extend(["--session", &self.session]);
-        if !more.contains(&"--resume") {
-            all.extend(["--sandbox", "box"]);
-            if !more.contains(&"--actor") {
-                all.extend(["--actor", &self.model]);
+    /// Arguments of `session tell` in the sandbox. A resumed turn already has model and sandbox.
+    pub(crate) fn arguments<'a>(&'a self, options: &[&'a str]) -> Vec<&'a str> {
+        let mut arguments = vec!["--format", "json", "session", "tell"];
+        arguments.extend(["--session", &self.session]);
+        if !options.contains(&"--resume") {
+            arguments.extend(["--sandbox", "box"]);
+            if !options.contains(&"--actor") {
+                arguments.extend(["--actor", &self.model]);
             }
         }
-        all.extend(more);
-        all
+        arguments.extend(options);
+        arguments
     }
 
     /// Sends a message, with any result.
-    pub(crate) fn send_prompt(&self, more: &[&str]) -> Answer {
-        self.agents.run(&self.arguments(more))
+    pub(crate) fn send_prompt(&self, options: &[&str]) -> Answer {
+        self.agents.run(&self.arguments(options))
     }
 
-    /// Sends a message, which must be answered.
-    pub(crate) fn send_prompt_json(&self, more: &[&str]) -> Value {
-        let answer = self.send_prompt(more);
-        assert_eq!(answer.code, Some(0), "{more:?} fails: {answer:?}");
+    /// Sends a message, asserts that it is answered, and returns the data of the command.
+    pub(crate) fn send_prompt_json(&self, options: &[&str]) -> Value {
+        let answer = self.send_prompt(options);
+        assert_eq!(answer.code, Some(0), "{options:?} fails: {answer:?}");
         answer.json()["data"].clone()
     }
 
-    /// Starts a tell without waiting for it.
-    pub(crate) fn start(&self, more: &[&str]) -> Child {
+    /// Starts `session tell` without waiting for it.
+    pub(crate) fn start(&self, options: &[&str]) -> Child {
         self.agents
-            .command(self.arguments(more))
+            .command(self.arguments(options))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .expect("the program starts")
     }
 
-    /// A file of the sandbox; `None` if it does not exist.
+    /// Content of a file in the sandbox. `None` if it does not exist.
     pub(crate) fn file(&self, name: &str) -> Option<String> {
         std::fs::read_to_string(self.copy.join(name)).ok()
     }
 
-    /// The messages, whose numbers must be 0, 1, 2…
+    /// The messages of the session. Asserts that they are numbered 0, 1, 2…
     pub(crate) fn messages(&self) -> Vec<Value> {
         let _numbered = self.agents.contents(&self.session);
         self.agents.messages(&self.session)
@@ -142,13 +142,13 @@ impl Talk {
 
 /// The error of a failed command, as JSON.
 pub(crate) fn error_of(answer: &Answer) -> Value {
-    assert_ne!(answer.code, Some(0), "it must fail: {answer:?}");
+    assert_ne!(answer.code, Some(0), "the command must fail: {answer:?}");
     answer.json()["data"]["error"].clone()
 }
 
 /// Every file below a folder with its bytes.
 pub(crate) fn every_file(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut all = Vec::new();
+    let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).expect("a folder") {
@@ -160,9 +160,9 @@ pub(crate) fn every_file(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
                 folders.push(path);
             } else if path.is_file() {
                 let bytes = std::fs::read(&path).expect("a file");
-                all.push((path, bytes));
+                files.push((path, bytes));
             }
         }
     }
-    all
+    files
 }
