@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use cleveragents_domain::{Plan, ReconciledInvariants};
 use cleveragents_store::plan_steps::Guidance;
 
+use super::shared_conversation::PlanThread;
 use super::strategize::TASK_CRITERION;
-use super::thread::PlanThread;
 
 /// The instructions that every request of a plan contains, even after its conversation was shortened. Prompts do not
 /// repeat them.

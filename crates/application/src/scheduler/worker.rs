@@ -7,7 +7,8 @@ use cleveragents_domain::{Code, Diagnose as _, Kind, LeaseSubject, Plan, PlanId,
 use cleveragents_process::Cancel;
 use cleveragents_store::Engine;
 
-use super::{Scheduler, pause, phase_to_execute};
+use super::concurrency::{Scheduler, pause};
+use super::phase_to_execute;
 use crate::lease::LeaseService;
 use crate::observer::{NoApprover, NoObserver};
 use crate::operation::OperationError;

@@ -64,12 +64,19 @@ impl TurnService {
                 .iter()
                 .zip(known)
                 .map(|(call, known)| {
-                    known.unwrap_or_else(|| ToolResult {
-                        pictures: Vec::new(),
-                        call_id: call.id.clone(),
-                        content: "This call did not run: the turn was interrupted before."
-                            .to_owned(),
-                        is_error: true,
+                    known.unwrap_or_else(|| {
+                        let content = if running.rows.iter().any(|(id, _)| *id == call.id) {
+                            "This call was interrupted before its result was stored. It may have had an effect: \
+                             check before you repeat it."
+                        } else {
+                            "This call did not run: the turn was interrupted before."
+                        };
+                        ToolResult {
+                            pictures: Vec::new(),
+                            call_id: call.id.clone(),
+                            content: content.to_owned(),
+                            is_error: true,
+                        }
                     })
                 })
                 .collect();

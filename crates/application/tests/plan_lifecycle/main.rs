@@ -8,6 +8,7 @@
 mod misbehaviour;
 mod operations;
 mod outcomes;
+mod salvage;
 mod support;
 mod thread;
 mod undo;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         misbehaviour::TESTS,
         operations::TESTS,
         outcomes::TESTS,
+        salvage::TESTS,
         thread::TESTS,
         undo::TESTS,
     ]

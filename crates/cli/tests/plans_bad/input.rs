@@ -5,9 +5,9 @@ use crate::world::World;
 /// An action with arguments that needs no model.
 const WRITE: &str = "
 name: local/write
-description: Write {value}
+description: Write {what}
 definition_of_done: |
-  - write `{value}` to `a.txt`
+  - write `{what}` to `a.txt`
 strategy_actor: builtin/deterministic
 arguments:
 - {name: what, type: string}

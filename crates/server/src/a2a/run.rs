@@ -261,6 +261,8 @@ struct CollectedText {
     text: String,
     last_stored_at: Instant,
     is_first: bool,
+    /// A chunk could not be stored, so the last chunk has to be the whole answer.
+    is_incomplete: bool,
 }
 
 impl Default for CollectedText {
@@ -270,6 +272,7 @@ impl Default for CollectedText {
             text: String::new(),
             last_stored_at: Instant::now(),
             is_first: true,
+            is_incomplete: false,
         }
     }
 }
@@ -314,16 +317,19 @@ impl AnswerStream {
         drop(state);
         if let Some(chunk) = chunk {
             // A failed write does not stop the answer.
-            let _stored = self.writer.add(chunk, None);
+            if self.writer.add(chunk, None).is_err() {
+                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                state.is_incomplete = true;
+            }
         }
     }
 
-    /// Stores the remaining text, or the whole answer if it does not begin with the stored text.
+    /// Stores the remaining text, or the whole answer if it does not begin with the stored text or a chunk is missing.
     fn finish(&self, text: &str) -> Result<(), Failure> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let remaining = text.strip_prefix(state.stored.as_str()).map(str::to_owned);
         let chunk = match remaining {
-            Some(remaining) if !remaining.is_empty() && !state.is_first => {
+            Some(remaining) if !remaining.is_empty() && !state.is_first && !state.is_incomplete => {
                 state.text = remaining;
                 state.take_chunk(true)
             }

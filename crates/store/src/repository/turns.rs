@@ -136,12 +136,15 @@ pub fn end(unit: &mut UnitOfWork<'_>, turn: &Turn, error: Option<&str>) -> Resul
          WHERE turn_id = ?1 AND state = 'running'",
         params![turn.id, state.as_str(), error, now],
     )?;
+    if touched == 0 {
+        return Ok(false);
+    }
     unit.emit(NewEvent {
         kind: EventKind::TurnEnded,
         subject: turn.session.to_string(),
         payload: json!({"turn": turn.id, "state": state, "error": error}),
     });
-    Ok(touched > 0)
+    Ok(true)
 }
 
 /// The turn of a session that is running, or was running when its process died.

@@ -33,43 +33,15 @@ const LOST_MESSAGE: &str = "[this message could not be read from the damaged dat
 /// damaged.
 const MAXIMUM_EXCESS: i64 = 100_000;
 
-/// Tables with their key, parents before children.
-///
-/// Events keep their positions, so that a reader that resumes after a position finds the next events after it.
-const TABLES: [(&str, &str); 29] = [
-    ("sessions", "session_id"),
-    ("messages", "position"),
-    ("session_plans", "session_id, plan_id"),
-    ("plans", "plan_id"),
-    ("changesets", "changeset_id"),
-    ("turns", "turn_id"),
-    ("turn_steps", "turn_id, number"),
-    ("tool_invocations", "invocation_id"),
-    ("change_entries", "changeset_id, number"),
-    ("leases", "kind, subject_id"),
-    ("blobs", "hash"),
-    ("resource_types", "name"),
-    ("resources", "resource_id"),
-    ("resource_links", "parent_id, child_id"),
-    ("projects", "project_id"),
-    ("project_links", "project_id, resource_id"),
-    ("sandboxes", "sandbox_id"),
-    ("sandbox_members", "sandbox_id, number"),
-    ("sandbox_checkpoints", "sandbox_id, number"),
-    ("tools", "name"),
-    ("permission_rules", "rule"),
-    ("definitions", "kind, name"),
-    ("invariants", "invariant_id"),
-    ("runs", "run_id"),
-    ("run_steps", "run_id, number"),
-    ("actor_contexts", "name"),
-    ("budgets", "scope"),
-    ("reservations", "reservation_id"),
-    ("events", "position"),
-];
+/// Tables that are not copied: the new file has its own list of migrations, and the search index is rebuilt.
+const NOT_COPIED: &str = "name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name NOT LIKE 'message\\_search%' ESCAPE '\\' \
+     AND name NOT IN ('schema_migrations', 'search_mark')";
 
-/// Runs after the copy: creates sessions for orphaned messages, sets counters to match the rows, and removes dangling
-/// rows. [`fill_gaps`] sets the counters of sessions.
+/// The table whose only row a new database already has; the old row replaces it.
+const SINGLE_ROW: &str = "audit_head";
+
+/// Runs after the copy: creates sessions and plans for orphaned rows, sets counters to match the rows, and removes
+/// dangling rows that no foreign key declares. [`fill_gaps`] sets the counters of sessions.
 const REPAIR_SQL: &str = "
     INSERT INTO sessions (session_id, name, namespace, automation, created_at, updated_at)
         SELECT session_id, 'recovered', 'local', 'supervised', MIN(created_at), MAX(created_at)
@@ -120,7 +92,11 @@ pub(crate) fn set_aside_and_salvage(path: &Path, options: &Options) -> Result<Sa
             lost_messages = copy_all(&old, &fresh, &mut saved, &mut incomplete)
                 .map_err(|error| translate(&path.display().to_string(), error))?;
         }
-        Err(_) => incomplete.extend(TABLES.map(|(table, _)| table.to_owned())),
+        Err(_) => {
+            let all =
+                tables(&fresh).map_err(|error| translate(&path.display().to_string(), error))?;
+            incomplete.extend(all.into_iter().map(|table| table.name));
+        }
     }
     Ok(Salvage {
         set_aside,
@@ -141,23 +117,129 @@ fn copy_all(
     incomplete: &mut Vec<String>,
 ) -> rusqlite::Result<u64> {
     fresh.execute_batch("PRAGMA foreign_keys = OFF; BEGIN IMMEDIATE")?;
-    for (table, key) in TABLES {
-        if !has_table(old, table) {
-            saved.push((table.to_owned(), 0));
+    let tables = tables(fresh)?;
+    for table in &tables {
+        if !has_table(old, &table.name) {
+            saved.push((table.name.clone(), 0));
             continue;
         }
-        let forward = copy_table(old, fresh, table, key, "ASC");
+        let forward = copy_table(old, fresh, table, "ASC");
         let mut count = forward.rows;
         if !forward.complete {
-            count += copy_table(old, fresh, table, key, "DESC").rows;
-            incomplete.push(table.to_owned());
+            count += copy_table(old, fresh, table, "DESC").rows;
+            incomplete.push(table.name.clone());
         }
-        saved.push((table.to_owned(), count));
+        saved.push((table.name.clone(), count));
     }
     fresh.execute_batch(REPAIR_SQL)?;
+    remove_dangling_rows(fresh, &tables)?;
     let lost = fill_gaps(fresh)?;
     fresh.execute_batch("COMMIT; PRAGMA foreign_keys = ON")?;
     Ok(lost)
+}
+
+/// A table of the schema.
+struct TableKey {
+    name: String,
+    /// Columns of the primary key. Events and messages are copied with their positions, so that a reader that resumes
+    /// after a position finds the next ones behind it.
+    key: Vec<String>,
+}
+
+/// Every table that is copied, in the order of its creation.
+fn tables(fresh: &Connection) -> rusqlite::Result<Vec<TableKey>> {
+    let mut names = fresh.prepare(&format!(
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND {NOT_COPIED} ORDER BY rowid"
+    ))?;
+    let mut columns =
+        fresh.prepare("SELECT name FROM pragma_table_info(?1) WHERE pk > 0 ORDER BY pk")?;
+    let names = names.query_map([], |row| row.get(0))?;
+    let names = names.collect::<rusqlite::Result<Vec<String>>>()?;
+    names
+        .into_iter()
+        .map(|name| {
+            let key = columns.query_map([&name], |row| row.get(0))?;
+            let key = key.collect::<rusqlite::Result<_>>()?;
+            Ok(TableKey { name, key })
+        })
+        .collect()
+}
+
+/// A foreign key of a table: its columns, and those of the parent.
+struct ForeignKey {
+    parent: String,
+    columns: Vec<(String, String)>,
+    sets_null: bool,
+}
+
+/// Deletes rows whose parent could not be read, or clears the reference where the schema says so. Repeats until no row
+/// is left whose parent was deleted.
+fn remove_dangling_rows(fresh: &Connection, tables: &[TableKey]) -> rusqlite::Result<()> {
+    let mut statements = Vec::new();
+    for table in tables {
+        for key in foreign_keys(fresh, &table.name)? {
+            statements.push(dangling_statement(&table.name, &key));
+        }
+    }
+    loop {
+        let mut changed = 0;
+        for statement in &statements {
+            changed += fresh.execute(statement, [])?;
+        }
+        if changed == 0 {
+            return Ok(());
+        }
+    }
+}
+
+fn foreign_keys(fresh: &Connection, table: &str) -> rusqlite::Result<Vec<ForeignKey>> {
+    let mut select = fresh.prepare(
+        "SELECT id, \"table\", \"from\", \"to\", on_delete FROM pragma_foreign_key_list(?1) ORDER BY id, seq",
+    )?;
+    let mut rows = select.query([table])?;
+    let mut keys: Vec<ForeignKey> = Vec::new();
+    let mut last = None;
+    while let Some(row) = rows.next()? {
+        let id: i64 = row.get(0)?;
+        let (parent, from): (String, String) = (row.get(1)?, row.get(2)?);
+        // Without a column, the key of the parent is meant, which has the same name.
+        let to = row
+            .get::<_, Option<String>>(3)?
+            .unwrap_or_else(|| from.clone());
+        let sets_null = row.get::<_, String>(4)? == "SET NULL";
+        match keys.last_mut() {
+            Some(key) if last == Some(id) => key.columns.push((from, to)),
+            _ => keys.push(ForeignKey {
+                parent,
+                columns: vec![(from, to)],
+                sets_null,
+            }),
+        }
+        last = Some(id);
+    }
+    Ok(keys)
+}
+
+fn dangling_statement(table: &str, key: &ForeignKey) -> String {
+    let join = |each: &dyn Fn(&(String, String)) -> String, separator: &str| {
+        let parts: Vec<String> = key.columns.iter().map(each).collect();
+        parts.join(separator)
+    };
+    let is_set = join(&|(from, _)| format!("{table}.{from} IS NOT NULL"), " AND ");
+    let is_equal = join(
+        &|(from, to)| format!("parent.{to} = {table}.{from}"),
+        " AND ",
+    );
+    let condition = format!(
+        "{is_set} AND NOT EXISTS (SELECT 1 FROM {} parent WHERE {is_equal})",
+        key.parent
+    );
+    if key.sets_null {
+        let cleared = join(&|(from, _)| format!("{from} = NULL"), ", ");
+        format!("UPDATE {table} SET {cleared} WHERE {condition}")
+    } else {
+        format!("DELETE FROM {table} WHERE {condition}")
+    }
 }
 
 /// Whether the old file has a table; one written by an older program has fewer. When even that cannot be read, the
@@ -232,15 +314,19 @@ struct CopiedRows {
 fn copy_table(
     old: &Connection,
     fresh: &Connection,
-    table: &str,
-    key: &str,
+    TableKey { name: table, key }: &TableKey,
     direction: &str,
 ) -> CopiedRows {
-    let order = key
-        .split(", ")
+    let order: Vec<String> = key
+        .iter()
         .map(|column| format!("{column} {direction}"))
-        .collect::<Vec<_>>()
-        .join(", ");
+        .collect();
+    let order = order.join(", ");
+    let insert_or = if table == SINGLE_ROW {
+        "REPLACE"
+    } else {
+        "IGNORE"
+    };
     let mut copied = CopiedRows {
         rows: 0,
         complete: false,
@@ -253,7 +339,7 @@ fn copy_table(
             .collect::<Vec<_>>()
             .join(", ");
         let mut insert = fresh.prepare(&format!(
-            "INSERT OR IGNORE INTO {table} ({}) VALUES ({placeholders})",
+            "INSERT OR {insert_or} INTO {table} ({}) VALUES ({placeholders})",
             columns.join(", ")
         ))?;
         let mut rows = select.query([])?;

@@ -4,16 +4,16 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use cleveragents_domain::Diagnose as _;
+use cleveragents_domain::{Diagnose as _, TreePath};
 use cleveragents_process::Ending;
-use cleveragents_sandbox::Git;
+use cleveragents_sandbox::{Git, StreamedOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::paths::{LastLink, Place, place, target, workspace};
 use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, ready};
 use crate::capability::{Access, Capability};
-use crate::ports::Part;
+use crate::ports::{Part, PartPath};
 use crate::spec::{Category, Ground};
 use crate::tool::{Answer, Call, Failure, FailureKind, Grounds, PrepareError, Subject, Tool};
 
@@ -179,9 +179,12 @@ pub(super) fn find<'a>(parts: &'a [Part], alias: &str) -> Result<&'a Part, Prepa
         })
 }
 
-/// Rejects names of commits that git would parse as an option.
+/// Rejects names of commits that git would parse as an option or as a file in a commit, which permission rules may hide.
 fn commit_name(name: Option<String>) -> Result<Option<String>, PrepareError> {
     match name {
+        Some(name) if name.contains(':') => Err(PrepareError::Arguments(format!(
+            "`{name}` is not the name of a commit; name a file with `path`"
+        ))),
         Some(name) if name.starts_with('-') || name.trim().is_empty() || name.contains('\0') => {
             Err(PrepareError::Arguments(format!(
                 "`{name}` is not the name of a commit"
@@ -200,12 +203,28 @@ fn repository(place: &Place<'_>, call: &Call<'_>) -> Result<Git, Failure> {
 
 /// Runs git and copies its standard output to the output of the call.
 fn run(git: &Git, arguments: &[String], call: &mut Call<'_>) -> Result<(), Failure> {
-    let time = call.time_left();
-    let cancel = call.cancel();
+    let (time, cancel) = (call.time_left(), call.cancel());
     let output = RefCell::new(&mut call.output);
     let streamed = git.stream(arguments, time, cancel, &|bytes| {
         output.borrow_mut().bytes(bytes);
     });
+    check_end(streamed, call)
+}
+
+/// Runs git and returns its standard output.
+fn capture(git: &Git, arguments: &[String], call: &Call<'_>) -> Result<Vec<u8>, Failure> {
+    let output = RefCell::new(Vec::new());
+    let streamed = git.stream(arguments, call.time_left(), call.cancel(), &|bytes| {
+        output.borrow_mut().extend_from_slice(bytes);
+    });
+    check_end(streamed, call)?;
+    Ok(output.into_inner())
+}
+
+fn check_end(
+    streamed: Result<StreamedOutput, cleveragents_sandbox::Error>,
+    call: &Call<'_>,
+) -> Result<(), Failure> {
     let streamed = streamed.map_err(|error| {
         let hint = error
             .hint()
@@ -285,16 +304,17 @@ fn prepare_diff(arguments: DiffArguments, grounds: Grounds<'_>) -> PrepareResult
         if arguments.staged == Some(true) {
             command.push("--cached".to_owned());
         }
-        if arguments.summary == Some(true) {
-            command.push("--stat".to_owned());
-        }
-        command.push("--end-of-options".to_owned());
+        let mut commits = vec!["--end-of-options".to_owned()];
         // Comparing with the base commit includes commits made in the sandbox.
         let base = || call.workspace().ok()?.base_commit(&place.part.alias);
         let from = from.or_else(|| base().filter(|_| arguments.staged != Some(true)));
-        command.extend(from.into_iter().chain(to));
-        run(&git, &with_path(command, &place)?, call)?;
-        Ok(Answer::written())
+        commits.extend(from.into_iter().chain(to));
+        let list = [command.as_slice(), &strings(&LIST_NAMES), &commits].concat();
+        let paths = readable_paths(&git, &with_path(list, &place)?, &place, call)?;
+        if arguments.summary == Some(true) {
+            command.push("--stat".to_owned());
+        }
+        show_paths(&git, [command, commits].concat(), paths, &place, call)
     }))
 }
 
@@ -337,23 +357,77 @@ fn prepare_show(arguments: ShowArguments, grounds: Grounds<'_>) -> PrepareResult
     Ok(ready(subjects, move |call| {
         check_readable(&place, call)?;
         let git = repository(&place, call)?;
-        let mut command = strings(&[
+        let options = strings(&[
+            "--literal-pathspecs",
             "show",
             "--no-color",
             "--no-ext-diff",
             "--no-textconv",
-            "--end-of-options",
         ]);
-        command.push(
-            match place.path.as_ref().map(|path| path.as_path().to_str()) {
-                None => commit,
-                Some(Some(path)) => format!("{commit}:{path}"),
-                Some(None) => return Err(Failure::new("the path is not UTF-8")),
-            },
-        );
-        run(&git, &command, call)?;
-        Ok(Answer::written())
+        let end = strings(&["--end-of-options"]);
+        if let Some(path) = &place.path {
+            let path = path.as_path().to_str();
+            let path = path.ok_or_else(|| Failure::new("the path is not UTF-8"))?;
+            let file = format!("{commit}:{path}");
+            run(&git, &[options, end, vec![file]].concat(), call)?;
+            return Ok(Answer::written());
+        }
+        let names = [strings(&LIST_NAMES), strings(&["--format="])].concat();
+        let commit = vec![commit];
+        let list = [options.clone(), names, end.clone(), commit.clone()].concat();
+        let paths = readable_paths(&git, &with_path(list, &place)?, &place, call)?;
+        show_paths(&git, [options, end, commit].concat(), paths, &place, call)
     }))
+}
+
+/// Options that list the changed files of a diff, separated by NUL.
+const LIST_NAMES: [&str; 3] = ["--name-only", "--no-renames", "-z"];
+
+/// The listed files without those that permission rules hide; `None` if no file is hidden.
+fn readable_paths(
+    git: &Git,
+    list: &[String],
+    place: &Place<'_>,
+    call: &Call<'_>,
+) -> Result<Option<Vec<String>>, Failure> {
+    let listed = capture(git, list, call)?;
+    let names = listed.split(|byte| *byte == 0);
+    let (mut readable, mut hides_any) = (Vec::new(), false);
+    for name in names.filter(|name| !name.is_empty()) {
+        let path = TreePath::from_bytes(name);
+        let path = path.map_err(|error| Failure::new(error.to_string()))?;
+        let path = PartPath {
+            alias: place.part.alias.clone(),
+            path,
+        };
+        match std::str::from_utf8(name) {
+            Ok(name) if call.fence().shows(&path) => readable.push(name.to_owned()),
+            Ok(_) => hides_any = true,
+            Err(_) => hides_any |= !call.fence().shows(&path),
+        }
+    }
+    Ok(hides_any.then_some(readable))
+}
+
+/// Runs a command that shows changes, limited to `paths` if they are given.
+fn show_paths(
+    git: &Git,
+    command: Vec<String>,
+    paths: Option<Vec<String>>,
+    place: &Place<'_>,
+    call: &mut Call<'_>,
+) -> Result<Answer, Failure> {
+    let Some(paths) = paths else {
+        run(git, &with_path(command, place)?, call)?;
+        return Ok(Answer::written());
+    };
+    if !paths.is_empty() {
+        let separator = vec!["--".to_owned()];
+        run(git, &[command, separator, paths].concat(), call)?;
+    }
+    call.output
+        .bytes(b"\n[files that may not be read are left out]\n");
+    Ok(Answer::written())
 }
 
 /// Refuses paths that permission rules hide: the repository must not reveal them either.

@@ -429,6 +429,32 @@ fn git_does_not_show_files_that_may_not_be_read() {
         desk.fails("builtin/git-diff", json!({"path": "secrets"}))
             .contains("may not be read")
     );
+    // A diff or a commit without a path leaves the hidden files out.
+    desk.folder().write("secrets/key", "secret, changed");
+    desk.folder().write("other", "open");
+    let shown = desk.ok("builtin/git-show", json!({}));
+    assert!(
+        shown.contains("left out") && !shown.contains("secret"),
+        "{shown}"
+    );
+    for arguments in [json!({}), json!({"from": "HEAD"})] {
+        let shown = desk.ok("builtin/git-diff", arguments);
+        assert!(
+            shown.contains("left out") && !shown.contains("secret"),
+            "{shown}"
+        );
+    }
+    let blob = "HEAD:secrets/key";
+    for (tool, arguments) in [
+        ("builtin/git-show", json!({"commit": blob})),
+        (
+            "builtin/git-diff",
+            json!({"from": blob, "to": "HEAD:other"}),
+        ),
+    ] {
+        let (reason, message) = desk.refused(tool, arguments);
+        assert_eq!(reason, "bad_arguments", "{message}");
+    }
     assert_eq!(
         desk.ok("builtin/file-search", json!({"pattern": "secret"})),
         ""

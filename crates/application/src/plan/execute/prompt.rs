@@ -7,7 +7,7 @@ use cleveragents_store::plan_steps::Guidance;
 
 use crate::plan::built_in::RolePrompts;
 use crate::plan::prompt::{add_guidance, shortened};
-use crate::plan::thread::PlanThread;
+use crate::plan::shared_conversation::PlanThread;
 use crate::plan::validate::CheckResult;
 
 /// The task of the execution actor in a step.

@@ -9,7 +9,7 @@ use super::step::StepSpec;
 use crate::plan::built_in::DETERMINISTIC;
 use crate::plan::error::PlanError;
 use crate::plan::query::counted;
-use crate::plan::thread::ThreadRequest;
+use crate::plan::shared_conversation::ThreadRequest;
 use crate::run::{CarriedConversation, WorkState};
 use crate::tool::SandboxWorkspace;
 

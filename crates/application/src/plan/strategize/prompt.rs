@@ -8,7 +8,7 @@ use cleveragents_store::validations::StoredResult;
 use serde_json::Value;
 
 use crate::plan::prompt::add_guidance;
-use crate::plan::thread::PlanThread;
+use crate::plan::shared_conversation::PlanThread;
 use crate::validation::EffectiveValidation;
 
 /// The inputs of the strategist's prompt.

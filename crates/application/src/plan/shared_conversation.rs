@@ -5,8 +5,8 @@
 //! copies the earlier messages (`run/agent.rs`). Steps that a rollback undid are excluded.
 //!
 //! When the executor continues the strategist's conversation, stubs replace long results that the strategy does not
-//! name. A digest (`digest.rs`) replaces the whole conversation if it is too long for the model, or if the actor uses
-//! several models.
+//! name. A digest (`conversation_digest.rs`) replaces the whole conversation if it is too long for the model, or if the
+//! actor uses several models.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use cleveragents_store::{decisions, plan_steps, validations};
 use serde_json::Value;
 
 use super::actor_runner::PlanActorRunner;
-use super::digest::{DigestInputs, digest};
+use super::conversation_digest::{DigestInputs, digest};
 use super::error::PlanError;
 use crate::answer_json::json_values;
 use crate::run::{CarriedConversation, prune, read_paths};

@@ -1,0 +1,112 @@
+//! [`Scheduler`]: limits how many plans run at the same time.
+//!
+//! Each slot is a lease in the database, so that the limit `plan.concurrency` applies across processes and machines.
+//! Terminal, worker and server all acquire a slot before they run a plan.
+
+use std::sync::Arc;
+
+use cleveragents_domain::{LeaseSubject, Plan, Ttl};
+use cleveragents_process::Cancel;
+use cleveragents_store::{Engine, leases};
+
+use super::POLL_INTERVAL;
+use crate::lease::{HeldLease, LeaseError, LeaseService};
+use crate::plan::{DriveOptions, PlanError, PlanFrontEnd, PlanService};
+use crate::runtime::AgentRuntime;
+
+/// Hands out the slots in which plans run.
+#[derive(Clone)]
+pub struct Scheduler {
+    engine: Arc<Engine>,
+    leases: LeaseService,
+    /// Maximum number of plans that run at the same time.
+    concurrency: u64,
+}
+
+impl Scheduler {
+    /// Creates a scheduler for the slots of a database. `concurrency` is the number of slots.
+    pub fn new(engine: Arc<Engine>, concurrency: u64) -> Self {
+        Self {
+            leases: LeaseService::new(Arc::clone(&engine)),
+            engine,
+            concurrency,
+        }
+    }
+
+    /// Waits for a slot and runs a plan in the slot.
+    pub fn run(
+        &self,
+        plans: &PlanService,
+        plan: &Plan,
+        options: &DriveOptions,
+        runtime: &AgentRuntime,
+        front_end: PlanFrontEnd<'_>,
+    ) -> Result<Plan, PlanError> {
+        let slot = self.wait_for_slot(plan, front_end)?;
+        tracing::debug!(plan = %plan.id, slot = %slot.subject(), "slot taken");
+        let outcome = plans.drive(plan.id, options, runtime, front_end);
+        tracing::debug!(plan = %plan.id, slot = %slot.subject(), "slot freed");
+        drop(slot);
+        outcome
+    }
+
+    fn wait_for_slot(
+        &self,
+        plan: &Plan,
+        front_end: PlanFrontEnd<'_>,
+    ) -> Result<HeldLease, PlanError> {
+        let mut is_noted = false;
+        loop {
+            if let Some(slot) = self.free_slot()? {
+                return Ok(slot);
+            }
+            if front_end.cancel.is_cancelled() {
+                return Err(PlanError::Stopped {
+                    plan: plan.id,
+                    is_over: false,
+                });
+            }
+            if !is_noted {
+                is_noted = true;
+                tracing::info!(plan = %plan.id, concurrency = self.concurrency, "waiting for a slot");
+                front_end.observer.note(&format!(
+                    "concurrency limit ({}) reached (plan.concurrency); waiting for a slot",
+                    self.concurrency
+                ));
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    /// Acquires a slot; `None` if all slots are in use.
+    pub(super) fn free_slot(&self) -> Result<Option<HeldLease>, LeaseError> {
+        for number in 0..self.concurrency {
+            match self
+                .leases
+                .acquire(LeaseSubject::new("plan-slot", number), Ttl::default())
+            {
+                Ok(slot) => return Ok(Some(slot)),
+                Err(LeaseError::Held { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a live worker uses this database.
+    pub fn has_worker(&self) -> Result<bool, PlanError> {
+        let active_leases = self.engine.read(|reader| leases::held(reader))?;
+        let stale = self.leases.stale()?;
+        Ok(active_leases.iter().any(|lease| {
+            lease.subject.kind == "worker"
+                && !stale.iter().any(|stale| stale.subject == lease.subject)
+        }))
+    }
+}
+
+/// Sleeps for one poll interval, unless already cancelled.
+pub(super) fn pause(cancel: &Cancel) {
+    if !cancel.is_cancelled() {
+        std::thread::sleep(POLL_INTERVAL);
+    }
+}
