@@ -6,7 +6,6 @@ use super::plan::{PlanChoice, PlanCommand, StrategyDocument};
 use super::{Command, Plan, PlanApply, PlanExecute, PlanLog, PlanTree, PlanWork};
 
 #[derive(Debug, Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "created once per process")]
 pub(crate) enum CurrentPlan {
     /// Show progress, usage and pending input of the current plan
     #[command(

@@ -93,22 +93,18 @@ pub(crate) fn unknown_command(words: &[String]) -> clap::Error {
     let word = words.first().map_or("", String::as_str);
     let command = Arguments::command();
     let equivalent = FOREIGN_COMMANDS.iter().find(|(known, _)| *known == word);
-    let tip = match equivalent {
-        Some((_, line)) => format!("`{line}`"),
-        None => {
-            let names = command.get_subcommands().flat_map(|command| {
-                std::iter::once(command.get_name()).chain(command.get_all_aliases())
-            });
-            match nearest::best(word, names) {
-                Some(name) => {
-                    format!("did you mean `agents {name}`? `agents help` lists the commands")
-                }
-                None => format!(
-                    "`agents help` lists the commands; a task needs quotes: `agents '{} …'`",
-                    words.join(" ")
-                ),
-            }
+    let names = command
+        .get_subcommands()
+        .flat_map(|command| std::iter::once(command.get_name()).chain(command.get_all_aliases()));
+    let tip = match (equivalent, nearest::best(word, names)) {
+        (Some((_, line)), _) => format!("`{line}`"),
+        (None, Some(name)) => {
+            format!("did you mean `agents {name}`? `agents help` lists the commands")
         }
+        (None, None) => format!(
+            "`agents help` lists the commands; a task needs quotes: `agents '{} …'`",
+            words.join(" ")
+        ),
     };
     let mut error = clap::Error::new(ErrorKind::InvalidSubcommand).with_cmd(&command);
     error.insert(

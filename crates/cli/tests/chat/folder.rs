@@ -179,7 +179,7 @@ fn a_conversation_of_the_folder_continues_also_without_a_tool_call_and_from_a_su
     let sessions = shop.sessions();
     assert_eq!(sessions.len(), 1, "{sessions:?}");
     assert_eq!(shop.questions(&sessions[0]), ["hello", "and now?"]);
-    // Another folder has none to continue, and says so.
+    // Another folder has none to continue, and reports it.
     std::fs::create_dir(shop.agents.cwd().join("bank")).expect("a folder");
     std::fs::write(shop.agents.cwd().join("bank/script.yaml"), SCRIPT).expect("a file");
     let other = shop.in_folder("bank", &["-m", MODEL, "-p", "-c", "hello"], None);

@@ -87,16 +87,12 @@ pub(crate) fn set_aside_and_salvage(path: &Path, options: &Options) -> Result<Sa
     let fresh = prepare_file(path, options, Policy::Upgrade)?;
     let (mut saved, mut incomplete) = (Vec::new(), Vec::new());
     let mut lost_messages = 0;
-    match open(&set_aside, Access::Read, options.busy_timeout) {
-        Ok(old) => {
-            lost_messages = copy_all(&old, &fresh, &mut saved, &mut incomplete)
-                .map_err(|error| translate(&path.display().to_string(), error))?;
-        }
-        Err(_) => {
-            let all =
-                tables(&fresh).map_err(|error| translate(&path.display().to_string(), error))?;
-            incomplete.extend(all.into_iter().map(|table| table.name));
-        }
+    let broken = |error| translate(&path.display().to_string(), error);
+    if let Ok(old) = open(&set_aside, Access::Read, options.busy_timeout) {
+        lost_messages = copy_all(&old, &fresh, &mut saved, &mut incomplete).map_err(broken)?;
+    } else {
+        let all = tables(&fresh).map_err(broken)?;
+        incomplete.extend(all.into_iter().map(|table| table.name));
     }
     Ok(Salvage {
         set_aside,
@@ -172,7 +168,7 @@ struct ForeignKey {
     sets_null: bool,
 }
 
-/// Deletes rows whose parent could not be read, or clears the reference where the schema says so. Repeats until no row
+/// Deletes rows whose parent could not be read, or clears the reference where the foreign key sets it to NULL. Repeats until no row
 /// is left whose parent was deleted.
 fn remove_dangling_rows(fresh: &Connection, tables: &[TableKey]) -> rusqlite::Result<()> {
     let mut statements = Vec::new();

@@ -35,8 +35,8 @@ pub(crate) fn active_plans_using(
         return Ok(Vec::new());
     }
     let definitions = Definitions::read(reader)?;
-    let uses = |plan: &&Plan| in_steps(plan, used) || definitions.used_by(plan, used);
-    Ok(plans.iter().filter(uses).map(|plan| plan.id).collect())
+    let depends = |plan: &&Plan| in_steps(plan, used) || definitions.used_by(plan, used);
+    Ok(plans.iter().filter(depends).map(|plan| plan.id).collect())
 }
 
 /// The recovery for plans that still use a tool or server; `None` without plans.

@@ -167,7 +167,7 @@ fn progress(plan: &Plan, is_owned: bool) -> [PhaseProgress; 3] {
             _ => stage.phase(),
         });
     PlanPhase::ALL.map(|phase| {
-        let state = if waits_in == Some(phase) {
+        let progress = if waits_in == Some(phase) {
             ProgressState::AwaitingInput
         } else if phase < stage.phase() {
             ProgressState::Done
@@ -179,7 +179,10 @@ fn progress(plan: &Plan, is_owned: bool) -> [PhaseProgress; 3] {
         } else {
             current_phase_state(stage, is_owned)
         };
-        PhaseProgress { phase, state }
+        PhaseProgress {
+            phase,
+            state: progress,
+        }
     })
 }
 

@@ -1,5 +1,6 @@
 //! A conversation in the working folder: its project, its sessions, and the single answer of `agents -p`.
 
+use std::fmt::Write as _;
 use std::io::{IsTerminal as _, stdin};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -100,13 +101,14 @@ fn choose(sessions: &[Session]) -> Result<Option<Session>, CommandError> {
     let mut list = String::from("\nConversations in this folder, the last used first:\n");
     for (number, session) in sessions.iter().take(LISTED_SESSIONS).enumerate() {
         let name = session.name.as_ref().map_or("", |name| name.as_str());
-        list.push_str(&format!(
-            "  {:>2}  {}  {} ({})\n",
+        let _never_fails = writeln!(
+            list,
+            "  {:>2}  {}  {} ({})",
             number + 1,
             session.updated_at,
             short(name, 44),
             counted(session.message_count, "message"),
-        ));
+        );
     }
     if !stdin().is_terminal() {
         return Err(CommandError::new(
@@ -153,20 +155,19 @@ fn answer_once(
             .with_hint("agents -p 'what does this project do?'"));
     }
     let request = ready.arguments.turn.request();
-    let session = match ready.arguments.session {
-        Some(session) => session,
-        None => {
-            let redactor = context.models(None)?.redactor();
-            let line = question.lines().find(|line| !line.trim().is_empty());
-            let is_secret = cleveragents_models::looks_secret(&question)
-                || redactor.text(&question) != question;
-            let name = line.filter(|_| !is_secret);
-            let created = context.call(CreateSession {
-                name: name.map(|line| short(line, LONGEST_NAME)),
-                ..CreateSession::default()
-            })?;
-            created.session.id.to_string()
-        }
+    let session = if let Some(session) = ready.arguments.session {
+        session
+    } else {
+        let redactor = context.models(None)?.redactor();
+        let line = question.lines().find(|line| !line.trim().is_empty());
+        let is_secret =
+            cleveragents_models::looks_secret(&question) || redactor.text(&question) != question;
+        let name = line.filter(|_| !is_secret);
+        let created = context.call(CreateSession {
+            name: name.map(|line| short(line, LONGEST_NAME)),
+            ..CreateSession::default()
+        })?;
+        created.session.id.to_string()
     };
     let request = TellSession {
         session,

@@ -36,7 +36,7 @@ fn question(preview: &UndonePlan) -> String {
         question.push('\n');
     }
     let files = counted(preview.files.len(), "file");
-    question.push_str(&match &preview.undone {
+    let asked = match &preview.undone {
         UndoneChange::Step { checkpoint, .. } => {
             format!("Roll the plan back to {checkpoint}, which restores {files} in its sandbox?")
         }
@@ -47,8 +47,8 @@ fn question(preview: &UndonePlan) -> String {
                 ids.join(", ")
             )
         }
-    });
-    question
+    };
+    question + &asked
 }
 
 fn undone_report(undone: UndonePlan) -> Report {
