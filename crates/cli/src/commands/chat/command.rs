@@ -20,8 +20,20 @@ pub(super) enum ChatCommand {
     Resume,
     Diff,
     Undo,
-    Apply { is_agreed: bool },
+    Redo,
+    Apply {
+        is_agreed: bool,
+    },
     Cost,
+    Status,
+    Plan,
+    Mcp,
+    Permissions,
+    /// A message that is written for the user.
+    Prompt(&'static str),
+    /// A command line for the sandbox.
+    Shell(String),
+    Export(PathBuf),
     Save(PathBuf),
     Multi,
 }
@@ -34,10 +46,18 @@ pub(super) enum ChatInput {
 }
 
 /// Name, arguments and description of each command.
-pub(super) const COMMANDS: [(&str, &str, &str); 16] = [
+pub(super) const COMMANDS: [(&str, &str, &str); 25] = [
     ("help", "", "Show this list"),
     ("exit", "", "Leave; Ctrl-D does too"),
     ("new", "[NAME]", "Start a new session with the next message"),
+    ("clear", "", "The same as /new"),
+    ("status", "", "Show model, session, sandbox and its changes"),
+    (
+        "init",
+        "",
+        "Let the model write an AGENTS.md for this folder",
+    ),
+    ("review", "", "Let the model review the uncommitted changes"),
     (
         "session",
         "[list | NAME]",
@@ -55,12 +75,21 @@ pub(super) const COMMANDS: [(&str, &str, &str); 16] = [
         "",
         "Roll the sandbox back to the state before the last turn",
     ),
+    ("redo", "", "Undo the last /undo"),
     (
         "apply",
         "[--yes]",
         "Apply the changes of the sandbox to your files",
     ),
     ("cost", "", "Show usage and cost of the session"),
+    ("plan", "", "Show the current plan of this folder"),
+    ("mcp", "", "List the MCP servers"),
+    ("permissions", "", "List the permission rules of tool calls"),
+    (
+        "export",
+        "FILE",
+        "Write the session to a new file, as Markdown",
+    ),
     ("save", "FILE", "Write the last answer to a new file"),
     (
         "multi",
@@ -71,6 +100,25 @@ pub(super) const COMMANDS: [(&str, &str, &str); 16] = [
 
 /// Default number of messages of `/history`.
 const DEFAULT_HISTORY: u64 = 20;
+
+/// Message of `/init`.
+const INIT_PROMPT: &str = "\
+Write the file AGENTS.md at the top of this repository, for coding agents that work on it. Read the build files, the \
+documents and a few source files first. State in at most 60 lines: what the project is, its layout, the exact commands \
+to build, test, lint and format it (run those that are fast, and only name commands that exist), the conventions that \
+the code follows, and what to avoid. If AGENTS.md exists, correct and complete it instead of replacing it.";
+
+/// Message of `/review`.
+const REVIEW_PROMPT: &str = "\
+Review the changes of this repository that are not committed: git status and git diff show them. Do not change any \
+file. Report defects first, the most severe first: file and line, what goes wrong and with which input, and a fix. Then \
+list missing tests. State it plainly if you find no defect.";
+
+/// Command line after `!`, which only a user at a terminal writes.
+pub(super) fn shell_command(text: &str) -> Option<ChatCommand> {
+    let line = text.trim().strip_prefix('!')?.trim();
+    (!line.is_empty()).then(|| ChatCommand::Shell(line.to_owned()))
+}
 
 /// Parses a message. Paths and text that starts with `//` are questions, not commands.
 pub(super) fn parse(text: &str) -> Result<ChatInput, CommandError> {
@@ -95,16 +143,30 @@ pub(super) fn parse(text: &str) -> Result<ChatInput, CommandError> {
         "quit" => "exit".to_owned(),
         other => other.to_owned(),
     };
-    let Some((name, takes, _)) = COMMANDS.iter().find(|(known, ..)| *known == name) else {
+    let file = |value: Option<String>| {
+        value.map(PathBuf::from).ok_or_else(|| {
+            CommandError::usage(format!("/{name} needs a file name"))
+                .with_hint(format!("use `/{name} FILE`"))
+        })
+    };
+    let Some((known_name, takes, _)) = COMMANDS.iter().find(|(known, ..)| *known == name) else {
         return Err(unknown(&name));
     };
     if takes.is_empty() && value.is_some() {
         return Err(CommandError::usage(format!("/{name} takes no argument"))
             .with_hint(format!("use `/{name}` alone")));
     }
-    Ok(ChatInput::Command(match *name {
+    Ok(ChatInput::Command(match *known_name {
         "exit" => ChatCommand::Exit,
-        "new" => ChatCommand::New(value),
+        "new" | "clear" => ChatCommand::New(value),
+        "status" => ChatCommand::Status,
+        "init" => ChatCommand::Prompt(INIT_PROMPT),
+        "review" => ChatCommand::Prompt(REVIEW_PROMPT),
+        "redo" => ChatCommand::Redo,
+        "plan" => ChatCommand::Plan,
+        "mcp" => ChatCommand::Mcp,
+        "permissions" => ChatCommand::Permissions,
+        "export" => ChatCommand::Export(file(value)?),
         "session" => ChatCommand::Session(value),
         "model" => ChatCommand::Model(value),
         "models" => ChatCommand::Models,
@@ -131,9 +193,7 @@ pub(super) fn parse(text: &str) -> Result<ChatInput, CommandError> {
             }
         },
         "cost" => ChatCommand::Cost,
-        "save" => ChatCommand::Save(PathBuf::from(value.ok_or_else(|| {
-            CommandError::usage("/save needs a file name").with_hint("use `/save FILE`")
-        })?)),
+        "save" => ChatCommand::Save(file(value)?),
         "multi" => ChatCommand::Multi,
         _ => ChatCommand::Help,
     }))
@@ -152,7 +212,7 @@ fn unknown(name: &str) -> CommandError {
 
 #[cfg(test)]
 mod tests {
-    use super::{COMMANDS, ChatCommand, ChatInput, parse};
+    use super::{COMMANDS, ChatCommand, ChatInput, parse, shell_command};
 
     fn command(text: &str) -> ChatCommand {
         match parse(text).expect("a valid line") {
@@ -172,6 +232,14 @@ mod tests {
             let parsed = command(&text);
             assert_eq!(parsed == ChatCommand::Help, name == "help", "{text}");
         }
+    }
+
+    #[test]
+    fn a_line_after_an_exclamation_mark_is_a_shell_command() {
+        let command = shell_command(" !git status ");
+        assert_eq!(command, Some(ChatCommand::Shell("git status".to_owned())));
+        assert_eq!(shell_command("!"), None);
+        assert_eq!(shell_command("wow!"), None);
     }
 
     #[test]

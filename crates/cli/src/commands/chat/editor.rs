@@ -37,6 +37,8 @@ struct Completions {
     reading: Reading,
     models: Vec<String>,
     sessions: Vec<String>,
+    /// Folder whose files are completed after `@`.
+    folder: PathBuf,
 }
 
 impl Editor {
@@ -60,6 +62,10 @@ impl Editor {
                 .map(|entry| entry.name.to_string())
                 .collect(),
             sessions: Vec::new(),
+            folder: context
+                .environment
+                .working_folder()
+                .map_or_else(|| PathBuf::from("."), PathBuf::from),
         }));
         let clear = EventHandler::Conditional(Box::new(ClearOrInterrupt));
         line.bind_sequence(KeyEvent::ctrl('C'), clear);
@@ -188,7 +194,7 @@ impl Completions {
     /// Byte offset of the word to complete, and its completions.
     fn candidates(&self, typed: &str) -> (usize, Vec<Pair>) {
         let Some(rest) = typed.strip_prefix('/') else {
-            return (typed.len(), Vec::new());
+            return self.files(typed);
         };
         let Some((command, word)) = rest.split_once(' ') else {
             let names = COMMANDS.iter().map(|(name, takes, _)| {
@@ -204,6 +210,39 @@ impl Completions {
             _ => return (typed.len(), Vec::new()),
         };
         (start, matching(known.iter().cloned(), word))
+    }
+}
+
+impl Completions {
+    /// Completes a path after `@`, one folder at a time.
+    fn files(&self, typed: &str) -> (usize, Vec<Pair>) {
+        let start = typed.rfind(char::is_whitespace).map_or(0, |at| at + 1);
+        let Some(path) = typed[start..].strip_prefix('@') else {
+            return (typed.len(), Vec::new());
+        };
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let prefix = if folder.is_empty() {
+            String::new()
+        } else {
+            format!("{folder}/")
+        };
+        let entries = std::fs::read_dir(self.folder.join(folder));
+        let entries = entries.into_iter().flatten().filter_map(Result::ok);
+        let mut names: Vec<String> = entries
+            .filter_map(|entry| {
+                let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                let name = entry.file_name().into_string().ok()?;
+                // Hidden files only when the user starts to type one.
+                let is_shown = !name.starts_with('.') || path.ends_with('.');
+                let end = if is_folder { "/" } else { " " };
+                is_shown.then(|| format!("@{prefix}{name}{end}"))
+            })
+            .collect();
+        names.sort();
+        (
+            start,
+            matching(names.into_iter(), &format!("@{prefix}{name}")),
+        )
     }
 }
 
@@ -239,6 +278,8 @@ impl Helper for Completions {}
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::{Completions, Reading};
 
     #[test]
@@ -247,6 +288,7 @@ mod tests {
             reading: Reading::Usual,
             models: vec!["openai/gpt-5.1".to_owned(), "groq/llama".to_owned()],
             sessions: vec!["weekly plan".to_owned(), "bad\u{1b}[2J".to_owned()],
+            folder: PathBuf::new(),
         };
         let names = |typed: &str| {
             let (start, pairs) = completions.candidates(typed);
@@ -261,5 +303,32 @@ mod tests {
         assert_eq!(names("/session w"), (9, vec!["weekly plan".to_owned()]));
         assert_eq!(names("/session bad").1, Vec::<String>::new());
         assert_eq!(names("hello").1, Vec::<String>::new());
+    }
+
+    #[test]
+    fn paths_after_an_at_sign_are_completed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir(folder.path().join("src")).expect("a folder");
+        for name in ["src/main.rs", "src/map.rs", "setup.py", ".env"] {
+            std::fs::write(folder.path().join(name), "").expect("a file");
+        }
+        let completions = Completions {
+            reading: Reading::Usual,
+            models: Vec::new(),
+            sessions: Vec::new(),
+            folder: folder.path().to_owned(),
+        };
+        let names = |typed: &str| {
+            let (start, pairs) = completions.candidates(typed);
+            let all: Vec<String> = pairs.into_iter().map(|pair| pair.replacement).collect();
+            (start, all.join(","))
+        };
+        assert_eq!(names("look at @s"), (8, "@setup.py ,@src/".to_owned()));
+        assert_eq!(
+            names("@src/ma"),
+            (0, "@src/main.rs ,@src/map.rs ".to_owned())
+        );
+        assert_eq!(names("@."), (0, "@.env ".to_owned()));
+        assert_eq!(names("me@x").1, "");
     }
 }

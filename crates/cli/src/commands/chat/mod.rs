@@ -77,6 +77,7 @@ pub(crate) fn run(context: &Context, mut arguments: Arguments) -> Result<Report,
         name: None,
         last: LastExchange::default(),
         undo: None,
+        pending_note: None,
         failed: None,
         folder: working_folder,
         stopper,
@@ -134,6 +135,8 @@ struct Chat<'c> {
     last: LastExchange,
     /// The sandbox and its checkpoint before the last turn that changed it, for `/undo`.
     undo: Option<(String, CheckpointNumber)>,
+    /// Added to the next message, so that the model knows what the user did to its changes.
+    pending_note: Option<&'static str>,
     /// Folder of the conversation, if it was started for a folder.
     folder: Option<PathBuf>,
     /// Exit code of the last failure.
@@ -195,6 +198,11 @@ impl Chat<'_> {
         if text.trim().is_empty() {
             return Ok(Flow::Continue);
         }
+        if self.is_talk
+            && let Some(command) = command::shell_command(text)
+        {
+            return self.run_command(command);
+        }
         match command::parse(text)? {
             command::ChatInput::Command(command) => self.run_command(command),
             command::ChatInput::Question(question) => {
@@ -218,9 +226,14 @@ impl Chat<'_> {
         let running = self.stopper.begin();
         self.screen.begin();
         let terminal = Terminal::new(&running.cancel);
+        let note = self.pending_note.take_if(|_| question.is_some());
+        let prompt = question.map(|question| match note {
+            Some(note) => format!("{question}\n\n{note}"),
+            None => question.to_owned(),
+        });
         let outcome = self.conversation.ask(&ConversationTurn {
             session: &session,
-            prompt: question.map(str::to_owned),
+            prompt,
             observer: &self.screen,
             approver: &terminal,
             keeps_unfinished: false,

@@ -197,11 +197,27 @@ impl RemoteChat<'_> {
             ChatCommand::Save(file) => {
                 self.print(&saved(self.context, &file, self.answer.as_deref())?);
             }
-            ChatCommand::Diff | ChatCommand::Undo | ChatCommand::Apply { .. } => {
+            ChatCommand::Prompt(prompt) => self.ask(Some(prompt.to_owned()))?,
+            ChatCommand::Diff
+            | ChatCommand::Undo
+            | ChatCommand::Redo
+            | ChatCommand::Shell(_)
+            | ChatCommand::Apply { .. } => {
                 return Err(
                     CommandError::new(Code::LocalOnly, "the sandbox is on the server")
                         .with_hint("run `agents sandbox` there, or use plans"),
                 );
+            }
+            ChatCommand::Status
+            | ChatCommand::Plan
+            | ChatCommand::Mcp
+            | ChatCommand::Permissions
+            | ChatCommand::Export(_) => {
+                return Err(CommandError::new(
+                    Code::LocalOnly,
+                    "this chat command is only for conversations on this machine",
+                )
+                .with_hint("leave the chat and run the command of the same name"));
             }
         }
         Ok(Flow::Continue)

@@ -19,6 +19,12 @@ use crate::output::{
     Cell, CommandError, Markdown, Panel, Report, Table, Timing, path_text, write_err,
 };
 
+/// Note for the model after `/undo`, added to the next message.
+const UNDONE: &str = "[The user undid the changes of your last turn in the files.]";
+
+/// Note for the model after `/redo`.
+const REDONE: &str = "[The user restored the changes that were undone before.]";
+
 impl Chat<'_> {
     /// Runs a chat command and reports the result.
     pub(super) fn run_command(&mut self, command: ChatCommand) -> Result<Flow, CommandError> {
@@ -54,7 +60,15 @@ impl Chat<'_> {
             ChatCommand::Diff => self.diff(timing)?,
             ChatCommand::Undo => self.undo_turn(timing)?,
             ChatCommand::Apply { is_agreed } => self.apply(is_agreed, timing)?,
+            ChatCommand::Redo => self.redo_turn(timing)?,
             ChatCommand::Cost => self.cost(timing)?,
+            ChatCommand::Status => self.status(timing)?,
+            ChatCommand::Plan => self.run(&["plan", "status"], timing)?,
+            ChatCommand::Mcp => self.run(&["mcp", "list"], timing)?,
+            ChatCommand::Permissions => self.run(&["permission", "list"], timing)?,
+            ChatCommand::Prompt(prompt) => self.ask(Some(prompt))?,
+            ChatCommand::Shell(line) => self.shell(&line, timing)?,
+            ChatCommand::Export(file) => self.export(&file, timing)?,
             ChatCommand::Save(file) => self.save(&file, timing)?,
         }
         Ok(Flow::Continue)
@@ -207,8 +221,84 @@ impl Chat<'_> {
         let number = checkpoint.to_string();
         if self.run_and_check(&["sandbox", "rollback", &sandbox, "--to", &number], timing)? {
             self.undo = None;
+            self.pending_note = Some(UNDONE);
         }
         Ok(())
+    }
+
+    fn redo_turn(&mut self, timing: Timing) -> Result<(), CommandError> {
+        let sandbox = self.sandbox()?;
+        if self.run_and_check(&["sandbox", "redo", &sandbox], timing)? {
+            self.pending_note = match self.pending_note {
+                // The model has not learned of the undo yet.
+                Some(UNDONE) => None,
+                _ => Some(REDONE),
+            };
+        }
+        Ok(())
+    }
+
+    /// Runs a command line of the user in the sandbox.
+    fn shell(&mut self, line: &str, timing: Timing) -> Result<(), CommandError> {
+        let sandbox = self.sandbox()?;
+        self.run(
+            &["sandbox", "exec", &sandbox, "--", "sh", "-c", line],
+            timing,
+        )
+    }
+
+    fn export(&mut self, file: &Path, timing: Timing) -> Result<(), CommandError> {
+        let session = self.session.as_ref().ok_or_else(no_message)?;
+        let (id, file) = (session.id.to_string(), file.to_string_lossy().into_owned());
+        self.run(
+            &[
+                "session", "export", &id, "--as", "markdown", "--output", &file,
+            ],
+            timing,
+        )
+    }
+
+    /// Shows what the chat works with.
+    fn status(&self, timing: Timing) -> Result<(), CommandError> {
+        let model = self.conversation.model_name(self.session.as_ref());
+        let model = model.map_or_else(|error| error.to_string(), |model| model.to_string());
+        let session = self.session.as_ref().map(|session| session.id.to_string());
+        let sandbox = self.sandbox().ok();
+        let changed = sandbox.as_deref().and_then(|name| self.changed_files(name));
+        let mut panel = Panel::new("Chat").row("Model", model.clone());
+        if let Some(folder) = &self.folder {
+            panel = panel.row("Folder", folder.display().to_string());
+        }
+        if let Some(session) = &session {
+            panel = panel.row("Session", Cell::Id(session.clone()));
+        }
+        if let Some(sandbox) = &sandbox {
+            panel = panel.row("Sandbox", sandbox.clone());
+        }
+        let files = changed.unwrap_or(0);
+        let report = Report::new("chat status")
+            .data(json!({
+                "model": model,
+                "folder": self.folder.as_deref().map(path_text),
+                "session": session,
+                "sandbox": sandbox,
+                "changed_files": changed,
+            }))
+            .panel(panel.row("Changed files", files));
+        let report = if files > 0 {
+            report.info("/diff shows the changes, /apply brings them to your files")
+        } else {
+            report
+        };
+        self.print(&report, timing);
+        Ok(())
+    }
+
+    /// Number of changed files in a sandbox; `None` if it does not exist yet.
+    fn changed_files(&self, sandbox: &str) -> Option<usize> {
+        let sandboxes = self.context.sandboxes().ok()?;
+        let mut open = sandboxes.open(sandbox).ok()?;
+        Some(sandboxes.diff(&mut open).ok()?.path_count())
     }
 
     fn apply(&mut self, is_agreed: bool, timing: Timing) -> Result<(), CommandError> {
