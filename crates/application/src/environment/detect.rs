@@ -12,6 +12,9 @@ const MAX_FOLDERS: usize = 40;
 /// Maximum number of bytes read of a build file.
 const MAX_FILE_BYTES: u64 = 256 << 10;
 
+/// Maximum number of files that are listed.
+const MAX_FILES: usize = 30;
+
 /// A file that indicates a language and a build system.
 struct Manifest {
     file: &'static str,
@@ -96,6 +99,8 @@ pub(super) struct DetectedProject {
     pub(super) build_systems: Vec<String>,
     /// Commands that run the tests, as defined by build files in the root.
     pub(super) checks: Vec<String>,
+    /// All files, if there are only a few.
+    pub(super) files: Vec<String>,
 }
 
 impl DetectedProject {
@@ -126,6 +131,9 @@ impl DetectedProject {
             let by_ending = ENDINGS.iter().find(|(known, _)| Some(*known) == ending);
             languages.extend(by_ending.map(|(_, language)| *language));
         }
+        if checks.is_empty() {
+            checks.extend(python_check(&top));
+        }
         checks.dedup();
         let texts = |found: BTreeSet<&str>| {
             let found = found.into_iter().filter(|text| !text.is_empty());
@@ -135,8 +143,35 @@ impl DetectedProject {
             languages: texts(languages),
             build_systems: texts(build_systems),
             checks,
+            files: all_files(root).unwrap_or_default(),
         }
     }
+}
+
+/// The paths of all files that are not by-products; `None` if there are more than [`MAX_FILES`].
+fn all_files(root: &Root) -> Option<Vec<String>> {
+    let mut files = Vec::new();
+    let mut folders = vec![String::new()];
+    while let Some(folder) = folders.pop() {
+        let path = TreePath::from_bytes(folder.trim_end_matches('/')).ok();
+        let names = files_and_folders(root, path.as_ref());
+        files.extend(names.files.iter().map(|name| format!("{folder}{name}")));
+        folders.extend(names.folders.iter().map(|name| format!("{folder}{name}/")));
+        if files.len() > MAX_FILES || folders.len() > MAX_FILES {
+            return None;
+        }
+    }
+    files.sort();
+    Some(files)
+}
+
+/// The test runner of Python tests in the root without a build file.
+fn python_check(top: &Names) -> Option<String> {
+    let is_test = |name: &&String| name.starts_with("test_") && name.ends_with(".py");
+    top.files.iter().find(is_test)?;
+    let uses_pytest = top.files.iter().any(|name| name == "conftest.py");
+    let runner = if uses_pytest { "pytest" } else { "unittest" };
+    Some(format!("python3 -m {runner}"))
 }
 
 /// The names in one folder.
@@ -252,6 +287,28 @@ mod tests {
             |text: &str| detected(&[("pyproject.toml", text), ("tests/test_a.py", "")]).checks;
         assert_eq!(with("[tool.pytest.ini_options]\n"), ["python3 -m pytest"]);
         assert_eq!(with(""), ["python3 -m unittest discover tests"]);
+        let without = |files: &[(&str, &str)]| detected(files).checks;
+        assert_eq!(without(&[("test_a.py", "")]), ["python3 -m unittest"]);
+        let with_pytest = [("test_a.py", ""), ("conftest.py", "")];
+        assert_eq!(without(&with_pytest), ["python3 -m pytest"]);
+        assert_eq!(without(&[("a.py", "")]), [""; 0]);
+    }
+
+    #[test]
+    fn the_files_of_a_small_tree_are_listed() {
+        let small = [
+            ("b.py", ""),
+            ("src/deep/a.py", ""),
+            ("node_modules/x.js", ""),
+            (".git/config", ""),
+        ];
+        assert_eq!(detected(&small).files, ["b.py", "src/deep/a.py"]);
+        let names: Vec<String> = (0..=MAX_FILES)
+            .map(|number| format!("{number}.py"))
+            .collect();
+        let large: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "")).collect();
+        assert_eq!(detected(&large).files, [""; 0], "not even a part of them");
+        assert_eq!(detected(&large[1..]).files.len(), MAX_FILES);
     }
 
     #[test]

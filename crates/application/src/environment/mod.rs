@@ -65,14 +65,18 @@ struct GitEnvironment {
 
 impl EnvironmentBlock {
     /// Inspects the machine and the sandbox.
-    fn find(workspace: Option<&SandboxWorkspace>, date: &str) -> Self {
+    fn find(workspace: Option<&SandboxWorkspace>, date: &str, lists_files: bool) -> Self {
         let parts = workspace.map_or_else(Vec::new, |workspace| {
             let members = &workspace.view().members;
             let parts = workspace.parts().iter();
             parts
                 .map(|part| {
                     let member = members.iter().find(|member| member.alias == part.alias);
-                    PartEnvironment::find(part, member)
+                    let mut found = PartEnvironment::find(part, member);
+                    if !lists_files {
+                        found.detected.files.clear();
+                    }
+                    found
                 })
                 .collect()
         });
@@ -170,6 +174,7 @@ impl PartEnvironment {
             |texts: &[String]| -> Vec<String> { texts.iter().map(|text| quoted(text)).collect() };
         list("check commands", &quoted_all(&self.detected.checks));
         list("instruction files", &quoted_all(&self.instructions));
+        list("all files", &quoted_all(&self.detected.files));
     }
 
     fn render_uncommitted(&self, text: &mut LimitedText) {
@@ -210,20 +215,27 @@ fn edited_files(member: &Member) -> Vec<String> {
 }
 
 /// Returns the stored block of the sandbox if it was stored today; otherwise creates and stores a new one.
-pub(crate) fn environment(workspace: Option<&SandboxWorkspace>) -> String {
+///
+/// `lists_files` is false if permission rules hide files, whose names must not be shown either.
+pub(crate) fn environment(workspace: Option<&SandboxWorkspace>, lists_files: bool) -> String {
     let now = Timestamp::now().to_string();
     let today = now.get(..10).unwrap_or(&now);
     let Some(workspace) = workspace else {
-        return EnvironmentBlock::find(None, today).render();
+        return EnvironmentBlock::find(None, today, lists_files).render();
     };
     // Commands in the sandbox cannot write to this folder.
-    let path = workspace.view().folders().state().join("environment");
+    let name = if lists_files {
+        "environment"
+    } else {
+        "environment-without-files"
+    };
+    let path = workspace.view().folders().state().join(name);
     let stored = std::fs::read_to_string(&path).ok();
     let is_current = |text: &String| text.contains(&format!("\nDate: {today}\n"));
     if let Some(text) = stored.filter(is_current) {
         return text;
     }
-    let text = EnvironmentBlock::find(Some(workspace), today).render();
+    let text = EnvironmentBlock::find(Some(workspace), today, lists_files).render();
     // If this fails, the next turn computes the block again.
     let _stored = std::fs::write(&path, &text);
     text
@@ -313,6 +325,7 @@ mod tests {
                 languages: vec!["Rust".to_owned()],
                 build_systems: vec!["cargo".to_owned()],
                 checks: vec!["cargo test".to_owned()],
+                files: vec!["src/main.rs".to_owned()],
             },
             instructions: vec!["AGENTS.md".to_owned()],
             ..PartEnvironment::default()
@@ -338,6 +351,7 @@ mod tests {
             "languages: Rust",
             "check commands: `cargo test`",
             "instruction files: `AGENTS.md`",
+            "all files: `src/main.rs`",
             "Programs found: cargo, git",
             "2 files have uncommitted edits of the user",
         ] {

@@ -77,7 +77,7 @@ pub(super) fn digest(inputs: &DigestInputs<'_>) -> String {
     text
 }
 
-fn add_decisions(decisions: &[Decision], text: &mut String) {
+pub(super) fn add_decisions(decisions: &[Decision], text: &mut String) {
     let is_listed = |decision: &&Decision| {
         decision.holds()
             && matches!(

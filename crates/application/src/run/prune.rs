@@ -14,8 +14,9 @@ use serde_json::Value;
 
 use crate::turn::{chat_message, set_chat_message};
 
-/// Results up to this size stay, in bytes, because a stub would not be much shorter.
-const MIN_PRUNED_BYTES: usize = 400;
+/// Results up to this size stay, in bytes: replacing them would save less than it costs, because providers then cannot
+/// reuse what they cached of the conversation behind them.
+const MIN_PRUNED_BYTES: usize = 4_000;
 
 /// Maximum size of the call in a stub, in bytes.
 const SHOWN_CALL_BYTES: usize = 120;

@@ -281,7 +281,12 @@ impl AgentRuntime {
     ) -> Vec<String> {
         let redactor = self.redactor();
         let mut all = vec![instructions(workspace)];
-        let others = std::iter::once(environment(workspace))
+        let is_shown = |rules: PermissionRules| {
+            let mut rules = rules.rules().iter();
+            rules.all(|rule| rule.effect() != Effect::Deny)
+        };
+        let lists_files = self.rules(&[]).is_ok_and(is_shown);
+        let others = std::iter::once(environment(workspace, lists_files))
             .chain(skills)
             .chain(workspace.and_then(project_instructions));
         all.extend(others.map(|text| redactor.text(&text).into_owned()));

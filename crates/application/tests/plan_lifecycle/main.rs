@@ -251,12 +251,12 @@ answers:
   text: I write it.
   calls:
   - {name: builtin/file-write, arguments: {path: price.txt, content: "right\n"}}
+- when: '^Review the result[^@]*price.txt'
+  text: '{"criteria": [{"number": 1, "met": true, "evidence": "price.txt:1"}]}'
 - when: 'break it'
   text: I follow the guidance.
   calls:
   - {name: builtin/file-write, arguments: {path: price.txt, content: "broken\n"}}
-- when: '^Review the result[^@]*price.txt'
-  text: '{"criteria": [{"number": 1, "met": true, "evidence": "price.txt:1"}]}'
 - text: Done.
 "#;
 

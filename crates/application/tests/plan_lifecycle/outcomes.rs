@@ -384,7 +384,9 @@ answers:
   - {name: submit_strategy, arguments: {summary: Write it, steps: [{title: Correct the price, description: Put right there, files: [price.txt]}]}}
 "#;
         let lines = |word: &str| {
-            let lines: Vec<String> = (1..100).map(|n| format!("{word} entry {n}")).collect();
+            let lines: Vec<String> = (1..100)
+                .map(|n| format!("{word} entry {n} {}", "x".repeat(60)))
+                .collect();
             lines.join("\n") + "\n"
         };
         let files = [("price.txt", lines("price")), ("other.txt", lines("other"))];

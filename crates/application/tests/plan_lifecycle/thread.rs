@@ -219,6 +219,9 @@ answers:
   calls:
   - name: submit_strategy
     arguments: {summary: Write it, steps: [{title: Correct the price, description: Put right into price.txt}]}
+- when: '^Review the result'
+  calls:
+  - {name: submit_review, arguments: {criteria: [{number: 1, met: true, evidence: 'price.txt:1'}]}}
 - when: 'the word is right'
   calls:
   - {name: builtin/file-write, arguments: {path: price.txt, content: "right\n"}}
@@ -226,9 +229,6 @@ answers:
 - when: '^Execute step 1 of 1'
   calls:
   - {name: step_blocked, arguments: {reason: the word is missing, suggestion: name the word}}
-- when: '^Review the result'
-  calls:
-  - {name: submit_review, arguments: {criteria: [{number: 1, met: true, evidence: 'price.txt:1'}]}}
 - text: Nothing more.
 "#;
 

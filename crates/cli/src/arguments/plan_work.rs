@@ -300,6 +300,9 @@ pub(crate) struct Do {
     /// Command that must succeed at the end; may be repeated
     #[arg(long, value_name = "COMMAND")]
     pub(crate) check: Vec<String>,
+    /// Model of all roles without an actor of their own, PROVIDER/MODEL
+    #[arg(long, short = 'm', value_name = "MODEL")]
+    pub(crate) model: Option<String>,
     #[command(flatten)]
     pub(crate) choices: PlanChoices,
     /// Apply without asking

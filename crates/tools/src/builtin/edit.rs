@@ -105,12 +105,16 @@ fn edit(file: &Target<'_>, edits: &[Edit], call: &mut Call<'_>) -> Result<Answer
     write::refuse_new_masks(file, masks, text.matches(MASK).count())?;
     let touched = write::replace(file, text.as_bytes())?;
     let count_texts: Vec<String> = counts.iter().map(ToString::to_string).collect();
+    let total: usize = counts.iter().sum();
+    let plural = if total == 1 { "" } else { "s" };
     call.output.text(&format!(
-        "edited `{}`: {} replacements (per edit: {})",
-        file.path,
-        counts.iter().sum::<usize>(),
-        count_texts.join(", ")
+        "edited `{}`: {total} replacement{plural}",
+        file.path
     ));
+    if total != counts.len() {
+        call.output
+            .text(&format!(" (per edit: {})", count_texts.join(", ")));
+    }
     let note = (!repairs.is_empty()).then(|| repairs.join("\n"));
     Ok(Answer::written().touching(touched).noting(note))
 }

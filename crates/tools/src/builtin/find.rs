@@ -90,6 +90,7 @@ fn prepare_find(arguments: FindArguments, grounds: Grounds<'_>) -> PrepareResult
         let note = match total {
             0 => "No files found.".to_owned(),
             _ if shown < total => format!("{total} files; the first {shown} are shown."),
+            1 => "1 file.".to_owned(),
             _ => format!("{total} files."),
         };
         Ok(Answer::written().noting(Some(note)))

@@ -259,12 +259,18 @@ impl Search {
             remaining = remaining.saturating_sub(count);
         }
         let shown = (limit - remaining) as u64;
+        let plural = |count: u64| if count == 1 { "" } else { "s" };
+        let found = format!(
+            "{matches} matching line{} in {files} file{}",
+            plural(matches),
+            plural(files)
+        );
         let note = if matches == 0 {
             "No matches found.".to_owned()
         } else if shown < matches {
-            format!("{matches} matching lines in {files} files; the first {shown} are shown.")
+            format!("{found}; the first {shown} are shown.")
         } else {
-            format!("{matches} matching lines in {files} files.")
+            format!("{found}.")
         };
         Answer::written().noting(Some(note))
     }

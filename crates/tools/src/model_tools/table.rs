@@ -86,7 +86,8 @@ pub(super) const TOOLS: &[ModelTool] = &[
     ModelTool {
         name: "shell",
         about: "Run a bash command in the sandbox. Each call starts in the top folder; no network, no terminal. \
-                Do not pipe into head or tail: long output is cut and kept.",
+                The exit code is that of the last command: join with &&. Do not pipe into head or tail: long output is \
+                cut and kept.",
         backings: &[backing("shell")],
         required: &["command"],
         properties: &[

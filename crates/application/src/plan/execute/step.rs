@@ -268,6 +268,7 @@ impl ExecutePhase<'_> {
     ) -> Result<T, PlanError> {
         let mut message = format!("`{}` is blocked: {reason}", spec.title);
         if let Some(suggestion) = suggestion {
+            message.truncate(message.trim_end_matches('.').len());
             let _written = write!(message, ". Suggestion: {suggestion}");
         }
         let facts = FailureFacts {

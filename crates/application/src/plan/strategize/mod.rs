@@ -226,6 +226,7 @@ impl StrategizePhase<'_> {
     ) -> Result<Plan, PlanError> {
         let mut message = format!("the task is blocked: {reason}");
         if let Some(suggestion) = suggestion {
+            message.truncate(message.trim_end_matches('.').len());
             let _written = write!(message, ". Suggestion: {suggestion}");
         }
         let facts = FailureFacts {

@@ -3,15 +3,16 @@
 use std::fmt::Write as _;
 use std::time::Instant;
 
-use cleveragents_domain::{ContentHash, Plan, PlanPhase, StepKind, StepState};
-use cleveragents_store::plan_steps;
+use cleveragents_domain::{ContentHash, Decision, Plan, PlanPhase, StepKind, StepState};
 use cleveragents_store::plan_steps::{NewStep, StepEnd};
+use cleveragents_store::{decisions, plan_steps};
 use serde_json::{Value, json};
 
 use super::ValidatePhase;
 use super::check::{CheckResult, PlanCheck};
 use crate::answer_json::object_with;
 use crate::plan::actor_runner::{ActorTask, Performer, RunStop};
+use crate::plan::conversation_digest::add_decisions;
 use crate::plan::error::PlanError;
 use crate::plan::prompt::shortened;
 use crate::plan::query::counted;
@@ -41,7 +42,7 @@ impl ReviewRound<'_> {
         }
     }
 
-    fn prompt(&self, changed: &[String], patch: &str) -> String {
+    fn prompt(&self, decisions: &[Decision], changed: &[String], patch: &str) -> String {
         let mut prompt = "Review the result. Are these criteria met?\n\n".to_owned();
         for (number, criterion) in (1..).zip(self.criteria) {
             let _written = writeln!(prompt, "{number}. {}", criterion.name());
@@ -52,6 +53,7 @@ impl ReviewRound<'_> {
                 let _written = writeln!(prompt, "{}", result.to_evidence());
             }
         }
+        add_decisions(decisions, &mut prompt);
         let _written = writeln!(prompt, "\nChanged files: {}", changed.join(", "));
         if !patch.trim().is_empty() {
             add_patch(patch, &mut prompt);
@@ -174,10 +176,15 @@ impl ValidatePhase<'_> {
             plan_steps::set_run(unit, id, step.number, id.run(&key))?;
             Ok(step)
         })?;
+        let decisions = self
+            .progress
+            .store
+            .read(|reader| decisions::of_plan(reader, id))?;
+        let (changed, patch) = (workspace.changed_paths(0)?, self.patch(workspace)?);
         let task = ActorTask {
             key: &format!("{}#{}", round.path, step.number),
             performer: Performer::Actor(reviewer, StepKind::Review),
-            prompt: round.prompt(&workspace.changed_paths(0)?, &self.patch(workspace)?),
+            prompt: round.prompt(&decisions, &changed, &patch),
             // The review is read-only.
             phase: PlanPhase::Apply,
             workspace: Some(workspace),

@@ -19,7 +19,7 @@ use super::interactive;
 use super::run::{applied_view, apply_confirmed, confirm_apply, outcome_panels, stage_message};
 use super::use_action::chosen;
 use crate::arguments::Do;
-use crate::commands::{can_confirm, confirm};
+use crate::commands::{can_confirm, confirm, first_run};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report, command, commands};
 
@@ -105,6 +105,25 @@ pub(crate) fn run(context: &Context, arguments: Do) -> Result<Report, CommandErr
         return Err(CommandError::usage("--check is empty")
             .with_hint("add the command that must succeed, such as --check 'make test'"));
     }
+    let mut choices = arguments.choices;
+    if let Some(model) = arguments.model {
+        for actor in [
+            &mut choices.strategy_actor,
+            &mut choices.execution_actor,
+            &mut choices.review_actor,
+            &mut choices.invariant_actor,
+        ] {
+            actor.get_or_insert_with(|| model.clone());
+        }
+    }
+    // A server has its own models.
+    if context.connection.is_none() {
+        let configured = context.settings.plan_actors().strategy;
+        let actor = choices.strategy_actor.as_deref().or(configured.as_deref());
+        if let Some(screen) = first_run::screen(context, "do", actor)? {
+            return Ok(screen);
+        }
+    }
     let task = Task {
         context,
         yes: arguments.yes,
@@ -115,7 +134,7 @@ pub(crate) fn run(context: &Context, arguments: Do) -> Result<Report, CommandErr
     let mut plan = task.start(UsePlan {
         action,
         projects: vec![project],
-        ..chosen(arguments.choices)
+        ..chosen(choices)
     })?;
     while let Some(phase) = plan.gated_phase() {
         if let Err(error) = task.confirm_phase(&plan, phase) {
