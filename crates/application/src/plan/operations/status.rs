@@ -17,8 +17,8 @@ use crate::plan::{FailedCheck, PlanStatus, ProgressState};
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShowPlanStatus {
-    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out: the
-    /// current plan of their folder.
+    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out; it
+    /// then defaults to the current plan of their folder.
     #[serde(default)]
     pub reference: Option<String>,
 }
@@ -167,8 +167,8 @@ impl Operation for ShowPlanStatus {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AwaitPlan {
-    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out: the
-    /// current plan of their folder.
+    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out; it
+    /// then defaults to the current plan of their folder.
     #[serde(default)]
     pub reference: Option<String>,
 }
