@@ -157,7 +157,7 @@ impl Operation for ShowPlanDiff {
     type Response = PlanDiff;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.plan_or_only(&mut self.reference)
+        resolver.given_or_only_plan(&mut self.reference)
     }
 
     fn run(self, context: &OperationContext) -> Result<PlanDiff, OperationError> {
@@ -327,7 +327,7 @@ impl Operation for ListArtifacts {
     type Response = PlanArtifacts;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.plan_or_only(&mut self.reference)
+        resolver.given_or_only_plan(&mut self.reference)
     }
 
     fn run(self, context: &OperationContext) -> Result<PlanArtifacts, OperationError> {

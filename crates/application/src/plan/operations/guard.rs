@@ -154,7 +154,7 @@ impl Operation for ShowPlanGuard {
     type Response = PlanGuardReport;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.plan_or_only(&mut self.reference)
+        resolver.given_or_only_plan(&mut self.reference)
     }
 
     fn run(self, context: &OperationContext) -> Result<PlanGuardReport, OperationError> {
@@ -170,7 +170,7 @@ impl Operation for LimitPlanCost {
     type Response = PlanGuardReport;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.plan_or_only(&mut self.reference)
+        resolver.given_or_only_plan(&mut self.reference)
     }
 
     fn run(self, context: &OperationContext) -> Result<PlanGuardReport, OperationError> {

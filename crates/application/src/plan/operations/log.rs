@@ -86,7 +86,7 @@ impl Operation for ReadPlanLog {
     type Response = PlanLog;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.plan_or_only(&mut self.reference)
+        resolver.given_or_only_plan(&mut self.reference)
     }
 
     fn run(self, context: &OperationContext) -> Result<PlanLog, OperationError> {

@@ -152,7 +152,7 @@ impl Operation for ShowPlanStatus {
     type Response = PlanStatusReport;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.plan_or_only(&mut self.reference)
+        resolver.given_or_only_plan(&mut self.reference)
     }
 
     fn run(self, context: &OperationContext) -> Result<PlanStatusReport, OperationError> {
@@ -190,7 +190,7 @@ impl Operation for AwaitPlan {
     type Response = PlanStatusReport;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.plan_or_only(&mut self.reference)
+        resolver.given_or_only_plan(&mut self.reference)
     }
 
     fn run(self, context: &OperationContext) -> Result<PlanStatusReport, OperationError> {
