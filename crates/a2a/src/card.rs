@@ -89,7 +89,7 @@ pub struct AgentCapabilities {
 pub struct AgentExtension {
     pub uri: String,
     pub description: String,
-    /// Whether the agent serves only clients that support it.
+    /// Whether the agent serves only clients that support the extension.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub required: bool,
     #[serde(skip_serializing_if = "Option::is_none")]

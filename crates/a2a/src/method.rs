@@ -83,7 +83,7 @@ impl Method {
         }
     }
 
-    /// Returns the method with a name, and the version that uses the name.
+    /// Returns the method with this name, and the protocol version that uses the name.
     pub fn from_name(name: &str) -> Option<(Self, ProtocolVersion)> {
         Self::ALL.into_iter().find_map(|method| {
             if method.name() == name {

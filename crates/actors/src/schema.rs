@@ -82,9 +82,9 @@ fn form(form: &Form, definitions: &mut Definitions) -> Value {
         Form::Count => or_variable(&json!({"type": "integer", "minimum": 0})),
         Form::Flag => or_variable(&json!({"type": "boolean"})),
         Form::Any => json!({}),
-        Form::Values => json!({"type": "object"}),
+        Form::AnyMap => json!({"type": "object"}),
         Form::Words(words) => or_variable(&json!({"enum": words})),
-        Form::One(section) => reference(section, definitions),
+        Form::Map(section) => reference(section, definitions),
         Form::Each(section) => {
             json!({"type": "array", "items": reference(section, definitions)})
         }

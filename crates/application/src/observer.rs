@@ -265,7 +265,7 @@ impl AgentEvent {
     pub(crate) fn turn_recovered(interrupted: &InterruptedTurnSummary) -> Self {
         Self::TurnRecovered {
             turn: interrupted.turn,
-            unknown_calls: interrupted.doubtful.clone(),
+            unknown_calls: interrupted.unknown_outcomes.clone(),
             resumed: interrupted.is_resumed,
         }
     }

@@ -204,11 +204,17 @@ fn an_invariant_is_added_to_all_existing_targets_or_to_none() {
         assert_eq!(error.code(), Code::InvalidInvariant);
         let query = InvariantQuery::default();
         assert!(invariants.list(&query).expect("read").is_empty());
-        let twice = vec![
+        let repeated_target = vec![
             project.clone(),
             InvariantTarget::Project("local/shop".to_owned()),
         ];
-        assert_eq!(invariants.add(new(twice, false)).expect("set").len(), 1);
+        assert_eq!(
+            invariants
+                .add(new(repeated_target, false))
+                .expect("set")
+                .len(),
+            1
+        );
         let error = add(invariants, " keep it ", project).expect_err("it holds");
         assert_eq!(error.code(), Code::InvariantExists);
     });

@@ -42,8 +42,8 @@ struct MemoryLedger(Arc<Mutex<Vec<MemoryChangeset>>>);
 impl MemoryLedger {
     /// Closes a changeset; returns whether it was open.
     fn close(&self, id: usize) -> bool {
-        let mut sheets = self.0.lock().expect("not poisoned");
-        !std::mem::replace(&mut sheets[id].closed, true)
+        let mut changesets = self.0.lock().expect("not poisoned");
+        !std::mem::replace(&mut changesets[id].closed, true)
     }
 
     fn entries(&self, id: usize) -> Vec<Change> {
@@ -55,7 +55,7 @@ impl MemoryLedger {
             .lock()
             .expect("not poisoned")
             .iter()
-            .map(|sheet| sheet.entries.len())
+            .map(|changeset| changeset.entries.len())
             .sum()
     }
 }
@@ -67,25 +67,25 @@ impl Ledger for MemoryLedger {
     type Error = std::convert::Infallible;
 
     fn open(&self) -> Result<usize, Self::Error> {
-        let mut sheets = self.0.lock().expect("not poisoned");
-        sheets.push(MemoryChangeset::default());
-        Ok(sheets.len() - 1)
+        let mut changesets = self.0.lock().expect("not poisoned");
+        changesets.push(MemoryChangeset::default());
+        Ok(changesets.len() - 1)
     }
 
     fn record(&self, id: usize, change: &Change) -> Result<Option<usize>, Self::Error> {
-        let mut sheets = self.0.lock().expect("not poisoned");
-        let sheet = &mut sheets[id];
-        if sheet.closed {
+        let mut changesets = self.0.lock().expect("not poisoned");
+        let changeset = &mut changesets[id];
+        if changeset.closed {
             return Ok(None);
         }
-        sheet.entries.push(*change);
-        Ok(Some(sheet.entries.len() - 1))
+        changeset.entries.push(*change);
+        Ok(Some(changeset.entries.len() - 1))
     }
 }
 
 fn registry() -> (Arc<Registry<MemoryLedger>>, MemoryLedger) {
-    let sheets = MemoryLedger::default();
-    (Arc::new(Registry::new(sheets.clone())), sheets)
+    let ledger = MemoryLedger::default();
+    (Arc::new(Registry::new(ledger.clone())), ledger)
 }
 
 /// Records a change through the handle of an open changeset.
@@ -122,7 +122,7 @@ fn close(registry: &Registry<MemoryLedger>, id: usize) -> bool {
 #[test]
 fn defect_7120_each_opener_finds_its_own_changes_and_no_others() {
     explore(|| {
-        let (registry, sheets) = registry();
+        let (registry, ledger) = registry();
         let running: Vec<_> = ["first", "second", "third"]
             .map(|opener| {
                 let registry = Arc::clone(&registry);
@@ -140,9 +140,12 @@ fn defect_7120_each_opener_finds_its_own_changes_and_no_others() {
             .collect();
         for opener in running {
             let (opener, id) = opener.join().expect("no opener panics");
-            assert_eq!(sheets.entries(id), [(opener, 0), (opener, 1)]);
+            assert_eq!(ledger.entries(id), [(opener, 0), (opener, 1)]);
         }
-        assert!(registry.active().is_empty(), "closed ones are not active");
+        assert!(
+            registry.active().is_empty(),
+            "closed changesets are not active"
+        );
     });
 }
 
@@ -151,13 +154,14 @@ fn defect_7120_each_opener_finds_its_own_changes_and_no_others() {
 #[test]
 fn a_change_without_a_handle_is_never_lost_and_never_lands_in_a_closed_changeset() {
     explore(|| {
-        let (registry, sheets) = registry();
+        let (registry, ledger) = registry();
         let lasting = start(&registry);
-        let passing = {
+        let temporary = {
             let registry = Arc::clone(&registry);
             thread::spawn(move || {
                 let id = start(&registry);
-                record_through_handle(&registry, id, ("opener", 0)).expect("its own is open");
+                record_through_handle(&registry, id, ("opener", 0))
+                    .expect("its own changeset is open");
                 close(&registry, id);
                 let sealed = registry.ledger().entries(id);
                 (id, sealed)
@@ -173,19 +177,19 @@ fn a_change_without_a_handle_is_never_lost_and_never_lands_in_a_closed_changeset
             })
             .into_iter()
             .collect();
-        let (passed, sealed) = passing.join().expect("no panic");
+        let (temporary_id, sealed) = temporary.join().expect("no panic");
         for caller in callers {
             let (caller, (id, number)) = caller.join().expect("no panic");
-            assert!(id == lasting || id == passed);
+            assert!(id == lasting || id == temporary_id);
             assert_eq!(
-                sheets.entries(id)[number],
+                ledger.entries(id)[number],
                 ("caller", caller),
                 "the reported position"
             );
         }
-        assert_eq!(sheets.all_entries(), 3, "none lost, none duplicated");
+        assert_eq!(ledger.all_entries(), 3, "none lost, none duplicated");
         assert_eq!(
-            sheets.entries(passed),
+            ledger.entries(temporary_id),
             sealed,
             "a closed changeset does not grow"
         );
@@ -197,7 +201,7 @@ fn a_change_without_a_handle_is_never_lost_and_never_lands_in_a_closed_changeset
 #[test]
 fn a_change_without_a_handle_fails_only_when_nothing_is_open() {
     explore(|| {
-        let (registry, sheets) = registry();
+        let (registry, ledger) = registry();
         let opener = {
             let registry = Arc::clone(&registry);
             thread::spawn(move || {
@@ -212,7 +216,7 @@ fn a_change_without_a_handle_fails_only_when_nothing_is_open() {
         opener.join().expect("no panic");
         let recorded = caller.join().expect("no panic");
         assert_eq!(
-            sheets.all_entries(),
+            ledger.all_entries(),
             usize::from(recorded.is_some()),
             "a change is stored if and only if the call reports it"
         );
@@ -249,17 +253,17 @@ fn a_changeset_closed_elsewhere_is_skipped() {
     });
 }
 
-/// The design of the founding report: changes go to the last of a shared list of ids, and starting a
-/// changeset is two steps. Each operation on the list is safe by itself.
+/// The design that the original report of defect 7120 describes: changes go to the last of a shared list of ids,
+/// and starting a changeset is two steps. Each operation on the list is safe by itself.
 #[derive(Default)]
-struct FoundingContext {
-    sheets: MemoryLedger,
+struct ReportedContext {
+    ledger: MemoryLedger,
     active: Mutex<Vec<usize>>,
 }
 
-impl FoundingContext {
+impl ReportedContext {
     fn start(&self) {
-        let id = self.sheets.open().unwrap_or_else(|never| match never {});
+        let id = self.ledger.open().unwrap_or_else(|never| match never {});
         self.active.lock().expect("not poisoned").push(id);
     }
 
@@ -275,7 +279,7 @@ impl FoundingContext {
             .expect("not poisoned")
             .last()
             .expect("checked above");
-        self.sheets
+        self.ledger
             .record(id, &change)
             .unwrap_or_else(|never| match never {});
     }
@@ -283,9 +287,9 @@ impl FoundingContext {
 
 #[test]
 #[should_panic(expected = "a change landed in a changeset its caller did not open")]
-fn defect_7120_the_checker_finds_the_founding_race() {
+fn defect_7120_the_checker_finds_the_race_of_the_original_report() {
     explore(|| {
-        let context = Arc::new(FoundingContext::default());
+        let context = Arc::new(ReportedContext::default());
         let running: Vec<_> = ["first", "second"]
             .map(|opener| {
                 let context = Arc::clone(&context);
@@ -299,8 +303,10 @@ fn defect_7120_the_checker_finds_the_founding_race() {
         for opener in running {
             opener.join().expect("no opener panics");
         }
-        let sheets = context.sheets.0.lock().expect("not poisoned");
-        let each_has_one = sheets.iter().all(|sheet| sheet.entries.len() == 1);
+        let changesets = context.ledger.0.lock().expect("not poisoned");
+        let each_has_one = changesets
+            .iter()
+            .all(|changeset| changeset.entries.len() == 1);
         assert!(
             each_has_one,
             "a change landed in a changeset its caller did not open"

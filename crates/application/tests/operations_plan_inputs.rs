@@ -111,7 +111,7 @@ fn callers_reach_projects_of_their_namespaces_only() {
         for name in ["other/shop", "shop"] {
             call(&application, &local_caller, create(name)).expect("created");
         }
-        // The resolver looks up the name that belongs to an id, so that its namespace is authorized.
+        // For an id, the resolver looks up the name, so that access to the namespace of that name is checked.
         let id = created["project"]["id"].as_str().expect("an id");
         for reference in ["shop", "acme/shop", "ACME/Shop", id] {
             let shown = json_of(&application, &admin, show(reference));
@@ -166,15 +166,15 @@ fn remote_callers_cannot_reach_the_local_namespace_by_any_spelling() {
     let engine = database.open();
     let application = application(&engine);
     call(&application, &Caller::local("ada"), create("shop")).expect("created");
-    let everywhere = caller(&["*=owner"]);
+    let owner_everywhere = caller(&["*=owner"]);
     for name in ["local/shop", "LOCAL/shop", " local/shop", "Local/SHOP"] {
-        let refused = code(&application, &everywhere, show(name));
+        let refused = code(&application, &owner_everywhere, show(name));
         assert_eq!(refused, Code::Forbidden, "{name}");
         let other = name.replace("hop", "pot");
-        let refused = code(&application, &everywhere, create(&other));
+        let refused = code(&application, &owner_everywhere, create(&other));
         assert_eq!(refused, Code::Forbidden, "{other}");
     }
-    let shown = call(&application, &everywhere, show("acme/none"));
+    let shown = call(&application, &owner_everywhere, show("acme/none"));
     assert_eq!(shown.expect_err("none").code(), Code::ProjectNotFound);
 }
 
@@ -187,14 +187,14 @@ fn remote_callers_cannot_find_a_local_resource_without_its_namespace() {
         let (local_caller, owner) = (Caller::local("ada"), caller(&["shop=owner"]));
         add_resource(&engine, "local/shop/src");
         add_resource(&engine, "shop/api");
-        let shown = |reference: &str| ShowResource {
+        let show_resource = |reference: &str| ShowResource {
             reference: reference.to_owned(),
         };
-        let local = json_of(&application, &local_caller, shown("shop/src"));
+        let local = json_of(&application, &local_caller, show_resource("shop/src"));
         assert_eq!(local["resource"]["name"], "local/shop/src");
         assert_eq!(local["resource"]["type"], "fs-directory");
         assert_eq!(
-            code(&application, &owner, shown("shop/src")),
+            code(&application, &owner, show_resource("shop/src")),
             Code::Forbidden
         );
         let remove = RemoveResource {
@@ -202,7 +202,7 @@ fn remote_callers_cannot_find_a_local_resource_without_its_namespace() {
             yes: true,
         };
         assert_eq!(code(&application, &owner, remove), Code::Forbidden);
-        json_of(&application, &owner, shown("api"));
+        json_of(&application, &owner, show_resource("api"));
         let listed = json_of(&application, &owner, ListResources::default());
         assert_eq!(listed["resources"].as_array().map(Vec::len), Some(1));
         // Only local callers can request all trees.
@@ -309,19 +309,19 @@ fn remote_actions_are_stored_in_the_namespace_of_the_caller() {
             code(&application, &admin, archive(false)),
             Code::ConfirmationNeeded
         );
-        let shown = |name: &str| ShowAction {
+        let show_action = |name: &str| ShowAction {
             name: name.to_owned(),
         };
-        let still = json_of(&application, &admin, shown("lint"));
+        let still = json_of(&application, &admin, show_action("lint"));
         assert_eq!(still["action"]["state"], "available");
         let archived = json_of(&application, &admin, archive(true));
         assert_eq!(archived["action"]["state"], "archived");
         assert_eq!(
-            code(&application, &admin, shown("local/lint")),
+            code(&application, &admin, show_action("local/lint")),
             Code::Forbidden
         );
         assert_eq!(
-            code(&application, &admin, shown("none")),
+            code(&application, &admin, show_action("none")),
             Code::ActionNotFound
         );
     }
@@ -356,8 +356,8 @@ fn an_invalid_action_can_be_listed_and_archived() {
     let action = listed["actions"][0].as_object().expect("an action");
     assert!(action["problem"].is_string() && !action.contains_key("reusable"));
     let name = "lint".to_owned();
-    let shown = code(&after, &local_caller, ShowAction { name: name.clone() });
-    assert_ne!(shown, Code::ActionNotFound);
+    let refused = code(&after, &local_caller, ShowAction { name: name.clone() });
+    assert_ne!(refused, Code::ActionNotFound);
     let archived = json_of(&after, &local_caller, ArchiveAction { name, yes: true });
     assert_eq!(archived["action"]["state"], "archived");
     assert!(archived["action"].get("definition_of_done").is_none());

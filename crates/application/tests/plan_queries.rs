@@ -230,13 +230,13 @@ fn defect_4063_a_tree_takes_as_many_statements_for_many_decisions_as_for_few() {
     assert_eq!(statements(), (5, 2));
     let more: Vec<_> = (0..50)
         .map(|number| {
-            let mut one = cleveragents_testkit::plans::decision(
+            let mut decision = cleveragents_testkit::plans::decision(
                 DecisionType::ToolInvocation,
                 Some(made.work),
                 &number.to_string(),
             );
-            one.influenced_by = vec![made.root];
-            one
+            decision.influenced_by = vec![made.root];
+            decision
         })
         .collect();
     cleveragents_testkit::plans::decide(&engine, plan, &more);

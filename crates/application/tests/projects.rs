@@ -1,4 +1,4 @@
-//! Projects: created atomically, aliases, targets. Each test runs on both databases.
+//! Projects: atomic creation, aliases and targets. Each test runs on both databases.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -179,14 +179,19 @@ fn aliases_are_unique_in_a_project() {
             .expect("linked");
         assert_eq!(aliases(&project), ["a", "a-2", "db"]);
         // The database itself refuses a duplicate alias.
-        let twice = format!(
-            "INSERT INTO project_links (project_id, resource_id, alias, read_only, created_at) \
-             SELECT '{}', resource_id, 'db', 0, 0 FROM resources WHERE name = 'local/none'",
-            project.id
-        );
-        database.meddle(&twice);
-        let taken = "UPDATE project_links SET alias = 'db'";
-        database.try_meddle(taken).expect_err("an alias is unique");
+        add(resources, "c", &folder.path().join("c"));
+        let insert = |alias: &str| {
+            format!(
+                "INSERT INTO project_links (project_id, resource_id, alias, read_only, created_at) \
+                 SELECT '{}', resource_id, '{alias}', 0, 0 FROM resources WHERE name = 'local/c'",
+                project.id
+            )
+        };
+        let duplicate = database.try_meddle(&insert("db"));
+        duplicate.expect_err("an alias is unique");
+        database.meddle(&insert("c"));
+        let (project, _) = projects.view("shop").expect("it is there");
+        assert_eq!(aliases(&project), ["a", "a-2", "c", "db"]);
     });
 }
 
@@ -247,9 +252,9 @@ fn targets_are_read_only_if_the_resource_or_the_link_is_read_only() {
     });
 }
 
-/// Reports 3609, 1801 and 6314: linked resources kept a project from being deleted.
+/// Reports 3609, 1801 and 6314: a project with linked resources could not be deleted.
 #[test]
-fn defect_3609_linked_resources_do_not_keep_a_project_and_stay_themselves() {
+fn defect_3609_a_project_with_linked_resources_can_be_deleted_and_the_resources_remain() {
     on_each_database(|database, projects, resources| {
         projects
             .create(shop(vec![link("a", None), link("b", None)]))
@@ -269,7 +274,8 @@ fn defect_3609_linked_resources_do_not_keep_a_project_and_stay_themselves() {
 }
 
 #[test]
-fn defect_3609_a_project_of_a_plan_that_is_not_over_is_neither_deleted_nor_emptied() {
+fn defect_3609_a_project_of_an_unfinished_plan_cannot_be_deleted_and_its_resources_cannot_be_unlinked()
+ {
     on_each_database(|database, projects, resources| {
         projects
             .create(shop(vec![link("a", None), link("b", None)]))
@@ -306,7 +312,7 @@ fn an_actor_of_an_unfinished_plan_cannot_be_removed() {
         let engine = database.open();
         let actors = ActorService::new(std::sync::Arc::clone(&engine));
         let world = ActorWorld {
-            supplies: &ReferableNames::default(),
+            referable_names: &ReferableNames::default(),
             is_model: &|name| name.starts_with("openai/"),
             variables: &|_| None,
         };
@@ -378,8 +384,7 @@ fn concurrent_creations_of_one_project_have_one_winner() {
     });
 }
 
-/// A resource is removed while a project links it: the first transaction wins, and no reference
-/// dangles.
+/// One transaction removes a resource while another links it to a project: the first wins, and no reference dangles.
 #[test]
 fn removing_and_linking_at_the_same_time_leaves_no_dangling_link() {
     on_each_database(|database, projects, resources| {

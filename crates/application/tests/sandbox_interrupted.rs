@@ -118,7 +118,10 @@ fn an_interrupted_trial_is_rolled_back_and_not_recorded() {
         };
         let _never = workspace.without_trace(|| {
             std::fs::write(root.join("kept.txt"), "changed").expect("written");
-            assert!(!workspace.marks_before(), "no checkpoint is made");
+            assert!(
+                !workspace.requires_checkpoint_before_writing(),
+                "no checkpoint is made"
+            );
             let captured = workspace.capture_all(by).expect("captured");
             assert!(captured.changes.is_empty(), "nothing is recorded");
             std::fs::write(root.join("junk.txt"), "junk").expect("written");

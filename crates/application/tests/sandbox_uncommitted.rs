@@ -179,7 +179,7 @@ fn git_in_the_copy_shows_the_edits_as_uncommitted() {
 }
 
 #[test]
-fn the_commit_has_only_the_sandboxs_change_and_the_file_has_both() {
+fn the_commit_has_only_the_change_of_the_sandbox_and_the_file_also_has_the_edit() {
     let shop = Shop::new();
     let edited = numbered(1..=20).replace("line 2\n", "line 2, edited by me\n");
     shop.write("price.txt", &edited);
@@ -289,7 +289,7 @@ fn removing_the_sandbox_leaves_no_reference() {
     assert_eq!(shop.git(&["for-each-ref"]), before);
 }
 
-/// Sandboxes of a git checkout and of the same folder without git.
+/// Runs a test with a git checkout, and with the same folder without git; the test creates the sandbox.
 fn each_source(test: impl Fn(&Shop, &dyn Fn())) {
     for source in [Source::Git, Source::Directory] {
         let shop = Shop::new();

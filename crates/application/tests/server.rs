@@ -41,7 +41,7 @@ fn first_broken_entry(audit: &AuditService) -> u64 {
 
 #[test]
 fn defect_5809_every_way_to_change_the_audit_is_found_out() {
-    let ways = [
+    let manipulations = [
         (
             "a part is changed",
             "UPDATE audit_entries SET identity = 'eve' WHERE number = 3",
@@ -89,11 +89,11 @@ fn defect_5809_every_way_to_change_the_audit_is_found_out() {
         assert_eq!(audit.verify(None).expect("intact").count, 5);
         drop(audit);
     }
-    for (way, sql, first) in ways {
+    for (manipulation, sql, first) in manipulations {
         for database in TestDatabase::each() {
             let audit = audit_without_triggers(&database);
             database.meddle(sql);
-            assert_eq!(first_broken_entry(&audit), first, "{way}");
+            assert_eq!(first_broken_entry(&audit), first, "{manipulation}");
         }
     }
 }

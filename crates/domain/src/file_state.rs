@@ -92,7 +92,7 @@ impl FileMode {
         self.0 & PERMISSIONS
     }
 
-    /// Whether its owner may execute it, the only permission that git stores.
+    /// Whether the owner of the file may execute it, the only permission that git stores.
     pub const fn is_executable(self) -> bool {
         self.0 & 0o100 != 0
     }

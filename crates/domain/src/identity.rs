@@ -280,7 +280,7 @@ impl Caller {
             })
     }
 
-    /// Whether it is the local user.
+    /// Whether the caller is the local user.
     pub const fn is_local(&self) -> bool {
         matches!(self.access, CallerAccess::Everything)
     }
@@ -353,7 +353,7 @@ pub enum Namespaces {
 }
 
 impl Namespaces {
-    /// Whether it contains a namespace.
+    /// Whether the set contains a namespace.
     pub fn contains(&self, namespace: &str) -> bool {
         match self {
             Self::All => true,
@@ -362,7 +362,7 @@ impl Namespaces {
         }
     }
 
-    /// Whether it contains none.
+    /// Whether the set contains no namespace.
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Only(names) if names.is_empty())
     }

@@ -98,7 +98,7 @@ pub struct ProjectLink {
     pub resource: ResourceId,
     /// Name of the resource in the project.
     pub alias: Alias,
-    /// Whether plans of the project may only read it.
+    /// Whether plans of the project may only read the resource.
     pub read_only: bool,
 }
 

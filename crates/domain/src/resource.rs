@@ -135,7 +135,7 @@ pub struct Resource {
     pub location: Option<String>,
     /// Description for users.
     pub description: Option<String>,
-    /// Whether plans may only read it.
+    /// Whether plans may only read the resource.
     pub read_only: bool,
     /// Whether discovery found it, instead of a user registering it.
     pub auto_discovered: bool,

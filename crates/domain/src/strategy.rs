@@ -59,7 +59,7 @@ impl SandboxStrategy {
         }
     }
 
-    /// Whether it isolates anything.
+    /// Whether the strategy isolates anything.
     pub const fn isolates(self) -> bool {
         !matches!(self, Self::None)
     }

@@ -66,7 +66,7 @@ impl TreePath {
         Some(Self(self.0[..end].to_vec()))
     }
 
-    /// Whether it is `other` or lies beneath it.
+    /// Whether the path is `other` or lies beneath it.
     pub fn is_within(&self, other: &Self) -> bool {
         self.0
             .strip_prefix(other.0.as_slice())

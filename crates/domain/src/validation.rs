@@ -115,7 +115,7 @@ pub struct ValidationResult {
     pub scope_target: Option<String>,
     /// Hash of the definition and of the arguments.
     pub definition_hash: String,
-    /// Whether it passed.
+    /// Whether the validation passed.
     pub passed: bool,
     /// Message of the validation.
     pub message: String,

@@ -218,7 +218,7 @@ fn package_of(path: &Path) -> Option<PathBuf> {
     fs::canonicalize(directory).ok()
 }
 
-/// Returns whether a file is executable or a script, so that it needs its package.
+/// Returns whether a file is executable or a script, and therefore needs its package.
 fn is_code(path: &Path) -> bool {
     let metadata = fs::metadata(path);
     metadata.is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)

@@ -35,7 +35,7 @@ pub(crate) struct Description {
     /// Form in which reasoning is requested.
     #[serde(default)]
     pub(crate) thinking: Option<Thinking>,
-    /// Whether it accepts `temperature` and `top_p`.
+    /// Whether the model accepts `temperature` and `top_p`.
     #[serde(default)]
     pub(crate) sampling: Option<bool>,
     /// Protocol, where it differs from that of the provider's other models.

@@ -65,7 +65,7 @@ impl Ending {
         }
     }
 
-    /// Whether it exited with code 0.
+    /// Whether the command exited with code 0.
     pub fn is_success(&self) -> bool {
         *self == Self::Exited(0)
     }

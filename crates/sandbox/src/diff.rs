@@ -54,7 +54,7 @@ pub fn patch(
     ];
     // Byte for byte: no line-ending conversion, and no influence of a repository around the folder.
     let git = Git::at(folder.path())
-        .disarmed()?
+        .with_commands_disabled()?
         .set("core.autocrlf=false")
         .set("core.attributesFile=/dev/null")
         .with("GIT_ATTR_NOSYSTEM", "1")

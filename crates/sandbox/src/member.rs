@@ -77,7 +77,7 @@ pub struct Member {
     /// Folder of the member's manifests.
     state: PathBuf,
     /// The repository of a worktree. It is untrusted, because git commands in the sandbox write it.
-    notes: PathBuf,
+    sandbox_git_dir: PathBuf,
     objects: PathBuf,
     temporary: PathBuf,
 }
@@ -121,7 +121,7 @@ impl Folders {
         self.state().join("objects")
     }
 
-    fn notes(&self) -> PathBuf {
+    fn git_dirs(&self) -> PathBuf {
         self.whole.join("git")
     }
 
@@ -137,7 +137,7 @@ impl Folders {
             &self.work_dir(),
             &self.state(),
             &self.temporary(),
-            &self.notes(),
+            &self.git_dirs(),
             &self.scratch(),
             &self.objects(),
         ] {
@@ -159,7 +159,7 @@ impl Folders {
             base,
             root: self.work_dir().join(alias),
             state: self.state().join("parts").join(alias),
-            notes: self.notes().join(alias),
+            sandbox_git_dir: self.git_dirs().join(alias),
             objects: self.objects(),
             temporary: self.scratch(),
         }
@@ -304,8 +304,15 @@ impl Member {
         let checkout = open_checkout(&self.location)?;
         checkout.check_readable()?;
         let base = checkout.snapshot(checkout.head()?, &self.temporary)?;
-        create_worktree(&checkout, &base, &self.root, &self.notes, id, &self.alias)?;
-        let index = self.notes.join("index");
+        create_worktree(
+            &checkout,
+            &base,
+            &self.root,
+            &self.sandbox_git_dir,
+            id,
+            &self.alias,
+        )?;
+        let index = self.sandbox_git_dir.join("index");
         std::fs::copy(&index, self.base_index()).during("copying", &index)?;
         write_list(&self.base_index(), checkout.object_name_length())
             .during("reading", &self.base_index())?;
@@ -641,11 +648,11 @@ impl Member {
         let Base::Git(_) = self.base else {
             return Ok(None);
         };
-        if !self.notes.is_dir() {
+        if !self.sandbox_git_dir.is_dir() {
             return Ok(None);
         }
-        write_link(&self.root, &self.notes)?;
-        Ok(Some(&self.notes))
+        write_link(&self.root, &self.sandbox_git_dir)?;
+        Ok(Some(&self.sandbox_git_dir))
     }
 
     /// Files outside the sandbox that git in the sandbox must be able to read: the objects of the user's repository,
@@ -661,18 +668,21 @@ impl Member {
         }
     }
 
-    /// Git for the member's own repository: disarmed, bound to that repository, and unable to write outside the member.
-    /// `None` if the member has no repository.
+    /// Git for the member's own repository: with configured commands disabled, bound to that repository, and unable to
+    /// write outside the member. `None` if the member has no repository.
     pub fn git(&self) -> Result<Option<crate::Git>, Error> {
-        let Some(notes) = self.prepare_git()? else {
+        let Some(sandbox_git_dir) = self.prepare_git()? else {
             return Ok(None);
         };
         let git = crate::Git::at(&self.root)
-            .confined_to(vec![self.root.clone(), notes.to_owned()], self.borrowed())
-            .with("GIT_DIR", notes)
-            .with("GIT_COMMON_DIR", notes)
+            .confined_to(
+                vec![self.root.clone(), sandbox_git_dir.to_owned()],
+                self.borrowed(),
+            )
+            .with("GIT_DIR", sandbox_git_dir)
+            .with("GIT_COMMON_DIR", sandbox_git_dir)
             .with("GIT_WORK_TREE", &self.root)
-            .disarmed()?;
+            .with_commands_disabled()?;
         Ok(Some(git))
     }
 

@@ -146,7 +146,7 @@ impl Root {
         }
     }
 
-    /// Whether it is one of the program's own copies, not the user's files.
+    /// Whether the folder is one of the program's own copies, not the user's files.
     pub(crate) const fn is_own(&self) -> bool {
         self.is_own
     }

@@ -36,12 +36,12 @@ pub fn flatten(
         path: Vec::new(),
     };
     let mut flat = FlattenedSkill::clone(&*flattener.skill(name)?);
-    let agents: Vec<AgentSkill> = flat
+    let agent_skills: Vec<AgentSkill> = flat
         .agent_skills
         .iter()
         .map(|(skill, _)| skill.clone())
         .collect();
-    for tool in agent::tools(&agents) {
+    for tool in agent::tools(&agent_skills) {
         flat.tools.push(FlatTool {
             spec: tool.spec().clone(),
             origin: Origin::Agent,
@@ -323,7 +323,10 @@ fn agent_skills(
     place: Place,
 ) -> Result<Vec<AgentSkill>, DefinitionFileError> {
     let wrong = |message: String| {
-        let fix = "name a folder that contains a SKILL.md, or whose subfolders do".to_owned();
+        let fix =
+            "specify a folder that contains a SKILL.md itself, or has direct subfolders that \
+                   contain one"
+                .to_owned();
         rule_error(&skill.file, place, message, fix)
     };
     let folders = agent::find(folder)

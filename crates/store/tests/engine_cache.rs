@@ -27,7 +27,7 @@ fn has_plan(engine: &Engine, id: PlanId) -> bool {
         .is_some()
 }
 
-/// Checks all requirements of the founding report for one URL.
+/// Checks all requirements of the original report (defect 7566) for one URL.
 fn many_openers_share_one_engine(url: &DatabaseUrl) {
     let runs = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let progress: cleveragents_store::ProgressCallback = {

@@ -258,13 +258,14 @@ fn forgetting_slots_never_splits_a_key() {
     });
 }
 
-/// The design of the founding report: check, build and insert, each step thread-safe only on its own.
+/// The design that the original report of defect 7566 describes: check, build and insert, each step thread-safe only
+/// on its own.
 #[derive(Default)]
-struct FoundingCache {
+struct ReportedCache {
     engines: Mutex<HashMap<&'static str, Arc<CountedValue>>>,
 }
 
-impl FoundingCache {
+impl ReportedCache {
     fn get_or_build(&self, url: &'static str, count: &BuildCounts) -> Arc<CountedValue> {
         let is_missing = !self.engines.lock().expect("not poisoned").contains_key(url);
         if is_missing {
@@ -280,9 +281,9 @@ impl FoundingCache {
 
 #[test]
 #[should_panic(expected = "two engines for one URL")]
-fn defect_7566_the_checker_finds_the_founding_race() {
+fn defect_7566_the_checker_finds_the_race_of_the_original_report() {
     explore(|| {
-        let (cache, count) = (Arc::new(FoundingCache::default()), BuildCounts::default());
+        let (cache, count) = (Arc::new(ReportedCache::default()), BuildCounts::default());
         let other = {
             let (cache, count) = (Arc::clone(&cache), count.clone());
             thread::spawn(move || cache.get_or_build("memory", &count))

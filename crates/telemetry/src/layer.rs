@@ -42,7 +42,7 @@ pub struct FinishedSpan {
 
 /// Passes ended spans to a sink. The sink must not block: it runs on the thread that ends the span.
 ///
-/// Filter the layer with [`is_exported`], so that spans for other layers are neither collected nor become parents.
+/// Filter the layer with [`is_exported`], so that spans for other layers are not collected and do not become parents.
 pub struct TraceLayer<F> {
     sink: F,
 }
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_exported_with_their_parents_names_and_listed_attributes() {
+    fn exported_spans_have_a_parent_and_a_name_and_the_listed_attributes() {
         let spans = exported(|| answer(&format!("00-{TRACE}-{CALLER}-01")));
         assert_eq!(spans.len(), 2, "{spans:?}");
         let (inner, outer) = (&spans[0], &spans[1]);

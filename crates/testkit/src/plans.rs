@@ -79,17 +79,17 @@ pub fn write<T: Send + 'static>(
 }
 
 /// Makes stage transitions of a plan. Panics if one is not allowed.
-pub fn advance(engine: &Engine, plan: PlanId, ways: &[StageTransition]) {
-    for way in ways.iter().copied() {
+pub fn advance(engine: &Engine, plan: PlanId, transitions: &[StageTransition]) {
+    for transition in transitions.iter().copied() {
         write(engine, move |unit| {
-            plans::advance(unit, plan, way, &TransitionDetails::default())
+            plans::advance(unit, plan, transition, &TransitionDetails::default())
         })
-        .unwrap_or_else(|| panic!("transition {way:?} is allowed"));
+        .unwrap_or_else(|| panic!("transition {transition:?} is allowed"));
     }
 }
 
 /// Makes a plan fail in its current phase.
-pub fn fail(engine: &Engine, plan: PlanId, way: StageTransition, error: &Value) {
+pub fn fail(engine: &Engine, plan: PlanId, transition: StageTransition, error: &Value) {
     let error = error.as_object().cloned();
     write(engine, move |unit| {
         let details = TransitionDetails {
@@ -97,7 +97,7 @@ pub fn fail(engine: &Engine, plan: PlanId, way: StageTransition, error: &Value) 
             reason: Some("it failed".to_owned()),
             ..TransitionDetails::default()
         };
-        plans::advance(unit, plan, way, &details)
+        plans::advance(unit, plan, transition, &details)
     })
     .expect("the transition is allowed");
 }
@@ -227,7 +227,7 @@ pub fn strategized(engine: &Engine, plan: PlanId) -> Decisions {
         work: work.id,
     };
     decide(engine, plan, &[root, invariant, replaced, strategy, work]);
-    let way = PlanStrategy {
+    let plan_strategy = PlanStrategy {
         summary: "Correct the sum, then run the tests.".to_owned(),
         risk: Some(0.2),
         steps: vec![
@@ -248,7 +248,7 @@ pub fn strategized(engine: &Engine, plan: PlanId) -> Decisions {
     write(engine, move |unit| {
         decisions::supersede(unit, plan, &[found.replaced], found.strategy)?;
         plans::set_root(unit, plan, found.root)?;
-        plans::set_strategy(unit, plan, Some(&way))
+        plans::set_strategy(unit, plan, Some(&plan_strategy))
     });
     advance(engine, plan, &[StageTransition::CompleteStrategize]);
     found

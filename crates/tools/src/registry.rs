@@ -246,7 +246,7 @@ impl Registry {
         Ok(spec)
     }
 
-    /// Finds a tool by its name, an alternative spelling, or its form for models.
+    /// Finds a tool by its name, by an alternative spelling of it, or by its name for models.
     pub fn get(&self, name: &str) -> Result<&ToolSpec, RegistryError> {
         self.entry(name).map(|entry| entry.tool.spec())
     }
@@ -272,7 +272,7 @@ impl Registry {
     }
 
     /// Resolves the name in a model's call: to a model tool if it is declared, otherwise to a registered tool.
-    pub(crate) fn meant(&self, name: &str) -> Result<CallTarget<'_>, RegistryError> {
+    pub(crate) fn resolve_call(&self, name: &str) -> Result<CallTarget<'_>, RegistryError> {
         let is_available = |tool: &str| self.builtin(tool).is_some();
         match ModelTool::find(name).filter(|tool| tool.is_declared(&is_available)) {
             Some(tool) => Ok(CallTarget::Model(tool)),
@@ -290,19 +290,20 @@ impl Registry {
     }
 
     /// The tool that a model's call would run; `None` when it does not exist.
-    pub fn called(&self, name: &str, arguments: &str) -> Option<&ToolSpec> {
-        let entry = match self.meant(name).ok()? {
+    pub fn tool_for_call(&self, name: &str, arguments: &str) -> Option<&ToolSpec> {
+        let entry = match self.resolve_call(name).ok()? {
             CallTarget::Tool(entry) => entry,
             CallTarget::Model(tool) => {
                 let mut arguments = serde_json::from_str(arguments).unwrap_or_default();
-                let _explained_when_called = tool.normalize_arguments(&mut arguments);
+                // The call itself reports errors in the arguments.
+                let _ignored = tool.normalize_arguments(&mut arguments);
                 self.builtin(tool.select_tool(&arguments))?
             }
         };
         Some(entry.tool.spec())
     }
 
-    /// Declarations for the model of the selected tools.
+    /// Declarations of the selected tools, for the model.
     pub fn declarations(
         &self,
         is_declared: impl Fn(&ToolSpec) -> bool,

@@ -2,7 +2,7 @@
 
 use super::argument::{expression, is_key, whole_placeholder};
 use crate::expression::Expression;
-use crate::file::{WithPosition, broken_rule, meant};
+use crate::file::{WithPosition, broken_rule, did_you_mean};
 use cleveragents_domain::DefinitionFault;
 
 /// Function names and their expressions over `$`.
@@ -35,7 +35,7 @@ pub(super) fn function(
     let entry = FUNCTIONS.iter().find(|(known, _)| *known == name.value);
     let Some((_, pattern)) = entry else {
         let message = format!("function `{}` does not exist", name.value);
-        let fix = meant(
+        let fix = did_you_mean(
             &name.value,
             FUNCTIONS.iter().map(|(known, _)| *known),
             || {

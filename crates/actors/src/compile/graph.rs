@@ -12,8 +12,8 @@ use super::node::{Kind, NodeContext, seconds};
 use super::resolver::CompileStack;
 use super::{Compiler, Settings};
 use crate::file::{
-    EDGE, Fields, KEY, LIMITS, NODE, ROUTE, Tree, WithPosition, broken_rule, list, map, meant,
-    text, unexpected,
+    EDGE, Fields, KEY, LIMITS, NODE, ROUTE, Tree, WithPosition, broken_rule, did_you_mean, list,
+    map, text, unexpected,
 };
 use crate::graph::{
     Agent, Edge, FunctionNode, Graph, Key, Limits, Node, NodeIndex, NodeKind, ResponseFormat,
@@ -45,7 +45,7 @@ impl Targets<'_> {
         // The map is unordered; sorting makes the choice among equally similar ids deterministic.
         let mut near = nearest::all(&id.value, known, 8);
         near.sort();
-        let fix = meant(&id.value, near.iter().map(String::as_str), || {
+        let fix = did_you_mean(&id.value, near.iter().map(String::as_str), || {
             "add it to `nodes`, or name another node".to_owned()
         });
         Err(broken_rule(id.place, message, fix))
@@ -176,7 +176,7 @@ impl<'c> Compiler<'c> {
         let route = self.local.get(name.value.as_str());
         route.map(|local| local.fields.clone()).ok_or_else(|| {
             let message = format!("route `{}` does not exist", name.value);
-            let fix = meant(&name.value, self.local.keys().copied(), || {
+            let fix = did_you_mean(&name.value, self.local.keys().copied(), || {
                 "add it to `routes`".to_owned()
             });
             broken_rule(name.place, message, fix)
@@ -405,7 +405,7 @@ fn reducer(word: &WithPosition<String>) -> Result<Reducer, DefinitionFault> {
     let found = REDUCERS.iter().find(|(known, _)| *known == word.value);
     found.map(|(_, reducer)| *reducer).ok_or_else(|| {
         let message = format!("reducer `{}` does not exist", word.value);
-        let fix = meant(
+        let fix = did_you_mean(
             &word.value,
             REDUCERS.iter().map(|(known, _)| *known),
             || "use replace, append, merge or sum".to_owned(),

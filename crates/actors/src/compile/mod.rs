@@ -22,7 +22,7 @@ pub use resolver::{CompileStack, ResolveError, Resolver, ToolSource};
 
 use crate::file::{
     ActorFile, DEFINITION, Fields, FilePosition, ROUTE, Section, TOP, Tree, WithPosition,
-    broken_rule, map, meant,
+    broken_rule, did_you_mean, map,
 };
 use crate::graph::{
     Actor, ActorKind, Agent, AgentNode, Graph, Limits, Node, NodeIndex, NodeKind, Role, ToolNode,
@@ -204,7 +204,7 @@ impl<'c> Compiler<'c> {
                     "actor or route `{}` does not exist in this file",
                     name.value
                 );
-                let fix = meant(&name.value, self.local.keys().copied(), || {
+                let fix = did_you_mean(&name.value, self.local.keys().copied(), || {
                     "add it to `actors`".to_owned()
                 });
                 return Err(broken_rule(name.place, message, fix));

@@ -29,7 +29,7 @@ fn fault(place: FilePosition, message: impl Into<String>, fix: impl Into<Hint>) 
 }
 
 /// "did you mean …", or the alternatives.
-pub(crate) fn meant<'w>(
+pub(crate) fn did_you_mean<'w>(
     word: &str,
     known: impl Iterator<Item = &'w str> + Clone,
     otherwise: impl FnOnce() -> String,

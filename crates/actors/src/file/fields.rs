@@ -3,7 +3,7 @@
 //! Opening a map refuses fields that are not in its [`Section`], so that nothing a user wrote is
 //! silently ignored.
 
-use super::error::{broken_rule, malformed, meant};
+use super::error::{broken_rule, did_you_mean, malformed};
 use super::section::{Field, FieldUse, Form, Section};
 use super::tree::{FilePosition, MapField, Tree, WithPosition};
 use cleveragents_domain::DefinitionFault;
@@ -48,7 +48,7 @@ impl<'t> Fields<'t> {
         for (name, value) in map(tree)? {
             let Some(field) = section.field(&name.value) else {
                 let message = format!("unknown field `{}` in {}", name.value, section.title);
-                let fix = meant(&name.value, section.names(), || {
+                let fix = did_you_mean(&name.value, section.names(), || {
                     let all: Vec<&str> = section.names().collect();
                     format!("use one of {}", all.join(", "))
                 });
@@ -198,7 +198,7 @@ impl<'t> Fields<'t> {
             return Ok(Some(*meaning));
         }
         let message = format!("`{}` is not a valid `{name}`", written.value);
-        let fix = meant(&written.value, words.iter().map(|(word, _)| *word), || {
+        let fix = did_you_mean(&written.value, words.iter().map(|(word, _)| *word), || {
             let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
             format!("use one of {}", all.join(", "))
         });

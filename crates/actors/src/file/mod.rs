@@ -18,7 +18,7 @@ use std::sync::Arc;
 use cleveragents_domain::yaml::{Expand, Variables};
 use cleveragents_domain::{ActorName, DefinitionFault, DefinitionFileError, DefinitionKind};
 
-pub(crate) use error::{broken_rule, malformed, meant};
+pub(crate) use error::{broken_rule, did_you_mean, malformed};
 pub(crate) use fields::{Fields, list, map, text, unexpected};
 pub(crate) use section::{Field, FieldUse, Form, Section};
 pub(crate) use tree::{FilePosition, Tree, WithPosition};

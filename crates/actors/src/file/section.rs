@@ -1,4 +1,4 @@
-//! [`Section`]: the fields that a map of a file may have. The reader, the JSON schema and the error messages use the
+//! [`Section`]: the fields that a map in a file may have. The reader, the JSON schema and the error messages use the
 //! same tables, so they cannot differ. The tables are in `tables.rs`.
 
 use std::collections::HashMap;
@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 /// The fields that a map may have.
 pub(crate) struct Section {
-    /// Name of the object that the map describes, with its article.
+    /// Object that the map describes, as error messages name it, such as `an actor`.
     pub(crate) title: &'static str,
     /// Fields, in groups that several sections share.
     pub(crate) groups: &'static [&'static [Field]],
@@ -47,11 +47,11 @@ pub(crate) enum Form {
     Flag,
     Any,
     /// A map with any fields.
-    Values,
+    AnyMap,
     /// One of these words.
     Words(&'static [&'static str]),
     /// A map.
-    One(&'static Section),
+    Map(&'static Section),
     /// A list of maps.
     Each(&'static Section),
     /// A map of names to maps.

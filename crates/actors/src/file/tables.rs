@@ -8,7 +8,7 @@ const NO_STREAMS: FieldUse = FieldUse::Refused(
 );
 const NO_LSP: FieldUse = FieldUse::Ignored("has no effect: language servers are not supported");
 
-/// Fields of every actor that can have a `type`.
+/// Fields that actor files and the actors in a file share, including `type`.
 static COMMON: &[Field] = &[
     Field::new(
         "type",
@@ -18,7 +18,7 @@ static COMMON: &[Field] = &[
     Field::new("description", Form::Text, "Description for users."),
 ];
 
-/// Fields of a model.
+/// Fields of an agent: its model, prompts and tool sources.
 static AGENT: &[Field] = &[
     Field::new(
         "provider",
@@ -83,7 +83,7 @@ static AGENT: &[Field] = &[
     ),
     Field::new(
         "memory",
-        Form::One(&MEMORY),
+        Form::Map(&MEMORY),
         "Limits of the conversation that the model receives.",
     ),
     Field::new(
@@ -102,7 +102,7 @@ static AGENT: &[Field] = &[
     ),
     Field::new(
         "options",
-        Form::Values,
+        Form::AnyMap,
         "Further model parameters, such as `seed`.",
     ),
     Field::new("lsp", Form::Any, "Not used.").used(NO_LSP),
@@ -135,11 +135,11 @@ static REMOTE: &[Field] = &[
 static TOOLS: &[Field] = &[
     Field::new(
         "tools",
-        Form::AnyOf(&[Form::Text, Form::EachAnyOf(&[Form::Text, Form::One(&TOOL_CALL)])]),
+        Form::AnyOf(&[Form::Text, Form::EachAnyOf(&[Form::Text, Form::Map(&TOOL_CALL)])]),
         "Tools by name or pattern: those that a model may call, or those that a tool node calls in this order.",
     )
     .or(&["tool"]),
-    Field::new("arguments", Form::Values, "Arguments of the tool; texts are templates.")
+    Field::new("arguments", Form::AnyMap, "Arguments of the tool; texts are templates.")
         .or(&["parameters", "args"]),
 ];
 
@@ -170,16 +170,16 @@ static GRAPH: &[Field] = &[
     .or(&["exitpoints", "exit_points", "exits"]),
     Field::new(
         "state",
-        Form::NamedAnyOf(&[Form::Words(REDUCERS), Form::One(&KEY)]),
+        Form::NamedAnyOf(&[Form::Words(REDUCERS), Form::Map(&KEY)]),
         "Keys of the state, each with its reducer.",
     ),
-    Field::new("limits", Form::One(&LIMITS), "Limits of a run."),
+    Field::new("limits", Form::Map(&LIMITS), "Limits of a run."),
 ];
 
 const REDUCERS: &[&str] = &["replace", "append", "merge", "sum"];
-const TEXT_OR_USE: &[Form] = &[Form::Text, Form::One(&PROMPT_USE)];
+const TEXT_OR_USE: &[Form] = &[Form::Text, Form::Map(&PROMPT_USE)];
 const NODES: &[Form] = &[Form::Named(&NODE), Form::Each(&NODE)];
-const CONDITION_FORMS: &[Form] = &[Form::Text, Form::One(&CONDITION)];
+const CONDITION_FORMS: &[Form] = &[Form::Text, Form::Map(&CONDITION)];
 
 /// The top level of a file.
 pub(crate) static TOP: Section = Section::new(
@@ -193,7 +193,7 @@ static FILE: &[Field] = &[
         Form::Text,
         "Name of the actor: `namespace/name`. Default namespace: `local`.",
     ),
-    Field::new("cleveragents", Form::One(&HEADER), "Header of the file."),
+    Field::new("cleveragents", Form::Map(&HEADER), "Header of the file."),
     Field::new(
         "version",
         Form::AnyOf(&[Form::Text, Form::Number]),
@@ -218,7 +218,7 @@ static FILE: &[Field] = &[
     ),
     Field::new(
         "global_context",
-        Form::Values,
+        Form::AnyMap,
         "Values that templates see as `context`.",
     ),
     Field::new(
@@ -229,7 +229,7 @@ static FILE: &[Field] = &[
     .or(&["agents"]),
     Field::new(
         "route",
-        Form::AnyOf(&[Form::Text, Form::One(&ROUTE)]),
+        Form::AnyOf(&[Form::Text, Form::Map(&ROUTE)]),
         "The graph, or its name in `routes`; its fields are also accepted at this level.",
     ),
     Field::new(
@@ -239,12 +239,12 @@ static FILE: &[Field] = &[
     ),
     Field::new(
         "prompts",
-        Form::NamedAnyOf(&[Form::Text, Form::One(&PROMPT)]),
+        Form::NamedAnyOf(&[Form::Text, Form::Map(&PROMPT)]),
         "Prompt texts, by name.",
     ),
     Field::new(
         "templates",
-        Form::NamedAnyOf(&[Form::Values]),
+        Form::NamedAnyOf(&[Form::AnyMap]),
         "Nodes or actors with placeholders, by name.",
     ),
     Field::new(
@@ -254,7 +254,7 @@ static FILE: &[Field] = &[
     ),
     Field::new(
         "graph_descriptor",
-        Form::One(&ROUTE),
+        Form::Map(&ROUTE),
         "The graph, in files without `type`.",
     ),
     Field::new("context", Form::Any, "Not used.").used(FieldUse::Ignored(
@@ -294,19 +294,19 @@ pub(crate) static HEADER: Section = Section::new(
 /// An actor in a file with several actors.
 pub(crate) static DEFINITION: Section = Section::new(
     "an actor",
-    &[COMMON, CONFIG, AGENT, REMOTE, TOOLS, GRAPH, ROUTE_OF],
+    &[COMMON, CONFIG, AGENT, REMOTE, TOOLS, GRAPH, ROUTE_FIELD],
 );
 
 static CONFIG: &[Field] = &[Field::new(
     "config",
-    Form::Values,
+    Form::AnyMap,
     "The other fields are also accepted inside this map.",
 )
 .used(FieldUse::Nested)];
 
-static ROUTE_OF: &[Field] = &[Field::new(
+static ROUTE_FIELD: &[Field] = &[Field::new(
     "route",
-    Form::AnyOf(&[Form::Text, Form::One(&ROUTE)]),
+    Form::AnyOf(&[Form::Text, Form::Map(&ROUTE)]),
     "The graph, or its name in `routes`.",
 )];
 
@@ -347,14 +347,14 @@ static NODE_OWN: &[Field] = &[
     ),
     Field::new(
         "output",
-        Form::AnyOf(&[Form::Text, Form::Values]),
+        Form::AnyOf(&[Form::Text, Form::AnyMap]),
         "State key for the answer. Default: `output`. For subgraphs also a map of keys to values.",
     ),
     Field::new("actor_ref", Form::Text, "Actor that a subgraph runs.")
         .or(&["actor_path", "subgraph"]),
     Field::new(
         "input",
-        Form::AnyOf(&[Form::Text, Form::Values]),
+        Form::AnyOf(&[Form::Text, Form::AnyMap]),
         "Initial state of a subgraph, key by key. Default: the whole state. For functions, the input value.",
     ),
     Field::new(
@@ -393,10 +393,15 @@ static NODE_OWN: &[Field] = &[
     ),
     Field::new(
         "set",
-        Form::Values,
+        Form::AnyMap,
         "Keys of the state and their new values; texts are templates.",
     ),
-    Field::new("over", Form::Text, "List of items of a map, an expression.").or(&["items"]),
+    Field::new(
+        "over",
+        Form::Text,
+        "List that a `map` node iterates over, an expression.",
+    )
+    .or(&["items"]),
     Field::new(
         "item",
         Form::Text,
@@ -405,7 +410,7 @@ static NODE_OWN: &[Field] = &[
     .or(&["as"]),
     Field::new(
         "each",
-        Form::AnyOf(&[Form::Text, Form::One(&NODE)]),
+        Form::AnyOf(&[Form::Text, Form::Map(&NODE)]),
         "Work per item: the name of an actor, or a node.",
     )
     .or(&["do"]),
@@ -430,12 +435,12 @@ static NODE_OWN: &[Field] = &[
         "next",
         Form::AnyOf(&[
             Form::Text,
-            Form::One(&EDGE),
-            Form::EachAnyOf(&[Form::Text, Form::One(&EDGE)]),
+            Form::Map(&EDGE),
+            Form::EachAnyOf(&[Form::Text, Form::Map(&EDGE)]),
         ]),
         "Node to continue with, or several with `when`.",
     ),
-    Field::new("exit", Form::Flag, "Whether the run ends after it.").or(&["is_exit"]),
+    Field::new("exit", Form::Flag, "Whether the run ends after this node.").or(&["is_exit"]),
     Field::new(
         "timeout_seconds",
         Form::Number,
@@ -458,7 +463,7 @@ static NODE_OWN: &[Field] = &[
         Form::Text,
         "Template whose fields are the defaults here.",
     ),
-    Field::new("with", Form::Values, "Values of the template's parameters."),
+    Field::new("with", Form::AnyMap, "Values of the template's parameters."),
 ];
 
 pub(crate) const NODE_TYPES: &[&str] = &[
@@ -638,7 +643,7 @@ pub(crate) static TOOL_CALL: Section = Section::new(
     "a tool",
     &[&[
         Field::new("tool", Form::Text, "Name of the tool.").or(&["name"]),
-        Field::new("arguments", Form::Values, "Arguments of the tool.").or(&["parameters", "args"]),
+        Field::new("arguments", Form::AnyMap, "Arguments of the tool.").or(&["parameters", "args"]),
     ]],
 );
 
@@ -647,7 +652,7 @@ pub(crate) static PROMPT_USE: Section = Section::new(
     "a use of a prompt",
     &[&[
         Field::new("prompt", Form::Text, "Name in `prompts`.").or(&["template"]),
-        Field::new("with", Form::Values, "Values of its parameters.").or(&["parameters", "params"]),
+        Field::new("with", Form::AnyMap, "Values of its parameters.").or(&["parameters", "params"]),
     ]],
 );
 
@@ -658,7 +663,7 @@ pub(crate) static PROMPT: Section = Section::new(
         Field::new("template", Form::Text, "Text of the prompt.").or(&["text", "content"]),
         Field::new(
             "parameters",
-            Form::AnyOf(&[Form::Texts, Form::Values]),
+            Form::AnyOf(&[Form::Texts, Form::AnyMap]),
             "Parameters: names, or names with defaults.",
         )
         .or(&["params"]),
@@ -671,6 +676,6 @@ pub(crate) static INSTANCE: Section = Section::new(
     "an instance",
     &[&[
         Field::new("template", Form::Text, "Name in `templates`."),
-        Field::new("with", Form::Values, "Values of its parameters.").or(&["parameters", "params"]),
+        Field::new("with", Form::AnyMap, "Values of its parameters.").or(&["parameters", "params"]),
     ]],
 );

@@ -4,7 +4,7 @@
 //! A placeholder is `{{ name }}`, where `name` is a parameter; every other `{{ … }}` is left for the run. Uses are
 //! expanded right after parsing, so later stages never see them.
 
-use super::error::{broken_rule, meant};
+use super::error::{broken_rule, did_you_mean};
 use super::fields::{Fields, list, map, text};
 use super::tables::{PROMPT, PROMPT_USE};
 use super::tree::{FilePosition, Tree, WithPosition};
@@ -182,7 +182,7 @@ fn find<'t>(
     let found = known.iter().find(|(other, _)| other.value == name.value);
     found.map(|(_, value)| value).ok_or_else(|| {
         let names = known.iter().map(|(other, _)| other.value.as_str());
-        let fix = meant(&name.value, names, || format!("add it to `{kind}s`"));
+        let fix = did_you_mean(&name.value, names, || format!("add it to `{kind}s`"));
         let message = format!("{kind} `{}` does not exist", name.value);
         broken_rule(name.place, message, fix)
     })
@@ -224,7 +224,7 @@ impl<'t> ParameterValues<'t> {
             if !declared.iter().any(|(other, _)| *other == name.value) {
                 let message = format!("`{}` has no parameter `{}`", owner.value, name.value);
                 let known = declared.iter().map(|(other, _)| *other);
-                let fix = meant(&name.value, known, || "remove it".to_owned());
+                let fix = did_you_mean(&name.value, known, || "remove it".to_owned());
                 return Err(broken_rule(name.place, message, fix));
             }
         }

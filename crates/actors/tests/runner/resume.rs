@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use crate::bench::{CountingObserver, Echo, Memory, run, state};
-use crate::shapes::{actor_of, by_hand, pieces};
+use crate::shapes::{actor_of, by_hand, parts};
 
 struct UninterruptedRun {
     outcome: Outcome,
@@ -162,9 +162,9 @@ fn a_run_whose_log_fails_at_every_step_has_the_same_result() {
         let uninterrupted = run_uninterrupted(&actor, &input);
         let asked = interrupt_repeatedly(&actor, &input, Interruption::Log, &uninterrupted);
         // A call whose step could not be stored is repeated, so some calls occur more than once.
-        let once: BTreeSet<&String> = asked.iter().collect();
+        let distinct_calls: BTreeSet<&String> = asked.iter().collect();
         let expected: BTreeSet<&String> = uninterrupted.calls.iter().collect();
-        assert_eq!(once, expected, "{name}");
+        assert_eq!(distinct_calls, expected, "{name}");
     }
 }
 
@@ -230,8 +230,8 @@ proptest! {
     })]
 
     #[test]
-    fn any_graph_can_be_interrupted_anywhere(pieces in pieces(), dice in any::<u64>()) {
-        let actor = actor_of(&pieces);
+    fn any_graph_can_be_interrupted_anywhere(parts in parts(), dice in any::<u64>()) {
+        let actor = actor_of(&parts);
         let input = json!({});
         let uninterrupted = run_uninterrupted(&actor, &input);
         let beginnings = uninterrupted.steps.len() + 1;

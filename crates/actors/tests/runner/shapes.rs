@@ -98,35 +98,35 @@ pub(crate) enum GraphPart {
     Call,
     Loop(Vec<Self>),
     Fan(Vec<Vec<Self>>),
-    Sub(Vec<Self>),
-    Each(u8, Vec<Self>),
+    Subgraph(Vec<Self>),
+    MapEach(u8, Vec<Self>),
 }
 
-pub(crate) fn pieces() -> impl Strategy<Value = Vec<GraphPart>> {
+pub(crate) fn parts() -> impl Strategy<Value = Vec<GraphPart>> {
     let leaf = prop_oneof![
         Just(GraphPart::Add),
         Just(GraphPart::Ask),
         Just(GraphPart::Call)
     ];
-    let piece = leaf.prop_recursive(3, 12, 3, |inner| {
+    let part = leaf.prop_recursive(3, 12, 3, |inner| {
         let some = || prop::collection::vec(inner.clone(), 1..3);
         prop_oneof![
             some().prop_map(GraphPart::Loop),
             prop::collection::vec(some(), 1..4).prop_map(GraphPart::Fan),
-            some().prop_map(GraphPart::Sub),
-            (0..4_u8, some()).prop_map(|(items, body)| GraphPart::Each(items, body)),
+            some().prop_map(GraphPart::Subgraph),
+            (0..4_u8, some()).prop_map(|(items, body)| GraphPart::MapEach(items, body)),
         ]
     });
-    prop::collection::vec(piece, 1..4)
+    prop::collection::vec(part, 1..4)
 }
 
 /// Builds an actor from parts in sequence. All keys accumulate, so that a lost or repeated update changes the result.
-pub(crate) fn actor_of(pieces: &[GraphPart]) -> Actor {
-    let mut plan = Plan::default();
-    let (first, last) = plan.sequence(pieces);
-    let end = plan.add("end", function(&[]));
-    plan.connect(&last, &end);
-    let ids: Vec<&str> = plan.nodes.iter().map(|(id, _)| id.as_str()).collect();
+pub(crate) fn actor_of(parts: &[GraphPart]) -> Actor {
+    let mut builder = GraphBuilder::default();
+    let (first, last) = builder.sequence(parts);
+    let end = builder.add("end", function(&[]));
+    builder.connect(&last, &end);
+    let ids: Vec<&str> = builder.nodes.iter().map(|(id, _)| id.as_str()).collect();
     let mut draft = Draft::new(&ids)
         .exit(&end)
         .key("n", Reducer::Sum, json!(0))
@@ -134,16 +134,16 @@ pub(crate) fn actor_of(pieces: &[GraphPart]) -> Actor {
         .key("called", Reducer::Append, Value::Null)
         .key("many", Reducer::Append, Value::Null);
     draft.graph.entry = draft.at(&first);
-    for (id, kind) in plan.nodes.drain(..).collect::<Vec<_>>() {
+    for (id, kind) in builder.nodes.drain(..).collect::<Vec<_>>() {
         draft = match kind {
-            ShapeWork::Kind(kind) => draft.does(&id, kind),
-            ShapeWork::Fan(branches, join) => {
+            NodeDraft::Kind(kind) => draft.does(&id, kind),
+            NodeDraft::Fan(branches, join) => {
                 let branches: Vec<&str> = branches.iter().map(String::as_str).collect();
                 draft.parallel(&id, &branches, &join)
             }
         };
     }
-    for (from, condition, to) in &plan.edges {
+    for (from, condition, to) in &builder.edges {
         draft = match condition {
             None => draft.edge(from, to),
             Some(condition) => draft.edge_if(from, condition, to),
@@ -152,22 +152,22 @@ pub(crate) fn actor_of(pieces: &[GraphPart]) -> Actor {
     draft.limit(|limits| limits.max_steps = 1_000_000).actor()
 }
 
-enum ShapeWork {
+enum NodeDraft {
     Kind(NodeKind),
     Fan(Vec<String>, String),
 }
 
 /// Nodes and edges under construction.
 #[derive(Default)]
-struct Plan {
-    nodes: Vec<(String, ShapeWork)>,
+struct GraphBuilder {
+    nodes: Vec<(String, NodeDraft)>,
     edges: Vec<(String, Option<String>, String)>,
 }
 
-impl Plan {
+impl GraphBuilder {
     fn add(&mut self, name: &str, kind: NodeKind) -> String {
         let id = format!("{name}{}", self.nodes.len());
-        self.nodes.push((id.clone(), ShapeWork::Kind(kind)));
+        self.nodes.push((id.clone(), NodeDraft::Kind(kind)));
         id
     }
 
@@ -176,10 +176,10 @@ impl Plan {
     }
 
     /// Lays out parts in sequence; returns the first and the last node.
-    fn sequence(&mut self, pieces: &[GraphPart]) -> (String, String) {
+    fn sequence(&mut self, parts: &[GraphPart]) -> (String, String) {
         let mut ends: Option<(String, String)> = None;
-        for piece in pieces {
-            let (first, last) = self.write_part(piece);
+        for part in parts {
+            let (first, last) = self.write_part(part);
             ends = Some(match ends {
                 None => (first, last),
                 Some((begin, end)) => {
@@ -188,17 +188,17 @@ impl Plan {
                 }
             });
         }
-        ends.expect("at least one piece")
+        ends.expect("at least one part")
     }
 
-    fn write_part(&mut self, piece: &GraphPart) -> (String, String) {
+    fn write_part(&mut self, part: &GraphPart) -> (String, String) {
         let single = |id: String| (id.clone(), id);
-        match piece {
+        match part {
             GraphPart::Add => single(self.add("add", function(&[("n", "1")]))),
             GraphPart::Ask => single(self.add("ask", agent("{{ n }}", "said"))),
             GraphPart::Call => single(self.add("call", tool("local/t", &[("n", "n")], "called"))),
-            GraphPart::Sub(body) => single(self.add("sub", subgraph(actor_of(body)))),
-            GraphPart::Each(items, body) => {
+            GraphPart::Subgraph(body) => single(self.add("sub", subgraph(actor_of(body)))),
+            GraphPart::MapEach(items, body) => {
                 let list = format!("{:?}", (0..*items).collect::<Vec<_>>());
                 let kind = map(&list, subgraph(actor_of(body)), "many", 2);
                 single(self.add("each", kind))
@@ -221,7 +221,7 @@ impl Plan {
                 let fan = format!("fan{}", self.nodes.len());
                 let place = self.nodes.len();
                 self.nodes
-                    .push((fan.clone(), ShapeWork::Kind(function(&[]))));
+                    .push((fan.clone(), NodeDraft::Kind(function(&[]))));
                 let ends: Vec<_> = branches
                     .iter()
                     .map(|branch| self.sequence(branch))
@@ -231,7 +231,7 @@ impl Plan {
                     self.connect(last, &join);
                 }
                 let firsts = ends.into_iter().map(|(first, _)| first).collect();
-                self.nodes[place].1 = ShapeWork::Fan(firsts, join.clone());
+                self.nodes[place].1 = NodeDraft::Fan(firsts, join.clone());
                 (fan, join)
             }
         }

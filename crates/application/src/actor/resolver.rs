@@ -67,7 +67,7 @@ pub type IsModel<'a> = &'a dyn Fn(&str) -> bool;
 /// Registered and built-in actors.
 pub(super) struct ActorResolver<'a> {
     files: BTreeMap<String, ActorText>,
-    supplies: &'a ReferableNames,
+    referable_names: &'a ReferableNames,
     is_model: IsModel<'a>,
     variables: &'a dyn Fn(&str) -> Option<String>,
     compiled: RefCell<HashMap<String, Arc<Actor>>>,
@@ -77,16 +77,16 @@ pub(super) struct ActorResolver<'a> {
 impl<'a> ActorResolver<'a> {
     pub(super) fn new(
         mut files: BTreeMap<String, ActorText>,
-        supplies: &'a ReferableNames,
+        referable_names: &'a ReferableNames,
         is_model: IsModel<'a>,
         variables: &'a dyn Fn(&str) -> Option<String>,
     ) -> Self {
-        for (name, text) in &supplies.built_in {
+        for (name, text) in &referable_names.built_in {
             files.entry(name.clone()).or_insert_with(|| text.clone());
         }
         Self {
             files,
-            supplies,
+            referable_names,
             is_model,
             variables,
             compiled: RefCell::default(),
@@ -173,21 +173,24 @@ impl Resolver for ActorResolver<'_> {
             }
         };
         match kind {
-            ToolSource::Skill => require_known(&self.supplies.skills),
-            ToolSource::McpServer => require_known(&self.supplies.servers),
+            ToolSource::Skill => require_known(&self.referable_names.skills),
+            ToolSource::McpServer => require_known(&self.referable_names.servers),
             ToolSource::Tool => {
-                let of_server = name
-                    .split_once('/')
-                    .is_some_and(|(space, _)| self.supplies.server_namespaces.contains(space));
+                let of_server = name.split_once('/').is_some_and(|(space, _)| {
+                    self.referable_names.server_namespaces.contains(space)
+                });
                 let pattern = name.parse::<ToolPattern>();
                 let is_known_tool = pattern.is_ok_and(|pattern| {
-                    self.supplies.tools.iter().any(|tool| pattern.matches(tool))
+                    self.referable_names
+                        .tools
+                        .iter()
+                        .any(|tool| pattern.matches(tool))
                 });
                 if of_server || is_known_tool {
                     return Ok(());
                 }
                 let known: Vec<String> = self
-                    .supplies
+                    .referable_names
                     .tools
                     .iter()
                     .map(ToString::to_string)

@@ -20,7 +20,7 @@ use crate::definition::{DefinitionError, DefinitionService, DefinitionText, Defi
 #[derive(Clone, Copy)]
 pub struct ActorWorld<'a> {
     /// Known tools, skills and servers.
-    pub supplies: &'a ReferableNames,
+    pub referable_names: &'a ReferableNames,
     /// Returns `true` for the name of a model.
     pub is_model: IsModel<'a>,
     /// Returns the values of variables in files.
@@ -79,7 +79,7 @@ impl DefinitionType for Arc<Actor> {
     }
 
     fn built_in_names(world: ActorWorld<'_>) -> Vec<String> {
-        world.supplies.built_in.keys().cloned().collect()
+        world.referable_names.built_in.keys().cloned().collect()
     }
 
     fn explain_missing(
@@ -87,8 +87,11 @@ impl DefinitionType for Arc<Actor> {
         name: &str,
         world: ActorWorld<'_>,
     ) -> Result<Option<DefinitionError>, DefinitionError> {
-        let is_built_in =
-            (world.is_model)(name) || world.supplies.built_in.contains_key(&whole_name(name));
+        let is_built_in = (world.is_model)(name)
+            || world
+                .referable_names
+                .built_in
+                .contains_key(&whole_name(name));
         Ok(is_built_in.then(|| DefinitionError::BuiltIn {
             kind: Self::KIND,
             name: name.to_owned(),
@@ -112,7 +115,7 @@ impl DefinitionType for Arc<Actor> {
             }
             let new = ActorResolver::new(
                 files.clone(),
-                world.supplies,
+                world.referable_names,
                 world.is_model,
                 world.variables,
             );
@@ -161,7 +164,7 @@ impl DefinitionService<Arc<Actor>> {
         let known = actor_resolver(&stored, world);
         let full_name = whole_name(name);
         let own = stored.iter().find(|stored| stored.name == full_name);
-        let is_built_in = world.supplies.built_in.contains_key(&full_name);
+        let is_built_in = world.referable_names.built_in.contains_key(&full_name);
         let key = if own.is_some() || is_built_in {
             &full_name
         } else {
@@ -211,7 +214,7 @@ impl DefinitionService<Arc<Actor>> {
         };
         let known = ActorResolver::new(
             bundle.files.clone(),
-            world.supplies,
+            world.referable_names,
             world.is_model,
             world.variables,
         );
@@ -263,7 +266,7 @@ fn texts(stored: &[StoredDefinition]) -> BTreeMap<String, ActorText> {
 fn actor_resolver<'a>(stored: &[StoredDefinition], world: ActorWorld<'a>) -> ActorResolver<'a> {
     ActorResolver::new(
         texts(stored),
-        world.supplies,
+        world.referable_names,
         world.is_model,
         world.variables,
     )

@@ -237,7 +237,7 @@ impl<T: DefinitionType> NewDefinition<T> {
     }
 }
 
-/// Returns the registered definition with a name. An unknown name is an error that lists similar names.
+/// Returns the registered definition with this name. An unknown name is an error that lists similar names.
 pub(crate) fn find_definition<T: DefinitionType>(
     reader: &mut dyn Reader,
     name: &str,

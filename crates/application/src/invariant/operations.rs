@@ -55,7 +55,7 @@ pub struct InvariantInfo {
     pub source: InvariantScope,
     /// The project or action by its complete name, or the plan by its id.
     pub source_name: Option<String>,
-    /// Whether no other invariant may override it; only possible for global invariants.
+    /// Whether no other invariant may override this one; only possible for global invariants.
     pub non_overridable: bool,
     /// `false` once the invariant is removed.
     pub active: bool,
@@ -220,7 +220,7 @@ pub struct ListedInvariant {
     pub source: InvariantScope,
     /// The project or action by its complete name, or the plan by its id.
     pub source_name: Option<String>,
-    /// Whether no other invariant may override it.
+    /// Whether no other invariant may override this one.
     pub non_overridable: bool,
     /// Missing with `effective`.
     #[serde(flatten)]

@@ -169,12 +169,15 @@ impl<'a> Resolver<'a> {
     }
 
     /// A plan that local callers may omit: the only active one, or the only one.
-    pub fn plan_or_only(&mut self, reference: &mut Option<String>) -> Result<(), OperationError> {
+    pub fn given_or_only_plan(
+        &mut self,
+        reference: &mut Option<String>,
+    ) -> Result<(), OperationError> {
         self.plan_or(reference, |plans| plans.find(None))
     }
 
     /// A plan that local callers may omit: the only one that waits for input.
-    pub fn plan_or_only_waiting(
+    pub fn given_or_only_waiting_plan(
         &mut self,
         reference: &mut Option<String>,
     ) -> Result<(), OperationError> {

@@ -91,11 +91,11 @@ pub enum PlanError {
         line: Option<usize>,
     },
     /// The plan cannot be rolled back, or the rollback cannot be undone.
-    #[error("the plan {plan} cannot be {way}: {reason}")]
+    #[error("the plan {plan} cannot be {participle}: {reason}")]
     Rollback {
         plan: PlanId,
         /// `rolled back` or `redone`.
-        way: &'static str,
+        participle: &'static str,
         reason: String,
     },
     /// The project links no resource.

@@ -37,7 +37,7 @@ impl PlanWorkspaces {
             .read(|reader| invocations::of_plan(reader, plan.id))?;
         interrupted.retain(|call| call.outcome == InvocationOutcome::Running);
         let workspace = SandboxWorkspace::resume(sandboxes, open, WhenMissing::Warn, &interrupted)?;
-        Ok(workspace.marking(
+        Ok(workspace.with_checkpoints(
             self.policy.marks(CheckpointTrigger::ToolWrite),
             self.policy.marks(CheckpointTrigger::ToolWriteComplete),
         ))

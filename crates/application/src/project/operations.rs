@@ -80,7 +80,7 @@ pub struct LinkedResource {
     pub type_name: String,
     /// An absolute path, or an address without its password.
     pub location: Option<String>,
-    /// Whether plans may only read it, because the resource or the link is read-only.
+    /// Whether plans may only read the resource, because the resource or its link is read-only.
     pub read_only: bool,
 }
 
@@ -335,7 +335,7 @@ pub struct LinkResource {
     /// The name of the resource inside the project; the last part of its name when not given.
     #[serde(default)]
     pub alias: Option<String>,
-    /// Whether plans of the project may only read it.
+    /// Whether plans of the project may only read the resource.
     #[serde(default)]
     pub read_only: bool,
 }

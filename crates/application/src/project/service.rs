@@ -21,7 +21,7 @@ pub struct LinkRequest {
     pub resource: String,
     /// Alias in the project; by default the last segment of the resource's name.
     pub alias: Option<String>,
-    /// Whether plans of the project may only read it.
+    /// Whether plans of the project may only read the resource.
     pub read_only: bool,
 }
 
@@ -43,7 +43,7 @@ pub struct ProjectTarget {
     pub alias: Alias,
     /// The linked resource.
     pub resource: Resource,
-    /// Whether plans may only read it, because the resource or the link is read-only.
+    /// Whether plans may only read the resource, because the resource or its link is read-only.
     pub read_only: bool,
 }
 

@@ -115,7 +115,7 @@ pub(super) fn state(path: &Path, probe: &GitProbe) -> Result<GitState, GitProble
     } else {
         // Comparing a file may run its filter, so filters are disabled.
         let git = Git::at(path)
-            .disarmed()
+            .with_commands_disabled()
             .map_err(|error| unavailable(&error))?;
         let output = git
             .try_run(&["status", "--porcelain=v1", "-z", "--no-renames"])

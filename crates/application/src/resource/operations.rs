@@ -65,7 +65,7 @@ pub struct ListedResource {
     pub type_name: String,
     /// `null` if the type defines none or no longer exists.
     pub sandbox_strategy: Option<SandboxStrategy>,
-    /// Whether plans may only read it.
+    /// Whether plans may only read the resource.
     pub read_only: bool,
     /// Whether discovery registered the resource, rather than a user.
     pub auto_discovered: bool,
@@ -139,7 +139,7 @@ pub struct ResourceInfo {
     /// An absolute path, or an address without its password.
     pub location: Option<String>,
     pub description: Option<String>,
-    /// Whether plans may only read it.
+    /// Whether plans may only read the resource.
     pub read_only: bool,
     /// Whether discovery registered the resource, rather than a user.
     pub auto_discovered: bool,
@@ -240,7 +240,7 @@ pub struct ProjectLinkInfo {
     pub name: String,
     /// The name of the resource inside the project.
     pub alias: String,
-    /// Whether plans of the project may only read it.
+    /// Whether plans of the project may only read the resource.
     pub read_only: bool,
 }
 

@@ -35,7 +35,7 @@ pub struct Toolset {
     registry: Arc<Registry>,
     skills: SkillService,
     servers: Vec<ServerDefinition>,
-    supplies: ReferableNames,
+    referable_names: ReferableNames,
     is_model: Box<dyn Fn(&str) -> bool + Send + Sync>,
     variables: Variables,
     server_options: Options,
@@ -90,7 +90,7 @@ impl Toolset {
             .into_iter()
             .filter_map(|server| server.definition.ok())
             .collect();
-        let supplies = ReferableNames {
+        let referable_names = ReferableNames {
             tools: registry.list().map(|spec| spec.name.clone()).collect(),
             skills: known.into_iter().map(|skill| skill.name).collect(),
             servers: servers.iter().map(|server| server.name.clone()).collect(),
@@ -105,7 +105,7 @@ impl Toolset {
             registry,
             skills,
             servers,
-            supplies,
+            referable_names,
             is_model: Box::new(move |name| {
                 let name = name.parse::<ModelName>();
                 name.is_ok_and(|name| providers.iter().any(|known| known == name.provider()))
@@ -128,7 +128,7 @@ impl Toolset {
     /// The tools, skills, servers, models and variables that actor files may refer to.
     pub fn actor_world(&self) -> ActorWorld<'_> {
         ActorWorld {
-            supplies: &self.supplies,
+            referable_names: &self.referable_names,
             is_model: &*self.is_model,
             variables: &*self.variables,
         }

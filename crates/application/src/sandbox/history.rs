@@ -377,7 +377,7 @@ impl SandboxService {
     }
 
     /// Every path that differs from its state at a position, including by-products.
-    pub(crate) fn net_of_all(
+    pub(crate) fn all_net_changes_since(
         &self,
         open: &OpenSandbox,
         from: u64,

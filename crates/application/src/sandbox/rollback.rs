@@ -86,7 +86,9 @@ impl SandboxService {
     ) -> Result<RolledBack, SandboxError> {
         self.capture(open, None)?;
         let checkpoint = self.choose(open, target)?;
-        let changes = self.net_of_all(open, checkpoint.position)?.into_iter();
+        let changes = self
+            .all_net_changes_since(open, checkpoint.position)?
+            .into_iter();
         let changes = changes
             .map(|(alias, change)| {
                 let back = Change {
@@ -183,7 +185,10 @@ impl SandboxService {
                     {
                         continue;
                     }
-                    if !self.net_of_all(open, checkpoint.position)?.is_empty() {
+                    if !self
+                        .all_net_changes_since(open, checkpoint.position)?
+                        .is_empty()
+                    {
                         return Ok(checkpoint.clone());
                     }
                 }

@@ -320,7 +320,7 @@ pub struct SkillTool {
     pub writes: bool,
     pub checkpoint: bool,
     pub requires_approval: bool,
-    /// Whether a skill restricts it further.
+    /// Whether a skill restricts the tool further.
     pub overridden: bool,
 }
 

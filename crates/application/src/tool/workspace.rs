@@ -38,8 +38,8 @@ pub struct SandboxWorkspace {
     /// Whether a trial is running. During a trial, neither checkpoints nor changes are recorded: its end, or the
     /// recovery after a crash, finds the changes by comparing files.
     is_trial: AtomicBool,
-    marks_before: bool,
-    marks_after: bool,
+    checkpoints_before_writing: bool,
+    checkpoints_after_writing: bool,
 }
 
 impl SandboxWorkspace {
@@ -95,8 +95,8 @@ impl SandboxWorkspace {
             when_missing,
             trial: Mutex::new(()),
             is_trial: AtomicBool::new(false),
-            marks_before: true,
-            marks_after: false,
+            checkpoints_before_writing: true,
+            checkpoints_after_writing: false,
         };
         workspace.capture_interrupted(interrupted)?;
         let view = workspace.open().view.clone();
@@ -182,10 +182,10 @@ impl SandboxWorkspace {
 
     /// Sets whether checkpoints are created before calls that may change files, and after calls that did.
     #[must_use]
-    pub(crate) fn marking(self, before: bool, after: bool) -> Self {
+    pub(crate) fn with_checkpoints(self, before: bool, after: bool) -> Self {
         Self {
-            marks_before: before,
-            marks_after: after,
+            checkpoints_before_writing: before,
+            checkpoints_after_writing: after,
             ..self
         }
     }
@@ -330,7 +330,9 @@ impl SandboxWorkspace {
     ) -> Result<CapturedChanges, PortError> {
         let tool = by.tool.to_string();
         // Must differ from the label of the checkpoint before the call, which `undo_call` looks up.
-        let mark = self.marks_after.then(|| format!("after {tool}"));
+        let mark = self
+            .checkpoints_after_writing
+            .then(|| format!("after {tool}"));
         let report = capture(ChangeAuthor {
             tool: &tool,
             invocation: Some(by.invocation),
@@ -403,8 +405,8 @@ impl Workspace for SandboxWorkspace {
         true
     }
 
-    fn marks_before(&self) -> bool {
-        self.marks_before && !self.is_trial()
+    fn requires_checkpoint_before_writing(&self) -> bool {
+        self.checkpoints_before_writing && !self.is_trial()
     }
 
     fn checkpoint(&self, reason: &str) -> Result<CheckpointNumber, PortError> {

@@ -200,7 +200,7 @@ impl CallRunner<'_> {
             .tools
             .gate
             .registry()
-            .called(&call.name, &call.arguments)
+            .tool_for_call(&call.name, &call.arguments)
             .is_some_and(|spec| !spec.capability.is_writing() && !spec.capability.needs_approval)
     }
 

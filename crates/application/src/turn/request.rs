@@ -147,7 +147,7 @@ impl TurnAllowance for UnlimitedAllowance {}
 pub struct InterruptedTurnSummary {
     pub turn: TurnId,
     /// The tools whose calls started and have an unknown outcome.
-    pub doubtful: Vec<String>,
+    pub unknown_outcomes: Vec<String>,
     /// Whether the turn is resumed; otherwise it was ended as failed.
     pub is_resumed: bool,
 }

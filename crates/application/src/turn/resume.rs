@@ -35,7 +35,7 @@ impl TurnService {
         self.load_pictures(request, &mut running)?;
         let interrupted = InterruptedTurnSummary {
             turn: running.turn.id,
-            doubtful: self.unknown_outcomes(&running)?,
+            unknown_outcomes: self.unknown_outcomes(&running)?,
             is_resumed: true,
         };
         let event = AgentEvent::turn_recovered(&interrupted);
@@ -53,7 +53,7 @@ impl TurnService {
         let mut running = self.load(turn, fence)?;
         let interrupted = InterruptedTurnSummary {
             turn: running.turn.id,
-            doubtful: self.unknown_outcomes(&running)?,
+            unknown_outcomes: self.unknown_outcomes(&running)?,
             is_resumed: false,
         };
         let event = AgentEvent::turn_recovered(&interrupted);

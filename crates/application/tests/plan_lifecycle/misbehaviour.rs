@@ -14,8 +14,8 @@ use crate::support::{User, Workshop};
 /// The tests of this module.
 pub(crate) const TESTS: &[(&str, fn())] = &[
     (
-        "misbehaviour::corrected_by_an_answer_of_the_program",
-        corrected_by_an_answer_of_the_program,
+        "misbehaviour::corrected_by_feedback_from_the_program",
+        corrected_by_feedback_from_the_program,
     ),
     ("misbehaviour::ended_with_a_reason", ended_with_a_reason),
     (
@@ -51,14 +51,14 @@ fn done() -> (&'static str, Value) {
     ("step_done", json!({"summary": "The price is right."}))
 }
 
-fn works() -> Turn {
+fn write_and_finish() -> Turn {
     Turn::Calls(vec![write("right\n"), done()])
 }
 
 /// The result of a plan with a model that follows a script, and the requests that it received.
 struct Outcome {
     plan: Plan,
-    price_in_sandbox: bool,
+    is_price_changed_in_sandbox: bool,
     requests: Vec<String>,
 }
 
@@ -113,12 +113,12 @@ fn run_script(format: WireFormat, script: Vec<Turn>) -> Outcome {
     let plan = workshop.plans.get(plan.id).expect("it exists");
     let refused = server.refused();
     assert!(refused.is_empty(), "{format:?}: {refused:#?}");
-    let price_in_sandbox = plan.sandbox.is_some()
+    let is_price_changed_in_sandbox = plan.sandbox.is_some()
         && workshop
             .changed_in_sandbox(&plan)
             .contains(&"price.txt".to_owned());
     Outcome {
-        price_in_sandbox,
+        is_price_changed_in_sandbox,
         requests: server
             .received()
             .into_iter()
@@ -128,20 +128,24 @@ fn run_script(format: WireFormat, script: Vec<Turn>) -> Outcome {
     }
 }
 
-fn corrected_by_an_answer_of_the_program() {
+fn corrected_by_feedback_from_the_program() {
     for format in [WireFormat::OpenaiChat, WireFormat::Anthropic] {
         let plan = || Turn::Calls(vec![strategy()]);
         let cases: Vec<(&str, &str, Vec<Turn>)> = vec![
             (
-                "prose instead of the form",
+                "prose instead of a submitted strategy",
                 "Not finished",
-                vec![Turn::Text("I would change the price."), plan(), works()],
+                vec![
+                    Turn::Text("I would change the price."),
+                    plan(),
+                    write_and_finish(),
+                ],
             ),
             (
                 "an empty answer",
-                // The request is repeated.
+                // No advice is expected: the request is simply repeated.
                 "",
-                vec![plan(), Turn::Text(""), works()],
+                vec![plan(), Turn::Text(""), write_and_finish()],
             ),
             (
                 "a cut answer",
@@ -149,7 +153,7 @@ fn corrected_by_an_answer_of_the_program() {
                 vec![
                     plan(),
                     Turn::Cut("I am going to write the price now."),
-                    works(),
+                    write_and_finish(),
                 ],
             ),
             (
@@ -158,7 +162,7 @@ fn corrected_by_an_answer_of_the_program() {
                 vec![
                     plan(),
                     Turn::Calls(vec![("write_fille", json!({"path": "price.txt"}))]),
-                    works(),
+                    write_and_finish(),
                 ],
             ),
             (
@@ -170,11 +174,11 @@ fn corrected_by_an_answer_of_the_program() {
                         "write_file",
                         json!({"path": "price.txt", "content": 7}),
                     )]),
-                    works(),
+                    write_and_finish(),
                 ],
             ),
             (
-                "two answers",
+                "a strategy submitted again during execution",
                 "report this phase with",
                 vec![
                     Turn::Calls(vec![strategy()]),
@@ -191,7 +195,7 @@ fn corrected_by_an_answer_of_the_program() {
                         "edit_file",
                         json!({"path": "price.txt", "old_string": "wrung", "new_string": "right"}),
                     )]),
-                    works(),
+                    write_and_finish(),
                 ],
             ),
             (
@@ -216,7 +220,7 @@ fn corrected_by_an_answer_of_the_program() {
                 "{format:?}, {name}: {}",
                 outcome.reason()
             );
-            assert!(outcome.price_in_sandbox, "{format:?}, {name}");
+            assert!(outcome.is_price_changed_in_sandbox, "{format:?}, {name}");
             let has_advice = outcome.requests.iter().any(|body| body.contains(advice));
             assert!(
                 has_advice,
@@ -238,7 +242,7 @@ fn ended_with_a_reason() {
                 vec![Turn::Text("I cannot help with that.")],
             ),
             (
-                "a claim without doing",
+                "a claim without any action",
                 PlanStage::ExecuteErrored,
                 "it changed nothing and reported nothing; it answered: \"I have corrected the price.\"",
                 vec![
@@ -258,7 +262,7 @@ fn ended_with_a_reason() {
             let message = outcome.reason();
             assert_eq!(outcome.plan.stage, stage, "{format:?}, {name}: {message}");
             assert!(message.contains(reason), "{format:?}, {name}: {message}");
-            assert!(!outcome.price_in_sandbox, "{format:?}, {name}");
+            assert!(!outcome.is_price_changed_in_sandbox, "{format:?}, {name}");
             assert!(outcome.requests.len() < 20, "{format:?}, {name}");
         }
     }
@@ -271,7 +275,7 @@ fn instructions_inside_a_file_stay_data() {
             vec![
                 Turn::Calls(vec![("read_file", json!({"path": "notes.txt"}))]),
                 Turn::Calls(vec![strategy()]),
-                works(),
+                write_and_finish(),
             ],
         );
         assert_eq!(

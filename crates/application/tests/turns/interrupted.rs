@@ -12,7 +12,7 @@ use cleveragents_tools::ports::{Approval, Reply};
 
 use crate::support::{Person, SECRET, Talk, TurnSetup};
 
-/// Simulates a crash before or after a call.
+/// Simulates a crash: after the tool call `call`, or, if `after` is false, before the second model call.
 struct Crash {
     after: bool,
     call: &'static str,
@@ -64,16 +64,20 @@ fn resuming(person: &Person) -> TurnSetup<'_> {
 fn a_turn_continues_after_the_last_stored_result() {
     for database in TestDatabase::each() {
         let talk = crashed(&database, true, "one");
-        std::fs::remove_file(talk.copy().join("one.txt")).expect("written before the crash");
+        std::fs::remove_file(talk.sandbox_folder().join("one.txt"))
+            .expect("written before the crash");
         let person = Person::absent();
         let report = talk.run_turn(SCRIPT, resuming(&person)).expect("resumed");
         assert_eq!(report.answer, "Done.");
         assert!(report.interrupted.expect("reported").is_resumed);
         assert!(
-            !talk.copy().join("one.txt").exists(),
+            !talk.sandbox_folder().join("one.txt").exists(),
             "a call whose result is stored is not repeated"
         );
-        assert!(talk.copy().join("two.txt").exists(), "the other one ran");
+        assert!(
+            talk.sandbox_folder().join("two.txt").exists(),
+            "the other call ran"
+        );
         assert_eq!(talk.calls().len(), 2);
         assert_eq!(talk.roles(), [User, Assistant, Tool, Tool, Assistant]);
     }
@@ -90,10 +94,13 @@ fn another_question_ends_an_interrupted_turn_and_keeps_its_results() {
         .expect("answered");
     assert_eq!(
         report.answer, "I see.",
-        "the model is shown the first answer"
+        "the request contains the interrupted turn's first answer, so the script continues with its second"
     );
     assert!(!report.interrupted.expect("reported").is_resumed);
-    assert!(!talk.copy().join("two.txt").exists(), "no further call ran");
+    assert!(
+        !talk.sandbox_folder().join("two.txt").exists(),
+        "no further call ran"
+    );
     let messages = talk.messages();
     assert_eq!(talk.roles(), [User, Assistant, Tool, Tool, User, Assistant]);
     assert_eq!(messages[0].state, MessageState::Failed);
@@ -108,7 +115,7 @@ fn interrupted_during_call(database: &TestDatabase, is_repeatable: bool) -> Talk
          repeatable = {}",
         u8::from(is_repeatable)
     ));
-    std::fs::remove_file(talk.copy().join("one.txt")).expect("written before the crash");
+    std::fs::remove_file(talk.sandbox_folder().join("one.txt")).expect("written before the crash");
     talk
 }
 
@@ -119,11 +126,11 @@ fn a_call_with_unknown_outcome_is_never_repeated_without_approval() {
         let person = Person::absent();
         let report = talk.run_turn(SCRIPT, resuming(&person)).expect("resumed");
         assert_eq!(
-            report.interrupted.expect("reported").doubtful,
+            report.interrupted.expect("reported").unknown_outcomes,
             ["builtin/file-write"]
         );
         assert_eq!(person.asked.lock().expect("fine").len(), 1);
-        assert!(!talk.copy().join("one.txt").exists());
+        assert!(!talk.sandbox_folder().join("one.txt").exists());
         assert_eq!(talk.calls()[0].outcome, InvocationOutcome::Failed);
         assert!(
             talk.messages()[2]
@@ -136,14 +143,14 @@ fn a_call_with_unknown_outcome_is_never_repeated_without_approval() {
     let person = Person::saying(Approval::Once, Reply::Text("retry it".to_owned()));
     talk.run_turn(SCRIPT, resuming(&person)).expect("resumed");
     assert!(
-        talk.copy().join("one.txt").exists(),
+        talk.sandbox_folder().join("one.txt").exists(),
         "the user requested a retry"
     );
     let database = TestDatabase::each().remove(0);
     let talk = interrupted_during_call(&database, false);
     let person = Person::saying(Approval::Once, Reply::Text("assume it was done".to_owned()));
     talk.run_turn(SCRIPT, resuming(&person)).expect("resumed");
-    assert!(!talk.copy().join("one.txt").exists());
+    assert!(!talk.sandbox_folder().join("one.txt").exists());
     assert!(
         talk.messages()[2]
             .content
@@ -164,7 +171,7 @@ impl Observer for CrashBefore {
 }
 
 #[test]
-fn a_retried_call_is_retried_after_another_interruption() {
+fn a_requested_retry_still_happens_after_another_crash() {
     for database in TestDatabase::each() {
         let talk = interrupted_during_call(&database, false);
         let person = Person::saying(Approval::Once, Reply::Text("retry it".to_owned()));
@@ -175,14 +182,18 @@ fn a_retried_call_is_retried_after_another_interruption() {
             };
             let ended = catch_unwind(AssertUnwindSafe(|| talk.run_turn(SCRIPT, setup)));
             assert!(ended.is_err(), "it crashed");
-            assert!(!talk.copy().join("one.txt").exists());
+            assert!(!talk.sandbox_folder().join("one.txt").exists());
         }
         talk.run_turn(SCRIPT, resuming(&person)).expect("resumed");
         assert!(
-            talk.copy().join("one.txt").exists(),
+            talk.sandbox_folder().join("one.txt").exists(),
             "the user requested a retry"
         );
-        assert_eq!(person.asked.lock().expect("fine").len(), 1, "once");
+        assert_eq!(
+            person.asked.lock().expect("fine").len(),
+            1,
+            "the user is asked only once"
+        );
         let outcomes: Vec<_> = talk.calls().iter().map(|call| call.outcome).collect();
         assert_eq!(outcomes, [Failed, Succeeded, Succeeded]);
     }
@@ -194,9 +205,15 @@ fn a_call_that_may_be_repeated_is_run_again_without_a_question() {
     let talk = interrupted_during_call(&database, true);
     let person = Person::absent();
     let report = talk.run_turn(SCRIPT, resuming(&person)).expect("resumed");
-    assert!(report.interrupted.expect("reported").doubtful.is_empty());
+    assert!(
+        report
+            .interrupted
+            .expect("reported")
+            .unknown_outcomes
+            .is_empty()
+    );
     assert!(person.asked.lock().expect("fine").is_empty());
-    assert!(talk.copy().join("one.txt").exists());
+    assert!(talk.sandbox_folder().join("one.txt").exists());
     let outcomes: Vec<_> = talk.calls().iter().map(|call| call.outcome).collect();
     assert_eq!(
         outcomes,
@@ -226,7 +243,7 @@ fn a_call_whose_secret_is_not_stored_does_not_run_after_a_crash() {
     assert!(!format!("{stored:?}").contains(key), "{stored:?}");
     talk.run_turn(&script, resuming(&person)).expect("resumed");
     assert!(
-        !talk.copy().join("two.txt").exists(),
+        !talk.sandbox_folder().join("two.txt").exists(),
         "it does not write a mask in place of the secret"
     );
     assert!(talk.messages()[3].content.contains("contained a secret"));
@@ -235,7 +252,7 @@ fn a_call_whose_secret_is_not_stored_does_not_run_after_a_crash() {
     let talk = Talk::new(&database);
     talk.run_turn(&script, TurnSetup::asking("write both", &person))
         .expect("answered");
-    let written = std::fs::read_to_string(talk.copy().join("two.txt")).expect("written");
+    let written = std::fs::read_to_string(talk.sandbox_folder().join("two.txt")).expect("written");
     assert_eq!(written, format!("key {key}"));
 }
 

@@ -32,7 +32,7 @@ fn a_turn_acts_in_the_sandbox_and_is_stored_completely() {
         assert_eq!(report.answer, "Both are there.");
         assert_eq!((report.steps, report.calls.len()), (3, 3));
         assert_eq!(
-            std::fs::read_to_string(talk.copy().join("b.txt")).expect("written"),
+            std::fs::read_to_string(talk.sandbox_folder().join("b.txt")).expect("written"),
             "second"
         );
         assert!(
@@ -109,23 +109,23 @@ fn a_refused_call_does_not_run_and_the_model_continues() {
     let asking = || TurnSetup::asking("go", &person);
     let denied = |rules| TurnSetup { rules, ..asking() };
     let refusal = refused(denied("deny builtin/file-write"), WRITING);
-    assert!(!refusal.talk.copy().join("b.txt").exists());
+    assert!(!refusal.talk.sandbox_folder().join("b.txt").exists());
     assert_eq!(refusal.call.reason.as_deref(), Some("rule"));
     let guards = Guards {
         denylist: vec!["builtin/file-*".parse().expect("a pattern")],
         ..Guards::default()
     };
     let refusal = refused(TurnSetup { guards, ..asking() }, WRITING);
-    assert!(!refusal.talk.copy().join("b.txt").exists());
+    assert!(!refusal.talk.sandbox_folder().join("b.txt").exists());
     let refusal = refused(denied("ask builtin/file-write"), WRITING);
-    assert!(!refusal.talk.copy().join("b.txt").exists());
+    assert!(!refusal.talk.sandbox_folder().join("b.txt").exists());
     assert_eq!(person.asked.lock().expect("fine").len(), 1);
     let read_only = TurnSetup {
         mode: PlanMode::ReadOnly,
         ..asking()
     };
     let refusal = refused(read_only, WRITING);
-    assert!(!refusal.talk.copy().join("b.txt").exists());
+    assert!(!refusal.talk.sandbox_folder().join("b.txt").exists());
     let without_sandbox = TurnSetup {
         in_sandbox: false,
         ..asking()
@@ -155,7 +155,7 @@ fn without_a_user_the_turn_ends_and_reports_the_missing_approval() {
         .run_turn(WRITING, setup)
         .expect_err("no user is present");
     assert!(matches!(error, TurnError::HumanNeeded { .. }), "{error}");
-    assert!(!talk.copy().join("b.txt").exists());
+    assert!(!talk.sandbox_folder().join("b.txt").exists());
     let messages = talk.messages();
     assert_eq!(
         messages[0].state,

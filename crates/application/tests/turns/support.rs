@@ -144,7 +144,7 @@ impl Talk {
     }
 
     /// The folder of the sandbox's only part.
-    pub(crate) fn copy(&self) -> PathBuf {
+    pub(crate) fn sandbox_folder(&self) -> PathBuf {
         let view = self.sandboxes.find("talk").expect("a sandbox");
         view.members[0].root.clone()
     }

@@ -81,28 +81,28 @@ mod tests {
     use super::StandardStreams;
     use crate::config::Environment;
 
-    fn surface(pairs: &[(&str, &str)], columns: Option<usize>) -> StandardStreams {
+    fn streams(pairs: &[(&str, &str)], columns: Option<usize>) -> StandardStreams {
         StandardStreams::from_environment(&Environment::from_pairs("/", pairs), true, true, columns)
     }
 
     #[test]
     fn an_empty_no_color_forbids_nothing() {
-        assert!(surface(&[("NO_COLOR", "1")], None).forbids_colour);
-        assert!(!surface(&[("NO_COLOR", "")], None).forbids_colour);
+        assert!(streams(&[("NO_COLOR", "1")], None).forbids_colour);
+        assert!(!streams(&[("NO_COLOR", "")], None).forbids_colour);
     }
 
     #[test]
     fn the_width_comes_from_the_terminal_then_columns_then_the_default() {
-        assert_eq!(surface(&[("COLUMNS", "60")], Some(90)).width, 90);
-        assert_eq!(surface(&[("COLUMNS", "60")], None).width, 60);
-        assert_eq!(surface(&[("COLUMNS", "wide")], None).width, 100);
-        assert_eq!(surface(&[], Some(2)).width, 30);
+        assert_eq!(streams(&[("COLUMNS", "60")], Some(90)).width, 90);
+        assert_eq!(streams(&[("COLUMNS", "60")], None).width, 60);
+        assert_eq!(streams(&[("COLUMNS", "wide")], None).width, 100);
+        assert_eq!(streams(&[], Some(2)).width, 30);
     }
 
     #[test]
     fn the_locale_variable_with_the_highest_precedence_decides() {
-        assert!(surface(&[], None).shows_unicode);
-        assert!(surface(&[("LC_ALL", "C.UTF-8"), ("LANG", "C")], None).shows_unicode);
-        assert!(!surface(&[("LC_ALL", "C"), ("LANG", "en_GB.UTF-8")], None).shows_unicode);
+        assert!(streams(&[], None).shows_unicode);
+        assert!(streams(&[("LC_ALL", "C.UTF-8"), ("LANG", "C")], None).shows_unicode);
+        assert!(!streams(&[("LC_ALL", "C"), ("LANG", "en_GB.UTF-8")], None).shows_unicode);
     }
 }

@@ -13,7 +13,7 @@ pub(crate) fn hint_text(hint: &Hint) -> String {
         },
         |suggestion| {
             let row = row(suggestion);
-            let words = row.and_then(|row| options(suggestion, row.parameters));
+            let words = row.and_then(|row| argument_words(suggestion, row.parameters));
             words.map_or_else(|| suggestion.neutral(), |words| join_words(&words))
         },
     )
@@ -30,7 +30,7 @@ pub(crate) fn commands(suggestions: &[Suggestion]) -> Vec<String> {
     suggestions.iter().map(command).collect()
 }
 
-/// Converts a suggestion to a command, or to its neutral form without a command.
+/// Converts a suggestion to a command, or to its neutral form if it has no command.
 pub(crate) fn command(suggestion: &Suggestion) -> String {
     command_line(suggestion).unwrap_or_else(|| suggestion.neutral())
 }
@@ -273,12 +273,12 @@ fn words(suggestion: &Suggestion) -> Option<Vec<CommandWord<'_>>> {
     let row = row(suggestion)?;
     let mut words = vec![CommandWord::Plain("agents")];
     words.extend(row.command.split(' ').map(CommandWord::Plain));
-    words.extend(options(suggestion, row.parameters)?);
+    words.extend(argument_words(suggestion, row.parameters)?);
     Some(words)
 }
 
 /// The arguments in the order of the command line. `None` when the command does not accept one of them.
-fn options<'a>(
+fn argument_words<'a>(
     suggestion: &'a Suggestion,
     parameters: &'static str,
 ) -> Option<Vec<CommandWord<'a>>> {
@@ -350,7 +350,7 @@ mod tests {
     use super::{CommandWord, ROWS, command_line, hint_text, words, write_recovery};
     use crate::arguments::Invocation;
 
-    /// Values of parameters that do not accept any text.
+    /// Values of parameters that do not accept arbitrary text.
     const SAMPLES: &[(&str, &str)] = &[
         ("document", "markdown"),
         ("metadata", "{}"),

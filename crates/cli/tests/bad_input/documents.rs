@@ -108,8 +108,8 @@ fn a_truncated_import_is_refused() {
     refuse_import(&agents, &document[..document.len() - 1], "CA-0311");
     let longer = [document.as_slice(), b"\n"].concat();
     refuse_import(&agents, &longer, "CA-0311");
-    let twice = [document.as_slice(), document.as_slice()].concat();
-    refuse_import(&agents, &twice, "CA-0311");
+    let repeated = [document.as_slice(), document.as_slice()].concat();
+    refuse_import(&agents, &repeated, "CA-0311");
     assert_eq!(contents(&agents), before);
 }
 

@@ -1,4 +1,5 @@
-//! Steps about resources and projects, which all run the program.
+//! Steps about resources and projects. Steps that use resources or projects run the program; the others prepare
+//! folders, files and repositories.
 
 use std::process::Command;
 
@@ -89,8 +90,8 @@ fn programs_link(world: &mut World, first: String, second: String, third: String
     let started = [(&second, &first), (&fourth, &third)]
         .map(|(parent, child)| agents.behind(&gate, &["resource", "link-child", parent, child]));
     gate.open();
-    let mut codes = started.map(|child| {
-        Answer::from_output(&child.wait_with_output().expect("the program ends")).code
+    let mut codes = started.map(|process| {
+        Answer::from_output(&process.wait_with_output().expect("the program ends")).code
     });
     codes.sort_unstable();
     assert_eq!(codes, [Some(0), Some(4)], "one is refused as a conflict");

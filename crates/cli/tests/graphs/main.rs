@@ -1,4 +1,4 @@
-//! Runs of actors: every shape of graph, crashes, concurrent terminals, and ends of runs.
+//! Runs of actors: every shape of graph, crashes, use from two terminals at once, and the ways in which a run ends.
 
 mod arguments;
 mod kill;

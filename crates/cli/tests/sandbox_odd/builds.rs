@@ -236,8 +236,8 @@ fn projects_do_not_share_caches() {
     bench.sh("mkdir -p $GOCACHE; echo c > $GOCACHE/kept");
     let other = bench.repository("other");
     let path = other.to_str().expect("a path");
-    bench.done(["sandbox", "create", "o", "--path", path]);
+    bench.run_successfully(["sandbox", "create", "o", "--path", path]);
     let script = "test ! -e $GOCACHE/kept; ls $CARGO_HOME/../../..";
-    let answer = bench.done(["sandbox", "exec", "o", "--", "sh", "-ec", script]);
+    let answer = bench.run_successfully(["sandbox", "exec", "o", "--", "sh", "-ec", script]);
     assert_eq!(answer.out.lines().count(), 1, "{answer:?}");
 }

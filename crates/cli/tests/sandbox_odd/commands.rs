@@ -99,11 +99,11 @@ fn no_command_of_a_repository_runs() {
         bench.create(&repository);
         assert_no_trace(&traces);
         bench.sh("echo changed > a.txt; rm d/b.txt; echo new > new.txt");
-        bench.done(["sandbox", "diff", "s"]);
-        bench.done(["sandbox", "checkpoint", "s", "--label", "here"]);
-        bench.done(["sandbox", "rollback", "s", "--to", "1"]);
-        bench.done(["sandbox", "redo", "s"]);
-        bench.done(["sandbox", "apply", "s", "--dry-run"]);
+        bench.run_successfully(["sandbox", "diff", "s"]);
+        bench.run_successfully(["sandbox", "checkpoint", "s", "--label", "here"]);
+        bench.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
+        bench.run_successfully(["sandbox", "redo", "s"]);
+        bench.run_successfully(["sandbox", "apply", "s", "--dry-run"]);
         assert_no_trace(&traces);
         let later = read(repository.join(".git/refs/heads/later"));
         std::fs::write(repository.join(".git/refs/heads/main"), later).expect("a file");
@@ -118,7 +118,7 @@ fn no_command_of_a_repository_runs() {
         ];
         bench.git(&repository, &[&plain[..], &["read-tree", "HEAD"]].concat());
         assert_no_trace(&traces);
-        bench.done(["sandbox", "apply", "s", "--as", form]);
+        bench.run_successfully(["sandbox", "apply", "s", "--as", form]);
         assert_no_trace(&traces);
         assert_eq!(read(repository.join("a.txt")), "changed\n");
         assert_eq!(read(repository.join("run.sh")), "#!/bin/sh\ntrue\n");

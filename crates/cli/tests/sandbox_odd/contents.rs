@@ -42,8 +42,8 @@ fn lfs_pointers_stay_and_changing_one_is_refused() {
         bench.sh(script);
         let message = bench.apply_refused(&repository, 1, "CA-0647");
         assert!(message.contains("filter `lfs`"), "{message}");
-        bench.done(["sandbox", "diff", "s"]);
-        bench.done(["sandbox", "rollback", "s"]);
+        bench.run_successfully(["sandbox", "diff", "s"]);
+        bench.run_successfully(["sandbox", "rollback", "s"]);
         bench.discard();
     }
     assert!(!trace.exists(), "the filter never ran");
@@ -69,12 +69,12 @@ fn filters_of_any_name_never_run() {
         let trace = configure_filter(&bench, name);
         bench.create(&repository);
         bench.sh("echo changed > a.txt; echo x > run.sh");
-        bench.done(["sandbox", "diff", "s"]);
+        bench.run_successfully(["sandbox", "diff", "s"]);
         if !name.contains(' ') {
             let message = bench.apply_refused(&repository, 1, "CA-0647");
             assert!(message.contains(&format!("filter `{name}`")), "{message}");
         }
-        bench.done(["sandbox", "rollback", "s", "--to", "1"]);
+        bench.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
         assert!(bench.diff().is_empty());
         assert!(!trace.exists(), "the filter `{name}` never ran");
     }
@@ -122,7 +122,7 @@ fn attributes_written_in_the_sandbox_run_no_filter() {
     );
     bench.create(&repository);
     bench.sh("echo '* filter=mine diff=mine merge=mine' > .gitattributes; echo changed > a.txt");
-    bench.done(["sandbox", "diff", "s"]);
+    bench.run_successfully(["sandbox", "diff", "s"]);
     let message = bench.apply_refused(&repository, 1, "CA-0647");
     assert!(message.contains("filter `mine`"), "{message}");
     bench.sh("echo '* diff=mine merge=mine' > .gitattributes");
@@ -162,9 +162,9 @@ fn line_ends_are_converted_as_git_does() {
         assert_eq!(read(&first).contains('\r'), is_converted, "{attributes:?}");
         assert!(bench.diff().is_empty(), "nothing changed yet");
         bench.sh("printf 'two\\r\\nlines\\r\\n' > a.txt; printf 'x\\n' > new.txt");
-        bench.done(["sandbox", "rollback", "s"]);
+        bench.run_successfully(["sandbox", "rollback", "s"]);
         assert_eq!(read(&first), read(repository.join("a.txt")), "rolled back");
-        bench.done(["sandbox", "redo", "s"]);
+        bench.run_successfully(["sandbox", "redo", "s"]);
         bench.apply();
         assert_eq!(read(repository.join("a.txt")), "two\r\nlines\r\n");
         assert_eq!(read(repository.join("new.txt")), "x\n");
@@ -184,7 +184,7 @@ fn the_diff_shows_line_ends_regardless_of_git_settings() {
     let repository = bench.repository("r");
     bench.create(&repository);
     bench.sh("printf 'one\\n' > a.txt");
-    let shown = bench.done(["sandbox", "diff", "s"]).out;
+    let shown = bench.run_successfully(["sandbox", "diff", "s"]).out;
     assert!(shown.contains("-one\r\n+one\n"), "{shown:?}");
 }
 
@@ -281,9 +281,9 @@ fn links_files_and_folders_can_replace_each_other() {
         bench.create(&repository);
         bench.sh(script);
         let after = files(&bench.sandbox().join("work/r"));
-        bench.done(["sandbox", "rollback", "s"]);
+        bench.run_successfully(["sandbox", "rollback", "s"]);
         assert_eq!(files(&bench.sandbox().join("work/r")), before, "{script}");
-        bench.done(["sandbox", "redo", "s"]);
+        bench.run_successfully(["sandbox", "redo", "s"]);
         assert_eq!(files(&bench.sandbox().join("work/r")), after, "{script}");
         bench.apply_and_check(&repository);
         assert_eq!(files(&repository), after, "{script}");

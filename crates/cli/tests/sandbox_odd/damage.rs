@@ -34,8 +34,8 @@ fn assert_damaged(bench: &Bench, code: &str) {
     ] {
         bench.refused(&command, 1, code);
     }
-    bench.done(["sandbox", "list"]);
-    bench.done(["sandbox", "show", "s"]);
+    bench.run_successfully(["sandbox", "list"]);
+    bench.run_successfully(["sandbox", "show", "s"]);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_rollback_whose_content_is_lost_changes_nothing_and_blocks_nothing() {
             "{error}"
         );
         assert_same(&before, &tree(&work));
-        bench.done(["sandbox", "list"]);
+        bench.run_successfully(["sandbox", "list"]);
         bench.sh("echo third > a.txt");
         bench.discard();
         bench.assert_nothing_left(&repository);
@@ -211,7 +211,7 @@ fn a_missing_original_is_reported() {
         }
         bench.refused(&["sandbox", "apply", "s"], 1, code);
         bench.discard();
-        bench.done(["sandbox", "list"]);
+        bench.run_successfully(["sandbox", "list"]);
         bench.assert_nothing_left(&bench.folder().join("none"));
     }
 }
@@ -267,12 +267,12 @@ fn an_apply_with_a_damaged_journal_can_be_discarded() {
     let content = std::fs::read(&journal).expect("a file");
     std::fs::write(&journal, &content[..content.len() / 2]).expect("a file");
     // Other sandboxes still work.
-    let answer = bench.done(["sandbox", "exec", "other", "--", "true"]);
+    let answer = bench.run_successfully(["sandbox", "exec", "other", "--", "true"]);
     assert!(answer.err.contains("`s` was interrupted"), "{answer:?}");
     bench.refused(&["sandbox", "diff", "s"], 1, "CA-0644");
-    let answer = bench.done(["sandbox", "discard", "s", "--yes"]);
+    let answer = bench.run_successfully(["sandbox", "discard", "s", "--yes"]);
     assert!(answer.err.contains(".cleveragents-apply-"), "{answer:?}");
-    bench.done(["sandbox", "discard", "other", "--yes"]);
+    bench.run_successfully(["sandbox", "discard", "other", "--yes"]);
     assert_eq!(read(repository.join("a.txt")), "one\n");
     assert!(
         bench
@@ -287,7 +287,7 @@ impl Bench {
     /// Creates the sandbox `other` of a folder.
     fn create_other(&self, path: &Path) {
         let text = path.to_str().expect("UTF-8");
-        self.done(["sandbox", "create", "other", "--path", text]);
+        self.run_successfully(["sandbox", "create", "other", "--path", text]);
     }
 }
 
@@ -299,9 +299,9 @@ fn removed_permissions_do_not_prevent_a_discard() {
     bench.create(&repository);
     bench.sh("mkdir -p x/y; echo 1 > x/y/f; chmod 500 x/y x; chmod 400 a.txt");
     assert_eq!(bench.diff().len(), 4);
-    bench.done(["sandbox", "rollback", "s"]);
+    bench.run_successfully(["sandbox", "rollback", "s"]);
     assert!(bench.diff().is_empty());
-    bench.done(["sandbox", "redo", "s"]);
+    bench.run_successfully(["sandbox", "redo", "s"]);
     bench.discard();
     bench.assert_nothing_left(&repository);
 }

@@ -103,12 +103,12 @@ fn a_hard_link_to_an_outside_file_is_never_written() {
     let work = bench.sandbox().join("work/r");
     std::fs::remove_file(work.join("a.txt")).expect("a file");
     std::fs::hard_link(outside.join("a.txt"), work.join("a.txt")).expect("a hard link");
-    bench.done(["sandbox", "checkpoint", "s"]);
-    bench.done(["sandbox", "rollback", "s", "--to", "1"]);
+    bench.run_successfully(["sandbox", "checkpoint", "s"]);
+    bench.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
     assert_eq!(read(work.join("a.txt")), "one\n");
     assert_eq!(read(outside.join("a.txt")), "SECRET\n");
     bench.sh("ln a.txt twin; echo x >> twin");
-    bench.done(["sandbox", "rollback", "s", "--to", "1"]);
+    bench.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
     assert_eq!(read(work.join("a.txt")), "one\n");
     bench.discard();
 }
@@ -190,7 +190,7 @@ fn addresses_of_submodules_are_never_visited() {
     bench.sh(&format!(
         "printf '[submodule \"x\"]\\n\\tpath = x\\n\\turl = {url}\\n' > .gitmodules; mkdir x; echo 1 > x/f"
     ));
-    bench.done(["sandbox", "diff", "s"]);
+    bench.run_successfully(["sandbox", "diff", "s"]);
     bench.apply_and_check(&repository);
     assert!(!trace.exists());
 }

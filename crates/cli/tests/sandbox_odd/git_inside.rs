@@ -81,16 +81,16 @@ fn each_part_has_its_own_git_repository() {
     for path in [&one, &two, &plain] {
         arguments.extend(["--path", path.to_str().expect("UTF-8")]);
     }
-    bench.done(&arguments);
+    bench.run_successfully(&arguments);
     let before = (tree(&one), tree(&two));
     bench.sh("ls | tr '\\n' ' ' | grep -qx 'one plain two '");
     for part in ["one", "two"] {
         let script = format!("echo in-{part} > a.txt; git commit -qam {part}; git log --oneline");
-        bench.done([
+        bench.run_successfully([
             "sandbox", "exec", "s", "--in", part, "--", "sh", "-ec", &script,
         ]);
     }
-    bench.done([
+    bench.run_successfully([
         "sandbox",
         "exec",
         "s",

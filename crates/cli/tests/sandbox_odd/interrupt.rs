@@ -65,9 +65,9 @@ fn one_signal_ends_the_recording_and_rollback_works() {
         // Nothing was recorded, and nothing is lost.
         let work = bench.sandbox().join("work/r");
         assert!(work.join("large").exists() && work.join("small").exists());
-        bench.done(["sandbox", "rollback", "s"]);
+        bench.run_successfully(["sandbox", "rollback", "s"]);
         assert!(!work.join("large").exists() && !work.join("small").exists());
-        bench.done(["sandbox", "redo", "s"]);
+        bench.run_successfully(["sandbox", "redo", "s"]);
         assert_eq!(std::fs::read(work.join("small")).expect("a file"), b"x\n");
     }
 }
@@ -115,11 +115,12 @@ fn the_signal_that_ends_a_command_leaves_its_changes_recorded() {
 fn a_file_larger_than_any_disk_is_recorded_at_once_and_rolled_back() {
     let bench = bench_with_sandbox();
     let command = ["sandbox", "exec", "s", "--max-file", "4194304", "--"];
-    let answer = bench.done([&command[..], &["truncate", "-s", "2T", "large"]].concat());
+    let answer =
+        bench.run_successfully([&command[..], &["truncate", "-s", "2T", "large"]].concat());
     assert!(answer.err.contains("is not kept"), "{answer:?}");
     assert_eq!(bench.diff()["large"], "create");
     bench.refused(&["sandbox", "apply", "s"], 1, "CA-0652");
-    bench.done(["sandbox", "rollback", "s"]);
+    bench.run_successfully(["sandbox", "rollback", "s"]);
     assert!(!bench.sandbox().join("work/r/large").exists());
     assert!(bench.diff().is_empty());
 }

@@ -122,7 +122,7 @@ impl Bench {
         Answer::from_output(&output.expect("the program starts"))
     }
 
-    fn done<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Answer {
+    fn run_successfully<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Answer {
         let answer = self.run(arguments);
         assert_eq!(answer.code, Some(0), "{answer:?}");
         assert!(!answer.err.contains("panicked"), "{answer:?}");
@@ -131,7 +131,7 @@ impl Bench {
 
     /// Creates the sandbox `s` of a folder.
     fn create(&self, path: &Path) {
-        self.done([
+        self.run_successfully([
             OsStr::new("sandbox"),
             "create".as_ref(),
             "s".as_ref(),
@@ -142,7 +142,7 @@ impl Bench {
 
     /// Runs a script in the sandbox. Asserts that it succeeds.
     fn sh(&self, script: &str) -> Answer {
-        self.done(["sandbox", "exec", "s", "--", "sh", "-ec", script])
+        self.run_successfully(["sandbox", "exec", "s", "--", "sh", "-ec", script])
     }
 
     /// Changed paths, with their operations.
@@ -190,7 +190,7 @@ impl Bench {
     }
 
     fn discard(&self) {
-        self.done(["sandbox", "discard", "s", "--yes"]);
+        self.run_successfully(["sandbox", "discard", "s", "--yes"]);
     }
 
     /// Folder of the sandbox.

@@ -15,10 +15,10 @@ fn long_names_and_long_paths_are_applied() {
         m=$(printf '%0250d' $i); mkdir $m; cd $m; done; echo deep > f";
     bench.sh(script);
     assert_eq!(bench.diff().len(), 17);
-    bench.done(["sandbox", "diff", "s"]);
-    bench.done(["sandbox", "rollback", "s"]);
+    bench.run_successfully(["sandbox", "diff", "s"]);
+    bench.run_successfully(["sandbox", "rollback", "s"]);
     assert!(bench.diff().is_empty());
-    bench.done(["sandbox", "redo", "s"]);
+    bench.run_successfully(["sandbox", "redo", "s"]);
     bench.apply();
     let longest = bench.git(&repository, &["ls-tree", "-r", "--name-only", "HEAD"]);
     assert!(longest.lines().any(|name| name.len() == 15 * 251 + 1));
@@ -53,9 +53,9 @@ fn names_of_any_bytes_are_applied() {
         .expect("the program starts");
     std::fs::write(bench.folder().join("patch"), &patch.stdout).expect("a file");
     bench.git(&repository, &["apply", "--check", "../patch"]);
-    bench.done(["sandbox", "rollback", "s", "--to", "1"]);
+    bench.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
     assert_eq!(files(&work), files(&repository));
-    bench.done(["sandbox", "redo", "s"]);
+    bench.run_successfully(["sandbox", "redo", "s"]);
     bench.apply_and_check(&repository);
 }
 
@@ -129,7 +129,7 @@ fn names_that_git_does_not_allow_are_refused() {
         let message = bench.apply_refused(&repository, 1, "CA-0647");
         assert!(message.contains(name), "{script}: {message}");
         assert!(message.contains("nothing was applied"), "{message}");
-        bench.done(["sandbox", "rollback", "s"]);
+        bench.run_successfully(["sandbox", "rollback", "s"]);
         assert!(bench.diff().is_empty(), "{script}");
         let before = tree(&repository);
         bench.discard();

@@ -16,9 +16,9 @@ fn nested(outer: &str, inner: &str) -> Bench {
     std::fs::write(folder.join("q/f"), "one\n").expect("a file");
     std::fs::write(folder.join("g"), "one\n").expect("a file");
     let (p, q) = (text(&folder), folder.join("q"));
-    bench.done(["sandbox", "create", "s", "--path", p, "--path", text(&q)]);
+    bench.run_successfully(["sandbox", "create", "s", "--path", p, "--path", text(&q)]);
     for (part, script) in [("p", outer), ("q", inner)] {
-        bench.done([
+        bench.run_successfully([
             "sandbox", "exec", "s", "--in", part, "--", "sh", "-ec", script,
         ]);
     }
@@ -61,7 +61,7 @@ fn the_programs_own_files_are_refused() {
     let bench = Bench::new();
     let inside = bench.agents.home().join("sandboxes");
     let work = bench.folder();
-    bench.done(["sandbox", "create", "other", "--path", text(&work)]);
+    bench.run_successfully(["sandbox", "create", "other", "--path", text(&work)]);
     let link = bench.user().join("link");
     std::os::unix::fs::symlink(bench.agents.home(), &link).expect("a link");
     let database = bench.agents.database();
@@ -86,7 +86,7 @@ fn a_sandbox_that_cannot_be_created_registers_nothing() {
     let bench = Bench::new();
     let (work, path) = (bench.folder(), bench.folder().join("new"));
     std::fs::create_dir(&path).expect("a folder");
-    bench.done(["sandbox", "create", "there", "--path", text(&work)]);
+    bench.run_successfully(["sandbox", "create", "there", "--path", text(&work)]);
     let resources = || bench.agents.data(&["resource", "list"])["resources"].clone();
     let before = resources();
     let (new, missing) = (text(&path), path.join("gone"));
@@ -112,11 +112,11 @@ fn a_checkpoint_is_found_by_its_number_before_any_label() {
     let folder = bench.folder().join("p");
     std::fs::create_dir(&folder).expect("a folder");
     bench.create(&folder);
-    bench.done(["sandbox", "checkpoint", "s", "--label", "true"]);
+    bench.run_successfully(["sandbox", "checkpoint", "s", "--label", "true"]);
     bench.sh("echo 1 > one");
     // This creates a checkpoint labelled like the command.
-    bench.done(["sandbox", "exec", "s", "--", "true"]);
-    bench.done(["sandbox", "rollback", "s", "--to", "true"]);
+    bench.run_successfully(["sandbox", "exec", "s", "--", "true"]);
+    bench.run_successfully(["sandbox", "rollback", "s", "--to", "true"]);
     assert!(
         bench.diff().is_empty(),
         "the label of the user takes precedence"
@@ -126,7 +126,7 @@ fn a_checkpoint_is_found_by_its_number_before_any_label() {
         let arguments = ["sandbox", "checkpoint", "s", "--label", label];
         bench.refused(&arguments, 2, "CA-0101");
     }
-    bench.done(["sandbox", "checkpoint", "s", "--label", "v7"]);
+    bench.run_successfully(["sandbox", "checkpoint", "s", "--label", "v7"]);
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn repositories_with_unusual_names_work() {
         let repository = bench.repository(OsString::from_vec(name.to_vec()));
         bench.create(&repository);
         bench.sh("echo changed > a.txt; git add -A; git commit -qm inside; git fsck");
-        bench.done(["sandbox", "apply", "s", "--dry-run"]);
+        bench.run_successfully(["sandbox", "apply", "s", "--dry-run"]);
         assert_eq!(bench.diff().len(), 1, "{name:?}");
         bench.apply_and_check(&repository);
     }
@@ -49,7 +49,7 @@ fn directories_with_unusual_names_work() {
         std::fs::write(folder.join("f"), "first").expect("a file");
         bench.create(&folder);
         bench.sh("echo second > f");
-        bench.done(["sandbox", "apply", "s", "--dry-run"]);
+        bench.run_successfully(["sandbox", "apply", "s", "--dry-run"]);
         bench.apply();
         assert_eq!(read(folder.join("f")), "second\n", "{name:?}");
         bench.assert_nothing_left(&folder);

@@ -15,10 +15,10 @@ fn creating_using_and_discarding_a_sandbox_leaves_a_repository_unchanged() {
     let before = tree(&repository);
     bench.create(&repository);
     bench.sh("echo 2 > a.txt; git add -A; git commit -qm inside; git branch b; echo 3 > new");
-    bench.done(["sandbox", "diff", "s"]);
-    bench.done(["sandbox", "apply", "s", "--dry-run"]);
-    bench.done(["sandbox", "checkpoint", "s"]);
-    bench.done(["sandbox", "rollback", "s", "--to", "1"]);
+    bench.run_successfully(["sandbox", "diff", "s"]);
+    bench.run_successfully(["sandbox", "apply", "s", "--dry-run"]);
+    bench.run_successfully(["sandbox", "checkpoint", "s"]);
+    bench.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
     bench.discard();
     assert_same(&before, &tree(&repository));
     bench.assert_nothing_left(&repository);
@@ -41,7 +41,10 @@ fn a_bare_repository_gets_the_commit_and_no_files() {
     assert_eq!(bench.git(&bare, &["show", "main:a.txt"]), "changed");
     assert_eq!(bench.git(&bare, &["rev-list", "--count", "main"]), "2");
     assert!(!bare.join("a.txt").exists() && !bare.join("index").exists());
-    assert!(files(&bare).len() > before.len(), "objects only");
+    assert!(
+        files(&bare).len() > before.len(),
+        "the commit added objects"
+    );
     bench.git(&bare, &["fsck", "--strict"]);
     bench.assert_nothing_left(&bare);
     assert_eq!(bench.git(&origin, &["rev-list", "--count", "main"]), "1");
@@ -256,7 +259,7 @@ fn sparse(bench: &Bench, options: &[&str]) -> std::path::PathBuf {
 }
 
 #[test]
-fn files_outside_a_sparse_checkout_stay_absent_and_in_the_commit() {
+fn files_outside_a_sparse_checkout_stay_absent_from_disk_but_remain_in_the_commit() {
     let forms: [&[&str]; 3] = [
         &["--cone", "in", "d"],
         &["--cone", "--sparse-index", "in", "d"],

@@ -47,7 +47,7 @@ fn a_link_in_the_place_of_a_database_is_neither_followed_nor_applied() {
         bench.refused(&["sandbox", "apply", "s"], 1, "CA-0647");
         assert_eq!(sql(&mine, "select x from t"), "mine");
         assert_eq!(std::fs::read(&other).expect("bytes"), before);
-        bench.done(["sandbox", "rollback", "s"]);
+        bench.run_successfully(["sandbox", "rollback", "s"]);
         bench.sh("test -f app.db && ! test -L app.db && ! test -e app.db-wal");
         bench.discard();
     }
@@ -56,7 +56,7 @@ fn a_link_in_the_place_of_a_database_is_neither_followed_nor_applied() {
     let log = bench.folder().join("log");
     std::fs::write(&log, "kept").expect("a file");
     bench.sh(&format!("ln -s '{}' app.db-wal", log.display()));
-    bench.done(["sandbox", "apply", "s"]);
+    bench.run_successfully(["sandbox", "apply", "s"]);
     assert_eq!(read(&log), "kept");
     assert_eq!(sql(&mine, "select x from t"), "mine");
 }
@@ -68,8 +68,8 @@ fn a_pipe_in_place_of_a_log_does_not_block() {
     for suffix in ["wal", "journal", "shm"] {
         bench.create(&mine);
         bench.sh(&format!("mkfifo app.db-{suffix}"));
-        bench.done(["sandbox", "diff", "s"]);
-        bench.done(["sandbox", "apply", "s"]);
+        bench.run_successfully(["sandbox", "diff", "s"]);
+        bench.run_successfully(["sandbox", "apply", "s"]);
     }
     assert_eq!(sql(&mine, "select x from t"), "mine");
 }
@@ -85,7 +85,7 @@ fn the_write_ahead_log_of_a_database_is_applied() {
          c.execute('pragma journal_mode=wal')\nc.execute('insert into t values(1)')\n\
          c.commit()\nos._exit(0)\"; test -s app.db-wal",
     );
-    bench.done(["sandbox", "apply", "s"]);
+    bench.run_successfully(["sandbox", "apply", "s"]);
     assert_eq!(sql(&mine, "select x from t"), "mine\n1");
 }
 
@@ -101,7 +101,7 @@ fn a_removed_or_damaged_database_can_be_rolled_back() {
     ] {
         bench.create(&mine);
         bench.sh(script);
-        bench.done(["sandbox", "rollback", "s", "--to", "1"]);
+        bench.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
         assert_eq!(bench.diff().len(), 0, "{script}");
         bench.sh("test -f app.db && ! test -e app.db-wal && ! test -e app.db-journal");
         bench.discard();
@@ -119,8 +119,8 @@ fn a_pipe_in_place_of_a_file_or_folder_can_be_rolled_back() {
     ] {
         bench.create(&repository);
         bench.sh(script);
-        bench.done(["sandbox", "diff", "s"]);
-        bench.done(["sandbox", "rollback", "s", "--to", "1"]);
+        bench.run_successfully(["sandbox", "diff", "s"]);
+        bench.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
         assert_eq!(bench.diff().len(), 0, "{script}");
         bench.sh("grep -q one a.txt; grep -q two d/b.txt; test -L link");
         bench.discard();
@@ -137,16 +137,16 @@ fn an_overlong_path_can_be_shown_and_rolled_back() {
          open('f','w').write('deep')\"; echo changed > a.txt",
     );
     assert_eq!(bench.diff().len(), 22);
-    let patch = bench.done(["sandbox", "diff", "s"]);
+    let patch = bench.run_successfully(["sandbox", "diff", "s"]);
     assert!(patch.out.contains("+changed"), "{}", patch.out.len());
     bench.apply_refused(&repository, 1, "CA-0647");
-    bench.done(["sandbox", "rollback", "s", "--to", "1"]);
+    bench.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
     assert_eq!(bench.diff().len(), 0);
     bench.discard();
     // The path is deeper than the limit of open files.
     bench.create(&repository);
     bench.sh("python3 -c \"import os\nfor i in range(1100):\n  os.mkdir('x'); os.chdir('x')\"");
-    bench.done(["sandbox", "rollback", "s", "--to", "1"]);
+    bench.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
     bench.sh("python3 -c \"import os\nfor i in range(1100):\n  os.mkdir('x'); os.chdir('x')\"");
     bench.discard();
     bench.assert_nothing_left(&repository);
@@ -166,7 +166,7 @@ fn pipes_with_names_that_git_reads_do_not_block() {
         bench.sh(&format!(
             "mkfifo {name}; echo {name} >> a.txt; echo x > d/new"
         ));
-        bench.done(["sandbox", "diff", "s"]);
+        bench.run_successfully(["sandbox", "diff", "s"]);
         bench.apply();
         assert!(read(repository.join("a.txt")).ends_with(&format!("{name}\n")));
         assert_eq!(bench.git(&repository, &["status", "--porcelain"]), "");

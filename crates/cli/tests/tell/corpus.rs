@@ -195,7 +195,7 @@ fn two_hundred_files_of_credentials_keep_their_credentials() {
     let files = every_file(talk.agents.home());
     assert!(files.iter().any(|(path, _)| *path == database));
     for (path, bytes) in files {
-        if path != talk.copy.join("deploy.env") {
+        if path != talk.sandbox_folder.join("deploy.env") {
             assert_hidden(&path.display().to_string(), &bytes);
         }
     }

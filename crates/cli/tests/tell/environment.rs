@@ -23,12 +23,12 @@ fn a_model_receives_its_environment_and_the_same_in_every_turn() {
                 form.says(Shape::Pieces, &["Done again."]),
             ],
         );
-        std::fs::write(talk.copy.join("Cargo.toml"), "").expect("a file");
+        std::fs::write(talk.sandbox_folder.join("Cargo.toml"), "").expect("a file");
         talk.send_prompt_json(&["Write something"]);
         talk.send_prompt_json(&["And again"]);
         let received = talk.server().received();
         let first = block(&received[0].body);
-        let folder = talk.copy.display().to_string();
+        let folder = talk.sandbox_folder.display().to_string();
         for fact in [
             folder.as_str(),
             "languages: Rust",
@@ -56,13 +56,13 @@ fn folder_instructions_are_sent_with_the_first_file_read_there() {
                 form.says(Shape::Pieces, &["Done."]),
             ],
         );
-        std::fs::create_dir_all(talk.copy.join("a/b")).expect("folders");
+        std::fs::create_dir_all(talk.sandbox_folder.join("a/b")).expect("folders");
         for (name, text) in [
             ("CLAUDE.md", "Rule of the top"),
             ("a/AGENTS.md", "Rule of the folder"),
             ("a/b/file", "content"),
         ] {
-            std::fs::write(talk.copy.join(name), text).expect("a file");
+            std::fs::write(talk.sandbox_folder.join(name), text).expect("a file");
         }
         talk.send_prompt_json(&["Read the file"]);
         let received = talk.server().received();

@@ -19,7 +19,7 @@ fn talk(form: Form) -> Talk {
             form.says(Shape::Pieces, &["Still a cat."]),
         ],
     );
-    std::fs::write(talk.copy.join("a.png"), PNG).expect("a file");
+    std::fs::write(talk.sandbox_folder.join("a.png"), PNG).expect("a file");
     talk
 }
 
@@ -122,7 +122,7 @@ fn a_resumed_turn_sends_its_picture_again() {
                 form.says(Shape::Pieces, &["A cat."]),
             ],
         );
-        std::fs::write(talk.copy.join("a.png"), PNG).expect("a file");
+        std::fs::write(talk.sandbox_folder.join("a.png"), PNG).expect("a file");
         let mut child = talk.start(&["what is on a.png?"]);
         while talk.server().received().len() < 2 {
             assert!(
@@ -134,7 +134,7 @@ fn a_resumed_turn_sends_its_picture_again() {
         child.kill().expect("killed");
         child.wait().expect("the killed program ends");
         // The picture that is sent again comes from the database.
-        std::fs::remove_file(talk.copy.join("a.png")).expect("a file");
+        std::fs::remove_file(talk.sandbox_folder.join("a.png")).expect("a file");
         assert_eq!(talk.send_prompt_json(&["--resume"])["response"], "A cat.");
         let received = talk.server().received();
         let parts = picture(form, &received[2].json());

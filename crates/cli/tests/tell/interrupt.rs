@@ -42,7 +42,13 @@ fn one_signal_ends_the_recording_of_changes_in_a_turn() {
         calls[0][1].contains("it succeeded, but recording"),
         "{calls:?}"
     );
-    assert!(talk.copy.join("large").exists(), "nothing is lost");
+    assert!(
+        talk.sandbox_folder.join("large").exists(),
+        "nothing is lost"
+    );
     talk.agents.data(&["sandbox", "rollback", "box"]);
-    assert!(!talk.copy.join("large").exists() && !talk.copy.join("small.txt").exists());
+    assert!(
+        !talk.sandbox_folder.join("large").exists()
+            && !talk.sandbox_folder.join("small.txt").exists()
+    );
 }

@@ -141,7 +141,10 @@ fn assert_nothing_read(reported: &str) {
 fn a_validation_reads_nothing_outside() {
     let planted = plant_secrets();
     let agents = &planted.talk.agents;
-    write(&planted.talk.copy.join("attempts.py"), &planted.attempts());
+    write(
+        &planted.talk.sandbox_folder.join("attempts.py"),
+        &planted.attempts(),
+    );
     write(
         &planted.work_path("check.yaml"),
         "name: local/leak\ndescription: d\ncommand: [python3, attempts.py]\ntimeout: 900\n",

@@ -37,7 +37,7 @@ fn no_provider_refuses_a_conversation_with_tools_reasoning_and_pictures() {
             agents = agents.with(name, value);
         }
         let talk = Talk::new(agents, format.model());
-        std::fs::write(talk.copy.join("a.png"), PNG).expect("a file");
+        std::fs::write(talk.sandbox_folder.join("a.png"), PNG).expect("a file");
         // An actor that requests reasoning.
         let actor = json!({
             "name": "local/thinker", "type": "llm", "description": "thinks", "model": format.model(),

@@ -213,7 +213,7 @@ fn assert_no_effect(talk: &Talk, context: &str) {
         None,
         "{context}: the tool did not run"
     );
-    let parent = talk.copy.parent().expect("a folder");
+    let parent = talk.sandbox_folder.parent().expect("a folder");
     assert!(!parent.join("log.txt").exists(), "{context}");
 }
 
@@ -502,7 +502,7 @@ fn the_content_of_a_file_is_not_a_permission() {
                 form.says(Shape::Pieces, &["I did not."]),
             ],
         );
-        std::fs::write(talk.copy.join("bait.txt"), bait).expect("a file");
+        std::fs::write(talk.sandbox_folder.join("bait.txt"), bait).expect("a file");
         let reported =
             talk.send_prompt_json(&["--rule", "deny builtin/shell(rm *)", "read bait.txt"]);
         let outcomes: Vec<&Value> = reported["tool_calls"]

@@ -111,7 +111,7 @@ fn no_key_is_shown_stored_sent_back_or_passed_to_a_child() {
         let database = talk.agents.database();
         assert!(files.iter().any(|(path, _)| *path == database));
         for (path, bytes) in files {
-            if path != talk.copy.join(".env") {
+            if path != talk.sandbox_folder.join(".env") {
                 assert_clean(&path.display().to_string(), &bytes);
             }
         }

@@ -23,7 +23,7 @@ pub(crate) struct Talk {
     pub(crate) session: String,
     model: String,
     /// The sandbox copy of the folder.
-    pub(crate) copy: PathBuf,
+    pub(crate) sandbox_folder: PathBuf,
     pub(crate) server: Option<ModelServer>,
 }
 
@@ -43,7 +43,7 @@ impl Talk {
         Self {
             session: agents.create_session(),
             model: model.to_owned(),
-            copy: PathBuf::from(copy.expect("a folder")),
+            sandbox_folder: PathBuf::from(copy.expect("a folder")),
             agents,
             server: None,
         }
@@ -111,7 +111,7 @@ impl Talk {
 
     /// Content of a file in the sandbox. `None` if it does not exist.
     pub(crate) fn file(&self, name: &str) -> Option<String> {
-        std::fs::read_to_string(self.copy.join(name)).ok()
+        std::fs::read_to_string(self.sandbox_folder.join(name)).ok()
     }
 
     /// The messages of the session. Asserts that they are numbered 0, 1, 2…

@@ -66,7 +66,7 @@ pub struct ActionArgument {
     /// Type of the value.
     #[serde(rename = "type")]
     pub kind: ActionArgumentType,
-    /// Whether it must be given.
+    /// Whether the argument must be given.
     pub required: bool,
     /// Purpose of the argument, for the user.
     pub description: Option<String>,

@@ -85,7 +85,7 @@ pub struct Action {
     pub definition_of_done: String,
     /// Actors of its plans.
     pub actors: ActionActors,
-    /// Whether more than one plan can be created from it.
+    /// Whether more than one plan can be created from the action.
     pub reusable: bool,
     /// Whether its plans must not change anything.
     pub read_only: bool,

@@ -351,7 +351,7 @@ impl AutomationProfile {
         Self::from(standard.unwrap_or(&BUILT_IN[0]))
     }
 
-    /// Whether it is built in.
+    /// Whether the profile is built in.
     pub fn is_built_in(&self) -> bool {
         BUILT_IN.iter().any(|profile| profile.name == self.name)
     }

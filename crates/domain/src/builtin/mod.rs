@@ -492,7 +492,7 @@ impl ResourceType {
         TYPES.iter().find(|declared| declared.name == *name)
     }
 
-    /// Whether it is a built-in type.
+    /// Whether this is a built-in type.
     pub fn is_built_in(&self) -> bool {
         self.name.is_bare()
     }

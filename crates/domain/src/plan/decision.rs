@@ -122,7 +122,7 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// Whether it is in effect: neither replaced nor rolled back.
+    /// Whether the decision is in effect: neither replaced nor rolled back.
     pub const fn holds(&self) -> bool {
         self.superseded_by.is_none() && self.undone_by.is_none()
     }

@@ -43,7 +43,7 @@ pub struct PlanProject {
     pub name: String,
     /// First segment of its paths in the plan.
     pub alias: String,
-    /// Whether the plan must not change it.
+    /// Whether the plan must not change the project's resources.
     pub read_only: bool,
 }
 
@@ -218,7 +218,7 @@ pub struct Plan {
     pub queued_for: Option<Value>,
     /// Tokens and cost so far.
     pub usage: TokenUsage,
-    /// Whether it used a model without a known price, so that the real cost is higher.
+    /// Whether the plan used a model without a known price, so that the real cost is higher.
     pub is_cost_partial: bool,
     /// Number of model calls.
     pub model_calls: u64,
@@ -246,7 +246,7 @@ impl Plan {
         }
     }
 
-    /// Whether it is a child plan.
+    /// Whether the plan is a child plan.
     pub fn is_subplan(&self) -> bool {
         self.parent.is_some()
     }

@@ -97,7 +97,7 @@ impl StepRecord {
         StepKind::of_path(&self.path)
     }
 
-    /// Whether it is done and was not rolled back.
+    /// Whether the step is done and was not rolled back.
     pub fn is_done(&self) -> bool {
         self.state == StepState::Done && self.undone_by.is_none()
     }

@@ -36,7 +36,7 @@ impl TypeName {
         &self.0
     }
 
-    /// Whether it has no namespace, like built-in types.
+    /// Whether the name has no namespace, like built-in types.
     pub fn is_bare(&self) -> bool {
         !self.0.contains('/')
     }
@@ -152,7 +152,7 @@ pub struct Argument {
     /// Type of the value.
     #[serde(rename = "type")]
     pub kind: ArgumentType,
-    /// Whether it must be given.
+    /// Whether the argument must be given.
     pub required: bool,
     /// Help text.
     pub description: String,
@@ -230,7 +230,7 @@ pub struct ResourceType {
     pub name: TypeName,
     /// Description for users.
     pub description: String,
-    /// Whether it has a location of its own.
+    /// Whether resources of this type have locations of their own.
     pub kind: ResourceKind,
     /// Whether users can register resources of this type.
     pub user_addable: bool,

@@ -124,7 +124,7 @@ fn every_attempt_to_read_outside_fails() {
 fn attempts_to_read_succeed_without_confinement() {
     let planted = planted(ProcessLimits::Unconfined);
     let succeeded = planted.attack(ProcessLimits::Unconfined);
-    for way in [
+    for attempt in [
         "open",
         "wildcard",
         "proc-self-root",
@@ -148,8 +148,8 @@ fn attempts_to_read_succeed_without_confinement() {
         "find",
         "git",
     ] {
-        let is_attempt = |line: &String| line.starts_with(&format!("{way} "));
-        assert!(succeeded.iter().any(is_attempt), "{way}: {succeeded:?}");
+        let is_attempt = |line: &String| line.starts_with(&format!("{attempt} "));
+        assert!(succeeded.iter().any(is_attempt), "{attempt}: {succeeded:?}");
     }
 }
 

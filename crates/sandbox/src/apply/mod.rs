@@ -90,7 +90,7 @@ pub struct CommitPreview {
     pub old: String,
     /// Commit of the branch after the apply; `None` in a preview, which discards its commit.
     pub new: Option<String>,
-    /// Whether it merges the sandbox's commit.
+    /// Whether the commit merges the sandbox's commit.
     pub is_merge: bool,
     /// Whether the branch has moved since the sandbox was created.
     pub branch_moved: bool,

@@ -2,8 +2,8 @@
 //! endings.
 //!
 //! Nearly every capture needs it. Git reads it through a small repository in the sandbox, which refers to the user's
-//! objects and contains only those of the user's settings that affect the written content. So git neither reads nor
-//! needs to disarm other settings each time.
+//! objects and contains only those of the user's settings that affect the written content. So git does not read other
+//! settings, and the program need not disable their commands each time.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;

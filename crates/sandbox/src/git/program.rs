@@ -55,7 +55,7 @@ pub struct Git {
     folder: PathBuf,
     settings: Vec<String>,
     /// Overridden settings. Their names come from the configuration and may contain any bytes, including `=`.
-    disarming: Vec<(OsString, &'static str)>,
+    disabled_commands: Vec<(OsString, &'static str)>,
     variables: Vec<(&'static str, OsString)>,
     /// Names of filters that would run a command.
     filters: Vec<Vec<u8>>,
@@ -69,7 +69,7 @@ impl Git {
         Self {
             folder: folder.to_owned(),
             settings: SETTINGS.map(str::to_owned).to_vec(),
-            disarming: Vec::new(),
+            disabled_commands: Vec::new(),
             variables: Vec::new(),
             filters: Vec::new(),
             confinement: None,
@@ -77,7 +77,7 @@ impl Git {
     }
 
     /// Overrides all settings in the repository's and the user's configuration that run commands.
-    pub fn disarmed(mut self) -> Result<Self, Error> {
+    pub fn with_commands_disabled(mut self) -> Result<Self, Error> {
         let configured = self.try_run(&[
             "config",
             "-z",
@@ -96,19 +96,20 @@ impl Git {
                 continue;
             };
             let (section, variable) = (&name[..end], &name[end + 1..]);
-            let mut disarm = |variable: &[u8], value| {
+            let mut disable = |variable: &[u8], value| {
                 let key = [section, b".", variable].concat();
-                self.disarming.push((OsString::from_vec(key), value));
+                self.disabled_commands
+                    .push((OsString::from_vec(key), value));
             };
             match (&name[..start], variable) {
                 (b"filter", b"clean" | b"smudge" | b"process") => {
-                    disarm(variable, "");
+                    disable(variable, "");
                     self.filters.push(section[start + 1..].to_vec());
                 }
-                (b"diff", b"command" | b"textconv") => disarm(variable, ""),
+                (b"diff", b"command" | b"textconv") => disable(variable, ""),
                 // A merge driver that always fails causes a conflict, as intended.
-                (b"filter", b"required") | (b"merge", b"driver") => disarm(variable, "false"),
-                (b"hook", b"command") => disarm(b"enabled", "false"),
+                (b"filter", b"required") | (b"merge", b"driver") => disable(variable, "false"),
+                (b"hook", b"command") => disable(b"enabled", "false"),
                 _ => {}
             }
         }
@@ -278,14 +279,14 @@ impl Git {
             .map(|(name, value)| (name.into(), value.clone()));
         let fixed = fixed.map(|(name, value)| (name.into(), value.into()));
         invocation.environment.extend(fixed.into_iter().chain(own));
-        for (at, (key, value)) in self.disarming.iter().enumerate() {
+        for (at, (key, value)) in self.disabled_commands.iter().enumerate() {
             let variables = [("KEY", key.as_os_str()), ("VALUE", OsStr::new(value))];
             invocation.environment.extend(
                 variables
                     .map(|(part, text)| (format!("GIT_CONFIG_{part}_{at}").into(), text.into())),
             );
         }
-        let count = self.disarming.len().to_string();
+        let count = self.disabled_commands.len().to_string();
         invocation
             .environment
             .push(("GIT_CONFIG_COUNT".into(), count.into()));

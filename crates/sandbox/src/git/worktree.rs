@@ -30,21 +30,21 @@ pub(crate) struct Checkout {
 /// Starting point of a worktree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GitBase {
-    /// Name of the commit.
+    /// Object name (hash) of the commit.
     pub commit: String,
     /// The checked-out branch; `None` for a detached head.
     pub branch: Option<String>,
     /// A commit on top of `commit` with the user's uncommitted edits; `None` without edits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
-    /// Uncommitted files that the copy lacks, because they are too large, unmerged, nested repositories, or stored by a
-    /// filter command. At most 100 are listed.
+    /// Uncommitted files that the worktree lacks, because they are too large, unmerged, nested repositories, or stored
+    /// by a filter command. At most 100 are listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
 }
 
 impl GitBase {
-    /// The commit with the initial files of the copy.
+    /// The commit with the initial files of the sandbox's worktree.
     pub fn start(&self) -> &str {
         self.snapshot.as_deref().unwrap_or(&self.commit)
     }
@@ -113,7 +113,7 @@ pub(crate) fn open_checkout(location: &Path) -> Result<Checkout, Error> {
     if !is_root {
         // Git found a repository in a parent folder, or the repository has its files in another folder.
         return Err(refused(
-            "it is not the folder of a repository's files",
+            "it is neither the top folder of a checkout nor a bare repository",
             Some("name the top folder of the checkout, or the folder of a bare repository"),
         ));
     }
@@ -122,7 +122,7 @@ pub(crate) fn open_checkout(location: &Path) -> Result<Checkout, Error> {
         common_dir: path_of(common_dir.to_vec()),
         index: path_of(index.to_vec()),
         object_format: String::from_utf8_lossy(format).into_owned(),
-        git: git.disarmed()?,
+        git: git.with_commands_disabled()?,
         location: location.to_owned(),
         is_bare,
     })
@@ -265,14 +265,14 @@ fn keeper_reference(id: &str, alias: &str) -> String {
     )
 }
 
-/// Checks out a commit into a new folder. The folder has its own repository, `notes`, which reads the user's objects
-/// and starts with the user's branches and settings. So git commands work in the sandbox without restriction and never
-/// affect the user's repository.
+/// Checks out a commit into a new folder. The folder has its own repository in `sandbox_git_dir`, which reads the
+/// user's objects and starts with the user's branches and settings. So git commands work in the sandbox without
+/// restriction and never affect the user's repository.
 pub(crate) fn create_worktree(
     checkout: &Checkout,
     base: &GitBase,
     folder: &Path,
-    notes: &Path,
+    sandbox_git_dir: &Path,
     id: &str,
     alias: &str,
 ) -> Result<(), Error> {
@@ -296,11 +296,12 @@ pub(crate) fn create_worktree(
         .copied()
         .collect();
     std::fs::create_dir(folder).during("making", folder)?;
-    write_repository(checkout, base, notes, &references).during("writing", notes)?;
-    write_link(folder, notes)?;
+    write_repository(checkout, base, sandbox_git_dir, &references)
+        .during("writing", sandbox_git_dir)?;
+    write_link(folder, sandbox_git_dir)?;
     // Reads the configuration again, because it may depend on the folder in which git runs.
     let git = Git::at(folder)
-        .disarmed()?
+        .with_commands_disabled()?
         .set("checkout.workers=0")
         .set("checkout.thresholdForParallelism=500")
         // Without compressed paths, so that single entries can be looked up.
@@ -318,45 +319,47 @@ pub(crate) fn create_worktree(
     Ok(())
 }
 
-/// Makes the user's uncommitted edits uncommitted in the worktree too. [`create_worktree`] writes an index that
-/// includes the edits.
+/// Unstages the user's uncommitted edits in the worktree, because the index that [`create_worktree`] writes includes
+/// them.
 pub(crate) fn unstage_edits(folder: &Path) -> Result<(), Error> {
-    let git = Git::at(folder).disarmed()?.set("index.version=2");
+    let git = Git::at(folder)
+        .with_commands_disabled()?
+        .set("index.version=2");
     git.run(&["reset", "--mixed", "--quiet", "--no-recurse-submodules"])?;
     Ok(())
 }
 
-/// Writes a repository without own objects, which refers to the objects of the user's repository.
+/// Writes a repository that has no objects of its own and refers to those of the user's repository.
 fn write_repository(
     checkout: &Checkout,
     base: &GitBase,
-    notes: &Path,
+    sandbox_git_dir: &Path,
     references: &[u8],
 ) -> std::io::Result<()> {
     for folder in ["objects/info", "refs/heads", "info"] {
-        std::fs::create_dir_all(notes.join(folder))?;
+        std::fs::create_dir_all(sandbox_git_dir.join(folder))?;
     }
     let objects = checkout.common_dir.join("objects");
     let line = [objects.as_os_str().as_bytes(), b"\n"].concat();
-    std::fs::write(notes.join("objects/info/alternates"), line)?;
-    std::fs::write(notes.join("packed-refs"), references)?;
+    std::fs::write(sandbox_git_dir.join("objects/info/alternates"), line)?;
+    std::fs::write(sandbox_git_dir.join("packed-refs"), references)?;
     let head = match &base.branch {
         Some(branch) if branch.starts_with("refs/heads/") && !branch.contains('\u{fffd}') => {
-            let place = notes.join(branch);
-            std::fs::create_dir_all(place.parent().unwrap_or(notes))?;
+            let place = sandbox_git_dir.join(branch);
+            std::fs::create_dir_all(place.parent().unwrap_or(sandbox_git_dir))?;
             std::fs::write(place, format!("{}\n", base.commit))?;
             format!("ref: {branch}\n")
         }
         _ => format!("{}\n", base.commit),
     };
-    std::fs::write(notes.join("HEAD"), head)?;
+    std::fs::write(sandbox_git_dir.join("HEAD"), head)?;
     for (from, name) in [
         (&checkout.common_dir, "info/exclude"),
         (&checkout.common_dir, "info/attributes"),
         (&checkout.git_dir, "info/sparse-checkout"),
         (&checkout.common_dir, "shallow"),
     ] {
-        match std::fs::copy(from.join(name), notes.join(name)) {
+        match std::fs::copy(from.join(name), sandbox_git_dir.join(name)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
@@ -380,7 +383,7 @@ fn write_repository(
         )
         .into_bytes(),
     );
-    std::fs::write(notes.join("config"), config)
+    std::fs::write(sandbox_git_dir.join("config"), config)
 }
 
 /// A value in the syntax of git's configuration files.
@@ -398,14 +401,14 @@ pub(super) fn quoted(value: &[u8]) -> Vec<u8> {
 }
 
 /// Writes the `.git` file that points to the repository of a worktree.
-pub(crate) fn write_link(folder: &Path, notes: &Path) -> Result<(), Error> {
+pub(crate) fn write_link(folder: &Path, sandbox_git_dir: &Path) -> Result<(), Error> {
     let link = folder.join(".git");
     // A command in the sandbox may have replaced the file by a folder.
     if std::fs::symlink_metadata(&link).is_ok_and(|found| found.is_dir()) {
         crate::remove_folder(&link).during("removing", &link)?;
     }
     let name = TreePath::from_bytes(".git").map_err(|error| Error::Damaged(error.to_string()))?;
-    let target = [b"gitdir: ", notes.as_os_str().as_bytes(), b"\n"].concat();
+    let target = [b"gitdir: ", sandbox_git_dir.as_os_str().as_bytes(), b"\n"].concat();
     Root::open(folder)
         .and_then(|root| root.write_file(&name, FileMode::REGULAR, &mut target.as_slice()))
         .during("writing", &link)

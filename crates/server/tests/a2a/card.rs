@@ -1,6 +1,6 @@
 //! The agent cards.
 
-use crate::harness::{A2aBinding, Server, WAYS, local, product};
+use crate::harness::{A2aBinding, BINDINGS, Server, local_options, provider_options};
 use cleveragents_domain::identity::Scope;
 use cleveragents_server::{Conformance, Options};
 use cleveragents_store::definitions::{self, DefinitionKind};
@@ -104,7 +104,7 @@ fn check_card(card: &Value) {
 #[test]
 fn the_public_card_is_strict_and_may_be_kept() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     // Neither a token nor a version is needed.
     let client = server.client().header("a2a-version", None);
     let answer = client.http("GET", "/.well-known/agent-card.json", None);
@@ -140,7 +140,7 @@ fn the_public_card_is_strict_and_may_be_kept() {
 #[test]
 fn the_card_declares_token_authentication() {
     let database = TestDatabase::sqlite();
-    let mut options = product();
+    let mut options = provider_options();
     options.insecure_local = false;
     options.public_url = Some("https://agents.example/base/".to_owned());
     let server = Server::start(&database, options);
@@ -155,12 +155,12 @@ fn the_card_declares_token_authentication() {
     );
     let url = &card["supportedInterfaces"][1]["url"];
     assert_eq!(url, "https://agents.example/base/a2a/v1");
-    for way in WAYS {
-        let path = ["/a2a", "/a2a/v1/extendedAgentCard"][usize::from(way == A2aBinding::Rest)];
-        let verb = ["POST", "GET"][usize::from(way == A2aBinding::Rest)];
+    for binding in BINDINGS {
+        let path = ["/a2a", "/a2a/v1/extendedAgentCard"][usize::from(binding == A2aBinding::Rest)];
+        let verb = ["POST", "GET"][usize::from(binding == A2aBinding::Rest)];
         let answer = server
             .client()
-            .http(verb, path, (way == A2aBinding::Rpc).then_some("{}"));
+            .http(verb, path, (binding == A2aBinding::Rpc).then_some("{}"));
         assert_eq!(answer.status, 401);
         assert!(answer.headers.contains_key("www-authenticate"));
         assert!(answer.json().is_object());
@@ -170,7 +170,7 @@ fn the_card_declares_token_authentication() {
 #[test]
 fn the_card_of_0_3_has_its_own_path() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let card = server
         .client()
         .http("GET", "/.well-known/agent.json", None)
@@ -184,7 +184,7 @@ fn the_card_of_0_3_has_its_own_path() {
 #[test]
 fn issue_16_12_clients_of_0_3_find_the_url_in_the_card() {
     let database = TestDatabase::sqlite();
-    let mut options = product();
+    let mut options = provider_options();
     options.insecure_local = false;
     let server = Server::start(&database, options);
     let card = server
@@ -207,17 +207,17 @@ fn issue_16_12_clients_of_0_3_find_the_url_in_the_card() {
 #[test]
 fn the_extended_card_lists_the_agents_of_the_caller() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let reviewer = "name: acme/reviewer\ntype: llm\nmodel: openai/gpt-5\ndescription: Reviews\n";
     let stored = server.engine.write(move |unit| {
         let kind = DefinitionKind::Actor;
         definitions::insert(unit, kind, "acme/reviewer", reviewer, "reviewer.yaml")
     });
     assert!(stored.expect("stored"));
-    for way in WAYS {
+    for binding in BINDINGS {
         let card = server
             .client()
-            .call(way, "GetExtendedAgentCard", &json!({}));
+            .call(binding, "GetExtendedAgentCard", &json!({}));
         let card = card.expect("a card");
         check_card(&card);
         let extension = &card["capabilities"]["extensions"][0];
@@ -269,7 +269,7 @@ fn undeclared_capabilities_are_refused() {
     let database = TestDatabase::sqlite();
     let options = Options {
         conformance: Some(Conformance::Minimal),
-        ..local()
+        ..local_options()
     };
     let server = Server::start(&database, options);
     let client = server.client();
@@ -277,10 +277,13 @@ fn undeclared_capabilities_are_refused() {
         .http("GET", "/.well-known/agent-card.json", None)
         .json();
     assert_eq!(card["capabilities"], json!({}));
-    for way in WAYS {
-        assert!(client.call(way, "SendMessage", &message()).is_ok());
+    for binding in BINDINGS {
+        assert!(client.call(binding, "SendMessage", &message()).is_ok());
         let code = |method: &str, params: &Value| {
-            client.call(way, method, params).expect_err("refused").code
+            client
+                .call(binding, method, params)
+                .expect_err("refused")
+                .code
         };
         // Checked before the task is looked up.
         let push = json!({"taskId": "t", "url": "https://example.com/hook"});
@@ -290,12 +293,12 @@ fn undeclared_capabilities_are_refused() {
             ("GetExtendedAgentCard", json!({}), -32004),
         ];
         for (method, params, rpc_code) in expected {
-            let expected = if way == A2aBinding::Rpc {
+            let expected = if binding == A2aBinding::Rpc {
                 rpc_code
             } else {
                 400
             };
-            assert_eq!(code(method, &params), expected, "{way:?} {method}");
+            assert_eq!(code(method, &params), expected, "{binding:?} {method}");
         }
     }
 }
@@ -305,7 +308,7 @@ fn an_agent_that_requires_an_extension_accepts_only_clients_with_it() {
     let database = TestDatabase::sqlite();
     let options = Options {
         conformance: Some(Conformance::Extension),
-        ..local()
+        ..local_options()
     };
     let server = Server::start(&database, options);
     let card = server
@@ -316,18 +319,22 @@ fn an_agent_that_requires_an_extension_accepts_only_clients_with_it() {
     let extension = &card["capabilities"]["extensions"][0];
     assert_eq!(extension["uri"], "urn:a2a:tck:required-extension");
     assert_eq!(extension["required"], true);
-    for way in WAYS {
-        let refused = server.client().call(way, "SendMessage", &message());
+    for binding in BINDINGS {
+        let refused = server.client().call(binding, "SendMessage", &message());
         let refused = refused.expect_err("refused");
         assert_eq!(
             refused.code,
-            if way == A2aBinding::Rpc { -32008 } else { 400 }
+            if binding == A2aBinding::Rpc {
+                -32008
+            } else {
+                400
+            }
         );
         assert_eq!(refused.reason, "EXTENSION_SUPPORT_REQUIRED");
         let known = server.client().header(
             "a2a-extensions",
             Some("urn:x, urn:a2a:tck:required-extension"),
         );
-        assert!(known.call(way, "SendMessage", &message()).is_ok());
+        assert!(known.call(binding, "SendMessage", &message()).is_ok());
     }
 }

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::harness::{Server, local};
+use crate::harness::{Server, local_options};
 use cleveragents_testkit::TestDatabase;
 
 #[test]
@@ -15,7 +15,7 @@ fn clients_of_the_official_sdks_are_served() {
     };
     let scripts = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/a2a/clients");
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     for binding in ["JSONRPC", "HTTP+JSON"] {
         let python = folder.join("venv/bin/python").display().to_string();
         let packages = folder.join("node_modules").display().to_string();

@@ -1,6 +1,6 @@
 //! Errors and their responses.
 
-use crate::harness::{A2aBinding, RpcError, Server, WAYS, local, message};
+use crate::harness::{A2aBinding, BINDINGS, RpcError, Server, local_options, message};
 use cleveragents_domain::identity::Scope;
 use cleveragents_testkit::TestDatabase;
 use serde_json::{Value, json};
@@ -12,43 +12,45 @@ fn expect_error(outcome: Result<Value, RpcError>) -> RpcError {
 #[test]
 fn requests_for_missing_or_finished_tasks_fail() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let client = server.client();
-    for way in WAYS {
-        let finished = client.send(way, "tck-complete-task-1");
+    for binding in BINDINGS {
+        let finished = client.send(binding, "tck-complete-task-1");
         let missing = "TASK_NOT_FOUND";
         for id in ["tck-nonexistent-1", "01ARZ3NDEKTSV4RRFFQ69G5FAV"] {
             for method in ["GetTask", "CancelTask", "SubscribeToTask"] {
-                let error = expect_error(client.call(way, method, &json!({"id": id})));
-                error.assert(way, -32001, 404, missing);
+                let error = expect_error(client.call(binding, method, &json!({"id": id})));
+                error.assert(binding, -32001, 404, missing);
             }
             let mut sent = message("m", "x");
             sent["taskId"] = id.into();
-            let error = expect_error(client.call(way, "SendMessage", &json!({"message": sent})));
-            error.assert(way, -32001, 404, missing);
+            let error =
+                expect_error(client.call(binding, "SendMessage", &json!({"message": sent})));
+            error.assert(binding, -32001, 404, missing);
         }
-        let error = expect_error(client.call(way, "CancelTask", &json!({"id": finished["id"]})));
-        error.assert(way, -32002, 400, "TASK_NOT_CANCELABLE");
         let error =
-            expect_error(client.call(way, "SubscribeToTask", &json!({"id": finished["id"]})));
-        error.assert(way, -32004, 400, "UNSUPPORTED_OPERATION");
+            expect_error(client.call(binding, "CancelTask", &json!({"id": finished["id"]})));
+        error.assert(binding, -32002, 400, "TASK_NOT_CANCELABLE");
+        let error =
+            expect_error(client.call(binding, "SubscribeToTask", &json!({"id": finished["id"]})));
+        error.assert(binding, -32004, 400, "UNSUPPORTED_OPERATION");
         let mut sent = message("tck-terminal-1", "x");
         sent["taskId"] = finished["id"].clone();
-        let error = expect_error(client.call(way, "SendMessage", &json!({"message": sent})));
-        error.assert(way, -32004, 400, "UNSUPPORTED_OPERATION");
+        let error = expect_error(client.call(binding, "SendMessage", &json!({"message": sent})));
+        error.assert(binding, -32004, 400, "UNSUPPORTED_OPERATION");
         sent["contextId"] = "another".into();
-        let error = expect_error(client.call(way, "SendMessage", &json!({"message": sent})));
-        error.assert(way, -32602, 400, "INVALID_PARAMS");
+        let error = expect_error(client.call(binding, "SendMessage", &json!({"message": sent})));
+        error.assert(binding, -32602, 400, "INVALID_PARAMS");
         let error =
-            expect_error(client.call(way, "SendStreamingMessage", &json!({"message": sent})));
-        error.assert(way, -32602, 400, "INVALID_PARAMS");
+            expect_error(client.call(binding, "SendStreamingMessage", &json!({"message": sent})));
+        error.assert(binding, -32602, 400, "INVALID_PARAMS");
     }
 }
 
 #[test]
 fn malformed_messages_are_rejected() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let client = server.client();
     let valid = message("m", "x");
     let with = |name: &str, value: Value| {
@@ -56,7 +58,7 @@ fn malformed_messages_are_rejected() {
         sent[name] = value;
         json!({"message": sent})
     };
-    for way in WAYS {
+    for binding in BINDINGS {
         let all = [
             json!({}),
             json!({"message": 1}),
@@ -71,23 +73,25 @@ fn malformed_messages_are_rejected() {
             json!({"message": valid, "configuration": {"returnImmediately": "maybe"}}),
         ];
         for params in all {
-            let error = expect_error(client.call(way, "SendMessage", &params));
-            error.assert(way, -32602, 400, "INVALID_PARAMS");
+            let error = expect_error(client.call(binding, "SendMessage", &params));
+            error.assert(binding, -32602, 400, "INVALID_PARAMS");
         }
         let unsupported =
             json!([{"raw": "dGNr", "mediaType": "application/x-unsupported-tck-type"}]);
-        let error = expect_error(client.call(way, "SendMessage", &with("parts", unsupported)));
-        error.assert(way, -32005, 400, "CONTENT_TYPE_NOT_SUPPORTED");
+        let error = expect_error(client.call(binding, "SendMessage", &with("parts", unsupported)));
+        error.assert(binding, -32005, 400, "CONTENT_TYPE_NOT_SUPPORTED");
         let binary = json!([{"raw": "/w=="}]);
-        let error = expect_error(client.call(way, "SendMessage", &with("parts", binary)));
-        error.assert(way, -32005, 400, "CONTENT_TYPE_NOT_SUPPORTED");
+        let error = expect_error(client.call(binding, "SendMessage", &with("parts", binary)));
+        error.assert(binding, -32005, 400, "CONTENT_TYPE_NOT_SUPPORTED");
         let known = json!([{"text": "a", "mediaType": "Text/Plain; charset=utf-8"}]);
         client
-            .call(way, "SendMessage", &with("parts", known))
+            .call(binding, "SendMessage", &with("parts", known))
             .expect("accepted");
         let mut unknown = with("tckUnknownField", json!(1));
         unknown["tckExtraParam"] = json!({"a": [1]});
-        client.call(way, "SendMessage", &unknown).expect("ignored");
+        client
+            .call(binding, "SendMessage", &unknown)
+            .expect("ignored");
     }
     assert_eq!(
         database.count("SELECT COUNT(*) FROM tasks"),
@@ -99,7 +103,7 @@ fn malformed_messages_are_rejected() {
 #[test]
 fn malformed_json_rpc_requests_are_rejected() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let client = server.client();
     let deep = format!("{}{}", "[".repeat(5_000), "]".repeat(5_000));
     for (body, code) in [
@@ -174,7 +178,7 @@ fn malformed_json_rpc_requests_are_rejected() {
 #[test]
 fn unknown_content_types_and_paths_are_refused() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let sent = json!({"message": message("m", "x")}).to_string();
     let unsupported = server.client().header("content-type", Some("text/plain"));
     let answer = unsupported.http("POST", "/a2a/v1/message:send", Some(&sent));
@@ -226,15 +230,15 @@ fn unknown_content_types_and_paths_are_refused() {
 #[test]
 fn foreign_tasks_are_not_found_and_viewers_only_read() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let scopes = [Scope::Tasks];
     let acme = server.with_grants("acme", &["acme=editor"], &scopes);
     let other = server.with_grants("other", &["other=owner"], &scopes);
     let viewer = server.with_grants("viewer", &["acme=viewer"], &scopes);
     let sessions = server.with_grants("sessions", &["acme=owner"], &[Scope::Sessions]);
     let both = server.with_grants("both", &["acme=editor", "other=editor"], &scopes);
-    for way in WAYS {
-        let task = acme.send(way, "tck-input-required-1");
+    for binding in BINDINGS {
+        let task = acme.send(binding, "tck-input-required-1");
         let id = json!({"id": task["id"]});
         let pushes = json!({"taskId": task["id"], "id": "p", "url": "http://localhost:1/"});
         for (method, params) in [
@@ -247,28 +251,34 @@ fn foreign_tasks_are_not_found_and_viewers_only_read() {
             ("DeleteTaskPushNotificationConfig", &pushes),
         ] {
             for stranger in [&other, &sessions] {
-                let error = expect_error(stranger.call(way, method, params));
-                error.assert(way, -32001, 404, "TASK_NOT_FOUND");
+                let error = expect_error(stranger.call(binding, method, params));
+                error.assert(binding, -32001, 404, "TASK_NOT_FOUND");
             }
         }
-        viewer.call(way, "GetTask", &id).expect("may read");
+        viewer.call(binding, "GetTask", &id).expect("may read");
         for (method, params) in [
             ("CancelTask", &id),
             ("CreateTaskPushNotificationConfig", &pushes),
             ("ListTaskPushNotificationConfigs", &pushes),
         ] {
-            let error = expect_error(viewer.call(way, method, params));
-            error.assert(way, -32012, 403, "FORBIDDEN");
+            let error = expect_error(viewer.call(binding, method, params));
+            error.assert(binding, -32012, 403, "FORBIDDEN");
         }
-        let error =
-            expect_error(viewer.call(way, "SendMessage", &json!({"message": message("m", "x")})));
+        let error = expect_error(viewer.call(
+            binding,
+            "SendMessage",
+            &json!({"message": message("m", "x")}),
+        ));
         // A viewer may not write to any namespace, so there is no default namespace.
-        error.assert(way, -32602, 400, "INVALID_PARAMS");
+        error.assert(binding, -32602, 400, "INVALID_PARAMS");
         let params = json!({"message": message("m", "x"), "tenant": "acme"});
         assert_eq!(viewer.rpc_answer("SendMessage", &params).status, 403);
-        let error =
-            expect_error(both.call(way, "SendMessage", &json!({"message": message("m", "x")})));
-        error.assert(way, -32602, 400, "INVALID_PARAMS");
+        let error = expect_error(both.call(
+            binding,
+            "SendMessage",
+            &json!({"message": message("m", "x")}),
+        ));
+        error.assert(binding, -32602, 400, "INVALID_PARAMS");
         both.call(A2aBinding::Rpc, "SendMessage", &params)
             .expect("the tenant is named");
         let path = both.http(
@@ -279,8 +289,10 @@ fn foreign_tasks_are_not_found_and_viewers_only_read() {
         assert_eq!(path.status, 200, "{}", path.text);
         let local = json!({"message": message("m", "x"), "tenant": "local"});
         assert_eq!(acme.rpc_answer("SendMessage", &local).status, 403);
-        let own = acme.call(way, "ListTasks", &json!({})).expect("a list");
-        let theirs = other.call(way, "ListTasks", &json!({})).expect("a list");
+        let own = acme.call(binding, "ListTasks", &json!({})).expect("a list");
+        let theirs = other
+            .call(binding, "ListTasks", &json!({}))
+            .expect("a list");
         assert!(own["totalSize"].as_u64() > Some(0));
         assert_eq!(theirs["totalSize"], 0);
     }

@@ -32,7 +32,8 @@ pub(crate) struct Server {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-pub(crate) fn local() -> Options {
+/// Options of a conformance server on this machine.
+pub(crate) fn local_options() -> Options {
     Options {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
         insecure_local: true,
@@ -44,13 +45,13 @@ pub(crate) fn local() -> Options {
 }
 
 /// Options of a server whose turns are answered by a [`Provider`].
-pub(crate) fn product() -> Options {
+pub(crate) fn provider_options() -> Options {
     Options {
         conformance: None,
         actor: Some(MODEL.to_owned()),
         // A stopping server interrupts held work soon.
         drain: Duration::from_millis(300),
-        ..local()
+        ..local_options()
     }
 }
 
@@ -185,14 +186,14 @@ pub(crate) enum A2aBinding {
     Rest,
 }
 
-pub(crate) const WAYS: [A2aBinding; 2] = [A2aBinding::Rpc, A2aBinding::Rest];
+pub(crate) const BINDINGS: [A2aBinding; 2] = [A2aBinding::Rpc, A2aBinding::Rest];
 
 /// A stream of events.
 pub(crate) struct Events<'a> {
     client: &'a Client,
     response: reqwest::Response,
     buffer: String,
-    pub(crate) way: A2aBinding,
+    pub(crate) binding: A2aBinding,
 }
 
 impl Events<'_> {
@@ -221,7 +222,7 @@ impl Events<'_> {
     /// The next update.
     pub(crate) fn next(&mut self) -> Option<Value> {
         let event = self.raw()?;
-        match self.way {
+        match self.binding {
             A2aBinding::Rest => Some(event),
             A2aBinding::Rpc => {
                 assert_eq!(event["jsonrpc"], "2.0");
@@ -308,11 +309,11 @@ impl Client {
     /// Calls a method over either binding: the result, or code and reason of the error.
     pub(crate) fn call(
         &self,
-        way: A2aBinding,
+        binding: A2aBinding,
         method: &str,
         params: &Value,
     ) -> Result<Value, RpcError> {
-        match way {
+        match binding {
             A2aBinding::Rpc => {
                 let answer = self.rpc(method, params);
                 assert_eq!(answer["jsonrpc"], "2.0");
@@ -344,8 +345,8 @@ impl Client {
     }
 
     /// Calls a method that streams.
-    pub(crate) fn stream(&self, way: A2aBinding, method: &str, params: &Value) -> Events<'_> {
-        let response = match way {
+    pub(crate) fn stream(&self, binding: A2aBinding, method: &str, params: &Value) -> Events<'_> {
+        let response = match binding {
             A2aBinding::Rpc => {
                 let body = json!({"jsonrpc": "2.0", "id": 8, "method": method, "params": params});
                 self.send_request("POST", "/a2a/", Some(&body.to_string()))
@@ -360,21 +361,21 @@ impl Client {
             client: self,
             response,
             buffer: String::new(),
-            way,
+            binding,
         }
     }
 
     /// Sends a message with an id and returns the task.
-    pub(crate) fn send(&self, way: A2aBinding, message_id: &str) -> Value {
+    pub(crate) fn send(&self, binding: A2aBinding, message_id: &str) -> Value {
         let params = json!({"message": message(message_id, "Hello")});
-        let result = self.call(way, "SendMessage", &params).expect("a task");
+        let result = self.call(binding, "SendMessage", &params).expect("a task");
         result["task"].clone()
     }
 
     /// Sends a text and returns the task.
-    pub(crate) fn send_text(&self, way: A2aBinding, text: &str) -> Value {
+    pub(crate) fn send_text(&self, binding: A2aBinding, text: &str) -> Value {
         let params = json!({"message": message("m", text)});
-        let result = self.call(way, "SendMessage", &params).expect("a task");
+        let result = self.call(binding, "SendMessage", &params).expect("a task");
         result["task"].clone()
     }
 
@@ -422,9 +423,17 @@ pub(crate) struct RpcError {
 }
 
 impl RpcError {
-    pub(crate) fn assert(&self, way: A2aBinding, rpc: i64, rest: i64, reason: &str) {
-        let code = if way == A2aBinding::Rpc { rpc } else { rest };
-        assert_eq!((self.code, self.reason.as_str()), (code, reason), "{way:?}");
+    pub(crate) fn assert(&self, binding: A2aBinding, rpc: i64, rest: i64, reason: &str) {
+        let code = if binding == A2aBinding::Rpc {
+            rpc
+        } else {
+            rest
+        };
+        assert_eq!(
+            (self.code, self.reason.as_str()),
+            (code, reason),
+            "{binding:?}"
+        );
     }
 }
 

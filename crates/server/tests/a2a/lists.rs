@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use crate::harness::{A2aBinding, Server, WAYS, local, message};
+use crate::harness::{A2aBinding, BINDINGS, Server, local_options, message};
 use cleveragents_testkit::TestDatabase;
 use serde_json::{Value, json};
 
 #[test]
 fn tasks_are_listed_in_pages_with_filters() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let client = server.client();
     let empty = client.call(
         A2aBinding::Rest,
@@ -28,8 +28,8 @@ fn tasks_are_listed_in_pages_with_filters() {
         created.insert(task.expect("a task")["task"]["id"].to_string());
     }
     client.send(A2aBinding::Rpc, "tck-input-required-1");
-    for way in WAYS {
-        let list = |params: Value| client.call(way, "ListTasks", &params).expect("a list");
+    for binding in BINDINGS {
+        let list = |params: Value| client.call(binding, "ListTasks", &params).expect("a list");
         let mut listed = Vec::new();
         let mut token = String::new();
         loop {
@@ -83,8 +83,10 @@ fn tasks_are_listed_in_pages_with_filters() {
             json!({"pageToken": "6162"}),
             json!({"historyLength": -1}),
         ] {
-            let error = client.call(way, "ListTasks", &params).expect_err("refused");
-            error.assert(way, -32602, 400, "INVALID_PARAMS");
+            let error = client
+                .call(binding, "ListTasks", &params)
+                .expect_err("refused");
+            error.assert(binding, -32602, 400, "INVALID_PARAMS");
         }
     }
     let snake = json!({"context_id": "mine", "page_size": 2, "include_artifacts": true});

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use crate::harness::{Server, local};
+use crate::harness::{Server, local_options};
 use cleveragents_testkit::TestDatabase;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -78,7 +78,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 #[test]
 fn every_malformed_request_is_answered() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let new = RefCell::new(server.client());
     let old = RefCell::new(server.client().header("a2a-version", None));
     let mut runner = TestRunner::new(Config {

@@ -1,6 +1,6 @@
 //! Operations as methods.
 
-use crate::harness::{Server, local};
+use crate::harness::{Server, local_options};
 use crate::provider::{Fault, MODEL};
 use cleveragents_application::operations;
 use cleveragents_domain::identity::Scope;
@@ -10,7 +10,7 @@ use serde_json::json;
 #[test]
 fn every_method_that_is_advertised_can_be_called() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let client = server.client();
     let plan = cleveragents_domain::PlanId::generate();
     let card = client.rpc("GetExtendedAgentCard", &json!({}))["result"].clone();
@@ -34,7 +34,7 @@ fn every_method_that_is_advertised_can_be_called() {
 #[test]
 fn each_error_has_its_own_code() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let client = server.client();
     let created = client.rpc("_cleveragents/session/create", &json!({"actor": MODEL}));
     let session = created["result"]["data"]["session"]["id"].clone();
@@ -65,7 +65,7 @@ fn each_error_has_its_own_code() {
 #[test]
 fn forbidden_callers_are_refused() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let scopes = [Scope::Plans, Scope::Server, Scope::Tasks];
     let viewer = server.with_grants("viewer", &["acme=viewer"], &scopes);
     let listed = viewer.rpc("_cleveragents/plan/list", &json!({}));

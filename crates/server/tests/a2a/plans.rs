@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::harness::{A2aBinding, PATIENCE, Server, message, product, state};
+use crate::harness::{A2aBinding, PATIENCE, Server, message, provider_options, state};
 use cleveragents_application::{
     ActionService, LinkRequest, NewProject, ProjectService, Register, ResourceService,
 };
@@ -36,7 +36,7 @@ review_actor: none
 
 /// Starts a server with a project of one folder and two actions; also returns the folder.
 fn server(database: &TestDatabase) -> (Server, PathBuf) {
-    let server = Server::start(database, product());
+    let server = Server::start(database, provider_options());
     let folder = server.folder.path().join("shop");
     std::fs::create_dir(&folder).expect("a folder");
     std::fs::write(folder.join("price.txt"), "wrong\n").expect("a file");

@@ -5,7 +5,9 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
-use crate::harness::{A2aBinding, PATIENCE, Server, WAYS, local, message, product, state};
+use crate::harness::{
+    A2aBinding, BINDINGS, PATIENCE, Server, local_options, message, provider_options, state,
+};
 use crate::provider::Provider;
 use cleveragents_domain::{EventKind, Position};
 use cleveragents_store::events;
@@ -110,19 +112,22 @@ fn config(url: &str) -> Value {
 #[test]
 fn a_webhook_in_the_message_receives_all_updates_in_order() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let client = server.client();
-    for way in WAYS {
+    for binding in BINDINGS {
         let hook = Webhook::start(Vec::new());
         let params = json!({
             "message": message("tck-input-required-1", "Hello"),
             "configuration": {"taskPushNotificationConfig": config(&hook.url)},
         });
-        let task = client.call(way, "SendMessage", &params).expect("a task")["task"].clone();
+        let task = client
+            .call(binding, "SendMessage", &params)
+            .expect("a task")["task"]
+            .clone();
         let mut answer = message("tck-complete-task-2", "x");
         answer["taskId"] = task["id"].clone();
         client
-            .call(way, "SendMessage", &json!({"message": answer}))
+            .call(binding, "SendMessage", &json!({"message": answer}))
             .expect("accepted");
         let all: Vec<PostedRequest> = (0..4).map(|_| hook.next()).collect();
         let states: Vec<_> = all.iter().filter_map(PostedRequest::state).collect();
@@ -152,38 +157,38 @@ fn a_webhook_in_the_message_receives_all_updates_in_order() {
 #[test]
 fn push_configurations_are_created_read_and_deleted() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let client = server.client();
-    for way in WAYS {
-        let task = client.send(way, "tck-complete-task-1");
+    for binding in BINDINGS {
+        let task = client.send(binding, "tck-complete-task-1");
         let mut push_config = config("https://example.com/tck-push-webhook");
         push_config["taskId"] = task["id"].clone();
-        let created = client.call(way, "CreateTaskPushNotificationConfig", &push_config);
+        let created = client.call(binding, "CreateTaskPushNotificationConfig", &push_config);
         assert_eq!(created.expect("made"), push_config);
         let by_id = json!({"taskId": task["id"], "id": "tck-push-1"});
-        let get = || client.call(way, "GetTaskPushNotificationConfig", &by_id);
+        let get = || client.call(binding, "GetTaskPushNotificationConfig", &by_id);
         assert_eq!(get().expect("exists"), push_config);
         // A second request with the same id replaces the configuration.
         push_config["url"] = "https://example.com/other".into();
         client
-            .call(way, "CreateTaskPushNotificationConfig", &push_config)
+            .call(binding, "CreateTaskPushNotificationConfig", &push_config)
             .expect("replaced");
         let without_id = json!({"taskId": task["id"], "url": "https://example.com/third"});
         let second = client
-            .call(way, "CreateTaskPushNotificationConfig", &without_id)
+            .call(binding, "CreateTaskPushNotificationConfig", &without_id)
             .expect("made");
         assert!(!second["id"].as_str().expect("an id").is_empty());
         let list = client
-            .call(way, "ListTaskPushNotificationConfigs", &by_id)
+            .call(binding, "ListTaskPushNotificationConfigs", &by_id)
             .expect("a list");
         assert_eq!(list["configs"].as_array().expect("a list").len(), 2);
         for _ in 0..2 {
             let deleted = client
-                .call(way, "DeleteTaskPushNotificationConfig", &by_id)
+                .call(binding, "DeleteTaskPushNotificationConfig", &by_id)
                 .expect("deleted");
             assert_eq!(
                 deleted,
-                if way == A2aBinding::Rest {
+                if binding == A2aBinding::Rest {
                     json!({})
                 } else {
                     Value::Null
@@ -192,7 +197,7 @@ fn push_configurations_are_created_read_and_deleted() {
         }
         get()
             .expect_err("deleted")
-            .assert(way, -32001, 404, "TASK_NOT_FOUND");
+            .assert(binding, -32001, 404, "TASK_NOT_FOUND");
         for (name, value) in [
             ("url", json!("ftp://example.com")),
             ("url", json!("")),
@@ -202,10 +207,10 @@ fn push_configurations_are_created_read_and_deleted() {
         ] {
             let mut invalid = push_config.clone();
             invalid[name] = value;
-            let rejection = client.call(way, "CreateTaskPushNotificationConfig", &invalid);
+            let rejection = client.call(binding, "CreateTaskPushNotificationConfig", &invalid);
             rejection
                 .expect_err("refused")
-                .assert(way, -32602, 400, "INVALID_PARAMS");
+                .assert(binding, -32602, 400, "INVALID_PARAMS");
         }
     }
     let task = client.send(A2aBinding::Rpc, "tck-complete-task-1");
@@ -223,7 +228,7 @@ fn push_configurations_are_created_read_and_deleted() {
 #[test]
 fn failed_deliveries_are_retried_in_order() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let client = server.client();
     let hook = Webhook::start(vec!["503 Later", "302 Elsewhere"]);
     let params = json!({
@@ -274,7 +279,7 @@ fn failed_deliveries_are_retried_in_order() {
 fn deliveries_of_a_dead_server_are_taken_over() {
     for database in TestDatabase::each() {
         let hook = Webhook::start(Vec::new());
-        let mut options = product();
+        let mut options = provider_options();
         // Both servers may call the webhook on this machine.
         options.allow_private_addresses = true;
         let server = Server::start(&database, options);
@@ -294,7 +299,7 @@ fn deliveries_of_a_dead_server_are_taken_over() {
         server.end();
         let provider = Arc::<Provider>::default();
         provider.release();
-        let server = Server::with_provider(&database, product(), provider);
+        let server = Server::with_provider(&database, provider_options(), provider);
         server.client().wait_for(&id, "TASK_STATE_COMPLETED");
         assert!(hook.next().body.get("artifactUpdate").is_some());
         assert_eq!(hook.next().state(), Some("TASK_STATE_COMPLETED"));
@@ -304,7 +309,7 @@ fn deliveries_of_a_dead_server_are_taken_over() {
 #[test]
 fn webhooks_of_0_3_receive_0_3() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let client = server.client().header("a2a-version", None);
     let hook = Webhook::start(Vec::new());
     let sent = json!({
@@ -326,7 +331,7 @@ fn webhooks_of_0_3_receive_0_3() {
 #[test]
 fn addresses_of_this_machine_are_not_called_unless_allowed() {
     let database = TestDatabase::sqlite();
-    let mut options = local();
+    let mut options = local_options();
     options.allow_private_addresses = false;
     let server = Server::start(&database, options);
     let client = server.client();

@@ -1,6 +1,8 @@
 //! Messages and their results.
 
-use crate::harness::{A2aBinding, Server, WAYS, local, message, product, state};
+use crate::harness::{
+    A2aBinding, BINDINGS, Server, local_options, message, provider_options, state,
+};
 use crate::provider::Fault;
 use cleveragents_store::sessions;
 use cleveragents_testkit::TestDatabase;
@@ -27,15 +29,15 @@ fn check_names(value: &Value) {
 #[test]
 fn the_conformance_actor_runs_the_script_of_the_message_id() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let client = server.client();
     let part = |task: &Value| {
         let artifact = &task["artifacts"][0];
         assert!(!artifact["artifactId"].as_str().expect("an id").is_empty());
         artifact["parts"][0].clone()
     };
-    for way in WAYS {
-        let task = client.send(way, "tck-complete-task-1a2b3c4d-jsonrpc");
+    for binding in BINDINGS {
+        let task = client.send(binding, "tck-complete-task-1a2b3c4d-jsonrpc");
         check_names(&task);
         assert_eq!(state(&task), "TASK_STATE_COMPLETED");
         assert_eq!(
@@ -49,43 +51,47 @@ fn the_conformance_actor_runs_the_script_of_the_message_id() {
             "tck-complete-task-1a2b3c4d-jsonrpc"
         );
         assert_eq!(
-            part(&client.send(way, "tck-artifact-text-1"))["text"],
+            part(&client.send(binding, "tck-artifact-text-1"))["text"],
             "Generated text content"
         );
         assert_eq!(
-            part(&client.send(way, "tck-artifact-file-1")),
+            part(&client.send(binding, "tck-artifact-file-1")),
             json!({"raw": "dGNr", "filename": "output.txt", "mediaType": "text/plain"})
         );
-        let url = part(&client.send(way, "tck-artifact-file-url-1"));
+        let url = part(&client.send(binding, "tck-artifact-file-url-1"));
         assert_eq!(url["url"], "https://example.com/output.txt");
         assert_eq!(
-            part(&client.send(way, "tck-artifact-data-1"))["data"],
+            part(&client.send(binding, "tck-artifact-data-1"))["data"],
             json!({"key": "value", "count": 42})
         );
-        let unknown = client.send(way, "tck-dm-test-001");
+        let unknown = client.send(binding, "tck-dm-test-001");
         assert_eq!(
             unknown["status"]["message"]["parts"][0]["text"],
             "Unhandled messageId prefix: tck-dm-test-001"
         );
         let params = json!({"message": message("tck-message-response-1", "Hello")});
-        let answer = client.call(way, "SendMessage", &params).expect("a message");
+        let answer = client
+            .call(binding, "SendMessage", &params)
+            .expect("a message");
         assert!(answer.get("task").is_none());
         assert_eq!(
             answer["message"]["parts"][0]["text"],
             "Direct message response"
         );
         assert!(answer["message"]["contextId"].is_string());
-        let streamed = client.stream(way, "SendStreamingMessage", &params).rest();
+        let streamed = client
+            .stream(binding, "SendStreamingMessage", &params)
+            .rest();
         assert_eq!(streamed.len(), 1);
         assert!(streamed[0].get("message").is_some());
-        let chunked = client.send(way, "tck-stream-artifact-chunked-1");
+        let chunked = client.send(binding, "tck-stream-artifact-chunked-1");
         assert_eq!(part(&chunked)["text"], "chunk-1 chunk-2");
         assert_eq!(
-            state(&client.send(way, "tck-auth-required-1")),
+            state(&client.send(binding, "tck-auth-required-1")),
             "TASK_STATE_AUTH_REQUIRED"
         );
         assert_eq!(
-            state(&client.send(way, "tck-reject-task-1")),
+            state(&client.send(binding, "tck-reject-task-1")),
             "TASK_STATE_REJECTED"
         );
     }
@@ -94,11 +100,11 @@ fn the_conformance_actor_runs_the_script_of_the_message_id() {
 #[test]
 fn three_messages_with_the_same_id_create_three_tasks() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let client = server.client();
     let mut ids: Vec<String> = [A2aBinding::Rpc, A2aBinding::Rest, A2aBinding::Rpc]
         .iter()
-        .map(|way| client.send(*way, "tck-complete-task-1")["id"].to_string())
+        .map(|binding| client.send(*binding, "tck-complete-task-1")["id"].to_string())
         .collect();
     ids.sort();
     ids.dedup();
@@ -108,15 +114,18 @@ fn three_messages_with_the_same_id_create_three_tasks() {
 #[test]
 fn callers_choose_to_wait_or_not() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let client = server.client();
-    for way in WAYS {
+    for binding in BINDINGS {
         let send_task = |is_immediate: bool| {
             let params = json!({
                 "message": message("tck-delayed-complete-1", "Hello"),
                 "configuration": {"returnImmediately": is_immediate},
             });
-            client.call(way, "SendMessage", &params).expect("a task")["task"].clone()
+            client
+                .call(binding, "SendMessage", &params)
+                .expect("a task")["task"]
+                .clone()
         };
         let unfinished = send_task(true);
         assert_eq!(state(&unfinished), "TASK_STATE_SUBMITTED");
@@ -131,15 +140,15 @@ fn callers_choose_to_wait_or_not() {
 #[test]
 fn an_answer_resumes_the_task_that_asked() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let client = server.client();
-    for way in WAYS {
-        let task = client.send(way, "tck-input-required-1");
+    for binding in BINDINGS {
+        let task = client.send(binding, "tck-input-required-1");
         assert_eq!(state(&task), "TASK_STATE_INPUT_REQUIRED");
         let mut answer = message("tck-complete-task-2", "yes");
         answer["task_id"] = task["id"].clone();
         let finished = client
-            .call(way, "SendMessage", &json!({"message": answer}))
+            .call(binding, "SendMessage", &json!({"message": answer}))
             .expect("a task")["task"]
             .clone();
         assert_eq!(finished["id"], task["id"]);
@@ -155,7 +164,7 @@ fn an_answer_resumes_the_task_that_asked() {
         // The response has the requested length of the history.
         for (length, expected) in [(0, 0), (1, 1), (2, 2), (9, 3)] {
             let params = json!({"id": task["id"], "historyLength": length});
-            let fetched = client.call(way, "GetTask", &params).expect("a task");
+            let fetched = client.call(binding, "GetTask", &params).expect("a task");
             let count = fetched
                 .get("history")
                 .map_or(0, |all| all.as_array().expect("a list").len());
@@ -173,7 +182,9 @@ fn an_answer_resumes_the_task_that_asked() {
         let params = json!({
             "message": message("tck-complete-task-3", "x"), "configuration": {"historyLength": 0},
         });
-        let short = client.call(way, "SendMessage", &params).expect("a task");
+        let short = client
+            .call(binding, "SendMessage", &params)
+            .expect("a task");
         assert!(short["task"].get("history").is_none());
     }
 }
@@ -181,13 +192,13 @@ fn an_answer_resumes_the_task_that_asked() {
 #[test]
 fn a_context_is_a_conversation() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, product());
+    let server = Server::start(&database, provider_options());
     let client = server.client();
-    for (way, text) in [(A2aBinding::Rpc, "one"), (A2aBinding::Rest, "two")] {
+    for (binding, text) in [(A2aBinding::Rpc, "one"), (A2aBinding::Rest, "two")] {
         let mut first = message("m", text);
         first["contextId"] = "my context".into();
         let task = client
-            .call(way, "SendMessage", &json!({"message": first}))
+            .call(binding, "SendMessage", &json!({"message": first}))
             .expect("a task")["task"]
             .clone();
         assert_eq!(task["contextId"], "my context");
@@ -211,7 +222,7 @@ fn a_context_is_a_conversation() {
 #[test]
 fn turns_of_one_context_run_one_after_the_other() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, product());
+    let server = Server::start(&database, provider_options());
     let client = server.client();
     let mut held = message("m", "hold first");
     held["contextId"] = "c".into();
@@ -246,7 +257,7 @@ fn turns_of_one_context_run_one_after_the_other() {
 #[test]
 fn the_outcome_of_a_turn_becomes_the_state_of_the_task() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, product());
+    let server = Server::start(&database, provider_options());
     let client = server.client();
     let text = |task: &Value| task["status"]["message"]["parts"][0]["text"].clone();
     let failed = client.send_text(A2aBinding::Rpc, "fail it is overloaded");
@@ -285,7 +296,7 @@ fn the_outcome_of_a_turn_becomes_the_state_of_the_task() {
 #[test]
 fn the_actor_can_be_named_and_echo_needs_no_model() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, product());
+    let server = Server::start(&database, provider_options());
     let client = server.client();
     let send_task = |actor: &str| {
         let mut request = message("m", "hello");

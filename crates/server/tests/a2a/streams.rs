@@ -1,6 +1,6 @@
 //! Streams: order, ends, late subscribers and clients that disconnect.
 
-use crate::harness::{Server, WAYS, local, message, product};
+use crate::harness::{BINDINGS, Server, local_options, message, provider_options};
 use cleveragents_testkit::TestDatabase;
 use serde_json::{Value, json};
 
@@ -25,11 +25,13 @@ fn states(updates: &[Value]) -> Vec<&str> {
 #[test]
 fn a_stream_begins_with_the_task_and_ends_when_the_task_finishes() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let client = server.client();
-    for way in WAYS {
+    for binding in BINDINGS {
         let params = json!({"message": message("tck-stream-ordering-001-1", "Hello")});
-        let received = client.stream(way, "SendStreamingMessage", &params).rest();
+        let received = client
+            .stream(binding, "SendStreamingMessage", &params)
+            .rest();
         let kinds: Vec<_> = received.iter().map(kind).collect();
         assert_eq!(
             kinds,
@@ -48,18 +50,22 @@ fn a_stream_begins_with_the_task_and_ends_when_the_task_finishes() {
         assert_eq!(update["lastChunk"], true);
         assert!(update["taskId"].is_string() && update["contextId"].is_string());
         let params = json!({"message": message("tck-stream-artifact-chunked-1", "Hello")});
-        let received = client.stream(way, "SendStreamingMessage", &params).rest();
+        let received = client
+            .stream(binding, "SendStreamingMessage", &params)
+            .rest();
         assert!(received[2]["artifactUpdate"].get("append").is_none());
         assert_eq!(received[3]["artifactUpdate"]["append"], true);
         assert_eq!(received[3]["artifactUpdate"]["lastChunk"], true);
         // A task that waits for an answer ends the stream of its message.
         let params = json!({"message": message("tck-input-required-1", "Hello")});
-        let received = client.stream(way, "SendStreamingMessage", &params).rest();
+        let received = client
+            .stream(binding, "SendStreamingMessage", &params)
+            .rest();
         assert_eq!(states(&received).last(), Some(&"TASK_STATE_INPUT_REQUIRED"));
         let mut answer = message("tck-complete-task-1", "x");
         answer["taskId"] = received[0]["task"]["id"].clone();
         let received = client
-            .stream(way, "SendStreamingMessage", &json!({"message": answer}))
+            .stream(binding, "SendStreamingMessage", &json!({"message": answer}))
             .rest();
         assert_eq!(
             states(&received),
@@ -71,14 +77,14 @@ fn a_stream_begins_with_the_task_and_ends_when_the_task_finishes() {
 #[test]
 fn all_subscribers_receive_the_same_events() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let client = server.client();
-    for way in WAYS {
-        let task = client.send(way, "tck-input-required-1");
+    for binding in BINDINGS {
+        let task = client.send(binding, "tck-input-required-1");
         let id = json!({"id": task["id"]});
-        let mut subscriber = client.stream(way, "SubscribeToTask", &id);
-        let mut other_subscriber = client.stream(way, "SubscribeToTask", &id);
-        let mut leaver = client.stream(way, "SubscribeToTask", &id);
+        let mut subscriber = client.stream(binding, "SubscribeToTask", &id);
+        let mut other_subscriber = client.stream(binding, "SubscribeToTask", &id);
+        let mut leaver = client.stream(binding, "SubscribeToTask", &id);
         let first = [
             subscriber.next().expect("a task"),
             other_subscriber.next().expect("a task"),
@@ -93,11 +99,11 @@ fn all_subscribers_receive_the_same_events() {
         let mut answer = message("tck-input-required-2", "not yet");
         answer["taskId"] = task["id"].clone();
         client
-            .call(way, "SendMessage", &json!({"message": answer}))
+            .call(binding, "SendMessage", &json!({"message": answer}))
             .expect("accepted");
         answer["messageId"] = "tck-complete-task-3".into();
         client
-            .call(way, "SendMessage", &json!({"message": answer}))
+            .call(binding, "SendMessage", &json!({"message": answer}))
             .expect("accepted");
         let (subscriber, other_subscriber) = (subscriber.rest(), other_subscriber.rest());
         assert_eq!(subscriber, other_subscriber);
@@ -114,9 +120,9 @@ fn all_subscribers_receive_the_same_events() {
 }
 
 #[test]
-fn a_task_can_be_subscribed_to_with_get() {
+fn subscribing_with_get_to_a_cancelled_task_is_refused_with_a_json_error() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let client = server.client();
     let task = client.send(crate::harness::A2aBinding::Rest, "tck-input-required-1");
     let id = task["id"].as_str().expect("an id");
@@ -139,11 +145,13 @@ fn a_task_can_be_subscribed_to_with_get() {
 #[test]
 fn the_chunks_of_an_answer_add_up_to_the_answer() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, product());
+    let server = Server::start(&database, provider_options());
     let client = server.client();
-    for way in WAYS {
+    for binding in BINDINGS {
         let params = json!({"message": message("m", "stream one two three")});
-        let received = client.stream(way, "SendStreamingMessage", &params).rest();
+        let received = client
+            .stream(binding, "SendStreamingMessage", &params)
+            .rest();
         let mut text = String::new();
         let pieces: Vec<_> = received
             .iter()

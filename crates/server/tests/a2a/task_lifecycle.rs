@@ -3,7 +3,9 @@
 use std::io::Write as _;
 use std::net::TcpStream;
 
-use crate::harness::{A2aBinding, PATIENCE, Server, WAYS, local, message, product, state};
+use crate::harness::{
+    A2aBinding, BINDINGS, PATIENCE, Server, local_options, message, provider_options, state,
+};
 use crate::provider::wait_for;
 use cleveragents_testkit::TestDatabase;
 use serde_json::json;
@@ -11,14 +13,14 @@ use serde_json::json;
 #[test]
 fn a_task_that_waits_or_runs_can_be_cancelled() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let client = server.client();
-    for way in WAYS {
-        let task = client.send(way, "tck-input-required-1");
+    for binding in BINDINGS {
+        let task = client.send(binding, "tck-input-required-1");
         let id = json!({"id": task["id"]});
-        let mut events = client.stream(way, "SubscribeToTask", &id);
+        let mut events = client.stream(binding, "SubscribeToTask", &id);
         events.next().expect("a task");
-        let cancelled = client.call(way, "CancelTask", &id).expect("cancelled");
+        let cancelled = client.call(binding, "CancelTask", &id).expect("cancelled");
         assert_eq!(cancelled["id"], task["id"]);
         assert_eq!(state(&cancelled), "TASK_STATE_CANCELED");
         let updates = events.rest();
@@ -30,7 +32,7 @@ fn a_task_that_waits_or_runs_can_be_cancelled() {
     }
     drop(server);
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, product());
+    let server = Server::start(&database, provider_options());
     let client = server.client();
     let id = client.begin("hold it");
     wait_for("the model is asked", || {
@@ -56,7 +58,7 @@ fn a_task_continues_after_its_caller_disconnects() {
     for method in ["SendMessage", "SendStreamingMessage"] {
         // Each method has its own server, because a released provider holds no further requests.
         let database = TestDatabase::sqlite();
-        let server = Server::start(&database, product());
+        let server = Server::start(&database, provider_options());
         let client = server.client();
         let params = json!({"message": message("m", "hold on")});
         let body =
@@ -95,7 +97,7 @@ fn a_task_continues_after_its_caller_disconnects() {
 #[test]
 fn a_running_task_accepts_no_message() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, product());
+    let server = Server::start(&database, provider_options());
     let client = server.client();
     let id = client.begin("hold it");
     client.wait_for(&id, "TASK_STATE_WORKING");
@@ -111,7 +113,7 @@ fn a_running_task_accepts_no_message() {
 #[test]
 fn only_one_of_many_answers_is_accepted() {
     for database in TestDatabase::each() {
-        let server = Server::start(&database, local());
+        let server = Server::start(&database, local_options());
         let client = server.client();
         let task = client.send(A2aBinding::Rpc, "tck-input-required-1");
         let mut answer = message("tck-delayed-complete-1", "x");
@@ -143,7 +145,7 @@ fn only_one_of_many_answers_is_accepted() {
 #[test]
 fn concurrent_messages_in_a_new_context_share_its_session() {
     for database in TestDatabase::each() {
-        let server = Server::start(&database, local());
+        let server = Server::start(&database, local_options());
         let clients: Vec<_> = (0..6).map(|_| server.client()).collect();
         let mut sent = message("tck-complete-task-1", "x");
         sent["contextId"] = "new".into();
@@ -166,16 +168,16 @@ fn concurrent_messages_in_a_new_context_share_its_session() {
 #[test]
 fn a_revoked_subscriber_receives_no_more_events() {
     let database = TestDatabase::sqlite();
-    let mut options = local();
+    let mut options = local_options();
     options.keep_alive = std::time::Duration::from_millis(50);
     let server = Server::start(&database, options);
     let scopes = [cleveragents_domain::identity::Scope::Tasks];
     let acme = server.with_grants("acme", &["acme=editor"], &scopes);
     let task = acme.send(A2aBinding::Rpc, "tck-input-required-1");
-    for way in WAYS {
-        let mut events = acme.stream(way, "SubscribeToTask", &json!({"id": task["id"]}));
+    for binding in BINDINGS {
+        let mut events = acme.stream(binding, "SubscribeToTask", &json!({"id": task["id"]}));
         events.next().expect("a task");
-        if way == A2aBinding::Rest {
+        if binding == A2aBinding::Rest {
             database.meddle("UPDATE tokens SET revoked_at = 1");
             assert!(events.next().is_none(), "the stream ends without an error");
         }

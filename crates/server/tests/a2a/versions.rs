@@ -1,13 +1,13 @@
 //! Versions of the protocol, and extensions.
 
-use crate::harness::{A2aBinding, Server, local, message};
+use crate::harness::{A2aBinding, Server, local_options, message};
 use cleveragents_testkit::TestDatabase;
 use serde_json::{Value, json};
 
 #[test]
 fn both_bindings_check_the_version() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let params = json!({"message": message("m", "x")});
     for (version, is_supported) in [
         (Some("1.0"), true),
@@ -19,16 +19,16 @@ fn both_bindings_check_the_version() {
         (None, false),
     ] {
         let client = server.client().header("a2a-version", version);
-        for (way, code) in [(A2aBinding::Rpc, -32009), (A2aBinding::Rest, 400)] {
-            let outcome = client.call(way, "SendMessage", &params);
+        for (binding, code) in [(A2aBinding::Rpc, -32009), (A2aBinding::Rest, 400)] {
+            let outcome = client.call(binding, "SendMessage", &params);
             match outcome {
                 Ok(_) => assert!(is_supported, "{version:?}"),
                 Err(error) => {
                     assert!(!is_supported, "{version:?}");
-                    error.assert(way, code, code, "VERSION_NOT_SUPPORTED");
+                    error.assert(binding, code, code, "VERSION_NOT_SUPPORTED");
                 }
             }
-            let listed = client.call(way, "ListTasks", &json!({}));
+            let listed = client.call(binding, "ListTasks", &json!({}));
             assert_eq!(listed.is_ok(), is_supported, "{version:?}");
         }
     }
@@ -43,7 +43,7 @@ fn both_bindings_check_the_version() {
 #[test]
 fn responses_name_the_supported_extensions() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let unknown = "https://example.com/ext/v1,https://example.com/ext/v2";
     let client = server.client().header("a2a-extensions", Some(unknown));
     let answer = client.rpc_answer("ListTasks", &json!({}));
@@ -62,7 +62,7 @@ fn responses_name_the_supported_extensions() {
 #[expect(clippy::too_many_lines, reason = "one conversation, method by method")]
 fn clients_of_0_3_are_answered_in_0_3() {
     let database = TestDatabase::sqlite();
-    let server = Server::start(&database, local());
+    let server = Server::start(&database, local_options());
     let message = |id: &str| {
         json!({
             "kind": "message", "messageId": id, "role": "user",

@@ -194,7 +194,7 @@ impl SkillTool {
             |skill: &&AgentSkill| skill.name == name || skill.registered.to_string() == name;
         self.skills.iter().find(matches_name).ok_or_else(|| {
             let known = self.skills.iter().map(|skill| skill.name.as_str());
-            let meant = nearest::best(name, known)
+            let suggestion = nearest::best(name, known)
                 .map(|known| format!("; did you mean `{known}`?"))
                 .unwrap_or_default();
             let name: String = name
@@ -202,7 +202,7 @@ impl SkillTool {
                 .filter(|letter| !letter.is_control())
                 .take(80)
                 .collect();
-            PrepareError::Arguments(format!("skill `{name}` does not exist{meant}"))
+            PrepareError::Arguments(format!("skill `{name}` does not exist{suggestion}"))
         })
     }
 }
@@ -365,11 +365,11 @@ impl PreparedSkillCall<'_> {
 
     fn missing(&self, path: &TreePath) -> Failure {
         let files = self.skill.files().unwrap_or_default();
-        let meant = nearest::best(&path.to_string(), files.iter().map(String::as_str))
+        let suggestion = nearest::best(&path.to_string(), files.iter().map(String::as_str))
             .map(|file| format!("; did you mean `{file}`?"))
             .unwrap_or_default();
         Failure::new(format!(
-            "the skill `{}` has no file `{path}`{meant}",
+            "the skill `{}` has no file `{path}`{suggestion}",
             self.skill.name
         ))
     }

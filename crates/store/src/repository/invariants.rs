@@ -24,7 +24,7 @@ pub struct NewInvariant {
     pub scope: InvariantScope,
     /// Full name of the project or action, or id of the plan; `None` for the global scope.
     pub source_name: Option<String>,
-    /// Whether more specific invariants cannot override it.
+    /// Whether more specific invariants cannot override this one.
     pub non_overridable: bool,
 }
 

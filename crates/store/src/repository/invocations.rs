@@ -164,7 +164,7 @@ pub struct InvocationFilter {
     pub visible: Namespaces,
     /// Namespaces whose plan calls are visible.
     pub visible_plans: Namespaces,
-    /// Namespaces whose calls of runs without a plan are visible.
+    /// Namespaces in which calls made by runs without a plan are visible.
     pub visible_runs: Namespaces,
     /// Only calls of this session.
     pub session: Option<SessionId>,
@@ -187,8 +187,9 @@ pub struct InvocationPage {
     pub matching: u64,
 }
 
-/// The filter as SQL: an empty parameter matches everything. A call belongs to its plan, otherwise to the run that owns
-/// its session, otherwise to its session; calls without any of them are `local`.
+/// The filter as SQL. An empty `?1`, `?2` or `?3` matches every call; an empty `?4`, `?5` or `?6` matches no namespace.
+/// A call belongs to its plan, otherwise to the run that owns its session, otherwise to its session. A call without any
+/// of them is visible only if `visible` is [`Namespaces::All`].
 const MATCHES: &str = " FROM tool_invocations AS call \
      LEFT JOIN plans ON plans.plan_id = call.plan_id \
      LEFT JOIN sessions ON sessions.session_id = call.session_id \
@@ -259,7 +260,7 @@ pub fn with_prefix(
                 " FROM tool_invocations WHERE invocation_id >= ?1 AND invocation_id < ?2 \
                  ORDER BY invocation_id LIMIT ?3"
             ),
-            // Ids contain no character after `Z`.
+            // Every character of an id sorts at or before `Z`, and so before `a`.
             params![prefix, format!("{prefix}a"), limit],
         )?
         .into_iter()

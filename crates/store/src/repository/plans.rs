@@ -213,7 +213,7 @@ pub struct ListedPlan {
     pub namespace: String,
     /// Phase and state, as `phase/state`.
     pub stage: String,
-    /// Whether it waits for input from a user.
+    /// Whether the plan waits for input from a user.
     pub is_waiting: bool,
     /// Time of creation.
     pub created_at: Timestamp,

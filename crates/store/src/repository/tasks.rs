@@ -27,7 +27,7 @@ pub struct Task {
     pub context: String,
     /// Caller that requested it.
     pub identity: String,
-    /// Whether it is a turn or a plan.
+    /// Whether the task is a turn or a plan.
     pub kind: TaskKind,
     /// Session of the turn, or the plan.
     pub subject: String,
@@ -56,7 +56,7 @@ pub struct NewTask {
     pub namespace: String,
     /// Conversation it belongs to.
     pub context: String,
-    /// Whether it is a turn or a plan.
+    /// Whether the task is a turn or a plan.
     pub kind: TaskKind,
     /// Session of the turn, or the plan.
     pub subject: String,

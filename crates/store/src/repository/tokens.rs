@@ -36,7 +36,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// Whether it is accepted at a point in time.
+    /// Whether the token is accepted at a point in time.
     pub fn is_valid_at(&self, moment: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| moment < end)
     }

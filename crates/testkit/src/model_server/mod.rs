@@ -172,7 +172,7 @@ pub struct ModelServer {
 }
 
 impl ModelServer {
-    /// Answers the requests with the responses in order, further requests with status 500.
+    /// Answers requests in order, each with the next response; answers any further request with status 500.
     pub fn start(responses: Vec<Response>) -> Self {
         let next = AtomicUsize::new(0);
         Self::answering(move |_| {
@@ -374,8 +374,8 @@ fn respond(connection: &TcpStream, response: &Response, shared: &ServerState) ->
                 return Ok(false);
             }
             Step::Hang => {
-                let is_closed = RetryingReader { connection, shared }.read(&mut [0]);
-                note_closed(is_closed.is_err() || matches!(is_closed, Ok(0)), shared);
+                let read_result = RetryingReader { connection, shared }.read(&mut [0]);
+                note_closed(read_result.is_err() || matches!(read_result, Ok(0)), shared);
                 return Ok(false);
             }
             Step::Endless(bytes) => {

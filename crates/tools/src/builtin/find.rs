@@ -64,7 +64,7 @@ fn prepare_find(arguments: FindArguments, grounds: Grounds<'_>) -> PrepareResult
             hidden: arguments.hidden == Some(true),
             glob: None,
         };
-        let has_several = places.len() > 1 || has_parts(call)?;
+        let needs_alias = places.len() > 1 || has_parts(call)?;
         let fence = call.fence();
         for place in &places {
             tree::walk(place, &options, call, || {
@@ -78,7 +78,7 @@ fn prepare_find(arguments: FindArguments, grounds: Grounds<'_>) -> PrepareResult
                     }
                     total.fetch_add(1, Ordering::Relaxed);
                     let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
-                    results.add(shown_path(place, path, has_several), 1, Vec::new());
+                    results.add(shown_path(place, path, needs_alias), 1, Vec::new());
                 }
             })?;
         }

@@ -96,9 +96,9 @@ fn prepare_search(arguments: SearchArguments, grounds: Grounds<'_>) -> PrepareRe
             hidden: arguments.hidden == Some(true),
             glob: arguments.glob,
         };
-        let has_several = places.len() > 1 || has_parts(call)?;
+        let needs_alias = places.len() > 1 || has_parts(call)?;
         for place in &places {
-            search.place(place, &options, has_several, call)?;
+            search.place(place, &options, needs_alias, call)?;
         }
         Ok(search.answer(limit, call))
     }))
@@ -110,8 +110,8 @@ pub(super) fn has_parts(call: &Call<'_>) -> Result<bool, Failure> {
 }
 
 /// A path as the model writes it.
-pub(super) fn shown_path(place: &Place<'_>, path: &TreePath, has_several: bool) -> String {
-    if has_several {
+pub(super) fn shown_path(place: &Place<'_>, path: &TreePath, needs_alias: bool) -> String {
+    if needs_alias {
         format!("{}/{path}", place.part.alias)
     } else {
         path.to_string()
@@ -169,7 +169,7 @@ impl Search {
         &self,
         place: &Place<'_>,
         options: &Options,
-        has_several: bool,
+        needs_alias: bool,
         call: &Call<'_>,
     ) -> Result<(), Failure> {
         let fence = call.fence();
@@ -181,7 +181,7 @@ impl Search {
                 .binary_detection(BinaryDetection::quit(0))
                 .build();
             move |path: &TreePath| {
-                self.file(place, path, has_several, fence, &mut searcher);
+                self.file(place, path, needs_alias, fence, &mut searcher);
             }
         })
     }
@@ -190,7 +190,7 @@ impl Search {
         &self,
         place: &Place<'_>,
         path: &TreePath,
-        has_several: bool,
+        needs_alias: bool,
         fence: Fence<'_>,
         searcher: &mut Searcher,
     ) {
@@ -211,7 +211,7 @@ impl Search {
                 if !fence.shows(&part_path) {
                     return MatchReport::Nothing;
                 }
-                let shown = shown_path(place, path, has_several);
+                let shown = shown_path(place, path, needs_alias);
                 let results = self.results();
                 if results.would_show(&shown) {
                     MatchReport::Lines {

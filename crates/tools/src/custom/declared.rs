@@ -64,11 +64,8 @@ impl Definition {
         if (binding == Binding::Static) != slot.resource.is_some() {
             let name = &slot.name;
             let message =
-                format!("the slot `{name}` needs `binding: static` and a `resource` together");
-            return invalid(
-                message,
-                "name the resource of a static binding, or remove both",
-            );
+                format!("the slot `{name}` sets only one of `binding: static` and `resource`");
+            return invalid(message, "set both, or neither");
         }
         let slot = entry.value;
         Ok(Slot {

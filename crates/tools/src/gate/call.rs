@@ -16,7 +16,9 @@ pub(super) fn read_call<'a>(
     redactor: &dyn Redact,
 ) -> Result<(&'a Entry, Value), RefusalReason> {
     let name = request.tool.as_str();
-    let target = registry.meant(name).map_err(|error| unknown(name, error))?;
+    let target = registry
+        .resolve_call(name)
+        .map_err(|error| unknown(name, error))?;
     let arguments = parse(&request.arguments, redactor).map_err(RefusalReason::BadArguments)?;
     match target {
         CallTarget::Tool(entry) => {

@@ -14,20 +14,20 @@ pub enum GateError {
     Before {
         /// The tool, as the model named it.
         tool: String,
-        /// The action that failed, such as "storing its row".
+        /// The action that failed, such as "storing the record of the call".
         action: &'static str,
         /// The error of the port.
         #[source]
         source: PortError,
     },
-    /// The call ran, but its outcome could not be stored: its row still has the state `running`.
+    /// The call ran, but its outcome could not be stored: its record still has the state `running`.
     #[error("`{tool}` ran, but {action} failed; check its effects before calling it again")]
     After {
         /// The tool that ran.
         tool: ToolName,
-        /// Row of the call in the ledger.
+        /// Id of the record of the call in the ledger.
         invocation: ToolInvocationId,
-        /// The action that failed, such as "storing its row".
+        /// The action that failed, such as "storing the record of the call".
         action: &'static str,
         /// The error of the port.
         #[source]

@@ -1,4 +1,4 @@
-//! [`Gate`]: the only caller of a tool.
+//! [`Gate`]: the only code that calls tools.
 //!
 //! [`admission`](self) checks a call in a fixed order; this file runs admitted calls and stores their
 //! outcomes. A refusal or a failed tool is a result for the model; an error means that a port failed.
@@ -51,11 +51,11 @@ const MAX_INSTRUCTIONS_SIZE: usize = 64 << 10;
 /// Maximum number of bytes of a failed tool's log that the model is shown.
 const SHOWN_LOG: usize = 2 << 10;
 
-/// The only caller of a tool.
+/// The only code that calls tools.
 #[derive(Clone)]
 pub struct Gate {
     registry: Arc<Registry>,
-    /// The tool that reads files. All tools hide paths that rules deny to it.
+    /// The tool that reads files. No tool shows a path that the rules deny to this one.
     reader: ToolName,
 }
 
@@ -120,7 +120,7 @@ impl Gate {
             .begin(&started)
             .map_err(|source| GateError::Before {
                 tool: spec.name.to_string(),
-                action: "storing its row",
+                action: "storing the record of the call",
                 source,
             })?;
         let fence = Fence::new(context.rules, &spec.name, &self.reader, admitted.consent);
@@ -221,7 +221,7 @@ fn record_outcome(
         Ok(captured) => (captured, answer),
         // The call is finished and its outcome is stored. The next use of the sandbox records its changes.
         Err(source) if source.code() == Code::CaptureInterrupted => {
-            let failure = failure_without_changes(&answer);
+            let failure = failure_with_unrecorded_changes(&answer);
             (CapturedChanges::default(), Err(failure))
         }
         Err(source) => return Err(error_after_run(id, spec, "recording its changes", source)),
@@ -280,7 +280,7 @@ fn record_outcome(
 }
 
 /// Outcome of a finished call whose changes were not recorded, because recording was interrupted.
-fn failure_without_changes(answer: &Result<Answer, Failure>) -> Failure {
+fn failure_with_unrecorded_changes(answer: &Result<Answer, Failure>) -> Failure {
     let outcome = match answer {
         Ok(_) => "it succeeded".to_owned(),
         Err(failure) => failure.message.clone(),
@@ -351,7 +351,8 @@ fn checkpoint(
     let Some(workspace) = context.workspace else {
         return Ok(None);
     };
-    let creates_checkpoint = workspace.has_checkpoints() && workspace.marks_before();
+    let creates_checkpoint =
+        workspace.has_checkpoints() && workspace.requires_checkpoint_before_writing();
     if !spec.capability.is_writing() || !creates_checkpoint {
         return Ok(None);
     }

@@ -42,7 +42,7 @@ impl fmt::Debug for Picture {
 /// A successful call.
 #[derive(Debug, Clone)]
 pub struct CallSuccess {
-    /// Row of the call in the ledger.
+    /// Id of the record of the call in the ledger.
     pub invocation: ToolInvocationId,
     /// The tool that ran.
     pub tool: ToolName,
@@ -63,7 +63,7 @@ pub struct CallSuccess {
 /// A call that ran and failed.
 #[derive(Debug, Clone)]
 pub struct CallFailure {
-    /// Row of the call in the ledger.
+    /// Id of the record of the call in the ledger.
     pub invocation: ToolInvocationId,
     /// The tool that ran.
     pub tool: ToolName,
@@ -86,7 +86,7 @@ pub struct CallFailure {
 /// A call that did not run.
 #[derive(Debug, Clone)]
 pub struct Refusal {
-    /// Row of the call in the ledger.
+    /// Id of the record of the call in the ledger.
     pub invocation: ToolInvocationId,
     /// The tool, as the model named it.
     pub tool: String,
@@ -105,7 +105,7 @@ pub enum CallOutcome {
 }
 
 impl CallOutcome {
-    /// Row of the call in the ledger.
+    /// Id of the record of the call in the ledger.
     pub const fn invocation(&self) -> ToolInvocationId {
         match self {
             Self::Succeeded(success) => success.invocation,

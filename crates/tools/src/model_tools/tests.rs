@@ -77,7 +77,7 @@ fn an_offer_limits_declared_tools_but_not_callable_tools() {
         ]
     );
     for name in ["edit_file", "apply_patch", "git", "list_dir", "read_output"] {
-        assert!(registry.called(name, "{}").is_some(), "{name}");
+        assert!(registry.tool_for_call(name, "{}").is_some(), "{name}");
     }
     // A tool is declared when the tool that would replace it is not available.
     let reading = registry.list().filter(|spec| !spec.capability.is_writing());

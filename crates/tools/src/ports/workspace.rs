@@ -46,7 +46,7 @@ impl fmt::Display for PartPath {
 pub struct Attribution<'a> {
     /// The tool that ran.
     pub tool: &'a ToolName,
-    /// Row of the call in the ledger.
+    /// Id of the record of the call in the ledger.
     pub invocation: ToolInvocationId,
 }
 
@@ -132,7 +132,7 @@ pub trait Workspace: Send + Sync {
     fn has_checkpoints(&self) -> bool;
 
     /// Returns whether a checkpoint is required before every writing call.
-    fn marks_before(&self) -> bool {
+    fn requires_checkpoint_before_writing(&self) -> bool {
         true
     }
 

@@ -187,7 +187,10 @@ impl Workspace for Folder {
         if !root.join(".git").exists() {
             return Ok(None);
         }
-        Git::at(&root).disarmed().map(Some).map_err(PortError::new)
+        Git::at(&root)
+            .with_commands_disabled()
+            .map(Some)
+            .map_err(PortError::new)
     }
 }
 

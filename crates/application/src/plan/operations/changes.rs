@@ -17,8 +17,8 @@ use crate::plan::{ChangeStatus, FileChange, Hunk, PlanChanges};
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShowPlanDiff {
-    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out: the
-    /// current plan of their folder.
+    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out; it
+    /// then defaults to the current plan of their folder.
     #[serde(default)]
     pub reference: Option<String>,
     /// Only paths and numbers of lines, without the patch.
@@ -157,7 +157,7 @@ impl Operation for ShowPlanDiff {
     type Response = PlanDiff;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.plan_or_only(&mut self.reference)
+        resolver.given_or_only_plan(&mut self.reference)
     }
 
     fn run(self, context: &OperationContext) -> Result<PlanDiff, OperationError> {
@@ -247,8 +247,8 @@ fn test_coverage(changes: &PlanChanges) -> Option<String> {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListArtifacts {
-    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out: the
-    /// current plan of their folder.
+    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out; it
+    /// then defaults to the current plan of their folder.
     #[serde(default)]
     pub reference: Option<String>,
 }
@@ -327,7 +327,7 @@ impl Operation for ListArtifacts {
     type Response = PlanArtifacts;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.plan_or_only(&mut self.reference)
+        resolver.given_or_only_plan(&mut self.reference)
     }
 
     fn run(self, context: &OperationContext) -> Result<PlanArtifacts, OperationError> {

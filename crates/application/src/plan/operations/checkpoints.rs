@@ -15,8 +15,8 @@ use crate::plan::checkpoint_name;
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListCheckpoints {
-    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out: the
-    /// current plan of their folder.
+    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out; it
+    /// then defaults to the current plan of their folder.
     #[serde(default)]
     pub reference: Option<String>,
 }
@@ -70,7 +70,7 @@ impl Operation for ListCheckpoints {
     type Response = CheckpointList;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.plan_or_only(&mut self.reference)
+        resolver.given_or_only_plan(&mut self.reference)
     }
 
     fn run(self, context: &OperationContext) -> Result<CheckpointList, OperationError> {

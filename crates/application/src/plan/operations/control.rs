@@ -177,7 +177,7 @@ impl Operation for ApprovePlan {
     type Response = PlanAnswerReport;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.plan_or_only_waiting(&mut self.reference)
+        resolver.given_or_only_waiting_plan(&mut self.reference)
     }
 
     fn run(self, context: &OperationContext) -> Result<PlanAnswerReport, OperationError> {
@@ -193,7 +193,7 @@ impl Operation for RejectPlan {
     type Response = PlanAnswerReport;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.plan_or_only_waiting(&mut self.reference)
+        resolver.given_or_only_waiting_plan(&mut self.reference)
     }
 
     fn run(self, context: &OperationContext) -> Result<PlanAnswerReport, OperationError> {

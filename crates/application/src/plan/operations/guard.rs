@@ -16,8 +16,8 @@ use crate::runtime::parse_usd;
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShowPlanGuard {
-    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out: the
-    /// current plan of their folder.
+    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out; it
+    /// then defaults to the current plan of their folder.
     #[serde(default)]
     pub reference: Option<String>,
 }
@@ -26,8 +26,8 @@ pub struct ShowPlanGuard {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LimitPlanCost {
-    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out: the
-    /// current plan of their folder.
+    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out; it
+    /// then defaults to the current plan of their folder.
     #[serde(default)]
     pub reference: Option<String>,
     /// US dollars, such as `2.50`.
@@ -154,7 +154,7 @@ impl Operation for ShowPlanGuard {
     type Response = PlanGuardReport;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.plan_or_only(&mut self.reference)
+        resolver.given_or_only_plan(&mut self.reference)
     }
 
     fn run(self, context: &OperationContext) -> Result<PlanGuardReport, OperationError> {
@@ -170,7 +170,7 @@ impl Operation for LimitPlanCost {
     type Response = PlanGuardReport;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.plan_or_only(&mut self.reference)
+        resolver.given_or_only_plan(&mut self.reference)
     }
 
     fn run(self, context: &OperationContext) -> Result<PlanGuardReport, OperationError> {

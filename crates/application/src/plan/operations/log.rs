@@ -14,8 +14,8 @@ use crate::plan::{FailedCheck, PlanQueries, PlanQueryError, describe_event};
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReadPlanLog {
-    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out: the
-    /// current plan of their folder.
+    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out; it
+    /// then defaults to the current plan of their folder.
     #[serde(default)]
     pub reference: Option<String>,
     /// Maximum number of entries.
@@ -86,7 +86,7 @@ impl Operation for ReadPlanLog {
     type Response = PlanLog;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.plan_or_only(&mut self.reference)
+        resolver.given_or_only_plan(&mut self.reference)
     }
 
     fn run(self, context: &OperationContext) -> Result<PlanLog, OperationError> {

@@ -16,8 +16,8 @@ use crate::plan::FailedCheck;
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShowPlan {
-    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out: the
-    /// current plan of their folder.
+    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out; it
+    /// then defaults to the current plan of their folder.
     #[serde(default)]
     pub reference: Option<String>,
     /// The form of the strategy in `document`. Without it, the response has no `document`.
@@ -85,7 +85,7 @@ impl Operation for ShowPlan {
     type Response = PlanDetails;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.plan_or_only(&mut self.reference)
+        resolver.given_or_only_plan(&mut self.reference)
     }
 
     fn run(self, context: &OperationContext) -> Result<PlanDetails, OperationError> {

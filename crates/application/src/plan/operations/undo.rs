@@ -30,7 +30,7 @@ const MAX_EVENTS: u64 = 200;
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UndoPlan {
-    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out: the current plan of
+    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out; it then defaults to the current plan of
     /// their folder.
     #[serde(default)]
     pub reference: Option<String>,
@@ -87,7 +87,7 @@ impl Operation for UndoPlan {
     type Response = UndonePlan;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.plan_or_only(&mut self.reference)
+        resolver.given_or_only_plan(&mut self.reference)
     }
 
     fn run(self, context: &OperationContext) -> Result<UndonePlan, OperationError> {

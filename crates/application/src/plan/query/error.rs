@@ -47,10 +47,10 @@ pub enum PlanQueryError {
         nearest: Vec<String>,
     },
     /// Several plans match.
-    #[error("several plans {meant}")]
+    #[error("several plans {property}")]
     Ambiguous {
         /// The property that the plans share, such as `are in progress`.
-        meant: String,
+        property: String,
         /// Some of the matching plans.
         candidates: Vec<PlanCandidate>,
     },

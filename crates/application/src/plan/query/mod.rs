@@ -517,9 +517,9 @@ pub(crate) fn find_plan(reader: &mut dyn Reader, reference: &str) -> Result<Plan
     )
 }
 
-fn ambiguous(meant: String, matching: &[Plan]) -> PlanQueryError {
+fn ambiguous(property: String, matching: &[Plan]) -> PlanQueryError {
     PlanQueryError::Ambiguous {
-        meant,
+        property,
         candidates: matching.iter().map(PlanCandidate::from).collect(),
     }
 }

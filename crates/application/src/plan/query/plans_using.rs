@@ -1,7 +1,7 @@
 //! Unfinished plans that use a tool or an MCP server: through an actor, through a skill or tool that the actor names,
 //! or through a step.
 //!
-//! Plans keep copies of their action and automation profile, and projects hold their resources.
+//! Plans keep copies of their action and automation profile, and a resource cannot be removed while a project links it.
 //! Actors, and everything that actors name, are looked up whenever a plan continues, so removing
 //! one of them would make the plan fail.
 
@@ -49,7 +49,7 @@ pub(crate) fn finish_hint(plans: &[PlanId]) -> Option<Hint> {
 }
 
 /// True if a text names the dependency: a tool by any of its spellings, a server by one of its tools.
-fn names(text: &str, used: PlanDependency<'_>) -> bool {
+fn is_named_in(text: &str, used: PlanDependency<'_>) -> bool {
     let Ok(tool) = ToolName::from_wire(text.trim()) else {
         return false;
     };
@@ -59,7 +59,8 @@ fn names(text: &str, used: PlanDependency<'_>) -> bool {
     }
 }
 
-/// True if a step of the plan calls the dependency, or if its definition of done or task names it in backquotes.
+/// True if a step of the plan calls the dependency, or if the plan's task or definition of done names the
+/// dependency in backquotes.
 fn in_steps(plan: &Plan, used: PlanDependency<'_>) -> bool {
     let steps = plan.strategy.iter().flat_map(|strategy| &strategy.steps);
     let called = steps.filter_map(|step| step.call.as_ref());
@@ -69,7 +70,7 @@ fn in_steps(plan: &Plan, used: PlanDependency<'_>) -> bool {
     called
         .map(|call| call.tool.as_str())
         .chain(quoted)
-        .any(|tool| names(tool, used))
+        .any(|tool| is_named_in(tool, used))
 }
 
 /// The definitions of actors, skills and tools, by their full names.
@@ -115,7 +116,7 @@ impl Definitions {
                     }
                     PlanDependency::Tool(_) => false,
                 };
-                is_used |= is_server || names(text, used);
+                is_used |= is_server || is_named_in(text, used);
                 open.extend(self.definitions_named(text, &mut seen));
             });
             if is_used {
@@ -125,7 +126,7 @@ impl Definitions {
         false
     }
 
-    /// The actor, skill and tool with a name; empty if that name was visited before.
+    /// The actor, skill and tool with this name; empty if the name was visited before.
     fn definitions_named<'a>(&'a self, name: &str, seen: &mut BTreeSet<String>) -> Vec<&'a Value> {
         let full_name = name
             .parse::<Name>()

@@ -62,7 +62,7 @@ impl Direction {
     }
 }
 
-/// Rolls plans back and redoes them. Cheap to clone.
+/// Rolls plans back and undoes rollbacks (redo). Cheap to clone.
 #[derive(Clone)]
 pub(super) struct PlanRollback {
     pub(super) store: PlanStore,
@@ -137,7 +137,7 @@ impl PlanRollback {
         let plan = self.store.get(id)?;
         let refusal = |reason: &str| PlanError::Rollback {
             plan: id,
-            way: Direction::Forward.participle(),
+            participle: Direction::Forward.participle(),
             reason: reason.to_owned(),
         };
         drop(self.open_sandbox(&plan, Direction::Forward)?);
@@ -199,7 +199,7 @@ impl PlanRollback {
     fn open_sandbox(&self, plan: &Plan, direction: Direction) -> Result<OpenSandbox, PlanError> {
         let refusal = |reason: String| PlanError::Rollback {
             plan: plan.id,
-            way: direction.participle(),
+            participle: direction.participle(),
             reason,
         };
         if plan.stage.is_terminal() {
@@ -264,9 +264,13 @@ impl PlanRollback {
         let checkpoint = self
             .sandboxes
             .checkpoint_named(&open, &rollback.checkpoint.to_string())?;
-        let changed = if let Some(before) = files_rolled_back(&open, rollback) {
+        let changed = if let Some(before) = checkpoint_before_rollback(&open, rollback) {
             // The interrupted process already rolled the files back. A second rollback would break redo.
-            paths(&self.sandboxes.net_of_all(&open, before.position)?)
+            paths(
+                &self
+                    .sandboxes
+                    .all_net_changes_since(&open, before.position)?,
+            )
         } else {
             let target = RollbackTarget::Checkpoint(rollback.checkpoint.to_string());
             paths(&self.sandboxes.rollback(&mut open, &target)?.changes)
@@ -340,7 +344,7 @@ impl PlanRollback {
     ) -> Result<PlanRolledBack, PlanError> {
         let mut open = self.open_sandbox(plan, Direction::Forward)?;
         // The interrupted process may have redone the files already.
-        let redone = match files_rolled_back(&open, rollback) {
+        let redone = match checkpoint_before_rollback(&open, rollback) {
             Some(_) => Some(self.sandboxes.redo(&mut open)?),
             None => None,
         };
@@ -375,7 +379,7 @@ fn has_continued(steps: &[StepRecord], rollback: &Rollback) -> bool {
 }
 
 /// The checkpoint taken before the rollback; `None` if the files of the sandbox are not rolled back.
-fn files_rolled_back(open: &OpenSandbox, rollback: &Rollback) -> Option<Checkpoint> {
+fn checkpoint_before_rollback(open: &OpenSandbox, rollback: &Rollback) -> Option<Checkpoint> {
     let mut newest_first = open.view.checkpoints.iter().rev();
     let before = newest_first.find(|checkpoint| {
         checkpoint.reason == CheckpointReason::BeforeRollback

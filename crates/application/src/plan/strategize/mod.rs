@@ -79,7 +79,7 @@ impl StrategizePhase<'_> {
         let strategy = match response.strategy.clone().ordered() {
             Ok(strategy) => strategy,
             // Nothing has to change; the checks of the plan confirm it.
-            Err(_) if response.is_nothing_to_do => response.strategy.clone(),
+            Err(_) if response.has_nothing_to_do => response.strategy.clone(),
             Err(fault) => {
                 let message = format!("the strategy cannot be used: {fault}");
                 let failure = PhaseFailure::new(FailureCategory::Strategy, message);

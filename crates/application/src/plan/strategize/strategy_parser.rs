@@ -41,7 +41,7 @@ pub(super) struct StrategyResponse {
     pub(super) decisions: Vec<ResponseDecision>,
     /// True if the strategist reported that nothing has to change.
     #[serde(skip)]
-    pub(super) is_nothing_to_do: bool,
+    pub(super) has_nothing_to_do: bool,
 }
 
 impl StrategyResponse {
@@ -52,7 +52,7 @@ impl StrategyResponse {
             ..PlanStrategy::default()
         };
         Self {
-            is_nothing_to_do: true,
+            has_nothing_to_do: true,
             ..strategy.into()
         }
     }
@@ -63,7 +63,7 @@ impl From<PlanStrategy> for StrategyResponse {
         Self {
             strategy,
             decisions: Vec::new(),
-            is_nothing_to_do: false,
+            has_nothing_to_do: false,
         }
     }
 }

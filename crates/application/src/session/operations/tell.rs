@@ -291,7 +291,7 @@ impl TurnResult {
             messages_left_out: report.left_out as u64,
             interrupted: report.interrupted.map(|summary| InterruptedTurn {
                 turn: summary.turn,
-                doubtful: summary.doubtful,
+                doubtful: summary.unknown_outcomes,
                 resumed: summary.is_resumed,
             }),
             usage: TurnUsage {

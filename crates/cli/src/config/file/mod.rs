@@ -118,7 +118,7 @@ impl ConfigFile {
         }
     }
 
-    /// The key with a name, if this file may contain it.
+    /// The key with this name, if this file may contain it.
     fn key(&self, name: &str) -> Result<&'static Key, Error> {
         let key = key::find(name)?;
         if self.owner == Owner::Project && key.scope == Scope::Person {

@@ -186,7 +186,7 @@ pub(crate) fn words<'t>(text: &'t str, known: &[&str]) -> Option<Vec<&'t str>> {
 /// Text of an empty list, because an empty text means that the key has no value.
 const NO_WORDS: &str = "none";
 
-/// The key with a name; the error for an unknown name suggests the most similar key.
+/// The key with this name; the error for an unknown name suggests the most similar key.
 pub fn find(name: &str) -> Result<&'static Key, Error> {
     lookup(name).ok_or_else(|| Error::UnknownKey {
         key: name.to_owned(),

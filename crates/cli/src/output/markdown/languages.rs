@@ -158,7 +158,7 @@ static LANGUAGES: [Language; 14] = [
     },
 ];
 
-/// The language with a name.
+/// The language with this name or alias.
 pub(super) fn find(name: &str) -> Option<&'static Language> {
     let name = name.to_ascii_lowercase();
     LANGUAGES

@@ -19,7 +19,7 @@ pub(super) struct ArgumentEntry {
     /// Type of the value; a text when not given.
     #[serde(rename = "type")]
     kind: Option<ActionArgumentType>,
-    /// Whether it must be given; by default true unless it has a default.
+    /// Whether the argument must be given; by default true unless the argument has a default.
     #[schemars(with = "Option<bool>")]
     required: Option<Spanned<Value>>,
     /// Purpose of the argument.

@@ -61,7 +61,7 @@ struct ActionFile {
     apply_actor: Option<Spanned<String>>,
     #[schemars(with = "Option<String>")]
     invariant_actor: Option<Spanned<String>>,
-    /// Whether more than one plan can be created from it; true when not given.
+    /// Whether more than one plan can be created from the action; true when not given.
     #[schemars(with = "Option<bool>")]
     reusable: Option<Spanned<Value>>,
     /// Whether its plans must not change anything; false when not given.
