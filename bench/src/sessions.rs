@@ -14,7 +14,8 @@ use serde_json::json;
 
 use crate::{Findings, Row, raw};
 
-/// Number of measurements of each pair. The best of each side counts, because noise only slows down.
+/// How often our store and raw SQLite are each measured. The best result of each counts, because noise can only make a
+/// run slower.
 const ROUNDS: usize = 3;
 
 pub(crate) fn content() -> String {
@@ -142,7 +143,7 @@ fn read_back(place: &Place, finished: &[WriterLog]) -> anyhow::Result<Counts> {
     }
     ensure!(
         next == counts.stored,
-        "numbers up to {next} with {} messages",
+        "the next sequence number is {next}, but {} messages are stored",
         counts.stored
     );
     Ok(counts)
@@ -257,7 +258,7 @@ fn long_session(long: u64) -> anyhow::Result<Vec<Row>> {
     let present = place.service.get(place.session)?.message_count;
     fill(present, long)?;
     let (append_long, tail_long) = (append_micros()?, tail_micros()?);
-    let note = format!("session of {long} messages vs {SHORT}; at most 1.5");
+    let note = format!("session of {long} messages vs {SHORT}; target: a ratio of at most 1.5");
     Ok(vec![
         row(
             "append at the end of a long session",

@@ -1,4 +1,4 @@
-//! [`Listing`]: the tools that a server listed last. A stored listing makes the tools known without
+//! [`Listing`]: the result of the most recent request for the tools of a server. A stored listing makes the tools known without
 //! starting the server.
 
 use rmcp::model::PaginatedRequestParams;

@@ -1,4 +1,4 @@
-//! Plans in a store, created by its functions, for tests of views.
+//! Creates plans through the functions of the store, for tests of code that displays plans.
 
 use cleveragents_domain::{
     Action, ActionActors, AutomationProfile, ContextSnapshot, DecisionId, DecisionType, MadeWith,

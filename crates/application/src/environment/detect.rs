@@ -167,7 +167,10 @@ fn all_files(root: &Root) -> Option<Vec<String>> {
 
 /// The test runner of Python tests in the root without a build file.
 fn python_check(top: &Names) -> Option<String> {
-    let is_test = |name: &&String| name.starts_with("test_") && name.ends_with(".py");
+    let is_test = |name: &&String| {
+        name.strip_suffix(".py")
+            .is_some_and(|stem| stem.starts_with("test_"))
+    };
     top.files.iter().find(is_test)?;
     let uses_pytest = top.files.iter().any(|name| name == "conftest.py");
     let runner = if uses_pytest { "pytest" } else { "unittest" };

@@ -8,7 +8,7 @@ use crate::observer::Observer;
 /// The front end of a running plan.
 #[derive(Clone, Copy)]
 pub struct PlanFrontEnd<'a> {
-    /// Receives requests for approvals and answers.
+    /// Asks the user for approvals and for answers to questions.
     pub approver: &'a dyn Approver,
     /// Receives progress events.
     pub observer: &'a dyn Observer,

@@ -1,4 +1,4 @@
-//! Options of turns, shared by all commands that take one, and `chat`.
+//! Options shared by all commands that run a turn, and the arguments of `chat`.
 
 use std::path::PathBuf;
 
@@ -40,7 +40,7 @@ pub(crate) struct TurnOptions {
     /// Set for conversations in a folder.
     #[arg(skip)]
     pub(crate) follows_files: bool,
-    /// Append every model request and response to this file, for replay/FILE
+    /// Append every model request and response to this file, which `--actor replay/FILE` answers from
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
 }
@@ -75,8 +75,8 @@ impl TurnOptions {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Tools run in a sandbox, as in `agents session tell`: --sandbox, or one of the
-project's resources. A line that ends in `\\` continues on the next; lines between two lines of ``` are one
+    after_help = "Tools run in a sandbox, as in `agents session tell`: the one that --sandbox names, or one
+of the project's resources. A line that ends in `\\` continues on the next; lines between two lines of ``` are one
 message. /help lists the commands. Ctrl-C stops an answer, Ctrl-D leaves.
 
 If standard input is not a terminal, each line is a message, and the exit code is that of

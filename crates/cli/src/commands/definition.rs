@@ -33,7 +33,8 @@ pub(crate) fn read_text_of(config: &Path, kind: DefinitionKind) -> Result<String
     read_definition(config, &noun, kind.malformed())
 }
 
-/// Message after a definition was registered. `verb` describes a new definition, such as `created`.
+/// Message after a definition was registered. `verb` is printed for a new definition,
+/// such as `created`.
 pub(crate) fn registered(kind: DefinitionKind, outcome: Outcome, verb: &str) -> String {
     let verb = match outcome {
         Outcome::Updated => "updated",

@@ -1,5 +1,5 @@
-//! A third-party agent as an actor, built with the official Python SDK. `scripts/a2a-clients`
-//! installs and runs it; without the folder in `CLEVERAGENTS_A2A_CLIENTS` the test does nothing.
+//! A third-party agent as an actor, built with the official Python SDK, which `scripts/a2a-clients`
+//! installs in the folder that `CLEVERAGENTS_A2A_CLIENTS` names. Without the variable the test is skipped.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ fn try_agent(folder: &Path, binding: &str, streams: &str) {
     let first = session_tell(&caller, &session, "one")["response"].clone();
     let first = first.as_str().expect("text");
     let conversation = first.strip_suffix(" one done").expect("an answer");
-    // The conversation continues in its context, even after a question.
+    // Later prompts continue the same A2A context, even after the agent asked a question.
     let second = session_tell(&caller, &session, "two");
     assert_eq!(
         second["response"],

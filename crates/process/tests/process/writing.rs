@@ -1,4 +1,4 @@
-//! A command cannot change files outside by any means; it can change all files inside.
+//! A confined command can change every file in its writable folders, and none outside them.
 
 use crate::harness::{
     ProcessLimits, Sandbox, need_landlock, need_namespaces, started, stderr, stdout, tests,
@@ -148,7 +148,7 @@ fn landlock_alone_stops_every_change_of_contents_and_names() {
     assert_untouched(ProcessLimits::Landlock, ATTRIBUTES);
 }
 
-/// Shows that the confinement makes the attempts of the other tests fail.
+/// The attempts succeed without confinement, so it is the confinement that stops them in the other tests.
 fn attempts_on_files_succeed_without_confinement() {
     let succeeded = attack(&prepared(ProcessLimits::Unconfined));
     for expected in [
@@ -296,7 +296,8 @@ fn settings_of_the_kernel_cannot_be_written() {
     }
 }
 
-/// Runs a script whose input and output are the file outside; returns the mode and content of the file afterwards.
+/// Runs a script whose standard streams are opened on a file outside the sandbox (standard output on the null
+/// device); returns the mode and content of the file afterwards.
 fn with_the_file_as_streams(held: ProcessLimits, script: &str) -> (u32, String) {
     let sandbox = prepared(held);
     let path = sandbox.outside.join("file");
@@ -318,7 +319,8 @@ fn with_the_file_as_streams(held: ProcessLimits, script: &str) -> (u32, String) 
     (mode, fs::read_to_string(&path).expect("the file"))
 }
 
-/// The command gets pipes in place of files, and the null device of its own root.
+/// The standard streams of a command are pipes instead of the caller's files, and its `/dev/null` is a device of the
+/// sandbox.
 fn standard_streams_lead_to_no_file_outside() {
     let null = || fs::metadata("/dev/null").expect("the null device").mode();
     let before = (
@@ -338,7 +340,7 @@ truncate -s 0 /dev/stdin /dev/stderr; echo changed > /proc/self/fd/0; cat >&2";
     }
 }
 
-/// Later commands of a script can read the input that this command did not read.
+/// Input that a confined command does not read stays available to later commands of the calling script.
 fn unread_input_stays_in_the_file() {
     let sandbox = prepared(ProcessLimits::Whole);
     let lines: Vec<String> = (0..50_000).map(|number| format!("{number}\n")).collect();

@@ -1,7 +1,7 @@
 //! [`Import`]: stores content as git blobs, in a few packs instead of one file each.
 //!
 //! Git writes a file for every blob that it adds to an index, which is slow for thousands of blobs. `fast-import`
-//! writes one pack instead. It runs in an empty repository in the scratch folder and receives only content, no names or
+//! writes one pack instead. It runs in an empty repository in the scratch folder and receives only content, no paths or
 //! references.
 
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ const BATCH_BYTES: usize = 16 << 20;
 /// Content to be written into packs.
 pub(super) struct Import {
     git: Git,
-    /// File in which git writes the names of the blobs.
+    /// File in which git writes the object ids of the blobs.
     marks: PathBuf,
     /// Input of the next git run.
     stream: Vec<u8>,
     /// Number of blobs in `stream`.
     count: usize,
-    names: Vec<String>,
+    object_ids: Vec<String>,
 }
 
 impl Import {
@@ -38,7 +38,7 @@ impl Import {
             marks: repository.join("marks"),
             stream: Vec::new(),
             count: 0,
-            names: Vec::new(),
+            object_ids: Vec::new(),
         })
     }
 
@@ -54,10 +54,10 @@ impl Import {
         Ok(())
     }
 
-    /// The names of all blobs, in the order in which they were added.
+    /// The object ids of all blobs, in the order in which they were added.
     pub(super) fn finish(mut self) -> Result<Vec<String>, Error> {
         self.flush()?;
-        Ok(self.names)
+        Ok(self.object_ids)
     }
 
     fn flush(&mut self) -> Result<(), Error> {
@@ -69,23 +69,23 @@ impl Import {
         let arguments = ["fast-import", "--quiet", "--depth=0", &marks];
         self.git.run_with(&arguments, &self.stream)?;
         let printed = std::fs::read_to_string(&self.marks).during("reading", &self.marks)?;
-        let mut names = vec![String::new(); self.count];
+        let mut object_ids = vec![String::new(); self.count];
         for line in printed.lines() {
             let mark = line.strip_prefix(':').and_then(|line| line.split_once(' '));
             let place = mark.and_then(|(mark, name)| Some((mark.parse::<usize>().ok()?, name)));
             if let Some((mark, name)) = place
-                && let Some(slot) = mark.checked_sub(1).and_then(|at| names.get_mut(at))
+                && let Some(slot) = mark.checked_sub(1).and_then(|at| object_ids.get_mut(at))
             {
                 name.clone_into(slot);
             }
         }
-        if names.iter().any(String::is_empty) {
+        if object_ids.iter().any(String::is_empty) {
             return Err(Error::Git {
                 command: "fast-import".to_owned(),
-                message: "it did not name every blob".to_owned(),
+                message: "it returned no object id for some blobs".to_owned(),
             });
         }
-        self.names.extend(names);
+        self.object_ids.extend(object_ids);
         self.stream.clear();
         self.count = 0;
         Ok(())

@@ -1,6 +1,7 @@
 //! Resolves paths from tool arguments to places in the sandbox.
 //!
-//! With several parts, a path starts with the alias of its part. An absolute path is accepted when it
+//! A sandbox has one or more parts: folders, each with an alias. If there are several, a path starts
+//! with the alias of its part. An absolute path is accepted when it
 //! is inside a part. `..` and symlinks are resolved here by name, so that permission rules see the
 //! actual place. Files are opened afterwards relative to the part without following symlinks
 //! ([`Root`](cleveragents_sandbox::Root)), so that a symlink created in between has no effect.
@@ -264,7 +265,8 @@ fn find_part<'a>(parts: &'a [Part], given: &str) -> Result<(&'a Part, Names), Pr
         if alias_of(&only) {
             let inside: Names = names.iter().skip(1).cloned().collect();
             let alias: Names = names.iter().take(1).cloned().collect();
-            // `app/main.py` means `main.py` in the part `app` when its folder `app` has no such file.
+            // In the part `app`, `app/main.py` means `main.py` if the part has no entry `app`, or if only
+            // `main.py` exists.
             if !exists(&alias) || (!exists(&names) && exists(&inside)) {
                 names.pop_front();
             }

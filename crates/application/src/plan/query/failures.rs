@@ -46,7 +46,7 @@ pub struct PlanFailure {
     pub kind: PlanFailureKind,
     /// Time of the event.
     pub at: Timestamp,
-    /// The step, the tool or the question.
+    /// Title of the step, name of the tool or validation, or question of the decision.
     pub what: String,
     /// The known details.
     pub message: String,

@@ -62,7 +62,7 @@ impl Chat<'_> {
             ChatCommand::Apply { is_agreed } => self.apply(is_agreed, timing)?,
             ChatCommand::Redo => self.redo_turn(timing)?,
             ChatCommand::Cost => self.cost(timing)?,
-            ChatCommand::Status => self.status(timing)?,
+            ChatCommand::Status => self.status(timing),
             ChatCommand::Plan => self.run(&["plan", "status"], timing)?,
             ChatCommand::Mcp => self.run(&["mcp", "list"], timing)?,
             ChatCommand::Permissions => self.run(&["permission", "list"], timing)?,
@@ -259,7 +259,7 @@ impl Chat<'_> {
     }
 
     /// Shows what the chat works with.
-    fn status(&self, timing: Timing) -> Result<(), CommandError> {
+    fn status(&self, timing: Timing) {
         let model = self.conversation.model_name(self.session.as_ref());
         let model = model.map_or_else(|error| error.to_string(), |model| model.to_string());
         let session = self.session.as_ref().map(|session| session.id.to_string());
@@ -291,7 +291,6 @@ impl Chat<'_> {
             report
         };
         self.print(&report, timing);
-        Ok(())
     }
 
     /// Number of changed files in a sandbox; `None` if it does not exist yet.

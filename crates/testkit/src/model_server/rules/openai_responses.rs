@@ -60,7 +60,7 @@ pub(super) fn check(body: &Value) -> CheckResult {
         "Encrypted content is not supported with this model.".to_owned()
     })?;
     check_limit(model, body.get("max_output_tokens"))?;
-    // The same reference, `max_output_tokens`.
+    // "Create a model response", `max_output_tokens`: at least 16.
     let is_enough = body
         .get("max_output_tokens")
         .and_then(Value::as_u64)
@@ -131,7 +131,7 @@ fn input(body: &Value) -> CheckResult {
             }
             "reasoning" => {
                 // "Reasoning models", section "Keeping reasoning items in context": reasoning items are encrypted if
-                // not stored, and precede the item that followed them.
+                // not stored, and the item that the model produced after them must still follow.
                 ensure(is_stored || item["encrypted_content"].is_string(), || {
                     format!(
                         "Item '{}' not found. Items are not persisted when `store` is set to false.",

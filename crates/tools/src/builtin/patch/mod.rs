@@ -36,7 +36,8 @@ struct PatchArguments {
     patch: String,
 }
 
-/// The tool. Rules, guards and profiles treat a call as calls of the tools that the patch replaces.
+/// `builtin/apply-patch`. Rules, guards and profiles treat a call like calls of the file tools that
+/// would make the same changes.
 struct ApplyPatch(Arc<dyn Tool>);
 
 pub(super) fn tool() -> Arc<dyn Tool> {
