@@ -167,11 +167,16 @@ fn issue_16_17_a_connected_command_line_never_silently_runs_locally() {
 /// stored.
 #[test]
 fn issue_16_17_a_task_for_the_root_or_the_home_is_refused_before_anything_is_stored() {
-    let agents = crate::agents();
+    let agents = crate::agents().with("ANTHROPIC_API_KEY", "no-key-at-all");
+    agents.create_session();
     let home = agents.home().to_str().expect("a path").to_owned();
     for folder in ["/", "/usr/..", &home] {
         let answer = agents.run(&["--format", "json", "do", "tidy up", "--folder", folder]);
-        assert_ne!(answer.code, Some(0), "{folder}: {answer:?}");
+        assert_eq!(
+            answer.json()["data"]["error"]["code"],
+            "CA-0646",
+            "{folder}: {answer:?}"
+        );
         for table in ["plans", "projects", "resources", "definitions"] {
             let count = format!("SELECT COUNT(*) FROM {table}");
             let rows = TestDatabase::read_file(&agents.database(), &count);
