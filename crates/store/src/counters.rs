@@ -1,10 +1,10 @@
-//! In-memory message counters: sequence numbers that units of a transaction have allocated but not
-//! yet written to the rows of their sessions.
+//! In-memory message counters: sequence numbers that the units of work in a transaction have
+//! allocated, but that are not yet written to the rows of their sessions.
 //!
-//! Units that share a commit often append to the same session. The first one reads the session's
-//! next number, the others count on from there in memory, and the row is written once for all of
-//! them. This is invisible to readers because of one rule: the counters are flushed (written and
-//! cleared) before any statement that could read or write the row of a session.
+//! Units of work that share a commit often append to the same session. The first unit reads the
+//! session's next number, the others continue counting from there in memory, and the row is written
+//! once for all of them. This is invisible to readers because of one rule: the counters are flushed
+//! (written and cleared) before any statement that could read or write the row of a session.
 //!
 //! - Within a unit, [`UnitOfWork`](crate::UnitOfWork) flushes before every statement, except the
 //!   few that are declared not to touch a session's row.
@@ -20,7 +20,7 @@ use crate::value::{Param, params};
 /// Maximum number of sessions held before all are flushed, so that the linear lookup stays cheap.
 const MAXIMUM_SESSIONS: usize = 64;
 
-/// Allocated numbers that are not yet written.
+/// Numbers that are allocated but not yet written to the rows of their sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     allocated: Vec<AllocatedNumbers>,

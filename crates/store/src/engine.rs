@@ -22,7 +22,7 @@ pub type ProgressCallback = Arc<dyn Fn(u64, u64) + Send + Sync>;
 pub struct Options {
     /// Maximum wait for other processes before failing with `busy`.
     pub busy_timeout: Duration,
-    /// Maximum number of connections: for SQLite only readers count, for PostgreSQL all.
+    /// Maximum number of connections of an engine. SQLite's single writing connection does not count.
     pub connections: usize,
     /// Receives the progress of migrations.
     pub progress: Option<ProgressCallback>,

@@ -30,11 +30,11 @@ pub(crate) trait Writer {
 
 /// Strategy for how long a leader that ran all units waits for more before it commits.
 pub(crate) trait LingerPolicy {
-    /// Remaining wait budget of one batch.
+    /// State that the policy keeps while it waits for one batch.
     type Patience: Default;
 
-    /// Waits until a unit is queued, or until the policy stops waiting. Only called when this batch has fewer units
-    /// than the last one.
+    /// Waits until a unit is queued, or until the policy gives up. Only called when the batch so far has fewer units
+    /// than the batch before it.
     fn wait(&self, patience: &mut Self::Patience, queued: &dyn Fn() -> usize);
 }
 
@@ -55,7 +55,7 @@ struct Queue<U> {
     /// Whether there is a leader, or the lead was offered to a caller. Only a leader may take from `waiting`.
     has_leader: bool,
     last_batch: usize,
-    /// Gate of all queued callers and of those whose units the leader took from this queue.
+    /// Gate at which all queued callers wait, and those whose units are already in the current batch.
     gate: Arc<BatchGate>,
 }
 
@@ -75,8 +75,8 @@ impl<W: Writer, L: LingerPolicy> GroupCommit<W, L> {
         }
     }
 
-    /// Runs a unit, together with others that arrive at the same time, and returns it with its
-    /// outcome once that is durable.
+    /// Runs a unit, together with others that arrive at the same time. Returns it with its outcome, once its batch is
+    /// committed or has failed.
     pub(crate) fn submit(&self, unit: W::Unit) -> W::Unit {
         let (ticket, mut is_leader) = {
             let mut queue = self.lock_queue();
@@ -106,8 +106,7 @@ impl<W: Writer, L: LingerPolicy> GroupCommit<W, L> {
     }
 
     fn lead(&self) {
-        // Lock the writer first: callers that arrive while it is busy elsewhere still join this
-        // batch.
+        // Lock the writer first: callers that arrive while it is still in use join this batch.
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let expected = self.lock_queue().last_batch;
         let mut batch = Batch::default();
@@ -206,7 +205,7 @@ struct BatchGate {
 struct GateState {
     /// Whether the batch is finished.
     open: bool,
-    /// Whether one of the waiting callers should become the leader of the batch.
+    /// Whether one of the waiting callers should become the leader.
     lead_offered: bool,
 }
 

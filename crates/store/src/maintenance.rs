@@ -225,7 +225,7 @@ impl Engine {
         })
     }
 
-    /// Removes all items past their retention period in one unit of work, and returns their numbers.
+    /// Removes all items past their retention period in one unit of work, and returns how many of each kind it removed.
     pub fn cleanup(&self, retention: Retention) -> Result<Cleanup, Error> {
         self.write(move |unit| {
             let oldest = retention.oldest_event(unit.now());

@@ -335,7 +335,7 @@ mod tests {
         );
     }
 
-    /// Messages of two sessions, one with a gap in its positions, half of them indexed.
+    /// Messages of two sessions, with a gap in their positions. Half of the messages are indexed.
     const OLD_ROWS: &str = "
         INSERT INTO sessions (session_id, namespace, automation, next_sequence, content_bytes, created_at, updated_at)
             VALUES ('one', 'local', 'supervised', 2, 13, 1, 1), ('two', 'local', 'supervised', 2, 13, 1, 1);
@@ -394,7 +394,7 @@ mod tests {
         ] {
             connection.execute_batch(statement).expect_err(statement);
         }
-        // The constraint is checked without building a temporary index for each row.
+        // SQLite checks the constraint without building a temporary index for each row.
         assert_eq!(
             opcodes(
                 &connection,

@@ -79,7 +79,8 @@ impl PostgresEngine {
                 UnitDecision::RollBack
             });
         if decision == UnitDecision::Commit {
-            // A unit with a failed statement never gets here, so COMMIT cannot turn into ROLLBACK.
+            // PostgreSQL rolls back at COMMIT if a statement of the transaction has failed. A unit with a failed
+            // statement never gets here.
             if let Err(error) = connection.batch("COMMIT") {
                 connection.discard();
                 return Err(Error::unavailable(

@@ -135,8 +135,8 @@ impl<'t> UnitOfWork<'t> {
     /// Allocates the next `count` message numbers of a session and returns the first; `None` when the session does not
     /// exist.
     ///
-    /// The row is locked until the transaction ends on both databases: by the update on PostgreSQL, and by the single
-    /// writing transaction on SQLite, where the update may follow later.
+    /// On both databases no other transaction can change the row until this one ends. On PostgreSQL the update locks
+    /// the row; on SQLite there is only one writing transaction at a time, so the update may follow later.
     pub(crate) fn take_numbers(
         &mut self,
         session: SessionId,
@@ -209,12 +209,12 @@ impl<'t> UnitOfWork<'t> {
         read_back: &ReadBack<'_>,
     ) -> Result<Option<Row>, Error> {
         match self.dialect() {
-            // RETURNING makes SQLite fill a temporary table, at three times the cost of both steps.
+            // RETURNING makes SQLite fill a temporary table, which costs three times as much as an update and a query.
             Dialect::Sqlite => match self.execute(update, params)? {
                 0 => Ok(None),
                 _ => self.query_first(read_back.select, params.get(..1).unwrap_or_default()),
             },
-            // One round trip to the server instead of two.
+            // RETURNING needs one round trip to the server instead of two.
             Dialect::Postgres => {
                 self.execute_returning(&format!("{update} RETURNING {}", read_back.column), params)
             }

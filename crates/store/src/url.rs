@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::dialect::Dialect;
 use crate::error::Error;
 
-/// Names a database. Different spellings of the same database are equal.
+/// Names a database. URLs that spell the name of the same database differently are equal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DatabaseUrl(Target);
 

@@ -123,7 +123,8 @@ fn a_url_that_failed_works_after_its_cause_is_removed() {
     assert!(has_plan(&opened[1], add_plan(&opened[0])));
 }
 
-/// The test locks the lock file of a new database, so its build cannot finish. Other URLs are opened meanwhile.
+/// The test locks the lock file of a new database, so that opening this database cannot finish. Meanwhile it opens
+/// other URLs.
 #[test]
 fn two_urls_do_not_wait_for_each_other() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -134,8 +135,8 @@ fn two_urls_do_not_wait_for_each_other() {
     let held_url = DatabaseUrl::file(&locked_database, Path::new("/"));
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| cache.open(&held_url));
-        // The test cannot observe whether the blocked build is in progress. Opening several other URLs takes long
-        // enough.
+        // The test cannot observe whether the blocked thread has begun to open its database. Opening several other URLs
+        // takes long enough.
         for number in 0..20 {
             let other = folder.path().join(format!("other-{number}.db"));
             let engine = cache

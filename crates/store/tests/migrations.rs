@@ -123,7 +123,7 @@ fn a_newer_database_is_refused_unchanged() {
     }
 }
 
-/// Simulates a crash of a newer program: part of the data is only in the log.
+/// Simulates a crash of a newer program: part of the data is only in the write-ahead log.
 #[test]
 fn a_newer_database_with_a_log_is_refused_unchanged() {
     let original = TestDatabase::sqlite();
@@ -742,7 +742,7 @@ fn two_salvages_keep_two_files() {
     assert!(first.exists() && second.exists());
 }
 
-/// Data in the log of a damaged file is salvaged as well.
+/// Data in the write-ahead log of a damaged file is salvaged as well.
 #[test]
 fn a_salvage_reads_the_log_of_the_damaged_file() {
     let original = populated(20, 20);

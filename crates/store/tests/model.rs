@@ -144,7 +144,7 @@ fn a_failed_build_is_not_cached() {
             .join()
             .expect("no panic")
             .expect("another caller's failure has no effect");
-        // The failing caller either failed, or came later and got the value of the other.
+        // The caller with the failing build either got its error, or came later and got the value of the other caller.
         if let Ok(shared) = failed {
             assert!(Arc::ptr_eq(&shared, &value));
         }

@@ -150,7 +150,7 @@ pub fn close(unit: &mut UnitOfWork<'_>, id: ChangesetId) -> Result<Option<Change
     Ok(Some(changeset))
 }
 
-/// Entries of a changeset from a number on, in order, at most `limit`.
+/// Entries of a changeset from number `from` on, in order, at most `limit`.
 pub fn entries(
     reader: &mut dyn Reader,
     id: ChangesetId,

@@ -9,17 +9,17 @@ use crate::value::{Row, params};
 /// A summary of the beginning of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContextSummary {
-    /// Messages of the session with a smaller number are covered.
+    /// The summary covers all messages of the session with a smaller sequence number.
     pub sequence: u64,
     /// The turn that ran when the summary was written.
     pub turn: TurnId,
-    /// Number of steps of that turn that are covered, its question not counted.
+    /// Number of steps of that turn that the summary covers, not counting the user's message.
     pub steps: u64,
     /// The summary.
     pub text: String,
-    /// Estimated size of the covered messages.
+    /// Estimated number of tokens of the covered messages.
     pub tokens_before: u64,
-    /// Estimated size of the summary.
+    /// Estimated number of tokens of the summary.
     pub tokens_after: u64,
 }
 

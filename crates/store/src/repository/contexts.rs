@@ -36,7 +36,7 @@ pub fn owner(name: &str) -> String {
     format!("context {name}")
 }
 
-/// Names a session. Returns `false` when another session has the name.
+/// Stores a context with its session. Returns `false` when the name is taken.
 pub fn insert(unit: &mut UnitOfWork<'_>, name: &str, session: SessionId) -> Result<bool, Error> {
     let now = unit.now();
     let touched = unit.execute(

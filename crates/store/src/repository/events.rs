@@ -110,7 +110,7 @@ pub fn newest(reader: &mut dyn Reader) -> Result<Position, Error> {
     Ok(Position(newest.flatten().unwrap_or_default()))
 }
 
-/// Events about one subject except its messages, after a position, in order, at most `limit`.
+/// Events about one subject after a position, in order, at most `limit`. Excludes events about appended messages.
 pub fn about(
     reader: &mut dyn Reader,
     subject: &str,
@@ -132,7 +132,7 @@ pub fn about(
         .collect()
 }
 
-/// The newest events about one subject except its messages, oldest first, at most `limit`.
+/// The newest events about one subject, oldest first, at most `limit`. Excludes events about appended messages.
 pub fn newest_about(
     reader: &mut dyn Reader,
     subject: &str,

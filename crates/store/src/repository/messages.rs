@@ -109,7 +109,8 @@ pub fn append<'a>(
             ],
         )?;
         if announce == AppendEvents::Each {
-            // Neither an id nor a role contains characters that JSON escapes.
+            // The JSON is formatted as text: neither an id nor a role contains characters that JSON
+            // escapes.
             let role = message.role().as_str();
             unit.emit_ready(ReadyEvent {
                 kind: EventKind::MessageAppended,
@@ -124,7 +125,7 @@ pub fn append<'a>(
     Ok(Some(sequences))
 }
 
-/// Messages from a number on, in order, at most `limit`.
+/// Messages from number `from` on, in order, at most `limit`.
 pub fn page(
     reader: &mut dyn Reader,
     session: SessionId,

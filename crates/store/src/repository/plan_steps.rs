@@ -58,7 +58,7 @@ pub struct NewStep {
     pub title: String,
     /// Sandbox checkpoint made before the step.
     pub checkpoint: Option<u64>,
-    /// Length of the sandbox history at the start.
+    /// Number of entries in the sandbox history when the step starts.
     pub position: u64,
 }
 
@@ -114,7 +114,7 @@ pub struct StepEnd {
     pub state: StepState,
     /// Answer of the actor, or the error text.
     pub summary: String,
-    /// Length of the sandbox history at the end.
+    /// Number of entries in the sandbox history when the step ends.
     pub position: u64,
     /// Decision recorded for the step.
     pub decision: Option<DecisionId>,
@@ -152,7 +152,7 @@ pub fn finish(
     Ok(touched > 0)
 }
 
-/// The step at a path that was not rolled back.
+/// The step with this path; `None` if there is none, or if it was rolled back.
 pub fn current(
     reader: &mut dyn Reader,
     plan: PlanId,
@@ -218,12 +218,12 @@ impl RollbackState {
     }
 }
 
-/// Stage of a plan before a rollback, and the point after which everything is undone.
+/// State before a rollback: the stage of the plan, and the checkpoint after which the rollback undoes everything.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RollbackOrigin {
     /// The stage that a redo restores.
     pub stage: PlanStage,
-    /// Length of the sandbox history at the checkpoint.
+    /// Number of entries in the sandbox history at the checkpoint.
     pub position: u64,
     /// Time of the checkpoint, in microseconds since 1970.
     #[serde(rename = "moment")]
@@ -245,7 +245,7 @@ impl RollbackOrigin {
 pub struct RollbackReport {
     /// Changed paths, prefixed with the alias of their resource.
     pub paths: Vec<String>,
-    /// Records that were undone, besides files.
+    /// Numbers of undone records; changed files are listed in `paths`.
     pub undone: RollbackCounts,
     /// Label of the checkpoint.
     pub label: Option<String>,
@@ -260,7 +260,7 @@ pub struct Rollback {
     pub checkpoint: u64,
     /// Progress of the rollback.
     pub state: RollbackState,
-    /// Stage of the plan before the rollback, and the point after which everything is undone.
+    /// Stage of the plan before the rollback, and the checkpoint after which the rollback undoes everything.
     pub origin: RollbackOrigin,
     /// Effects, once the rollback is complete.
     pub report: Option<RollbackReport>,
@@ -318,7 +318,7 @@ pub fn begin_rollback(
     }
 }
 
-/// Number of records that a rollback undid, besides files.
+/// Number of records of each kind that a rollback undid.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RollbackCounts {
     /// Undone decisions.
@@ -344,8 +344,8 @@ const AFTER: [(&str, &str); 3] = [
     ("tool_invocations", "started_at > ?3 AND ?2 >= 0"),
 ];
 
-/// Marks the steps, decisions and tool calls of a plan after a point in time as undone. The point is a length of the
-/// sandbox history (`position`) and a time (`moment`).
+/// Marks the steps, decisions and tool calls of a plan after a point in time as undone. The point is given by the
+/// number of entries in the sandbox history (`position`) and by a time (`moment`).
 pub fn undo_after(
     unit: &mut UnitOfWork<'_>,
     plan: PlanId,
@@ -447,7 +447,7 @@ pub struct Guidance {
     pub number: u64,
     /// Text of the guidance.
     pub text: String,
-    /// Decision recorded for it.
+    /// Decision that records the guidance.
     pub decision: DecisionId,
     /// Time at which it was given.
     pub created_at: Timestamp,
@@ -512,7 +512,7 @@ pub fn mark_guidance_applied(
 pub struct PlanAnswer {
     /// Number within the plan.
     pub number: u64,
-    /// Key of the gate, call or question that it answers.
+    /// Key of the gate, tool call or question that the user answered.
     pub subject: String,
     /// Decision of the user.
     pub verdict: AnswerVerdict,
@@ -522,7 +522,7 @@ pub struct PlanAnswer {
     pub person: String,
     /// Time of the answer.
     pub created_at: Timestamp,
-    /// Time at which the plan used it.
+    /// Time at which the plan used the answer.
     pub used_at: Option<Timestamp>,
 }
 

@@ -117,7 +117,7 @@ pub struct NewPlan {
     pub description: String,
     /// Criteria that must be met.
     pub definition_of_done: String,
-    /// Inputs it is created with: arguments, actors, projects and limits.
+    /// Inputs: arguments, actors, projects and limits.
     pub made_with: MadeWith,
 }
 
@@ -545,7 +545,7 @@ pub fn clear_waiting(unit: &mut UnitOfWork<'_>, id: PlanId) -> Result<(), Error>
     Ok(())
 }
 
-/// Merges facts into the error of a plan: facts with the same name are replaced, others stay.
+/// Merges fields into the stored error of a plan: fields with the same name are replaced, others stay.
 pub fn merge_error(
     unit: &mut UnitOfWork<'_>,
     id: PlanId,
@@ -730,7 +730,7 @@ pub fn active_of_actor(
     Ok(active.map(|plan| plan.id).collect())
 }
 
-/// Plans created from an action that have not ended, oldest first.
+/// Plans that have not ended, oldest first. Excludes plans that were stored before plans had inputs.
 pub fn active(reader: &mut dyn Reader) -> Result<Vec<Plan>, Error> {
     let terminal: Vec<String> = PlanStage::ALL
         .iter()
@@ -745,7 +745,7 @@ pub fn active(reader: &mut dyn Reader) -> Result<Vec<Plan>, Error> {
     reader.query(&sql, &[])?.into_iter().map(read).collect()
 }
 
-/// Number of applied plans of an action, and number of all its plans that ended or failed.
+/// Number of applied plans of an action, and number of its plans that are applied, constrained or errored.
 pub fn record_of_action(reader: &mut dyn Reader, action: &str) -> Result<(u64, u64), Error> {
     count_pair(
         reader,

@@ -132,7 +132,8 @@ pub fn claim(
     Ok(touched == 1)
 }
 
-/// Stores that the updates before a number were delivered, or skipped after failed attempts (with the last error).
+/// Stores that all updates before `next_number` were delivered. If `error` is given, delivery failed with this error
+/// too often, and the updates are skipped.
 pub fn delivered(
     unit: &mut UnitOfWork<'_>,
     push: &PushConfig,

@@ -40,8 +40,8 @@ pub enum KeyClaim {
     Conflict,
 }
 
-/// Claims the key of a request, unless it is already claimed. Of concurrent claims, the others wait for the first unit
-/// to end.
+/// Claims the key of a request, unless it is already claimed. Concurrent claims of the same key wait until the unit of
+/// work of the first one has ended.
 pub fn claim(unit: &mut UnitOfWork<'_>, request: &RequestKey) -> Result<KeyClaim, Error> {
     let now = unit.now();
     let inserted = unit.execute_unsettled(

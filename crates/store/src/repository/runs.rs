@@ -378,7 +378,7 @@ pub fn list(reader: &mut dyn Reader, filter: &RunFilter) -> Result<RunPage, Erro
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredStep {
-    /// Number, in the order in which steps completed.
+    /// Position in the order in which the steps completed.
     pub number: u64,
     /// Content of the step.
     pub step: Value,
@@ -423,7 +423,8 @@ pub fn totals(
     Ok((row.take()?, MicroUsd(row.take()?)))
 }
 
-/// Sessions of a run: those of its steps, and the one that tool calls of its nodes belong to.
+/// Sessions of a run: the sessions in which its steps call models, and the session of the tool calls that its nodes
+/// make.
 pub fn sessions(reader: &mut dyn Reader, id: RunId) -> Result<Vec<SessionId>, Error> {
     // Session ids start with the ten timestamp characters of the run's id. The range limits the scan, since the owner
     // column has no index.

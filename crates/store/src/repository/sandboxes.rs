@@ -363,7 +363,7 @@ pub fn checkpoints(reader: &mut dyn Reader, id: SandboxId) -> Result<Vec<Checkpo
         .collect()
 }
 
-/// Marks the rollback that this checkpoint preceded as undone.
+/// Marks a rollback as undone, on the checkpoint that was made before it.
 pub fn mark_undone(
     unit: &mut UnitOfWork<'_>,
     id: SandboxId,

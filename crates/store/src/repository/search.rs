@@ -1,8 +1,8 @@
 //! Full-text search over messages.
 //!
 //! SQLite has an FTS5 index that each search brings up to date, so that appending a message does not update it;
-//! PostgreSQL has a GIN index. On PostgreSQL, an excerpt shows the original message; if the match is found only without
-//! punctuation, the excerpt shows the message without punctuation.
+//! PostgreSQL has a GIN index. On PostgreSQL, an excerpt shows the original message, or the message without punctuation
+//! if the query matches only that form.
 
 use cleveragents_domain::identity::Namespaces;
 use cleveragents_domain::{

@@ -367,7 +367,7 @@ pub fn write_artifact(
     Ok(Some(task))
 }
 
-/// Artifacts of a task, in the order in which they were started.
+/// Artifacts of a task, in the order in which they were first stored.
 pub fn artifacts<T: DeserializeOwned>(
     reader: &mut dyn Reader,
     id: TaskId,

@@ -1,4 +1,4 @@
-//! Turns: a row while a turn runs, and its steps as they happen.
+//! Turns. The row of a turn is stored when the turn starts, and each step as it happens.
 //!
 //! A unique index allows one running turn per session.
 
@@ -33,7 +33,7 @@ fn read(mut row: Row) -> Result<Turn, Error> {
     })
 }
 
-/// Starts a turn with its first step, a message as JSON.
+/// Starts a turn. `first` is its first step, a message as JSON.
 pub fn begin(
     unit: &mut UnitOfWork<'_>,
     id: TurnId,
@@ -74,7 +74,7 @@ pub fn has_unpriced(reader: &mut dyn Reader, session: SessionId) -> Result<bool,
     Ok(row.is_some())
 }
 
-/// Adds the next step of a running turn, a message as JSON.
+/// Adds the next step of a running turn. `message` is JSON.
 pub fn add_step(
     unit: &mut UnitOfWork<'_>,
     id: TurnId,

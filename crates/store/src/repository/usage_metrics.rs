@@ -27,7 +27,7 @@ const MAXIMUM_TOOLS: u64 = 200;
 /// Histogram of durations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Durations {
-    /// Number of values in each bucket of [`RANGES`], and beyond the last.
+    /// Number of values in each bucket of [`RANGES`]; the last element counts larger values.
     pub counts: Vec<u64>,
     /// Sum of all values, in microseconds.
     pub sum: u64,
@@ -154,7 +154,7 @@ fn by_range(label: &str, from: &str, end: &str) -> String {
 }
 
 /// Measures phases of plans and sandbox operations from the event log: from the event that starts each to the one that
-/// ends it. The query uses the order of an index that contains no message events.
+/// ends it. The query matches the condition and order of an index that leaves out message events.
 fn add_event_durations(reader: &mut dyn Reader, metrics: &mut UsageMetrics) -> Result<(), Error> {
     let mut started: Option<(String, String, i64)> = None;
     reader.query_each(

@@ -30,7 +30,7 @@ fn read_attachment(mut row: Row) -> Result<Attachment, Error> {
 }
 
 /// Attaches a validation to a resource. Returns `false` when the same attachment with the same arguments already
-/// exists. Its time is that of the unit.
+/// exists. The stored creation time is the time of the unit of work.
 pub fn attach(unit: &mut UnitOfWork<'_>, new: &Attachment) -> Result<bool, Error> {
     let now = unit.now();
     let touched = unit.execute(

@@ -53,7 +53,7 @@ pub(super) fn open_memory(timeout: Duration) -> Result<Connection, Error> {
 fn configure(mut connection: Connection, timeout: Duration) -> rusqlite::Result<Connection> {
     connection.busy_handler(Some(wait_with_jitter(timeout)))?;
     connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
-    // Otherwise SQLite re-prepares a statement for each bound value.
+    // Without this setting, SQLite may prepare a statement again when a bound value changes.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.execute_batch(
         "PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY;
@@ -102,7 +102,7 @@ pub(super) fn is_write_ahead(connection: &Connection) -> Result<bool, Error> {
         .map_err(|error| translate(database_name(connection), error))
 }
 
-/// Turns a new file into a write-ahead database that can release space.
+/// Switches a new database to write-ahead logging, and to incremental vacuum, which can return unused space.
 ///
 /// SQLite needs exclusive access for the switch and does not wait for it. The switch is therefore retried: another
 /// process may be checking whether the file is ready.
@@ -124,7 +124,7 @@ pub(super) fn switch_to_write_ahead(
     Ok(())
 }
 
-/// Sets whether the log stays a separate file when the last connection closes.
+/// Sets whether the write-ahead log stays a separate file when the last connection closes.
 pub(super) fn keep_log_on_close(connection: &Connection, keep: bool) -> Result<(), Error> {
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep)
@@ -297,7 +297,7 @@ pub(crate) fn translate(database: &str, error: rusqlite::Error) -> Error {
             reason,
         },
         ErrorCode::CannotOpen if is_full(database) => Error::DiskFull,
-        // The log cannot be created next to the file.
+        // SQLite cannot create the write-ahead log next to the database file.
         ErrorCode::CannotOpen if is_in_read_only_folder(database) => Error::ReadOnly {
             database: database.to_owned(),
             reason,

@@ -1,7 +1,7 @@
 //! The embedded engine: one writing connection behind a group commit, and a pool of readers.
 //!
 //! It uses the write-ahead log, `synchronous=FULL`, foreign keys, and `BEGIN IMMEDIATE` for every write. An in-memory
-//! database has a single connection for both; it lives as long as its engine.
+//! database has a single connection for reading and writing; it lives as long as its engine.
 
 mod connection;
 mod repair;
@@ -34,8 +34,9 @@ const BATCH_MAXIMUM: usize = 1024;
 
 /// An open SQLite database.
 pub(crate) struct SqliteEngine {
-    // Declared before the writer, so that it is dropped first: the last connection to close merges the log into the
-    // file, and a reader cannot do that. A log left behind would be lost to anyone who copies only the database file.
+    // Declared before the writer, so that it is dropped first. The last connection to close merges the write-ahead log
+    // into the file, and a reader cannot do that. A copy of the database file alone would lack the changes in a
+    // remaining log.
     readers: Option<Pool<OpenReader>>,
     writer: GroupCommit<SqliteWriter, WaitForCompany>,
     /// The open file; `None` for an in-memory database.
@@ -173,8 +174,8 @@ fn check_version(number: i32, text: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Opens a file, creating and migrating it when needed. The process that creates or migrates it holds a lock file next
-/// to the database; a file that is up to date is opened without the lock.
+/// Opens a database file, creating and migrating it when needed. The process that creates or migrates it holds a lock
+/// file next to the database; a file that is up to date is opened without the lock.
 fn prepare_file(
     path: &std::path::Path,
     options: &Options,

@@ -137,8 +137,8 @@ fn copy_all(
 /// A table of the schema.
 struct TableKey {
     name: String,
-    /// Columns of the primary key. Events and messages are copied with their positions, so that a reader that resumes
-    /// after a position finds the next ones behind it.
+    /// Columns of the primary key. Events and messages keep their positions in the copy, so that a reader that resumes
+    /// after a position continues at the right place.
     key: Vec<String>,
 }
 
@@ -168,8 +168,8 @@ struct ForeignKey {
     sets_null: bool,
 }
 
-/// Deletes rows whose parent could not be read, or clears the reference where the foreign key sets it to NULL. Repeats until no row
-/// is left whose parent was deleted.
+/// Deletes rows whose parent could not be read, or clears the reference if the foreign key is declared `ON DELETE SET
+/// NULL`. Repeats until no row has a missing parent.
 fn remove_dangling_rows(fresh: &Connection, tables: &[TableKey]) -> rusqlite::Result<()> {
     let mut statements = Vec::new();
     for table in tables {
@@ -198,7 +198,7 @@ fn foreign_keys(fresh: &Connection, table: &str) -> rusqlite::Result<Vec<Foreign
     while let Some(row) = rows.next()? {
         let id: i64 = row.get(0)?;
         let (parent, from): (String, String) = (row.get(1)?, row.get(2)?);
-        // Without a column, the key of the parent is meant, which has the same name.
+        // A foreign key that names no column of the parent refers to its primary key, whose column has the same name.
         let to = row
             .get::<_, Option<String>>(3)?
             .unwrap_or_else(|| from.clone());
@@ -238,8 +238,8 @@ fn dangling_statement(table: &str, key: &ForeignKey) -> String {
     }
 }
 
-/// Whether the old file has a table; one written by an older program has fewer. When even that cannot be read, the
-/// table is assumed to exist and reading it then fails.
+/// Whether the old file has a table; a file of an older program has fewer tables. If the list of tables cannot be read,
+/// the table is assumed to exist, and reading it then fails.
 fn has_table(old: &Connection, table: &str) -> bool {
     let count = old.query_row(
         "SELECT COUNT(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1",
@@ -343,7 +343,7 @@ fn copy_table(
             let values = (0..columns.len())
                 .map(|column| row.get(column))
                 .collect::<rusqlite::Result<Vec<Value>>>()?;
-            // A row that violates a constraint of the schema is part of the damage.
+            // A row that violates a constraint of the schema counts as damaged and is not copied.
             copied.rows += insert
                 .execute(rusqlite::params_from_iter(values))
                 .unwrap_or(0) as u64;

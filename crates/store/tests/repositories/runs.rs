@@ -102,7 +102,8 @@ fn a_step_is_stored_once_and_numbered_without_gap() {
                     let path = format!("node#{}-{number}", thread / 2);
                     engine
                         .write(move |unit| {
-                            // Stands for the lease of the run, which permits one writer at a time.
+                            // In production, the lease of the run permits one writer at a time;
+                            // here a lock takes its place.
                             resources::lock(unit)?;
                             runs::add_step(unit, run, &path, "{}")
                         })

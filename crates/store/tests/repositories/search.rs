@@ -153,7 +153,7 @@ fn punctuation_in_texts_and_queries_hides_no_match() {
     }
 }
 
-/// In a query, the operators of the database are plain words.
+/// Words that are search operators of the database are plain words in a query.
 #[test]
 fn operators_of_the_database_are_plain_words() {
     for database in TestDatabase::each() {

@@ -208,7 +208,8 @@ fn pages_contain_every_task_once_while_tasks_are_created() {
             let Some(last) = page.last() else { break };
             filter.after = Some((last.status_at, last.id.to_string()));
             found.extend(page.iter().map(|task| task.id));
-            // Newer than the pages already read, so not part of the remaining pages.
+            // This task is newer than all tasks of the pages already read, so it is not on the
+            // remaining pages.
             begin(&engine, "acme", "c");
         }
         found.sort();

@@ -300,8 +300,8 @@ fn concurrent_updates_of_one_version_report_the_loser() {
     }
 }
 
-/// The outbox guarantee: a reader that resumes at its last position misses and repeats no event, while writers of
-/// different speeds run concurrently and some fail.
+/// The outbox guarantee: a reader that resumes at its last position neither misses nor repeats an event, while writers
+/// of different speeds run concurrently and some fail.
 #[test]
 fn a_resuming_reader_gets_each_event_exactly_once() {
     let threads = 16;

@@ -39,7 +39,7 @@ fn results_are_stored_unchanged_with_consecutive_numbers() {
         let engine = database.open();
         let plan = add_plan(&engine);
         let other = add_plan(&engine);
-        // Eight threads record concurrently; each number is assigned once.
+        // Eight threads record results concurrently; each number is assigned once.
         at_once(8, |number| {
             let found = result(&number.to_string(), None);
             let stored = engine.write(move |unit| validations::record(unit, plan, &found));
