@@ -49,7 +49,7 @@ fn fenced_blocks(text: &str) -> impl Iterator<Item = &str> {
         .skip(1)
         .step_by(2)
         .map(|block| match block.split_once('\n') {
-            // The first line names the language.
+            // The rest of the opening line names the language of the block, so it is dropped.
             Some((first, body)) if !first.trim_start().starts_with(['{', '[']) => body.trim(),
             _ => block.trim(),
         })

@@ -1,8 +1,7 @@
 //! [`LeaseService`]: leases with one owner at a time, renewed by a heartbeat, fenced by a token.
 //!
 //! Each held lease has a thread that renews it until it is released, dropped or lost. Displacement of an owner depends
-//! on
-//! its liveness: a dead owner is displaced immediately, a live owner never, even if its lease has expired. If the
+//! on its liveness: a dead owner is displaced immediately, a live owner never, even if its lease has expired. If the
 //! liveness is unknown, as on another machine, the owner is displaced once its lease has expired. A displaced owner
 //! notices the loss at its next renewal: its work under the lease is cancelled. Its token makes the store refuse its
 //! writes.
@@ -71,8 +70,7 @@ impl Diagnose for LeaseError {
 }
 
 /// Leases that this service failed to release, for example because the disk was full. The store still lists them as
-/// held
-/// by a live owner, although they are free.
+/// held by a live owner, although they are free.
 type UnreleasedLeases = Arc<Mutex<HashSet<(LeaseSubject, LeaseToken)>>>;
 
 /// Subject and token that a write under a lease presents to the store.
@@ -105,8 +103,7 @@ impl LeaseService {
     }
 
     /// Acquires the lease of a subject and renews it until it is released. If another owner holds it, the error
-    /// contains
-    /// that owner.
+    /// contains that owner.
     pub fn acquire(&self, subject: LeaseSubject, ttl: Ttl) -> Result<HeldLease, LeaseError> {
         if let Some(locks) = &self.locks {
             locks.hold(&self.owner);
@@ -254,7 +251,7 @@ struct Heartbeat {
     work: Mutex<(u64, Vec<(u64, Cancel)>)>,
 }
 
-/// Work under a lease: cancelled when the lease is lost, until this value is dropped.
+/// Registration of work under a lease: while this value exists, losing the lease cancels the work.
 #[must_use]
 pub struct WorkGuard {
     heartbeat: Arc<Heartbeat>,

@@ -1,12 +1,15 @@
 //! The services that every front end calls. Business rules are enforced here or below, never in a
 //! front end.
 //!
-//! [`SessionService`] stores conversations, [`TurnService`] answers questions in them,
-//! [`PlanService`] and [`PlanQueries`] manage and read plans, [`PlanExecutionContext`] records the
-//! changes of a plan run, [`SandboxService`] manages the sandboxes of plans, [`ResourceService`]
-//! and [`ProjectService`] their targets, [`ActionService`] and [`InvariantService`] their templates
-//! and rules, [`ToolService`] and [`SkillService`] their tools, [`TaskService`] the tasks of other
-//! agents over A2A, and [`LeaseService`] the locks between processes.
+//! - Conversations: [`SessionService`] stores them, and [`TurnService`] answers questions in them.
+//! - Plans: [`PlanService`] creates, changes and runs them, [`PlanQueries`] reads them, and
+//!   [`PlanExecutionContext`] records the changes of a run.
+//! - Inputs of plans: [`ActionService`] manages templates, [`InvariantService`] rules,
+//!   [`ResourceService`] and [`ProjectService`] the resources that plans work on, [`ToolService`]
+//!   and [`SkillService`] tools.
+//! - [`SandboxService`] manages the copies of resources in which changes are made.
+//! - [`TaskService`] stores tasks that other agents send over A2A.
+//! - [`LeaseService`] gives one process at a time the right to work on an object.
 
 mod action;
 mod actor;

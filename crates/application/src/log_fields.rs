@@ -1,4 +1,4 @@
-//! Values of fields that events of several modules have.
+//! Values of fields that log events of several modules share.
 
 use std::time::Instant;
 

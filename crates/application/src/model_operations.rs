@@ -32,7 +32,7 @@ pub struct ModelInfo {
     pub name: String,
     pub provider: String,
     pub model: String,
-    /// Whether its key and address are configured.
+    /// Whether the API key and the address of the model are configured.
     pub available: bool,
     pub capabilities: Capabilities,
     /// `null` when the price is unknown.
@@ -157,7 +157,7 @@ pub fn require_provider(catalogue: &Catalogue, name: &str) -> Result<(), Operati
 }
 
 impl ListModels {
-    /// The response, for front ends that have no database.
+    /// Computes the response without a database, for front ends that have none.
     pub fn answer(self, catalogue: &Catalogue) -> Result<ModelList, OperationError> {
         let provider = self.provider.as_deref().map(str::to_lowercase);
         if let Some(name) = &provider {
@@ -208,7 +208,7 @@ pub struct ShowModel {
 }
 
 impl ShowModel {
-    /// The response, for front ends that have no database.
+    /// Computes the response without a database, for front ends that have none.
     pub fn answer(self, catalogue: &Catalogue) -> Result<ModelInfo, OperationError> {
         let name: ModelName = self.name.parse().map_err(OperationError::from_service)?;
         Ok(catalogue.entry(&name)?.into())

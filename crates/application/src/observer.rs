@@ -158,7 +158,7 @@ pub enum AgentEvent {
         strategy: PlanStrategy,
     },
     PlanStepStarted {
-        /// From 1.
+        /// Number of the step, from 1.
         number: usize,
         count: usize,
         title: String,
@@ -166,7 +166,7 @@ pub enum AgentEvent {
     /// A step of a plan succeeded or failed.
     PlanStepFinished {
         title: String,
-        /// The summary, or why it failed.
+        /// The summary of the step, or the reason of its failure.
         summary: String,
         succeeded: bool,
     },
@@ -326,7 +326,7 @@ impl Observer for NoObserver {
     }
 }
 
-/// The approver where no user is present: every question stays open.
+/// The approver for runs without a user: every question stays unanswered.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoApprover;
 

@@ -126,8 +126,7 @@ impl OwnerLocks {
     }
 
     /// Locks the file of this process, if the owner is this process. If that fails, for example because the disk is
-    /// full,
-    /// processes that cannot see the pid of this process have to wait until its leases expire.
+    /// full, processes that cannot see the pid of this process have to wait until its leases expire.
     pub(crate) fn hold(&self, owner: &Owner) {
         if owner.process != current_owner().process {
             return;
@@ -223,7 +222,7 @@ fn start_of(pid: u32) -> Option<u64> {
     if matches!(state, "Z" | "X") {
         return None;
     }
-    // The start is field 22; the state was field 3.
+    // The start time is field 22 of the file; the next field of the iterator is field 4.
     fields.nth(18)?.parse().ok()
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn find_referenced<T, E>(
     Err(unresolved(found))
 }
 
-/// The lookup of names for objects without names.
+/// The lookup of names for objects that have none: it finds nothing.
 #[expect(
     clippy::unnecessary_wraps,
     reason = "callers pass it in place of lookups that can fail"

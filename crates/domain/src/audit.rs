@@ -33,7 +33,7 @@ pub fn audit_kinds() -> Vec<&'static str> {
 pub struct NewAuditEntry {
     /// Kind of the action, such as `plan_applied`.
     pub kind: &'static str,
-    /// Identity that performed it.
+    /// Identity that performed the action.
     pub identity: String,
     /// Namespace, if any.
     pub namespace: Option<String>,
@@ -51,7 +51,7 @@ pub struct AuditEntry {
     pub entry_id: AuditEntryId,
     /// Kind of the action.
     pub kind: String,
-    /// Identity that performed it.
+    /// Identity that performed the action.
     pub identity: String,
     /// Namespace, if any.
     pub namespace: Option<String>,

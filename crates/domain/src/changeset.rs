@@ -31,9 +31,9 @@ pub enum Operation {
     },
     /// The content changed.
     Modify {
-        /// File before.
+        /// File before the change.
         before: FileState,
-        /// File after.
+        /// File after the change.
         after: FileState,
     },
     /// The file was deleted.
@@ -44,16 +44,16 @@ pub enum Operation {
     /// The path changed, possibly with the content.
     Rename {
         new_path: String,
-        /// File before.
+        /// File before the change.
         before: FileState,
-        /// File after.
+        /// File after the change.
         after: FileState,
     },
     /// The permissions changed, the content did not.
     Mode {
-        /// File before.
+        /// File before the change.
         before: FileState,
-        /// File after.
+        /// File after the change.
         after: FileState,
     },
 }
@@ -89,7 +89,7 @@ impl Operation {
         }
     }
 
-    /// File before, if it existed.
+    /// File before the change, if it existed.
     pub const fn before(&self) -> Option<FileState> {
         match self {
             Self::Create { .. } => None,
@@ -100,7 +100,7 @@ impl Operation {
         }
     }
 
-    /// File after, if it exists.
+    /// File after the change, if it exists.
     pub const fn after(&self) -> Option<FileState> {
         match self {
             Self::Delete { .. } => None,
@@ -261,7 +261,7 @@ impl NewChange {
 /// A recorded change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangeEntry {
-    /// Changeset that contains it.
+    /// Changeset that contains the entry.
     pub changeset: ChangesetId,
     /// Number in the changeset.
     pub number: EntryNumber,
@@ -286,7 +286,7 @@ pub enum ChangesetState {
 pub struct Changeset {
     /// Changeset id.
     pub id: ChangesetId,
-    /// Plan whose run opened it; `None` for a manually created sandbox.
+    /// Plan whose run opened the changeset; `None` for a manually created sandbox.
     pub plan: Option<PlanId>,
     /// Number of entries, which is also the number of the next one.
     pub entry_count: u64,

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 /// Facts about a plan from which its confidence is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct ConfidenceInputs {
-    /// Number of plans of its action that were applied.
+    /// Number of plans of the same action that were applied.
     pub succeeded: u64,
-    /// Number of plans of its action that ended.
+    /// Number of plans of the same action that ended.
     pub ended: u64,
     /// Number of plans that were applied to the same projects.
     pub familiarity: u64,
@@ -19,7 +19,7 @@ pub struct ConfidenceInputs {
     pub validations: u64,
     /// Risk that the strategy states, from 0 to 1.
     pub risk: Option<f64>,
-    /// Lowest confidence of its decisions, from 0 to 1.
+    /// Lowest confidence of the plan's decisions, from 0 to 1.
     pub decision_confidence: Option<f64>,
     /// Number of invariants that the plan has to keep.
     pub invariants: u64,
@@ -229,7 +229,7 @@ mod tests {
         Confidence::compute(&inputs).score
     }
 
-    /// Without facts a plan starts in the middle; a record of successes raises its score.
+    /// Without facts the score is in the middle; successes of earlier plans raise it.
     #[test]
     fn factors_change_the_score() {
         let no_facts = ConfidenceInputs::default();

@@ -144,7 +144,7 @@ impl DefinitionFault {
         Self::Rule(fault.fixed_by(fix))
     }
 
-    /// The error and its position.
+    /// The error message and the position.
     pub const fn fault(&self) -> &Fault {
         match self {
             Self::Malformed(fault) | Self::Rule(fault) => fault,

@@ -1,6 +1,6 @@
 //! Callers of a server and their permissions: roles on namespaces, narrowed by scopes.
 //!
-//! Everything that no grant permits is denied. The namespace `local` cannot be granted: its contents never leave the
+//! A request that no grant permits is denied. The namespace `local` cannot be granted: its contents never leave the
 //! machine, and only the local user ([`Caller::local`]) sees them.
 
 use std::collections::BTreeSet;
@@ -148,7 +148,7 @@ impl Permission {
     /// All permissions, weakest first.
     pub const ALL: &'static [Self] = &[Self::Read, Self::Write, Self::Manage, Self::Own];
 
-    /// The weakest role that has it.
+    /// The weakest role that has the permission.
     pub const fn least_role(self) -> Role {
         match self {
             Self::Read => Role::Viewer,
@@ -269,7 +269,7 @@ impl Caller {
         }
     }
 
-    /// Scopes that it may use.
+    /// Scopes that the caller may use.
     pub fn scopes(&self) -> impl Iterator<Item = Scope> + '_ {
         Scope::ALL
             .iter()

@@ -26,7 +26,7 @@ pub enum InheritanceError {
     OtherKind {
         /// Inheriting type.
         child: TypeName,
-        /// Type it inherits from.
+        /// Type that the child inherits from.
         parent: TypeName,
         /// Kind of the child.
         kind: ResourceKind,

@@ -46,11 +46,11 @@ impl InvocationOutcome {
 pub struct ToolInvocation {
     /// Invocation id.
     pub id: ToolInvocationId,
-    /// Plan it ran for.
+    /// Plan that the call ran for.
     pub plan: Option<PlanId>,
-    /// Session it ran for.
+    /// Session that the call ran for.
     pub session: Option<SessionId>,
-    /// Turn it ran in.
+    /// Turn that the call ran in.
     pub turn: Option<TurnId>,
     /// Id that the model gave the call.
     pub call_id: Option<String>,
@@ -70,7 +70,7 @@ pub struct ToolInvocation {
     pub error: Option<String>,
     /// Machine-readable reason of a refusal.
     pub reason: Option<String>,
-    /// Whether it can safely be repeated when its outcome is unknown.
+    /// Whether the call can safely be repeated when its outcome is unknown.
     pub is_repeatable: bool,
     /// Time of the start.
     pub started_at: Timestamp,

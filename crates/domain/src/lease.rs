@@ -50,7 +50,7 @@ impl fmt::Display for LeaseToken {
 pub struct Owner {
     /// Run of the program.
     pub process: ProcessId,
-    /// Machine, boot and process namespace it runs in; process numbers are meaningless elsewhere.
+    /// Machine, boot and process namespace of the owner; its process number is meaningless elsewhere.
     pub host: String,
     /// Process number in the operating system.
     pub pid: u32,
@@ -69,7 +69,7 @@ impl fmt::Display for Owner {
 pub struct Lease {
     /// Subject of the lease.
     pub subject: LeaseSubject,
-    /// Owner that holds it.
+    /// Owner that holds the lease.
     pub owner: Owner,
     /// Fencing token.
     pub token: LeaseToken,

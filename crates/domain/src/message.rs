@@ -117,10 +117,10 @@ pub type Metadata = Map<String, Value>;
 /// The content or metadata of a message is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ContentError {
-    /// It contains only white space.
+    /// The content contains only white space.
     #[error("the message is empty")]
     Empty,
-    /// It exceeds the size limit.
+    /// The content exceeds the size limit.
     #[error("the message has {actual} bytes, more than the limit of {limit}")]
     TooLarge {
         /// Size in bytes.
@@ -128,7 +128,7 @@ pub enum ContentError {
         /// Configured limit in bytes.
         limit: usize,
     },
-    /// It contains a NUL character, which PostgreSQL cannot store in text.
+    /// The content or metadata contains a NUL character, which PostgreSQL cannot store in text.
     #[error("the {part} holds a NUL character at byte {at}")]
     Nul {
         /// `message` or `metadata`.
@@ -258,7 +258,7 @@ impl NewMessage {
         &self.metadata
     }
 
-    /// Whether its turn succeeded.
+    /// Whether the turn of the message succeeded.
     pub const fn state(&self) -> MessageState {
         self.state
     }
@@ -277,7 +277,7 @@ pub struct Message {
     pub content: String,
     /// Facts about the message.
     pub metadata: Metadata,
-    /// Whether its turn succeeded.
+    /// Whether the turn of the message succeeded.
     pub state: MessageState,
     /// Time of storage.
     pub created_at: Timestamp,

@@ -113,7 +113,7 @@ pub struct ProjectRules {
     pub invariants: Vec<String>,
     /// Actor that reconciles invariants.
     pub invariant_actor: Option<ActorName>,
-    /// Automation profile of its plans.
+    /// Automation profile of plans of the project.
     pub automation_profile: Option<String>,
 }
 

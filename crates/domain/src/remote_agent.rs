@@ -11,11 +11,11 @@ pub const AGENT_TOKEN_PREFIX: &str = "A2A_";
 /// An agent on another machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteAgent {
-    /// URL of its card, or the base URL below which the card is.
+    /// URL of the agent's card (A2A), or the base URL below which the card is.
     pub url: String,
-    /// Variable that holds its token. Never the token itself.
+    /// Environment variable that holds the token of the agent. Never the token itself.
     pub token_variable: Option<String>,
-    /// Maximum duration of one answer; the timeout of models when not given.
+    /// Maximum duration of one answer; by default the timeout of models.
     pub timeout: Option<Duration>,
 }
 

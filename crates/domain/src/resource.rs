@@ -129,7 +129,7 @@ pub struct Resource {
     /// Name, unique among resources.
     pub name: ResourceName,
     pub type_name: TypeName,
-    /// Argument values of its type.
+    /// Values of the arguments that the type declares.
     pub properties: Properties,
     /// Location: an absolute path, or a URL without its password.
     pub location: Option<String>,
@@ -137,9 +137,9 @@ pub struct Resource {
     pub description: Option<String>,
     /// Whether plans may only read the resource.
     pub read_only: bool,
-    /// Whether discovery found it, instead of a user registering it.
+    /// Whether discovery registered the resource, rather than a user.
     pub auto_discovered: bool,
-    /// Hash of its content at the last inspection.
+    /// Hash of the content at the last inspection.
     pub content_hash: Option<ContentHash>,
     /// Version of the row.
     pub version: Version,

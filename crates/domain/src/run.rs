@@ -8,13 +8,13 @@ use crate::{RunId, Timestamp, TokenUsage};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RunState {
-    /// A process executes it, or died doing so.
+    /// A process executes the run, or died while it did.
     Running,
-    /// It waits for the user.
+    /// The run waits for the user.
     Waiting,
-    /// It finished with a result.
+    /// The run finished with a result.
     Complete,
-    /// It ended without a result.
+    /// The run ended without a result.
     Failed,
     Cancelled,
 }
@@ -51,7 +51,7 @@ impl RunState {
 pub struct Run {
     /// Run id.
     pub id: RunId,
-    /// Namespace of the plan, project or caller that started it; decides who can see it.
+    /// Namespace of the plan, project or caller that started the run; decides who can see the run.
     pub namespace: String,
     /// Name of the actor.
     pub actor: String,
@@ -59,7 +59,7 @@ pub struct Run {
     pub actor_hash: String,
     /// Input of the graph.
     pub input: Value,
-    /// Options it was requested with.
+    /// Options of the request that started the run.
     pub options: Value,
     /// State of the run.
     pub state: RunState,
@@ -76,7 +76,7 @@ pub struct Run {
     pub model_calls: u64,
     /// Number of tool calls.
     pub tool_calls: u64,
-    /// Number of times it was started or resumed.
+    /// Number of times the run was started or resumed.
     pub attempts: u64,
     /// Time of the start.
     pub started_at: Timestamp,

@@ -80,11 +80,11 @@ macro_rules! words {
 words! {
     /// Lifecycle state of a sandbox.
     SandboxState {
-        /// Being created; removed if its creator dies.
+        /// Being created; removed if the process that creates the sandbox dies.
         Creating = "creating",
         /// Ready for use.
         Active = "active",
-        /// Being applied to the real resources; the next command finishes or undoes it.
+        /// Being applied to the real resources; if interrupted, the next command finishes or undoes the apply.
         Applying = "applying",
         /// Applied to the real resources.
         Applied = "applied",
@@ -96,7 +96,7 @@ words! {
 }
 
 impl SandboxState {
-    /// Whether it has ended.
+    /// Whether the sandbox is applied or discarded.
     pub const fn is_over(self) -> bool {
         matches!(self, Self::Applied | Self::Discarded)
     }
@@ -122,7 +122,7 @@ words! {
     CheckpointReason {
         /// The sandbox was created.
         Created = "created",
-        /// The user requested it.
+        /// The user requested the checkpoint.
         Manual = "manual",
         /// A command was about to run.
         BeforeExec = "before-exec",
@@ -153,17 +153,17 @@ pub struct Sandbox {
     pub name: String,
     /// Lifecycle state.
     pub state: SandboxState,
-    /// Changeset that contains its history.
+    /// Changeset that contains the history of the sandbox.
     pub changeset: ChangesetId,
-    /// Machine that holds its files.
+    /// Machine that holds the files of the sandbox.
     pub machine: String,
-    /// Directory of its files, as text.
+    /// Directory of the sandbox's files, as text.
     pub folder: String,
     /// Origin, such as `path /code/app` or `project local/shop`.
     pub origin: String,
     /// Target position of a rollback in progress.
     pub rolling_back_to: Option<u64>,
-    /// Result of applying or discarding it, as JSON text.
+    /// Result of applying or discarding the sandbox, as JSON text.
     pub result: Option<String>,
     /// Version of the row.
     pub version: Version,
@@ -178,11 +178,11 @@ pub struct Sandbox {
 pub struct Checkpoint {
     /// Number in the sandbox.
     pub number: CheckpointNumber,
-    /// Reason for its creation.
+    /// Why the checkpoint was created.
     pub reason: CheckpointReason,
     /// Label chosen by the user.
     pub label: Option<String>,
-    /// Number of history entries before it.
+    /// Number of history entries before the checkpoint.
     pub position: u64,
     /// For a checkpoint made before a rollback: the checkpoint that was restored.
     pub target: Option<CheckpointNumber>,

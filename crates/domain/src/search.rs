@@ -22,7 +22,7 @@ pub fn check_filter(text: &str) -> Result<(), FilterTooLong> {
 /// The text is not a valid search query.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SearchQueryError {
-    /// It has no letter and no digit.
+    /// The query has no letter and no digit.
     #[error("the query `{0}` contains no word to search for")]
     Empty(String),
     #[error(transparent)]

@@ -26,13 +26,13 @@ impl fmt::Display for Version {
 /// The text is not a valid session name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SessionNameError {
-    /// It contains only white space.
+    /// The name contains only white space.
     #[error("a session name cannot be empty")]
     Empty,
-    /// It has more than 200 characters.
+    /// The name has more than 200 characters.
     #[error("the session name has {0} characters, more than {NAME_MAXIMUM}")]
     TooLong(usize),
-    /// It contains a control character such as a line break.
+    /// The name contains a control character such as a line break.
     #[error("the session name holds a control character")]
     Control,
 }
@@ -85,19 +85,19 @@ pub struct Session {
     pub id: SessionId,
     /// Name chosen by the user.
     pub name: Option<SessionName>,
-    /// Actor that answers in it.
+    /// Actor that answers in the session.
     pub actor: Option<ActorName>,
-    /// Namespace, `local` unless it belongs to a server.
+    /// Namespace; `local` by default.
     pub namespace: String,
-    /// Automation profile for its plans.
+    /// Automation profile of plans of the session.
     pub automation: String,
     /// Number of messages, which is also the number of the next one.
     pub message_count: u64,
     /// Total size of message contents in bytes.
     pub content_bytes: u64,
-    /// Token usage of its models.
+    /// Token usage of the models in the session.
     pub usage: TokenUsage,
-    /// Session and message it was forked from.
+    /// Session and message that this session was forked from.
     pub forked_from: Option<(SessionId, Sequence)>,
     /// Version of name, actor and settings; messages do not change it.
     pub version: Version,

@@ -3,21 +3,21 @@
 /// State of a task. Terminal states are final.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TaskState {
-    /// It was accepted.
+    /// The task was accepted.
     Submitted,
-    /// A server works on it, or died doing so.
+    /// A server works on the task, or died while it did.
     Working,
-    /// It waits for input from the client.
+    /// The task waits for input from the client.
     InputRequired,
-    /// It waits for the client to authenticate.
+    /// The task waits for the client to authenticate.
     AuthRequired,
-    /// It finished with a result.
+    /// The task finished with a result.
     Completed,
-    /// It ended without a result.
+    /// The task ended without a result.
     Failed,
-    /// It was cancelled.
+    /// The task was cancelled.
     Canceled,
-    /// It was not accepted.
+    /// The task was not accepted.
     Rejected,
 }
 
@@ -61,7 +61,7 @@ impl TaskState {
         )
     }
 
-    /// Whether it waits for the client.
+    /// Whether the task waits for the client.
     pub const fn is_waiting(self) -> bool {
         matches!(self, Self::InputRequired | Self::AuthRequired)
     }

@@ -10,11 +10,11 @@ use crate::{SessionId, Timestamp, TurnId};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TurnState {
-    /// A process works on it, or died doing so.
+    /// A process works on the turn, or died while it did.
     Running,
-    /// It finished with an answer.
+    /// The turn finished with an answer.
     Complete,
-    /// It ended without an answer.
+    /// The turn ended without an answer.
     Failed,
 }
 
@@ -41,11 +41,11 @@ impl TurnState {
 pub struct Turn {
     /// Turn id.
     pub id: TurnId,
-    /// Session it belongs to.
+    /// Session that the turn belongs to.
     pub session: SessionId,
     /// Model that answers.
     pub model: String,
-    /// Sandbox in which its tools work.
+    /// Sandbox in which the tools of the turn work.
     pub sandbox: Option<String>,
     /// State of the turn.
     pub state: TurnState,

@@ -75,20 +75,20 @@ pub struct Attachment {
     pub id: AttachmentId,
     /// Name of the validation.
     pub validation: String,
-    /// Resource it is attached to.
+    /// Resource that the validation is attached to.
     pub resource: ResourceId,
-    /// Project in whose plans it applies.
+    /// The project, if the validation applies only to plans of one project.
     pub project: Option<crate::ProjectId>,
-    /// Only plan in which it applies.
+    /// The plan, if the validation applies only to one plan.
     pub plan: Option<PlanId>,
-    /// Values of its placeholders: a map of texts.
+    /// Values of the placeholders: a map of texts.
     pub arguments: Value,
     /// Time of creation.
     pub created_at: Timestamp,
 }
 
 impl Attachment {
-    /// Scope in which it applies.
+    /// Scope in which the validation applies.
     pub const fn scope(&self) -> ValidationScope {
         match (self.plan, self.project) {
             (Some(_), _) => ValidationScope::Plan,
@@ -109,9 +109,9 @@ pub struct ValidationResult {
     pub attachment_id: Option<AttachmentId>,
     /// Name of the resource.
     pub resource: Option<String>,
-    /// Scope in which it applies.
+    /// Scope in which the validation applies.
     pub scope: ValidationScope,
-    /// Project or plan in which it applies.
+    /// Project or plan in which the validation applies.
     pub scope_target: Option<String>,
     /// Hash of the definition and of the arguments.
     pub definition_hash: String,
@@ -128,6 +128,6 @@ pub struct ValidationResult {
     pub duration_ms: u64,
     /// Number of the attempt, from 1.
     pub attempt: u64,
-    /// Length of the sandbox history when it ran: a later change invalidates the result.
+    /// Length of the sandbox history when the validation ran; a later change invalidates the result.
     pub position: u64,
 }

@@ -103,7 +103,7 @@ fn fault(error: &serde_saphyr::Error) -> Fault {
     }
 }
 
-/// Terms of the parser, their plain equivalents, and the fixes.
+/// Each entry: a message of the parser, the same message in plain words, and the suggested fix.
 const PARSER_TERMS: &[(&str, &str, &str)] = &[
     (
         "multiple YAML documents",

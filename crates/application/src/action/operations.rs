@@ -40,7 +40,7 @@ pub struct ListedAction {
     /// Content of the action's file; missing if the file is no longer valid.
     #[serde(flatten)]
     pub definition: Option<ListedDefinition>,
-    /// Error of its file, if it is no longer valid.
+    /// Error in the file, if the file is no longer valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
     /// Number of plans created from the action.
@@ -56,7 +56,7 @@ pub struct ListedDefinition {
     pub execution_actor: Option<String>,
     /// Whether several plans may be created from the action.
     pub reusable: bool,
-    /// Whether its plans must not change anything.
+    /// Whether plans of the action must not change anything.
     pub read_only: bool,
     pub description: String,
 }
@@ -95,7 +95,7 @@ pub struct ActionInfo {
     pub version: u64,
     pub created: Timestamp,
     pub updated: Timestamp,
-    /// The time when it was archived.
+    /// Time at which the action was archived.
     pub archived: Option<Timestamp>,
 }
 
@@ -108,10 +108,10 @@ pub struct ActionDetails {
     pub review_actor: Option<String>,
     pub apply_actor: Option<String>,
     pub invariant_actor: Option<String>,
-    /// The automation profile that its plans start with.
+    /// The automation profile that plans of the action start with.
     pub automation_profile: Option<String>,
     pub safety_profile: Option<String>,
-    /// The invariants of all its plans.
+    /// The invariants of all plans of the action.
     pub invariants: Vec<String>,
     pub arguments: Vec<ActionArgument>,
 }

@@ -1,6 +1,5 @@
 //! Registered actions, their state, and the number of plans that use them. A plan stores a copy of its action, made
-//! when
-//! the plan is created.
+//! when the plan is created.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,7 +23,7 @@ pub type ActionService = DefinitionService<Action>;
 pub struct RegisteredAction {
     /// Definition and dates.
     pub registered: RegisteredDefinition<Action>,
-    /// Number of plans created from it.
+    /// Number of plans created from the action.
     pub plans: u64,
 }
 

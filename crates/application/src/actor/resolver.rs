@@ -135,7 +135,7 @@ impl<'a> ActorResolver<'a> {
         self.used.borrow().clone()
     }
 
-    /// Names that are similar to an unknown one.
+    /// Known names that are similar to an unknown name, for suggestions.
     pub(super) fn nearest(&self, name: &str) -> Vec<String> {
         nearest::all(name, self.files.keys().map(String::as_str), 3)
     }

@@ -23,7 +23,7 @@ pub struct ActorWorld<'a> {
     pub referable_names: &'a ReferableNames,
     /// Returns `true` for the name of a model.
     pub is_model: IsModel<'a>,
-    /// Returns the values of variables in files.
+    /// Returns the value of a variable that a file refers to.
     pub variables: &'a dyn Fn(&str) -> Option<String>,
 }
 
@@ -230,7 +230,7 @@ impl DefinitionService<Arc<Actor>> {
         Ok(dependants(&self.stored()?, &whole_name(name), world))
     }
 
-    /// Number of runs of an actor in the namespaces, and their total cost.
+    /// Number of runs of an actor in the given namespaces, and the total cost of these runs.
     pub fn totals(
         &self,
         name: &str,

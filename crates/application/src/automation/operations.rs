@@ -216,7 +216,7 @@ pub struct ListedProfile {
     /// Content of the file; missing if the file is no longer valid.
     #[serde(flatten)]
     pub definition: Option<ListedProfileDefinition>,
-    /// Error of its file, if it is no longer valid.
+    /// Error in the file, if the file is no longer valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }

@@ -41,7 +41,8 @@ impl DefinitionType for AutomationProfile {
         self.name.clone()
     }
 
-    /// Names of built-in profiles have no namespace; all other names have one.
+    /// Completes a name with its namespace. Names of built-in profiles have no namespace and stay
+    /// as they are.
     fn complete_name(name: &str) -> String {
         let plain = name.trim().to_lowercase();
         if Self::find_built_in(&plain).is_some() {

@@ -54,7 +54,7 @@ pub enum DefinitionError {
         kind: DefinitionKind,
         /// The complete name.
         name: String,
-        /// Active plans that use it.
+        /// Active plans that use the definition.
         plans: Vec<PlanId>,
     },
     /// The action is archived, so no plans can be created from it.
@@ -109,7 +109,7 @@ const fn built_in_code(kind: DefinitionKind) -> Code {
         DefinitionKind::Actor => Code::BuiltInActor,
         DefinitionKind::AutomationProfile => Code::BuiltInProfile,
         DefinitionKind::Tool => Code::BuiltInTool,
-        // None of these is built in.
+        // The other kinds have no built-in definitions.
         other => other.invalid(),
     }
 }

@@ -18,7 +18,7 @@ macro_rules! add_request {
         #[derive(Debug, Clone, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         #[serde(deny_unknown_fields)]
         pub struct $request {
-            /// The YAML text of its definition.
+            /// The YAML text of the definition.
             pub text: String,
             /// The absolute path of the file that holds the text. Ignored for callers on other machines.
             #[serde(default)]

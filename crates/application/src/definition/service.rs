@@ -3,9 +3,8 @@
 //! The text of a file is stored unchanged and parsed on every use, so the file may be deleted.
 //!
 //! Adding and removing use optimistic locking, because the rules depend on all definitions of the kind and on
-//! variables,
-//! which a unit of work cannot read. The service checks the rules first. The unit of work writes nothing if the
-//! definitions have changed since that check; then the service retries.
+//! variables, which a unit of work cannot read. The service checks the rules first. The unit of work writes nothing if
+//! the definitions have changed since that check; then the service retries.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -201,7 +200,7 @@ impl<T: DefinitionType> DefinitionService<T> {
     }
 }
 
-/// A definition to be written.
+/// A parsed and checked definition that is not stored yet.
 pub(crate) struct NewDefinition<T> {
     pub(crate) definition: T,
     pub(crate) name: String,

@@ -223,7 +223,7 @@ pub(crate) fn environment(workspace: Option<&SandboxWorkspace>, lists_files: boo
     let Some(workspace) = workspace else {
         return EnvironmentBlock::find(None, today, lists_files).render();
     };
-    // Commands in the sandbox cannot write to this folder.
+    // The block is stored in the state folder, because commands in the sandbox cannot write there.
     let name = if lists_files {
         "environment"
     } else {
@@ -267,14 +267,14 @@ fn quoted(name: &str) -> String {
     format!("`{text}`")
 }
 
-/// Lines up to a total length.
+/// Text that accepts lines until the block reaches [`MAX_BYTES`].
 struct LimitedText {
     text: String,
     is_cut: bool,
 }
 
 impl LimitedText {
-    /// Last line of a block without all facts; its length is always reserved.
+    /// Last line of a block from which lines were dropped. Space for this line is always reserved.
     const END: &'static str = "(Some facts are left out.)\n";
 
     fn new() -> Self {

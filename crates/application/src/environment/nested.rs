@@ -32,7 +32,7 @@ pub(crate) fn nested_instructions(
         for found in instructions_in(&part.root, folder.as_ref()) {
             let is_at_top = !found.path.contains('/');
             let tag = instruction_tag(&part.alias, &found);
-            // A model that reads the instruction file itself has its content.
+            // If the model reads the instruction file itself, the file is not shown a second time.
             if !is_at_top && found.path != touched && !text.contains(&tag) && !is_shown(&tag) {
                 text.push_str(&tagged_instruction(&part.alias, &found));
             }

@@ -14,7 +14,7 @@ use serde_json::Value;
 /// Maximum number of cached namespaces. The namespace of an object never changes.
 const CACHE_SIZE: usize = 20_000;
 
-/// Number of events about a removed object that are searched for its namespace, from each end.
+/// Number of the oldest, and of the newest, events about a removed object that are searched for its namespace.
 const SEARCHED_EVENTS: u64 = 4;
 
 /// Finds the namespaces of events. Caches the results; clones share the cache.
@@ -52,7 +52,7 @@ enum NamespaceLookup {
 }
 
 impl EventScope {
-    /// A lookup for a database.
+    /// Creates a scope that looks up namespaces in a database.
     pub fn new(engine: Arc<Engine>) -> Self {
         Self {
             engine,
@@ -133,7 +133,7 @@ fn lookup(event: &Event) -> NamespaceLookup {
             _ => NamespaceLookup::NoNamespace,
         },
         ("task", _) => by(SubjectKind::Other, subject),
-        // Includes lease events, which name machines and processes.
+        // This includes lease events: they name machines and processes, which only the local user may see.
         _ => NamespaceLookup::NoNamespace,
     }
 }
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn events_that_name_no_namespace_have_none() {
-        // A new kind without a decision here must not be visible to all callers.
+        // A new kind of event that this module does not handle must not be visible to all callers.
         for kind in EventKind::ALL {
             let found = lookup(&event(*kind, "01ARZ3NDEKTSV4RRFFQ69G5FAV", json!({})));
             assert!(

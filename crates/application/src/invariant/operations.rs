@@ -97,7 +97,7 @@ pub struct AddInvariant {
     /// For these plans, by id or prefix.
     #[serde(default)]
     pub plan: Vec<String>,
-    /// No other invariant may override it; only with `global`.
+    /// No other invariant may override this one; only with `global`.
     #[serde(default)]
     pub non_overridable: bool,
 }
@@ -191,7 +191,7 @@ pub struct InvariantList {
     pub summary: InvariantListSummary,
 }
 
-/// Resolved contradictions between effective invariants.
+/// Contradictions between invariants: those that precedence resolved, and those that remain.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Reconciliation {
     /// The plan of the request.

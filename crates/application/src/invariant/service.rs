@@ -235,7 +235,7 @@ impl InvariantService {
             let found = find(unit, &reference)?;
             let missing = || InvariantError::NotFound(reference.clone());
             if !invariants::remove(unit, &found)? {
-                // Another process removed it meanwhile.
+                // Another process has removed the invariant meanwhile.
                 return Err(missing());
             }
             invariants::get(unit, found.id)?.ok_or_else(missing)
@@ -303,8 +303,7 @@ impl InvariantService {
     }
 
     /// Builds a query from scopes as the user names them. A plan adds its projects that still exist, and its own copy
-    /// of
-    /// the action with the plan's argument values.
+    /// of the action with the plan's argument values.
     pub fn query(
         &self,
         targets: &[InvariantTarget],

@@ -37,7 +37,7 @@ pub enum McpServiceError {
     Secret {
         /// Name of the server.
         server: String,
-        /// The variable or header that contains it.
+        /// The variable or header that contains the secret.
         field: String,
     },
     /// The store failed.

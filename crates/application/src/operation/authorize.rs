@@ -14,7 +14,7 @@ use crate::server::AuditService;
 pub struct AccessTarget {
     /// The namespace of the object.
     pub namespace: String,
-    /// The area of the server it belongs to.
+    /// The area of the server that the object belongs to.
     pub scope: Scope,
     /// The permission that the caller needs in the namespace.
     pub permission: Permission,

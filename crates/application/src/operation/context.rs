@@ -100,7 +100,7 @@ impl Application {
         self
     }
 
-    /// The services of the same database.
+    /// The services of the database.
     pub fn services(&self) -> Services {
         Services::new(Arc::clone(&self.engine))
     }

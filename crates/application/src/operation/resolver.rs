@@ -99,7 +99,7 @@ impl<'a> Resolver<'a> {
         });
     }
 
-    /// A session, by id, prefix or name.
+    /// Resolves a session, given by id, prefix or name.
     pub fn session(&mut self, reference: &mut String) -> Result<(), OperationError> {
         let Some(context) = self.context else {
             return Ok(());
@@ -148,7 +148,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// A plan, by id, prefix or name.
+    /// Resolves a plan, given by id, prefix or name.
     pub fn plan(&mut self, reference: &mut String) -> Result<(), OperationError> {
         let Some(context) = self.context else {
             return Ok(());
@@ -168,7 +168,7 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// A plan that local callers may omit: the only active one, or the only one.
+    /// Resolves a plan. Local callers may omit it: then it is the only active plan, or the only plan.
     pub fn given_or_only_plan(
         &mut self,
         reference: &mut Option<String>,
@@ -176,7 +176,7 @@ impl<'a> Resolver<'a> {
         self.plan_or(reference, |plans| plans.find(None))
     }
 
-    /// A plan that local callers may omit: the only one that waits for input.
+    /// Resolves a plan. Local callers may omit it: then it is the only plan that waits for input.
     pub fn given_or_only_waiting_plan(
         &mut self,
         reference: &mut Option<String>,
@@ -184,8 +184,8 @@ impl<'a> Resolver<'a> {
         self.plan_or(reference, PlanQueries::only_waiting)
     }
 
-    /// A plan that local callers may omit: the only one in one of these stages. `purpose` completes "there is no plan
-    /// …".
+    /// Resolves a plan. Local callers may omit it: then it is the only plan in one of these stages. `purpose` completes
+    /// the error "there is no plan …".
     pub fn plan_or_only_in(
         &mut self,
         reference: &mut Option<String>,
@@ -211,7 +211,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// A decision, by id or prefix, or a plan, which stands for its first decision.
+    /// Resolves a decision, given by id or prefix, or by a plan, which stands for its first decision.
     pub fn decision_or_plan(&mut self, reference: &mut String) -> Result<(), OperationError> {
         let Some(context) = self.context else {
             return Ok(());
@@ -243,7 +243,7 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// A run of an actor, by id or prefix.
+    /// Resolves a run of an actor, given by id or prefix.
     pub fn run(&mut self, reference: &mut String) -> Result<(), OperationError> {
         let Some(context) = self.context else {
             return Ok(());
@@ -262,7 +262,7 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// A run to resume. Resuming a run needs the same permissions as starting it.
+    /// Resolves a run to resume. Resuming a run needs the same permissions as starting it.
     pub fn resumed_run(&mut self, reference: &mut String) -> Result<(), OperationError> {
         self.run(reference)?;
         let Some(context) = self.context else {
@@ -297,7 +297,7 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// An invariant, by id or prefix, in the namespace of its scope.
+    /// Resolves an invariant, given by id or prefix. It belongs to the namespace of its scope.
     pub fn invariant(&mut self, reference: &mut String) -> Result<(), OperationError> {
         let Some(context) = self.context else {
             return Ok(());
@@ -322,7 +322,7 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// An attachment of a validation, in the namespace of its resource.
+    /// Resolves an attachment of a validation. It belongs to the namespace of its resource.
     pub fn attachment(&mut self, reference: &mut String) -> Result<(), OperationError> {
         let Some(context) = self.context else {
             return Ok(());
@@ -341,7 +341,7 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// The namespace of a new object.
+    /// Resolves the namespace of a new object.
     pub fn new_in(&mut self, namespace: &mut Option<String>) -> Result<(), OperationError> {
         match namespace {
             Some(given) => {
@@ -364,7 +364,7 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// The object of the operation, by its name.
+    /// Resolves the name of the object that the operation acts on.
     pub fn name(&mut self, name: &mut String, kind: NamedKind) -> Result<(), OperationError> {
         self.complete(name, kind)?;
         if name.contains('/') {
@@ -373,7 +373,7 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// An object that is only read or run, by its name.
+    /// Resolves the name of an object that is only read or run.
     pub fn read_name(&mut self, name: &mut String, kind: NamedKind) -> Result<(), OperationError> {
         self.complete(name, kind)?;
         if name.contains('/') {
@@ -430,7 +430,7 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// An exported session. Importing the session needs read access to its actor.
+    /// Adds the objects that an exported session names. Importing the session needs read access to its actor.
     pub fn exported_session(&mut self, document: &str) -> Result<(), OperationError> {
         if self.is_local() || self.context.is_none() {
             return Ok(());
@@ -548,7 +548,7 @@ fn missing_plan() -> OperationError {
     .with_hint("name a plan; only callers on the machine of the server may omit it")
 }
 
-/// Whether a stored option is unset.
+/// Whether an option that is stored with a run is unset.
 fn is_unset(value: &Value) -> bool {
     match value {
         Value::Null => true,

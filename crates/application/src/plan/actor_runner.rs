@@ -72,7 +72,7 @@ pub(super) struct ActorTask<'t> {
 
 /// The actor or the tool call that performs a task.
 pub(super) enum Performer<'t> {
-    /// An actor, or a model in place of the built-in actor, for a kind of step.
+    /// An actor for a kind of step, or a model that runs with the instructions of the built-in actor for that kind.
     Actor(&'t str, StepKind),
     /// A single tool call, without an actor.
     ToolCall(&'t StepCall),
@@ -229,7 +229,8 @@ impl PlanActorRunner<'_> {
         RolePrompts::read(&self.runtime.options().home, &folders)
     }
 
-    /// True if an actor is the built-in one for a kind of step, or a model in its place.
+    /// True if an actor is the built-in actor for a kind of step, or a model: a model runs with the instructions of the
+    /// built-in actor.
     pub(super) fn is_built_in(&self, actor: &str, kind: StepKind) -> Result<bool, PlanError> {
         let resolved_actor = self.runtime.actor(actor).map_err(PlanError::from_service)?;
         Ok(built_in_role(kind).is_some_and(|role| {

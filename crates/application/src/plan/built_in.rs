@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use super::report::{review_schema, strategy_schema};
 use crate::actor::ActorText;
 
-/// The name of the pair of actors without a model: each step is a tool call from the definition of
-/// done.
+/// The name of the strategist and executor that use no model: they execute the items of the definition of done as tool
+/// calls.
 pub const DETERMINISTIC: &str = "builtin/deterministic";
 
 /// The default strategist.
@@ -111,8 +111,8 @@ pub fn built_in_actors(folder: &Path) -> BTreeMap<String, ActorText> {
     let mut actors = BTreeMap::new();
     for name in ROLES {
         let full_name = format!("builtin/{name}");
-        // Outside a plan, these actors need both texts. A plan sends the base once, and the other text when their phase
-        // starts.
+        // Outside a plan, these actors need the base text and the text of their role. A plan sends the base text once,
+        // and the text of a role when its phase starts.
         let prompt = match name {
             "strategist" | "executor" => format!("{}\n{}", prompt("base"), prompt(name)),
             _ => prompt(name),
@@ -203,7 +203,7 @@ mod tests {
 
     use super::{PROMPTS, RolePrompts};
 
-    /// Every request of a plan repeats the instructions.
+    /// Long instructions would be expensive, because every request of a plan repeats them.
     #[test]
     fn the_instructions_of_a_phase_stay_small() {
         let size = |file_name: &str| {

@@ -48,7 +48,7 @@ impl PhaseFailure {
     }
 }
 
-/// Details of a failure. Its JSON omits unknown fields.
+/// Details of a failure. The JSON omits fields that are `None`.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct FailureFacts {
     /// The error code of the cause.

@@ -20,9 +20,9 @@ pub(super) fn gate_subject(gate: AutomationGate, plan: &Plan) -> String {
 pub(super) enum GateOutcome {
     /// The plan continues.
     Open,
-    /// The user rejected it, with an optional reason.
+    /// The user rejected that the plan continues, with an optional reason.
     Rejected(Option<String>),
-    /// The user has to approve it.
+    /// The plan has to wait for the approval of the user.
     NeedsApproval(Waiting),
 }
 

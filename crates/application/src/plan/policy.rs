@@ -30,7 +30,7 @@ words! {
         OnApply = "on_apply",
         /// After the apply, or after the plan is cancelled.
         OnTerminal = "on_terminal",
-        /// Only when the user discards it.
+        /// Only when the user discards the sandbox.
         Manual = "manual",
     }
 }

@@ -169,7 +169,7 @@ impl StrategyOutcome {
     }
 }
 
-/// A reason with the answer that an actor gave instead of a report.
+/// Appends to a reason the answer that an actor gave instead of a report.
 fn without_report(reason: &str, text: &str) -> String {
     match text.trim() {
         "" => format!("{reason}; its answer is empty"),
@@ -219,7 +219,7 @@ pub(super) fn strategy_schema() -> Value {
     })
 }
 
-/// The declared schema. The parser also accepts `checks_run`: commands with `passed`.
+/// The declared schema of `step_done`. The parser also accepts `checks_run`: a list of commands, each with `passed`.
 fn step_done_schema() -> Value {
     json!({
         "type": "object",

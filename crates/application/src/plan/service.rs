@@ -36,7 +36,7 @@ use crate::sandbox::SandboxService;
 use crate::session::SessionService;
 use crate::watch::Watch;
 
-/// Environment variables that definitions refer to.
+/// Looks up an environment variable that a definition refers to.
 pub(super) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Defaults for plans whose request and action do not specify these values.
@@ -95,7 +95,7 @@ pub struct DriveOptions {
     pub allow_empty: bool,
 }
 
-/// Environment variables that definitions refer to, shared.
+/// Looks up an environment variable that a definition refers to. Can be shared between threads.
 pub type KeptVariables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// Creates, changes and runs plans. Cheap to clone.

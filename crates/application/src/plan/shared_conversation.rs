@@ -35,7 +35,7 @@ const BYTES_PER_TOKEN: usize = 3;
 /// Maximum size of a block of known lines that is repeated in full, in bytes: about 200 tokens.
 const REPEATED_BYTES: usize = 600;
 
-/// A conversation to start.
+/// The inputs that decide how the conversation of a step starts.
 pub(super) struct ThreadRequest<'t> {
     /// The actor that continues the thread.
     pub(super) actor: &'t str,
@@ -49,7 +49,7 @@ pub(super) struct ThreadRequest<'t> {
     pub(super) strategy: Option<&'t PlanStrategy>,
 }
 
-/// The start of a conversation of a plan.
+/// The earlier conversation, or its digest, with which the conversation of a step starts.
 #[derive(Debug, Default)]
 pub(super) struct PlanThread {
     /// The conversation to continue.

@@ -41,7 +41,7 @@ pub enum ProjectError {
         project: String,
         /// The alias in conflict.
         alias: String,
-        /// The resource that has it.
+        /// The resource that has the alias.
         resource: String,
     },
     /// The resource is already linked.
@@ -72,7 +72,7 @@ pub enum ProjectError {
     InUse {
         /// Name of the project.
         name: String,
-        /// Active plans that use it.
+        /// Active plans that use the project.
         plans: Vec<PlanId>,
     },
     /// An operation on a resource failed.

@@ -42,7 +42,7 @@ pub struct ProjectInfo {
     pub invariants: Vec<String>,
     /// The actor that reconciles invariants.
     pub invariant_actor: Option<String>,
-    /// The automation profile that its plans start with.
+    /// The automation profile that plans of the project start with.
     pub automation_profile: Option<String>,
     pub version: Version,
     pub created: Timestamp,
@@ -134,14 +134,13 @@ pub struct CreateProject {
     /// The actor that reconciles invariants.
     #[serde(default)]
     pub invariant_actor: Option<String>,
-    /// The automation profile that its plans start with.
+    /// The automation profile that plans of the project start with.
     #[serde(default)]
     pub automation_profile: Option<String>,
 }
 
-/// Splits a resource from the alias after its last colon. After the colon of a server name follows a slash, so that
-/// text
-/// is not an alias.
+/// Splits a resource from the alias after its last colon. In `server:namespace/name`, a slash follows the colon, so the
+/// text after the colon is not an alias.
 fn split_alias(text: &str) -> (&str, Option<&str>) {
     match text.rsplit_once(':') {
         Some((resource, alias)) if !alias.contains('/') => (resource, Some(alias)),
@@ -217,7 +216,7 @@ pub struct ProjectList {
 pub struct ListedProject {
     #[serde(flatten)]
     pub project: ProjectInfo,
-    /// The number of resources that it links.
+    /// The number of resources that the project links.
     pub resources: u64,
 }
 
@@ -332,7 +331,7 @@ pub struct LinkResource {
     pub reference: String,
     /// The resource, by name or id.
     pub resource: String,
-    /// The name of the resource inside the project; the last part of its name when not given.
+    /// The name of the resource inside the project; the last part of the resource's name when not given.
     #[serde(default)]
     pub alias: Option<String>,
     /// Whether plans of the project may only read the resource.

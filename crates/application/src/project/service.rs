@@ -30,9 +30,9 @@ pub struct LinkRequest {
 pub struct NewProject {
     /// Name of the project; the default namespace is `local`.
     pub name: String,
-    /// Description, tags and rules for its plans.
+    /// Description, tags and rules for plans of the project.
     pub rules: ProjectRules,
-    /// The resources it links.
+    /// The resources that the project links.
     pub links: Vec<LinkRequest>,
 }
 

@@ -49,7 +49,7 @@ pub struct RegisteredResource {
     pub resource: Resource,
     /// Whether the resource was created, updated or unchanged.
     pub outcome: Outcome,
-    /// Resources discovered below it.
+    /// Resources discovered below the resource.
     pub discovered: Vec<Resource>,
     /// Discovered resources that no longer exist and were removed.
     pub removed: Vec<Resource>,

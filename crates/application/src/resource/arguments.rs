@@ -111,7 +111,7 @@ pub(super) fn canonical(path: &Path) -> Result<PathBuf, ResourceError> {
     Ok(canonical)
 }
 
-/// Validates the arguments for a type. Relative paths are below `base`.
+/// Validates the arguments for a type. Relative paths start at `base`.
 pub(super) fn check(
     kind: &InheritedType,
     given: &BTreeMap<String, String>,

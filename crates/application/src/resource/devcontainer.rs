@@ -73,7 +73,7 @@ mod tests {
         }
     }
 
-    /// The file may come with a cloned repository.
+    /// The file may come from a cloned repository, so it is not trusted.
     #[test]
     fn a_text_that_nests_too_deep_is_refused() {
         for open in ["[", "{\"a\":"] {

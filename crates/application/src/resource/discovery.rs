@@ -1,9 +1,8 @@
 //! Discovers the resources below a resource by inspecting its files.
 //!
 //! Below a checkout, discovery finds its object database and its working tree. Resources of other types are found by
-//! the
-//! `auto_discovery` of the type: paths whose existence below the parent shows that such a resource exists. The result,
-//! with the keys from which ids and names are derived, depends only on the files.
+//! the `auto_discovery` of the type: paths whose existence below the parent shows that such a resource exists. The
+//! result, with the keys from which ids and names are derived, depends only on the files.
 
 use std::path::{Path, PathBuf};
 
@@ -26,9 +25,9 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 /// A resource discovered below another.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct DiscoveredResource {
-    /// Stable key that distinguishes it from its siblings.
+    /// Stable key that distinguishes the resource from its siblings.
     pub(super) key: String,
-    /// The last segment of its name.
+    /// The last segment of the resource's name.
     pub(super) segment: String,
     pub(super) type_name: TypeName,
     pub(super) location: String,

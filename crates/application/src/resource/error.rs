@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// A reference to a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResourceUser {
-    /// A project links it.
+    /// A project links the resource.
     Project(String),
     /// The resource is the parent of a link: parent and child.
     Child(String, String),
@@ -70,7 +70,7 @@ pub enum ResourceError {
     Exists {
         /// The name in conflict.
         name: String,
-        /// The type of the resource that has it.
+        /// The type of the resource that has the name.
         type_name: String,
     },
     /// A name is not well formed, or its namespace is reserved.
@@ -118,7 +118,7 @@ pub enum ResourceError {
         name: String,
         /// Resources of this type.
         resources: Vec<String>,
-        /// The types that inherit from it.
+        /// The types that inherit from the type.
         subtypes: Vec<String>,
     },
     /// Only discovery creates resources of this type.

@@ -113,7 +113,7 @@ pub(super) fn state(path: &Path, probe: &GitProbe) -> Result<GitState, GitProble
     let dirty = if probe.is_bare {
         None
     } else {
-        // Comparing a file may run its filter, so filters are disabled.
+        // To compare a file, git may run a filter program of the repository, so filters are disabled.
         let git = Git::at(path)
             .with_commands_disabled()
             .map_err(|error| unavailable(&error))?;

@@ -8,7 +8,7 @@ use super::error::ResourceError;
 use super::registry::TypeRegistry;
 use super::service::{ResourceService, find};
 
-/// Both ends of a link.
+/// Finds the parent and the child of a link.
 pub(super) fn ends(
     reader: &mut dyn Reader,
     parent: &str,

@@ -143,9 +143,9 @@ pub struct ResourceInfo {
     pub read_only: bool,
     /// Whether discovery registered the resource, rather than a user.
     pub auto_discovered: bool,
-    /// The values of the arguments of its type; addresses are without their passwords.
+    /// The values of the arguments of the type; addresses are without their passwords.
     pub properties: Map<String, Value>,
-    /// SHA-256 of its content when it was last inspected.
+    /// SHA-256 of the content when the resource was last inspected.
     pub content_hash: Option<String>,
     pub version: Version,
     pub created: Timestamp,
@@ -374,7 +374,7 @@ pub struct ResourceNode {
     #[serde(rename = "type")]
     pub type_name: String,
     pub sandbox_strategy: Option<SandboxStrategy>,
-    /// Whether discovery created the link to its parent.
+    /// Whether discovery created the link to the parent.
     pub auto_discovered: bool,
     /// Whether the resource occurs earlier in the tree; its children are listed only there.
     pub repeated: bool,
@@ -687,9 +687,9 @@ pub struct TypeArgument {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TypeSandbox {
     pub strategy: Option<SandboxStrategy>,
-    /// Whether their state can be checkpointed.
+    /// Whether the state of the resources can be checkpointed.
     pub checkpointable: bool,
-    /// The handler that reads and writes their content.
+    /// The handler that reads and writes the content of the resources.
     pub handler: Option<String>,
 }
 

@@ -196,8 +196,7 @@ impl ResourceService {
     }
 
     /// Removes a resource and the resources discovered below it. Fails if other objects refer to one of them. Returns
-    /// the
-    /// removed resources, starting with the requested one.
+    /// the removed resources, starting with the requested one.
     pub fn remove(&self, reference: &str) -> Result<Vec<Resource>, ResourceError> {
         let reference = reference.to_owned();
         self.engine.write(move |unit| {

@@ -17,11 +17,11 @@ pub struct ResourceTreeNode {
     pub resource: Resource,
     /// The isolation strategy of the resource.
     pub strategy: Option<SandboxStrategy>,
-    /// Whether discovery created the link to its parent.
+    /// Whether discovery created the link to the parent.
     pub auto_discovered: bool,
     /// Whether the resource occurs earlier in the tree; its children are listed only there.
     pub is_repeated: bool,
-    /// Resources below it, sorted by name.
+    /// Resources below the resource, sorted by name.
     pub children: Vec<Self>,
 }
 

@@ -1,4 +1,4 @@
-//! [`prune`]: removes tool results from a conversation that the next phase does not need.
+//! [`prune`]: removes from a conversation the tool results that the next phase does not need.
 //!
 //! Stubs that name the call replace long results of searches, listings, commands and file reads.
 //! Failed results, answers of the user, short results, the content of the kept files and all messages
@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use crate::turn::{chat_message, set_chat_message};
 
-/// Results up to this size stay, in bytes: replacing them would save less than it costs, because providers then cannot
-/// reuse what they cached of the conversation behind them.
+/// Results up to this size, in bytes, stay. Replacing a result invalidates the provider's prompt cache for everything
+/// after it, which costs more than a short result saves.
 const MIN_PRUNED_BYTES: usize = 4_000;
 
 /// Maximum size of the call in a stub, in bytes.

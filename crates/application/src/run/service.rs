@@ -37,7 +37,7 @@ type Values = Map<String, Value>;
 pub struct RunStart {
     /// The id of the run.
     pub id: RunId,
-    /// The namespace of the plan, project or caller that starts it.
+    /// The namespace of the plan, project or caller that starts the run.
     pub namespace: String,
     pub actor: Arc<Actor>,
     /// The hash of the file of the actor.

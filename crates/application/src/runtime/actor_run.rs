@@ -107,7 +107,7 @@ pub struct ActorRunReport {
     pub options: ActorRunOptions,
     /// The stored run and its result.
     pub report: RunReport,
-    /// The sandbox of its tools.
+    /// The sandbox of the tools of the run.
     pub sandbox: Option<String>,
 }
 

@@ -61,7 +61,7 @@ pub enum SandboxError {
     /// No rollback can be undone.
     #[error("sandbox `{0}` has nothing to redo")]
     NothingToRedo(String),
-    /// The request names no part, and the sandbox has no database on a server or several.
+    /// The request names no part, and the sandbox does not have exactly one database on a server.
     #[error("sandbox `{name}` has {}", databases(.parts))]
     WhichDatabase {
         /// Name of the sandbox.
@@ -109,7 +109,7 @@ impl From<LeaseError> for SandboxError {
 }
 
 impl SandboxError {
-    /// Whether another process currently uses the sandbox, or the same resources.
+    /// Whether another process currently holds the lease of the sandbox or of one of its resources.
     pub fn is_held(&self) -> bool {
         matches!(self, Self::Lease(error) if matches!(**error, LeaseError::Held { .. }))
     }

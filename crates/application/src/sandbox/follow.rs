@@ -42,7 +42,7 @@ impl SandboxService {
         if self.diff(&mut open)?.path_count() > 0 {
             return Ok(SourceChanges::Outdated(changed));
         }
-        // Still under its lease, so that nothing can be written to it after the comparison.
+        // This process still holds the lease, so no other process has written to the sandbox since the comparison.
         self.throw_away(&open, open.view.sandbox.state)?;
         Ok(SourceChanges::Discarded)
     }

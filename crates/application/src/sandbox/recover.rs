@@ -101,7 +101,7 @@ impl SandboxService {
                         self.go_to(open, restore).map(drop)
                     };
                     if let Err(SandboxError::Files(Error::ContentLost(_))) = &result {
-                        // The rollback can never be completed. Its checkpoint holds the state before it.
+                        // The rollback can never be completed. The state before it is kept in a checkpoint.
                         let id = open.view.sandbox.id;
                         self.write(open, move |unit| {
                             Ok(sandboxes::set_rolling_back(unit, id, None)?)

@@ -34,9 +34,9 @@ pub struct RolledBack {
 pub(super) struct HistoryMove {
     /// Target position.
     pub(super) to: u64,
-    /// Tool name of its history entries.
+    /// Tool name of the history entries that the move records.
     pub(super) by: &'static str,
-    /// If set, a checkpoint of the state before is created, with this checkpoint as its target.
+    /// If set, a checkpoint of the state before the move is created; its `target` is this checkpoint.
     pub(super) keeps: Option<CheckpointNumber>,
     /// For a redo: the checkpoint that the undone rollback created.
     pub(super) takes_back: Option<CheckpointNumber>,
@@ -45,7 +45,7 @@ pub(super) struct HistoryMove {
 /// Result of a move to another position.
 #[derive(Debug)]
 pub(super) struct RestoreResult {
-    /// Checkpoint of the state before, if one was requested.
+    /// Checkpoint of the state before the move, if one was requested.
     before: Option<CheckpointNumber>,
     /// Each changed path with the alias of its part.
     pub(super) changes: Vec<(String, Change)>,

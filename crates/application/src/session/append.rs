@@ -63,7 +63,7 @@ pub struct AppendResponder {
     /// Builds the body. The iterator returns the sequence numbers of the messages in order. The function
     /// must take exactly one number for each message of the request.
     pub body: fn(&AppendRequest, &mut dyn Iterator<Item = Sequence>) -> Result<String, Error>,
-    /// Returns the status of the response, and the form of a body that is stored for repeated requests.
+    /// Converts a body to the HTTP status and the text that are stored as the response to repeated requests.
     pub kept: fn(&str) -> (u16, String),
 }
 

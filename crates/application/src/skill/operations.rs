@@ -167,7 +167,7 @@ pub struct SkillList {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ListedSkill {
     pub name: String,
-    /// Number of its tools, including those of included skills.
+    /// Number of tools of the skill, including those of included skills.
     pub tools: Option<u64>,
     pub includes: Option<Vec<String>>,
     pub sources: Option<Vec<String>>,
@@ -176,7 +176,7 @@ pub struct ListedSkill {
     pub origin: ListedSkillOrigin,
     /// The file or folder of the skill.
     pub config: String,
-    /// Reason why it cannot be used.
+    /// Reason why the skill cannot be used.
     pub problem: Option<String>,
 }
 
@@ -283,13 +283,13 @@ pub struct SkillDetails {
     pub includes: Vec<IncludedSkill>,
     /// The tools that the skill itself names.
     pub direct_tools: Vec<SkillTool>,
-    /// All its tools; only on request.
+    /// All tools of the skill; only on request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<SkillTool>>,
     pub tool_sources: Vec<SkillToolSource>,
     pub mcp_servers: Vec<SkillServer>,
     pub agent_skills: Vec<AgentSkillInfo>,
-    /// The skills and actors that use it.
+    /// The skills and actors that use the skill.
     pub referenced_by: Vec<String>,
     pub capability_summary: SkillCapabilitySummary,
 }
@@ -314,7 +314,7 @@ pub struct SkillInfo {
 pub struct SkillTool {
     pub name: String,
     pub source: String,
-    /// The included skill that has it.
+    /// The included skill that the tool comes from.
     pub from_skill: Option<String>,
     pub read_only: bool,
     pub writes: bool,

@@ -50,7 +50,7 @@ pub struct ProgramVersion {
     pub platform: String,
     /// The version of the SQLite library.
     pub sqlite: String,
-    /// The newest database schema that it supports.
+    /// The newest database schema that the program supports.
     pub schema_version: u64,
     /// The schema of exported sessions.
     pub export_schema: String,

@@ -12,9 +12,7 @@ use crate::plan::SERVER_LEASE;
 
 impl TaskService {
     /// Takes over the open tasks of dead servers, and returns the tasks that `runner` took over. Each task is taken
-    /// over
-    /// over
-    /// by only one server.
+    /// over by only one server.
     pub fn take_over_orphans(&self, runner: &str) -> Result<Vec<TaskRecord>, LeaseError> {
         let open = self.engine.read(|reader| tasks::open(reader))?;
         let leases = LeaseService::new(Arc::clone(&self.engine));

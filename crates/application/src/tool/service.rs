@@ -113,7 +113,7 @@ pub struct CallableTools {
 pub struct LeftOut {
     /// Name of the tool.
     pub name: String,
-    /// Description of the error in its file.
+    /// Description of the error in the file of the tool.
     pub why: String,
 }
 
@@ -255,7 +255,7 @@ impl DefinitionService<ToolSpec> {
         Ok(self.engine().read(permission_rules::rules)?)
     }
 
-    /// Stores a rule. `false` when it was already stored.
+    /// Stores a rule. Returns `false` when the rule was already stored.
     pub fn remember(&self, rule: &Rule) -> Result<bool, ToolError> {
         let text = rule.to_string();
         Ok(self

@@ -40,7 +40,7 @@ pub enum TurnError {
         /// The owner of the budget, such as `session …`.
         scope: String,
         limit: MicroUsd,
-        /// Spent and reserved.
+        /// Money spent and reserved so far.
         used: MicroUsd,
         /// The highest possible cost of the call.
         wanted: MicroUsd,

@@ -207,8 +207,8 @@ impl<'a> ReportTools<'a> {
 
     /// Parses the report that an answer in plain text contains as JSON. The error states why no JSON value fits.
     pub(crate) fn in_text(&self, text: &str) -> Result<Value, String> {
-        // Another module reads the text after a single reminder. There, only the first accepted tool counts, because
-        // the same JSON may also fit the schema of another report.
+        // After a single reminder, the caller interprets the text. Only the first accepted tool is tried then, because
+        // JSON that fits no report of that tool may still fit the schema of another tool.
         let max_tools = match self.text {
             TextAnswer::RemindedOnce => 1,
             _ => usize::MAX,

@@ -15,7 +15,7 @@ use crate::observer::{AgentEvent, Observer};
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
-/// Wait for another turn of the same session.
+/// Parameters of the wait for another turn of the same session.
 pub struct Waiting<'a> {
     /// Maximum waiting time.
     pub patience: Duration,

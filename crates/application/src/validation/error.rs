@@ -61,7 +61,7 @@ pub enum ValidationError {
     /// The plan does not exist.
     #[error("plan {0} does not exist")]
     PlanNotFound(PlanId),
-    /// The validation was cancelled before it had a result.
+    /// The validation was cancelled before it returned a result.
     #[error("the validation `{0}` was stopped")]
     Cancelled(String),
     /// An operation on a resource failed.

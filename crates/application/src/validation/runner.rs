@@ -43,7 +43,7 @@ pub struct ValidationOutcome {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ValidationRunner;
 
-/// Number of bytes to keep from the beginning, and again from the end, of an output.
+/// Number of bytes of an output that are kept from its beginning, and the same number from its end.
 const KEPT_BYTES: usize = 1 << 20;
 
 /// Shells for commands; the first installed one is used.

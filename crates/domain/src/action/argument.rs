@@ -102,11 +102,11 @@ pub enum ArgumentProblem {
         /// Most similar argument name.
         nearest: Option<String>,
     },
-    /// It is given more than once.
+    /// The argument is given more than once.
     Twice(String),
-    /// It is required and not given.
+    /// The argument is required and not given.
     Missing(String),
-    /// Its value is invalid.
+    /// The value is invalid.
     Wrong {
         /// Name of the argument.
         name: String,
@@ -298,7 +298,8 @@ fn check_text(text: &str) -> Result<(), String> {
 /// Compiles a pattern that must match a value as a whole.
 pub(super) fn whole_pattern(pattern: &str) -> Result<Regex, String> {
     let invalid = || format!("`{pattern}` is not a regular expression");
-    // Compile it on its own first: a lone parenthesis could close the group around it.
+    // Compile the pattern on its own first: a lone parenthesis could close the group that is added
+    // around it.
     Regex::new(pattern).map_err(|_| invalid())?;
     Regex::new(&format!("^(?:{pattern})$")).map_err(|_| invalid())
 }

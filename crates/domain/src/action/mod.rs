@@ -1,8 +1,8 @@
 //! Actions: the templates that plans are created from.
 //!
-//! [`Action::read`] parses one from its YAML file, [`Action::resolve`] validates the argument values that a user gives,
-//! and [`Action::render`] fills them into its texts. A plan stores the action it was created from as JSON, so that a
-//! later change of the file does not affect it.
+//! [`Action::read`] parses an action from its YAML file, [`Action::resolve`] validates the argument values that a user
+//! gives, and [`Action::render`] fills them into the texts of the action. A plan stores a copy of its action as JSON,
+//! so that a later change of the file does not affect the plan.
 
 mod argument;
 #[cfg(test)]
@@ -83,19 +83,19 @@ pub struct Action {
     pub long_description: Option<String>,
     /// Criteria for a plan to be done. May contain placeholders.
     pub definition_of_done: String,
-    /// Actors of its plans.
+    /// Actors of plans of the action.
     pub actors: ActionActors,
     /// Whether more than one plan can be created from the action.
     pub reusable: bool,
-    /// Whether its plans must not change anything.
+    /// Whether plans of the action must not change anything.
     pub read_only: bool,
     /// Arguments that the user gives when creating a plan, in the order of the file.
     pub arguments: Vec<ActionArgument>,
-    /// Automation profile of its plans.
+    /// Automation profile of plans of the action.
     pub automation_profile: Option<String>,
-    /// Invariants of its plans. May contain placeholders.
+    /// Invariants of plans of the action. May contain placeholders.
     pub invariants: Vec<String>,
-    /// Safety profile of its plans.
+    /// Safety profile of plans of the action.
     pub safety_profile: Option<String>,
 }
 

@@ -89,7 +89,7 @@ pub enum GateGroup {
     DecisionAutomation,
     /// Recovery from failures.
     SelfRepair,
-    /// Actions of an execution besides its steps.
+    /// Actions during the execution other than running steps.
     ExecutionControls,
 }
 
@@ -169,7 +169,7 @@ impl AutomationGate {
         }
     }
 
-    /// The reason why the gate has no effect: no plan takes its action without a request. `None` for gates in use.
+    /// Why the gate has no effect: no plan takes the guarded action on its own. `None` for gates that have an effect.
     pub const fn idle_because(self) -> Option<&'static str> {
         match self {
             Self::StartChildPlans => Some("plans start no child plans"),
@@ -248,9 +248,9 @@ impl<'de> Deserialize<'de> for Thresholds {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AutomationGuard {
-    /// Names or patterns of tools that it must not call.
+    /// Names or patterns of tools that the plan must not call.
     pub tool_denylist: Vec<String>,
-    /// Names or patterns of the only tools that it may call; any when `None`.
+    /// Names or patterns of the only tools that the plan may call; any tool when `None`.
     pub tool_allowlist: Option<Vec<String>>,
     /// Maximum number of tool calls per step of the plan.
     pub max_tool_calls_per_step: Option<u64>,

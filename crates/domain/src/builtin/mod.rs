@@ -29,7 +29,7 @@ struct Line {
     equivalence: &'static [&'static str],
 }
 
-/// Name, type, whether it is required, help.
+/// An argument of a type: name, type of the value, whether it is required, help text.
 type Flag = (&'static str, ArgumentType, Need, &'static str);
 
 enum Need {

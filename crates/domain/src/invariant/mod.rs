@@ -36,7 +36,7 @@ pub enum InvariantTextError {
 
 /// Checks the text of an invariant and returns it in its stored form.
 ///
-/// Models read it, so characters that users cannot see are refused.
+/// Models read the text, so characters that users cannot see are refused.
 pub(crate) fn checked_text(text: &str) -> Result<String, InvariantTextError> {
     let text = text.trim();
     let is_hidden = |letter: char| {
@@ -115,15 +115,15 @@ pub struct Invariant {
     pub id: InvariantId,
     /// The sentence that must hold.
     pub text: String,
-    /// Scope in which it holds.
+    /// Scope in which the invariant holds.
     pub scope: InvariantScope,
     /// Full name of the project or action, or id of the plan.
     pub source_name: Option<String>,
-    /// Whether no other invariant can override it; only for global invariants.
+    /// Whether no other invariant can override this one; only for global invariants.
     pub non_overridable: bool,
-    /// Time at which it was set.
+    /// Time at which the invariant was set.
     pub created_at: Timestamp,
-    /// Time at which it was removed.
+    /// Time at which the invariant was removed.
     pub removed_at: Option<Timestamp>,
 }
 
@@ -142,11 +142,11 @@ pub struct SourcedInvariant {
     pub id: Option<InvariantId>,
     /// The sentence that must hold.
     pub text: String,
-    /// Scope it comes from.
+    /// Scope that the invariant comes from.
     pub source: InvariantScope,
     /// Full name of the project or action, or id of the plan.
     pub source_name: Option<String>,
-    /// Whether it cannot be overridden.
+    /// Whether no other invariant can override this one.
     pub non_overridable: bool,
 }
 
@@ -193,7 +193,7 @@ impl SourcedInvariant {
 pub struct ResolvedConflict {
     /// Overridden invariant.
     pub overridden: SourcedInvariant,
-    /// Invariant that overrides it.
+    /// Invariant that overrides the other one.
     pub by: SourcedInvariant,
 }
 

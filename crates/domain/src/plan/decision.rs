@@ -93,11 +93,11 @@ pub struct NewDecision {
     pub rationale: String,
     /// Text and reasoning of the actor before the decision.
     pub reasoning: Option<String>,
-    /// Context in which it was made.
+    /// Context in which the decision was made.
     pub snapshot: ContextSnapshot,
-    /// Paths that were changed because of it.
+    /// Paths that were changed because of the decision.
     pub artifacts: Vec<String>,
-    /// Decisions that influenced it, besides its parent.
+    /// Decisions that influenced this decision, besides its parent.
     pub influenced_by: Vec<DecisionId>,
 }
 
@@ -110,12 +110,12 @@ pub struct Decision {
     pub sequence: u64,
     /// Content of the decision.
     pub said: NewDecision,
-    /// Decision that it corrects.
+    /// Decision that this decision corrects.
     pub corrects: Option<DecisionId>,
     pub correction_reason: Option<String>,
-    /// Decision that replaced it.
+    /// Decision that replaced this decision.
     pub superseded_by: Option<DecisionId>,
-    /// Number of the rollback that undid it.
+    /// Number of the rollback that undid the decision.
     pub undone_by: Option<u64>,
     /// Time of the decision.
     pub created_at: Timestamp,

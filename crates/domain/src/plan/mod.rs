@@ -41,7 +41,7 @@ pub struct LinkedPlan {
 pub struct PlanProject {
     /// Project name.
     pub name: String,
-    /// First segment of its paths in the plan.
+    /// First segment of the project's paths in the plan.
     pub alias: String,
     /// Whether the plan must not change the project's resources.
     pub read_only: bool,
@@ -54,11 +54,12 @@ pub struct PlanActors {
     pub strategy: String,
     /// Executes the steps.
     pub execution: String,
-    /// Estimates effort and cost; without it there is no estimate.
+    /// Estimates effort and cost; without this actor there is no estimate.
     pub estimation: Option<String>,
-    /// Checks the strategy against invariants; without it only invariants about paths are checked.
+    /// Checks the strategy against invariants; without this actor, only invariants about paths are
+    /// checked.
     pub invariant: Option<String>,
-    /// Reviews the result; without it criteria in prose are not checked.
+    /// Reviews the result; without this actor, criteria in prose are not checked.
     pub review: Option<String>,
 }
 
@@ -98,11 +99,11 @@ pub struct MadeWith {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Waiting {
-    /// A gate of the automation profile.
+    /// An approval that a gate of the automation profile requires.
     Gate {
-        /// The closed gate.
+        /// The gate that asks.
         gate: AutomationGate,
-        /// Action that the open gate allows.
+        /// Action that the approval allows.
         opens: GateAction,
         /// Computed confidence in the plan.
         confidence: Confidence,
@@ -181,11 +182,11 @@ pub struct Plan {
     pub id: PlanId,
     /// Name: the last part of the action's name and the beginning of the id.
     pub name: Option<String>,
-    /// Action it was created from.
+    /// Action that the plan was created from.
     pub action: String,
     /// Parent of a child plan.
     pub parent: Option<PlanId>,
-    /// Topmost ancestor; its own id when the plan has no parent.
+    /// Topmost ancestor; the plan's own id when it has no parent.
     pub root: PlanId,
     /// Phase and state.
     pub stage: PlanStage,
@@ -203,18 +204,18 @@ pub struct Plan {
     pub estimate: Option<Value>,
     /// User input that the plan waits for.
     pub waiting: Option<Waiting>,
-    /// Failure of its phase; cleared when the phase is retried.
+    /// Failure of the current phase; cleared when the phase is retried.
     pub error: Option<Map<String, Value>>,
-    /// Name of its sandbox.
+    /// Name of the plan's sandbox.
     pub sandbox: Option<String>,
     pub decision_root: Option<DecisionId>,
-    /// Number of returns to its strategy; at most [`REVERSION_LIMIT`].
+    /// Number of returns to the strategy; at most [`REVERSION_LIMIT`].
     pub reversions: u64,
     /// Report of the apply.
     pub report: Option<Value>,
     /// Whether cancellation was requested.
     pub is_cancelled: bool,
-    /// Run options for the worker, while it is queued for one.
+    /// Run options for the worker, while the plan is queued for a worker.
     pub queued_for: Option<Value>,
     /// Tokens and cost so far.
     pub usage: TokenUsage,
@@ -232,7 +233,7 @@ pub struct Plan {
     pub updated_at: Timestamp,
     /// Time of the start.
     pub started_at: Option<Timestamp>,
-    /// Time at which it was applied or cancelled.
+    /// Time at which the plan was applied or cancelled.
     pub completed_at: Option<Timestamp>,
 }
 

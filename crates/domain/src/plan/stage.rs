@@ -41,7 +41,7 @@ impl fmt::Display for PlanPhase {
     }
 }
 
-/// The state of a plan as shown: that of its stage, or that it waits for input.
+/// The state of a plan as users see it: the state of its stage, or [`Self::AwaitingInput`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PlanState {
@@ -126,7 +126,7 @@ macro_rules! stages {
 }
 
 stages! {
-    /// Waits for its strategy.
+    /// The plan waits for its strategy.
     StrategizeQueued = Strategize, Queued;
     /// The strategist runs, or was interrupted.
     StrategizeProcessing = Strategize, Processing;
@@ -134,9 +134,9 @@ stages! {
     StrategizeComplete = Strategize, Complete;
     /// Strategizing failed.
     StrategizeErrored = Strategize, Errored;
-    /// Cancelled before it was executed.
+    /// The plan was cancelled before it was executed.
     StrategizeCancelled = Strategize, Cancelled;
-    /// Waits for its execution.
+    /// The plan waits for its execution.
     ExecuteQueued = Execute, Queued;
     /// Steps run, or were interrupted.
     ExecuteProcessing = Execute, Processing;
@@ -144,19 +144,19 @@ stages! {
     ExecuteComplete = Execute, Complete;
     /// A step or a validation failed.
     ExecuteErrored = Execute, Errored;
-    /// Cancelled during or after its execution.
+    /// The plan was cancelled during or after its execution.
     ExecuteCancelled = Execute, Cancelled;
-    /// Waits to be applied.
+    /// The plan waits to be applied.
     ApplyQueued = Apply, Queued;
-    /// Is being applied, or was interrupted.
+    /// The plan is being applied, or the apply was interrupted.
     ApplyProcessing = Apply, Processing;
-    /// Applied.
+    /// The plan is applied.
     ApplyApplied = Apply, Applied;
     /// A precondition of applying is not met.
     ApplyConstrained = Apply, Constrained;
-    /// Applying it failed; nothing was applied.
+    /// The apply failed; nothing was applied.
     ApplyErrored = Apply, Errored;
-    /// Cancelled before it was applied.
+    /// The plan was cancelled before it was applied.
     ApplyCancelled = Apply, Cancelled;
 }
 

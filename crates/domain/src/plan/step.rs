@@ -71,23 +71,23 @@ pub struct StepRecord {
     pub title: String,
     /// Progress of the step.
     pub state: StepState,
-    /// Run of the actor that works on it.
+    /// Run of the actor that works on the step.
     pub run: Option<RunId>,
-    /// Sandbox checkpoint made before it.
+    /// Sandbox checkpoint created before the step.
     pub checkpoint: Option<u64>,
-    /// Length of the sandbox history before it.
+    /// Length of the sandbox history before the step.
     pub position_before: u64,
-    /// Length of the sandbox history after it.
+    /// Length of the sandbox history after the step.
     pub position_after: Option<u64>,
     /// Answer of the actor, or the error text.
     pub summary: Option<String>,
-    /// Decision recorded for it.
+    /// Decision recorded for the step.
     pub decision: Option<DecisionId>,
     /// Time of the latest start.
     pub started_at: Timestamp,
     /// Time of the end.
     pub finished_at: Option<Timestamp>,
-    /// Number of the rollback that undid it.
+    /// Number of the rollback that undid the step.
     pub undone_by: Option<u64>,
 }
 
@@ -107,7 +107,7 @@ impl StepRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepState {
-    /// It runs, or was interrupted.
+    /// The step runs, or was interrupted.
     Running,
     Done,
     Failed,

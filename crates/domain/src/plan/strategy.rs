@@ -22,7 +22,7 @@ pub struct PlanStep {
     /// Instructions for the step.
     #[serde(default)]
     pub description: String,
-    /// Paths it is expected to change.
+    /// Paths that the step is expected to change.
     #[serde(default)]
     pub files: Vec<String>,
     /// Numbers of the steps that must be done before, from 1.
@@ -69,7 +69,7 @@ impl StrategyFault {
 }
 
 impl PlanStrategy {
-    /// Paths that it expects to change, without duplicates.
+    /// Paths that the strategy expects to change, without duplicates.
     pub fn files(&self) -> Vec<&str> {
         let mut files: Vec<&str> = self
             .steps

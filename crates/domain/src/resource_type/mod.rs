@@ -98,9 +98,9 @@ impl<'de> Deserialize<'de> for TypeName {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ResourceKind {
-    /// It has a location and content.
+    /// The resource has a location and content.
     Physical,
-    /// It is an identity that physical resources with the same content share.
+    /// The resource is an identity that physical resources with the same content share.
     Virtual,
 }
 
@@ -156,7 +156,7 @@ pub struct Argument {
     pub required: bool,
     /// Help text.
     pub description: String,
-    /// Value when it is not given.
+    /// Value when the argument is not given.
     pub default: Option<String>,
     /// Regular expression that the whole value must match.
     pub validation_pattern: Option<String>,
@@ -188,15 +188,15 @@ pub enum Activation {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AutoDiscovery {
-    /// Whether discovery looks for them.
+    /// Whether discovery looks for resources of the type.
     pub enabled: bool,
     /// Maximum directory depth; 0 is the parent's own directory.
     pub scan_depth: u32,
-    /// Only directories that match one of these; all when empty.
+    /// Only directories that match one of these patterns; all directories when empty.
     pub include_patterns: Vec<String>,
     /// Excluded directories.
     pub exclude_patterns: Vec<String>,
-    /// Types below which to look.
+    /// Types of resources below which discovery looks.
     pub parent_types: Vec<TypeName>,
     /// Paths whose existence indicates a resource.
     pub scan_paths: Vec<String>,
@@ -212,13 +212,13 @@ pub struct AutoDiscovery {
     reason = "four independent capabilities"
 )]
 pub struct Capabilities {
-    /// Its content can be read.
+    /// The content can be read.
     pub read: bool,
-    /// Its content can be changed.
+    /// The content can be changed.
     pub write: bool,
-    /// It can be isolated in a sandbox.
+    /// The resource can be isolated in a sandbox.
     pub sandbox: bool,
-    /// Its state can be saved and restored.
+    /// The state can be saved and restored.
     pub checkpoint: bool,
 }
 
@@ -236,7 +236,7 @@ pub struct ResourceType {
     pub user_addable: bool,
     /// Arguments of `resource add`.
     pub arguments: Vec<Argument>,
-    /// Allowed parent types; any that allows it as a child when empty.
+    /// Allowed parent types. If empty, every type that allows this type as a child.
     pub parent_types: Vec<TypeName>,
     /// Allowed child types.
     pub child_types: Vec<ChildType>,
@@ -244,13 +244,13 @@ pub struct ResourceType {
     pub auto_discovery: Option<AutoDiscovery>,
     /// Properties that two resources must share to be equivalent; virtual types only.
     pub equivalence: Vec<String>,
-    /// Name of the handler for its content.
+    /// Name of the handler for the content of resources.
     pub handler: Option<String>,
     /// Isolation strategy.
     pub sandbox_strategy: Option<SandboxStrategy>,
     /// Supported operations.
     pub capabilities: Option<Capabilities>,
-    /// Type it inherits from.
+    /// Type that this type inherits from.
     pub inherits: Option<TypeName>,
 }
 
@@ -272,13 +272,13 @@ pub enum TypeRuleError {
     /// Only texts can have a pattern.
     #[error("the argument `{0}` has a validation_pattern, which is for `string` and `url` only")]
     PatternForType(String),
-    /// A virtual type without equivalence, or a physical one with it.
+    /// A virtual type without `equivalence`, or a physical type with `equivalence`.
     #[error("{}", equivalence_phrase(*.0))]
     Equivalence(ResourceKind),
     /// A virtual resource has no location, so it cannot be registered or isolated.
     #[error("a virtual type has no location: it cannot have {0}")]
     VirtualHas(&'static str),
-    /// A capability without the declaration it depends on.
+    /// A capability is declared without the declaration that it depends on.
     #[error("the capability `{0}` needs {1}")]
     Capability(&'static str, &'static str),
     /// A scan path leads out of the parent.

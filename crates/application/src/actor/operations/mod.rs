@@ -104,7 +104,7 @@ pub struct RegisteredActorInfo {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_url: Option<String>,
     pub description: String,
-    /// The number of nodes of its graph.
+    /// The number of nodes of the actor's graph.
     pub nodes: u64,
     /// File that the definition was read from.
     pub config: String,
@@ -254,7 +254,7 @@ pub struct ListedActor {
     /// `null` unless the actor has exactly one model. The same holds for `model`.
     pub provider: Option<String>,
     pub model: Option<String>,
-    /// All its models.
+    /// All models of the actor.
     pub models: Vec<String>,
     #[serde(rename = "type")]
     pub kind: Option<ActorKind>,
@@ -414,7 +414,7 @@ pub struct ActorDetails {
     pub updated: Option<Timestamp>,
     /// File that the definition was read from.
     pub config: Option<String>,
-    /// SHA-256 of its definition.
+    /// SHA-256 of the definition.
     pub config_hash: String,
     /// The version of the format of definitions.
     pub schema_version: String,

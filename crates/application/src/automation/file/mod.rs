@@ -1,8 +1,7 @@
 //! Parses an automation profile from YAML.
 //!
 //! Thresholds and flags are top-level fields. A file either sets every threshold, or names a base profile with
-//! `extends`
-//! and sets only the differences.
+//! `extends` and sets only the differences.
 
 use std::path::Path;
 
@@ -168,8 +167,8 @@ pub(super) fn read(
         .map_err(|fault| fault.in_file(file, DefinitionKind::AutomationProfile, text))
 }
 
-/// Refuses a new file that changes the threshold of a gate without effect, because its author expects an effect. A file
-/// without `extends` must set every gate, so any threshold is accepted there.
+/// Refuses a new file that changes the threshold of a gate that has no effect, because the author would expect an
+/// effect. A file without `extends` must set every gate, so any threshold is accepted there.
 pub(super) fn check_idle_gates(
     text: &str,
     file: &Path,

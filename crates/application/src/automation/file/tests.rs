@@ -1,4 +1,4 @@
-//! Profile files: content parsed from valid ones, and errors for invalid ones.
+//! Tests of the parser of profile files: parsed fields of valid files, and errors of invalid files.
 
 use std::path::Path;
 

@@ -138,7 +138,7 @@ impl ApplyPhase<'_> {
         self.apply(plan, open, &changed, &counts)
     }
 
-    /// Fails the phase because its sandbox cannot be opened, unless an earlier attempt applied the plan.
+    /// Fails the phase because the sandbox of the plan cannot be opened, unless an earlier attempt applied the plan.
     fn unusable_sandbox(
         &self,
         plan: Plan,
@@ -259,7 +259,8 @@ impl ApplyPhase<'_> {
             .progress
             .fail(plan, StageTransition::FailApply, failure)
         {
-            // The error of the sandbox names the paths and both sides.
+            // The error of the sandbox has more details, such as the conflicting paths, so it replaces the error of the
+            // phase.
             Err(PlanError::Failed { .. }) => Err(error.into()),
             other => other,
         }

@@ -17,7 +17,7 @@ use crate::run::UnknownOutcome;
 /// The subject prefix of the lease that proves that a server is alive.
 pub const SERVER_LEASE: &str = "server";
 
-/// Requested process and options of a queued plan.
+/// The options of a queued plan, and the process that must run it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct QueueEntry {

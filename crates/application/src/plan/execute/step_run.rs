@@ -13,7 +13,7 @@ use crate::plan::shared_conversation::ThreadRequest;
 use crate::run::{CarriedConversation, WorkState};
 use crate::tool::SandboxWorkspace;
 
-/// Maximum number of retries after a step reported that it is blocked.
+/// Maximum number of times that a step runs again after its actor reported that the step is blocked.
 const MAX_RUNS: u64 = 1_000;
 
 #[derive(Default)]

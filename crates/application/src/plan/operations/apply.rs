@@ -46,7 +46,7 @@ pub struct AppliedPlan {
     /// The number of changed files.
     pub artifacts: usize,
     pub changes: AppliedLines,
-    /// The names of its projects, joined by commas.
+    /// The names of the plan's projects, joined by commas.
     pub project: Option<String>,
     pub applied_at: Option<Timestamp>,
     /// The effect on each resource, such as the commit.

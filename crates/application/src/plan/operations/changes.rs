@@ -54,7 +54,7 @@ pub struct PlanDiff {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct DiffSummary {
     pub plan: PlanId,
-    /// The names of its projects, joined by commas.
+    /// The names of the plan's projects, joined by commas.
     pub project: Option<String>,
     pub files_changed: usize,
     pub insertions: Option<usize>,

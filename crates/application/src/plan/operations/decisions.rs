@@ -96,7 +96,7 @@ pub struct TreeDecision {
     pub id: DecisionId,
     #[serde(rename = "type")]
     pub kind: DecisionType,
-    /// The chosen option, or the question while there is none.
+    /// The chosen option, or the question if no option is chosen yet.
     pub description: String,
     pub question: String,
     /// The number of the decision in the plan, from 1.
@@ -107,7 +107,7 @@ pub struct TreeDecision {
     pub confidence: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub superseded_by: Option<DecisionId>,
-    /// The number of the rollback that undid it.
+    /// The number of the rollback that undid the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken_back_by: Option<u64>,
     /// The child decisions; missing in `deeper`.
@@ -136,7 +136,7 @@ pub struct OutlineNode {
     pub short_id: String,
     #[serde(rename = "type")]
     pub kind: DecisionType,
-    /// The chosen option, or the question while there is none.
+    /// The chosen option, or the question if no option is chosen yet.
     pub description: String,
     /// From 0 to 1.
     pub confidence: Option<f64>,
@@ -362,7 +362,7 @@ pub struct DecisionExplanation {
     /// True if the decision is neither superseded nor rolled back.
     pub holds: bool,
     pub superseded_by: Option<DecisionId>,
-    /// The number of the rollback that undid it.
+    /// The number of the rollback that undid the decision.
     pub taken_back_by: Option<u64>,
     pub corrects: Option<DecisionId>,
     pub correction_reason: Option<String>,
@@ -394,7 +394,7 @@ pub struct SnapshotInfo {
     pub items: usize,
     /// The hash of the complete input of the actor.
     pub hot_context_hash: Option<String>,
-    /// The location of that input: the conversation, or the stored content.
+    /// The location of the complete input of the actor: the conversation, or the stored content.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",

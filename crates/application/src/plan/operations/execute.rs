@@ -77,7 +77,7 @@ pub struct QueuedPlan {
 #[serde(untagged)]
 #[schemars(extend("type" = "object"))]
 pub enum ResumedPlan {
-    /// With `dry_run`.
+    /// Without running the plan, because the request sets `dry_run`.
     Preview(ResumePreview),
     Ran(Box<PlanExecution>),
 }

@@ -52,7 +52,7 @@ pub struct PlanEntry {
     pub phase: PlanPhase,
     pub state: PlanState,
     pub action: String,
-    /// The names of its projects, joined by commas.
+    /// The names of the plan's projects, joined by commas.
     pub project: Option<String>,
     pub parent_plan_id: Option<PlanId>,
     /// The number of the attempt, from 1; each return to the strategy starts another.
@@ -133,7 +133,7 @@ impl Operation for ListPlans {
         };
         let ids: Vec<String> = plans.iter().map(|plan| plan.id.to_string()).collect();
         let short = |at: usize| {
-            // Newest first: the previous row has the greater id.
+            // `shortest_prefix` expects ascending ids, but the plans are listed newest first.
             let before = ids.get(at + 1).map(String::as_str);
             let after = at.checked_sub(1).map(|at| ids[at].as_str());
             shortest_prefix(&ids[at], before, after).to_owned()

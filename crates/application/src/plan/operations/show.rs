@@ -44,12 +44,12 @@ pub struct PlanDetails {
     pub phase: PlanPhase,
     pub state: PlanState,
     pub action: String,
-    /// The names of its projects, joined by commas.
+    /// The names of the plan's projects, joined by commas.
     pub project: Option<String>,
     pub projects: Vec<PlanProject>,
     pub description: String,
     pub definition_of_done: String,
-    /// The values of the action's arguments, in the order of its definition.
+    /// The values of the action's arguments, in the order in which the action defines them.
     pub arguments: Map<String, Value>,
     pub actors: PlanActors,
     pub automation: PlanAutomation,

@@ -33,9 +33,9 @@ pub struct PlanStatusReport {
     /// Phase and state, ignoring pending input, such as `execute/complete`.
     pub stage: PlanStage,
     pub action: String,
-    /// The names of its projects, joined by commas.
+    /// The names of the plan's projects, joined by commas.
     pub project: Option<String>,
-    /// The name of its automation profile.
+    /// The name of the plan's automation profile.
     pub automation: String,
     /// The number of the attempt, from 1; each return to the strategy starts another.
     pub attempt: u64,
@@ -108,7 +108,7 @@ pub struct PlanTiming {
 /// The records of a plan so far.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ExecutionInfo {
-    /// The name of its sandbox.
+    /// The name of the plan's sandbox.
     pub sandbox: Option<String>,
     pub tool_calls: u64,
     /// Files that are recorded as changed; `null` without a sandbox.

@@ -104,8 +104,8 @@ impl Operation for UndoPlan {
 }
 
 impl UndoPlan {
-    /// Rolls back to the newest checkpoint with other files; if there is none, to the newest one that drops a step, a
-    /// call or a decision.
+    /// Rolls back to the newest checkpoint whose files differ from the current files. If there is none, rolls back to
+    /// the newest checkpoint after which a step, a call or a decision was recorded.
     fn undo_step(
         &self,
         context: &OperationContext,
@@ -171,7 +171,8 @@ impl UndoPlan {
             let _discarded = sandboxes.discard(&name);
         }
         match outcome {
-            // The user may have brought the changes back since, so only a failure proves that nothing is left to undo.
+            // An apply that was undone before can be undone again if the user has restored its changes. Only if the
+            // attempt fails is nothing left to undo.
             Err(_) if was_undone(context, plan)? => {
                 Err(nothing_to_undo(plan, "its apply was already undone"))
             }

@@ -67,7 +67,7 @@ pub struct CreatedPlan {
     /// Phase and state, ignoring pending input, such as `strategize/complete`.
     pub stage: PlanStage,
     pub action: String,
-    /// The names of its projects, joined by commas.
+    /// The names of the plan's projects, joined by commas.
     pub project: String,
     pub projects: Vec<String>,
     pub automation_profile: String,

@@ -73,7 +73,7 @@ pub enum PlanQueryError {
     NotReady {
         id: PlanId,
         stage: PlanStage,
-        /// Reason, given the stage.
+        /// Why the stage does not allow the operation.
         why: String,
     },
     /// A process works on the plan.

@@ -58,7 +58,7 @@ pub struct Impact {
     pub downstream_child_plans: usize,
     /// Number of paths that changed because of the decision or these decisions.
     pub artifacts_produced: usize,
-    /// The amount of consequences.
+    /// Rating of the number of consequences.
     pub correction_impact: CorrectionImpact,
 }
 

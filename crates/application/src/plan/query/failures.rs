@@ -21,9 +21,9 @@ pub enum PlanFailureKind {
     Call,
     /// A tool call was refused.
     Refusal,
-    /// The reaction to a failure.
+    /// A decision about a retry after a failure.
     Recovery,
-    /// A validation failed, or the reaction to a failed validation.
+    /// A validation failed, or a decision about the fix of a failed validation.
     Validation,
 }
 
@@ -48,7 +48,7 @@ pub struct PlanFailure {
     pub at: Timestamp,
     /// Title of the step, name of the tool or validation, or question of the decision.
     pub what: String,
-    /// The known details.
+    /// The error message, or the chosen option of a decision.
     pub message: String,
     /// The id of the call or decision, or the path of the step.
     pub id: String,

@@ -89,7 +89,7 @@ impl PlanListQuery {
             return None;
         }
         Some(PlanFilter {
-            // A filter for all stages is omitted.
+            // A filter that allows all stages is omitted.
             stages: if stages.len() == PlanStage::ALL.len() {
                 Vec::new()
             } else {
@@ -196,8 +196,8 @@ impl PlanQueries {
         }
     }
 
-    /// The newest unfinished plan of the folder, else its newest plan. A folder without plans stands for its nearest
-    /// ancestor that has plans.
+    /// The newest unfinished plan of the folder, else the newest plan of the folder. If the folder has no plans, its
+    /// nearest ancestor that has plans is used instead.
     pub fn current(&self) -> Result<Option<Plan>, PlanQueryError> {
         match self.plan_location()? {
             Some(location) => self.current_at(&location),

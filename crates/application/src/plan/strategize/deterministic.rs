@@ -1,5 +1,5 @@
-//! The pair of actors without a model: each item of the definition of done is an instruction for
-//! one tool call.
+//! The strategist and executor that use no model: each item of the definition of done is an
+//! instruction for one tool call.
 //!
 //! | item | effect |
 //! | --- | --- |

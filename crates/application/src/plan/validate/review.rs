@@ -25,7 +25,7 @@ const SHOWN_PATCH: usize = 24_000;
 /// One request to the reviewer, for one state of the sandbox.
 pub(super) struct ReviewRound<'a> {
     pub(super) criteria: &'a [&'a PlanCheck],
-    /// The results of the other checks.
+    /// The results of all checks that are not part of the review.
     pub(super) evidence: &'a [CheckResult],
     /// The path of the round's step. Each round has its own step, because a verdict is valid for one state of the
     /// sandbox.

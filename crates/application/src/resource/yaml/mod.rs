@@ -68,7 +68,7 @@ struct Definition {
     #[serde(alias = "allowed_parent_types", default)]
     #[schemars(with = "Vec<String>")]
     parent_types: Vec<TypeName>,
-    /// Types of resources that may be below it.
+    /// Types of resources that may be children of such a resource.
     #[serde(alias = "allowed_child_types", default)]
     #[schemars(with = "Vec<ChildForm>")]
     child_types: Vec<ChildEntry>,
@@ -161,7 +161,7 @@ struct CapabilityEntry {
     checkpoint: bool,
 }
 
-/// The kinds, for the schema.
+/// The kinds of types, declared only to generate the schema.
 #[derive(JsonSchema)]
 #[schemars(rename_all = "lowercase")]
 #[expect(
@@ -173,7 +173,7 @@ enum KindForm {
     Virtual,
 }
 
-/// The types of arguments, for the schema.
+/// The types of arguments, declared only to generate the schema.
 #[derive(JsonSchema)]
 #[schemars(rename_all = "lowercase")]
 #[expect(
@@ -188,7 +188,7 @@ enum ArgumentForm {
     Url,
 }
 
-/// The two forms of a child type, for the schema.
+/// The two forms of a child type, declared only to generate the schema.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 #[expect(

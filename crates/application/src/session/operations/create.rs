@@ -38,7 +38,7 @@ pub struct CreatedSession {
 /// The settings of a new session.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct SessionSettings {
-    /// The automation profile that its plans start with.
+    /// The automation profile that plans of the session start with.
     pub automation: String,
     pub max_message_bytes: u64,
 }

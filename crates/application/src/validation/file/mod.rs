@@ -116,7 +116,7 @@ enum CommandEntry {
     Words(Vec<String>),
 }
 
-/// Both forms of a command, for the schema.
+/// The two forms of a command, declared only to generate the schema.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 #[expect(dead_code, reason = "the two forms exist in the schema only")]
@@ -264,7 +264,7 @@ impl ValidationEntry {
         Ok(name.to_string())
     }
 
-    /// Refuses fields that only the other kind of validation has.
+    /// Refuses fields that are only for validations with the field `other`, which this file does not have.
     fn refuse_fields_of(
         fields: &[(&str, Option<Fault>)],
         other: &str,

@@ -64,7 +64,7 @@ struct ActionFile {
     /// Whether more than one plan can be created from the action; true when not given.
     #[schemars(with = "Option<bool>")]
     reusable: Option<Spanned<Value>>,
-    /// Whether its plans must not change anything; false when not given.
+    /// Whether plans of the action must not change anything; false when not given.
     #[schemars(with = "Option<bool>")]
     read_only: Option<Spanned<Value>>,
     /// Only `available`: `agents action archive` archives an action.
@@ -73,14 +73,14 @@ struct ActionFile {
     /// Arguments that the user gives when creating a plan.
     #[serde(default)]
     arguments: Vec<ArgumentEntry>,
-    /// Automation profile of its plans.
+    /// Automation profile of plans of the action.
     #[schemars(with = "Option<String>")]
     automation_profile: Option<Spanned<String>>,
     /// Invariants that every plan must keep.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     invariants: Vec<Spanned<String>>,
-    /// Safety profile of its plans.
+    /// Safety profile of plans of the action.
     #[schemars(with = "Option<String>")]
     safety_profile: Option<Spanned<String>>,
     #[schemars(skip)]

@@ -1,4 +1,4 @@
-//! Drawings of decision trees.
+//! Tests of the drawings of decision trees.
 
 use cleveragents_actors::draw;
 use cleveragents_domain::DecisionType;

@@ -1,7 +1,7 @@
 //! [`DecisionTree`]: the decisions of a plan in drawing order, with their depths.
 //!
-//! Every step is linear in the number of decisions, and nothing is recursive, because a chain of
-//! decisions may be arbitrarily deep.
+//! Building the tree takes time linear in the number of decisions. It uses no recursion, because a
+//! chain of decisions may be arbitrarily deep.
 
 use std::collections::HashMap;
 

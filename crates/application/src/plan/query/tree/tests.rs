@@ -1,4 +1,4 @@
-//! Shapes of decision trees.
+//! Tests of the structure of decision trees.
 
 use cleveragents_domain::{
     ContextSnapshot, Decision, DecisionId, DecisionType, NewDecision, PlanId, PlanPhase, Timestamp,
