@@ -117,7 +117,7 @@ Feature: Actors
     When I run "actor add --config helper.yaml"
     And I run "actor run local/helper one --context weekly"
     Then the actor answers "The first answer."
-    # Which answer comes next follows from the answers that the model is shown.
+    # The number of earlier answers in the request selects the next answer of the script.
     When I run "actor run local/helper two --context weekly"
     Then the actor answers "The second answer."
     When I run "actor context show weekly"

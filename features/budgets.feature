@@ -5,7 +5,7 @@ Feature: Budgets
   Background:
     Given a new home
     And a session called "weekly"
-    # At most 16384 tokens of output are asked for: a call can cost about 1.64 cents.
+    # A request asks for at most 16384 tokens of output, so a call can cost about 1.64 cents.
     And a model that answers
       """
       price: {input: 1, output: 1}

@@ -1,7 +1,7 @@
 Feature: The three founding guarantees
   CleverAgents started with three reports about an older system: two programs that each created a
   separate database under one address, two messages with the same number, and a change that was
-  recorded in the changeset of another author. Here they cannot happen.
+  recorded in the changeset of another author. These defects cannot occur here.
 
   @defect_7566
   Scenario: Concurrent openers of a database in memory share it

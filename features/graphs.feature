@@ -87,7 +87,7 @@ Feature: Runs of graphs
       answers:
       - text: The first answer.
       """
-    # The command waits when it is run for the first time, and not when it is run again.
+    # The command waits only when it runs for the first time.
     And the file "work.yaml"
       """
       name: local/work

@@ -1,6 +1,6 @@
 Feature: Models
-  A model has the name PROVIDER/MODEL. Provider failures are distinguished, retried if that can
-  help, and never treated as an answer.
+  A model has the name PROVIDER/MODEL. Different failures of a provider have different errors. A
+  failed request is retried if that can help, and a failure is never treated as an answer.
 
   Background:
     Given a new home

@@ -10,7 +10,7 @@ Feature: Turns with a model
 
   @defect_5784
   Scenario: Answers are stored, and the model receives the conversation
-    # Which answer comes next follows from the answers that the model is shown.
+    # The number of earlier answers in the request selects the next answer of the script.
     Given a model that answers
       """
       answers:

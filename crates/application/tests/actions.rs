@@ -1,4 +1,4 @@
-//! Actions and invariants as services. Each test runs on both databases.
+//! The services for actions and invariants. Each test runs on both databases.
 
 use cleveragents_application::{
     ActionFilter, ActionRules, ActionService, DefinitionError, EffectiveQuery, InvariantError,

@@ -21,7 +21,7 @@ fn subject() -> LeaseSubject {
     LeaseSubject::new("plan", "01J9ZC5V7Q8W9E0R1T2Y3V4X5Z")
 }
 
-/// An owner on another machine, whose liveness is unknown here.
+/// An owner on another machine. This machine cannot check whether it is alive.
 fn remote_owner(name: &str) -> Owner {
     Owner {
         process: ProcessId::generate(),
@@ -88,7 +88,7 @@ fn an_unreleased_lease_is_free_only_for_its_former_owner() {
     assert!(matches!(refused, Err(LeaseError::Held { .. })));
 }
 
-/// One of several racing threads acquires the lease; the others receive its owner in their error.
+/// Threads race for a lease. One acquires it, and the errors of the others name its owner.
 fn race_for_lease(database: &TestDatabase, engines: &[Arc<Engine>]) -> HeldLease {
     let mut outcomes = at_once(16, |thread| {
         let owner = remote_owner(&format!("machine {thread}"));
@@ -266,7 +266,7 @@ fn a_displaced_owner_that_resumes_late_cannot_write() {
             .expect("it holds the lease");
 
         expire(&database);
-        // Late, but no other owner has taken over: the token is still the last one.
+        // The lease has expired, but no other owner has taken it over: the token is still the newest.
         changeset
             .record(&change("late"))
             .expect("no other owner has it");
@@ -320,7 +320,8 @@ fn a_write_is_either_before_the_take_over_or_refused() {
             expire(&database);
             let outcomes = at_once(2, |thread| {
                 if thread == 1 {
-                    // Counts in the unit of work that takes over: nothing may be added afterwards.
+                    // Counts the changes in the unit of work that takes over the lease. No change may be added
+                    // afterwards.
                     let id = changeset.id();
                     let seen = engines[1].write(move |unit| {
                         let owner = remote_owner("new");
@@ -596,7 +597,7 @@ fn a_released_lease_is_free_and_tokens_only_grow() {
                 (current_owner(), lease.token())
             );
             assert!(!lease.is_lost());
-            // Released explicitly or by dropping it.
+            // Release the lease explicitly or by dropping it.
             if token % 2 == 0 {
                 assert_eq!(lease.release(), Ok(true));
             } else {
@@ -674,7 +675,7 @@ fn only_the_holder_of_a_lease_can_renew_it() {
     }
 }
 
-/// The same instants, written in time zones whose texts sort in reverse.
+/// Instants in different time zones are compared as instants, although their texts sort in the reverse order.
 #[test]
 fn defect_3951_expiry_compares_instants() {
     let hour = |shift: i64| {

@@ -7,7 +7,7 @@ use cleveragents_testkit::proof_size;
 use shuttle::sync::{Arc, Mutex};
 use shuttle::thread;
 
-/// The primitives that `registry.rs` uses.
+/// The locks that `registry.rs` imports, from the model checker.
 mod sync {
     pub(crate) use shuttle::sync::{Mutex, MutexGuard, PoisonError};
 }
@@ -197,7 +197,7 @@ fn a_change_without_a_handle_is_never_lost_and_never_lands_in_a_closed_changeset
     });
 }
 
-/// A caller that is too early or too late finds no open changeset and gets an error.
+/// A caller that records before the changeset is opened or after it is closed gets an error.
 #[test]
 fn a_change_without_a_handle_fails_only_when_nothing_is_open() {
     explore(|| {
@@ -233,7 +233,7 @@ fn a_change_without_a_handle_fails_only_when_nothing_is_open() {
     });
 }
 
-/// Another process, or another clone of the handle, closed the changeset without updating the list.
+/// Another process, or another clone of the handle, closed the changeset without updating the list of open changesets.
 #[test]
 fn a_changeset_closed_elsewhere_is_skipped() {
     explore(|| {
@@ -253,8 +253,8 @@ fn a_changeset_closed_elsewhere_is_skipped() {
     });
 }
 
-/// The design that the original report of defect 7120 describes: changes go to the last of a shared list of ids,
-/// and starting a changeset is two steps. Each operation on the list is safe by itself.
+/// The faulty design of report 7120: changes go to the last id of a shared list, and starting a changeset takes two
+/// steps. Each operation on the list is thread-safe, but the two steps together are not.
 #[derive(Default)]
 struct ReportedContext {
     ledger: MemoryLedger,

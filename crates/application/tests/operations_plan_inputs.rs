@@ -111,7 +111,7 @@ fn callers_reach_projects_of_their_namespaces_only() {
         for name in ["other/shop", "shop"] {
             call(&application, &local_caller, create(name)).expect("created");
         }
-        // For an id, the resolver looks up the name, so that access to the namespace of that name is checked.
+        // For an id, the resolver looks up the name, so that the permission in the namespace of this name is checked.
         let id = created["project"]["id"].as_str().expect("an id");
         for reference in ["shop", "acme/shop", "ACME/Shop", id] {
             let shown = json_of(&application, &admin, show(reference));
@@ -205,7 +205,7 @@ fn remote_callers_cannot_find_a_local_resource_without_its_namespace() {
         json_of(&application, &owner, show_resource("api"));
         let listed = json_of(&application, &owner, ListResources::default());
         assert_eq!(listed["resources"].as_array().map(Vec::len), Some(1));
-        // Only local callers can request all trees.
+        // Only local callers can request the trees of all resources.
         let tree = |reference: Option<&str>| ShowResourceTree {
             reference: reference.map(str::to_owned),
             type_name: None,
@@ -406,7 +406,7 @@ fn remote_callers_cannot_look_up_or_remove_foreign_and_global_invariants() {
             ..ListInvariants::default()
         };
         assert_eq!(code(&application, &admin, of_other), Code::Forbidden);
-        // The global invariant and foreign ones can be neither removed nor looked up.
+        // A caller can neither remove nor look up global invariants and invariants of other namespaces.
         let all = json_of(&application, &local_caller, ListInvariants::default());
         let invariants = all["invariants"].as_array().expect("a list");
         for known in invariants {
@@ -477,7 +477,7 @@ fn effective_invariants_are_for_local_callers() {
         code(&application, &viewer, effective.clone()),
         Code::LocalOnly
     );
-    // Such requests are also refused before they are sent to a server.
+    // A connected command line refuses these requests before it sends them to the server.
     for refused in [
         check_sendable(&mut effective),
         check_sendable(&mut global.clone()),

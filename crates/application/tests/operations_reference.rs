@@ -16,7 +16,7 @@ The requests and responses of all typed operations. `POST /api/v1/operations/NAM
 `crates/application/tests/operations_reference.rs` writes this page from the types.
 ";
 
-/// The type of a property in one cell.
+/// The type of a property, as the text of a table cell.
 fn kind(schema: &Value, root: &Value) -> String {
     if let Some(reference) = schema["$ref"].as_str() {
         let name = reference.rsplit('/').next().unwrap_or(reference);

@@ -78,7 +78,8 @@ fn callers_read_and_change_sessions_of_their_namespaces_only() {
             show(&application, &local_caller, &local),
             Ok("local".to_owned())
         );
-        // An editor may not delete: the request is refused and recorded. Foreign sessions are reported as missing.
+        // An editor may not delete: the request is refused and recorded. Sessions of other namespaces are reported as
+        // missing.
         let delete = |reference: &str| {
             let request = DeleteSession {
                 reference: reference.to_owned(),

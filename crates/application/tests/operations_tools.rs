@@ -54,7 +54,7 @@ fn local_caller() -> Caller {
     Caller::local("ada")
 }
 
-/// Calls an operation for a caller; returns only the code of an error.
+/// Calls an operation for a caller. Of an error, only the code is returned.
 fn call<O: Operation>(
     application: &Application,
     caller: &Caller,
@@ -238,7 +238,8 @@ fn validations_are_attached_to_resources_of_the_caller() {
         let attached = call(&application, &admin, attach("api", &["package=web"]));
         let attached = attached.expect("attached").attachment;
         assert_eq!(attached.attachment.resource, "acme/api");
-        // Another caller attaches the same validation. Callers see only attachments to their own resources.
+        // A local caller attaches the same validation to a resource of the namespace `other`. The caller from `acme`
+        // does not see this attachment.
         let foreign = AttachValidation {
             validation: "acme/tests".to_owned(),
             ..attach("other/api", &["package=api"])

@@ -82,7 +82,7 @@ fn a_plan_is_found_by_id_prefix_or_name() {
         assert_eq!(candidates, Some(2));
         let error = queries.find(None).expect_err("two");
         assert_eq!(error.code(), Code::AmbiguousPlan);
-        // One of them is finished, so the other is chosen.
+        // The first plan is cancelled, so the second one is chosen.
         advance(&engine, first, &[StageTransition::Cancel]);
         assert_eq!(queries.find(None).expect("the other").id, second);
         let error = queries
@@ -155,7 +155,7 @@ fn defect_4064_plans_are_filtered_by_the_store() {
         assert_eq!(found(pattern("^(exe|oth)")), ["other", "executed"]);
         let error = queries.list(&pattern("(")).expect_err("invalid");
         assert_eq!(error.code(), Code::Usage);
-        // Pending input of a cancelled plan does not matter.
+        // A cancelled plan is not listed as awaiting input, although it has pending input.
         advance(&engine, waiting, &[StageTransition::Cancel]);
         assert!(found(state(PlanState::AwaitingInput)).is_empty());
         assert_eq!(found(state(PlanState::Cancelled)), ["waiting"]);
@@ -482,7 +482,7 @@ fn guards_come_from_the_profile_snapshot_and_the_lower_cost_limit_applies() {
     assert_eq!(guard.max_cost.map(|limit| limit.0), Some(2_000_000));
 }
 
-/// Creates a folder, and a resource and a project of this name for it.
+/// Creates a folder, a resource for it, and a project that links the resource; both have this name.
 fn project_in(engine: &Arc<Engine>, folder: &Path, name: &str) {
     std::fs::create_dir_all(folder.join("src")).expect("a folder");
     let resource = NewResource {
@@ -536,7 +536,7 @@ fn a_plan_without_a_reference_is_the_current_one_of_the_folder() {
         assert_eq!(below.id, second, "the same in a subfolder");
         assert_eq!(in_folder(&bank).find(None).expect("a plan").id, elsewhere);
 
-        // A filter that the current plan does not match selects the only other one that does.
+        // If the current plan does not match a filter, the only other plan of the folder that matches is chosen.
         strategized(&engine, first);
         let strategized = [PlanStage::StrategizeComplete];
         let found = in_shop.only(&strategized, "to be executed");
@@ -551,13 +551,13 @@ fn a_plan_without_a_reference_is_the_current_one_of_the_folder() {
         wait_for(&engine, first, gate(GateAction::Execute));
         assert_eq!(in_shop.only_waiting().expect("one").id, first);
 
-        // A finished plan gives way to an unfinished one, and is current only when all are finished.
+        // A finished plan is current only if all plans of the folder are finished.
         advance(&engine, second, &[StageTransition::Cancel]);
         assert_eq!(current(), first);
         advance(&engine, first, &[StageTransition::Cancel]);
         assert_eq!(current(), second, "the newest of the finished ones");
 
-        // A folder without plans falls back to all plans, and asks if several are possible.
+        // In a folder without plans, the only unfinished plan of any folder is chosen; several are an error.
         let outside = base.join("outside");
         std::fs::create_dir(&outside).expect("a folder");
         assert_eq!(

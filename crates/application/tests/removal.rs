@@ -10,8 +10,8 @@ use cleveragents_store::plans::NewPlan;
 use cleveragents_testkit::{TestDatabase, plans};
 use serde_json::json;
 
-/// A tool, a tool that wraps it, a server, and skills and actors that name them in all supported
-/// ways.
+/// Registers a tool, a tool that wraps it, MCP servers, and skills and actors that refer to these
+/// in every supported way.
 fn register(engine: &Arc<Engine>) {
     use DefinitionKind::{Actor, McpServer, Skill};
     let definitions = [

@@ -330,7 +330,8 @@ fn resources_are_found_by_id_prefix_and_name() {
             );
         }
         let other = add(service, "git-checkout", "repo", &repository(base, "repo"));
-        // Discovered resources share the times of their parent.
+        // The ids of discovered resources start with the same time as the id of their parent, so
+        // three resources match.
         let prefix = &other.resource.id.to_string()[..10];
         let refused = service.resolve(prefix).expect_err("several match");
         assert!(
@@ -512,7 +513,7 @@ fn racing_links_never_create_a_cycle() {
     });
 }
 
-/// Report 4797: the filter by type left out special cases.
+/// Report 4797: a filter by type did not return resources of subtypes.
 #[test]
 fn defect_4797_a_filter_by_type_takes_in_what_inherits_from_it() {
     on_each_database(|_, service, base| {
@@ -642,7 +643,7 @@ fn invalid_types_are_refused() {
             refused(&format!("name: t6\ninherits: {parent}\n")),
             Code::InvalidResourceType
         );
-        // A chain cannot be extended in its middle either.
+        // An update in the middle of a chain cannot make the chain too long either.
         add_type(service, "name: base\n").expect("registered");
         let longer = service.add_type("name: t2\ninherits: base\n", &|_| None, Register::Update);
         longer.expect("as long as before");

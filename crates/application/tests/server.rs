@@ -98,7 +98,8 @@ fn defect_5809_every_way_to_change_the_audit_is_found_out() {
     }
 }
 
-/// Removing the end and adjusting the head leaves a valid chain; only a stored head reveals the change.
+/// If the last entry is removed and the head adjusted, the chain is still valid. Only a comparison with a head that was
+/// stored elsewhere reveals the change.
 #[test]
 fn a_stored_head_detects_a_truncated_audit_log() {
     for database in TestDatabase::each() {

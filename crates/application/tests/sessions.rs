@@ -240,7 +240,7 @@ fn defect_6701_a_turn_is_stored_whole_or_marked_failed() {
             .expect("stored");
         assert_eq!(failed.len(), 1);
 
-        // An answer that cannot be stored: neither question nor answer is stored.
+        // If the answer cannot be stored, neither question nor answer is stored.
         let bad = service.append_turn(id, question("hello?"), Ok(answer(" ")));
         assert!(
             matches!(bad, Err(SessionError::Content(ContentError::Empty))),
@@ -821,7 +821,7 @@ fn a_markdown_export_contains_all_messages() {
     }
 }
 
-/// A full disk or a closed pipe, for example.
+/// Writing an export can fail, for example because the disk is full or the pipe is closed.
 #[test]
 fn an_unwritable_export_is_an_error() {
     struct FullDisk(usize);
@@ -1344,7 +1344,8 @@ fn a_search_finds_recent_messages() {
     }
 }
 
-/// Listed prefixes must be usable, whether the list has a few sessions or many.
+/// Each id prefix in a list can be used as a reference, whether the list has a few sessions or
+/// many.
 #[test]
 fn a_listed_prefix_identifies_only_its_session() {
     for database in TestDatabase::each() {

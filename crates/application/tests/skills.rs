@@ -10,7 +10,8 @@ use cleveragents_domain::{Code, Diagnose as _};
 use cleveragents_store::definitions::{self, DefinitionKind};
 use cleveragents_testkit::{TestDatabase, at_once};
 
-/// A service on one database, with a folder for files and the folder of skills in it.
+/// The skill service on one database, and a folder for files, whose subfolder `skills` belongs to
+/// the service.
 struct Desk {
     database: TestDatabase,
     service: SkillService,
@@ -59,7 +60,7 @@ impl Desk {
     }
 }
 
-/// A folder with a `SKILL.md`.
+/// Creates a folder with a `SKILL.md` and a script.
 fn agent(base: &Path, name: &str) -> SkillSource {
     let folder = base.join(name);
     std::fs::create_dir_all(folder.join("scripts")).expect("made");
@@ -123,7 +124,7 @@ fn defect_2579_includes_in_a_circle_are_refused_when_they_are_added() {
             refused.to_string().contains("local/b → local/a → local/b"),
             "{refused}"
         );
-        // Nothing changed.
+        // The refused update changed nothing.
         assert_eq!(
             desk.service
                 .flat("local/b", &no_variables)

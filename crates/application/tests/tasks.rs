@@ -1,5 +1,5 @@
-//! Tasks of other agents, on both databases: a task is created once, changed by only one server at a time, and never
-//! changed after its end.
+//! Tasks that other agents send to a server, on both databases: a task is created once, changed by only one server at a
+//! time, and not changed after it has ended.
 
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 //!
 //! A line `# run: COMMAND` in an example is a command, relative to the folder above `examples/`; a
 //! line `# type: TEXT` below it is typed at the terminal while it runs. Each file has a separate
-//! home. Another example must refer to a file without such a line.
+//! home. A file without such a line must be mentioned in another example.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -21,7 +21,7 @@ fn rounds() -> usize {
     proof_size(10, 100)
 }
 
-/// Source of a stream.
+/// Pace at which a test sends lines to the program.
 #[derive(Debug, Clone, Copy)]
 enum Feed {
     /// Sends lines as fast as the program reads them.
@@ -30,7 +30,7 @@ enum Feed {
     OneByOne,
 }
 
-/// Moment at which a stream is killed.
+/// Moment at which the program is killed.
 #[derive(Debug, Clone, Copy)]
 enum Instant {
     /// This duration after the start of the program, possibly before it stores a message.
@@ -39,7 +39,8 @@ enum Instant {
     AfterFirst(Duration),
 }
 
-/// Kills a stream. Returns its acknowledgements, (number, message id), in the order of the lines.
+/// Appends a stream of lines until the program is killed. Returns the acknowledgements, (number,
+/// message id), in the order of the lines.
 fn kill_stream(
     agents: &Agents,
     session: &str,
@@ -201,7 +202,8 @@ fn run_and_kill(
     )
 }
 
-/// Runs a command to completion and returns its duration, the range for later kills.
+/// Runs a command to completion and returns its duration, from which the tests choose the time of a
+/// kill.
 fn measure(agents: &Agents, arguments: &[&str]) -> Duration {
     let started = std::time::Instant::now();
     agents.data(arguments);

@@ -95,7 +95,7 @@ fn defect_7326_appends_of_many_processes_are_numbered_without_gap_or_duplicate()
     }
 }
 
-/// Streams are numbered in the same way: each process appends many messages.
+/// Each process appends a stream of many messages.
 #[test]
 fn defect_7326_streams_of_many_processes_are_numbered_without_gap_or_duplicate() {
     let (writers, each) = (proof_size(8, 32), proof_size(50, 500));
@@ -206,7 +206,7 @@ fn defect_4709_invariants_persist_across_processes_and_none_is_lost() {
         );
         let listed = agents.data(&["invariant", "list"]);
         assert_eq!(listed["summary"]["total"], writers + 2, "{kind}");
-        // Two processes concurrently remove each of these own invariants, and one of the two succeeds.
+        // For each invariant that only one writer added, two processes try to remove it, and one of them succeeds.
         let ids: Vec<String> = agents.data(&["invariant", "list", "^own"])["invariants"]
             .as_array()
             .expect("a list")

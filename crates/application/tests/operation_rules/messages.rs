@@ -1,4 +1,4 @@
-//! Messages of remote callers that are answered in sessions.
+//! Turns that answer messages of remote callers in their sessions.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::support::{ServedOperations, caller, served};
 
-/// Records text and calls.
+/// Records the text of the model, and the names of the tools that it calls.
 #[derive(Default)]
 struct Recorder(Mutex<String>);
 
@@ -90,7 +90,7 @@ fn remote_callers_cannot_choose_local_or_foreign_actors() {
         answer(&local_caller, requested("scripted/s.yaml")),
         Code::LocalOnly
     );
-    // The configuration of the server may choose such an actor.
+    // The configuration of the server may name an actor that remote callers cannot request.
     let configured = MessageActor::Configured("scripted/s.yaml".to_owned());
     assert_ne!(answer(&admin, configured), Code::LocalOnly);
 }
@@ -119,7 +119,7 @@ fn the_next_message_answers_the_question_of_a_turn() {
     assert!(question.contains("Which colour?"), "{question}");
     assert!(question.contains("- blue"), "{question}");
     assert_eq!(seen, "[builtin/ask-user]");
-    // Resumed without an answer, the turn still waits.
+    // A turn that is resumed without an answer still waits.
     assert!(matches!(answer(None).0, MessageOutcome::Waiting(_)));
     // The next message is the answer, not a new question.
     let (outcome, _) = answer(Some("green"));

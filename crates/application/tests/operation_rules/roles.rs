@@ -22,7 +22,7 @@ use crate::support::{ServedOperations, caller, least, served};
 /// The kind of object that a parameter of an operation names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// The name of an object; the caller needs the permission of the operation in its namespace.
+    /// The name of an object. The caller needs the permission of the operation in the namespace of the object.
     Name(&'static str),
     /// The name of an object that is only read or run.
     Read(&'static str),
@@ -35,7 +35,7 @@ enum Part {
     Attachment(&'static str),
     /// The text of a definition.
     Definition(&'static str),
-    /// A text that names nothing.
+    /// A text that names no object.
     Document(&'static str),
     /// The text of an exported session.
     ExportedSession(&'static str),
@@ -76,7 +76,7 @@ impl Part {
     }
 }
 
-/// The commands of the operations, and the objects that their requests name.
+/// Each operation with its command and the parameters that name objects.
 const OPERATIONS: &[(&str, &str, &[Part])] = {
     use Part::{
         Attachment, Decision, Definition, Document, ExportedSession, Invariant, Name, NewIn, Plan,
@@ -369,7 +369,7 @@ const OPERATIONS: &[(&str, &str, &[Part])] = {
     ]
 };
 
-/// An operation and its parameters.
+/// An operation, the permission that it needs, and its parameters.
 struct Row {
     name: String,
     command: &'static str,
@@ -377,7 +377,7 @@ struct Row {
     permission: Permission,
     parts: Vec<Part>,
     is_everywhere: bool,
-    /// The JSON schema of its parameters.
+    /// The JSON schema of the parameters.
     schema: Value,
 }
 
@@ -399,7 +399,7 @@ fn rows() -> Vec<Row> {
     rows.collect()
 }
 
-/// The start of the part of the document that this test writes.
+/// The heading of the part of `permissions.md` that this test writes.
 const COMMANDS: &str = "\n## Commands of other machines\n";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -425,7 +425,7 @@ impl CommandResult {
     }
 }
 
-/// A plan in a namespace.
+/// Stores a plan whose projects are in a namespace.
 fn plan(served: &ServedOperations, namespace: &str) -> cleveragents_domain::PlanId {
     let mut new = plans::new_plan("a plan");
     for known in &mut new.made_with.projects {
@@ -520,7 +520,7 @@ fn create_object(served: &ServedOperations, part: Part, namespace: &str) -> Stri
     }
 }
 
-/// Parameters of a call in a namespace: all required ones, and those that name the objects.
+/// Parameters of a call whose objects are in a namespace: all required ones, and the one that names the main object.
 fn parameters(served: &ServedOperations, row: &Row, namespace: &str) -> Value {
     let mut all = least(&row.name, &row.schema);
     let given = all.as_object().expect("an object").clone();

@@ -65,7 +65,7 @@ fn the_state_of_the_server_needs_a_role_on_every_namespace() {
     );
 }
 
-/// Sessions of others with the same name do not make a reference ambiguous, and are not revealed.
+/// Sessions of other namespaces with the same name do not make a reference ambiguous, and are not revealed.
 #[test]
 fn a_name_refers_only_to_sessions_that_the_caller_may_read() {
     let served = served();
@@ -84,12 +84,12 @@ fn a_name_refers_only_to_sessions_that_the_caller_may_read() {
     }
     let outsider = show(&["elsewhere=owner"], "one").expect_err("not theirs");
     assert_eq!(outsider.code(), Code::SessionNotFound);
-    // A caller that sees both gets an error about two matches.
+    // A caller that may read both sessions gets an error that the name is ambiguous.
     let both = show(&["acme=viewer", "other=viewer"], "one").expect_err("two");
     assert_eq!(both.code(), Code::AmbiguousSession);
 }
 
-/// Importing a session needs the same permission as naming its actor.
+/// A caller can import a session only with the permission to use the actor of the session.
 #[test]
 fn an_imported_session_cannot_use_an_actor_without_permission() {
     let served = served();
@@ -106,7 +106,8 @@ fn an_imported_session_cannot_use_an_actor_without_permission() {
     assert_eq!(import("openai/gpt-5"), Code::ImportMalformed);
 }
 
-/// A run keeps the permissions that it started with; remote callers cannot gain them by resuming the run.
+/// A run keeps the permissions that it was started with. Remote callers cannot resume a run that was started with local
+/// permissions.
 #[test]
 fn a_run_with_local_rights_cannot_be_resumed_remotely() {
     let served = served();
@@ -173,7 +174,7 @@ fn a_caller_sees_and_changes_its_own_namespaces_only() {
         [1, 0, 2]
     );
 
-    // Invisible objects do not exist, by id or by name.
+    // Objects that a caller may not read are reported as missing, by id and by name.
     let id = secret["session"]["id"].as_str().expect("an id");
     for reference in [id, "secret", "mine"] {
         let error = served
@@ -185,7 +186,7 @@ fn a_caller_sees_and_changes_its_own_namespaces_only() {
     let shown = served.run(&editor, "session/show", &json!({"reference": "mine"}));
     shown.expect("theirs");
 
-    // Visible objects without permission are refused, and the refusal is recorded.
+    // A change of an object that a caller may only read is refused, and the refusal is recorded.
     let viewer = caller(&["acme=viewer"]);
     let error = served
         .run(
@@ -289,7 +290,7 @@ fn parameters_are_parsed_strictly_and_never_as_command_line_options() {
         .expect("only a text");
 }
 
-/// A document that a command prints is returned as data.
+/// A document that a command prints is a field of the response of its operation.
 #[test]
 fn issue_16_12_documents_are_answered_with_their_content() {
     let served = served();
@@ -318,7 +319,7 @@ fn issue_16_12_documents_are_answered_with_their_content() {
     assert!(text.contains('#'), "{text}");
 }
 
-/// SQLite refuses longer patterns with an error that is not a fault of the server.
+/// SQLite refuses patterns above its limit. The caller gets a usage error, not an internal error.
 #[test]
 fn issue_16_12_a_filter_that_is_too_long_is_the_callers_mistake() {
     let served = served();
@@ -331,7 +332,7 @@ fn issue_16_12_a_filter_that_is_too_long_is_the_callers_mistake() {
         ("plan/list", json!({"pattern": long})),
         ("run/list", json!({"actor": long})),
     ] {
-        // An exact name without a match returns an empty list.
+        // Operations that compare the whole name return an empty list instead of an error.
         if let Err(error) = served.run(&local_caller, name, &parameters) {
             assert_eq!(error.code().kind(), Kind::Usage, "{name}: {error}");
         }

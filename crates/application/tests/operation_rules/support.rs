@@ -1,4 +1,4 @@
-//! The operations of a database, and callers.
+//! Runs operations on a test database, and creates callers.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use cleveragents_store::Engine;
 use cleveragents_testkit::TestDatabase;
 use serde_json::{Value, json};
 
-/// The operations of a database.
+/// The application on a test database, with a home folder.
 pub(crate) struct ServedOperations {
     pub(crate) application: Application,
     pub(crate) engine: Arc<Engine>,
-    /// The home folder, in which scripted models are found.
+    /// The home folder, which contains the scripts of scripted models.
     pub(crate) folder: tempfile::TempDir,
     _database: TestDatabase,
 }
@@ -86,7 +86,7 @@ pub(crate) fn caller(grants: &[&str]) -> Caller {
     Caller::with_token("ci", grants.collect(), Scope::ALL.iter().copied().collect())
 }
 
-/// Valid values of required parameters.
+/// The smallest valid parameters of an operation: a value for each required one.
 pub(crate) fn least(operation: &str, schema: &Value) -> Value {
     let required = schema["required"].as_array().into_iter().flatten();
     let value = |name: &str| {
@@ -111,7 +111,7 @@ pub(crate) fn least(operation: &str, schema: &Value) -> Value {
         (name.to_owned(), value(name))
     });
     let mut all = Value::Object(pairs.collect());
-    // Rules that the schema of element parameter cannot express.
+    // Some operations need more parameters than their schema requires.
     match operation {
         "session/tell" => all["prompt"] = json!("Hello"),
         "actor/run" => {

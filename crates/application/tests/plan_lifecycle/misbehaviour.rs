@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::{User, Workshop};
 
-/// The tests of this module.
+/// The tests of this module by name, which `main` runs.
 pub(crate) const TESTS: &[(&str, fn())] = &[
     (
         "misbehaviour::corrected_by_feedback_from_the_program",
@@ -24,7 +24,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ),
 ];
 
-/// An answer of the model in a script.
+/// One answer in the script of a model.
 enum Turn {
     Text(&'static str),
     Calls(Vec<(&'static str, Value)>),
@@ -143,7 +143,7 @@ fn corrected_by_feedback_from_the_program() {
             ),
             (
                 "an empty answer",
-                // No advice is expected: the request is simply repeated.
+                // The model receives no advice; the same request is sent again.
                 "",
                 vec![plan(), Turn::Text(""), write_and_finish()],
             ),

@@ -19,7 +19,7 @@ use cleveragents_tools::ports::Approval;
 use crate::MODEL;
 use crate::support::{User, Workshop, git};
 
-/// The tests of this module.
+/// The tests of this module by name, which `main` runs.
 pub(crate) const TESTS: &[(&str, fn())] = &[
     (
         "operations::an_editor_runs_a_plan_from_strategize_to_apply_and_sees_its_events_in_order",

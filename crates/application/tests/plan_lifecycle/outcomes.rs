@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::support::{User, Workshop, git};
 use crate::thread::{contains, count, messages, repeated};
 
-/// The tests of this module.
+/// The tests of this module by name, which `main` runs.
 pub(crate) const TESTS: &[(&str, fn())] = &[
     (
         "outcomes::a_one_off_task_is_sent_once_per_request",
@@ -261,7 +261,7 @@ fn a_refusal_never_counts_as_done() {
     assert!(message.contains("I can't help with that"), "{message}");
     assert_eq!(workshop.requests().len(), 2, "one reminder");
 
-    // The same holds for a refusal after a change.
+    // A refusal after a change also blocks the step.
     let later = COMPLETES.replace(
         "  - {name: step_done, arguments: {summary: The price is right now.}}\n",
         "",
@@ -289,7 +289,7 @@ fn prose_without_a_change_gets_one_reminder() {
         ),
         "  text: I corrected the price.\n",
     );
-    // The model repeats its claim, so the step is blocked.
+    // If the model only repeats its claim, the step is blocked.
     let database = TestDatabase::sqlite();
     let workshop = Workshop::new(&database, &claims);
     let plan = run(&workshop, &user, &workshop.plan("trusted"));
@@ -301,7 +301,7 @@ fn prose_without_a_change_gets_one_reminder() {
         message.contains("it changed nothing and reported nothing"),
         "{message}"
     );
-    // The model does the work after the reminder.
+    // If the model makes the change after the reminder, the step succeeds.
     let corrects = claims.replace(
         "- text: Nothing more.",
         "- when: '^Not finished'\n  calls:\n  - {name: write_file, arguments: {path: price.txt, content: \"right\\n\"}}\n  \

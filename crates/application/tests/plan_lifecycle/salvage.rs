@@ -12,7 +12,7 @@ use cleveragents_tools::ports::Approval;
 use crate::MODEL;
 use crate::support::{User, Workshop};
 
-/// The tests of this module.
+/// The tests of this module by name, which `main` runs.
 pub(crate) const TESTS: &[(&str, fn())] = &[
     (
         "salvage::every_row_of_every_table_is_kept",

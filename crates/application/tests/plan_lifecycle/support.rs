@@ -21,7 +21,7 @@ use cleveragents_testkit::model_server::WireFormat;
 use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Reply};
 use serde_json::Value;
 
-/// The file of the scripted model.
+/// The file with the script of the model.
 const SCRIPT: &str = "model.yaml";
 
 /// The file with all requests and answers of the model.
@@ -56,7 +56,7 @@ impl Approver for User {
     }
 }
 
-/// Everything below a front end.
+/// A home with a repository, a project, an action and a model, used without a front end.
 pub(crate) struct Workshop {
     pub(crate) engine: Arc<Engine>,
     pub(crate) plans: PlanService,
@@ -190,7 +190,7 @@ impl Workshop {
         runtime(&self.engine, &self.home, &self.model, &self.variables)
     }
 
-    /// The operations of the database, with the same runtime.
+    /// The typed operations on the database, with the runtime of [`Self::runtime`].
     pub(crate) fn application(&self) -> Application {
         let (home, model) = (self.home.clone(), self.model.clone());
         let variables = self.variables.clone();
@@ -212,13 +212,13 @@ impl Workshop {
         )
     }
 
-    /// A project and an action in a namespace, for remote callers.
+    /// Creates a project and an action in a namespace, for remote callers.
     pub(crate) fn share_in(&self, namespace: &str) {
         self.create_project(&format!("{namespace}/shop"));
         self.create_action(&format!("{namespace}/fix"), "price.txt says right");
     }
 
-    /// A plan of the action, with an automation profile.
+    /// Creates a plan of the action `local/fix`, with an automation profile.
     pub(crate) fn plan(&self, profile: &str) -> Plan {
         let request = UseAction {
             action: "local/fix".to_owned(),
@@ -234,7 +234,7 @@ impl Workshop {
             .expect("a plan")
     }
 
-    /// A plan of a one-off task, as `agents do` creates it.
+    /// Creates a plan of a one-off task, as `agents do` does.
     pub(crate) fn one_off(&self, task: &str, checks: &[String], actor: Option<&str>) -> Plan {
         let action = one_off_action(task, checks);
         ActionService::new(Arc::clone(&self.engine))

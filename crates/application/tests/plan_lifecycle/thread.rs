@@ -1,4 +1,5 @@
-//! One conversation per plan: the requests from phase to phase, and the effects of reports.
+//! The phases of a plan share one conversation: the requests of each phase, and the effects of the
+//! actors' reports.
 
 use std::collections::HashSet;
 
@@ -9,7 +10,7 @@ use serde_json::Value;
 
 use crate::support::{User, Workshop, git};
 
-/// The tests of this module.
+/// The tests of this module by name, which `main` runs.
 pub(crate) const TESTS: &[(&str, fn())] = &[
     (
         "thread::changes_by_commands_while_strategizing_are_rolled_back",
@@ -33,7 +34,8 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ),
 ];
 
-/// Passes if the price is right. Prints enough output for a repetition to be detected.
+/// A check that passes if the price is right. Its output is long enough for [`repeated`] to detect
+/// a repetition.
 const CHECK: &str = "i=0\nwhile [ $i -lt 40 ]; do echo \"looking at entry $i of the price list\"; i=$((i+1)); done\n\
                      grep -qx right price.txt || { echo 'price.txt: expected right'; exit 1; }\n";
 
@@ -87,7 +89,7 @@ fn collect(value: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// A block of lines of more than 200 tokens, about 800 bytes, that occurs twice in a request.
+/// A block of lines that occurs twice in a request and is longer than 200 tokens, about 800 bytes.
 pub(crate) fn repeated(request: &Value) -> Option<String> {
     let texts = texts(request).join("\n");
     let lines: Vec<&str> = texts
@@ -112,7 +114,7 @@ pub(crate) fn repeated(request: &Value) -> Option<String> {
     None
 }
 
-/// The messages of a request, without the parts that change when a conversation is sent again.
+/// The messages of a request, without its instructions and tools.
 pub(crate) fn messages(request: &Value) -> Vec<Value> {
     request["messages"].as_array().cloned().unwrap_or_default()
 }
@@ -321,7 +323,7 @@ fn a_rollback_also_rolls_back_the_conversation() {
 fn a_conversation_that_is_too_long_is_replaced_by_a_digest() {
     for database in TestDatabase::each() {
         let small = format!("capabilities: {{context_window: 16000}}\n{MODEL}");
-        // The output of the strategist's command alone exceeds the context of a small model.
+        // The output of the strategist's command alone exceeds the context of this small model.
         let script = small.replace(
             "sh check.sh'}}\n- when: '^Execute",
             "sh check.sh; seq 1 4000'}}\n- when: '^Execute",

@@ -18,7 +18,7 @@ use cleveragents_tools::ports::Approval;
 use crate::MODEL;
 use crate::support::{User, Workshop, git};
 
-/// The tests of this module.
+/// The tests of this module by name, which `main` runs.
 pub(crate) const TESTS: &[(&str, fn())] = &[
     (
         "undo::an_apply_is_reverted_by_a_commit_and_later_edits_stay",
@@ -47,7 +47,7 @@ fn user(workshop: &Workshop) -> OperationContext {
     })
 }
 
-/// A plan that was executed, and applied if `applied`.
+/// Creates and executes a plan, and applies it if `applied`.
 fn finished(workshop: &Workshop, project: &str, applied: bool) -> PlanId {
     let plan = user(workshop)
         .call(UsePlan {
@@ -161,7 +161,7 @@ fn an_apply_is_reverted_by_a_commit_and_later_edits_stay() {
         assert!(again.to_string().contains("already undone"), "{again}");
         assert_eq!(workshop.price(), "wrong\n");
 
-        // The user brings the change back, so it can be undone again.
+        // The user restores the change, so it can be undone again.
         git(&repository, &["revert", "--no-edit", "HEAD"]);
         assert_eq!(workshop.price(), "right\n");
         undo(&workshop, plan, false).expect("undone again");

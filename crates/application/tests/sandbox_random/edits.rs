@@ -121,7 +121,7 @@ fn with_write_permission<T>(root: &Path, edit: impl FnOnce(&Tree) -> T) -> T {
     result
 }
 
-/// Makes one edit like a shell; none if the tree has no suitable path.
+/// Makes one edit as a shell command would. Makes none if the tree has no suitable path.
 pub(crate) fn shell(root: &Path, dice: &mut Dice) {
     with_write_permission(root, |tree| shell_in(root, tree, dice));
 }
@@ -202,7 +202,7 @@ fn change_case(root: &Path, tree: &Tree, dice: &mut Dice) -> Option<()> {
     Some(())
 }
 
-/// Makes one edit like a file tool, and returns the paths that the tool reports.
+/// Makes one edit as a file tool would. Returns the paths that the tool reports.
 pub(crate) fn tool(root: &Path, dice: &mut Dice) -> Vec<Vec<u8>> {
     with_write_permission(root, |tree| tool_in(root, tree, dice))
 }

@@ -86,7 +86,7 @@ impl Case<'_> {
         }
     }
 
-    /// Makes edits like a tool and reports their paths, then creates a checkpoint of the reported paths.
+    /// Makes edits as file tools would, reports their paths, and creates a checkpoint of the reported paths.
     fn tools(&mut self, dice: &mut Dice) {
         self.scan();
         self.service
@@ -152,7 +152,7 @@ fn assert_same(found: &Tree, expected_tree: &Tree, when: &str) {
     assert!(wrong.is_empty(), "{when}:\n{}", wrong.join("\n"));
 }
 
-/// The difference between two trees, in the terms of a preview.
+/// The changed paths between two trees, with the operations that a preview shows.
 fn operations(before: &Tree, after: &Tree) -> BTreeSet<(Vec<u8>, &'static str)> {
     let paths: BTreeSet<&Vec<u8>> = before.keys().chain(after.keys()).collect();
     paths

@@ -35,7 +35,7 @@ const OWN: [&str; 2] = ["my own", "mine.ignored"];
 pub(crate) struct RealFolder {
     pub(crate) place: PathBuf,
     pub(crate) source: Source,
-    /// The commit, for a repository.
+    /// Id of the only commit; empty unless the folder is a repository.
     head: Vec<u8>,
 }
 

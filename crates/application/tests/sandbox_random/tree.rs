@@ -36,7 +36,7 @@ impl std::fmt::Debug for Entry {
 }
 
 impl Entry {
-    /// The entry as the type of the program.
+    /// The entry as the type that the program uses.
     pub(crate) fn state(&self) -> FileState {
         match self {
             Self::Folder(mode) => FileState::directory(*mode),
@@ -58,7 +58,7 @@ impl Entry {
     }
 }
 
-/// Every path of a folder.
+/// Each path below a folder with its entry.
 pub(crate) type Tree = BTreeMap<Vec<u8>, Entry>;
 
 /// Reads a folder, without `.git` at its top.

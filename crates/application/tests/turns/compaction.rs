@@ -1,4 +1,4 @@
-//! Long conversations: summaries instead of lost messages.
+//! Compaction of long conversations: requests contain a summary, and no message is lost.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::support::{Person, Talk, TurnSetup};
 
-/// Window of the model, in tokens.
+/// Context window of the model, in tokens.
 const WINDOW: u64 = 12_000;
 
 const SUMMARY: &str = "SUMMARY: rule 7 holds";
@@ -27,10 +27,11 @@ fn settings() -> TurnSettings {
     }
 }
 
-/// A model that records its requests. It writes a fixed summary, makes calls, and then answers.
+/// A model that records its requests. It answers requests for a summary with a fixed text. It
+/// answers other requests with a number of tool calls, then with a text.
 struct SummarizingModel {
     name: ModelName,
-    /// Number of answers with a call, before the answer in text.
+    /// Number of answers with a tool call before the answer with a text.
     calls: usize,
     text: String,
     can_summarize: bool,
@@ -156,7 +157,7 @@ fn a_conversation_of_300_turns_stays_within_its_window_and_keeps_its_summary() {
             assert!(bytes(request) < usize::try_from(WINDOW).expect("small") * 4);
             assert!(request.system.concat().contains("You are a test."));
         }
-        // From the first summary on, every request contains the newest one.
+        // The last request contains the summary and the newest message.
         let last = serde_json::to_string(&questions[299].messages).expect("JSON");
         assert!(last.contains(SUMMARY), "{last}");
         assert!(last.contains("question 299"));

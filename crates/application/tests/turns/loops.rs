@@ -75,7 +75,7 @@ fn a_turn_acts_in_the_sandbox_and_is_stored_completely() {
     }
 }
 
-/// A conversation with its database, and its only call.
+/// A conversation whose only call was refused, this call, and the database.
 struct RefusedCall {
     talk: Talk,
     call: cleveragents_domain::ToolInvocation,

@@ -129,7 +129,7 @@ fn a_deferred_tool_is_declared_once_it_was_found_and_stays_declared() {
         let (model, requests) = recording_model(&talk, script);
         talk.run_turn_with(Arc::clone(&model), setup("go"))
             .expect("answered");
-        // Another turn, as another process would run it.
+        // A second turn, run as another process would run it.
         talk.run_turn_with(model, setup("more")).expect("answered");
         let requests = requests.lock().expect("fine");
         let declared = |index: usize| -> Vec<String> {
@@ -159,7 +159,7 @@ fn declared(requests: &[ChatRequest]) -> Vec<Vec<String>> {
     requests.iter().map(names).collect()
 }
 
-/// Providers refuse requests with more tools than they accept.
+/// Providers refuse requests with too many tools.
 #[test]
 fn tools_above_the_limit_of_the_model_are_found_by_searching() {
     let database = TestDatabase::each().remove(0);
@@ -281,7 +281,7 @@ fn limits_come_from_the_model_and_options_are_passed_on() {
     }
 }
 
-/// OpenAI's reasoning models accept less input than their context window leaves.
+/// OpenAI's reasoning models accept less input than their context window has room for.
 #[test]
 fn a_conversation_is_cut_to_the_longest_input_of_the_model() {
     let person = Person::absent();
@@ -310,7 +310,8 @@ fn a_small_budget_asks_for_a_shorter_answer_instead_of_none() {
     let database = TestDatabase::each().remove(0);
     let talk = Talk::new(&database);
     let person = Person::absent();
-    // 1000 dollars a million: 32,000 tokens are 32 dollars, 8,192 are 8.
+    // A million tokens of output cost 1000 dollars: 32,000 tokens cost 32 dollars, 8,192 tokens
+    // cost 8 dollars.
     let script = "price: {input: 0, output: 1000}\ncapabilities: {max_output: 100000}\nanswers:\n- text: ok\n";
     let (model, requests) = recording_model(&talk, script);
     let mut setup = TurnSetup::asking("go", &person);

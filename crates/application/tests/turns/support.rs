@@ -24,7 +24,7 @@ use cleveragents_tools::{
     Effect, Gate, Guards, PermissionRules, Phase, PlanMode, SafetyProfile, Tool, ToolName,
 };
 
-/// A secret of the environment.
+/// A secret value that the redactor knows.
 pub(crate) const SECRET: &str = "sk-0123456789abcdefghij";
 
 /// A user with fixed answers who records the questions.
@@ -179,7 +179,7 @@ impl Talk {
         self.run_turn_with(self.script(script), setup)
     }
 
-    /// Like [`Self::run_turn`], with an open model.
+    /// Like [`Self::run_turn`], with a model instead of a script.
     pub(crate) fn run_turn_with(
         &self,
         model: Arc<dyn Model>,

@@ -48,7 +48,7 @@ actor context import good.yaml | 2 CA-1031 | context export
 actor context import latin.yaml | 2 CA-0107 | UTF-8
 ";
 
-/// `actor run` commands that fail before a run exists, with the same columns.
+/// `actor run` commands that fail before a run exists, with the columns of [`ACTORS`].
 const INVALID_STARTS: &str = "
 actor run | 2 CA-0101 | prompt
 actor run good | 2 CA-0101 | prompt
@@ -82,7 +82,7 @@ actor run --config latin.yaml hi | 2 CA-0107 | UTF-8
 actor run good hi --config good.yaml | 2 CA-0101 | --config
 ";
 
-/// Commands on runs, with the same columns. The test replaces the placeholders with ids.
+/// Commands on runs, with the columns of [`ACTORS`]. The test replaces the placeholders with ids.
 const RUNS: &str = "
 run show 01ZZZZZZ | 3 CA-1021 | run list
 run show 01 | 3 CA-1021 | six or more
@@ -234,7 +234,7 @@ fn a_run_that_cannot_start_stores_nothing() {
 #[test]
 fn invalid_commands_on_runs_are_refused() {
     let (agents, complete, failed) = furnished();
-    // Both ids share the time prefix.
+    // The prefix that both ids share is ambiguous.
     let common: String = complete
         .chars()
         .zip(failed.chars())

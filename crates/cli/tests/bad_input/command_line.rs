@@ -70,7 +70,7 @@ fn a_format_that_does_not_exist_is_refused() {
             "{answer:?}"
         );
     }
-    // The environment still sets the format of the error.
+    // If `--format` is invalid, the environment sets the format of the error.
     let agents = agents.with("CLEVERAGENTS_FORMAT", "json");
     let answer = agents.run(&["version", "--format", "xml"]);
     assert_eq!(answer.code, Some(2));

@@ -84,7 +84,7 @@ fn a_variable_that_is_not_allowed_is_named() {
         let error = refuse(&agents, &["session", "list"]).with(2, "CA-0111");
         assert_eq!(error["details"]["source"], name);
         assert!(error["hint"].as_str().expect("a hint").contains(name));
-        // Diagnostics still work and report it.
+        // Diagnostics still work and report the invalid value.
         let report = agents.run(&["--format", "json", "diagnostics"]);
         assert_eq!(report.code, Some(1), "{report:?}");
         let detail = report.json()["data"]["checks"][0]["detail"].clone();

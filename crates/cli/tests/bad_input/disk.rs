@@ -68,8 +68,8 @@ fn mount(arguments: &[&str], path: &Path) -> Result<(), String> {
     }
 }
 
-/// Occupies space that the test frees later. Freeing it gives the database more space than it had
-/// left, because a checkpoint of the write-ahead log needs the space of the log a second time.
+/// Occupies space that the test frees later. A checkpoint of the write-ahead log needs the space of
+/// the log a second time, so a little free space would not be enough.
 fn ballast(disk: &SmallDisk, kibibytes: usize) -> PathBuf {
     let path = disk.path.join("ballast");
     std::fs::write(&path, vec![b'b'; kibibytes * 1024]).expect("there is room");

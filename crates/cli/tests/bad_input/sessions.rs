@@ -48,7 +48,8 @@ fn id_of(contents: &serde_json::Value, index: usize) -> &str {
 
 #[test]
 fn the_error_for_an_ambiguous_session_lists_the_candidates() {
-    // Ids share a prefix if they are created in the same millisecond. Repeat until both are.
+    // The first six characters of an id are the time in units of about a quarter of an hour. Repeat
+    // until both ids share them.
     let (agents, before) = loop {
         let agents = furnished();
         let before = contents(&agents);
@@ -132,7 +133,7 @@ fn a_message_above_the_limit_is_refused_wherever_the_limit_is_set() {
             .with(2, "CA-0305");
     };
     refused(&agents, 11, 10);
-    // Bytes count, not characters.
+    // The limit counts bytes, not characters.
     refuse(&agents, &["session", "append", "one", "éééééé"]).with(2, "CA-0305");
     assert_eq!(contents(&agents), before);
     agents.data(&["session", "append", "one", "ten bytes!"]);

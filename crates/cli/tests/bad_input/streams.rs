@@ -100,7 +100,7 @@ fn a_line_with_an_invalid_message_is_named() {
 fn a_nul_in_a_line_is_refused() {
     let error = feed_invalid_line(b"{\"content\":\"a\\u0000b\"}", "CA-0307");
     assert!(error["hint"].as_str().expect("a hint").contains("NUL"));
-    // Bare control characters are not valid JSON.
+    // Unescaped control characters are not valid JSON.
     feed_invalid_line(b"{\"content\":\"a\0b\"}", "CA-0308");
 }
 

@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use cleveragents_testkit::{Agents, Answer};
 use serde_json::Value;
 
-/// Reads and writes files of the folder; `reads` calls a tool, other questions do not.
+/// A model that calls a tool for questions that start with `writes` or `reads`, and answers other questions with a
+/// text.
 const SCRIPT: &str = r#"
 at_end: repeat_last
 price: {input: 1, output: 4}
@@ -102,7 +103,7 @@ fn a_question_is_answered_once_and_only_the_answer_is_printed() {
     let sessions = shop.sessions();
     assert_eq!(sessions.len(), 1);
     assert_eq!(sessions[0]["name"], "what is this?");
-    // Standard input follows the question.
+    // Standard input is appended to the question.
     let arguments = ["-m", MODEL, "-p", "review this"];
     let answer = shop.in_folder("shop", &arguments, Some("the diff\n"));
     assert_eq!(answer.out, "fine\n", "{answer:?}");
@@ -154,7 +155,8 @@ fn changes_stay_in_a_copy_and_each_turn_starts_with_the_present_files() {
         "{answer:?}"
     );
     assert_eq!(shop.notes(), "first\n", "the user's file is unchanged");
-    // The user's files change too: the copy keeps the change of the model, and the turn lists the user's.
+    // If the user's files change too, the copy keeps the change of the model, and the turn lists the changed files of
+    // the user.
     std::fs::write(shop.agents.cwd().join("shop/src/new.txt"), "new\n").expect("a file");
     let again = shop.ask(&["reads it", "--continue"]);
     assert_eq!(again.code, Some(0), "{again:?}");
@@ -179,13 +181,13 @@ fn a_conversation_of_the_folder_continues_also_without_a_tool_call_and_from_a_su
     let sessions = shop.sessions();
     assert_eq!(sessions.len(), 1, "{sessions:?}");
     assert_eq!(shop.questions(&sessions[0]), ["hello", "and now?"]);
-    // Another folder has none to continue, and reports it.
+    // Another folder has no conversation to continue. The program reports this and starts a new one.
     std::fs::create_dir(shop.agents.cwd().join("bank")).expect("a folder");
     std::fs::write(shop.agents.cwd().join("bank/script.yaml"), SCRIPT).expect("a file");
     let other = shop.in_folder("bank", &["-m", MODEL, "-p", "-c", "hello"], None);
     assert!(other.err.contains("no conversation in"), "{other:?}");
     assert_eq!(shop.sessions().len(), 2);
-    // By its name, from anywhere.
+    // Names are found from any folder, but two conversations have this name.
     let named = shop.in_folder(
         "bank",
         &["-m", MODEL, "-p", "third", "--resume", "hello"],

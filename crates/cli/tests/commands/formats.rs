@@ -69,7 +69,7 @@ fn flag_beats_environment_beats_configuration() {
         format_of(&agents, &["session", "list", "--format", "rich"]),
         "rich"
     );
-    // Errors follow the same rule.
+    // Errors are printed in the selected format too.
     let answer = agents.run(&["session", "show", "nothing"]);
     assert!(answer.out.starts_with("command: "), "{answer:?}");
 }

@@ -9,7 +9,7 @@ use super::{agents, assert_shown};
 fn commands_below(path: &[String]) -> Vec<Vec<String>> {
     let agents = agents();
     if path.is_empty() {
-        // The first page shows the commands of every day; this list has all.
+        // `help` shows only the most used commands; `help --all` lists all.
         let all = agents.run(&["help", "--all"]).out;
         let listed = all.lines().filter_map(|line| line.strip_prefix("  "));
         let names = listed.filter_map(|line| line.split_whitespace().next());

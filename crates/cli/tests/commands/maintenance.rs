@@ -142,7 +142,7 @@ fn the_demo_succeeds_and_leaves_nothing() {
     assert!(!agents.home().exists(), "it works on a temporary database");
 }
 
-/// The facts of the demo step whose title contains these words.
+/// The field `facts` of the demo step whose title contains these words.
 fn facts<'d>(data: &'d serde_json::Value, words: &str) -> &'d serde_json::Value {
     let stops = data["stops"].as_array().expect("stops");
     let stop = stops.iter().find(|stop| {

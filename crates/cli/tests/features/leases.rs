@@ -13,7 +13,7 @@ use cucumber::{given, then, when};
 
 use crate::world::{Run, World, change};
 
-/// An owner on another machine, whose state cannot be checked from here.
+/// An owner on another machine. This machine cannot check whether it is alive.
 fn remote_owner(host: &str) -> Owner {
     Owner {
         process: ProcessId::generate(),

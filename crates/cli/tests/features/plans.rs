@@ -106,8 +106,7 @@ fn folder(world: &World, name: &str) -> PathBuf {
     world.agents().cwd().join(name)
 }
 
-/// A repository with the files of a table: name and content, `
-/// ` for a line break.
+/// Creates a repository with the files of a table: name, and content with `\n` for a line break.
 #[given(expr = "the repository {string} with")]
 fn the_repository(world: &mut World, name: String, step: &Step) {
     let repository = folder(world, &name);

@@ -5,7 +5,7 @@ use cucumber::{given, then, when};
 
 use crate::world::World;
 
-/// Settings that concurrent programs change.
+/// Settings that programs change at the same time, one each.
 const SETTINGS: [(&str, &str); 4] = [
     ("store.connections", "5"),
     ("cleanup.events-days", "7"),

@@ -7,7 +7,7 @@ use cucumber::{given, then, when};
 
 use crate::world::World;
 
-/// The text below a step.
+/// The text block below a step.
 pub(crate) fn docstring(step: &Step) -> String {
     let text = step.docstring.as_ref().expect("the step has a text");
     text.trim_start_matches('\n').to_owned()

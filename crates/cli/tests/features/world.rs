@@ -11,7 +11,7 @@ use cleveragents_store::Engine;
 use cleveragents_testkit::model_server::ModelServer;
 use cleveragents_testkit::{Agents, Answer, TestDatabase};
 
-/// One scenario.
+/// State of one scenario.
 #[derive(Default, cucumber::World)]
 pub(crate) struct World {
     /// Home and program.
@@ -43,7 +43,7 @@ pub(crate) struct Run {
     pub(crate) open: Vec<OpenChangeset>,
     /// Ids of all changesets that steps opened, including closed changesets.
     pub(crate) ids: Vec<ChangesetId>,
-    /// Result of the last recording.
+    /// Result of the last change that was recorded without a handle.
     pub(crate) recorded: Option<Result<ChangesetId, String>>,
     /// Held leases.
     pub(crate) leases: Vec<HeldLease>,

@@ -19,7 +19,8 @@ struct RunResult {
 }
 
 fn result_of(world: &World, run: &str, folder: Option<&std::path::Path>) -> RunResult {
-    // A call that is interrupted after it created its file replaces the file when it is retried.
+    // A call that was interrupted after it created its file replaces the file when it is retried,
+    // so both outcomes count as equal.
     let shown = world
         .show(run)
         .to_string()

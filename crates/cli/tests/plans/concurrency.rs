@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use super::world::{RunningProgram, World};
 
-/// Creates plans that each write their own name. Returns the name of each plan by its id.
+/// Creates plans of `local/named`, each with another name. Returns the names by plan id.
 fn plans(world: &World, count: usize) -> BTreeMap<String, String> {
     world.named_action();
     (0..count)

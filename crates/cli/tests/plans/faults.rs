@@ -60,8 +60,8 @@ pub(crate) fn rows(world: &World) -> Vec<(String, Vec<Vec<String>>)> {
     .into()
 }
 
-/// Asserts that a command of one unit of work changes nothing while one of these tables is broken,
-/// and succeeds after the repair.
+/// Asserts that a command that consists of one unit of work changes nothing while one of these
+/// tables is broken, and succeeds after the repair.
 fn assert_atomic(world: &World, tables: &[&str], arguments: &[&str]) {
     for table in tables {
         let situation = format!("{arguments:?} with {table} broken");

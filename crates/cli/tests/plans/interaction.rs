@@ -115,7 +115,8 @@ fn input_typed_during_a_phase_answers_no_question() {
             &[execute, yes, fix, yes],
             "execute/complete",
         ),
-        // The diff of the apply question is visible, and the question follows soon.
+        // Here the diff before the apply question is already visible, and the question follows
+        // soon.
         (
             "apply",
             "  deleted  a.txt",
@@ -351,7 +352,7 @@ fn guidance_without_a_model_stays_pending() {
     let world = World::new();
     world.action("local/one", &["write `one` to `one.txt`"]);
     let plan = world.plan("local/one", &[]);
-    // Guidance before the steps, which are tool calls, and guidance after them.
+    // The first guidance comes before the steps, which are tool calls, the second after them.
     for count in 1..=2 {
         let reported = world.agents.data(&["plan", "prompt", &plan, "be careful"]);
         assert_eq!(reported["queue"], json!({"pending": count, "applied": 0}));

@@ -320,7 +320,8 @@ fn a_rollback_and_a_redo_killed_at_any_instant_are_finished_by_the_next_command(
 #[test]
 fn a_repeated_call_finds_the_same_state_as_the_first() {
     let world = World::new();
-    // The file `go` is in the temporary folder, because a rollback removes files of the copy.
+    // The file `go` is in the temporary folder, because a rollback would remove it from the
+    // sandbox.
     let wait = "echo line >> log.txt; until test -e $TMPDIR/go; do sleep 0.05; done";
     world.action("local/cut", &[&format!("run `{wait}`")]);
     let plan = world.plan("local/cut", &[]);

@@ -196,7 +196,8 @@ fn a_repeated_call_undoes_no_work_of_earlier_calls() {
     let plan = world.plan("local/waits", &[]);
     let failed = world.run(&["plan", "execute", &plan]);
     assert_eq!(failed.code, Some(1), "{failed:?}");
-    // Later calls have no checkpoint. The last checkpoint of their tool is older than `two.txt`.
+    // From here on, calls create no checkpoints. The last checkpoint before a call of this tool is
+    // older than `two.txt`.
     world.agents = world.agents.with(CHECKPOINTS, "none");
     let work = folder(&world, &plan).join("work/repo");
     std::fs::write(work.join("go"), "").expect("a file");

@@ -21,7 +21,7 @@ fn defect_5336_decisions_are_visible_to_the_next_process() {
     world.action("local/steps", &STEPS);
     let plan = world.plan("local/steps", &[]);
     let stored = decisions(&world, &plan);
-    // The root, the approach, and each step.
+    // One decision for the root, one for the approach, and one for each step.
     assert_eq!(stored.len(), 2 + STEPS.len(), "{stored:?}");
     let tree = world.agents.data(&["plan", "tree", &plan]);
     assert_eq!(tree["summary"]["nodes"], stored.len(), "{tree}");

@@ -48,7 +48,8 @@ fn create_and_execute(world: &World, format: &str) -> [Answer; 2] {
         assert_eq!(answer.code, Some(0), "{answer:?}");
         answer
     };
-    // A model that is named directly answers by a schema, so an invalid answer is corrected.
+    // A model that is named instead of an actor must answer in a JSON schema, so an invalid answer
+    // is corrected.
     let model = "scripted/strategist.yaml";
     let created = run(&[
         "plan",

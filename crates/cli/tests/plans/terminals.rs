@@ -24,7 +24,8 @@ fn waiting_plan(world: &World) -> String {
     world.plan("local/waits", &[])
 }
 
-/// Waits until the second step waits. Returns the working folder of the plan.
+/// Waits until the second step is waiting for the file `go`. Returns the working folder of the
+/// plan.
 fn wait_for_work(world: &World, plan: &str) -> PathBuf {
     let sandboxes = world.agents.home().join("sandboxes");
     let mut work_folder = None;
@@ -308,7 +309,7 @@ fn ctrl_c_ends_the_recording_of_changes() {
     assert_eq!(calls.len(), 1, "{calls:?}");
     assert_eq!(calls[0][0], "failed", "{calls:?}");
     assert!(calls[0][1].contains("interrupted"), "{calls:?}");
-    // Resumed without the large file, the plan finishes.
+    // Without the large file, the resumed plan finishes.
     std::fs::remove_file(folder.join("large")).expect("removed");
     std::fs::write(folder.join("go"), "").expect("a file");
     world.agents.data(&["plan", "execute", &plan, "--redo"]);
@@ -383,7 +384,8 @@ fn ctrl_c_ends_a_question_between_phases() {
     assert_eq!(stages, [["strategize/complete"]], "{screen}");
 }
 
-/// Outside of its plan, the run would have neither the sandbox nor the limits of the plan.
+/// A run of a plan that is resumed outside of the plan would have neither its sandbox nor its
+/// limits.
 #[test]
 fn a_run_of_a_plan_is_resumed_only_by_the_plan() {
     let world = World::new();

@@ -11,7 +11,7 @@ use cleveragents_testkit::{Agents, Answer, TestDatabase};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-/// Number of steps of the long plans: four per round.
+/// Number of steps of the long plans: five rounds of four steps.
 pub(crate) const STEPS: usize = 20;
 
 const TOOL: &str = r#"
@@ -23,7 +23,7 @@ writes: true
 idempotent: false
 "#;
 
-/// An action whose plans each write their own name.
+/// An action whose plans write files with the name in their argument `what`.
 const NAMED: &str = "
 name: local/named
 description: writes files with a name
@@ -102,7 +102,7 @@ impl World {
         text(&path)
     }
 
-    /// Creates an action that needs no model, with these items.
+    /// Creates an action that needs no model, with these items as its definition of done.
     pub(crate) fn action(&self, name: &str, items: &[&str]) {
         let mut action = format!(
             "name: {name}\ndescription: steps\nreusable: true\nstrategy_actor: builtin/deterministic\n\
@@ -154,7 +154,8 @@ impl World {
         for (role, script) in [("strategist", strategist), ("executor", executor)] {
             let mut script = script.clone();
             if role == "executor" {
-                // The executor continues the conversation of the strategist.
+                // The executor continues the conversation of the strategist, so only the answers of
+                // the current turn count.
                 script["count"] = "turn".into();
             }
             self.file(&format!("{role}.yaml"), &script.to_string());
@@ -223,7 +224,8 @@ impl World {
         files(Path::new(folder.expect("a folder")))
     }
 
-    /// Creates `local/named`, whose plans each write their own name, the argument `what`.
+    /// Creates the action `local/named`, whose plans write files with the name in their argument
+    /// `what`.
     pub(crate) fn named_action(&self) {
         let file = self.file("named.yaml", NAMED);
         self.agents.data(&["action", "create", "--config", &file]);

@@ -5,7 +5,7 @@ use crate::world::{GOOD_EDIT, ONE_STEP, World};
 /// Profile, and phase and progress of a plan after `plan use` without further input.
 const PROGRESS_BY_PROFILE: [(&str, &str); 8] = [
     ("manual", "strategize: nothing"),
-    // The decisions need the user, so the plan stops before it executes.
+    // The decisions need approval, so the plan stops before it executes.
     ("review", "strategize: strategy"),
     ("supervised", "strategize: strategy"),
     ("cautious", "strategize: nothing"),
@@ -54,7 +54,8 @@ fn each_profile_opens_its_gates_between_phases() {
             continue;
         }
         assert_eq!(status["state"], "awaiting_input", "{profile}: {status:#}");
-        // The user opens the remaining gates with one command each, and only the last one applies.
+        // The user passes each remaining gate with one command. Only the last command changes the
+        // user's files.
         while world.status()["phase"] != "execute" {
             world.ok(&["plan", "execute", &plan]);
         }

@@ -50,7 +50,7 @@ fn a_step_that_violates_an_invariant_stops_the_plan_until_it_is_rolled_back() {
         let plan = world.plan();
         world.fails(&["plan", "execute", &plan], 1, "CA-1145");
         world.fails(&["plan", "apply", &plan, "--yes"], 4, "CA-1142");
-        // The commands of the hint work without changes.
+        // The commands in the hint work as printed.
         world.file("executor.yaml", GOOD_EDIT);
         let hint = error["hint"].as_str().expect("a hint");
         let commands = World::named_in(hint);
@@ -122,7 +122,7 @@ fn contradicting_invariants_prevent_the_start_of_a_plan() {
     assert_eq!(world.stage(), "apply/applied");
 }
 
-/// Text that only requests for the summary of a long conversation contain.
+/// Text that occurs only in requests for the summary of a long conversation.
 const SUMMARY_REQUEST: &str = "You write the summary";
 
 #[test]
@@ -143,7 +143,7 @@ fn every_request_contains_all_invariants_and_the_definition_of_done_even_after_c
         if round < ROUNDS {
             let arguments = json!({"path": format!("big{round}.txt")}).to_string();
             let tools = request.json()["tools"].to_string();
-            // The name in wire format.
+            // The name by which the request declares the tool.
             let name = tools.split('"').find(|word| *word == "read_file");
             return openai::calls(&[(
                 &format!("c{round}"),

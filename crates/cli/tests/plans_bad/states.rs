@@ -150,7 +150,7 @@ fn a_finished_plan() {
         );
         assert_eq!(world.every_byte(), before, "{end}");
         assert_eq!(world.status()["state"], end);
-        // Read commands always work.
+        // Commands that only read work in every stage.
         for command in [
             "tree",
             "diff",

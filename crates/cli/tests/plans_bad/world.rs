@@ -104,7 +104,8 @@ impl World {
     }
 
     pub(crate) fn file(&self, name: &str, text: &str) {
-        // The executor continues the conversation of the strategist.
+        // The executor continues the conversation of the strategist, so only the answers of the
+        // current turn count.
         let is_script = name == "executor.yaml" && !text.starts_with('{');
         let count = if is_script { "count: turn\n" } else { "" };
         let path = self.agents.cwd().join(name);
@@ -233,7 +234,7 @@ impl World {
             for entry in std::fs::read_dir(root.join(&folder)).expect("a folder") {
                 let path = folder.join(entry.expect("an entry").file_name());
                 let name = path.display().to_string();
-                // Git data of our worktrees belongs to the sandbox.
+                // Skip git objects and the git data of sandboxes.
                 if [".git/objects", ".git/worktrees", ".git/refs/cleveragents"].contains(&&*name) {
                     continue;
                 }
@@ -248,7 +249,7 @@ impl World {
         contents
     }
 
-    /// Paths of the entries in the working folder and in its parent, which also has the home.
+    /// Paths of the entries in the working folder and in its parent, which also contains the home.
     pub(crate) fn around(&self) -> Vec<String> {
         let work = self.agents.cwd();
         let parent = work.parent().expect("a folder").to_path_buf();

@@ -148,7 +148,7 @@ fn issue_16_17_a_connected_command_line_never_silently_runs_locally() {
         let plans = home.data(&["--local", "plan", "list"]);
         assert_eq!(plans["plans"].as_array().map(Vec::len), Some(0), "{plans}");
     }
-    // Lists need no parameter.
+    // Lists work without parameters.
     for line in [
         &["run", "list"][..],
         &["tool", "calls"],

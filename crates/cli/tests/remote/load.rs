@@ -94,8 +94,8 @@ impl Scene {
         }
     }
 
-    /// Lets callers write for their part of the time, and at least until they appended two messages for
-    /// each of `callers`.
+    /// Lets callers write for their share of the time, and at least until `2 * size.callers` more messages are
+    /// acknowledged.
     fn keep_running(&self, size: &Size) {
         let part = size.time / (u32::try_from(size.kills).expect("few") + 1);
         let count = || self.acknowledged.load(Ordering::Relaxed);

@@ -145,7 +145,8 @@ fn issue_16_10_a_viewer_reads_no_run_of_another_namespace() {
                 reported.push(text);
             }
         }
-        // Changes of an invisible run get 404, although a viewer cannot change any run.
+        // A request to change an invisible run gets 404, not the 403 that a viewer gets for a
+        // visible run.
         for name in ["run/resume", "run/cancel"] {
             let answer = viewer.operation(name, &json!({"run": id}));
             assert_eq!(answer.status, 404, "{name}: {answer:?}");

@@ -20,7 +20,7 @@ fn a_server_without_tokens_does_not_start() {
     assert_eq!(answer.json()["data"]["error"]["code"], "CA-1201");
 }
 
-/// Nothing is silently skipped: a missing part is reported, and the server does not listen.
+/// A missing part is not skipped silently: it is reported, and the server does not listen.
 #[test]
 fn defect_3085_a_server_that_lacks_a_part_does_not_start_and_names_it() {
     let agents = agents();

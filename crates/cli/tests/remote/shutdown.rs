@@ -99,7 +99,7 @@ impl Client<'_> {
                 break;
             };
             match self.send(connected, round) {
-                // The connection is reused.
+                // Reuse the connection if the server keeps it open.
                 Ok(reusable) => caller = reusable,
                 Err(MissingResponse::Unanswered) => break,
                 Err(MissingResponse::Torn) => panic!("a truncated response for {:?}", self.kind),

@@ -45,8 +45,8 @@ fn a_read_only_folder_is_changed_and_stays_read_only() {
     }
 }
 
-/// Git compares whole seconds, so it does not detect an edit of the same size in the second of the
-/// checkout if the modification time is reset.
+/// Git compares times in whole seconds. It does not detect an edit that keeps the size, is made in
+/// the second of the checkout, and resets the modification time.
 #[test]
 fn an_edit_with_the_same_size_and_time_is_committed() {
     let agents = agents();

@@ -7,7 +7,7 @@ use cleveragents_testkit::Agents;
 
 use super::world::{agents, create, files, git, read, repository, write};
 
-/// By-products of a test run and a build.
+/// Creates the by-products of a test run and a build.
 fn leave_by_products(part: &Path) {
     for name in [
         "__pycache__/app.cpython-312.pyc",

@@ -255,7 +255,7 @@ fn a_repository_in_use_is_not_changed() {
     scene.applied();
 }
 
-/// The same without git.
+/// Edits of the user in a folder that is not a git repository.
 #[test]
 fn a_folder_with_user_edits_keeps_them_or_stays_unchanged() {
     let agents = agents();
@@ -297,7 +297,7 @@ fn a_folder_with_user_edits_keeps_them_or_stays_unchanged() {
     assert_eq!(read(real.join("sub/new")), "new\n");
 }
 
-/// Paths that exist only for comparison.
+/// The changed paths and their operations in the output of an apply or a preview.
 fn listed(answer: &Answer) -> Vec<(String, String)> {
     let parts = answer.json()["data"]["parts"].clone();
     let text = |value: &Value| value.as_str().expect("a text").to_owned();

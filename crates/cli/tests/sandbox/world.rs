@@ -111,8 +111,7 @@ pub(crate) fn files(root: &Path) -> BTreeMap<String, String> {
     snapshot(root, false, &|name| name == ".git")
 }
 
-/// Every byte of a repository except objects, with file times. Git data of our worktrees belongs to
-/// the sandbox.
+/// Every byte of a repository, with file times, except git objects and the git data of sandboxes.
 pub(crate) fn every_byte(root: &Path) -> BTreeMap<String, String> {
     snapshot(root, true, &|name| {
         name == ".git/objects" || name == ".git/worktrees" || name == ".git/refs/cleveragents"

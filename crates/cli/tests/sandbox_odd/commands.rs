@@ -94,7 +94,8 @@ fn no_command_of_a_repository_runs() {
         bench.commit(&repository, "one more");
         bench.git(&repository, &["branch", "later"]);
         bench.git(&repository, &["reset", "-q", "--hard", "HEAD~1"]);
-        // From here on, git runs commands in this repository, so the test moves the branch by hand.
+        // From here on, git would run the configured commands in this repository, so the test moves
+        // the branch by hand.
         let traces = configure_commands(&bench, &repository);
         bench.create(&repository);
         assert_no_trace(&traces);

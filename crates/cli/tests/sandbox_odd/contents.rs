@@ -50,7 +50,7 @@ fn lfs_pointers_stay_and_changing_one_is_refused() {
     bench.assert_nothing_left(&repository);
 }
 
-/// Filter drivers whose names are hard to parse.
+/// Names of filters that are hard to parse.
 #[test]
 fn filters_of_any_name_never_run() {
     for name in ["plain", "a=b", "filter.x", "ünï", "with space"] {
@@ -80,7 +80,7 @@ fn filters_of_any_name_never_run() {
     }
 }
 
-/// The configuration applies only if git runs in a sandbox.
+/// The filter is configured only for git in the folder of a sandbox.
 #[test]
 fn a_filter_that_depends_on_the_folder_never_runs() {
     let bench = Bench::new();

@@ -135,7 +135,8 @@ fn a_disk_that_fills_while_changes_are_recorded_loses_nothing() {
     let answer = bench.run(["sandbox", "exec", "s", "--", "sh", "-c", fill]);
     assert_eq!(answer.code, Some(1), "{answer:?}");
     assert!(answer.err.contains("error[CA-0206]"), "{answer:?}");
-    // The refused recording and the private folders of the command freed some space.
+    // Fill the disk again: the refused recording and the private folders of the command freed some
+    // space.
     let filler = disk.fill_except(256 << 10);
     for command in [
         vec!["sandbox", "checkpoint", "s"],

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::{Bench, assert_same, read, tree};
 
-/// Creates a folder outside of the sandbox, with secrets in files named like those of the sandbox.
+/// Creates a folder outside of the sandbox. Its files contain secrets and have the same names as
+/// files in the sandbox.
 fn outside(bench: &Bench) -> PathBuf {
     let folder = bench.user().join("outside");
     std::fs::create_dir_all(folder.join("d")).expect("a folder");
@@ -129,14 +130,14 @@ fn evil_config(trace: &Path) -> String {
 #[test]
 fn a_git_folder_written_by_a_command_is_never_used_by_the_program() {
     for script in [
-        // The repository of the sandbox, modified.
+        // Modify the repository of the sandbox.
         "cp evil \"$(git rev-parse --git-dir)/config\"",
         "d=$(git rev-parse --git-dir); mkdir -p $d/hooks; cp evil $d/config; echo junk > $d/HEAD",
         "d=$(git rev-parse --git-dir); echo /nowhere > $d/objects/info/alternates; rm -f $d/index",
         "d=$(git rev-parse --git-dir); echo REPO/.git > $d/commondir; echo / > $d/gitdir",
         "d=$(git rev-parse --git-dir); ln -sf REPO/.git/index $d/index; ln -sf REPO/.git/HEAD $d/HEAD",
         "d=$(git rev-parse --git-dir); cp evil $d/config.worktree; rm -rf $d/refs $d/objects",
-        // Another repository in its place.
+        // Replace it by another repository.
         "rm .git; git init -q .; cp evil .git/config; mkdir -p .git/hooks",
         "git init -q sub; cp evil sub/.git/config; rm .git; echo 'gitdir: sub/.git' > .git",
         "rm .git; ln -s REPO/.git .git",

@@ -62,7 +62,7 @@ fn one_signal_ends_the_recording_and_rollback_works() {
         let answer = interrupt_recording(&bench, signal, &[]);
         assert_eq!(answer.code, Some(130), "{answer:?}");
         assert!(answer.err.contains("interrupted"), "{answer:?}");
-        // Nothing was recorded, and nothing is lost.
+        // No change was recorded, and no file is lost.
         let work = bench.sandbox().join("work/r");
         assert!(work.join("large").exists() && work.join("small").exists());
         bench.run_successfully(["sandbox", "rollback", "s"]);

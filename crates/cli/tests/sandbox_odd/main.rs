@@ -29,7 +29,7 @@ use std::process::{Command, Output};
 use cleveragents_testkit::{Agents, Answer};
 use serde_json::Value;
 
-/// Content of a path: permissions and bytes, or the target of a link.
+/// Each path with its permissions, and its bytes or the target of the link.
 type Tree = BTreeMap<PathBuf, (u32, Vec<u8>)>;
 
 /// A home, and the user's files next to it.

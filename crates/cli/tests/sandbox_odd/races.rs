@@ -1,5 +1,5 @@
-//! Another process repeatedly replaces a folder by a link while our commands work below it: nothing
-//! outside changes, and nothing outside is read.
+//! A folder is repeatedly replaced by a link to outside while commands of the program work in it:
+//! they neither change nor read anything outside.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

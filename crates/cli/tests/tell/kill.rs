@@ -38,7 +38,7 @@ fn kill_when(talk: &Talk, wait: impl FnOnce()) {
     child.wait().expect("a killed program is reaped");
 }
 
-/// Number of effects of the command.
+/// Number of times that the command took effect.
 fn effects(talk: &Talk) -> usize {
     talk.file("log.txt").map_or(0, |log| log.lines().count())
 }
@@ -93,7 +93,7 @@ fn find(value: &Value, name: &str) -> Option<Value> {
 /// Stored state of the turn when it was killed.
 struct KilledTurn {
     is_running: bool,
-    /// Outcome of the command's row; empty without a row.
+    /// Stored outcome of the command; empty if it has no row.
     command: String,
     /// Rows of the finished calls.
     finished: Vec<Vec<String>>,

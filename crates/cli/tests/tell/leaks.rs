@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use super::world::{Talk, agents};
 
-/// Script with the attempts. The tests of the process crate show that they succeed without
-/// confinement.
+/// Script with the attempts. The tests of the process crate show that the attempts succeed without confinement.
 const READS: &str = include_str!("../../../process/tests/process/reads.py");
 
 /// A server whose only tool makes the attempts and writes the successful ones to the sandbox.

@@ -109,7 +109,7 @@ const DENYING: &str = "name: strict\ndenied_tools: [builtin/shell]\n";
 const ALLOWING: &str = "name: wide\nallow_unsafe_tools: true\n";
 const PROJECT: &str = ".cleveragents/config.toml";
 
-/// Refusals of safety profiles and guards, from any source.
+/// Calls that safety profiles and guards refuse, for settings from every source.
 fn safety_cases() -> Vec<Case> {
     vec![
         Case {
@@ -192,7 +192,7 @@ fn safety_cases() -> Vec<Case> {
     ]
 }
 
-/// Asserts that the only call has its row and its event.
+/// Asserts that the only call has a row and an event with this reason.
 fn assert_recorded(talk: &Talk, reason: &str) {
     let rows = talk.ask("SELECT invocation_id, outcome, reason, error FROM tool_invocations");
     assert_eq!(rows.len(), 1, "{reason}: {rows:?}");
