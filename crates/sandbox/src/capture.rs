@@ -119,7 +119,7 @@ pub(crate) fn capture_paths(
     Ok(changes)
 }
 
-/// A path that may have changed, with its states before and after as far as they are known.
+/// A path that may have changed, with its states before and after the change as far as they are known.
 struct Candidate {
     path: TreePath,
     known: Option<PathRecord>,

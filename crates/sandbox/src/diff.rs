@@ -12,8 +12,8 @@ use crate::member::Member;
 use crate::objects::Objects;
 use crate::scoped_dir::Root;
 
-/// The patch from the state before to the state after each change. It contains binary files. Folders and permissions
-/// except the execute bit are missing, because the format cannot express them. `beneath` is a prefix for the paths.
+/// The changes as a patch, including binary files. Folders, and permissions except the execute bit, are missing,
+/// because the format cannot express them. `beneath` is a prefix for the paths.
 pub fn patch(
     member: &Member,
     changes: &[Change],
@@ -52,7 +52,8 @@ pub fn patch(
         "a",
         "b",
     ];
-    // Byte for byte: no line-ending conversion, and no influence of a repository around the folder.
+    // Git must compare byte for byte, without line-ending conversion and without the settings of a repository around
+    // the folder.
     let git = Git::at(folder.path())
         .with_commands_disabled()?
         .set("core.autocrlf=false")

@@ -26,7 +26,7 @@ pub enum Error {
     Git {
         /// Arguments of the command.
         command: String,
-        /// Its error output.
+        /// Error output of git.
         message: String,
     },
     /// The `git` program is missing or too old.

@@ -387,7 +387,7 @@ impl Member {
             ..self.clone()
         };
         file.write_first_manifest_of_copy()?;
-        // A single file is stored immediately.
+        // The content of a single file is stored immediately.
         let mut objects = self.open_objects()?;
         let mut manifest = file.load_manifest()?;
         file.keep_pristine(&mut manifest, None, &mut objects)?;
@@ -399,8 +399,8 @@ impl Member {
             .during("walking", &self.root)
     }
 
-    /// Stores the original content of paths that have changed in the original meanwhile. Must be called before the copy
-    /// can change.
+    /// Stores the original content of paths that the user has changed since the copy was made. The content is read from
+    /// the copy, so call this before the copy can change.
     pub fn protect(&self) -> Result<(), Error> {
         if self.base != Base::Directory {
             return Ok(());
@@ -450,8 +450,8 @@ impl Member {
         }
     }
 
-    /// Whether the user's file at a path still is as it was copied. Its time of change alone does not decide: it is not
-    /// recorded for files that were written just before the copy was made.
+    /// Whether the user's file at a path is still as it was copied. The change time alone does not decide, because it
+    /// is not recorded for files that were written just before the copy was made.
     fn is_at_source(
         &self,
         real: &Root,
@@ -618,8 +618,8 @@ impl Member {
         restore(&self.work_root()?, targets, &self.open_objects()?)
     }
 
-    /// Records restored paths in the manifest. Call it after the history includes the changes, up to `position`. A
-    /// later scan reads their metadata, after the file clock has advanced.
+    /// Records restored paths in the manifest. Call it after the history includes the changes, up to `position`. Their
+    /// metadata is left to a later scan, when the file clock has advanced.
     pub fn remember_restored(&self, changes: &[Change], position: u64) -> Result<(), Error> {
         let to_record = |state: FileState| PathRecord::recorded(state.mode, state.size, state.hash);
         let learned = changes

@@ -39,7 +39,7 @@ fn writer(name: &[u8]) -> Option<Pid> {
     Pid::from_raw(process.parse().ok()?)
 }
 
-/// Whether a path with this name and mode is a temporary file of [`temporary_name`], which is a file or link, never a
+/// Whether a path with this name and mode is a temporary file named by [`temporary_name`]: a file or link, never a
 /// folder.
 pub(crate) fn is_being_written(name: &[u8], mode: Option<FileMode>) -> bool {
     let is_folder = mode.is_some_and(|mode| mode.kind() == FileKind::Directory);

@@ -1,8 +1,8 @@
 //! Read access to paths that a command in a sandbox made unreadable even for their owner.
 //!
-//! Unreadable paths can be neither recorded nor restored, which would block the sandbox. So the owner gets read
-//! permission back, but only in the program's own copies, never in the user's files. Root needs no permission, so it
-//! changes none.
+//! Unreadable paths can be neither recorded nor restored, which would block the sandbox. This module gives the owner
+//! read permission again, but only in the program's own copies, never in the user's files. If the program runs as root,
+//! it changes no permissions, because root needs none.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;

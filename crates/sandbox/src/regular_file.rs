@@ -1,6 +1,6 @@
 //! Reads files that the program looks up by itself: configuration, prompts, ignore rules. They may be untrusted, for
-//! example in a cloned repository. So only regular files of limited size are read: reading a device would never end,
-//! and a pipe would block forever.
+//! example in a cloned repository. Only regular files of limited size are read: reading a device might never end, and a
+//! pipe might block forever.
 
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;

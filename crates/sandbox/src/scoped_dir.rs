@@ -1,7 +1,7 @@
 //! [`Root`]: an open folder; the kernel resolves every path beneath it.
 //!
-//! No symbolic link is followed, and `..` and absolute paths are impossible. A path that is swapped between two calls
-//! cannot lead outside, because `openat2` resolves and opens a path in one step.
+//! No symbolic link is followed, and `..` and absolute paths are impossible. Even if another process replaces a path by
+//! a link between two calls, the access cannot lead outside, because `openat2` resolves and opens a path in one step.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -211,7 +211,7 @@ impl Root {
     pub fn stat(&self, path: &TreePath) -> io::Result<Option<Stat>> {
         let parent = match self.parent(path) {
             Ok(parent) => parent,
-            // A parent is no folder, so the path itself does not exist.
+            // A parent is not a folder, so the path itself does not exist.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
@@ -290,7 +290,7 @@ impl Root {
     fn unlink(&self, path: &TreePath, flags: AtFlags) -> io::Result<()> {
         let parent = match self.parent(path) {
             Ok(parent) => parent,
-            // A parent is no folder, so the path itself does not exist.
+            // A parent is not a folder, so the path itself does not exist.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
             Err(error) => return Err(error.into()),
         };

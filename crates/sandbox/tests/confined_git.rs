@@ -1,5 +1,5 @@
-//! Git in a member of a sandbox, after a command has rewritten the member's repository to refer to the user's. The test
-//! has its own `main`, because this program starts the confined commands.
+//! Git in a member of a sandbox, after a command has rewritten the member's repository to refer to the user's
+//! repository. The test has its own `main`, because this program starts the confined commands.
 
 #![expect(clippy::print_stdout, reason = "a test reports its result")]
 

@@ -90,7 +90,8 @@ pub(crate) mod reason {
                                            commit the edits, then apply";
     pub(crate) const BRANCH_CHANGED: &str = "your branch changed it too, in the same place";
 
-    /// Reason for a file that would replace a folder with other content in the real resource.
+    /// Reason for a file that cannot replace a real folder, because the folder contains a path that the apply does not
+    /// remove.
     pub(crate) fn folder_holds(inner: &TreePath) -> String {
         format!("the folder at its path contains `{inner}`")
     }
@@ -128,7 +129,7 @@ pub(crate) fn yours(
     Ok(Some(Side::from_state(&state, Some(&content))))
 }
 
-/// Creates a conflict, with the content of both sides if it is readable.
+/// Creates a conflict, with the content of every side that is readable.
 pub(crate) fn conflict(
     alias: &str,
     root: &Root,

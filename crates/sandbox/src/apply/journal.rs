@@ -39,8 +39,8 @@ pub struct Journal {
     databases: Vec<DatabaseChange>,
     trees: Vec<Steps>,
     references: Vec<RefChange>,
-    /// At most one, because two servers cannot commit atomically. Its outcome decides whether all other changes are
-    /// completed or rolled back.
+    /// Change on a database server. At most one, because two servers cannot commit atomically. Its outcome decides
+    /// whether all other changes are completed or rolled back.
     #[serde(default)]
     server: Option<ServerChange>,
 }

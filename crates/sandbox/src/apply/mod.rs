@@ -2,8 +2,8 @@
 //!
 //! [`plan`] computes and checks all changes without changing a real resource. Then [`ApplyPlan::execute`] stages new
 //! files and takes locks. After the journal was saved with the phase `committing`, this process or a later one
-//! completes the apply; if a step fails, it rolls back all steps. The files show whether a step was executed, so
-//! completing and rolling back may be interrupted at any point.
+//! completes the apply; if a step fails, it rolls back all steps. Whether a step was executed can be seen from the
+//! files themselves, so completing and rolling back may be interrupted at any point.
 
 mod conflict;
 mod journal;
@@ -422,9 +422,9 @@ impl ApplyPlan {
     }
 }
 
-/// Removes set-user-id, set-group-id and sticky bits that the sandbox added; if the content changes, all of these bits,
-/// because a write clears them. Returns `None` if nothing else changed. A diff cannot show these bits, so the user
-/// cannot have approved them.
+/// Removes set-user-id, set-group-id and sticky bits that the sandbox added. If the content changes, removes all of
+/// these bits, because a write clears them. Returns `None` if nothing else changed. A diff cannot show these bits, so
+/// the user cannot have approved them.
 fn without_new_bits(change: &Change) -> Option<Change> {
     let mut reduced = change.clone();
     if let Some(after) = &mut reduced.after {
@@ -439,8 +439,8 @@ fn without_new_bits(change: &Change) -> Option<Change> {
     (reduced.before != reduced.after).then_some(reduced)
 }
 
-/// Whether a file or link that the sandbox changed does not exist in the real tree any more. If git merged but has no
-/// update for such a path, it applied the change under the name to which the user moved the file.
+/// Whether a file or link that the sandbox changed does not exist in the real tree any more. If git's merge succeeds
+/// but contains no update for such a path, it has applied the change under the name to which the user moved the file.
 fn was_moved_by_user(root: &Root, change: &Change) -> io::Result<bool> {
     let is_no_folder = |state: FileState| state.kind() != FileKind::Directory;
     let was_file = change.before.is_some_and(is_no_folder);

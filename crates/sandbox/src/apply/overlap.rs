@@ -47,7 +47,8 @@ pub(super) fn with_earlier(
     conflicts
 }
 
-/// Real paths of a member's changes. A bare repository has no files at these paths, and neither has another member.
+/// Real paths of a member's changes. For a bare repository these paths do not exist, and no other member changes them
+/// either.
 fn real_paths_of(member: &Member, preview: &MemberPreview) -> Vec<(PathBuf, TreePath)> {
     let paths = preview.files.iter().map(|change| change.path.clone());
     match &member.base {

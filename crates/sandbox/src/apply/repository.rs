@@ -62,8 +62,8 @@ const PACKS: &str = "pack";
 /// Maximum number of files that are synced one by one. For more files, one call syncs the whole file system.
 const MAX_SINGLE_SYNCS: usize = 64;
 
-/// Copies missing objects. Each gets its name only after it is complete. All objects are durable when this returns,
-/// before any reference points to them.
+/// Copies missing objects. An object gets its final name only after it is complete. When this returns, all objects are
+/// durable, and no reference points to them yet.
 fn copy_objects(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::create_dir_all(to)?;
     let mut copied_paths = Vec::new();
@@ -139,7 +139,7 @@ pub(crate) fn plan_files(
                 .and_then(|change| change.after)
                 .filter(|after| after.kind() == FileKind::Directory);
             match (from_sandbox, &update.new) {
-                // Git sees a deleted file; the user replaced it by a folder.
+                // Git sees only a deleted file, but the sandbox replaced the file by a folder.
                 (_, None) if folder.is_some() => {
                     planned.push((update.path.clone(), current, folder));
                 }
@@ -154,7 +154,8 @@ pub(crate) fn plan_files(
         if update.is_as_at_start()
             && let Some(change) = by_path.get(&update.path)
         {
-            // The sandbox started with the uncommitted edit, so its file contains both.
+            // The user's file still has the uncommitted edit that the sandbox started with, so the sandbox's file
+            // contains both the edit and the change.
             let place = checkout.location.join(update.path.as_path());
             let current = read_state(&root, &update.path, None)
                 .during("reading", &place)?

@@ -31,8 +31,8 @@ pub(crate) struct Step {
     pub(crate) after: Option<FileState>,
     /// Name in the staging folder.
     slot: u64,
-    /// For a path that changes in two steps: in the first step its state after both, in the second its state before
-    /// both.
+    /// Only for a path that changes in two steps: in the first step, the state of the path after both steps; in the
+    /// second step, the state before both.
     #[serde(default)]
     far: Option<FileState>,
 }
@@ -64,8 +64,8 @@ fn is_folder(state: Option<FileState>) -> bool {
 }
 
 impl Step {
-    /// Whether the path is in the `far` state. Then this one of its two steps is complete when going forward, or not
-    /// started when rolling back.
+    /// Whether the path is in the `far` state. For the first of two steps this means that both are complete; for the
+    /// second, that neither has started.
     fn is_far(&self, found: Option<FileState>) -> bool {
         // For folders only the kind counts, because their permissions change while steps run.
         self.far.is_some() && (found == self.far || (is_folder(found) && is_folder(self.far)))
@@ -234,7 +234,8 @@ impl Steps {
         Ok(closed)
     }
 
-    /// Sets the permissions of the closed folders to their own plus `added`. Skips paths that are not folders any more.
+    /// Sets the permissions of the closed folders to their recorded permissions plus `added`. Skips paths that are not
+    /// folders any more.
     fn set_closed(&self, root: &Root, added: u32) -> Result<(), Error> {
         for (folder, mode) in self.closed.iter().rev() {
             let place = self.root.join(folder.as_path());

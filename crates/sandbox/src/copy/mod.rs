@@ -80,7 +80,7 @@ fn remove(root: &Root, path: &TreePath) -> io::Result<()> {
         .map(FileMode::kind)
     {
         None => Ok(()),
-        // The folder is kept while it has unchanged content.
+        // A folder that still contains unchanged files stays.
         Some(FileKind::Directory) => match root.remove_folder(path) {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
             other => other,
@@ -158,7 +158,7 @@ struct Copier<'a> {
     from: &'a Root,
     to: &'a Root,
     selected: Option<&'a HashSet<TreePath>>,
-    /// Whether the file system may still support sharing blocks.
+    /// Whether to try sharing blocks; `false` after the first failed attempt.
     can_share: &'a AtomicBool,
     is_superuser: bool,
     buffer: Vec<u8>,
@@ -237,7 +237,7 @@ impl Copier<'_> {
         }
         let permissions = stat.mode.map_or(0o600, FileMode::permissions);
         if self.is_superuser && stat.owner != (0, 0) {
-            // Set before the permissions, because `chown` clears some of them.
+            // The owner is set before the permissions, because `chown` clears some of them.
             let (user, group) = stat.owner;
             let (user, group) = (fs::Uid::from_raw(user), fs::Gid::from_raw(group));
             fs::fchown(&target, Some(user), Some(group))?;
@@ -333,8 +333,8 @@ fn set_folder_times(to: &Root, listings: &[FolderListing]) -> Result<(), Error> 
     Ok(())
 }
 
-/// The original of a copy, as the source of original content. The cost of a lookup does not depend on the size of the
-/// tree.
+/// Reads original content from the files that were copied, if they have not changed since. The cost of a lookup does
+/// not depend on the size of the tree.
 pub(crate) struct CopyOriginal<'a> {
     pub(crate) root: &'a Root,
     /// Manifest of the original at the time of the copy.
@@ -385,7 +385,7 @@ impl CopyOriginal<'_> {
         Ok(copied.map(|(path, _)| path).collect())
     }
 
-    /// Paths of the original that may differ from the copy's start, and their state at that time.
+    /// Paths of the original that may have changed since the copy was made, and their recorded state at that time.
     pub(crate) fn pending(
         &self,
         extent: Extent<'_>,

@@ -1,9 +1,9 @@
 //! Original content of a worktree: the files as git checked them out from the commit, with conversions such as line
 //! endings.
 //!
-//! Nearly every capture needs it. Git reads it through a small repository in the sandbox, which refers to the user's
-//! objects and contains only those of the user's settings that affect the written content. So git does not read other
-//! settings, and the program need not disable their commands each time.
+//! Nearly every capture needs this content. Git reads it through a small repository in the sandbox, which refers to the
+//! user's objects and contains only those of the user's settings that affect the content of files. Git reads no other
+//! settings, so no commands in them have to be disabled.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -21,13 +21,14 @@ use crate::objects::Objects;
 use crate::scoped_dir::Root;
 use crate::state::read_state;
 
-/// The commit from which a worktree was created, given by the index that git wrote for it.
+/// The commit from which a worktree was created, represented by the index that git wrote for the worktree.
 pub(crate) struct CommittedContent<'a> {
     /// The user's repository.
     pub(crate) location: &'a Path,
     /// The small repository; created if it is missing.
     pub(crate) repository: &'a Path,
-    /// A copy of that index, with a list of its entries if [`super::write_list`] wrote one.
+    /// A copy of the index that git wrote for the worktree, next to a list of its entries if [`super::write_list`]
+    /// wrote one.
     pub(crate) index: &'a Path,
     /// Folder for short-lived files of git.
     pub(crate) temporary: &'a Path,
@@ -52,8 +53,8 @@ impl BaseContent for CommittedContent<'_> {
                 "the repository `{place}` does not exist any more"
             )));
         }
-        // Git always reads the complete index, so it gets a small index with only these paths. If the index supports no
-        // lookup, git gets the whole index.
+        // Git always reads the complete index, so it gets a small index with only these paths. If single entries cannot
+        // be looked up, git gets the whole index.
         let small = folder.path().join("index");
         let index = match base_index::only(self.index, paths.iter().map(|(path, _)| path)) {
             Ok(Some(entries)) => {

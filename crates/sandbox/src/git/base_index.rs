@@ -54,8 +54,8 @@ const fn padded(length: usize) -> usize {
     (length + 8) & !7
 }
 
-/// Writes the list for an index with object names of `name_length` bytes. Writes no list for an index without fixed
-/// entries, for example with compressed paths; git then reads the whole index.
+/// Writes the list for an index with object names of `name_length` bytes. Writes no list if the entries cannot be read
+/// one by one, for example because their paths are compressed; git then reads the whole index.
 pub(crate) fn write_list(index: &Path, name_length: u8) -> io::Result<()> {
     let bytes = std::fs::read(index)?;
     let Some(offsets) = offsets(&bytes, usize::from(name_length)) else {
@@ -127,7 +127,7 @@ pub(crate) fn only<'a>(
     for entry in found {
         bytes.extend(entry);
     }
-    // A checksum of zeros means no checksum.
+    // Git accepts zeros in place of a checksum.
     bytes.extend(vec![0; entries.name_length]);
     Ok(Some(bytes))
 }

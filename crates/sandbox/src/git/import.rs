@@ -65,7 +65,7 @@ impl Import {
             return Ok(());
         }
         let marks = format!("--export-marks={}", self.marks.display());
-        // Without delta compression, which costs more time than it saves.
+        // `--depth=0` turns off delta compression, which costs more time than it saves.
         let arguments = ["fast-import", "--quiet", "--depth=0", &marks];
         self.git.run_with(&arguments, &self.stream)?;
         let printed = std::fs::read_to_string(&self.marks).during("reading", &self.marks)?;

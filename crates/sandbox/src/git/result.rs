@@ -63,11 +63,11 @@ pub(crate) struct GitPlan {
     pub(crate) is_merge: bool,
     pub(crate) updates: Vec<Update>,
     pub(crate) unmerged: Vec<UnmergedPath>,
-    /// Whether `unmerged` are conflicts with uncommitted edits that the sandbox started with.
+    /// Whether the conflicts in `unmerged` are conflicts with uncommitted edits that the sandbox started with.
     pub(crate) meets_edits: bool,
     /// Changed paths that git ignores; they are not applied.
     pub(crate) ignored: Vec<TreePath>,
-    /// An index with the new commit, for conversions.
+    /// Index of the new commit, from which git checks out files with its conversions, such as line endings.
     pub(crate) result_index: PathBuf,
     /// Folder with the new objects, which are not in the user's repository yet.
     pub(crate) objects: PathBuf,
@@ -185,8 +185,8 @@ fn commit_result(
     } else {
         let ours = match request.landing {
             BranchUpdate::Merge => head.to_owned(),
-            // The sandbox's changes are relative to its base commit, so the branch's state becomes a commit on the same
-            // base.
+            // The sandbox's commit has the base commit as its parent. The branch's files are put into a commit on the
+            // same base, so that the merge starts from there.
             BranchUpdate::Commit => {
                 let tree = format!("{head}^{{tree}}");
                 commit(git, &tree, &[base], "the branch as it is")?
@@ -205,7 +205,7 @@ fn commit_result(
 }
 
 /// As [`commit_result`], for a sandbox that started with uncommitted edits: commits its changes without the edits.
-/// Changes at the same place as an edit conflict with it, unless the branch contains the edit meanwhile. `None` if no
+/// Changes at the same place as an edit conflict with it, unless the branch contains the edit by now. `None` if no
 /// change remains.
 fn commit_without_edits(
     git: &Git,
@@ -221,7 +221,8 @@ fn commit_without_edits(
         Ok(merged) => merged,
         Err(mut unmerged) => {
             for path in &mut unmerged {
-                // In this merge, the base is the user's edit and the first side is the commit.
+                // In this merge, the base is the user's edit and the first side is the branch's commit. A conflict
+                // lists them the other way round.
                 path.sides.swap(0, 1);
             }
             return Ok(Err(unmerged));
@@ -235,7 +236,8 @@ fn commit_without_edits(
         BranchUpdate::Merge => {
             let base = request.base.commit.as_str();
             let base_tree = format!("{base}^{{tree}}");
-            // If this conflicts, the branch contains the edits meanwhile, so the sandbox's commit may contain them too.
+            // If this merge conflicts, the branch contains the edits by now, so the sandbox's commit may contain them
+            // too.
             let work_tree = merge(git, &on_snapshot(&base_tree)?, &sandbox)?;
             let work_tree = work_tree.unwrap_or_else(|_| tree.to_owned());
             let work = commit(git, &work_tree, &[base], request.message)?;

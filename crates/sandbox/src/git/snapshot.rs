@@ -1,8 +1,8 @@
 //! The user's working tree as a commit, so that a sandbox starts with uncommitted edits.
 //!
-//! The parent of the commit is the head. It is on no branch; a reference of the sandbox protects it from garbage
-//! collection. Its objects are in the user's repository, where git collects them after the sandbox is removed. The
-//! index and the files of the user stay unchanged.
+//! The parent of this commit is the head. The commit is on no branch; a reference of the sandbox protects it from
+//! garbage collection. Its objects are in the user's repository, where git removes them after the sandbox is removed.
+//! The index and the files of the user stay unchanged.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
@@ -30,7 +30,7 @@ const MAX_LISTED_PATHS: usize = 100;
 /// Uncommitted changes in the user's checkout.
 #[derive(Default)]
 struct UncommittedEdits {
-    /// Paths whose current content the snapshot contains. The snapshot deletes a path without a file.
+    /// Paths whose current content the snapshot contains. If the user has deleted a path, the snapshot deletes it too.
     included: Vec<TreePath>,
     left_out: Vec<TreePath>,
 }

@@ -43,7 +43,8 @@ pub(super) fn stage(
             None => removed.push(path),
         }
     }
-    // Removes the index entries by name only, because a link in place of a parent folder may lead elsewhere.
+    // Removes the index entries by name, without looking at the files: a link in place of a parent folder may lead
+    // elsewhere.
     let arguments = ["update-index", "-z", "--force-remove", "--stdin"];
     git.run_with(&arguments, &joined(removed))?;
     // The attribute files come first, because they determine how all other files are stored. Unchanged attribute files
@@ -59,7 +60,7 @@ pub(super) fn stage(
         split = import(request, &files, &attributes_set, objects)?;
         let arguments = ["update-index", "-z", "--add", "--replace", "--index-info"];
         if git.start_with(&arguments, &split.entries)?.code != Some(0) {
-            // Git rejects a name; the slower way reports which.
+            // Git rejected a name. Adding the files the slower way, below, reports which one.
             split.remaining = files;
         }
     } else {

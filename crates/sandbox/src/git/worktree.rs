@@ -266,8 +266,8 @@ fn keeper_reference(id: &str, alias: &str) -> String {
 }
 
 /// Checks out a commit into a new folder. The folder has its own repository in `sandbox_git_dir`, which reads the
-/// user's objects and starts with the user's branches and settings. So git commands work in the sandbox without
-/// restriction and never affect the user's repository.
+/// user's objects and starts with the user's branches and settings. Git commands therefore work in the sandbox without
+/// restriction, and never affect the user's repository.
 pub(crate) fn create_worktree(
     checkout: &Checkout,
     base: &GitBase,
@@ -304,7 +304,7 @@ pub(crate) fn create_worktree(
         .with_commands_disabled()?
         .set("checkout.workers=0")
         .set("checkout.thresholdForParallelism=500")
-        // Without compressed paths, so that single entries can be looked up.
+        // Version 2 does not compress paths, so that single entries can be looked up.
         .set("index.version=2");
     match &base.snapshot {
         None => git.run(&["reset", "--hard", "--quiet", "--no-recurse-submodules"])?,

@@ -18,7 +18,7 @@ pub(crate) struct Differences {
     pub(crate) pending: Vec<(TreePath, Option<PathRecord>)>,
     /// Devices, sockets and pipes.
     pub(crate) special: Vec<TreePath>,
-    /// Temporary files of this program, of a running or killed process. They do not count as changes.
+    /// Temporary files of running or killed processes of this program. They do not count as changes.
     pub(crate) temporary: Vec<TreePath>,
 }
 
@@ -86,12 +86,12 @@ impl Manifest {
 /// State of one comparing thread.
 struct Comparison<'a> {
     manifest: &'a Manifest,
-    /// Folders with entries newer than the table.
+    /// Folders with entries that were recorded after the table was written.
     touched: &'a HashSet<&'a [u8]>,
     found: Differences,
     /// Number of table rows compared.
     rows: u64,
-    /// Folders that contain these rows.
+    /// Indexes of the folders whose rows were compared.
     visited: Vec<u64>,
     seen: Vec<TreePath>,
 }

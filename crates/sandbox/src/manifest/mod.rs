@@ -1,7 +1,7 @@
 //! [`Manifest`]: recorded state and metadata of each path of a tree.
 //!
 //! With the manifest, a scan recognizes unchanged files without reading them. The manifest is a cache; the history is
-//! authoritative. It stores the position up to which it includes the history. A path without metadata is read again. A
+//! authoritative. It stores the number of history entries that it includes. A path without metadata is read again. A
 //! saved [`table`] contains all paths; later updates are appended as lines to a second file.
 
 mod compare;

@@ -76,8 +76,8 @@ impl PathRecord {
             && self.inode == stat.inode
     }
 
-    /// A folder with a known mode but without times. Times vouch for the names in the folder, so they may be recorded
-    /// only if they were read before the names.
+    /// A folder with a known mode but without times. Unchanged times prove that the names in the folder are unchanged,
+    /// so times may be recorded only if they were read before the names.
     pub(crate) const fn folder(mode: FileMode) -> Self {
         Self {
             mode,

@@ -1,8 +1,8 @@
 //! [`Table`]: the saved part of a manifest, in a format that is fast to read.
 //!
-//! Rows have a fixed size and are sorted bytewise by folder and name. So a folder is compared by iterating over its
-//! rows, and a path is found by binary search. All numbers are little-endian. The parts in order: the head, a row per
-//! folder, a row per path, the hashes of the rows, the bytes of all folders and names, the end mark.
+//! Rows have a fixed size and are sorted bytewise by folder and name. A folder can thus be compared by iterating over
+//! its rows, and a path be found by binary search. All numbers are little-endian. The parts in order: the head, a row
+//! per folder, a row per path, the hashes of the rows, the bytes of all folders and names, the end mark.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -420,7 +420,7 @@ pub(super) fn encode(position: u64, mut folders: Vec<Folder>) -> Vec<u8> {
         head.rows,
         head.hashes,
     ]);
-    // The paths of all folders come first among the texts.
+    // In the text part, the paths of all folders precede the names.
     let (mut text, mut first) = (0, 0);
     for folder in &folders {
         let length = folder.path.len() as u64;

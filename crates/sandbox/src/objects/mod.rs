@@ -1,7 +1,7 @@
 //! [`Objects`]: content addressed by its hash, in files next to the sandbox.
 //!
-//! Stores all content of a sandbox's history, compressed, until the sandbox is removed: a few contents in separate
-//! files, many small contents together in a [`pack`]. Incomplete objects are never visible.
+//! Stores all content of a sandbox's history, compressed, until the sandbox is removed. A few new contents are stored
+//! in a file each, many small ones together in a [`pack`]. Incomplete objects are never visible.
 
 mod pack;
 

@@ -4,11 +4,12 @@
 //!
 //! # A script cannot commit halfway
 //!
-//! 1. Each statement is sent alone. The server prepares it first, and prepares at most one statement. So no text can
-//!    hide a second statement, even if [`script`] misreads its quotes.
-//! 2. The sent text starts with the statement's first word, because comments before it are removed. So the server reads
-//!    the same first word that is checked here, and in PostgreSQL's grammar this word determines whether a statement
-//!    controls transactions. Only statements with words from a list are sent; `ROLLBACK` only as `ROLLBACK TO`.
+//! 1. Each statement is sent alone. The server prepares it first, and prepares at most one statement. No text can
+//!    therefore hide a second statement, even if [`script`] misreads its quotes.
+//! 2. The sent text starts with the statement's first word, because comments before it are removed. The server thus
+//!    reads the same first word that is checked here, and in PostgreSQL's grammar this word determines whether a
+//!    statement controls transactions. Only statements with words from a list are sent; `ROLLBACK` only as `ROLLBACK
+//!    TO`.
 //! 3. Procedures and `DO` blocks may end transactions, but the server refuses that inside `BEGIN`.
 //! 4. Before the commit, the transaction must still have its initial number; otherwise it is not committed.
 //!

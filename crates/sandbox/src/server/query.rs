@@ -10,14 +10,14 @@ use crate::apply::READ_ONLY;
 use crate::error::{Error, PathContext as _};
 use crate::member::Member;
 
-/// Name of SQL outside the script in messages.
+/// Name that messages use for SQL that is not part of the script.
 const GIVEN: &str = "the given SQL";
 
 #[derive(Debug)]
 pub struct QueryResult {
     /// The columns of the last statement.
     pub columns: Vec<String>,
-    /// Its first rows, as text; `None` is NULL.
+    /// First rows of the last statement, as text; `None` is NULL.
     pub rows: Vec<Vec<Option<String>>>,
     /// Result of each given statement.
     pub statements: Vec<StatementRun>,

@@ -9,7 +9,7 @@ use super::{Connection, Script, Servers, StatementRun};
 use crate::error::Error;
 use crate::kill_points;
 
-/// Maximum time to wait until a transaction without an owner has ended.
+/// Maximum time to wait until a transaction has ended whose owning process has died.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// A transaction that an apply commits. The journal stores only the data to look it up.

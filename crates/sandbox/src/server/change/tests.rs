@@ -1,4 +1,4 @@
-//! Outcome of transactions whose owner has died, on a real server.
+//! Outcome of transactions whose owning process has died, on a real server.
 
 use cleveragents_store::{Server, database_identity};
 use cleveragents_testkit::TestDatabase;
@@ -74,7 +74,7 @@ fn a_running_transaction_without_its_owner_is_terminated() {
         stored.outcome(&ByAddress).expect("an answer"),
         Outcome::Aborted
     );
-    // The delayed process cannot commit any more, and receives that outcome.
+    // The process that was delayed cannot commit any more, and receives the same outcome.
     assert_eq!(
         change.commit(&ByAddress).expect("an answer"),
         Outcome::Aborted

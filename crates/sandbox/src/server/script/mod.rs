@@ -24,7 +24,7 @@ pub(crate) struct Statement {
 /// A parsed SQL text.
 #[derive(Debug, Clone)]
 pub(crate) struct Script {
-    /// Name in messages.
+    /// Name of the text in messages.
     pub(crate) name: &'static str,
     pub(crate) statements: Vec<Statement>,
     /// Whether the last statement ends with a semicolon, so that another statement may follow.
@@ -114,7 +114,7 @@ impl Script {
         })
     }
 
-    /// The statements without results, for a plan.
+    /// The statements, not yet run, for the plan of an apply.
     pub(crate) fn planned(&self) -> Vec<StatementRun> {
         let run = |statement: &Statement| StatementRun {
             line: statement.line,
