@@ -47,12 +47,12 @@ impl Binding {
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "the names are those of the protocol")]
 pub struct AgentInterface {
-    /// Without a trailing slash.
+    /// URL of the endpoint, without a trailing slash.
     pub url: String,
     pub protocol_binding: Binding,
     #[serde(serialize_with = "serialize_version")]
     pub protocol_version: ProtocolVersion,
-    /// Selects one of several agents at the address.
+    /// Selects one of several agents at the URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
 }
@@ -198,7 +198,7 @@ pub struct AgentCard {
     pub name: String,
     pub description: String,
     pub version: String,
-    /// In the agent's order of preference.
+    /// Endpoints, in the order that the agent prefers.
     pub supported_interfaces: Vec<AgentInterface>,
     pub capabilities: AgentCapabilities,
     pub default_input_modes: Vec<String>,
@@ -212,8 +212,7 @@ pub struct AgentCard {
 
 impl AgentCard {
     /// Parses the parts of a card, of either version, that a client needs: name, interfaces, capabilities and security
-    /// schemes.
-    /// Unknown entries are skipped. `None` when the card is not an object.
+    /// schemes. Skips unknown entries. `None` when the card is not an object.
     pub fn read(card: &Value) -> Option<Self> {
         if !card.is_object() {
             return None;

@@ -13,11 +13,11 @@ const OWN_DOMAIN: &str = "cleveragents";
 pub enum ErrorReason {
     /// The task does not exist, or is not visible to the caller.
     TaskNotFound,
-    /// The task has ended.
+    /// The task has ended, so it cannot be cancelled.
     TaskNotCancelable,
     /// The agent does not support push notifications.
     PushNotificationNotSupported,
-    /// The agent does not support the operation, or not for this task.
+    /// The agent does not support the operation, or does not support it for this task.
     UnsupportedOperation,
     /// The agent does not accept the media type of a part or of the body.
     ContentTypeNotSupported,

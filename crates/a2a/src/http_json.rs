@@ -54,11 +54,11 @@ pub struct MatchedRequest<'a> {
     pub verb: Verb,
     /// Complete path.
     pub path: &'a str,
-    /// Segment of the tenant.
+    /// Segment with the tenant.
     pub tenant: &'a str,
-    /// Segment of the task, with the action after a colon.
+    /// Segment with the task id, followed by a colon and the action, such as `:cancel`, if the request names one.
     pub task: &'a str,
-    /// Segment of the push configuration.
+    /// Segment with the id of the push configuration.
     pub config: &'a str,
 }
 

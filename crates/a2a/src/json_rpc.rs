@@ -12,8 +12,7 @@ const JSON_RPC: &str = "2.0";
 pub struct Request {
     /// Id that the response repeats; `null` when the request has none.
     pub id: Value,
-    /// Method and parameters. An error here is separate from the id, so that the response to an invalid call has the
-    /// id.
+    /// Method and parameters, or why they are invalid. The response to an invalid call still has the id.
     pub call: Result<Call, Error>,
 }
 

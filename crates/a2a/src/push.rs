@@ -28,10 +28,10 @@ pub struct PushNotificationConfig {
     /// Authentication of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authentication: Option<Authentication>,
-    /// Whether updates are pushed in the format of 0.3, which the creator used. Stored, never sent.
+    /// Whether updates are pushed in the format of 0.3, because the creator used that version. Stored, never sent.
     #[serde(rename = "_old", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_v0_3: bool,
-    /// Task of the configuration. Sent, not stored: the row contains it.
+    /// Task of the configuration. Sent, not stored here: the database row has its own column for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<String>,
 }

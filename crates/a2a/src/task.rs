@@ -110,7 +110,7 @@ pub struct Artifact {
 }
 
 impl Artifact {
-    /// Appends parts. Text continues the preceding text.
+    /// Appends parts. A text part without metadata is joined to a text part before it.
     pub fn append(&mut self, parts: &[Part]) {
         for part in parts {
             let mut part = part.clone();
@@ -182,7 +182,7 @@ pub enum StreamResponse {
 }
 
 impl StreamResponse {
-    /// The state of the task, if this reports it.
+    /// The state of the task; `None` for messages and artifact updates.
     pub const fn state(&self) -> Option<TaskState> {
         match self {
             Self::Task(task) => Some(task.status.state),

@@ -33,7 +33,7 @@ pub fn run(arguments: &[OsString]) -> u8 {
         return Code::Usage.kind().exit_code();
     }
     let command = commands::name(&parsed.command);
-    // Until the configuration is read, errors use the format of the flag or the environment.
+    // Until the configuration is read, errors use the format that `--format` or `CLEVERAGENTS_FORMAT` sets.
     let early_format = choose(
         parsed.global.report_format(),
         environment.text(keys::FORMAT.variable).as_deref(),
@@ -81,7 +81,8 @@ fn execute(
     if let Command::Config(config) = &parsed.command
         && let Some(report) = commands::config::change(config, &environment, &home)?
     {
-        // A change reads only the file, so that an invalid value in it can be fixed.
+        // `config set` and `config unset` must work with an invalid configuration, so that they can fix it: its format
+        // counts only if it can be read.
         let configured = Configuration::load(&environment, &home, Flags::none())
             .and_then(|configuration| configuration.settings())
             .ok()
@@ -147,7 +148,7 @@ fn execute(
     run_logged(&mut context, parsed, is_markdown)
 }
 
-/// Runs a command with its log.
+/// Starts the log and runs a command.
 fn run_logged(
     context: &mut Context,
     parsed: Invocation,
@@ -231,7 +232,7 @@ fn dispatch(
     }
 }
 
-/// Records a configuration change in the audit log. The change is effective even if that fails.
+/// Records a configuration change in the audit log. If that fails, the change stays in effect and the report warns.
 fn record_change(
     report: Report,
     environment: &Environment,
@@ -247,7 +248,7 @@ fn record_change(
     }
 }
 
-/// Context without flags; `None` if the configuration cannot be read.
+/// Context that ignores command-line flags; `None` if the configuration cannot be read.
 fn context_without_flags(
     environment: &Environment,
     home: &Home,
@@ -299,7 +300,7 @@ fn finish(
     }
 }
 
-/// Flushes output that a command wrote itself. A closed pipe is not an error.
+/// Flushes output that a command wrote directly, without a report. A closed pipe is not an error.
 fn flushed(out: &mut impl Write) -> std::io::Result<()> {
     match out.flush() {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),

@@ -31,7 +31,7 @@ pub(crate) struct Context {
     pub(crate) printer: Printer,
     /// Open databases of the process.
     pub(crate) engines: Arc<EngineCache>,
-    /// Server that runs operations; `None` runs them here.
+    /// Server that runs operations; if `None`, this process runs them.
     pub(crate) connection: Option<Connection>,
 }
 
@@ -102,12 +102,12 @@ impl Context {
         Ok(self.engines.inspect(&self.database_url()?)?)
     }
 
-    /// Runs an operation here or on the configured server.
+    /// Runs an operation in this process or on the configured server.
     pub(crate) fn call<O: Operation>(&self, request: O) -> Result<O::Response, CommandError> {
         self.call_observed(request, &FrontEnd::default(), &Cancel::new())
     }
 
-    /// Runs an operation that runs agents, here or on the configured server. The front end receives
+    /// Runs an operation that runs agents, in this process or on the configured server. The front end receives
     /// questions and events; `cancel` stops the operation.
     pub(crate) fn call_observed<O: Operation>(
         &self,
@@ -129,7 +129,7 @@ impl Context {
         self.call_on(self.engine()?, request, front_end, cancel)
     }
 
-    /// Runs an operation here, without migrating the database.
+    /// Runs an operation in this process, without migrating the database.
     pub(crate) fn call_inspecting<O: Operation>(
         &self,
         request: O,
@@ -170,7 +170,7 @@ impl Context {
         }
     }
 
-    /// Server namespace of names without a namespace.
+    /// Namespace on the server for names that are given without a namespace.
     pub(crate) fn server_namespace(&self) -> Result<Option<String>, CommandError> {
         let configured = self.configuration.resolve_key(&keys::SERVER_NAMESPACE)?;
         let value = configured.value;

@@ -2,13 +2,15 @@
 
 use std::process::ExitCode;
 
-/// One thread reads requests and another thread stores them; allocation must not block either of them.
+/// In a server, one thread reads requests and another thread stores them. With this allocator, they do not block each
+/// other when they allocate memory.
 #[global_allocator]
 static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
-    // The program starts itself again to confine a command to its sandbox.
+    // To confine a command to its sandbox, the program starts itself a second time; `stage_main` is the main function
+    // of that process.
     if let Some(code) = cleveragents_process::stage_main(&arguments) {
         return ExitCode::from(code);
     }

@@ -15,10 +15,10 @@ use reqwest::header::HeaderValue;
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, RequestBuilder, Url};
 
-/// An address must not, or cannot, be called.
+/// Why an address must not, or cannot, be called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// It is not a URL.
+    /// It is not an `http` or `https` URL.
     #[error("it is not an http or https URL")]
     Malformed,
     /// It contains credentials, which must not be part of a URL.
@@ -160,7 +160,7 @@ pub fn tls(is_secure: bool) -> Result<rustls::ClientConfig, String> {
         .with_no_client_auth())
 }
 
-/// Message of the innermost source of an error. The layers above only repeat it, or name the URL.
+/// Message of the innermost source of an error. The outer errors only repeat it, or name the URL.
 pub fn deepest(error: &dyn Error) -> String {
     let mut current = error;
     while let Some(source) = current.source() {

@@ -38,7 +38,7 @@ impl EventDecoder {
         }
     }
 
-    /// Adds the next chunk. Read all events of the previous one first: an unfinished chunk is copied.
+    /// Adds the next chunk. Read all events of the previous chunk first, because its unread rest is copied.
     pub fn add(&mut self, chunk: Bytes) {
         self.chunk = if self.chunk.has_remaining() {
             let mut both = Vec::with_capacity(self.chunk.len() + chunk.len());

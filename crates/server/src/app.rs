@@ -111,8 +111,8 @@ impl App {
         known.remove(&id);
     }
 
-    /// Waits for the caller's turn and runs long work. Fails if too much work waits, or if the server is stopping. When
-    /// the server stops, the `Cancel` of running work is set.
+    /// Waits for a slot and runs long work. Fails if the caller has too many waiting requests, or if the server is
+    /// stopping. When the server stops, it sets the `Cancel` of running work.
     pub(crate) async fn run<T, F>(self: &Arc<Self>, caller: &Caller, work: F) -> Result<T, Problem>
     where
         T: Send + 'static,
@@ -145,7 +145,7 @@ impl App {
         })
     }
 
-    /// Waits for a slot.
+    /// Waits for a slot to run long work. Slots are granted to waiting callers in turn.
     pub(crate) async fn acquire_slot(&self, caller: &Caller) -> Result<Slot, Problem> {
         if self.shutdown.has_started() {
             return Err(stopping());

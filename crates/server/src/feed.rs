@@ -28,7 +28,7 @@ pub(crate) struct Feed(Arc<FeedState>);
 /// An item of the broadcast channel to all listeners.
 #[derive(Clone)]
 enum Live {
-    /// From this position on every event is sent; earlier events are in the database.
+    /// Every event after this position is sent; earlier events must be read from the database.
     From(Position),
     Event(Arc<Event>),
 }

@@ -58,12 +58,12 @@ impl Permit {
         self.caller.reach(self.scope, Permission::Read)
     }
 
-    /// The session that the path names. The caller may use it.
+    /// The session that the path names. The gate has checked that the caller may use it.
     pub(crate) fn session(&self) -> Result<SessionId, Problem> {
         self.session.ok_or_else(|| missing_part("session"))
     }
 
-    /// The plan that the path names. The caller may use it.
+    /// The plan that the path names. The gate has checked that the caller may use it.
     pub(crate) fn plan(&self) -> Result<PlanId, Problem> {
         self.plan.ok_or_else(|| missing_part("plan"))
     }

@@ -58,7 +58,7 @@ pub(crate) fn current() -> Option<Arc<CurrentRequest>> {
 pub(crate) fn routed(route: &'static str) {
     Span::current().record("route", route);
     if let Some(current) = current() {
-        // A request has one route.
+        // The first route stays, because a request has only one.
         let _known = current.route.set(route);
     }
 }
@@ -67,7 +67,7 @@ pub(crate) fn routed(route: &'static str) {
 pub(crate) fn identified(identity: &str) {
     Span::current().record("caller", identity);
     if let Some(current) = current() {
-        // A request has one caller.
+        // The first caller stays, because a request has only one.
         let _known = current.caller.set(identity.to_owned());
     }
 }
@@ -125,7 +125,7 @@ pub(crate) async fn answered(
         route: OnceLock::new(),
     });
     let parent = received.traceparent.as_ref();
-    // The span has the highest level, so that lines have the ids with every filter.
+    // The span has the highest level, so that no filter removes the request id from log lines.
     let span = tracing::error_span!(
         "request", otel.kind = "server", otel.parent = parent.and_then(|header| header.to_str().ok()),
         request = %request.id, method = received.method.as_str(), route = Empty, caller = Empty, status = Empty,

@@ -102,7 +102,7 @@ impl Problem {
                 None if is_internal => Value::Null,
                 None => error.details(),
             },
-            // The service may be available again soon.
+            // The client may retry soon, because the service may be available again.
             retry_after: (status == StatusCode::SERVICE_UNAVAILABLE).then_some(1),
         };
         match error.hint().filter(|_| !is_internal) {

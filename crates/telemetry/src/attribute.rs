@@ -7,11 +7,11 @@ pub const KIND_FIELD: &str = "otel.kind";
 /// Field with the `traceparent` header of the request that a span answers.
 pub const PARENT_FIELD: &str = "otel.parent";
 
-/// Recording this field ends a span for traces although its work continues, for example after the headers of a streamed
+/// Recording this field ends the exported span although its work continues, for example after the headers of a streamed
 /// response.
 pub const END_FIELD: &str = "otel.end";
 
-/// Field that marks a span as failed: a stable code such as `CA-0801`.
+/// Attribute that marks a span as failed. Its value is a stable code such as `CA-0801`.
 pub(crate) const ERROR: &str = "error.type";
 
 pub(crate) const OPERATION: &str = "gen_ai.operation.name";
@@ -31,7 +31,7 @@ pub enum Attribute {
     Texts(Vec<String>),
 }
 
-/// Maps a span field to its attribute; `None` for a field that is not exported.
+/// Maps a span field to the name of its attribute; `None` for a field that is not exported.
 pub(crate) fn name_of(field: &str) -> Option<&'static str> {
     Some(match field {
         "provider" => PROVIDER,

@@ -12,7 +12,7 @@ use crate::layer::context_of;
 pub struct TraceContext {
     pub(crate) trace: u128,
     pub(crate) span: u64,
-    /// Whether the trace is exported; decided where it starts.
+    /// Whether the trace is exported, which the service that starts the trace decides.
     pub(crate) is_sampled: bool,
 }
 

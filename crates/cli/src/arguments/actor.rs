@@ -1,4 +1,4 @@
-//! `actor`: models, tools and graphs of them, and their runs.
+//! `actor`: manages and runs actors: models, tools and graphs of them.
 
 use std::path::PathBuf;
 

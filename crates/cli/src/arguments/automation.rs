@@ -1,4 +1,4 @@
-//! `automation-profile`: where plans proceed without asking.
+//! `automation-profile`: profiles that set where plans proceed without asking.
 
 use std::path::PathBuf;
 

@@ -58,7 +58,7 @@ pub(crate) struct FolderChat {
     pub(crate) session: FolderSession,
     /// First message.
     pub(crate) task: Option<String>,
-    /// Format of the only answer; `None` for a conversation.
+    /// Format of the answer of `agents -p`; `None` for a conversation.
     pub(crate) print: Option<OutputFormat>,
 }
 

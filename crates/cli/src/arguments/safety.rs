@@ -28,7 +28,7 @@ Examples:
     },
 }
 
-/// Help heading of these options. A heading on the struct would also apply to options after them.
+/// Help heading of each safety option. A heading on the struct would also apply to the options that follow it.
 const HEADING: &str = "Safety";
 
 /// Safety options of one command. Each restricts what the configuration allows.

@@ -37,7 +37,7 @@ pub(crate) struct TurnOptions {
     /// Maximum cost of the session, in US dollars
     #[arg(long, value_name = "USD")]
     pub(crate) max_cost: Option<String>,
-    /// Set for conversations in a folder.
+    /// Whether each turn starts with the current files of the project. Set for conversations in a folder.
     #[arg(skip)]
     pub(crate) follows_files: bool,
     /// Append every model request and response to this file, which `--actor replay/FILE` answers from

@@ -16,7 +16,7 @@ use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
 const KIND: DefinitionKind = DefinitionKind::Action;
 
-/// Commands that call typed operations.
+/// Commands that run as operations of the application, on this machine or on a server.
 pub(crate) const OPERATIONS: &[&str] = &[
     "action archive",
     "action create",
@@ -24,7 +24,7 @@ pub(crate) const OPERATIONS: &[&str] = &[
     "action show",
 ];
 
-/// Command path, as in the `command` field of the JSON output.
+/// Full name of a command, with its group, as in the `command` field of the JSON output.
 pub(super) const fn name(command: &Command) -> &'static str {
     match command {
         Command::Create { .. } => "action create",
@@ -218,8 +218,8 @@ fn list(context: &Context, request: ListActions) -> Result<Report, CommandError>
     Ok(report.data(listed).ok(listed_sentence(KIND, count)))
 }
 
-/// Archives an action. Without `yes`, the first call only checks that the action exists, and the user
-/// confirms before the second call.
+/// Archives an action. Unless `yes`, first calls the operation without confirmation, which only checks that the action
+/// exists; then asks the user and calls it again.
 fn archive(context: &Context, name: &str, yes: bool) -> Result<Report, CommandError> {
     let request = |yes: bool| ArchiveAction {
         name: name.to_owned(),

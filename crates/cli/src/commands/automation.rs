@@ -1,4 +1,4 @@
-//! `automation-profile`: where plans proceed without asking.
+//! `automation-profile`: profiles that set where plans proceed without asking.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
 const KIND: DefinitionKind = DefinitionKind::AutomationProfile;
 
-/// Commands that call typed operations.
+/// Commands that run as operations of the application, on this machine or on a server.
 pub(crate) const OPERATIONS: &[&str] = &[
     "automation-profile add",
     "automation-profile list",

@@ -9,7 +9,7 @@ use crate::config::{Change, ConfigFile, Environment, Home, KEYS, ResolvedKey, ke
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table, path_text};
 
-/// Applies a change; `None` if the command only reads.
+/// Runs `config set` or `config unset`; returns `None` for commands that only read.
 pub(crate) fn change(
     command: &Config,
     environment: &Environment,

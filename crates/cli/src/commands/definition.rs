@@ -48,8 +48,8 @@ pub(crate) fn listed(kind: DefinitionKind, count: impl TryInto<u64>) -> String {
     format!("{} listed", counted(count, kind.noun()))
 }
 
-/// Removes a definition. Without `yes`, the first call only runs the checks, and the user confirms
-/// before the second call.
+/// Removes a definition. Unless `yes`, first calls the operation without confirmation, which only runs its checks; then
+/// asks the user and calls it again.
 pub(crate) fn remove<O: Operation<Response = RemovedDefinition>>(
     context: &Context,
     command: &'static str,

@@ -122,7 +122,7 @@ fn write_template(path: &Path) -> Result<bool, CommandError> {
             key.example()
         );
     }
-    // Atomic, and never replaces a file that another process created meanwhile.
+    // Writes the file atomically, and never replaces a file that another process created meanwhile.
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(folder)
         .map_err(|error| file_error("create", path, &error))?;

@@ -10,10 +10,10 @@ use crate::arguments::{Invariant as Command, InvariantPlaces};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report, Table};
 
-/// Commands that call typed operations.
+/// Commands that run as operations of the application, on this machine or on a server.
 pub(crate) const OPERATIONS: &[&str] = &["invariant add", "invariant list", "invariant remove"];
 
-/// Command path, as in the `command` field of the JSON output.
+/// Full name of a command, with its group, as in the `command` field of the JSON output.
 pub(super) const fn name(command: &Command) -> &'static str {
     match command {
         Command::Add { .. } => "invariant add",

@@ -59,7 +59,7 @@ use crate::output::{Cell, CommandError, Report, Target, WriteMode};
 pub(crate) use plan::lifecycle::worker_starter;
 pub(crate) use safety::safety_in_force;
 
-/// Command path, as in the `command` field of the JSON output.
+/// Full name of a command, with its group, as in the `command` field of the JSON output.
 #[expect(clippy::too_many_lines, reason = "a table")]
 pub(crate) const fn name(command: &Command) -> &'static str {
     match command {
@@ -70,7 +70,7 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Diagnostics(_) => "diagnostics",
         Command::Explain { .. } => "explain",
         Command::Help { .. } => "help",
-        // `Invocation::parse` expands short forms.
+        // Not used: `Invocation::parse` replaces a short form, such as `agents diff`, with its `plan` command.
         Command::Current(_) => "plan",
         Command::Completion { .. } => "completion",
         Command::Config(Config::Get { .. }) => "config get",

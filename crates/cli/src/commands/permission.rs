@@ -43,7 +43,7 @@ fn add(tools: &ToolService, rule: &str) -> Result<Report, CommandError> {
     } else {
         report.ok("Rule already exists")
     };
-    // A `deny` rule with a misspelled tool would have no effect.
+    // Warns about a rule that matches no tool: a `deny` rule with a misspelled tool would have no effect.
     Ok(if matches_a_tool(tools, &rule)? {
         report
     } else {
@@ -77,7 +77,7 @@ fn list(tools: &ToolService) -> Result<Report, CommandError> {
                 rule.tool().to_string().into(),
                 text.as_str().into(),
             ],
-            // Stored by another version of the program.
+            // Another version of the program stored the rule, and this version cannot parse it.
             Err(_) => vec![
                 Cell::Bad("unknown".to_owned()),
                 Cell::Muted(String::new()),

@@ -10,7 +10,7 @@ use crate::arguments::{Project as Command, ProjectCreate};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
-/// Commands that call typed operations.
+/// Commands that run as operations of the application, on this machine or on a server.
 pub(crate) const OPERATIONS: &[&str] = &[
     "project create",
     "project delete",

@@ -55,7 +55,8 @@ fn connect(context: &Context, arguments: &ServerConnect) -> Result<Report, Comma
             .with_hint("choose a namespace that it has a role on, or omit --namespace"));
     }
     context.home.create()?;
-    // The steps that need disk space run first; the rename that replaces the token needs none.
+    // The steps that need disk space run first, so that a full disk changes nothing; the final rename that replaces the
+    // token needs none.
     let new_token = token
         .as_deref()
         .map(|token| write_token(context, token))

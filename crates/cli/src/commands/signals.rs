@@ -31,7 +31,7 @@ pub(crate) fn stop_on_signals(
     let (cancel, stop) = (cancel.clone(), stop.clone());
     std::thread::spawn(move || {
         for _ in signals.forever() {
-            // Set before the cancellation, so that it is set when the operation ends.
+            // Set before the cancellation, so that it is already set when the cancelled operation returns.
             was_received.store(true, Ordering::SeqCst);
             cancel.cancel();
             stop.cancel();

@@ -11,7 +11,7 @@ use super::key::{self, Scope};
 use super::resolve::Source;
 use super::value::Value;
 
-/// Owner of a file.
+/// Owner of a configuration file, which decides the keys that the file may set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// The user; the file is in the home folder.
@@ -134,8 +134,8 @@ impl DocumentReader<'_> {
 /// Maximum size of a configuration file, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// The text of a file; `None` when it does not exist, or when a parent is a file. A home folder below
-/// a file is rejected only when a command creates it.
+/// The text of a file; `None` when it does not exist, or when a parent in its path is a file instead of a folder. A
+/// home folder with such a path is rejected only when a command creates it.
 pub(crate) fn text_of(path: &Path, links: Links) -> Result<Option<String>, Error> {
     let read = read_regular(path, links, MAX_FILE_BYTES).map_err(Error::access("read", path))?;
     let Some(bytes) = read else { return Ok(None) };
@@ -165,7 +165,7 @@ pub(crate) fn malformed(path: &Path, text: &str, error: &TomlError) -> Error {
 
 /// Line and column of a byte offset, both starting at 1.
 pub(crate) fn position(text: &str, offset: usize) -> (usize, usize) {
-    // A span may begin within a character.
+    // The offset may be in the middle of a character.
     let before = &text[..text.floor_char_boundary(offset)];
     let line = before.matches('\n').count() + 1;
     let start = before.rfind('\n').map_or(0, |at| at + 1);

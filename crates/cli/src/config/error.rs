@@ -24,11 +24,9 @@ pub enum Error {
     /// A value that the key does not accept.
     #[error("`{key}` cannot be `{value}`: give {allowed}{}", found_at(origin.as_ref()))]
     InvalidValue {
-        /// Name of the key.
         key: &'static str,
         /// The given value.
         value: String,
-        /// Description of the allowed values.
         allowed: String,
         /// Location of the value, unless it is on the command line.
         origin: Option<Source>,
@@ -36,7 +34,6 @@ pub enum Error {
     /// A file that is not TOML.
     #[error("{}:{line}:{column} is not valid TOML: {reason}", path.display())]
     Malformed {
-        /// Path of the file.
         path: PathBuf,
         /// Line, starting at 1.
         line: usize,
@@ -48,7 +45,6 @@ pub enum Error {
     /// A key in a project's file that only the user may set.
     #[error("`{key}` cannot be set by a project{}", found_at(origin.as_ref()))]
     NotProjectScoped {
-        /// Name of the key.
         key: &'static str,
         /// Location of the key, unless it is on the command line.
         origin: Option<Source>,
@@ -56,7 +52,7 @@ pub enum Error {
     /// A file that cannot be read or written.
     #[error("cannot {action} {}", path.display())]
     Access {
-        /// Attempted operation, such as `read`.
+        /// Verb of the attempted operation, such as `read`.
         action: &'static str,
         /// Path of the file or folder.
         path: PathBuf,
@@ -66,7 +62,6 @@ pub enum Error {
     /// A home folder that cannot be used.
     #[error("the home folder {} cannot be used: {reason}", path.display())]
     Home {
-        /// Path of the folder.
         path: PathBuf,
         /// Reason of the refusal.
         reason: &'static str,

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use super::environment::Environment;
 use super::error::Error;
 
-/// The variable that names the home folder.
+/// Environment variable with the path of the home folder.
 const VARIABLE: &str = "CLEVERAGENTS_HOME";
 
 /// Name of the default home folder, in the user's home directory.
 pub(crate) const FOLDER: &str = ".cleveragents";
 
-/// The name of a configuration file.
+/// Name of the configuration file, in the home folder and in projects.
 pub(crate) const CONFIG_FILE: &str = "config.toml";
 
 /// Location of the home folder; it need not exist.

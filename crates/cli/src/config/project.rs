@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use super::environment::Environment;
 use super::home::{CONFIG_FILE, FOLDER, Home};
 
-/// The `.cleveragents/config.toml` of the nearest folder, from the working directory upwards, that
-/// has one.
+/// The nearest `.cleveragents/config.toml` in the working directory or one of its parents.
 ///
 /// The user's own files are not project files: neither the file in the home folder in use nor
 /// `~/.cleveragents/config.toml`. Every folder below `~` would otherwise find the latter when

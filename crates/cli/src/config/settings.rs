@@ -144,7 +144,7 @@ impl Settings {
         Some(&general.1)
     }
 
-    /// The actor configured under a role's key.
+    /// The default actor that a key sets, such as the key of a role.
     pub fn actor_of(&self, key: &'static Key) -> Option<String> {
         let mut defaults = self.actor_defaults.iter();
         Some(

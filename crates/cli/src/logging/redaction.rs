@@ -1,4 +1,4 @@
-//! [`LogRedactor`]: the common redactor, extended by secrets that become known while the program runs.
+//! [`LogRedactor`]: redacts the secrets that are known at the start, and those that the system keyring returns later.
 
 use std::sync::{PoisonError, RwLock};
 
@@ -19,7 +19,7 @@ struct KnownSecrets {
 }
 
 impl LogRedactor {
-    /// Redacts these secrets, and the secrets that keyrings return later.
+    /// Redacts the secrets of `redactor`, and secrets that keyrings return later.
     pub(super) fn new(redactor: Redactor) -> Self {
         Self(RwLock::new(KnownSecrets {
             redactor,
@@ -27,9 +27,9 @@ impl LogRedactor {
         }))
     }
 
-    /// A redactor for all known secrets: the environment, the configuration, the file of models and the token of the
-    /// server that commands are sent to. If the file of models cannot be read, the others are still redacted: a log
-    /// must also work when the configuration is broken.
+    /// A redactor for the secrets in the environment, the configuration and `models.yaml`, and the token of the server
+    /// that commands are sent to. If `models.yaml` cannot be read, the other secrets are still redacted: the log must
+    /// also work when the configuration is broken.
     pub(super) fn for_context(context: &Context) -> Self {
         let redactor = if let Ok(models) = context.models(None) {
             models.redactor()
@@ -52,7 +52,7 @@ impl LogRedactor {
         }
         drop(known);
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        // Another thread may have added them meanwhile.
+        // Reads the list again, because another thread may have added some of them meanwhile.
         for secret in secrets_given_out(known.keyring_secrets) {
             known.redactor = std::mem::take(&mut known.redactor).and(Some(secret));
             known.keyring_secrets += 1;

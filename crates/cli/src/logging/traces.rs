@@ -41,7 +41,8 @@ enum TraceMessage {
 pub(super) struct Traces(SyncSender<TraceMessage>);
 
 impl Traces {
-    /// Starts to send to the collector at an address. The second value accepts spans and never blocks.
+    /// Starts the thread that sends spans to the collector at `endpoint`. Also returns a function that queues a span
+    /// without blocking.
     pub(super) fn start(
         context: &Context,
         endpoint: &str,

@@ -29,7 +29,7 @@ impl Panel {
         }
     }
 
-    /// Adds a line `label: value`; the label has no colon.
+    /// Adds a line `label: value`. The colon is not part of `label`.
     #[must_use]
     pub fn row(mut self, label: impl Into<String>, value: impl Into<Cell>) -> Self {
         self.rows.push((label.into(), value.into()));

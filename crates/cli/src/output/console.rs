@@ -47,8 +47,8 @@ impl Console {
     /// Records that text was written, and returns the lines to print after it.
     fn wrote(&mut self, text: &str) -> String {
         let was_mid_line = std::mem::replace(&mut self.is_mid_line, !text.ends_with('\n'));
-        // Only the end of an unfinished line releases buffered lines: complete lines may be written while the display
-        // is suspended.
+        // Buffered lines are released only at the end of an unfinished line. Complete lines release none, because they
+        // may be written while the progress display is suspended.
         if was_mid_line {
             self.release()
         } else {

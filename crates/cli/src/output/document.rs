@@ -14,7 +14,7 @@ pub(crate) fn path_text(path: &std::path::Path) -> String {
     path.display().to_string()
 }
 
-/// Content and destination.
+/// A document and its destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Document {
     pub(crate) content: Vec<u8>,
@@ -34,9 +34,9 @@ pub(crate) struct Target {
 pub(crate) enum WriteMode {
     /// Overwrites the file directly: for drawings, which are easily created again.
     Plain,
-    /// Atomically; fails if the file exists.
+    /// Writes atomically; fails if the file exists.
     New,
-    /// Atomically; replaces an existing file.
+    /// Writes atomically; replaces an existing file.
     Replaced,
 }
 

@@ -60,7 +60,7 @@ impl<'a> Envelope<'a> {
         }
     }
 
-    /// The envelope of a command that has only an error.
+    /// The envelope of a command that failed without a report.
     pub(crate) fn of_error(command: &'a str, error: &CommandError, timing: Timing) -> Self {
         Self {
             command,

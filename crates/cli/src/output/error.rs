@@ -119,7 +119,7 @@ impl CommandError {
         details
     }
 
-    /// The hint, for other front ends.
+    /// The hint with its suggested operations, not yet converted to commands.
     pub(crate) const fn hint(&self) -> Option<&Hint> {
         self.0.hint.as_ref()
     }
@@ -185,7 +185,7 @@ impl<E: Diagnose + 'static> From<E> for CommandError {
     }
 }
 
-/// For callbacks of the application that a command implements.
+/// For callbacks that the application calls and a command implements: they return an `OperationError`.
 impl From<CommandError> for OperationError {
     fn from(error: CommandError) -> Self {
         let converted = Self::new(error.code(), error.to_string()).with_details(error.details());

@@ -37,7 +37,7 @@ impl Format {
         Self::Yaml,
     ];
 
-    /// The names of every format, in the same order.
+    /// The names of all formats, in the order of [`Self::ALL`].
     pub const NAMES: [&'static str; 6] = ["rich", "color", "table", "plain", "json", "yaml"];
 
     /// The name as given to `--format`.

@@ -47,7 +47,7 @@ impl Printer {
         }
     }
 
-    /// A printer for a command that writes JSON lines: the envelope is one more line.
+    /// A printer for a command that writes JSON lines: prints the envelope on a single line too.
     #[must_use]
     pub(crate) const fn for_stream(mut self) -> Self {
         self.is_stream = true;

@@ -87,7 +87,7 @@ pub struct Report {
     pub(crate) blocks: Vec<Block>,
     pub(crate) messages: Vec<Message>,
     pub(crate) failure: Option<CommandError>,
-    /// Exit code of a command that ran for the user; becomes the exit code of the process.
+    /// Exit code of a program that the command ran for the user; becomes the exit code of the process.
     pub(crate) passed_on: Option<u8>,
     /// True if the command has already written all its output.
     pub(crate) is_written: bool,
@@ -240,7 +240,7 @@ impl Report {
         self
     }
 
-    /// Marks the report of a command run for the user: only that command writes to standard output,
+    /// Marks the report of a command that ran a program for the user: only that program writes to standard output,
     /// messages go to standard error, and the process exits with `code`.
     #[must_use]
     pub fn exit_with(mut self, code: u8) -> Self {

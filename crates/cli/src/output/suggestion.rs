@@ -30,13 +30,13 @@ pub(crate) fn commands(suggestions: &[Suggestion]) -> Vec<String> {
     suggestions.iter().map(command).collect()
 }
 
-/// Converts a suggestion to a command, or to its neutral form if it has no command.
+/// Converts a suggestion to a command, or to the name and arguments of its operation if it has no command.
 pub(crate) fn command(suggestion: &Suggestion) -> String {
     command_line(suggestion).unwrap_or_else(|| suggestion.neutral())
 }
 
-/// Converts a suggestion, or a list of suggestions, to commands. Other values stay unchanged, because earlier versions
-/// stored commands.
+/// Converts a suggestion, or a list of suggestions, to commands. Other values stay unchanged: earlier versions stored
+/// the commands themselves.
 pub(crate) fn write_commands(value: &mut Value) {
     if let Ok(suggestion) = Suggestion::deserialize(&*value) {
         *value = command(&suggestion).into();

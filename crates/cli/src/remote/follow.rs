@@ -77,7 +77,7 @@ fn listen(connection: &Connection, follower: &mut Follower<'_>) -> Result<(), Co
             event.kind,
             EventKind::PlanApplied | EventKind::PlanCancelled
         );
-        // Only the log contains the output of a failed validation.
+        // The streamed event lacks the output of a failed validation, so it is read from the log.
         if event.kind == EventKind::ValidationJudged {
             follower.catch_up()?;
         } else {

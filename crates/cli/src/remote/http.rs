@@ -240,7 +240,7 @@ impl Connection {
                 let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
                 return Err(self.problem(status, &answer));
             }
-            // A result is a single event of any length.
+            // The result of an operation is a single event of any length, so the size is not limited.
             let mut events = EventDecoder::new(usize::MAX);
             while let Ok(Some(chunk)) = response.chunk().await {
                 events.add(chunk);

@@ -41,7 +41,7 @@ const NOTED_LOCAL_GROUPS: &[&str] = &[
     "worker",
 ];
 
-/// Commands that call typed operations, by group.
+/// Commands that run as operations of the application, and so on a connected server, by group.
 const OPERATIONS: &[&[&str]] = &[
     &["chat"],
     session::OPERATIONS,

@@ -25,7 +25,7 @@ use crate::output::{CommandError, Panel, Printer, Report, Timing};
 
 const COMMAND: &str = "serve";
 
-/// Threads for database access, in addition to those that run turns and plans.
+/// Number of threads for database access, in addition to those that run turns and plans.
 const DATABASE_THREADS: usize = 64;
 
 /// Time until an idle thread ends.
@@ -74,7 +74,7 @@ pub(crate) fn run(context: &Context, arguments: &Serve) -> Result<Report, Comman
     Ok(Report::written(COMMAND, 0))
 }
 
-/// Refuses to start a server that no client can use.
+/// Refuses to start a server without a valid token, because no client could call it.
 fn require_token(engine: &Arc<Engine>) -> Result<(), CommandError> {
     let known = engine.read(|reader| tokens::list(reader, false))?;
     let now = Timestamp::now();

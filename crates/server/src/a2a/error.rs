@@ -77,7 +77,8 @@ impl RequestError {
     }
 }
 
-/// The reason for an error code of this program. docs/reference/a2a.md lists the reasons that A2A does not define.
+/// The A2A reason that corresponds to an error code of this program. docs/reference/a2a.md lists the reasons that A2A
+/// does not define.
 pub(crate) fn reason_of(code: Code) -> ErrorReason {
     match code {
         Code::Internal => ErrorReason::Internal,

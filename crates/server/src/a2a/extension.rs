@@ -1,4 +1,4 @@
-//! The methods `_cleveragents/*`: operations over JSON-RPC.
+//! The methods `_cleveragents/*`: operations of the application, called over JSON-RPC.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(super) fn advertised() -> AgentExtension {
     }
 }
 
-/// The extension on the card of a caller: with the methods that the caller may use in some namespace.
+/// The extension on the card of a caller, with the methods that the caller may use in at least one namespace.
 pub(super) fn advertised_to(permit: &Permit) -> AgentExtension {
     let caller = permit.caller();
     let methods: Vec<Value> = operations::documents(caller)

@@ -236,7 +236,7 @@ fn drive(run: &TaskRun<'_>, id: PlanId) -> Result<(), Failure> {
         };
         match call(run, request) {
             Ok(response) => result = Some(response),
-            // The plan stores what it waits for; the question is sent below.
+            // The plan stores the question or approval that it waits for, which is sent below.
             Err(failure) if failure.code() == Code::PlanWaiting => break,
             Err(failure) => return Err(failure),
         }

@@ -39,7 +39,7 @@ pub(crate) async fn begin(app: &Arc<App>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Releases the lease of this server, so that others take over its tasks at once.
+/// Releases the lease of this server, so that other servers take over its tasks at once.
 pub(crate) async fn end(app: &Arc<App>) {
     if let Some(lease) = app.tasks.take_lease() {
         crate::blocking(move || drop(lease)).await;
@@ -78,7 +78,7 @@ async fn take_over(app: &Arc<App>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The caller of a request of a dead server, with its current roles.
+/// The caller of a request that a dead server accepted, with its current roles; `None` if it has no valid token.
 pub(crate) fn caller(app: &App, identity: &str) -> Result<Option<Arc<Caller>>, Failure> {
     if identity == app.services.identity() && app.options.insecure_local {
         return Ok(Some(Arc::new(Caller::local(identity))));

@@ -186,7 +186,7 @@ impl TaskRun<'_> {
         Ok(())
     }
 
-    /// Adds artifacts to the task.
+    /// Creates a writer that adds artifacts to the task.
     fn writer(&self) -> ArtifactWriter {
         ArtifactWriter {
             app: Arc::clone(self.app),
@@ -261,7 +261,7 @@ struct CollectedText {
     text: String,
     last_stored_at: Instant,
     is_first: bool,
-    /// A chunk could not be stored, so the last chunk has to be the whole answer.
+    /// True if a chunk could not be stored: the last chunk must then be the whole answer.
     is_incomplete: bool,
 }
 
@@ -278,7 +278,7 @@ impl Default for CollectedText {
 }
 
 impl CollectedText {
-    /// Takes the text that is not stored yet, as a chunk.
+    /// Returns the text that is not stored yet as a chunk, and counts it as stored.
     fn take_chunk(&mut self, is_last: bool) -> ArtifactChunk {
         let text = std::mem::take(&mut self.text);
         self.stored.push_str(&text);
@@ -309,7 +309,7 @@ impl AnswerStream {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // Chunks grow with the answer, because storing a chunk rewrites the whole answer.
         let chunk_bytes = COLLECT_BYTES.max(state.stored.len() / 4);
-        // The newest piece is not stored yet, so that `finish` has a last chunk.
+        // The newest piece is held back, so that text remains for the last chunk, which `finish` stores.
         let is_due =
             state.text.len() >= chunk_bytes || state.last_stored_at.elapsed() >= COLLECT_TIME;
         let chunk = (is_due && !state.text.is_empty()).then(|| state.take_chunk(false));

@@ -29,7 +29,7 @@ pub(crate) struct UpdateStream {
     /// The number of the next update.
     next: u64,
     ready: VecDeque<StreamResponse>,
-    /// Ends the stream when the task waits for an answer.
+    /// Whether the stream ends when the task waits for an answer.
     ends_when_waiting: bool,
     is_over: bool,
     watch: Option<TaskWatch>,

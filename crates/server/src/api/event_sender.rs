@@ -20,7 +20,7 @@ pub(super) fn is_requested(request: &Request) -> bool {
     })
 }
 
-/// The sending half of a streamed response. It buffers at most the whole response.
+/// The sending half of a streamed response. The buffer is unlimited, because it never holds more than the response.
 #[derive(Clone)]
 pub(super) struct EventSender(mpsc::UnboundedSender<Event>);
 
@@ -32,7 +32,7 @@ impl EventSender {
         }
     }
 
-    /// Sends the last event.
+    /// Sends the last event: `end` with the result, or `problem`.
     pub(super) fn end(&self, outcome: Result<&impl Serialize, &Problem>) {
         match outcome {
             Ok(ended) => self.send("end", ended),

@@ -148,7 +148,7 @@ async fn events(app: Arc<App>, permit: Permit, request: Request) -> Result<Respo
         return Err(crate::shutdown::stopping());
     }
     let newest = app.feed.newest().await?;
-    // A position after the newest event comes from another database.
+    // A position after the newest event comes from another database, so the stream starts after the newest event.
     let begin = after.unwrap_or(newest).min(newest);
     let stream = EventStream {
         listener: app.feed.listen(begin),

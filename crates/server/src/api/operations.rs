@@ -69,7 +69,7 @@ async fn list(_app: Arc<App>, permit: Permit, _request: Request) -> Result<Respo
     .into_response())
 }
 
-/// The operations that a caller may run in some namespace.
+/// The operations that a caller may run in at least one namespace.
 pub(crate) fn documents(caller: &Caller) -> impl Iterator<Item = OperationDocument> + '_ {
     operations()
         .filter(|entry| {
@@ -103,10 +103,10 @@ async fn run(app: Arc<App>, permit: Permit, request: Request) -> Result<Response
     }
     let (sender, response) = event_sender::answer();
     let observer = Arc::new(AgentEventSender(sender.clone()));
-    // Requests are rejected before the stream starts.
+    // Invalid and unauthorized requests are rejected before the stream starts.
     let prepared = call.prepare(&app, &permit, parameters, observer).await?;
     let slot = app.acquire_slot(permit.caller()).await?;
-    // The work is registered before the response starts.
+    // The work is registered before the response starts, so that a stopping server waits for it.
     let work = app.begin(slot)?;
     crate::spawn_task(async move {
         match work.run(move |cancel| respond(prepared, cancel)).await {

@@ -63,7 +63,7 @@ async fn turn(app: Arc<App>, permit: Permit, request: Request) -> Result<Respons
         let document = app.run_in(slot, work).await?;
         return Ok(axum::Json(document).into_response());
     }
-    // The work is registered before the response starts.
+    // The work is registered before the response starts, so that a stopping server waits for it.
     let work = app.begin(slot)?;
     let (sender, response) = event_sender::answer();
     crate::spawn_task(async move {

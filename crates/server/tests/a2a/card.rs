@@ -93,7 +93,7 @@ fn check_card(card: &Value) {
     for name in ["name", "description", "version"] {
         assert!(!card[name].as_str().expect("a text").is_empty());
     }
-    // The schemas of operations declare that a parameter may be `null`.
+    // Omits the schemas of operations, which declare that a parameter may be `null`.
     let mut plain = card.clone();
     if let Some(params) = plain.pointer_mut("/capabilities/extensions/0/params") {
         params["methods"] = json!([]);
@@ -285,7 +285,7 @@ fn undeclared_capabilities_are_refused() {
                 .expect_err("refused")
                 .code
         };
-        // Checked before the task is looked up.
+        // The task `t` does not exist: the capability is checked before the task is looked up.
         let push = json!({"taskId": "t", "url": "https://example.com/hook"});
         let expected = [
             ("CreateTaskPushNotificationConfig", push, -32003),

@@ -49,7 +49,7 @@ pub(crate) fn provider_options() -> Options {
     Options {
         conformance: None,
         actor: Some(MODEL.to_owned()),
-        // A stopping server interrupts held work soon.
+        // Short, so that a stopping server interrupts held work soon.
         drain: Duration::from_millis(300),
         ..local_options()
     }
@@ -461,7 +461,7 @@ fn rest_form(method: &str, params: &Value) -> (&'static str, String, Option<Stri
                 .collect();
             ("GET", format!("/a2a/v1/tasks?{}", pairs.join("&")), None)
         }
-        // Like the conformance kit: a JSON content type with an empty body.
+        // An empty body with a JSON content type, as the conformance kit sends it.
         "CancelTask" => (
             "POST",
             format!("/a2a/v1/tasks/{}:cancel", text("id")),

@@ -107,7 +107,7 @@ fn two_servers_share_the_tasks_of_one_database() {
             last["statusUpdate"]["status"]["state"],
             "TASK_STATE_COMPLETED"
         );
-        // A cancellation on the second server stops the turn on this server.
+        // A cancellation on the second server stops the turn on the server `blocked`.
         let blocked = Server::start(&database, provider_options());
         let id = blocked.client().begin("hold it");
         wait_for("the model is asked", || {

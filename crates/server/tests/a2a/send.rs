@@ -240,7 +240,7 @@ fn turns_of_one_context_run_one_after_the_other() {
         .call(A2aBinding::Rpc, "SendMessage", &params)
         .expect("a task");
     let second = second["task"]["id"].as_str().expect("an id").to_owned();
-    // Another conversation does not wait.
+    // A message in another conversation does not wait for the first one.
     assert_eq!(
         state(&client.send_text(A2aBinding::Rpc, "third")),
         "TASK_STATE_COMPLETED"

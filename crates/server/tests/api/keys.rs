@@ -155,7 +155,7 @@ fn a_killed_server_never_keeps_a_message_without_its_key() {
         created.header("location").expect("a location")
     );
     let mut running = Some((child, client));
-    // Acknowledged requests: the response of each key.
+    // Responses of the acknowledged requests, by key.
     let acknowledged: Mutex<BTreeMap<String, Value>> = Mutex::default();
     for round in 0..proof_size(3, 20) {
         let (child, client) = running.take().expect("a server");
@@ -218,8 +218,8 @@ fn append(client: &Client, path: &str, key: &str) -> Option<Value> {
     Some(answer.expect(201).json())
 }
 
-/// The server was killed while it processed the request: the next server reports this at once, and repeats the same
-/// response.
+/// The server is killed while it processes the request: the next server reports this at once, and gives every retry the
+/// same response.
 #[test]
 fn a_key_whose_server_is_gone_is_answered() {
     if let Some(url) = child_input() {
@@ -250,7 +250,7 @@ fn a_key_whose_server_is_gone_is_answered() {
         wait_until("the request has started", || {
             database.count("SELECT COUNT(*) FROM request_keys WHERE status IS NULL") == 1
         });
-        // Another live server does not assume that this one is dead.
+        // A second server does not treat the first server, which is still running, as dead.
         let server = Server::on(database, |_| {});
         let retry = server.local().with("idempotency-key", "held");
         retry.post(&turns, &hold).problem(409, "CA-1216");

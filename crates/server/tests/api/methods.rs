@@ -4,14 +4,14 @@ use serde_json::{Value, json};
 
 use crate::harness::{Client, Server, plan_request};
 
-/// The kind of a method, which determines its statuses without permission.
+/// The kind of a method, which determines the status that a caller without permission gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Creates something in a named namespace: callers without permission get 403.
     Named,
     /// Acts on a task: callers without read access get 404.
     Task,
-    /// Shows only data that the caller may see.
+    /// Shows only data that the caller may see: callers with a role in any namespace get 200.
     Shown,
 }
 

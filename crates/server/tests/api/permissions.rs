@@ -254,11 +254,11 @@ fn check(route: &Route, role: Option<Role>, namespace: &str, status: u16) {
     let request = format!("{} {} as {role:?} in {namespace}", route.method, route.path);
     let named = place.contains("request names");
     if route.is_about_the_caller() {
-        // Such as the caller's own roles, which may be empty.
+        // Every caller may see its own identity and roles; the list of roles may be empty.
         return assert_eq!(status, 200, "{request}");
     }
     if route.path == "/api/v1/operations/{name}" {
-        // The called operation needs an editor.
+        // The called operation, `plan/use`, needs the role `editor`.
         let may = is_own && role >= Some(Role::Editor);
         return assert_eq!(status, if may { 200 } else { 403 }, "{request}");
     }
@@ -290,12 +290,12 @@ fn status_cell(status: u16) -> String {
     }
 }
 
-/// One caller for each role, the first without any role.
+/// One caller for each role, and first a caller without a role.
 struct Callers {
     roles: Vec<Option<Role>>,
-    /// With the role in `acme`.
+    /// Callers that have the role in `acme`.
     own: Vec<Client>,
-    /// With the role in every namespace (`*`).
+    /// Callers that have the role in every namespace (`*`).
     everywhere: Vec<Client>,
 }
 
@@ -512,7 +512,7 @@ fn check_stranger(server: &Server, route: &Route) {
 /// Checks that a token without the scope of the route is rejected.
 fn check_other_scopes(server: &Server, route: &Route) {
     if route.is_about_the_caller() || route.path.starts_with("/api/v1/operations") {
-        // The called operation has its own scope.
+        // Every caller may see its own identity, and a called operation is checked against its own scope.
         return;
     }
     let others: Vec<Scope> = Scope::ALL

@@ -25,7 +25,7 @@ const PIECE_BYTES: usize = 2_000;
 pub(crate) struct Provider {
     endpoint: ModelServer,
     shared: Arc<ProviderState>,
-    /// Faults that replace building a runtime, last one first.
+    /// Faults that occur instead of building a runtime; each is used once, the last one first.
     pub(crate) faults: Mutex<Vec<Fault>>,
 }
 
@@ -165,13 +165,13 @@ impl Provider {
         self.endpoint.wait_for_closed(1)
     }
 
-    /// The runtime of agents: the models of this provider.
+    /// Builds a runtime of agents that uses this provider.
     pub(crate) fn runtime(
         &self,
         request: &RuntimeRequest<'_>,
         home: &Path,
     ) -> Result<AgentRuntime, OperationError> {
-        // The lock is released before a panic.
+        // A separate statement, so that the lock is released before a panic.
         let fault = self.faults.lock().expect("not poisoned").pop();
         match fault {
             Some(Fault::Internal) => return Err(OperationError::internal("secret detail")),

@@ -1,4 +1,4 @@
-//! `actor context`: named conversations that runs continue.
+//! `actor context`: named conversations that runs of actors can continue.
 
 use std::path::Path;
 

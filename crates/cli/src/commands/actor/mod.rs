@@ -1,4 +1,4 @@
-//! `actor`: models, tools and graphs of them, and their runs.
+//! `actor`: manages and runs actors: models, tools and graphs of them.
 
 mod contexts;
 pub(crate) mod launch;
@@ -19,7 +19,7 @@ use crate::arguments::{Actor, Drawing};
 use crate::context::Context;
 use crate::output::{CommandError, Report};
 
-/// Commands that call typed operations.
+/// Commands that run as operations of the application, on this machine or on a server.
 pub(crate) const OPERATIONS: &[&str] = &[
     "actor add",
     "actor graph",
@@ -67,7 +67,7 @@ impl From<Drawing> for DrawingFormat {
     }
 }
 
-/// Draws a registered actor, or the actor of a file, which is compiled on this machine.
+/// Draws the graph of a registered actor, or of an actor file, which is compiled on this machine.
 fn draw(
     context: &Context,
     name: Option<&str>,

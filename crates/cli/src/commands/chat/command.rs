@@ -29,9 +29,9 @@ pub(super) enum ChatCommand {
     Plan,
     Mcp,
     Permissions,
-    /// A message that is written for the user.
+    /// A predefined message to the model, which `/init` and `/review` send.
     Prompt(&'static str),
-    /// A command line for the sandbox.
+    /// A command line to run in the sandbox.
     Shell(String),
     Export(PathBuf),
     Save(PathBuf),
@@ -101,26 +101,26 @@ pub(super) const COMMANDS: [(&str, &str, &str); 25] = [
 /// Default number of messages of `/history`.
 const DEFAULT_HISTORY: u64 = 20;
 
-/// Message of `/init`.
+/// Message that `/init` sends to the model.
 const INIT_PROMPT: &str = "\
 Write the file AGENTS.md at the top of this repository, for coding agents that work on it. Read the build files, the \
 documents and a few source files first. State in at most 60 lines: what the project is, its layout, the exact commands \
 to build, test, lint and format it (run those that are fast, and only name commands that exist), the conventions that \
 the code follows, and what to avoid. If AGENTS.md exists, correct and complete it instead of replacing it.";
 
-/// Message of `/review`.
+/// Message that `/review` sends to the model.
 const REVIEW_PROMPT: &str = "\
 Review the changes of this repository that are not committed: git status and git diff show them. Do not change any \
 file. Report defects first, the most severe first: file and line, what goes wrong and with which input, and a fix. Then \
 list missing tests. State it plainly if you find no defect.";
 
-/// Command line after `!`, which only a user at a terminal writes.
+/// Parses `!COMMAND`, which runs a command line in the sandbox. Only input typed at a terminal is parsed for it.
 pub(super) fn shell_command(text: &str) -> Option<ChatCommand> {
     let line = text.trim().strip_prefix('!')?.trim();
     (!line.is_empty()).then(|| ChatCommand::Shell(line.to_owned()))
 }
 
-/// Parses a message. Paths and text that starts with `//` are questions, not commands.
+/// Parses a line of input. Paths, such as `/etc/hosts`, and text that starts with `//` are messages, not commands.
 pub(super) fn parse(text: &str) -> Result<ChatInput, CommandError> {
     let trimmed = text.trim();
     let question = || ChatInput::Question(text.to_owned());

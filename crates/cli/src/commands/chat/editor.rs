@@ -249,7 +249,7 @@ impl Completions {
 fn matching(known: impl Iterator<Item = String>, word: &str) -> Vec<Pair> {
     known
         .filter(|name| name.starts_with(word))
-        // Names are user input, and the editor prints them unescaped.
+        // Omits names with control characters, because the editor prints completions unescaped.
         .filter(|name| matches!(visible(name), Cow::Borrowed(_)))
         .map(|name| Pair {
             display: name.trim_end().to_owned(),

@@ -24,7 +24,7 @@ use super::LONGEST_NAME;
 /// Number of sessions that `--resume` lists.
 const LISTED_SESSIONS: usize = 20;
 
-/// Input of a conversation in a folder.
+/// A conversation in a folder that is ready to start.
 pub(super) struct FolderReady {
     /// The arguments with the project of the folder, and the session to continue.
     pub(super) arguments: Chat,

@@ -28,7 +28,7 @@ pub(super) enum Reading {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ReadOutcome {
     Text(String),
-    /// A message, and a warning about the line history.
+    /// A message, and a warning that it was not added to the line history.
     Kept(String, &'static str),
     /// Ctrl-C at an empty prompt.
     Interrupted,

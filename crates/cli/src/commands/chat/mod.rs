@@ -133,9 +133,9 @@ struct Chat<'c> {
     /// Name for a session that is not created yet.
     name: Option<SessionName>,
     last: LastExchange,
-    /// The sandbox and its checkpoint before the last turn that changed it, for `/undo`.
+    /// The sandbox, and its checkpoint from before the last turn that changed it, for `/undo`.
     undo: Option<(String, CheckpointNumber)>,
-    /// Added to the next message, so that the model knows what the user did to its changes.
+    /// Note added to the next message: tells the model that the user undid or restored its changes.
     pending_note: Option<&'static str>,
     /// Folder of the conversation, if it was started for a folder.
     folder: Option<PathBuf>,
@@ -143,7 +143,7 @@ struct Chat<'c> {
     failed: Option<u8>,
     screen: Screen,
     stopper: Stopper,
-    /// Whether a user types at a terminal.
+    /// Whether the messages are typed at a terminal.
     is_talk: bool,
 }
 

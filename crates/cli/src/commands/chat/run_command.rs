@@ -230,7 +230,7 @@ impl Chat<'_> {
         let sandbox = self.sandbox()?;
         if self.run_and_check(&["sandbox", "redo", &sandbox], timing)? {
             self.pending_note = match self.pending_note {
-                // The model has not learned of the undo yet.
+                // The note about the undo was not sent yet: after the redo, neither note is needed.
                 Some(UNDONE) => None,
                 _ => Some(REDONE),
             };
@@ -258,7 +258,7 @@ impl Chat<'_> {
         )
     }
 
-    /// Shows what the chat works with.
+    /// Shows model, folder, session and sandbox of the chat.
     fn status(&self, timing: Timing) {
         let model = self.conversation.model_name(self.session.as_ref());
         let model = model.map_or_else(|error| error.to_string(), |model| model.to_string());
@@ -311,7 +311,7 @@ impl Chat<'_> {
         }
         if !is_agreed {
             self.preview(&sandbox)?;
-            // With conflicts there is nothing to confirm.
+            // If the dry run finds conflicts, nothing can be applied, so the user is not asked.
             if !self.run_and_check(&["sandbox", "apply", &sandbox, "--dry-run"], timing)? {
                 return Ok(());
             }

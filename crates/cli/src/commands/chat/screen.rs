@@ -18,13 +18,13 @@ use crate::commands::turn_view::{
 use crate::commands::{cost_cell, counted};
 use crate::output::{Markdown, Printer, Tone, console, visible, visible_lines, width};
 
-/// Maximum number of bytes of a text, from its end, that a preview uses.
+/// A preview is made from at most this many bytes at the end of a text.
 const PREVIEW_BYTES: usize = 1_000;
 
 /// Maximum number of changed files to list.
 const MAX_LISTED_FILES: usize = 5;
 
-/// Shows turns.
+/// Shows the output of turns.
 pub(super) struct Screen {
     printer: Printer,
     /// Whether the incomplete block is previewed.
@@ -38,7 +38,7 @@ struct State {
     reasoning: String,
     /// Whether the current line is a preview.
     has_preview: bool,
-    /// Whether the current line has unfinished text.
+    /// Whether the text that was printed last ended without a line break.
     is_started: bool,
 }
 

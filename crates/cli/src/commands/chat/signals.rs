@@ -26,7 +26,7 @@ pub(super) struct Stopper {
 struct SignalTarget {
     running: Mutex<Option<(Cancel, CancellationToken)>>,
     is_leaving: AtomicBool,
-    /// Whether Ctrl-C stops only the turn.
+    /// Whether Ctrl-C stops only the turn, not the chat.
     is_talk: bool,
     /// Terminal settings from before the line editor changed them.
     terminal: Option<Termios>,
@@ -40,7 +40,7 @@ pub(super) struct RunningOperation {
 }
 
 impl Stopper {
-    /// Watches signals. If `is_talk`, Ctrl-C stops only the turn.
+    /// Watches signals. If `is_talk`, Ctrl-C stops only the turn, not the chat.
     pub(super) fn watch(is_talk: bool) -> Result<Self, CommandError> {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|error| {
             CommandError::internal("signals cannot be watched").caused_by(&error)

@@ -12,7 +12,7 @@ use super::{Demo, StepResult, failure, text, violated};
 use crate::commands::counted;
 use crate::output::{CommandError, visible_lines};
 
-/// The user's edits while the plan runs.
+/// Edits that the demo makes in the user's folder, as a user would, before the plan is applied.
 const USER_LINE: &str = "# Prices hold until the end of the year.\n";
 const USER_FILE: &str = "todo.txt";
 const USER_TEXT: &str = "call the printer\n";
@@ -50,7 +50,7 @@ impl Demo {
             progress.ok_or_else(|| violated("the second process has no standard error"))?;
         let mut lines = Vec::new();
         for line in BufReader::new(progress).lines().map_while(Result::ok) {
-            // The result is read from the database instead.
+            // Lines about the outcome are not shown: the demo reads the outcome from the database.
             if line.starts_with("error[") || line.starts_with("hint:") {
                 continue;
             }
@@ -273,7 +273,7 @@ pub(super) fn applies_next_to_user_changes(demo: &Demo) -> Result<StepResult, Co
     let (shop, id) = (demo.shop(), demo.plan()?.to_string());
     let code = shop.join(CODE);
     let apply = ["plan", "apply", &id, "--yes"];
-    // The user keeps working: in the same file, and in a new one.
+    // Simulates a user who keeps working: edits the file that the plan changed, and creates a new one.
     write(&code, &format!("{}{USER_LINE}", read(&code)?))?;
     write(&shop.join(USER_FILE), USER_TEXT)?;
     let before = demo.fingerprint()?;

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{Demo, StepResult, failure, text, violated};
 use crate::output::CommandError;
 
-/// Model of the demo: a script in its folder.
+/// Model of the demo: the provider `scripted` answers from the file `model.yaml` in the folder of the demo.
 pub(super) const MODEL: &str = "scripted/model.yaml";
 
 /// Project and action of the demo.
@@ -20,7 +20,7 @@ pub(super) const ACTION: &str = "local/fix-tests";
 pub(super) const CODE: &str = "price.sh";
 const TEST: &str = "test.sh";
 
-/// Content of a file below `examples`, which users can try themselves.
+/// Content of a file in the `examples` folder of the repository, which users can also try themselves.
 macro_rules! example {
     ($path:literal) => {
         include_str!(concat!(

@@ -79,9 +79,9 @@ fn remove(
         .ok("Server removed"))
 }
 
-/// Removes the private home of a server's program.
+/// Removes the home folder that only the program of this server uses.
 fn remove_home(folder: &std::path::Path) {
-    // Fails if the server has no private home. A home contains only caches, so it may also stay.
+    // Fails if the program has no such folder. Other failures are ignored too, because the folder contains only caches.
     let _left = std::fs::remove_dir_all(folder);
 }
 
@@ -89,7 +89,7 @@ fn remove_home(folder: &std::path::Path) {
 fn login(context: &Context, service: &McpService, name: &str) -> Result<Report, CommandError> {
     let definition = show::definition(service, name)?;
     let servers = show::servers_of(context, &definition)?;
-    // The server refuses this request and names its authorization server.
+    // Without a token the server refuses this request; its response names the authorization server to sign in at.
     let _refused = servers.connect(name);
     servers.login(name, |address| {
         use std::io::Write as _;

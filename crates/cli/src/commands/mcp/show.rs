@@ -14,7 +14,7 @@ use crate::commands::{counted, yes_no};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
-/// JSON summary of a server: names of variables and headers, never their values.
+/// JSON summary of a server. It contains the names of variables and headers, never their values.
 pub(super) fn summary(definition: &ServerDefinition, stored: &StoredDefinition) -> Value {
     json!({
         "name": definition.name,

@@ -20,7 +20,7 @@ use crate::arguments::{Model, ModelTest};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table, visible_lines, write_err};
 
-/// Commands that call typed operations.
+/// Commands that run as operations of the application, on this machine or on a server.
 pub(crate) const OPERATIONS: &[&str] = &["model list", "model show"];
 
 pub(crate) fn run(context: &Context, command: Model) -> Result<Report, CommandError> {

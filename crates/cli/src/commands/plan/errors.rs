@@ -50,7 +50,7 @@ pub(super) fn run(context: &Context, reference: Option<String>) -> Result<Report
     }))
 }
 
-/// Output of a failed check or call, with its command.
+/// Command and output of a failed validation or tool call.
 fn output_text(error: &PlanErrorInfo) -> Option<String> {
     let output = error.output.as_deref()?;
     let exit_code = error

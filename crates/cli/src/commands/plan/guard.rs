@@ -45,7 +45,7 @@ pub(super) fn run(
         .ok(format!("Maximum cost set to {limit}")))
 }
 
-/// The lower of the two cost limits.
+/// The lower of `max_total_cost` and `max_cost_per_plan`; `None` if neither is set.
 fn max_cost_of(guard: &PlanGuardReport) -> Option<MicroUsd> {
     let limits = [guard.guards.max_total_cost, guard.guards.max_cost_per_plan];
     let limits = limits.into_iter().flatten();

@@ -12,10 +12,10 @@ use crate::context::Context;
 use crate::output::{Cell, CommandError, Format, Report, Table, visible};
 use crate::remote;
 
-/// Poll interval.
+/// Poll interval for new events.
 pub(super) const PAUSE: Duration = Duration::from_millis(250);
 
-/// Page size.
+/// Number of events per query.
 const PAGE: u64 = 500;
 
 pub(super) fn run(context: &Context, arguments: PlanLog) -> Result<Report, CommandError> {

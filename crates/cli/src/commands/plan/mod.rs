@@ -23,7 +23,7 @@ use crate::arguments::{PlanCheckpoint, PlanCommand};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Report};
 
-/// Commands that call typed operations.
+/// Commands that run as operations of the application, on this machine or on a server.
 pub(crate) const OPERATIONS: &[&str] = &[
     "plan apply",
     "plan approve",
@@ -53,7 +53,7 @@ pub(crate) const OPERATIONS: &[&str] = &[
     "plan wait",
 ];
 
-/// Command path, as in the `command` field of the JSON output.
+/// Full name of a command, with its group, as in the `command` field of the JSON output.
 pub(super) const fn name(command: &PlanCommand) -> &'static str {
     match command {
         PlanCommand::List(_) => "plan list",

@@ -197,7 +197,7 @@ fn with_commands(panel: Panel, commands: &[String]) -> Panel {
 fn error_detail(error: &Map<String, Value>, commands: &[String]) -> Panel {
     let mut panel = Panel::new("Error Detail");
     for (key, value) in error {
-        // The commands are shown below, and `recoverable` repeats `is_retriable`.
+        // Not shown here: the recovery commands, which are shown below, and `recoverable` if it repeats `is_retriable`.
         let is_repeated = ["recovery", "recovery_command"].contains(&key.as_str())
             || (key == "recoverable" && error.contains_key("is_retriable"));
         let text = match value {

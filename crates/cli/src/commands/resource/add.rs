@@ -1,4 +1,4 @@
-//! `resource add`. The type declares its flags, so the parser is built at run time.
+//! `resource add`. Each resource type declares its own flags, so the parser is built at run time.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -13,7 +13,7 @@ use crate::arguments::Resource as Command;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
 
-/// Commands that call typed operations.
+/// Commands that run as operations of the application, on this machine or on a server.
 pub(crate) const OPERATIONS: &[&str] = &[
     "resource inspect",
     "resource link-child",
@@ -59,7 +59,7 @@ fn resource_panel(title: &str, resource: &ResourceInfo) -> Panel {
         .row("Sandbox", sandbox_cell(resource.sandbox_strategy))
         .row("Read-only", yes_no(resource.read_only))
         .row("Discovered", yes_no(resource.auto_discovered));
-    // `path` and `url` are the location.
+    // `path` and `url` are already shown as the location.
     let others = resource.properties.iter();
     others
         .filter(|(name, _)| !matches!(name.as_str(), "path" | "url"))

@@ -111,7 +111,7 @@ fn steps(steps: &[RunStep]) -> Table {
         }))
 }
 
-/// Changed state of a step, on one line.
+/// State that a step changed, on one line.
 fn changes(update: &serde_json::Map<String, Value>) -> String {
     let parts: Vec<String> = update
         .iter()

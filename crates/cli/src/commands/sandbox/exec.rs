@@ -182,7 +182,7 @@ fn forward_signals(
         .map_err(|error| CommandError::internal("signals cannot be watched").caused_by(&error))?;
     let handle = signals.handle();
     let (cancel, recording, state) = (cancel.clone(), recording.clone(), Arc::clone(state));
-    // The terminal sends the signals of Ctrl-C and Ctrl-\ to the command directly.
+    // With a terminal, the signals of Ctrl-C and Ctrl-\ reach the command directly, so they are not forwarded.
     let has_keys = std::io::stdin().is_terminal();
     std::thread::spawn(move || {
         for signal in signals.forever() {

@@ -15,7 +15,7 @@ use crate::arguments::Sandbox;
 use crate::context::Context;
 use crate::output::{CommandError, Report};
 
-/// Command path, as in the `command` field of the JSON output.
+/// Full name of a command, with its group, as in the `command` field of the JSON output.
 pub(super) const fn name(command: &Sandbox) -> &'static str {
     match command {
         Sandbox::Create(_) => "sandbox create",

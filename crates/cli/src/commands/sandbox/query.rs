@@ -1,4 +1,4 @@
-//! `sandbox query`: runs SQL with the pending changes, and rolls back.
+//! `sandbox query`: runs SQL on a database with the pending changes of its sandbox, then rolls back.
 
 use std::io::{IsTerminal as _, Read as _};
 

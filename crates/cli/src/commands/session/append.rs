@@ -127,7 +127,8 @@ fn stream(context: &Context, reference: &str, path: &Path, role: &str) -> Result
     } else {
         Box::new(File::open(path).map_err(|error| unreadable(&path.display().to_string(), &error))?)
     };
-    // JSON encodes a byte with at most six characters, so the message of a longer line exceeds the limit.
+    // Upper limit for a line with a valid message: JSON writes a byte as at most six characters (`\u0000`), and the
+    // rest leaves room for the other fields.
     let max_line_bytes = context
         .settings
         .max_message_bytes()
@@ -298,7 +299,7 @@ fn parse_role(text: &str) -> Result<Role, SessionError> {
     Ok(text.parse::<Role>()?)
 }
 
-/// Text of a JSON error with only the column, because the error counts lines within one line of input.
+/// Text of a JSON error without its line number, which counts lines within the single line that was parsed.
 fn without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let reason = text

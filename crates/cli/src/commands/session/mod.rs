@@ -14,7 +14,7 @@ use crate::arguments::Session;
 use crate::context::Context;
 use crate::output::{CommandError, Report};
 
-/// Commands that call typed operations.
+/// Commands that run as operations of the application, on this machine or on a server.
 pub(crate) const OPERATIONS: &[&str] = &[
     "session append",
     "session create",

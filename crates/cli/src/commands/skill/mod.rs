@@ -15,7 +15,7 @@ use crate::arguments::Skill;
 use crate::context::Context;
 use crate::output::{CommandError, Report};
 
-/// Command path, as in the `command` field of the JSON output.
+/// Full name of a command, with its group, as in the `command` field of the JSON output.
 pub(super) const fn name(command: &Skill) -> &'static str {
     match command {
         Skill::Add(_) => "skill add",
@@ -28,7 +28,7 @@ pub(super) const fn name(command: &Skill) -> &'static str {
     }
 }
 
-/// Commands that call typed operations.
+/// Commands that run as operations of the application, on this machine or on a server.
 pub(crate) const OPERATIONS: &[&str] = &["skill list", "skill remove", "skill show", "skill tools"];
 
 pub(super) fn run(context: &Context, command: Skill) -> Result<Report, CommandError> {
@@ -81,7 +81,7 @@ fn joined(words: &[String]) -> Option<String> {
     (!words.is_empty()).then(|| words.join(", "))
 }
 
-/// Access to the skill service, which also reads the skill folder of the home.
+/// Access to the skill service, which also reads the folder `skills` in the home folder.
 impl Context {
     pub(crate) fn skills(&self) -> Result<SkillService, CommandError> {
         Ok(SkillService::new(self.engine()?, self.home.skills()))

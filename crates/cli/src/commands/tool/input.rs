@@ -8,7 +8,7 @@ use crate::arguments::ToolRun;
 use crate::commands::read_definition;
 use crate::output::CommandError;
 
-/// Arguments as JSON text, as in a call of a model. The gate validates them.
+/// Arguments as JSON text, as in a tool call of a model. They are validated when the tool is called.
 pub(super) fn text(arguments: &ToolRun, registry: &Registry) -> Result<String, CommandError> {
     if let Some(text) = &arguments.input {
         return Ok(text.clone());

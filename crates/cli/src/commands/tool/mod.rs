@@ -16,7 +16,7 @@ use crate::arguments::Tool;
 use crate::context::Context;
 use crate::output::{CommandError, Panel, Report};
 
-/// Commands that call typed operations.
+/// Commands that run as operations of the application, on this machine or on a server.
 pub(crate) const OPERATIONS: &[&str] = &[
     "tool add",
     "tool calls",

@@ -1,4 +1,4 @@
-//! `tool run`: one call through the same gate as calls of models.
+//! `tool run`: calls a tool, with the permission checks and limits that apply to tool calls of models.
 
 use cleveragents_application::{
     SandboxWorkspace, ToolCallRequest, call_status, files_changed, session_mode,

@@ -22,7 +22,7 @@ use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
 const KIND: DefinitionKind = DefinitionKind::Validation;
 
-/// Command path, as in the `command` field of the JSON output.
+/// Full name of a command, with its group, as in the `command` field of the JSON output.
 pub(super) const fn name(command: &Validation) -> &'static str {
     match command {
         Validation::Add { .. } => "validation add",
@@ -36,7 +36,7 @@ pub(super) const fn name(command: &Validation) -> &'static str {
     }
 }
 
-/// Commands that call typed operations.
+/// Commands that run as operations of the application, on this machine or on a server.
 pub(crate) const OPERATIONS: &[&str] = &[
     "validation add",
     "validation attach",

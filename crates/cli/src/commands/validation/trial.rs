@@ -131,7 +131,7 @@ fn report(
     report.data(data)
 }
 
-/// Calls a wrapped tool through the gate, read-only.
+/// Calls a wrapped tool read-only, with the permission checks and limits of every tool call.
 fn call(
     runtime: &AgentRuntime,
     terminal: &Terminal,

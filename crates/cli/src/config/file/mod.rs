@@ -27,16 +27,15 @@ pub struct ConfigFile {
 /// A change of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// The changed key.
     pub key: &'static Key,
-    /// The previous value, if it was valid.
+    /// The previous value; `None` if the key was not set or its value was invalid.
     pub before: Option<Value>,
-    /// The new value.
+    /// The new value; `None` if the key was removed.
     pub after: Option<Value>,
 }
 
 impl ConfigFile {
-    /// The file in the home folder; the folder is created when a value is first set.
+    /// The configuration file in the home folder, which is created when a value is first set.
     pub fn of_home(home: &Home) -> Self {
         Self {
             path: home.config_file(),
@@ -45,7 +44,7 @@ impl ConfigFile {
         }
     }
 
-    /// The file of a project; its folder is created when a value is first set.
+    /// The configuration file of a project; its folder is created when a value is first set.
     pub fn of_project(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),

@@ -13,7 +13,7 @@ use crate::output::Format;
 /// Type of a key's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A URL; output hides its password.
+    /// A database URL; output hides its password.
     Url,
     /// An automation profile: a built-in one, or `namespace/name` for a registered one.
     Profile,
@@ -39,9 +39,9 @@ pub enum Kind {
     Namespace,
     /// A boolean.
     Flag,
-    /// Comma-separated words of a list, or `none`.
+    /// Comma-separated words from the given list, or `none`.
     Words(&'static [&'static str]),
-    /// One entry of a list of words.
+    /// One word from the given list.
     Choice(&'static [&'static str]),
     /// An integer within bounds, both inclusive.
     Integer {
@@ -52,12 +52,12 @@ pub enum Kind {
     },
 }
 
-/// Scope of a key.
+/// Who may set a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// Only the user can set it: a cloned repository must not.
+    /// Only the user; the project file of a cloned repository must not.
     Person,
-    /// The user or the current project can set it.
+    /// The user, or the file of the current project.
     Project,
 }
 
@@ -79,13 +79,10 @@ pub enum Fallback {
 pub struct Key {
     /// The dotted name, such as `core.format`.
     pub name: &'static str,
-    /// Type of its values.
     pub kind: Kind,
-    /// Its default.
     pub default: Fallback,
     /// The environment variable that sets it.
     pub variable: &'static str,
-    /// Its scope.
     pub scope: Scope,
     /// Description for users, one sentence.
     pub description: &'static str,
@@ -418,7 +415,7 @@ mod tests {
                         Value::Integer(number)
                     );
                 }
-                // A limit may be unset.
+                // A key without a default, such as an optional limit.
                 (_, Fallback::Automatic) => {}
                 (Kind::Integer { .. }, _) | (_, Fallback::Integer(_)) => panic!("{}", key.name),
                 (_, Fallback::Text(text)) => assert!(key.parse(text).is_ok()),
@@ -435,7 +432,7 @@ mod tests {
         }
     }
 
-    /// A project must not choose the model either: a script in a cloned repository counts as a model.
+    /// A project must not choose the model either, because a script in a cloned repository can act as a model.
     #[test]
     fn a_project_cannot_redirect_the_database_the_model_or_the_budget() {
         assert_eq!(keys::DATABASE_URL.scope, Scope::Person);

@@ -88,18 +88,16 @@ impl Serialize for Source {
 /// Value of a key at one level.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// The level itself.
     pub level: ConfigLevel,
     /// The value, if the level sets one.
     pub value: Option<Value>,
-    /// Its exact source, if the level sets a value.
+    /// Exact source of the value, if the level sets one.
     pub source: Option<Source>,
 }
 
 /// A key with its value and source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolvedKey {
-    /// The resolved key.
     pub key: &'static Key,
     /// The value; `None` when the program decides at run time.
     pub value: Option<Value>,
@@ -178,8 +176,8 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// Reads the files. Rejects unknown keys, invalid values, and keys that a file must not set, even
-    /// if a higher level overrides them.
+    /// Reads the configuration files. Rejects unknown keys, invalid values, and keys that a file must not set, even if
+    /// a level with higher precedence overrides them.
     pub fn load(environment: &Environment, home: &Home, flags: Flags) -> Result<Self, Error> {
         let project = project_file(environment, home)
             .map(|path| LoadedFile::read(&path, Owner::Project))

@@ -50,13 +50,13 @@ pub(super) fn block(canvas: Canvas, text: &str, number: Option<u64>) -> String {
     pen.out
 }
 
-/// The text left of a line.
+/// Text in front of lines, such as the bullet of a list item.
 struct Margin {
-    /// Text before the first line; `None` once that line is written.
+    /// Text in front of the first line; `None` once that line is written.
     bullet: Option<String>,
-    /// Text before the other lines.
+    /// Text in front of the other lines.
     continuation: String,
-    /// Width of either text, in columns.
+    /// Width of each of the two texts, in columns.
     columns: usize,
 }
 

@@ -51,7 +51,7 @@ enum BlockKind {
 enum BlockGap {
     /// Nothing was drawn yet.
     First,
-    /// The previous item belongs to the same list.
+    /// No blank line: the next block is an item of the same list.
     None,
     Blank,
 }

@@ -1,6 +1,7 @@
-// A client made with the JavaScript SDK of A2A: each step fails loudly when the server answers otherwise.
+// A client that uses the official JavaScript SDK of A2A. A step throws an error if the server responds unexpectedly.
 //
-// Usage: node client.mjs SERVER BINDING PACKAGES   (JSONRPC or HTTP+JSON; the folder of node_modules)
+// Usage: node client.mjs SERVER BINDING PACKAGES
+//   BINDING: JSONRPC or HTTP+JSON; PACKAGES: the folder that contains node_modules
 
 import assert from 'node:assert/strict';
 import http from 'node:http';
@@ -36,7 +37,7 @@ const all = async (stream) => {
   for await (const update of stream) updates.push(update);
   return updates;
 };
-// What an update is and what it holds, however the package nests it.
+// The kind and the content of an update, which the SDK nests in different ways.
 const kind = (update) => update.payload?.$case ?? Object.keys(update)[0];
 const held = (update) => update.payload?.value ?? Object.values(update)[0];
 

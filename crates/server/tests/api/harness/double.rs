@@ -17,7 +17,7 @@ pub(crate) struct TestRuntime {
     pub(crate) provider: Provider,
     /// The callers that ran agents.
     pub(crate) runtimes: Mutex<Vec<String>>,
-    /// Holds agents before they start, until they are released.
+    /// Whether agents are held before they start, until [`Self::release`].
     pub(crate) holds_runtimes: AtomicBool,
     is_released: Mutex<bool>,
     changed: Condvar,

@@ -1,4 +1,4 @@
-//! [`AnswerFilter`]: hides streamed answers that are JSON for the program.
+//! [`AnswerFilter`]: hides streamed answers that are JSON, which the program parses.
 
 /// Filter of a streamed answer. Hides JSON answers: the program parses them and reports their
 /// content.
@@ -72,7 +72,7 @@ fn is_json(text: &str) -> Option<bool> {
 mod tests {
     use super::AnswerFilter;
 
-    /// Text that the filter shows of an answer in these pieces.
+    /// Text that the filter shows when an answer arrives in these pieces.
     fn shown(pieces: &[&str]) -> String {
         let mut filter = AnswerFilter::default();
         let mut shown: String = pieces.iter().map(|piece| filter.push(piece)).collect();

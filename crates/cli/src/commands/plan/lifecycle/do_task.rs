@@ -116,7 +116,7 @@ pub(crate) fn run(context: &Context, arguments: Do) -> Result<Report, CommandErr
             actor.get_or_insert_with(|| model.clone());
         }
     }
-    // A server has its own models.
+    // A server uses its own models, so the local ones are checked only without a server.
     if context.connection.is_none() {
         let configured = context.settings.plan_actors().strategy;
         let actor = choices.strategy_actor.as_deref().or(configured.as_deref());
@@ -166,7 +166,7 @@ pub(crate) fn run(context: &Context, arguments: Do) -> Result<Report, CommandErr
 /// Parameters shared by all operations of a task.
 struct Task<'a> {
     context: &'a Context,
-    /// Answers all questions with yes.
+    /// Whether every question is answered with yes, without asking the user.
     yes: bool,
     is_stream: bool,
 }
@@ -241,7 +241,7 @@ impl Task<'_> {
         }
         match confirm("A check failed. Fix it?", self.yes) {
             Ok(()) => {}
-            // The plan stays unchanged, and the hint of the error shows how to continue.
+            // The user did not agree. The plan stays unchanged, and the hint of the error shows how to continue.
             Err(refused) if refused.code() == Code::ConfirmationNeeded => {
                 return Err(if refused.exit_code() == error.exit_code() {
                     error

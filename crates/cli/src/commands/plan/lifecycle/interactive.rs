@@ -12,7 +12,8 @@ use crate::commands::terminal::Terminal;
 use crate::context::Context;
 use crate::output::CommandError;
 
-/// Calls an operation with this terminal as its front end. `is_stream` streams answers of models.
+/// Calls an operation that shows its progress and asks its questions at this terminal. If `is_stream`, answers of
+/// models are shown as they arrive.
 pub(super) fn call<O: Operation>(
     context: &Context,
     request: O,

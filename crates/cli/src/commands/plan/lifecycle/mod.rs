@@ -24,7 +24,7 @@ pub(crate) use preview::patch_preview;
 pub(in crate::commands) use worker::run as run_worker;
 pub(crate) use worker::worker_starter;
 
-/// Command path, as in the `command` field of the JSON output.
+/// Full name of a command, with its group, as in the `command` field of the JSON output.
 pub(in crate::commands) const fn name(command: &PlanWork) -> &'static str {
     match command {
         PlanWork::Use(_) => "plan use",

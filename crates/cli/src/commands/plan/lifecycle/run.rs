@@ -44,7 +44,7 @@ pub(super) fn stage_message(stage: PlanStage) -> String {
     }
 }
 
-/// Adds the strategy and the pending request of a plan.
+/// Adds panels for the strategy of a plan, and for the approval or answer that the plan waits for.
 pub(super) fn outcome_panels(
     mut report: Report,
     strategy: Option<&StrategyOutline>,
@@ -169,7 +169,7 @@ pub(super) fn apply(context: &Context, arguments: PlanApply) -> Result<Report, C
     if request.yes {
         return apply_confirmed(context, request);
     }
-    // Without confirmation, the operation runs its checks and refuses.
+    // Without `yes`, the operation only runs its checks, then fails because it needs confirmation.
     let refused = match context.call(request.clone()) {
         Ok(applied) => return Ok(applied_view(applied)),
         Err(error) if error.code() != Code::ConfirmationNeeded => return Err(error),

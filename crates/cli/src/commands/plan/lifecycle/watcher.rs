@@ -76,7 +76,7 @@ impl PlanWatcher {
         }
     }
 
-    /// The progress display, which questions hide while they are open.
+    /// The progress display, to hide it while a question is open.
     pub(crate) fn progress(&self) -> ProgressBar {
         self.bar.clone()
     }

@@ -39,7 +39,7 @@ keys! {
     /// Maximum size of a request body, in bytes.
     SERVE_MAX_BODY_BYTES = "serve.max-body-bytes", "CLEVERAGENTS_SERVE_MAX_BODY_BYTES",
         number(1, 1 << 30), Fallback::Integer(10 << 20), "Maximum size of a request body, in bytes";
-    /// Rate limit of a caller's requests.
+    /// Maximum number of requests of one caller per second.
     SERVE_RATE = "serve.rate", "CLEVERAGENTS_SERVE_RATE", number(0, 10_000_000), Fallback::Integer(50_000),
         "Maximum number of requests per second of one caller, twice as many in a burst; 0 for no limit";
     /// Maximum number of connections.
