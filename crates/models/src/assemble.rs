@@ -70,7 +70,7 @@ impl Assembler {
         }
     }
 
-    /// Changes the seal of the current reasoning block, starting a block if there is none.
+    /// Changes the seal (the provider's opaque data) of the current reasoning block. Starts a block if there is none.
     pub(crate) fn seal(&mut self, change: impl FnOnce(&mut Option<Value>)) {
         change(&mut self.thought().seal);
     }

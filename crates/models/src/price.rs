@@ -95,8 +95,8 @@ impl WrittenCapabilities {
 }
 
 impl Description {
-    /// Fills missing fields with the defaults for every model, so that no family changes them. Limits and price stay
-    /// open.
+    /// Fills missing fields with the defaults for every model, so that the entry of a family cannot change them. Limits
+    /// and price stay unset.
     pub(crate) fn completed(self) -> Self {
         let usual = Capabilities::default();
         let all = WrittenCapabilities {
@@ -295,18 +295,18 @@ impl Table {
             .filter_map(|name| name.parse().ok())
     }
 
-    /// Returns the description of a model. Missing fields come from the model without the date in its name, then from
-    /// its families (`openai/gpt-5*`), longest prefix first.
+    /// Returns the description of a model. Missing fields are taken from the entry for the name without its date, then
+    /// from the families of the model (`openai/gpt-5*`), longest prefix first.
     pub(crate) fn find(&self, name: &ModelName) -> Description {
         let own = self.describe(name.provider(), name.model());
         match name.provider() {
-            // The same models over another interface.
+            // `openai-responses` calls the models of `openai` over another API.
             "openai-responses" => own.or(Description {
                 protocol: None,
                 ..self.describe("openai", name.model())
             }),
             "google" => own.or(self.describe("gemini", name.model())),
-            // The same models at another price.
+            // Azure offers the models of OpenAI at other prices.
             "azure" => own.or(Description {
                 price: None,
                 protocol: None,

@@ -35,7 +35,7 @@ pub struct ChatRequest {
     /// Whether the answer is streamed. Otherwise it arrives in one piece at the end.
     pub stream: bool,
     /// Identifies requests with the same beginning, such as those of one plan, so that a provider routes them to the
-    /// same cache. At most 64 characters. Sent to `OpenAI`.
+    /// same cache. At most 64 characters. Sent only to OpenAI itself.
     #[serde(skip)]
     pub cache_key: Option<String>,
     /// Idempotency key of this request, which is unchanged when the request is repeated after a crash. Used by remote

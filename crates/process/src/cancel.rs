@@ -72,12 +72,12 @@ struct Mailbox {
 
 impl Mailbox {
     fn ring(&self) {
-        // A full counter has already signalled, so the error can be ignored.
+        // The write fails only if the counter is full; then the listener is woken anyway.
         let _unless_full = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
 }
 
-/// A running command's end of a [`Cancel`].
+/// The part of a [`Cancel`] that a running command watches.
 #[derive(Debug)]
 pub(crate) struct Listener {
     shared: Arc<CancelState>,
@@ -166,7 +166,7 @@ impl Listener {
         self.shared.cancelled.load(Ordering::SeqCst)
     }
 
-    /// Returns the signals to forward since the last call; resets the event counter.
+    /// Returns the signals requested since the last call, which are to be forwarded; resets the event counter.
     pub(crate) fn take_signals(&self) -> Vec<i32> {
         let _unless_silent = rustix::io::read(&self.mailbox.bell, &mut [0_u8; 8]);
         std::mem::take(&mut *lock(&self.mailbox.signals))

@@ -8,7 +8,8 @@ use crate::run::{Attempt, Purpose};
 /// Confinement that this machine supports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Layers that would be in force for a command without network; `None` when the stages cannot be started.
+    /// Layers that would be in force for a command without network; `None` when the stages, the processes that set up
+    /// the confinement, cannot be started.
     pub enforced: Option<Enforcement>,
     /// Reasons why a command cannot be confined, or not completely.
     pub missing: Vec<String>,

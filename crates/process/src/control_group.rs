@@ -81,8 +81,8 @@ impl ControlGroup {
         if let Some(most) = memory
             && group.set("memory.max", most).is_ok()
         {
-            // Otherwise memory would move to swap, where it is not counted. Kernels without swap lack the first file,
-            // and old kernels lack the second.
+            // If swap were allowed, memory would move to swap, where it is not counted. Kernels without swap lack the
+            // first file, and old kernels lack the second.
             let _where_it_exists = group.set("memory.swap.max", 0);
             let _where_it_exists = group.set("memory.oom.group", 1);
             group.add_limit(LimitedResource::TotalMemory, most);
@@ -212,7 +212,7 @@ fn find_group_parent(process: &Path) -> Option<GroupParent> {
             .filter(|folder| enable(folder, "+pids +memory"));
         folders.find_map(|folder| enabled(folder).filter(both))
     };
-    // Memory cannot be divided between a group and processes next to it; the number of processes can.
+    // If a group contains processes itself, the kernel can enable `pids`, but not `memory`, for the groups in it.
     let partly_enabled = || above.iter().find_map(|folder| enabled(folder));
     let newly_enabled_pids = || {
         let mut folders = above.iter().filter(|folder| enable(folder, "+pids"));
@@ -253,7 +253,7 @@ fn enabled(folder: &Path) -> Option<GroupParent> {
 }
 
 /// Enables all given controllers for the groups in a directory, or none of them. Does so only if the directory contains
-/// no groups of others. Returns whether the controllers were enabled.
+/// no groups of other programs. Returns whether the controllers were enabled.
 fn enable(folder: &Path, controllers: &str) -> bool {
     is_ours_alone(folder) && write(&folder.join("cgroup.subtree_control"), controllers).is_ok()
 }

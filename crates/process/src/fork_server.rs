@@ -66,7 +66,7 @@ pub(crate) fn stage(program: &Path) -> io::Result<Stage> {
         match server.request_stage() {
             Ok(stage) => return Ok(stage),
             Err(SpawnError::Failed(error)) => return Err(error),
-            // A stage that it may have forked just before receives no plan, and exits.
+            // If the fork server forked a stage just before it died, this stage receives no plan and exits.
             Err(SpawnError::Gone(_)) => fork_server.take().map_or(Ok(()), ForkServer::end)?,
         }
     }

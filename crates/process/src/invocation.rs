@@ -147,7 +147,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Permits writing only below `folder`, and no network. A machine that cannot enforce that refuses the command.
+    /// Permits writing only below `folder`, and no network. On a machine that cannot enforce this, the command is
+    /// refused.
     pub fn beneath(folder: impl Into<PathBuf>) -> Self {
         Self {
             writable: vec![folder.into()],

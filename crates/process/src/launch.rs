@@ -128,7 +128,7 @@ impl Streams {
         Ok(streams)
     }
 
-    /// Streams with the same destinations as ours.
+    /// Streams that pass on this process's own standard streams, where necessary through pipes.
     fn passing(input: OwnedFd, is_confined: bool) -> io::Result<Self> {
         let (stdout, stderr) = (io::stdout(), io::stderr());
         let output = stdout.as_fd().try_clone_to_owned()?;
@@ -164,7 +164,7 @@ impl Streams {
         Ok(streams)
     }
 
-    /// The command's ends of the caller's pipes, and a captured standard error.
+    /// Streams of a command whose input and output are the caller's pipes, and whose standard error is captured.
     pub(crate) fn piped(piped: &PipeEnds) -> io::Result<Self> {
         let (stderr, errors) = io::pipe()?;
         Ok(Self {
@@ -211,7 +211,8 @@ fn file_of(bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Creates a first stage and sends it the plan, the streams and the entrance to its control group.
+/// Creates a first stage and sends it the plan, the streams, and the file through which the command enters its control
+/// group.
 pub(crate) fn stage(
     program: &Path,
     plan: &Plan,

@@ -13,10 +13,10 @@
 //! the policy allows it. [`Enforcement`] reports which layers (namespaces, Landlock, seccomp) are in force on this
 //! machine; `docs/design/0007-child-processes.md` explains the effect and the limits of each layer.
 //!
-//! Stages implement supervision and confinement. They are copies of this program, forked from a second process of it,
-//! the fork server. The program has to call [`stage_main`] at the start of `main`. In programs that do not, such as the
-//! tests of other crates, commands without a policy still run, in their own process group; commands with a policy need
-//! [`stages_from`].
+//! Supervision and confinement are implemented by *stages*: helper processes between this process and the command. They
+//! are copies of this program, forked from the fork server, a second process of this program. The program has to call
+//! [`stage_main`] at the start of `main`. In programs that do not, such as the tests of other crates, commands without
+//! a policy still run, in their own process group; commands with a policy need [`stages_from`].
 //!
 //! The crate supports Linux only.
 

@@ -93,7 +93,7 @@ pub struct Enforcement {
 }
 
 impl Enforcement {
-    /// No confinement; only the process tree is killed, by this means.
+    /// No confinement is in force; only the process tree is killed at the end, by means of `tree`.
     pub(crate) fn nothing(tree: Tree) -> Self {
         Self {
             tree,

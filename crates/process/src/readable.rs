@@ -154,7 +154,7 @@ const SETTINGS: &[&str] = &[
     ".config/git/attributes",
 ];
 
-/// Words that show that a configuration file contains a secret.
+/// If a configuration file contains one of these words, it counts as containing a secret.
 const SECRET_WORDS: &[&str] = &[
     "token",
     "password",
@@ -602,7 +602,7 @@ pub(crate) fn resolve(
     Ok(arrange(readable, links, masked, writable))
 }
 
-/// Whether a path reaches a hidden directory through a link, although its text names none.
+/// Whether a path reaches a hidden directory through a link, although none of its components is hidden.
 fn leads_into(path: &Path, real: &Path, hidden: &[PathBuf]) -> bool {
     let names = |folder: &PathBuf| path.starts_with(folder);
     let own = HIDDEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -622,7 +622,7 @@ fn program(invocation: &Invocation, links: &mut BTreeSet<(PathBuf, PathBuf)>) ->
     is_program.then_some(real)
 }
 
-/// Removes readable paths that others contain, and masks outside the visible paths.
+/// Removes readable paths that lie below other visible paths, and masks that lie outside the visible paths.
 fn arrange(
     mut readable: Vec<PathBuf>,
     links: BTreeSet<(PathBuf, PathBuf)>,

@@ -204,7 +204,7 @@ impl<'a> Attempt<'a> {
 
     /// Reports that the command has started.
     pub(crate) fn report_started(&self) {
-        // Closed here, so that the holder of the other ends notices when the command closes its ends.
+        // This process closes its copies, so that the holder of the other ends notices when the command closes its own.
         drop(self.piped.take());
         if let Some(started) = self.started {
             started();
@@ -253,7 +253,7 @@ struct StageFollower<'a> {
     attempt: &'a Attempt<'a>,
     stage: Stage,
     watch: Watch<'a>,
-    /// Reason why this side ended the command, if it did.
+    /// Reason why this process, not the stage, ended the command; `None` if it did not.
     ending: Option<Ending>,
     enforced: Option<Enforcement>,
     group: Option<&'a ControlGroup>,

@@ -107,7 +107,7 @@ impl ProgramThread {
         let _dropped_at_the_end = ends;
         let on_output = |_: Stream, bytes: &[u8]| errors(bytes);
         let report_started = || {
-            // Fails only if `start` does not wait any more.
+            // Fails only if `start` is no longer waiting.
             let _unless_gone = started.try_send(());
         };
         let mut attempt = Attempt::new(&invocation, &cancel)?;

@@ -48,7 +48,7 @@ pub(crate) struct Caller {
     pub(crate) allows_private: bool,
     pub(crate) limits: Limits,
     pub(crate) retry: RetryPolicy,
-    /// Also replaces the token of the agent.
+    /// Redacts the token of the agent too.
     pub(crate) redactor: Redactor,
 }
 

@@ -79,7 +79,7 @@ pub struct Catalogue {
     table: Table,
     providers: BTreeMap<String, WrittenProvider>,
     http: Arc<Http>,
-    /// Cached answers of the keyring: a lookup takes time and may prompt the user.
+    /// Cached results of keyring lookups: a lookup takes time and may prompt the user.
     from_keyring: Mutex<HashMap<String, Option<Secret>>>,
 }
 

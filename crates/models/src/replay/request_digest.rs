@@ -30,9 +30,9 @@ pub(super) fn normalised(request: &ChatRequest, redactor: &Redactor) -> Value {
     ordered(&redactor.value(&value))
 }
 
-/// Removes fields that the comparison ignores. The output limit is ignored because it depends on the model, and a
-/// recording is another model than the recorded one; recordings of older versions contain it. Returns whether anything
-/// was removed.
+/// Removes fields that the comparison ignores. The output limit is ignored because its default depends on the model,
+/// and a recording is replayed under a model name of its own. Recordings of older versions contain the limit. Returns
+/// whether anything was removed.
 pub(super) fn without_means(request: &mut Value) -> bool {
     let Value::Object(fields) = request else {
         return false;

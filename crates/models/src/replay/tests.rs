@@ -134,7 +134,8 @@ fn invalid_recordings_are_refused() {
     }
 }
 
-/// The output limit depends on the model, and a recording is another model.
+/// The default output limit depends on the model, and a recording is replayed under a model name of
+/// its own.
 #[test]
 fn a_recording_answers_for_every_output_limit() {
     let folder = tempfile::tempdir().expect("a folder");

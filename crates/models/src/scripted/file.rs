@@ -130,7 +130,7 @@ impl ScriptedCall {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ScriptedFailure {
-    /// HTTP status of the response; without any of the fields the call times out.
+    /// HTTP status of the response. If neither `status`, `cut_after` nor `hang` is set, the call fails with a timeout.
     #[serde(default)]
     pub(super) status: Option<u16>,
     /// Wait requested by the provider, in seconds.

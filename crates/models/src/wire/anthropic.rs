@@ -229,7 +229,7 @@ fn result_content(result: &ToolResult) -> Value {
     if result.pictures.is_empty() || result.is_error {
         return result.content.as_str().into();
     }
-    // Empty text is rejected.
+    // Anthropic rejects empty text.
     let has_text = !result.content.trim().is_empty();
     let text = has_text.then(|| json!({"type": "text", "text": result.content}));
     let pictures = result.pictures.iter();
@@ -270,7 +270,7 @@ fn all_blocks(target: &Target, answer: &AssistantMessage) -> Vec<Value> {
     let mut written = 0;
     let mut add_text = |blocks: &mut Vec<Value>, to: usize| {
         let text = answer.text.get(written..to).unwrap_or_default();
-        // Empty or blank text is rejected.
+        // Anthropic rejects empty and blank text.
         if !text.trim().is_empty() {
             blocks.push(json!({"type": "text", "text": text}));
         }

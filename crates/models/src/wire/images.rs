@@ -279,7 +279,7 @@ fn dimensions(data: &[u8]) -> Option<(u32, u32)> {
     let mut at = 2;
     while *data.get(at)? == 0xff {
         let marker = *data.get(at + 1)?;
-        // A frame header; three markers in this range have other meanings.
+        // Markers in this range start a frame header, except three with other meanings.
         if (0xc0..=0xcf).contains(&marker) && ![0xc4, 0xc8, 0xcc].contains(&marker) {
             return Some((big(at + 7)?, big(at + 5)?));
         }
@@ -307,7 +307,7 @@ mod tests {
         };
         let lossy = b"\0\0\0\x9d\x01\x2a\x02\x01\x03\x00";
         assert_eq!(webp(b"VP8 ", lossy), Some((258, 3)));
-        // 257 minus one, and 4 minus one from bit 14 on.
+        // The header contains the width minus one (256) and, from bit 14 on, the height minus one (3).
         assert_eq!(webp(b"VP8L", b"\x2f\x00\xc1\x00\x00"), Some((257, 4)));
         assert_eq!(webp(b"VP8X", b"\0\0\0\0\x01\x01\0\x02\0\0"), Some((258, 3)));
         assert_eq!(webp(b"ALPH", b"\0\0\0\0\x01\x01\0\x02\0\0"), None);

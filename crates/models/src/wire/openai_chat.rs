@@ -63,7 +63,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<HttpCall, 
     if let Some(effort) = request.reasoning_effort {
         match target.dialect {
             Dialect::OpenRouter => body["reasoning"] = json!({"effort": effort.as_str()}),
-            // These providers do not have this parameter: the model name decides.
+            // These providers have no such parameter: whether a model reasons depends on its name.
             Dialect::DeepSeek | Dialect::Mistral => {}
             Dialect::OpenAi | Dialect::Azure => {
                 if let Some(word) = effort_word(target, effort) {
@@ -337,7 +337,7 @@ impl ChatDecoder {
         let index = delta["index"].as_u64();
         let known = match index {
             Some(index) => self.indices.iter().rposition(|known| *known == index),
-            // Without an index a piece belongs to the last call, unless it starts one.
+            // A piece without an index belongs to the last call, unless it starts a new one.
             None if name.is_empty() => self.indices.len().checked_sub(1),
             None => None,
         };

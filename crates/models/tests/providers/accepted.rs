@@ -66,7 +66,7 @@ fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
 fn answer(text: &str, calls: Vec<ToolCall>) -> Arc<ChatMessage> {
     ChatMessage::Assistant(AssistantMessage {
         text: text.to_owned(),
-        // From another provider, and without a signature.
+        // Reasoning of another provider, without a signature.
         reasoning: vec![Reasoning {
             text: "hm".to_owned(),
             provider: "anthropic".to_owned(),
@@ -112,8 +112,8 @@ fn conversation() -> Vec<Arc<ChatMessage>> {
         }
         .into(),
         answer("  \n", vec![]),
-        // Interrupted, with an id and a name that no provider accepts, and arguments that are not
-        // JSON.
+        // Interrupted calls, with ids and names that no provider accepts, and arguments that are
+        // not JSON.
         answer(
             "I read.",
             vec![

@@ -527,8 +527,8 @@ fn private_addresses_are_called_only_when_allowed() {
         assert!(hint.contains("a2a.allow-private-addresses"), "{hint}");
     }
     assert_eq!(server.connections(), 0);
-    // A card must not contain a private address either. A test server has no public address, so only the rule is
-    // checked.
+    // A card must not contain a private address either. A test server has no public address, so this checks only the
+    // rule for addresses.
     assert!(cleveragents_outbound::check("https://127.0.0.1/rpc", false).is_err());
 }
 

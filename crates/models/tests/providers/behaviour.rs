@@ -118,7 +118,7 @@ fn defect_5681_each_failure_has_its_kind_and_only_transient_ones_are_retried() {
                 1,
             ),
             (refusal(name, 402, "x", "pay"), ErrorKind::QuotaExceeded, 1),
-            // Longer than the maximum pause.
+            // The provider requests a wait that is longer than the maximum pause.
             (
                 refusal(name, 429, "rate_limit_error", "x").header("retry-after", "3600"),
                 wait(3600),
@@ -326,7 +326,7 @@ fn an_endless_stream_ends_at_the_time_or_size_limit() {
     for (bytes, kind) in [(comment, ErrorKind::Timeout), (event, ErrorKind::Protocol)] {
         let limits = Limits {
             total: Duration::from_millis(150),
-            // Only the stream that sends data reaches this limit.
+            // Only the stream of events is limited in size; the stream of comments has to reach the time limit.
             response_bytes: if kind == ErrorKind::Timeout {
                 usize::MAX
             } else {

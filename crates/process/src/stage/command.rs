@@ -34,7 +34,8 @@ pub(super) struct Files {
     pub(super) entrance: Option<OwnedFd>,
 }
 
-/// Executes the command. Returns an exit code only after reporting a failure, or in a rehearsal.
+/// Turns this process into the command. Returns an exit code only after it has reported a failure, or in a rehearsal,
+/// which executes no program.
 pub(super) fn become_it(
     plan: &Plan,
     files: Files,

@@ -1,6 +1,6 @@
-//! The file system as the command sees it: a new root with its readable files, mounted read-only, and its writable
-//! directories; a `/dev` with harmless devices only; private shared memory, terminals and `/proc`. Nothing else exists
-//! in it.
+//! The file system as the command sees it: a new root that contains only the files that the command may read, mounted
+//! read-only, its writable directories, a `/dev` with harmless devices, and private shared memory, terminals and
+//! `/proc`.
 //!
 //! Unlike Landlock, this also prevents changes to the modes, owners, times and attributes of files outside.
 
@@ -59,8 +59,8 @@ enum MountEntry {
     Bound(OwnedFd, &'static str),
     /// The private temporary folder.
     Temporary(OwnedFd),
-    /// A folder in the temporary folder above mounts of folders of the machine. It contains the mount points and is
-    /// read-only, because a file created next to them would appear to be on the machine.
+    /// A folder in the private temporary folder that contains the mount points of folders of the machine. It is
+    /// read-only, because a file created next to the mount points would seem to be on the machine.
     Ancestor,
     /// An empty file or folder that covers a hidden one.
     Masked,

@@ -38,7 +38,7 @@ pub(super) fn limits(
         .filter(|_| !is_grouped(LimitedResource::Processes));
     let processes = single.map(|count| {
         count.saturating_add(if namespaces.contains(&Namespace::User) {
-            // The stages themselves.
+            // In a new user namespace the kernel counts, besides the command, only the two stages.
             2
         } else {
             processes_of_this_user()
@@ -95,8 +95,8 @@ pub(super) fn limits(
     }
 }
 
-/// Limits on all processes together. The supervisor enforces the number of processes for root, whom the kernel does not
-/// limit, and the total memory, for which there is no resource limit.
+/// Limits on all processes together. The supervisor enforces the number of processes if the command runs as root,
+/// because the kernel does not limit root, and the total memory, for which there is no resource limit.
 fn tree_limits(limits: &Limits) -> Vec<EnforcedLimit> {
     let processes = limits.processes.map(|most| EnforcedLimit {
         resource: LimitedResource::Processes,
@@ -135,8 +135,8 @@ pub(super) fn no_new_privileges() -> rustix::io::Result<()> {
 }
 
 /// Applies Landlock: this process may write only below `writable` and to the usual devices, may read only the paths of
-/// the confinement, and may use TCP only if `may_use_tcp`. Its own root (`has_own_root`) does not contain hidden files;
-/// without one, the rules list the readable paths around them.
+/// the confinement, and may use TCP only if `may_use_tcp`. With its own root (`has_own_root`), hidden files do not
+/// exist for the process; without one, the rules allow the readable paths around the hidden files.
 pub(super) fn landlock(
     writable: &[PathBuf],
     confinement: &Confinement,
@@ -173,7 +173,7 @@ fn restrict(
     let paths = readable.map(|path| (path, reading));
     let paths = paths.chain(writable.iter().map(|path| (path.clone(), everything)));
     let mut rules: Vec<(PathBuf, BitFlags<AccessFs>)> = if has_own_root {
-        // The root contains nothing else.
+        // The new root contains only visible paths, so all its directories may be listed.
         let root = (PathBuf::from("/"), AccessFs::ReadDir.into());
         paths.chain([root]).collect()
     } else {

@@ -67,7 +67,8 @@ impl Supervisor {
                 match await_exec(&ours) {
                     Ok(enforced) => {
                         let limits = supervised(&enforced);
-                        // If the receiver has ended, the order socket is closed, and the command is killed at once.
+                        // If the receiver has ended, the socket for orders is closed, and the command is killed
+                        // immediately.
                         let _unless_gone = wire::send(&control, &Report::Started(enforced));
                         let mut watched = RunningCommand {
                             command,
@@ -94,7 +95,7 @@ impl Supervisor {
         }
     }
 
-    /// Restrictions in force before the command restricts itself.
+    /// The restrictions that are in force before the command process restricts itself.
     pub(super) fn enforced(&self, plan: &Plan) -> Enforcement {
         let mut enforced = Enforcement::nothing(match self.tree {
             ProcessTree::Namespace => outcome::Tree::Namespace,

@@ -51,7 +51,7 @@ impl Terminal {
     fn suspend(&self) {
         let foreground = tcgetpgrp(&self.file).ok();
         if foreground == Some(self.caller) && self.job.get().is_some() {
-            // The caller was not stopped, and the shell gave the terminal to it.
+            // The caller was not stopped by an earlier request, and the shell has given it the terminal since.
             self.lend();
             return;
         }

@@ -256,7 +256,7 @@ fn one_handle_serves_several_commands() {
     });
 }
 
-/// A trusted command can kill its supervisor, but dies with it.
+/// A trusted command can kill its supervisor, but then it is killed too.
 fn a_command_does_not_outlive_its_supervisor() {
     let sandbox = Sandbox::held_by(ProcessLimits::Unconfined);
     let mark = mark("supervisor", 0);

@@ -146,7 +146,8 @@ for family in (17, 38, 40):
     assert_eq!(finished.ending, Ending::Exited(0), "{}", stderr(&finished));
 }
 
-/// Abstract sockets have no file that mounts could protect; Landlock denies connections to those of other processes.
+/// Abstract sockets have no file that mounts could hide; Landlock denies connections to abstract sockets of other
+/// processes.
 fn sockets_without_a_file_cannot_be_reached() {
     need_landlock();
     let name = format!("cleveragents-test-{}", std::process::id());

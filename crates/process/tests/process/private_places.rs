@@ -18,7 +18,7 @@ tests![
     other_sockets_stay_refused_with_loopback,
 ];
 
-/// A sandbox whose commands find the folder `temporary` at `/tmp`.
+/// A sandbox whose folder `temporary` is mounted at `/tmp` for its commands.
 fn with_temporary(held: ProcessLimits) -> (Sandbox, PathBuf) {
     let mut sandbox = Sandbox::held_by(held);
     let folder = sandbox.inside.join("temporary");
@@ -42,7 +42,7 @@ fn the_temporary_folder_is_found_at_tmp() {
         let written = fs::read_to_string(folder.join(&name)).expect("a file");
         assert_eq!(written, "one\ntwo\n", "{held:?}");
         assert!(!Path::new("/tmp").join(&name).exists());
-        // The next command finds it.
+        // The next command finds the file.
         let finished = sandbox.sh(&format!("cat /tmp/{name}"));
         assert_eq!(stdout(&finished), "one\ntwo\n", "{held:?}");
     }

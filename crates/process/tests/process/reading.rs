@@ -1,5 +1,5 @@
-//! A command cannot read files outside by any means; it can read the system's directories, toolchains and declared
-//! directories.
+//! A confined command can read the system's directories, toolchains and declared directories, but no other files
+//! outside its sandbox.
 
 use crate::harness::{ProcessLimits, Sandbox, started, stderr, stdout, tests, try_run};
 use crate::parent::Parent;
@@ -120,7 +120,7 @@ fn every_attempt_to_read_outside_fails() {
     }
 }
 
-/// Shows that the confinement makes the attempts of the other tests fail.
+/// The attempts succeed without confinement, so it is the confinement that stops them in the other tests.
 fn attempts_to_read_succeed_without_confinement() {
     let planted = planted(ProcessLimits::Unconfined);
     let succeeded = planted.attack(ProcessLimits::Unconfined);
@@ -233,7 +233,7 @@ fn folders_reached_by_links_are_readable() {
 
 fn secret_files_of_the_system_are_not_readable() {
     if !getuid().is_root() {
-        // The system already hides them from other users.
+        // For users other than root, the files are unreadable even without confinement.
         return;
     }
     for held in ProcessLimits::confined() {

@@ -140,7 +140,7 @@ fn the_environment_is_exactly_the_given_one() {
         let mut invocation = sandbox.invocation("/usr/bin/env", &[]);
         invocation.environment = vec![
             ("ONE".into(), "1".into()),
-            // Must not affect the stages themselves.
+            // This variable must affect only the command, not the stages.
             ("LD_PRELOAD".into(), "/no/such/library.so".into()),
             ("EMPTY".into(), "".into()),
         ];
@@ -168,7 +168,8 @@ fn the_environment_does_not_reach_the_stages() {
             .environment
             .push(("LD_DEBUG_OUTPUT".into(), traces.into()));
         assert!(started(&invocation).ending.is_success());
-        // One file for both programs (`env` and `true`), because one process ran both.
+        // There is one file for both programs (`env` and `true`), because one process executed
+        // both.
         let written = fs::read_dir(&sandbox.inside).expect("the folder").count();
         assert_eq!(written, 1, "{held:?}");
     }

@@ -89,7 +89,8 @@ fn threads_work() {
     );
 }
 
-/// A confined command cannot create namespaces, so its own commands get only the other layers.
+/// A confined command cannot create namespaces, so commands that it confines itself get only the
+/// other layers.
 fn a_confined_command_can_confine_others() {
     for held in ProcessLimits::confined() {
         let sandbox = Sandbox::held_by(held);
@@ -111,7 +112,7 @@ fn a_confined_command_can_confine_others() {
     }
 }
 
-/// Runs other tests as an ordinary user, who needs a user namespace; root does not.
+/// Runs other tests as an ordinary user. Unlike root, an ordinary user needs a user namespace.
 fn an_ordinary_user_is_confined_as_well() {
     const NOBODY: u32 = 65_534;
     if !getuid().is_root() {

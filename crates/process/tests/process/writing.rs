@@ -30,7 +30,7 @@ tests![
 /// Script that tries to change files outside, and prints the attempts that succeeded.
 const ATTACKS: &str = include_str!("attacks.py");
 
-/// Attacks on attributes instead of contents or names. Landlock does not prevent them.
+/// Attacks that change attributes instead of contents or names. Landlock does not prevent them.
 const ATTRIBUTES: &[&str] = &["chmod", "chown", "utime", "xattr"];
 /// Attacks on special files. A read-only mount does not prevent them.
 const SPECIAL: &[&str] = &["fifo"];
@@ -90,7 +90,7 @@ fn snapshot(outside: &Path) -> Vec<String> {
 fn attack(sandbox: &Sandbox) -> Vec<String> {
     let mut invocation = sandbox.invocation("python3", &["-c", ATTACKS]);
     if sandbox.policy.is_none() {
-        // Skips the attacks on mounts and disks of this machine.
+        // This variable makes the script skip attacks on mounts and disks of this machine.
         invocation
             .environment
             .push(("UNCONFINED".into(), "1".into()));

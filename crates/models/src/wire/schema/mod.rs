@@ -436,7 +436,7 @@ fn merge(out: &mut Map<String, Value>, part: Map<String, Value>) {
     }
 }
 
-/// Representation of an optional property where every object is closed.
+/// How a closed schema represents an optional property. A closed schema forbids properties that it does not list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OptionalProperty {
     /// The property is not in `required`.
@@ -445,7 +445,8 @@ enum OptionalProperty {
     Null,
 }
 
-/// Closes every object of a lowered schema and removes the bounds.
+/// Closes every object of a lowered schema, so that it forbids unlisted properties, and removes bounds such as
+/// `minimum`.
 struct ClosedSchema {
     optional_is: OptionalProperty,
     optional: usize,
