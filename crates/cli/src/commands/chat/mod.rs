@@ -135,7 +135,7 @@ struct Chat<'c> {
     last: LastExchange,
     /// The sandbox, and its checkpoint from before the last turn that changed it, for `/undo`.
     undo: Option<(String, CheckpointNumber)>,
-    /// Note added to the next message: tells the model that the user undid or restored its changes.
+    /// Note for the model, added to the next message: the user undid or restored its changes.
     pending_note: Option<&'static str>,
     /// Folder of the conversation, if it was started for a folder.
     folder: Option<PathBuf>,

@@ -52,12 +52,12 @@ pub enum Kind {
     },
 }
 
-/// Who may set a key.
+/// Files that may set a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// Only the user; the project file of a cloned repository must not.
+    /// Only the user's own file: the project file of a cloned repository must not.
     Person,
-    /// The user, or the file of the current project.
+    /// The user's own file and the file of the current project.
     Project,
 }
 
