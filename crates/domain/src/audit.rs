@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{AuditEntryId, ContentHash, EventKind, Timestamp};
 
-/// Previous hash of the first entry.
+/// Value of `previous_hash` in the first entry.
 pub const AUDIT_BEGINNING: &str =
     "0000000000000000000000000000000000000000000000000000000000000000";
 

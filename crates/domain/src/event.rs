@@ -148,7 +148,7 @@ kinds! {
     PlanStepFinished = "plan.step_finished";
     /// A plan was rolled back to an earlier state.
     PlanRolledBack = "plan.rolled_back";
-    /// A rollback of a plan was redone.
+    /// A rollback of a plan was undone.
     PlanRedone = "plan.redone";
     /// The apply of a plan was undone by a commit.
     PlanApplyReverted = "plan.apply_reverted";
@@ -178,7 +178,7 @@ kinds! {
     CheckpointCreated = "sandbox.checkpoint_created";
     /// A checkpoint of a sandbox was deleted.
     CheckpointDeleted = "sandbox.checkpoint_deleted";
-    /// A sandbox was rolled back, or redone, to another state.
+    /// A sandbox was rolled back, or a rollback of it was undone.
     SandboxRolledBack = "sandbox.rolled_back";
     /// The changes of a sandbox are being applied.
     SandboxApplying = "sandbox.applying";

@@ -58,7 +58,7 @@ impl PlanRunner<'_> {
         self.run_stages(plan, consent)
     }
 
-    /// Runs the stages in order. `consent` opens the gate of that phase once.
+    /// Runs the stages in order. The plan enters the phase `consent` without approval, once.
     fn run_stages(
         &self,
         mut plan: Plan,
@@ -100,7 +100,7 @@ impl PlanRunner<'_> {
         }
     }
 
-    /// Checks the gates of a phase. If they do not open, stores the approval that the plan waits for.
+    /// Checks the gates of a phase. If the plan may not enter it, stores the approval that the plan waits for.
     fn may_enter(&self, plan: &Plan, phase: PlanPhase) -> Result<bool, PlanError> {
         match phase {
             PlanPhase::Strategize => {

@@ -83,9 +83,9 @@ pub struct UseAction {
 /// Options of running a plan.
 #[derive(Debug, Clone, Default)]
 pub struct DriveOptions {
-    /// The requested phase, whose gate is open. The gates of other phases apply.
+    /// The requested phase, which the plan enters without approval. The gates of other phases apply.
     pub consent: Option<PlanPhase>,
-    /// Treatment of tool calls with unknown outcome.
+    /// What to do with tool calls whose outcome is unknown.
     pub unknown_outcome: UnknownOutcome,
     /// The form of the result on a branch: one commit, or a merge.
     pub landing: BranchUpdate,

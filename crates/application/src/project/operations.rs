@@ -119,7 +119,7 @@ impl ProjectDetails {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateProject {
-    /// Such as `acme/shop`.
+    /// For example `acme/shop`.
     pub name: String,
     #[serde(default)]
     pub description: Option<String>,

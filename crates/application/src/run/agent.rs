@@ -60,7 +60,7 @@ enum ConversationState {
         reason: String,
         /// Whether the model answered in the failed turn; otherwise the question is asked again.
         has_answer: bool,
-        /// Whether the turn before failed too and the model has not answered since.
+        /// Whether the previous turn failed too and the model did not answer in this one.
         is_hopeless: bool,
     },
 }

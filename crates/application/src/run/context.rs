@@ -43,7 +43,7 @@ pub trait ToolSources: Sync {
     }
 }
 
-/// Treatment of a tool call whose process died before the outcome was stored.
+/// What to do with a tool call whose process died before the outcome was stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UnknownOutcome {
     /// Ask the user.
@@ -120,6 +120,6 @@ pub struct RunContext<'a> {
     pub observer: &'a dyn Observer,
     /// Stops the run.
     pub cancel: &'a Cancel,
-    /// Treatment of calls with unknown outcome.
+    /// What to do with tool calls whose outcome is unknown.
     pub unknown_outcome: UnknownOutcome,
 }

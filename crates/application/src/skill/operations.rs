@@ -79,7 +79,7 @@ pub fn included_skills(flat: &FlattenedSkill) -> Vec<IncludedSkill> {
 /// The tools of a skill that come from one source.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct SkillToolSource {
-    /// Such as `builtin`, `custom`, `agent_skill` or `mcp:SERVER`.
+    /// For example `builtin`, `custom`, `agent_skill` or `mcp:SERVER`.
     pub source: String,
     /// `null` for an MCP server, whose tools are unknown until it is connected.
     pub count: Option<u64>,

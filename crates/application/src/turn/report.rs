@@ -63,7 +63,7 @@ impl ReportTool {
     }
 }
 
-/// Treatment of a plain-text answer where a report is expected.
+/// What to do with a plain-text answer of the model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TextAnswer {
     /// The text is the result.
@@ -112,7 +112,7 @@ pub struct ReportTools<'a> {
     pub offered: &'a [ReportTool],
     /// The names of the tools that end this turn; calls of other report tools return an error.
     pub accepted: &'a [&'a str],
-    /// Treatment of plain text.
+    /// What to do with a plain-text answer.
     pub text: TextAnswer,
 }
 

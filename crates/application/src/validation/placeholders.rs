@@ -20,7 +20,7 @@ pub(super) fn canonical(name: &str) -> String {
     name.trim().replace('-', "_")
 }
 
-/// Kind of a match.
+/// The meaning of a match of [`PLACEHOLDER`].
 enum PlaceholderMatch {
     /// A placeholder for the argument of this name.
     Placeholder(String),

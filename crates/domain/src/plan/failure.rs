@@ -50,9 +50,9 @@ stored_words! {
 stored_words! {
     /// Answer of the user to a gate, a tool call or a question.
     AnswerVerdict {
-        /// The gate opens, or the call is allowed.
+        /// The plan may pass the gate, or the call is allowed.
         Approved = "approved",
-        /// The gate stays closed, the call is refused, or the question is declined.
+        /// The plan may not pass the gate, the call is refused, or the question is declined.
         Rejected = "rejected",
         /// A question is answered with text.
         Answered = "answered",

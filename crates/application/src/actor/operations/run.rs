@@ -30,7 +30,7 @@ use crate::runtime::{
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunActor {
-    /// The actor. Only local callers may leave it out: the configured default runs.
+    /// The actor. Only local callers may leave it out; it then defaults to the configured actor.
     #[serde(default)]
     pub name: Option<String>,
     /// The prompt. Only local callers may leave it out.

@@ -21,8 +21,8 @@ use crate::scheduler::APPLICABLE_STAGES;
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApplyPlan {
-    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out: the
-    /// plan of their folder that can be applied.
+    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out; it
+    /// then defaults to the plan of their folder that can be applied.
     #[serde(default)]
     pub reference: Option<String>,
     /// Confirms the apply. Without it the request fails with `CA-0106` and the `plan_id` in its details.

@@ -35,7 +35,7 @@ pub struct PlanDiff {
     pub made_by_commands: Vec<String>,
     /// The number of changed paths that stay in the sandbox: by-products and files that git ignores.
     pub by_products: usize,
-    /// The hunks of each file; `null` without the patch.
+    /// The hunks of each file; `null` when the patch was not requested.
     pub patch_preview: Option<Vec<FilePreview>>,
     /// The patch as text; bytes that are not UTF-8 are replaced. `null` when it was not requested
     /// or the content was deleted.
@@ -59,7 +59,7 @@ pub struct DiffSummary {
     pub files_changed: usize,
     pub insertions: Option<usize>,
     pub deletions: Option<usize>,
-    /// Such as `+3 lines`.
+    /// For example `+3 lines`.
     pub net_change: Option<String>,
 }
 
@@ -69,7 +69,7 @@ pub struct ChangedFile {
     /// The part of the sandbox.
     pub part: String,
     pub path: String,
-    /// Such as `+8 -2`; `null` for folders, binary files and deleted content.
+    /// For example `+8 -2`; `null` for folders, binary files and deleted content.
     pub change: Option<String>,
     pub status: ChangeStatus,
     pub is_folder: bool,
@@ -275,7 +275,7 @@ pub struct Artifact {
     pub kind: ArtifactKind,
     /// Size in bytes, now or before the deletion.
     pub size: u64,
-    /// Such as `+8 -2`; `null` for binary files and deleted content.
+    /// For example `+8 -2`; `null` for binary files and deleted content.
     pub change: Option<String>,
 }
 

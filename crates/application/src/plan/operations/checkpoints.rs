@@ -34,7 +34,7 @@ pub struct CheckpointList {
 /// A checkpoint.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct CheckpointInfo {
-    /// Such as `cp_3`.
+    /// For example `cp_3`.
     pub id: String,
     pub number: CheckpointNumber,
     pub label: Option<String>,

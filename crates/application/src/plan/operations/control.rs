@@ -121,8 +121,8 @@ impl Operation for CancelPlan {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApprovePlan {
-    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out: the
-    /// plan of their folder that waits.
+    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out; it
+    /// then defaults to the plan of their folder that waits for input.
     #[serde(default)]
     pub reference: Option<String>,
     /// The answer to a question.
@@ -134,8 +134,8 @@ pub struct ApprovePlan {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RejectPlan {
-    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out: the
-    /// plan of their folder that waits.
+    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out; it
+    /// then defaults to the plan of their folder that waits for input.
     #[serde(default)]
     pub reference: Option<String>,
     /// The reason, for the actor and the log.
@@ -257,7 +257,7 @@ pub struct GuidanceAdded {
     /// `next step`.
     pub scope: String,
     pub phase: PlanPhase,
-    /// Such as `awaiting_input -> queued`.
+    /// For example `awaiting_input -> queued`.
     pub state_transition: String,
 }
 

@@ -356,7 +356,7 @@ pub struct DecisionExplanation {
     pub plan_id: PlanId,
     pub parent_decision_id: Option<DecisionId>,
     pub phase: PlanPhase,
-    /// Such as `3 of 12`.
+    /// For example `3 of 12`.
     pub sequence: String,
     pub created: Timestamp,
     /// True if the decision is neither superseded nor rolled back.

@@ -19,8 +19,8 @@ use crate::scheduler::{EXECUTABLE_STAGES, phase_to_execute, phase_to_resume};
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExecutePlan {
-    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out: the
-    /// plan of their folder that can be executed.
+    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out; it
+    /// then defaults to the plan of their folder that can be executed.
     #[serde(default)]
     pub reference: Option<String>,
     /// Retry tool calls whose outcome is unknown.
@@ -146,7 +146,7 @@ pub struct ExecutionSandbox {
     pub strategy: Option<String>,
     /// The folder of the first part.
     pub path: Option<String>,
-    /// Such as `active`.
+    /// For example `active`.
     pub status: Option<String>,
     pub name: Option<String>,
     pub parts: Vec<SandboxPart>,
@@ -176,7 +176,7 @@ pub struct StrategySummary {
     pub outline: Option<StrategyOutline>,
 }
 
-/// The progress of one part of the execution.
+/// The progress of one part of the execution: tool calls, changed files or validations.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ExecutionProgress {
     pub label: String,
@@ -202,7 +202,7 @@ pub enum ExecutionStatus {
 /// A completed step.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct CompletedStep {
-    /// Such as `step/3`, `fix/1/1` or `review/1`.
+    /// For example `step/3`, `fix/1/1` or `review/1`.
     pub path: String,
     pub title: String,
     pub summary: Option<String>,

@@ -45,7 +45,7 @@ pub struct PlanLog {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PlanLogEntry {
     pub position: Position,
-    /// Such as `plan.created`. Newer servers may have kinds that older clients do not know.
+    /// For example `plan.created`. Newer servers may have kinds that older clients do not know.
     pub kind: String,
     pub time: Timestamp,
     /// A short title of the event.

@@ -19,7 +19,7 @@ use crate::plan::{PlanRolledBack, checkpoint_name};
 pub struct RollBackPlan {
     /// Id, prefix of at least 6 characters, or name.
     pub reference: String,
-    /// Such as `cp_3` or `3`, or a label.
+    /// For example `cp_3` or `3`, or a label.
     pub checkpoint: String,
     /// Only report what would be rolled back.
     #[serde(default)]
@@ -56,7 +56,7 @@ pub struct RollbackReport {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RollbackSummary {
     pub plan: PlanId,
-    /// Such as `cp_3`.
+    /// For example `cp_3`.
     pub checkpoint: String,
     pub label: Option<String>,
     pub files_reverted: usize,

@@ -84,7 +84,7 @@ pub struct StepProgress {
 /// The step that runs, or that waits for input.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct CurrentStep {
-    /// Such as `step/3`, `fix/1` or `review/1`.
+    /// For example `step/3`, `fix/1` or `review/1`.
     pub path: String,
     pub title: String,
     pub started: Timestamp,
@@ -113,7 +113,7 @@ pub struct ExecutionInfo {
     pub tool_calls: u64,
     /// Files that are recorded as changed; `null` without a sandbox.
     pub files_modified: Option<usize>,
-    /// Such as `1/2 complete`; `null` without child plans.
+    /// For example `1/2 complete`; `null` without child plans.
     pub child_plans: Option<String>,
     pub checkpoints: usize,
 }
@@ -163,7 +163,7 @@ impl Operation for ShowPlanStatus {
 
 /// Shows the status of a plan that has stopped: it is finished, failed, cannot be applied or waits
 /// for input. Fails with `CA-1142` and the `stage` in its details while the plan runs; callers
-/// poll.
+/// repeat the request until the plan stops.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AwaitPlan {

@@ -39,7 +39,7 @@ pub(crate) fn active_plans_using(
     Ok(plans.iter().filter(depends).map(|plan| plan.id).collect())
 }
 
-/// The recovery for plans that still use a tool or server; `None` without plans.
+/// The hint to finish the plans that still use a tool or server, so that it can be removed; `None` without plans.
 pub(crate) fn finish_hint(plans: &[PlanId]) -> Option<Hint> {
     let plan = plans.first()?;
     Some(hint!(

@@ -62,7 +62,7 @@ pub struct FileChange {
     pub size: u64,
     /// Number of added lines; `None` for a folder, a binary file, or if no lines were read.
     pub insertions: Option<usize>,
-    /// Number of deleted lines; `None` as for `insertions`.
+    /// Number of deleted lines; `None` when `insertions` is `None`.
     pub deletions: Option<usize>,
     pub hunks: Vec<Hunk>,
     /// True for a new file that no file tool wrote.
