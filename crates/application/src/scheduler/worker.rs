@@ -16,7 +16,7 @@ use crate::plan::{DriveOptions, PlanFrontEnd, PlanQueue, PlanService, QueueEntry
 use crate::runtime::AgentRuntime;
 
 pub struct WorkerOptions<'a> {
-    /// Maximum number of plans that this worker runs at the same time; `None` if only the limit of the database applies.
+    /// Maximum number of plans that this worker runs at the same time; `None` for only the limit of the database.
     pub concurrency: Option<u64>,
     /// Whether the worker stops when no plan runs or can run.
     pub until_idle: bool,
