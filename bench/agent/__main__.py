@@ -1,4 +1,4 @@
-"""Measures the agent with twenty tasks and their hidden checks. A script or the user acts as the model; peers run too.
+"""Measures the agent and its peers with twenty tasks that have hidden checks. A script or the user acts as the model.
 
 Usage: python3 bench/agent --agents PROGRAM [OPTIONS]      (bench/run agent builds the program and installs the peers)
 """

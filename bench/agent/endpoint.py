@@ -1,7 +1,7 @@
 """An OpenAI-compatible endpoint on loopback that records every request. A function or the user provides the answers.
 
-An answer is `{"content": TEXT, "tool_calls": [{"name": NAME, "arguments": {...}}]}`, both optional. `raw` instead of
-`arguments` is a text that the tool receives unchanged.
+An answer is `{"content": TEXT, "tool_calls": [{"name": NAME, "arguments": {...}}]}`; both fields are optional. A call
+may have `raw` instead of `arguments`: a text that the tool receives unchanged.
 """
 
 import json

@@ -60,7 +60,7 @@ def review(body):
 
 
 class Shell:
-    """For programs where one tool runs commands; edits are small Python programs."""
+    """A scripted model for programs whose only tool runs commands. It edits files with small Python programs."""
 
     def __init__(self, task, name, argument, **others):
         self.name, self.argument, self.others = name, argument, others
@@ -110,7 +110,7 @@ open(path, "w", newline="").write(text.replace(old, new))
 
 
 class Codex(Shell):
-    """Codex: reads and tests with the shell, edits with the patch tool."""
+    """A scripted model for codex: reads and tests with the shell, edits with the patch tool."""
 
     def __init__(self, task):
         self.tree = Tree(task)
@@ -161,7 +161,7 @@ class Tree:
 
 
 class OpenCode:
-    """OpenCode, with tools like ours."""
+    """A scripted model for opencode, whose tools are like ours."""
 
     def __init__(self, task):
         self.answers = self.script(task)
@@ -192,7 +192,8 @@ class OpenCode:
 
 
 class Aider:
-    """Aider, without tools: the prompt contains the files, the answer edit blocks. Aider runs the check itself."""
+    """A scripted model for aider, which has no tools: the prompt contains the files, the answer contains edit
+    blocks, and aider runs the check itself."""
 
     def __init__(self, task):
         self.answers = self.script(task)

@@ -6,7 +6,7 @@ import tempfile
 
 from task import Blocked, Edit, Run, Unsolved, Write, environment, write
 
-# Tasks whose hidden checks accept the unchanged repository; the first also requires a reported failure.
+# Tasks whose hidden checks accept an unchanged repository. "impossible" also requires that the agent reports a failure.
 UNTOUCHED = ("impossible", "already-solved")
 
 

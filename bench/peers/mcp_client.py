@@ -22,7 +22,7 @@ async def main(script, warming, calls):
             await session.call_tool("echo", {"message": "x"})
             if number >= warming:
                 times.append((time.perf_counter() - begun) * 1e6)
-                # As in our benchmark: the server is idle again before the next call.
+                # Pause as in bench/src/mcp.rs, so that the server is idle again before the next call.
                 time.sleep(0.001)
         print(statistics.median(times))
 

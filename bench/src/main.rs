@@ -1,7 +1,7 @@
-//! Measures this program, compared with raw SQLite in the same process and with the same durability. Writes the rows
-//! that `bench/run` prints together with those of the peers.
+//! Measures our program, compared with raw SQLite in the same process and with other programs. Writes the rows that
+//! `bench/run` prints together with the rows of the peers.
 //!
-//! Every figure depends on the machine and the run; only ratios are comparable.
+//! Every figure depends on the machine and the run; only ratios within one run are comparable.
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 
@@ -28,46 +28,46 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Bench {
-    /// Appending to and paging sessions, next to raw SQLite
+    /// Measure appending to sessions and paging through them, compared with raw SQLite
     Sessions {
         /// File for the rows
         #[arg(long)]
         json: Option<PathBuf>,
-        /// Numbers of writers
+        /// Numbers of concurrent writers to measure
         #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 256])]
         writers: Vec<usize>,
-        /// Seconds for each measurement
+        /// Duration of each measurement in seconds
         #[arg(long, default_value_t = 2.0)]
         seconds: f64,
-        /// Messages of the long session
+        /// Number of messages in the long session
         #[arg(long, default_value_t = 1_000_000)]
         long: u64,
-        /// The agents binary whose start is measured
+        /// Path of the agents binary whose start is measured
         #[arg(long)]
         agents: Option<PathBuf>,
     },
-    /// Sandboxes of a large tree, next to git and cp
+    /// Measure sandboxes of a large tree, compared with git and cp
     Sandbox {
         /// File for the rows
         #[arg(long)]
         json: Option<PathBuf>,
-        /// Files of the generated trees
+        /// Number of files in each generated tree
         #[arg(long, default_value_t = 50_000)]
         files: usize,
-        /// New files that are applied
+        /// Number of new files to apply
         #[arg(long, default_value_t = 30_000)]
         new: usize,
         /// Measurements to run; default: all
         #[arg(long, value_enum, value_delimiter = ',')]
         only: Vec<sandbox::Part>,
     },
-    /// Steps of the graph runner, next to langgraph
+    /// Measure steps of the graph runner, compared with langgraph
     Graphs {
         /// File for the rows
         #[arg(long)]
         json: Option<PathBuf>,
     },
-    /// Turns and text search of the program, next to codex and rg
+    /// Measure turns and text search, compared with codex and rg
     Turns {
         /// File for the rows
         #[arg(long)]
@@ -75,17 +75,17 @@ enum Bench {
         /// The agents binary
         #[arg(long)]
         agents: PathBuf,
-        /// The codex binary
+        /// Path of the codex binary
         #[arg(long)]
         codex: Option<PathBuf>,
-        /// The rg binary
+        /// Path of the rg binary
         #[arg(long)]
         rg: Option<PathBuf>,
-        /// Files of the generated tree
+        /// Number of files in the generated tree
         #[arg(long, default_value_t = 50_000)]
         files: usize,
     },
-    /// Listing and drawing many plans and decisions, compared with the limits
+    /// Measure listing many plans and drawing many decisions, compared with time limits
     Plans {
         /// File for the rows
         #[arg(long)]
@@ -93,14 +93,14 @@ enum Bench {
         /// The agents binary
         #[arg(long)]
         agents: PathBuf,
-        /// Plans to list
+        /// Number of plans to list
         #[arg(long, default_value_t = 1_000)]
         plans: usize,
-        /// Decisions to draw
+        /// Number of decisions to draw
         #[arg(long, default_value_t = 10_000)]
         decisions: usize,
     },
-    /// Server mode, next to the store itself and the official Python SDK
+    /// Measure server mode, compared with the store and the official Python SDK for A2A
     Server {
         /// File for the rows
         #[arg(long)]
@@ -108,25 +108,25 @@ enum Bench {
         /// The agents binary
         #[arg(long)]
         agents: PathBuf,
-        /// The Python of the peers
+        /// Python interpreter in which the peers are installed
         #[arg(long, requires = "peer")]
         python: Option<PathBuf>,
-        /// The script of the peer
+        /// Script that starts the server of the Python SDK
         #[arg(long, requires = "python")]
         peer: Option<PathBuf>,
     },
-    /// Calls of a tool of an MCP server, next to the official Python client
+    /// Measure calls of an MCP server's tool, compared with the official Python client
     Mcp {
         /// File for the rows
         #[arg(long)]
         json: Option<PathBuf>,
-        /// The folder of `scripts/mcp-peers`
+        /// Folder into which `scripts/mcp-peers` installed the servers
         #[arg(long)]
         peers: PathBuf,
     },
 }
 
-/// One comparison.
+/// A row of the printed table: our value compared with another.
 #[derive(Debug, Serialize)]
 struct Row {
     name: String,

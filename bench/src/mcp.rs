@@ -17,7 +17,7 @@ use support::GateFixture;
 
 use crate::{Findings, Row};
 
-/// Number of measured calls, and of warm-up calls.
+/// Number of measured calls.
 const CALLS: usize = 2_000;
 const WARM_UP_CALLS: usize = 200;
 
@@ -46,7 +46,7 @@ fn repeat(mut call: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
     Ok(median(times))
 }
 
-/// Runs the comparison; `peers` is the folder of `scripts/mcp-peers`.
+/// Runs the comparison. `peers` is the folder into which `scripts/mcp-peers` installed the servers.
 pub(crate) fn measure(peers: &Path) -> anyhow::Result<Findings> {
     let script = peers.join("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
     let floor = floor(&script)?;
@@ -100,7 +100,7 @@ fn floor(script: &Path) -> anyhow::Result<f64> {
     let mut request_response = |method: &str, params: Value| -> anyhow::Result<()> {
         number += 1;
         let request = json!({"jsonrpc": "2.0", "id": number, "method": method, "params": params});
-        // A single write, like other clients: the first of several writes would wake the server early.
+        // A single write, as other clients do it: the first of several writes would wake the server early.
         input.write_all(format!("{request}\n").as_bytes())?;
         let mark = format!("\"id\":{number}");
         loop {

@@ -1,5 +1,5 @@
-//! The physical limit: SQLite in one thread, with prepared statements, the same rows in the same schema, the same
-//! durability, and one commit per batch of rows.
+//! Raw SQLite, the upper limit for our store: one thread with prepared statements writes the same rows into the same
+//! schema, with the same durability and one commit per batch of rows.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -214,7 +214,7 @@ pub(crate) fn run(
     })
 }
 
-/// Time of one append and of one page at the end, for a short and a long session.
+/// Measures one append and reading the last page, for a short and for a long session.
 fn long_session(long: u64) -> anyhow::Result<Vec<Row>> {
     const SHORT: u64 = 1_000;
     let place = place()?;
@@ -292,7 +292,7 @@ fn micros_each(times: usize, mut call: impl FnMut() -> anyhow::Result<()>) -> an
         .context("no call was measured")
 }
 
-/// The duration of whole commands compared with an empty process.
+/// Measures the duration of whole commands, compared with a process that does nothing.
 fn start_up(agents: &Path) -> anyhow::Result<Vec<Row>> {
     const SESSIONS: u32 = 10_000;
     let home = tempfile::tempdir_in(std::env::current_dir()?)?;

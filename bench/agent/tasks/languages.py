@@ -1,4 +1,4 @@
-"""Rust, C, JavaScript, Go and shell."""
+"""Tasks in Rust, C, JavaScript, Go and shell."""
 
 from task import Edit, Read, Run, Search, Task, require
 

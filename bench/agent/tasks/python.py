@@ -1,4 +1,4 @@
-"""Python: a bug in one file, a misleading symptom, a large repository, a flaky check, a configuration file."""
+"""Tasks in Python: a bug in one file, a misleading symptom, a large repository, a flaky check, a configuration file."""
 
 from task import Edit, Read, Run, Search, Task, require
 

@@ -1,4 +1,4 @@
-"""Rust: a change across seven files."""
+"""A task in Rust: a change across seven files."""
 
 from task import Edit, Read, Run, Search, Task, require
 

@@ -1,4 +1,4 @@
-"""Repositories in unusual states: CRLF, uncommitted edits, ignored dependencies, work that is already done."""
+"""Tasks in repositories in unusual states: CRLF, uncommitted edits, ignored dependencies, work that is already done."""
 
 import pathlib
 

@@ -1,4 +1,4 @@
-"""An impossible task, instructions hidden in a file, a loopback port, and rules of a folder."""
+"""Tasks with traps: an impossible task, instructions hidden in a file, a loopback port, and rules of a folder."""
 
 from task import Blocked, Edit, Read, Run, Search, Task, Write, require
 

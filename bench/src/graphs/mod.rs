@@ -1,8 +1,8 @@
 //! Measures steps of the graph runner, without and with a store, and the time to compile a large graph.
 //!
 //! The graph is a loop: a function node that counts, and a conditional node that repeats it until the count is reached.
-//! Peers have the condition on an edge, so one turn is two of our steps but one of theirs. Comparing turns is the
-//! stricter measure for us.
+//! The peers have the condition on an edge, so one turn of the loop is two steps of our runner but one step of theirs.
+//! Comparing turns instead of steps is therefore a disadvantage for us.
 
 mod store;
 
@@ -28,7 +28,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{Findings, Row, raw};
 
-/// Number of measurements. The best counts, because noise only slows down.
+/// Number of measurements. The best result counts, because noise can only make a run slower.
 const ROUNDS: usize = 5;
 
 /// Number of turns of the loop in one run.
@@ -153,7 +153,7 @@ fn durable() -> anyhow::Result<Durable> {
         ours: 0.0,
         raw: 0.0,
     };
-    // Alternates, so that the same noise affects both sides.
+    // The two sides alternate, so that the same noise affects both.
     for _ in 0..ROUNDS {
         let folder = tempfile::tempdir_in(std::env::current_dir()?)?;
         let url = DatabaseUrl::file(Path::new("bench.db"), folder.path());

@@ -25,8 +25,8 @@ use tempfile::TempDir;
 use crate::Row;
 use crate::sandbox::{Place, place, timed};
 
-/// Number of rounds. Each round measures both sides directly after each other, because the speed of a machine changes
-/// within minutes. The median round counts.
+/// Number of rounds. Each round measures the calls with and without a plan directly after each other, because the speed
+/// of a machine changes within minutes. The median round counts.
 const ROUNDS: usize = 15;
 
 struct NoApprover;
@@ -49,7 +49,7 @@ impl Redact for OutputRedactor {
     }
 }
 
-/// The call with this number: write, edit, read and a command, in turn.
+/// Tool and arguments of the call with this number. Calls write, edit, read and run a command, in turn.
 fn call(number: usize) -> (&'static str, Value) {
     let path = format!("f{}.txt", number / 4);
     match number % 4 {
@@ -73,8 +73,8 @@ fn work_folder() -> anyhow::Result<TempDir> {
     Ok(folder)
 }
 
-/// Time of `calls` calls through the gate in milliseconds, storing the same rows as a plan; and the folder and store
-/// that they used.
+/// Makes `calls` calls through the gate, which store the same rows as the calls of a plan. Returns the time in
+/// milliseconds, and the folder and store that the calls used.
 fn without_plan(calls: usize) -> anyhow::Result<(f64, (TempDir, Place))> {
     let work_folder = work_folder()?;
     let place = place()?;
@@ -194,7 +194,7 @@ impl Home {
             });
             std::fs::write(&file, text.to_string())?;
             let path = file.to_str().context("a path")?;
-            // Fails for the second plan of a size, whose actors are registered already.
+            // Fails if an earlier plan of the same size has registered the actors already.
             let _exists_already = self.run(agents, &["actor", "add", "--config", path]);
         }
         let action = self.path(&format!("action{calls}.yaml"));
@@ -214,11 +214,11 @@ impl Home {
     }
 }
 
-/// Compares a plan of `calls` calls with the same calls without a plan. The start of the program does not count.
+/// Compares a plan of `calls` calls with the same calls without a plan, excluding the time to start the program.
 pub(super) fn overhead(agents: &Path, calls: usize) -> anyhow::Result<Row> {
     let mut rounds: Vec<(f64, f64)> = Vec::new();
-    // Removed only at the end: on ext4 without a journal, creating files is up to 10% slower for minutes after
-    // removals.
+    // Holds the folders of all rounds until the end: on ext4 without a journal, creating files is up to 10% slower
+    // for minutes after files are removed.
     let (mut homes, mut places) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let home = Home::new(agents)?;

@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::sandbox::timed;
 use crate::{Findings, Row};
 
-/// Number of measurements. The best counts, because noise only slows down.
+/// Number of measurements. The best result counts, because noise can only make a run slower.
 const ROUNDS: usize = 5;
 
 /// Number of calls of the measured plan.

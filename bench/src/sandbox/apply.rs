@@ -46,7 +46,7 @@ fn copy_into(new: &Path, folder: &Path) -> anyhow::Result<()> {
     run("cp", folder, &["-a", &from.to_string_lossy(), &to])
 }
 
-/// Time of applying a sandbox that added the new files to a repository or directory, in milliseconds.
+/// Time to apply a sandbox with the new files to a repository or directory, in milliseconds.
 fn apply_time(place: &Place, location: &Path, new: &Path, source: Source) -> anyhow::Result<f64> {
     let mut open = place.create(location, source)?;
     copy_into(new, &open.view.members[0].root)?;
@@ -58,7 +58,7 @@ fn apply_time(place: &Place, location: &Path, new: &Path, source: Source) -> any
     Ok(time)
 }
 
-/// Time of copying the new files by hand, including the sync to disk, in milliseconds.
+/// Time to copy the new files by hand, including the sync to disk, in milliseconds.
 fn copy_time(location: &Path, new: &Path, source: Source) -> anyhow::Result<f64> {
     sync_disk()?;
     let (time, ()) = timed(|| {
@@ -93,7 +93,7 @@ fn compare(
     )
 }
 
-/// The rows for a repository and for a directory.
+/// Measures applying and copying, for a repository and for a directory. Returns one row for each.
 pub(super) fn rows(place: &Place, base_folder: &Path, files: usize) -> anyhow::Result<Vec<Row>> {
     let new = base_folder.join("new");
     generate_new(&new, files)?;

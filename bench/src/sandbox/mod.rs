@@ -17,10 +17,11 @@ use serde_json::json;
 
 use crate::{Findings, Row};
 
-/// Number of measurements of one side. The best counts, because noise only slows down.
+/// Number of measurements that are not paired. The best result counts, because noise can only make a run slower.
 const ROUNDS: usize = 3;
 
-/// Number of paired measurements, one side directly after the other. The median pair counts.
+/// Number of paired measurements of our program and the other tool, directly after each other. The pair with the median
+/// ratio counts.
 const PAIRS: usize = 5;
 
 /// Number of files in each folder of the generated trees.
@@ -125,15 +126,15 @@ impl Place {
     }
 }
 
-/// Measures two sides directly after each other, because the speed of a machine changes within minutes. Returns the
-/// pair with the median ratio.
+/// Measures our program and the other tool directly after each other, because the speed of a machine changes within
+/// minutes. Returns the pair with the median ratio.
 fn paired(
     mut ours: impl FnMut() -> anyhow::Result<f64>,
     mut other: impl FnMut() -> anyhow::Result<f64>,
 ) -> anyhow::Result<(f64, f64)> {
     let mut pairs = Vec::with_capacity(PAIRS);
     for round in 0..PAIRS {
-        // Alternates, so that neither side is always second.
+        // The order alternates, so that neither side is always second.
         let pair = if round % 2 == 0 {
             let first = ours()?;
             (first, other()?)
@@ -165,7 +166,7 @@ fn row(name: &str, (ours, other): (f64, f64), note: &str) -> Row {
 
 fn creation(place: &Place, repository: &Path) -> anyhow::Result<Row> {
     let (mut created, mut compared) = (Vec::new(), Vec::new());
-    // All are removed at the end, because a file system may create files slowly after a removal.
+    // Hold all sandboxes and copies until the end, because a file system may create files slowly after a removal.
     let times = paired(
         || {
             sync_disk()?;
@@ -270,7 +271,7 @@ fn checkpoints(
     place
         .service
         .checkpoint(&mut open, CheckpointReason::Manual, None)?;
-    // A shell edits one file. The peers use a separate repository next to the tree.
+    // A shell edits one file. For comparison, git adds the tree to a shadow repository outside the tree.
     let root = open.view.members[0].root.clone();
     let shadow = place.folder.path().join("shadow.git");
     let (git_dir, work_tree) = (

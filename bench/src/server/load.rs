@@ -1,5 +1,5 @@
-//! Load generator: many connections of one thread send the same request repeatedly. It uses few resources, because it
-//! shares the machine with the measured server.
+//! Load generator: one thread sends the same request repeatedly over many connections. One thread, because the load
+//! generator shares the machine with the measured server.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream as Blocking};
@@ -13,7 +13,7 @@ use serde_json::Value;
 /// Timeout of a response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The request that is sent.
+/// The request that the load generator sends.
 pub(super) struct Target {
     pub(super) address: SocketAddr,
     pub(super) path: String,
@@ -41,7 +41,7 @@ impl Target {
 pub(super) struct Load {
     pub(super) answered: u64,
     seconds: f64,
-    /// Milliseconds of each response, sorted.
+    /// Time until each response in milliseconds, sorted.
     times: Vec<f64>,
 }
 
@@ -202,7 +202,7 @@ pub(super) fn get(address: SocketAddr, path: &str) -> anyhow::Result<Value> {
     exchange(address, request.as_bytes())
 }
 
-/// Listeners to events.
+/// Connections that are subscribed to the event stream.
 pub(super) struct Listeners(Vec<Blocking>);
 
 /// Subscribes to events on `count` connections.

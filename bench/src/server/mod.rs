@@ -18,15 +18,17 @@ use load::{Load, Target};
 /// Duration of each load.
 const TIME: Duration = Duration::from_secs(3);
 
-/// Number of measurements of messages on both sides. The best of each side counts, because noise only slows down.
+/// How often our server and the Python SDK are each measured with messages. The best result of each counts, because
+/// noise can only make a run slower.
 const ROUNDS: usize = 3;
 
-/// Number of measurements of appends on both sides, directly after each other, because the speed of a disk changes
-/// within minutes. The median pair counts.
+/// How often appends to our server and to the store are measured, directly after each other, because the speed of a
+/// disk changes within minutes. The pair with the median ratio counts.
 const PAIRS: usize = 7;
 
-/// Number of appending clients, and of clients that send messages.
+/// Number of clients that append.
 const WRITERS: usize = 256;
+/// Number of clients that send messages.
 const SENDERS: usize = 32;
 
 /// Number of event listeners.
@@ -167,7 +169,7 @@ fn appending(address: SocketAddr) -> anyhow::Result<Load> {
     Ok(load)
 }
 
-/// Runs all measurements. Skips the messages without a peer.
+/// Runs all measurements. Without a peer, messages are not measured.
 pub(crate) fn measure(agents: &Path, peer: Option<(&Path, &Path)>) -> anyhow::Result<Findings> {
     let mut rows = vec![appends(agents)?];
     if let Some((python, script)) = peer {

@@ -14,7 +14,7 @@ use super::programs::Home;
 use super::{median, row};
 use crate::Row;
 
-/// Number of measurements of each side, alternating.
+/// Number of measurements of our program and of the minimal client, which alternate.
 const ROUNDS: usize = 60;
 
 /// Delay of the endpoint before its first token.
@@ -63,7 +63,7 @@ fn minimal_client(server: &ModelServer) -> anyhow::Result<Instant> {
     stream.set_nodelay(true)?;
     let head = "POST /chat/completions HTTP/1.1\r\nhost: bench\r\nconnection: close";
     stream.write_all(format!("{head}\r\ncontent-length: 2\r\n\r\n{{}}").as_bytes())?;
-    // The server keeps the connection open; the last chunk marks the end.
+    // The server keeps the connection open, so read until the last chunk of the response.
     let mut seen = Vec::new();
     let mut found = None;
     let mut buffer = [0; 4096];

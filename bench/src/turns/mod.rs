@@ -11,7 +11,7 @@ use serde_json::{Map, json};
 
 use crate::{Findings, Row};
 
-/// A comparison of durations or sizes, each selected from several rounds.
+/// A row that compares two durations or sizes, each the best or the median of several rounds.
 fn row(name: &str, (ours, other): (f64, f64), unit: &'static str, note: String) -> Row {
     Row {
         name: name.to_owned(),
@@ -23,7 +23,7 @@ fn row(name: &str, (ours, other): (f64, f64), unit: &'static str, note: String) 
     }
 }
 
-/// The median.
+/// The median of some values.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)

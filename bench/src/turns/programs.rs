@@ -21,7 +21,7 @@ pub(super) struct Home {
 impl Home {
     pub(super) fn new(variables: &[(&str, &str)]) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir_in(std::env::current_dir()?)?;
-        // A private temporary folder: codex does not install its helpers in that of the system.
+        // A private temporary folder, because codex does not install its helpers in the system's temporary folder.
         std::fs::create_dir(folder.path().join("tmp"))?;
         let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         Ok(Self {

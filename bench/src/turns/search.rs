@@ -24,7 +24,7 @@ use super::row;
 use crate::Row;
 use crate::sandbox::{generate, place, timed as time_of};
 
-/// Number of searches per pattern and program. The best counts, because noise only slows down.
+/// Number of searches per pattern and program. The best result counts, because noise can only make a run slower.
 const ROUNDS: usize = 9;
 
 /// Name and pattern of each search.
@@ -138,7 +138,7 @@ pub(super) fn measure(agents: &Path, program: &Path, files: usize) -> anyhow::Re
     Ok(rows)
 }
 
-/// Measures a search as a separate command, which first scans the sandbox for changes.
+/// Measures a search with the program's command for it, which first scans the sandbox for changes.
 fn command_search(agents: &Path, program: &Path, tree: &Path, files: usize) -> anyhow::Result<Row> {
     let home = Home::new(&[])?;
     let path = tree.to_str().context("a path")?;

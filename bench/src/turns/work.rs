@@ -1,7 +1,7 @@
 //! Measures a turn of twenty calls that read, edit and run commands, compared with codex on the same task and endpoint.
 //!
-//! Codex has no tool to read a file, so it reads with `cat`, like its models. It runs in its fastest configuration:
-//! without its sandbox, login shells and network access. Our program runs in its default configuration.
+//! Codex has no tool to read a file, so it reads files with `cat`, as its models do. It runs in its fastest
+//! configuration: without its sandbox, login shells and network access. Our program runs in its default configuration.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,7 +25,7 @@ const FILES: usize = 8;
 
 const MODEL: &str = "gpt-5.5";
 
-/// A call, independent of the program.
+/// A call of the task, before it is converted to the tool format of a program.
 enum Call {
     Read(String),
     Edit { path: String, line: usize },
@@ -185,7 +185,7 @@ fn answer(request: &ReceivedRequest) -> Response {
     response
 }
 
-/// Our side: each turn in its own session and sandbox.
+/// Runs turns with our program, each in its own session and sandbox.
 struct Ours<'a> {
     agents: &'a Path,
     home: Home,
@@ -263,7 +263,7 @@ impl<'a> Ours<'a> {
     }
 }
 
-/// Codex: each turn in its own folder.
+/// Runs turns with codex, each in its own folder.
 struct Codex<'a> {
     program: &'a Path,
     home: Home,
@@ -318,7 +318,7 @@ pub(super) fn measure(agents: &Path, program: &Path) -> anyhow::Result<Vec<Row>>
     let url = server.url();
     let (ours, codex) = (Ours::new(agents, &url)?, Codex::new(program, &url)?);
     let (version, _) = timed(codex.home.command(program, &["--version"]))?;
-    // The first turn creates databases and caches.
+    // The first turn is not measured, because it creates databases and caches.
     timed(ours.tell_command(&ours.session()?))?;
     timed(codex.exec(&codex.home.path("first"))?)?;
     let (mut times, mut others) = (Vec::new(), Vec::new());

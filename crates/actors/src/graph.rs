@@ -150,7 +150,7 @@ pub struct Graph {
     pub nodes: Vec<Node>,
     /// Entry node.
     pub entry: NodeIndex,
-    /// Keys of the state that the file declares. For other keys, an update replaces the value.
+    /// Keys of the state that the file declares. Updates of other keys replace the value; only `messages` appends.
     pub keys: BTreeMap<String, Key>,
     /// Limits of a run.
     pub limits: Limits,
@@ -201,7 +201,7 @@ impl Limits {
 pub struct Node {
     /// Id, unique in the graph.
     pub id: Arc<str>,
-    /// Work of the node.
+    /// Kind of the node, with the settings of that kind.
     pub kind: NodeKind,
     /// Outgoing edges; the run takes the first edge whose condition holds. Conditional and router nodes first evaluate
     /// their own targets.
@@ -226,7 +226,7 @@ pub struct Edge {
     pub condition: Option<Expression>,
 }
 
-/// Work of a node.
+/// Kind of a node, with the settings of that kind.
 #[derive(Debug)]
 pub enum NodeKind {
     /// Calls a model.
@@ -241,7 +241,7 @@ pub enum NodeKind {
     Router(RouterNode),
     /// Computes values from the state.
     Function(FunctionNode),
-    /// Does the same work for each item of a list.
+    /// Runs the same agent, tool, function or subgraph for each item of a list.
     Map(MapNode),
     /// Runs several branches concurrently.
     Parallel(ParallelNode),
@@ -360,14 +360,14 @@ pub struct FunctionNode {
     pub set: Vec<(String, Argument)>,
 }
 
-/// Does the same work for each item of a list. The results go to `output` as a list in the order of the items.
+/// Runs `each` for every item of a list. The results go to `output` as a list in the order of the items.
 #[derive(Debug)]
 pub struct MapNode {
     /// Expression for the list.
     pub over: Expression,
     /// Name of the current item in expressions and templates.
     pub item: String,
-    /// Work per item: an agent, a tool, a function or a subgraph. The `output` of a subgraph selects its result.
+    /// The agent, tool, function or subgraph to run for each item. The `output` of a subgraph selects its result.
     pub each: Box<NodeKind>,
     /// Maximum number of concurrent items.
     pub concurrency: usize,

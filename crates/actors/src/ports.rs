@@ -9,10 +9,11 @@ use serde_json::{Map, Value};
 
 use crate::graph::{Actor, Agent};
 
-/// Position of a step in a run, such as `review#0/parts#2[17]`: the node with the number of the visit, inside the
-/// subgraph it belongs to; items of maps in brackets, branches after a colon as in `parallel#0:1/check#0`, retried
-/// subgraphs after a tilde as in `part#0~1/check#0`. A step has the same path in every attempt at a run, independent of
-/// concurrency.
+/// Position of a step in a run: the ids of nested nodes, each with the number of the visit to the node, from 0.
+///
+/// `review#0/parts#2[17]` is item 17 of the map node `parts`, at the third visit to it in the subgraph `review`.
+/// `parallel#0:1/check#0` is in branch 1 of a parallel node, and `part#0~1/check#0` in the first retry of a subgraph.
+/// A step has the same path in every attempt at a run, independent of concurrency.
 pub type StepPath = str;
 
 /// A call of an agent.
@@ -50,7 +51,7 @@ pub trait Allowance: Sync {
     /// Claims a model call. Returns false when a limit is reached; the node then has to fail.
     fn ask(&self) -> bool;
 
-    /// Claims tool calls in the same way: all of them or none.
+    /// Claims this number of tool calls: all of them or none. Returns false when a limit is reached.
     fn call(&self, calls: u64) -> bool;
 }
 

@@ -27,7 +27,7 @@ pub(crate) enum CallerEvent {
 }
 
 tokio::task_local! {
-    /// Number of the caller that a task serves.
+    /// Number of the caller for whose request the current task runs.
     pub(crate) static CALLER: u64;
 }
 
@@ -107,8 +107,8 @@ impl Callers {
         }
     }
 
-    /// Forwards a question to the caller that this task serves, or else to the caller that has waited longest. `None`
-    /// when that caller does not wait.
+    /// Forwards a question to the caller that this task serves, or else to the caller that has waited longest. Returns
+    /// `None` when the served caller has stopped waiting, or no caller waits.
     pub(crate) fn ask(
         &self,
         question: ElicitRequestParams,

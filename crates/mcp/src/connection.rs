@@ -34,7 +34,7 @@ pub(crate) struct ServerConnection {
     process: Mutex<Option<RunningProgram>>,
     tail: Arc<StderrTail>,
     fault: Fault,
-    /// Description of how the program ended, computed on the first request.
+    /// Description of how the program ended, computed when it is needed for the first time.
     exit_description: OnceCell<String>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct ConnectionParameters {
     pub(crate) callers: Arc<Callers>,
     pub(crate) news: Arc<ListChanges>,
     pub(crate) tokens: Option<Arc<dyn crate::oauth::TokenStore>>,
-    /// Directories of the sandbox that the program sees.
+    /// Directories of a sandbox that the program may access.
     pub(crate) folders: WorkspaceFolders,
     /// Parent directory of the programs' private homes.
     pub(crate) homes: Option<PathBuf>,
@@ -196,7 +196,7 @@ impl ServerConnection {
         while let Ok(Some(_)) = subscription.next().await {}
     }
 
-    /// Converts the error of a request. Describes how the program ended if the connection is closed.
+    /// Converts the error of a request. If the connection is closed, the result describes how the program ended.
     pub(crate) async fn failed(&self, error: ServiceError) -> McpError {
         let server = self.server.clone();
         match error {

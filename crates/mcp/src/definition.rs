@@ -57,7 +57,7 @@ pub enum Transport {
 /// Protocol version.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Protocol {
-    /// The newest version that the server supports too.
+    /// The newest version that both sides support.
     #[default]
     #[serde(rename = "auto")]
     Auto,
@@ -99,19 +99,19 @@ impl ToolFilter {
 pub struct ToolOverride {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
-    /// The tool makes changes.
+    /// Whether the tool makes changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes: Option<bool>,
     /// Free text about what the tool may change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_scope: Option<Vec<String>>,
-    /// Repeating a call has no further effect.
+    /// Whether repeating a call has no further effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,
-    /// All changes of the tool are in the sandbox, so that a checkpoint can roll them back.
+    /// Whether all changes of the tool are in the sandbox, so that a checkpoint can roll them back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpointable: Option<bool>,
-    /// The user must approve each call.
+    /// Whether the user must approve each call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs_approval: Option<bool>,
     /// Timeout of one call.
@@ -161,7 +161,7 @@ pub struct ServerDefinition {
     /// Transport. Default: derived from `command` or `url`.
     #[serde(default, skip_serializing_if = "Option::is_none", alias = "type")]
     pub transport: Option<Transport>,
-    /// Program that is the server.
+    /// Program to start as the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     /// Arguments of the program.
@@ -171,7 +171,7 @@ pub struct ServerDefinition {
     /// `HOME`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, HiddenText>,
-    /// Working directory of the program, which it may read. Default: the sandbox of its calls, or else its
+    /// Working directory of the program, which the program may read. Default: the sandbox of its calls, or else its
     /// private home.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,

@@ -1,5 +1,5 @@
-//! [`Driver`]: runs the tasks of the servers. A caller that waits for a server runs the runtime on its own thread, so
-//! that a call needs no thread switch. While no caller waits, the driver thread runs it.
+//! [`Driver`]: runs the tasks of the servers. A caller that waits for a server runs the Tokio runtime on its own
+//! thread, so that a call needs no thread switch. While no caller waits, the driver thread runs the runtime.
 
 use std::future::Future;
 use std::io;
@@ -86,7 +86,7 @@ impl Engine {
         output
     }
 
-    /// Runs the tasks while no caller waits, until shutdown.
+    /// The driver thread: runs the tasks while no caller waits, until shutdown.
     fn drive(&self) {
         loop {
             let mut state = self.state();

@@ -1,4 +1,4 @@
-//! [`Handler`]: answers requests and notifications of a server.
+//! [`Handler`]: answers requests of a server and handles its notifications.
 
 #![expect(
     deprecated,
@@ -100,8 +100,8 @@ impl ClientHandler for Handler {
     }
 }
 
-/// A transport that handles a notification before the responses that follow it. So a changed list takes effect at once,
-/// and the log messages of a call arrive before its result.
+/// A transport that handles a notification before the responses that follow it. A changed list therefore takes effect
+/// at once, and the log messages of a call arrive before its result.
 pub(crate) struct NotifyingTransport<T> {
     pub(crate) inner: T,
     pub(crate) callers: Arc<Callers>,

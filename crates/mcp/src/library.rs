@@ -39,7 +39,7 @@ struct LibraryTool {
     servers: Vec<Weak<Server>>,
 }
 
-/// The tools for resources and for prompts, for the servers that have some.
+/// The tools for resources and for prompts, if any of these servers has resources or prompts.
 pub(crate) fn tools(servers: &[Arc<Server>]) -> Vec<Arc<dyn Tool>> {
     let servers_with = |has_feature: fn(&crate::Listing) -> bool| -> Vec<&Arc<Server>> {
         servers

@@ -1,5 +1,5 @@
-//! [`Listing`]: the result of the most recent request for the tools of a server. A stored listing makes the tools known without
-//! starting the server.
+//! [`Listing`]: the description and tools of a server, as it last reported them. A stored listing makes the tools known
+//! without starting the server.
 
 use rmcp::model::PaginatedRequestParams;
 use rmcp::service::{Peer, RoleClient, ServiceError};

@@ -48,7 +48,7 @@ impl Servers {
         self.offer_of(|_| true)
     }
 
-    /// Returns the tools of the selected servers.
+    /// Like [`offer`](Self::offer), for the selected servers only.
     pub fn offer_of(&self, is_selected: impl Fn(&str) -> bool) -> OfferedTools {
         let failed = self.prepare(&is_selected);
         let mut tools: Vec<Arc<McpTool>> = Vec::new();

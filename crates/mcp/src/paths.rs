@@ -3,8 +3,8 @@
 //!
 //! An argument is a path when its name indicates a path, when its schema has the format `path`, when the definition
 //! lists it, or when it is a `file:` URL. Any other text that is the absolute path of an existing file is checked too.
-//! Servers over HTTP have no access to this machine's files; only arguments that the definition lists are checked for
-//! them.
+//! Servers over HTTP have no access to this machine's files; of their arguments, only those that the definition lists
+//! are checked.
 
 use cleveragents_tools::{Access, Grounds, PrepareError, Subject, locate};
 use reqwest::Url;
@@ -252,7 +252,7 @@ impl PathRewriter {
     }
 }
 
-/// Replaces a directory by its alias, but not as the prefix of another name such as `folder-2`.
+/// Replaces a directory by its alias, but not where it is only the prefix of another name, such as `folder-2`.
 fn whole_words(text: &str, folder: &str, alias: &str) -> String {
     let mut remaining = text;
     let mut replaced = String::with_capacity(text.len());

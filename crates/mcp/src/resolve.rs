@@ -36,7 +36,7 @@ pub(crate) enum ResolvedServer {
 /// Minimum length of a hidden value, in bytes. Shorter values may occur in any text.
 const MIN_SECRET_LENGTH: usize = 6;
 
-/// Values that must not appear in texts of a server.
+/// Secret values that are hidden in all texts of a server.
 #[derive(Clone, Default)]
 pub(crate) struct Secrets(Vec<String>);
 

@@ -114,7 +114,7 @@ impl ServerState {
     }
 }
 
-/// A request in flight on the connection with this number, until it is dropped.
+/// Marks a request as in flight on the connection with this number. The mark is removed when the value is dropped.
 pub(crate) struct InFlight(Arc<Server>, usize);
 
 impl Drop for InFlight {
@@ -202,7 +202,7 @@ impl Server {
     ) -> Result<(InFlight, Attempt), McpError> {
         let folders = match self.definition.transport() {
             Transport::Stdio => folders,
-            // A remote server has no access to this machine.
+            // A remote server has no access to the files of this machine.
             Transport::Sse | Transport::StreamableHttp => WorkspaceFolders::default(),
         };
         let mut state = self.lock();
@@ -404,7 +404,7 @@ impl Server {
         Ok(link)
     }
 
-    /// Connects, unless there is a connection.
+    /// Returns the listing of the server, after connecting if there is no connection.
     pub(crate) async fn connect(self: &Arc<Self>) -> Result<Arc<Listing>, McpError> {
         let (_in_flight, attempt) = self.enter_any()?;
         let linked = self.link(attempt).await;
@@ -415,7 +415,7 @@ impl Server {
         Ok(self.listing().unwrap_or_default())
     }
 
-    /// Values that must not appear in texts of the server.
+    /// Secret values that are hidden in all texts of the server.
     pub(crate) fn secrets(&self) -> Secrets {
         self.lock().secrets.clone()
     }
@@ -426,12 +426,12 @@ impl Server {
         }
     }
 
-    /// The authentication challenge of the server's last demand for a sign-in.
+    /// The authentication challenge that the server sent when it last required a sign-in.
     pub(crate) fn challenge(&self) -> Option<String> {
         self.lock().challenge.clone()
     }
 
-    /// Closes all connections. The next request makes a new one.
+    /// Closes all connections. The next request opens a new connection.
     pub(crate) fn reconnect(&self) {
         let mut state = self.lock();
         state.challenge = None;
@@ -447,7 +447,7 @@ impl Server {
     }
 }
 
-/// Closes unused connections without a sandbox, because calls in a sandbox need another connection.
+/// Closes unused connections without a sandbox. They are no longer needed once there is a connection with a sandbox.
 fn retire(state: &mut ServerState) {
     let (retired, remaining): (Vec<_>, Vec<_>) = state
         .connections

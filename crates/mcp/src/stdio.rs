@@ -56,7 +56,7 @@ impl StderrTail {
     }
 }
 
-/// Reason why we ended a connection; empty while it is open.
+/// Reason why our side ended a connection; unset until then.
 pub(crate) type Fault = Arc<OnceLock<String>>;
 
 /// A running program and its pipes.

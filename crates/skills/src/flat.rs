@@ -61,7 +61,7 @@ pub struct FlatTool {
     pub origin: Origin,
     /// Included skill that contains the tool; `None` for the skill itself.
     pub from_skill: Option<Name>,
-    /// Overrides of skills.
+    /// Overrides that skills apply to the capability of the tool.
     pub changes: Vec<CapabilityChange>,
 }
 

@@ -149,7 +149,7 @@ impl<'a> Flattener<'a> {
             let cycle = self.path[start..].iter().map(|(skill, _)| &skill.name);
             let cycle: Vec<String> = cycle.chain([name]).map(ToString::to_string).collect();
             let message = format!("the includes form a cycle: {}", cycle.join(" → "));
-            // The error is reported at the skill that the user requested.
+            // Report the error in the file of the skill that the caller asked to resolve.
             let (first, place) = self.path[0];
             let fix = "remove one of these includes";
             return Err(rule_error(&first.file, place, message, fix));

@@ -47,7 +47,7 @@ pub fn instructions(root: &Path, folder: &Path) -> io::Result<Vec<Instruction>> 
     Ok(instructions_in(&Root::open(root)?, folder.as_ref()))
 }
 
-/// Like [`instructions`], below a folder that is already open.
+/// Like [`instructions`], for a repository whose root is already open.
 pub fn instructions_in(root: &Root, folder: Option<&TreePath>) -> Vec<Instruction> {
     let mut instructions = Vec::new();
     let mut remaining = MAX_TOTAL_BYTES;

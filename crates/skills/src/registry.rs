@@ -7,7 +7,7 @@ use cleveragents_tools::{Registry, RegistryError, TightenError, Tool, ToolName};
 use crate::agent::{self, AgentSkill};
 use crate::flat::{FlattenedSkill, Origin};
 
-/// Creates a registry of the tools of some skills and of `others`, additional tools by name.
+/// Creates a registry with the tools of some skills, and with the tools of `all` that `others` names.
 pub fn registry(
     all: &Registry,
     skills: &[FlattenedSkill],

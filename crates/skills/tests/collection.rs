@@ -231,7 +231,7 @@ fn overrides_of_all_occurrences_of_a_tool_apply() {
         &mut library,
         "name: local/careful\ndescription: d\ntools: [{name: builtin/shell, override: {capability: {human_approval_required: true}}}]\n",
     );
-    // The skill itself names the tool again, without overrides, and as a group.
+    // The skill itself names the tool again, without overrides, and includes it through a group.
     let name = add_skill(
         &mut library,
         "name: local/x\ndescription: d\nincludes: [local/careful]\ntools: [builtin/shell]\nbuiltins: [{group: shell}]\n",
@@ -351,7 +351,7 @@ fn the_schema_for_editors_agrees_with_the_reader() {
     ] {
         assert!(!validator.is_valid(&invalid), "{invalid}");
     }
-    // With the schema, an editor detects many of the problems; the others are rules that no schema can express.
+    // The schema detects many of the errors; the other files break rules that no schema can express.
     let (mut all, mut detected) = (0, 0);
     for file in broken_files() {
         let text = std::fs::read_to_string(file).expect("text");

@@ -181,7 +181,7 @@ pub struct Decisions {
     pub work: DecisionId,
 }
 
-/// Sets a strategy of two steps and five decisions, one of them superseded.
+/// Stores a strategy with two steps and five decisions, one of them superseded.
 pub fn strategized(engine: &Engine, plan: PlanId) -> Decisions {
     advance(engine, plan, &[StageTransition::StartStrategize]);
     let root = decision(

@@ -7,10 +7,10 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// Minimum growth of the disk size per attempt, in blocks of 512 bytes; larger sizes grow by half.
+/// Minimum growth of the simulated disk per attempt, in blocks of 512 bytes. A large disk grows by half its size.
 const ROOM_STEP: u32 = 64;
 
-/// Disk size that is enough for every command, in blocks of 512 bytes.
+/// Size of a simulated disk that is enough for every command, in blocks of 512 bytes.
 const ENOUGH_ROOM: u32 = 1 << 13;
 
 /// The program with a home directory for one test. The directory does not exist initially.
@@ -121,8 +121,8 @@ impl Agents {
         command
     }
 
-    /// Runs a command on a full disk, repeatedly with a little more room, until it succeeds. Passes each failure and
-    /// its context to `inspect`. Panics if a failed command reports success.
+    /// Runs a command on a simulated full disk, repeatedly with a little more room, until it succeeds. Passes each
+    /// failed attempt and its disk size to `inspect`. Panics if a failed command reports success.
     pub fn squeezed(&self, arguments: &[&str], mut inspect: impl FnMut(&Answer, &str)) -> Answer {
         let mut room = 0;
         loop {

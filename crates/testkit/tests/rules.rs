@@ -1,4 +1,5 @@
-//! Each rule rejects a request that breaks it, and accepts the valid request from which the invalid one was derived.
+//! Tests that each rule rejects a request that breaks it, and accepts the valid request from which the invalid one was
+//! derived.
 
 #![expect(clippy::too_many_lines, reason = "tables of requests")]
 

@@ -147,7 +147,7 @@ fn join_place(place: &str, name: &str) -> String {
     }
 }
 
-/// Names a place as the subject of a sentence.
+/// The place of a value, as the subject of an error message: "`edits[0].old_string`" or "the value".
 fn subject_of(place: &str) -> String {
     if place.is_empty() {
         "the value".to_owned()

@@ -295,7 +295,7 @@ impl Registry {
             CallTarget::Tool(entry) => entry,
             CallTarget::Model(tool) => {
                 let mut arguments = serde_json::from_str(arguments).unwrap_or_default();
-                // The call itself reports errors in the arguments.
+                // Ignored, because running the call reports errors in the arguments.
                 let _ignored = tool.normalize_arguments(&mut arguments);
                 self.builtin(tool.select_tool(&arguments))?
             }

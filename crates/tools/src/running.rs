@@ -9,16 +9,16 @@ use cleveragents_process::{CommandResult, Ending, Stream};
 use crate::ports::{Command, PortError, Workspace};
 use crate::tool::{Call, Failure, FailureKind, TouchedPaths};
 
-/// Use of the standard output and standard error of a command.
+/// Destination of the standard output and standard error of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Streams {
-    /// Both are the output, interleaved.
+    /// Both are written to the output of the tool, interleaved.
     Together,
-    /// Standard error is the log.
+    /// Standard output is written to the output of the tool, standard error to its log.
     ErrorsAsLog,
 }
 
-/// Runs a command in the sandbox and appends its output to that of the call.
+/// Runs a command in the sandbox and appends its output to the output of the call.
 pub fn exec(
     workspace: &dyn Workspace,
     command: &Command,
@@ -41,8 +41,9 @@ pub fn exec(
     finished
 }
 
-/// Maximum number of bytes to store from the start, and from the end, of a command's output.
+/// Maximum number of bytes to store from the start of a command's output.
 const STORED_HEAD: usize = 64 << 20;
+/// Maximum number of bytes to store from the end of a command's output.
 const STORED_TAIL: usize = 256 << 10;
 
 /// Limits the stored output of a command to its start and its end. The command itself keeps running

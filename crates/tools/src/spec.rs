@@ -86,17 +86,17 @@ impl Category {
     }
 }
 
-/// The object of a tool's operations.
+/// Resources that a tool requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ground {
-    /// The sandbox, which is required.
+    /// The sandbox; calls without a sandbox are refused.
     Workspace,
-    /// No resources of the user.
+    /// None; the tool also runs without a sandbox.
     Nothing,
 }
 
-/// Source of the resource of a slot.
+/// Origin of the resource in a slot.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -124,7 +124,7 @@ pub struct Slot {
     pub required: bool,
     /// Description for users.
     pub description: String,
-    /// Source of the resource of the slot.
+    /// Origin of the resource in the slot.
     pub binding: Binding,
     /// Name of the resource, for a static binding.
     pub resource: Option<String>,
@@ -141,7 +141,7 @@ pub struct ToolSpec {
     pub source: Source,
     /// Group for safety profiles.
     pub category: Category,
-    /// Resources on which the tool operates.
+    /// Resources that the tool requires.
     pub ground: Ground,
     /// JSON schema of the arguments.
     pub input_schema: Value,

@@ -136,7 +136,8 @@ pub struct Answer {
     pub body: Body,
     /// Changed paths.
     pub touched: TouchedPaths,
-    /// Note from the tool's implementation, shown outside the data, such as how to continue reading.
+    /// Note that the tool adds for the model, such as how to continue reading. It is shown after the output and not
+    /// marked as untrusted data.
     pub note: Option<String>,
     /// Media type of the written output, such as `image/png`, when it is an image instead of text.
     pub media_type: Option<&'static str>,

@@ -32,7 +32,7 @@ impl From<&ToolSpec> for SearchableTool {
     }
 }
 
-/// Finds tools by keywords. The turn declares found tools in its later requests.
+/// A tool that finds other tools by keywords. The later requests of the same turn declare the tools that it found.
 pub struct ToolSearch {
     spec: ToolSpec,
     tools: Vec<SearchableTool>,

@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 
 use crate::model_tools::with_model_names;
 
-/// Number of hexadecimal digits of a token. Few digits save input tokens: every request repeats the
-/// token twice for each earlier result. They are enough, because the token is drawn after the content is
-/// known, and not from tokens that the content contains.
+/// Number of hexadecimal digits of a [`Token`]. The number is small because every request contains each
+/// earlier result with its token twice. It is large enough because the token is drawn after the content is
+/// known, and is never one that the content contains.
 const DIGITS: usize = 8;
 
 /// A random token for one mark, drawn after the content is known.
@@ -39,7 +39,7 @@ pub fn wrap(source: &str, content: &str) -> String {
     }
 }
 
-/// Tools whose output was written or installed by the user: it may contain instructions.
+/// Tools whose output the user wrote or installed. A model may follow instructions in it.
 const TRUSTED_TOOLS: &[&str] = &["builtin/ask-user", "skill/activate"];
 
 /// The output of a tool for the model: marked as data, unless the tool is trusted.

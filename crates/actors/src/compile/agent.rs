@@ -36,7 +36,7 @@ pub(super) fn is_about_models(field: &str) -> bool {
 }
 
 impl<'c> Compiler<'c> {
-    /// Resolves the fields of an actor: to an agent, or to another actor that they reference without changes.
+    /// Resolves the fields of an actor to an agent, or to another actor if they reference it and change nothing.
     pub(super) fn agent_of(
         &self,
         fields: &Fields<'c>,

@@ -5,7 +5,7 @@ use crate::expression::Expression;
 use crate::file::{WithPosition, broken_rule, did_you_mean};
 use cleveragents_domain::DefinitionFault;
 
-/// Function names and their expressions over `$`.
+/// Names of functions with their expressions, in which `$` stands for the input.
 pub(crate) const FUNCTIONS: &[(&str, &str)] = &[
     ("identity", "$"),
     ("uppercase", "$|upper"),

@@ -26,7 +26,7 @@ const MAX_RETRIES: u64 = 100;
 /// Nodes of a graph by their ids.
 pub(super) struct Targets<'a> {
     index: HashMap<&'a str, NodeIndex>,
-    /// Whether an edge leads to `end` though no node has this id.
+    /// Whether an edge leads to `end` and no node has the id `end`.
     goes_to_end: Cell<bool>,
 }
 
@@ -120,7 +120,7 @@ impl<'c> Compiler<'c> {
             }
         }
         if targets.goes_to_end.get() {
-            // Not a declared exit: other nodes may still be implicit exits.
+            // Do not add this node to `exits`: if the file names no exits, nodes without successors are exits too.
             nodes.push(end());
         }
         let entry = match route.text("entry_node")? {

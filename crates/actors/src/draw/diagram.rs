@@ -33,13 +33,13 @@ pub struct DiagramNode {
     pub lines: Vec<String>,
     /// Full description, shown on hover.
     pub tooltip: String,
-    /// Outline of the box.
+    /// Shape of the box.
     pub shape: NodeShape,
     /// Group, which determines the colour.
     pub group: Option<NodeGroup>,
     /// Whether the box is an exit.
     pub is_exit: bool,
-    /// Whether the box is obsolete.
+    /// Whether the box is drawn faded, because it is obsolete.
     pub is_faded: bool,
 }
 
@@ -52,7 +52,7 @@ pub struct NodeGroup {
     pub color: &'static str,
 }
 
-/// The outline of a box.
+/// The shape of a box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NodeShape {
     /// Sharp corners.

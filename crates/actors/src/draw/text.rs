@@ -62,7 +62,7 @@ impl Drawing<'_> {
             }
             self.line(&pending, false);
             let below = self.child_edges(target);
-            // A chain stays in its column.
+            // A chain of nodes with one unconditional edge each is not indented.
             let prefix = match (pending.is_first, pending.is_last) {
                 (true, _) => String::new(),
                 (false, true) => pending.prefix + "   ",

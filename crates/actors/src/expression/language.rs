@@ -29,7 +29,7 @@ pub(super) fn environment() -> Environment<'static> {
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_fuel(Some(FUEL));
     environment.set_recursion_limit(64);
-    // These expose the engine's internals, or are unbounded.
+    // These functions expose internals of the Jinja engine, or their results have no size limit.
     for name in ["debug", "namespace"] {
         environment.remove_global(name);
     }
@@ -99,7 +99,7 @@ fn join(list: &Jinja, between: Option<&str>) -> Result<String, Error> {
     Ok(text)
 }
 
-/// Formats a value like the engine, after checking its size.
+/// Formats a value as the Jinja engine does, after checking its size.
 fn plain_text(value: &Jinja) -> Result<String, Error> {
     to_json(value).map_err(invalid_operation)?;
     Ok(value.to_string())

@@ -1,7 +1,7 @@
 //! Size limits of expressions and templates.
 //!
-//! The engine parses, compiles and drops them recursively, so very deep nesting would overflow the stack and crash the
-//! process. Limiting the number of tokens limits the depth.
+//! The Jinja engine parses, compiles and drops them recursively, so very deep nesting would overflow the stack and
+//! crash the process. Limiting the number of tokens limits the depth.
 
 /// Maximum number of tokens of one expression. Quoted texts count as one token.
 const MAX_TOKENS: usize = 500;

@@ -1,4 +1,4 @@
-//! [`Fields`]: the fields of one map of a file, looked up by the names in the tables.
+//! [`Fields`]: the fields of one map of a file, looked up by their primary names (`tables.rs`).
 //!
 //! Opening a map refuses fields that are not in its [`Section`], so that nothing a user wrote is
 //! silently ignored.
@@ -81,7 +81,7 @@ impl<'t> Fields<'t> {
                 };
                 return Err(malformed(name.place, message, "leave one of them out"));
             }
-            // `field:` without a value counts as missing, unless null is a valid value there.
+            // `field:` without a value counts as missing, unless null is a valid value of the field.
             if value.value != Tree::Null || matches!(field.form, Form::Any) {
                 self.entries.push(Entry { field, name, value });
             }
@@ -105,8 +105,8 @@ impl<'t> Fields<'t> {
             .map_or(self.place, |entry| entry.name.place)
     }
 
-    /// The fields that the file contains: the name in the tables, and the name in the file with
-    /// its position.
+    /// The fields that the file contains: the primary name of each, and its name in the file, which may be an
+    /// alias, with its position.
     pub(crate) fn written(&self) -> impl Iterator<Item = (&'static str, &'t WithPosition<String>)> {
         self.entries
             .iter()

@@ -29,7 +29,7 @@ pub(crate) struct Field {
 /// Handling of a field.
 pub(crate) enum FieldUse {
     Read,
-    /// Its fields count as fields of the map that contains it.
+    /// The field contains a map whose fields count as fields of the surrounding map.
     Nested,
     /// The field is ignored, with a warning that contains this reason.
     Ignored(&'static str),
@@ -119,7 +119,7 @@ impl Field {
 
     /// Changes how the field is handled.
     pub(crate) const fn used(self, usage: FieldUse) -> Self {
-        // Written out, because a const function cannot drop values.
+        // Not `Self { usage, ..self }`, because that would drop the old value, which a const function cannot do.
         let Self {
             name,
             aliases,

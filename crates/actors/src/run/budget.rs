@@ -77,7 +77,7 @@ impl<'a> Budget<'a> {
         }
     }
 
-    /// Returns the halt for an expired time limit.
+    /// Returns the [`Halt`] of a run whose time limit has expired.
     pub(super) fn late(&self) -> Halt {
         let timeout = self.limits.timeout.unwrap_or_default();
         let milliseconds = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);

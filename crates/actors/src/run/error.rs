@@ -48,7 +48,8 @@ impl LimitKind {
     }
 }
 
-/// A run failed or stopped. All variants except the first four can be resumed: run again after the cause is fixed.
+/// A run failed or stopped. Unless [`would_repeat`](Self::would_repeat) returns true, it can be resumed once the cause
+/// is fixed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// A node without `on_error` failed.
@@ -106,7 +107,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// Whether resuming the run, which keeps its original files, would fail in the same way.
+    /// Whether a resumed run would fail in the same way, because it uses the same actor files.
     pub const fn would_repeat(&self) -> bool {
         match self {
             // A resumed run gets a new time limit.

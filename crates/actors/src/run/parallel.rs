@@ -49,7 +49,7 @@ fn run_jobs<T: Send>(
     };
     let span = &tracing::Span::current();
     std::thread::scope(|scope| {
-        // The current thread is a worker too.
+        // One thread less, because the current thread is a worker too.
         for _ in 1..concurrency.min(jobs) {
             let spawned = std::thread::Builder::new()
                 .name("run-branch".to_owned())
@@ -58,7 +58,7 @@ fn run_jobs<T: Send>(
                     worker();
                 });
             if spawned.is_err() {
-                // With fewer threads, the jobs only take longer.
+                // Continue with fewer threads; the jobs only take longer.
                 break;
             }
         }

@@ -1,4 +1,4 @@
-//! Invalid files. The first line of each contains the expected error.
+//! Tests of invalid actor files. The first line of each file contains the expected error.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Valid files, and the actors that they compile to.
+//! Tests of valid actor files, and of the actors that they compile to.
 
 use cleveragents_actors::graph::{Argument, Role, TextMatch};
 use cleveragents_actors::{ActorKind, NodeKind, Reducer};

@@ -1,4 +1,4 @@
-//! Actor files: parsed, compiled, drawn, refused.
+//! Tests of actor files: reading, compiling, drawing and errors.
 
 mod broken;
 mod drawings;

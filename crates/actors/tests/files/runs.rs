@@ -1,4 +1,4 @@
-//! Runs of the examples, with a stub in place of models and tools.
+//! Tests that run the example actors, with a stub in place of models and tools.
 
 use cleveragents_actors::ports::{
     AgentCall, Answer, Failure, NoLog, NoObserver, StepUsage, ToolStep,

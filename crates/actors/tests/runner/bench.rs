@@ -13,7 +13,7 @@ use cleveragents_domain::{MicroUsd, TokenUsage, Tokens};
 use cleveragents_process::Cancel;
 use serde_json::{Map, Value, json};
 
-/// Answers every prompt with the prompt in brackets, and every tool call with its arguments.
+/// Answers every prompt with the prompt in brackets, and every tool call with the arguments of the call.
 #[derive(Default)]
 pub(crate) struct Echo {
     /// Received calls: path, number and attempt.

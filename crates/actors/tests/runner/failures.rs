@@ -232,7 +232,7 @@ fn nested_subgraphs_end_at_the_depth_limit() {
     run_new(&actor, json!({"input": ""}));
 }
 
-/// Runs an actor with limits of the caller.
+/// Runs an actor with the limits that `narrow` sets.
 fn limited(actor: &Actor, narrow: impl FnOnce(&mut Limits)) -> Result<Outcome, RunError> {
     let mut limits = Limits::of_nodes(1);
     narrow(&mut limits);

@@ -1,4 +1,4 @@
-//! The runner of graphs, with hand-built graphs.
+//! Tests of the graph runner, with graphs that the tests build.
 
 mod bench;
 mod concurrency;

@@ -20,7 +20,7 @@ pub(crate) fn by_hand() -> Vec<(&'static str, Actor, Value)> {
     ]
 }
 
-/// A draft, three concurrent reviewers, and a judge.
+/// A graph with an agent that drafts, three concurrent reviewers, and an agent that judges.
 pub(crate) fn reviewers() -> Actor {
     let mut draft = Draft::new(&["write", "fan", "safety", "style", "tests", "judge"])
         .does("write", agent("write {{ input }}", "text"))
@@ -77,7 +77,8 @@ pub(crate) fn three_deep() -> Actor {
     actor
 }
 
-/// A model call for each of a hundred items, eight concurrently, then a sum.
+/// A graph with a model call for each of a hundred items, eight of them concurrently, and a node that concatenates the
+/// answers.
 fn hundred() -> Actor {
     Draft::new(&["ask", "sum"])
         .does(

@@ -36,7 +36,7 @@ fn python(peers: &Path, name: &str, program: &str) -> ServerDefinition {
     ServerDefinition::stdio(name, program, &[])
 }
 
-/// Processes of peers that this test started: their environments contain this mark.
+/// Server processes that this test started, recognised by this mark in their environments.
 fn processes(mark: &str) -> Vec<String> {
     let entries = std::fs::read_dir("/proc").expect("processes").flatten();
     entries
@@ -123,7 +123,7 @@ fn peers_are_listed_filtered_and_called() {
     assert!(status.contains("b.txt"), "{status}");
     let now = desk.ok("time/get_current_time", &json!({"timezone": "UTC"}));
     assert!(now.contains("UTC"), "{now}");
-    // The processes that listed the tools without a sandbox end.
+    // The processes that were started without a sandbox, to list the tools, end.
     crate::support::eventually("one process of each server is left", || {
         processes(&mark).len() == 4
     });
@@ -152,7 +152,7 @@ fn peers_that_crash_in_a_call_restart() {
         let long = json!({"duration": 60, "steps": 60});
         let tool = "everything/trigger-long-running-operation";
         let pending_call = scope.spawn(move || desk.fails(tool, &long));
-        // Whether the call is in flight cannot be observed from here, so processes are killed until it is hit.
+        // The test cannot observe when the call is in flight, so it kills processes until the call ends.
         while !pending_call.is_finished() {
             std::thread::sleep(std::time::Duration::from_millis(500));
             for pid in processes(&mark) {

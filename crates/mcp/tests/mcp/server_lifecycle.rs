@@ -24,7 +24,7 @@ tests![
     servers_end_with_the_process_that_started_them,
 ];
 
-/// Runs this program as a process that starts a server and is then killed, if the arguments request it.
+/// If the arguments request it, runs this program as a process that starts a server and is then killed.
 pub(crate) fn parent(arguments: &[OsString]) -> Option<ExitCode> {
     if arguments.get(1)? != "--as-parent" {
         return None;

@@ -28,11 +28,11 @@ pub struct Step {
 /// A folder with a `SKILL.md`.
 #[derive(Debug, Clone)]
 pub struct AgentSkill {
-    /// Name in its front matter.
+    /// Name in the front matter of `SKILL.md`.
     pub name: String,
     /// Name under which the skill is registered.
     pub registered: Name,
-    /// Purpose, and when to use it.
+    /// Purpose of the skill, and when to use it.
     pub description: String,
     /// License, as the front matter states it.
     pub license: Option<String>,
@@ -71,7 +71,7 @@ impl AgentSkill {
         Root::open(&self.folder)
     }
 
-    /// Paths of all files except `SKILL.md`, relative to the folder. Links are not followed.
+    /// Paths of all files except `SKILL.md`, relative to the folder. Symlinks are not followed.
     pub fn files(&self) -> io::Result<Vec<String>> {
         let root = self.root()?;
         let mut files = Vec::new();

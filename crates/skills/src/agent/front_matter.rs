@@ -166,7 +166,7 @@ impl<'t> FrontMatterReader<'t> {
             );
         }
         let content = match event {
-            // The parser reports `~` where no value is written.
+            // For a field without a value, the parser reports `~` at an empty position.
             Event::Scalar(..) if span.is_empty() => Content::Text(String::new()),
             Event::Scalar(text, ..) => Content::Text(text.into_owned()),
             Event::SequenceStart(style, ..) => {

@@ -21,7 +21,7 @@ const MAX_FILE_SIZE: usize = 1 << 20;
 const MAX_DESCRIPTION: usize = 1_024;
 const MAX_COMPATIBILITY: usize = 500;
 
-/// Fields of the standard.
+/// Front matter fields that the standard defines.
 const FIELDS: [&str; 6] = [
     "name",
     "description",
@@ -43,7 +43,7 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// Whether the standard accepts the folder.
+    /// Whether the folder conforms to the standard.
     pub fn is_standard(&self) -> bool {
         self.wrong.is_empty() && self.departures.is_empty()
     }

@@ -7,7 +7,7 @@ use unicode_normalization::UnicodeNormalization as _;
 /// Maximum length of a name.
 const MAX_LENGTH: usize = 64;
 
-/// Normalised form for comparisons.
+/// The Unicode-normalised form of a name, for comparisons.
 pub(crate) fn normal(name: &str) -> String {
     name.trim().nfkc().collect()
 }

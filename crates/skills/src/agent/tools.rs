@@ -23,10 +23,10 @@ use crate::scoped_file;
 /// Maximum size of returned instructions, in bytes.
 const MAX_INSTRUCTIONS: usize = 64 << 10;
 
-/// Maximum size of another returned file, in bytes.
+/// Maximum size of a file that `skill/read` returns, in bytes.
 const MAX_FILE: usize = 1 << 20;
 
-/// Timeout of activating and reading.
+/// Timeout of `skill/activate` and `skill/read`.
 const READ_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Interpreters for scripts, by file extension.

@@ -68,7 +68,7 @@ pub(super) struct CollectionFile {
     pub(super) agent_skills: Vec<Spanned<String>>,
 }
 
-/// Adds the aliases of fields.
+/// Adds the aliases of fields to the JSON schema.
 fn aliases(schema: &mut Schema) {
     if let Some(schema) = schema.as_object_mut() {
         yaml::add_aliases(
@@ -122,7 +122,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for TextOrMap<T> {
 pub(super) struct ToolMap {
     /// Name of the tool.
     pub(super) name: String,
-    /// Overrides of the skill, which can only make the tool stricter.
+    /// Overrides of the tool's capability, which can only make it stricter.
     pub(super) r#override: Option<Override>,
 }
 
@@ -240,7 +240,7 @@ impl<'de> Deserialize<'de> for Servers {
     }
 }
 
-/// Both forms of each entry, for the schema.
+/// The text form and the map form of each entry, for the JSON schema.
 mod forms {
     #![expect(
         dead_code,

@@ -145,7 +145,7 @@ struct ServerState {
     received: Mutex<Vec<ReceivedRequest>>,
     refused: Mutex<Vec<ReceivedRequest>>,
     connections: AtomicUsize,
-    /// Number of connections that the client closed during a response.
+    /// Number of connections that clients closed during a response.
     closed: Mutex<usize>,
     changed: Condvar,
 }

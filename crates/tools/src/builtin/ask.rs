@@ -15,7 +15,7 @@ use crate::tool::{Answer, Failure, FailureKind, Grounds, Tool};
 /// Error stored for a question that no user could answer. The question may be asked again.
 const NO_USER_TO_ANSWER: &str = "no user is available to answer";
 
-/// The text of [`NO_USER_TO_ANSWER`] in earlier versions; stored runs may contain it.
+/// The text that earlier versions stored instead of [`NO_USER_TO_ANSWER`]; stored runs may contain it.
 const NO_USER_TO_ANSWER_BEFORE: &str = "nobody is there to answer";
 
 /// Returns whether the stored error of a question means that no user answered it.

@@ -1,7 +1,7 @@
 //! `builtin/file-edit`: replaces text in a file. Applies all edits of a call, or none.
 //!
-//! An old text that differs from the file only in whitespace still matches if the match is unique. The new text then
-//! gets the indentation of the file.
+//! An `old_text` that differs from the file only in whitespace or typographic characters still matches if the match is
+//! unique. The new text then gets the indentation of the file.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(edited.text, "bye\n");
         let edited = apply("a\n  b \nc\n", &edit("  b\n", "", false)).expect("a deletion");
         assert_eq!(edited.text, "a\nc\n");
-        // Two inexact matches are ambiguous.
+        // The edit is refused: both lines match except for whitespace.
         let mismatch = apply("  a\n\ta\n", &edit("a\n", "b\n", false)).expect_err("twice");
         let message = format!("{}\n{}", mismatch.why, mismatch.excerpt);
         assert!(message.contains("2 times, in lines 1, 2"), "{message}");

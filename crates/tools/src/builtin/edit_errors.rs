@@ -13,7 +13,8 @@ const MIN_SIMILARITY: f64 = 0.6;
 /// Maximum number of lines of the file in an excerpt.
 const MAX_LINES: usize = 12;
 
-/// Minimum length, in bytes, of a new text that is searched in the file. Shorter texts may occur by chance.
+/// Minimum length of the new text, in bytes, for the message that the edit seems to be applied already. A shorter text
+/// may be in the file by chance.
 const MIN_DISTINCTIVE: usize = 8;
 
 /// Maximum length of a shown line, in bytes. Longer lines are truncated.

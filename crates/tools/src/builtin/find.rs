@@ -115,7 +115,7 @@ impl FilePattern {
         })
     }
 
-    /// Returns whether a path matches, relative to the searched directory or to the root of the part.
+    /// Returns whether the pattern matches a path, taken relative to the searched directory or to the root of the part.
     fn matches(&self, place: &Place<'_>, path: &TreePath) -> bool {
         let full_path = path.as_path();
         if self.is_name {

@@ -179,7 +179,8 @@ pub(super) fn find<'a>(parts: &'a [Part], alias: &str) -> Result<&'a Part, Prepa
         })
 }
 
-/// Rejects names of commits that git would parse as an option or as a file in a commit, which permission rules may hide.
+/// Rejects a commit name that git would parse as an option, or as a file in a commit (`HEAD:path`), because permission
+/// rules may hide that file.
 fn commit_name(name: Option<String>) -> Result<Option<String>, PrepareError> {
     match name {
         Some(name) if name.contains(':') => Err(PrepareError::Arguments(format!(
@@ -305,7 +306,7 @@ fn prepare_diff(arguments: DiffArguments, grounds: Grounds<'_>) -> PrepareResult
             command.push("--cached".to_owned());
         }
         let mut commits = vec!["--end-of-options".to_owned()];
-        // Comparing with the base commit includes commits made in the sandbox.
+        // Compared with this commit, the diff includes commits made in the sandbox.
         let base = || call.workspace().ok()?.base_commit(&place.part.alias);
         let from = from.or_else(|| base().filter(|_| arguments.staged != Some(true)));
         commits.extend(from.into_iter().chain(to));
@@ -383,7 +384,7 @@ fn prepare_show(arguments: ShowArguments, grounds: Grounds<'_>) -> PrepareResult
 /// Options that list the changed files of a diff, separated by NUL.
 const LIST_NAMES: [&str; 3] = ["--name-only", "--no-renames", "-z"];
 
-/// The listed files without those that permission rules hide; `None` if no file is hidden.
+/// Returns the listed files that permission rules do not hide; `None` if they hide none.
 fn readable_paths(
     git: &Git,
     list: &[String],

@@ -85,7 +85,7 @@ pub(super) fn matches_at(lines: &[&str], text_lines: &[&str], start: usize, leve
 pub(super) struct Indentation {
     /// Maps each indentation in the text to the indentation in the file.
     mapping: BTreeMap<String, String>,
-    /// The difference between the two, if it is the same for all lines.
+    /// The indentation that the file has more or less than the text, if it is the same for all lines.
     shift: Option<Shift>,
 }
 

@@ -104,7 +104,7 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
 /// Result of a prepare function.
 type PrepareResult<'a> = Result<Box<dyn PreparedCall + 'a>, PrepareError>;
 
-/// A built-in tool with arguments of this type.
+/// A built-in tool whose arguments are parsed into the type `A`.
 struct Builtin<A> {
     spec: ToolSpec,
     prepare: for<'a> fn(A, Grounds<'a>) -> PrepareResult<'a>,

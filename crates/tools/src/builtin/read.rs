@@ -156,7 +156,7 @@ impl Lines {
     ) -> Result<Answer, Failure> {
         let shown_limit = call.output.shown_limit() as u64;
         let end = self.first.saturating_add(self.limit);
-        // Lines are counted from 1; `line` contains the next byte.
+        // `line` is the number, counted from 1, of the line that contains the next byte.
         let (mut line, mut last, mut counted) = (1, 0, 0);
         let (mut is_at_start, mut is_full) = (true, false);
         let mut piece = Vec::new();

@@ -144,7 +144,7 @@ impl SearchResults {
     pub(super) fn add(&mut self, path: String, count: usize, lines: Vec<Line>) {
         self.count += count;
         self.files.insert(path, (count, lines));
-        // Drop the last file by path while the files before it reach the limit.
+        // Drop the last file, by path, as long as the other files have enough matches to reach the limit.
         while let Some(last) = self.files.last_entry() {
             let remaining = self.count - last.get().0;
             if remaining < self.limit {
@@ -301,7 +301,7 @@ fn truncate(lines: Vec<Line>, remaining: usize, count: usize) -> Vec<Line> {
 enum MatchReport {
     /// Permission rules hide the file.
     Nothing,
-    /// Matches are counted but not shown: the files before this one by path reach the limit.
+    /// Matches are counted but not shown, because files with earlier paths already have enough matches.
     Count,
     /// Matching lines are shown with this path, up to `limit` matches.
     Lines { path: String, limit: usize },
@@ -372,7 +372,7 @@ impl Sink for &mut MatchCollector<'_> {
     }
 
     fn context(&mut self, _: &Searcher, found: &SinkContext<'_>) -> std::io::Result<bool> {
-        // Context lines before the first match arrive before the check in `matched`.
+        // The context lines before the first match arrive before the call of `matched`, so check here too.
         if matches!(self.report(), MatchReport::Nothing) {
             return Ok(false);
         }

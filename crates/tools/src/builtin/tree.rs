@@ -67,7 +67,7 @@ pub(super) fn walk<V: FnMut(&TreePath) + Send>(
     if reached.load(Ordering::Relaxed) {
         return Ok(());
     }
-    // Ignore rules exclude the directory, but the call names it explicitly.
+    // The ignore rules exclude the directory. Walk it all the same, because the call names it.
     walk.run(Start::At(directory.as_path()))
 }
 

@@ -14,7 +14,7 @@ use crate::ports::{MASK, PartPath};
 use crate::spec::{Category, Ground};
 use crate::tool::{Answer, Call, Failure, Grounds, Tool, TouchedPaths};
 
-/// Size of the chunks, in bytes, in which longer lines are searched for masks.
+/// Maximum number of bytes to read at once when the existing file is searched for masks ([`MASK`]).
 const CHUNK_LENGTH: u64 = 1 << 20;
 
 #[derive(Deserialize, JsonSchema)]

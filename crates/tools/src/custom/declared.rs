@@ -189,13 +189,13 @@ impl Definition {
     }
 }
 
-/// The texts at the top level, or else the texts in `capability`.
+/// Returns the texts of a field at the top level of the file, or else the texts of the same field in `capability`.
 fn texts(top: Option<Texts>, nested: Option<Texts>) -> Vec<String> {
     top.or(nested).unwrap_or_default().0
 }
 
 impl SlotEntry {
-    /// Converts the slot to the form used in lists.
+    /// Converts a slot of the map `resources` to a slot of the list `resource_slots`.
     fn named(self, name: String) -> NamedSlot {
         NamedSlot {
             name,

@@ -173,7 +173,7 @@ pub(super) struct SlotEntry {
     pub(super) required: Option<bool>,
     /// Description for users.
     pub(super) description: Option<String>,
-    /// Source of the resource of the slot.
+    /// Origin of the resource in the slot.
     #[serde(alias = "binding_mode")]
     pub(super) binding: Option<Binding>,
     /// Name of the resource, for a static binding.
@@ -196,7 +196,7 @@ pub(super) struct NamedSlot {
     pub(super) required: Option<bool>,
     /// Description for users.
     pub(super) description: Option<String>,
-    /// Source of the resource of the slot.
+    /// Origin of the resource in the slot.
     #[serde(alias = "binding_mode")]
     pub(super) binding: Option<Binding>,
     /// Name of the resource, for a static binding.

@@ -185,7 +185,7 @@ fn bind(
     }
 }
 
-/// Collects every text in the arguments, because permission rules may match any of them.
+/// Collects every text in the arguments as a subject, because permission rules may match any of them.
 fn texts(value: &Value, subjects: &mut Vec<Subject>) {
     match value {
         Value::String(text) => subjects.push(Subject::Text(text.clone())),

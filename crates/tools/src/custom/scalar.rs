@@ -85,7 +85,7 @@ impl<'de> Deserialize<'de> for Texts {
 #[derive(Debug, Default)]
 pub(super) struct EnvironmentEntry(pub(super) Environment);
 
-/// The map form.
+/// Execution environment in the form of a map, such as `required: container`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EnvironmentMap {
@@ -103,7 +103,7 @@ enum Container {
     Container,
 }
 
-/// The word form.
+/// Execution environment in the form of a word.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum EnvironmentWord {
@@ -158,7 +158,7 @@ impl<'de> Deserialize<'de> for EnvironmentEntry {
     }
 }
 
-/// Both forms, for the schema.
+/// The two forms of an execution environment, for the JSON schema.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 #[expect(dead_code, reason = "used only to generate the schema")]

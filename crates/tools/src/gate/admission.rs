@@ -32,7 +32,7 @@ pub(super) struct AdmittedCall<'a> {
 pub(super) enum Stop {
     /// A check refused the call.
     Refused(RefusalReason),
-    /// A port failed during this action.
+    /// A port failed; contains the action that needed it and the error.
     Broken(&'static str, PortError),
 }
 

@@ -45,7 +45,7 @@ impl Phase {
     }
 }
 
-/// Changes that the plan or session currently allows.
+/// The kinds of changes that the plan or session currently allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlanMode {
     /// No changes, in any phase.

@@ -55,7 +55,7 @@ const SHOWN_LOG: usize = 2 << 10;
 #[derive(Clone)]
 pub struct Gate {
     registry: Arc<Registry>,
-    /// The tool that reads files. No tool shows a path that the rules deny to this one.
+    /// The tool that reads files. If the rules deny a path to this tool, no other tool shows the path either.
     reader: ToolName,
 }
 
@@ -219,7 +219,7 @@ fn record_outcome(
     };
     let (captured, answer) = match capture(spec, touched, id, context) {
         Ok(captured) => (captured, answer),
-        // The call is finished and its outcome is stored. The next use of the sandbox records its changes.
+        // The call has run, so its outcome is stored all the same. The next use of the sandbox records the changes.
         Err(source) if source.code() == Code::CaptureInterrupted => {
             let failure = failure_with_unrecorded_changes(&answer);
             (CapturedChanges::default(), Err(failure))

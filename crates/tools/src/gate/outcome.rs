@@ -50,7 +50,7 @@ pub struct CallSuccess {
     pub shown: ShownOutput,
     /// Image that replaces the output.
     pub picture: Option<Picture>,
-    /// Note from the tool's implementation, shown outside the data.
+    /// Note that the tool adds for the model, shown after the output and not marked as untrusted data.
     pub note: Option<String>,
     /// Changes that the call made in the sandbox.
     pub captured: CapturedChanges,

@@ -53,7 +53,7 @@ pub enum RefusalReason {
     /// The tool is not on the allowlist of the guards.
     #[error("`{0}` is not on the allowlist")]
     NotOnAllowlist(String),
-    /// The step reached its limit of tool calls.
+    /// The response of the model, or the step of the plan, reached its limit of tool calls.
     #[error("the limit of {limit} tool calls in this step is reached")]
     CallLimit {
         /// Maximum number of calls.
@@ -123,7 +123,7 @@ fn did_you_mean(nearest: &[String]) -> String {
 }
 
 impl RefusalReason {
-    /// Stable identifier of the reason, for rows and events.
+    /// Stable identifier of the reason, for the ledger and events.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::UnknownTool { .. } => "unknown_tool",

@@ -76,8 +76,8 @@ struct Property {
     is_declared: bool,
 }
 
-/// The editing tool that is declared to a model. Models are trained on different formats. Both tools can be
-/// called.
+/// The editing tool that is declared to a model, because models are trained on different formats. A model can also
+/// call the tool that is not declared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EditTool {
     /// `edit_file`: search and replace.
@@ -100,7 +100,7 @@ pub struct ToolOffer {
 const REPLACED_BY_SHELL: [&str; 4] = ["list_dir", "delete_file", "move_file", "git"];
 
 impl ToolOffer {
-    /// Returns whether a tool is declared. `is_available` decides by the names of model tools.
+    /// Returns whether a model tool is declared. `is_available` receives the name of a model tool.
     fn declares(self, tool: &str, is_available: &dyn Fn(&str) -> bool) -> bool {
         match tool {
             "edit_file" => self.edit == EditTool::EditFile || !is_available("apply_patch"),
@@ -204,7 +204,8 @@ impl ModelTool {
                 let mut schema = tool.schema(&|_| true, |_| true);
                 schema["additionalProperties"] = Value::Bool(false);
                 if tool.name == "edit_file" {
-                    // `edits` can replace the single edit; the translation reports missing arguments.
+                    // Only `path` is always required: a call has either `edits`, or one edit at the top level. The
+                    // translation reports missing arguments.
                     schema["required"] = json!(["path"]);
                 }
                 let validator = compile(&schema).expect("the schemas of model tools are valid");
@@ -234,7 +235,7 @@ fn remove_bounds(schema: &mut Value) {
             name.as_str(),
             "minLength" | "maxLength" | "minItems" | "maxItems" | "minimum" | "maximum"
         );
-        // A property may have such a name; its value is an object.
+        // Keep a property with the name of a bound, such as `maximum`: its value is a schema, which is an object.
         !is_bound || value.is_object()
     });
     for (name, value) in fields.iter_mut() {

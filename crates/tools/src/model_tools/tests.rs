@@ -11,9 +11,9 @@ use super::{
 use crate::builtin::NAMES;
 use crate::registry::Registry;
 
-/// Maximum total size of the declarations in a conversation, and in a plan, which sends many requests:
-/// 1,000 and 600 tokens of about 4 bytes.
+/// Maximum total size of the declarations in a conversation, in bytes: about 1,000 tokens.
 const MAX_BYTES: usize = 4_000;
+/// Maximum total size of the declarations in a plan, in bytes: about 600 tokens, because a plan sends many requests.
 const MAX_PLAN_BYTES: usize = 2_400;
 
 const PLAN: ToolOffer = ToolOffer {

@@ -77,7 +77,7 @@ impl<'a> Output<'a> {
             None if self.pending.len() < MAX_PENDING => return,
             None => break_at(u8::is_ascii_whitespace).map_or(self.pending.len(), |at| at + 1),
         };
-        // A secret may span several lines or words.
+        // Redact the whole text at once, because a secret may span several lines or words.
         let text = String::from_utf8_lossy(&self.pending[..end]);
         let end = end.saturating_sub(self.redactor.unfinished(&text));
         let unfinished = self.pending.split_off(end);
@@ -151,13 +151,14 @@ impl Log {
     }
 }
 
-/// A whole output: in memory up to the limit, also in a file beyond it.
+/// The whole output of a tool. Up to the limit, it is in memory. A longer output is in a file, and only its head and
+/// tail stay in memory.
 #[derive(Debug)]
 pub struct Spool {
     limit: usize,
-    /// The whole output up to the limit; beyond it, the head.
+    /// The whole output, or only its head once the output exceeds the limit.
     head: Vec<u8>,
-    /// The tail, once the output exceeds the limit.
+    /// The tail of the output; empty until the output exceeds the limit.
     tail: VecDeque<u8>,
     file: Option<File>,
     total: u64,

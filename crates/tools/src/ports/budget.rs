@@ -9,7 +9,7 @@ use crate::name::ToolName;
 /// Limits on calls and cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SpendingLimits {
-    /// Maximum number of tool calls in one step.
+    /// Maximum number of tool calls in one response of the model, or in one step of a plan.
     pub calls_per_step: Option<u64>,
     /// Maximum cost of one plan.
     pub cost_per_plan: Option<MicroUsd>,
@@ -31,7 +31,7 @@ pub struct Spending<'a> {
 /// Reason of a refused reservation.
 #[derive(Debug)]
 pub enum BudgetRefusal {
-    /// The step reached its limit of tool calls.
+    /// The response of the model, or the step of the plan, reached its limit of tool calls.
     Calls {
         /// Maximum number of calls.
         limit: u64,

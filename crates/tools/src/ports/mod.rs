@@ -19,7 +19,7 @@ use std::fmt;
 use cleveragents_domain::{Code, Diagnose, Hint};
 use serde_json::Value;
 
-/// An error behind a port; not caused by the model.
+/// An error in the implementation of a port, such as a failed write to the store. The model did not cause it.
 #[derive(Debug)]
 pub struct PortError(Box<dyn Diagnose + Send + Sync>);
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use cleveragents_domain::ContentHash;
 use serde_json::Value;
 
-/// Replaces secrets in all texts for models.
+/// The text that replaces each secret in texts for models.
 pub const MASK: &str = "[REDACTED]";
 
 /// The value of a field is secret if the name of the field contains one of these texts.
@@ -34,7 +34,7 @@ pub trait Redact: Send + Sync {
     /// Replaces every secret in a text.
     fn redact<'t>(&self, text: &'t str) -> Cow<'t, str>;
 
-    /// Returns the length, in bytes, of the end of the text that may be the start of a secret.
+    /// Returns how many bytes at the end of the text may be the start of a secret that continues in the next text.
     fn unfinished(&self, _text: &str) -> usize {
         0
     }

@@ -20,7 +20,7 @@ use crate::spec::Slot;
 pub struct Part {
     /// Name of the part in the sandbox.
     pub alias: String,
-    /// The opened directory; gives no access to anything outside.
+    /// The opened directory of the part, through which no file outside it can be accessed.
     pub root: Arc<Root>,
     /// Whether changes in the part are forbidden.
     pub is_read_only: bool,
@@ -50,7 +50,7 @@ pub struct Attribution<'a> {
     pub invocation: ToolInvocationId,
 }
 
-/// Changes that a capture recorded.
+/// Changes in a sandbox that [`Workspace::capture_paths`] or [`Workspace::capture_all`] recorded.
 #[derive(Debug, Clone, Default)]
 pub struct CapturedChanges {
     /// Changes with the alias of their part.

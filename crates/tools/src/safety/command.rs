@@ -417,7 +417,7 @@ mod tests {
     fn run_by_bash(text: &str) -> Vec<Vec<String>> {
         let folder = tempfile::tempdir().expect("a folder");
         let record = folder.path().join("record");
-        // One write for each command: both ends of a pipe write at the same time.
+        // One write for each command, because the commands of a pipe run at the same time.
         let script = r#"command_not_found_handle() {
                 local words; printf -v words '%s\x1f' "$@"; printf '%s\x1e' "$words" >&9
             }
@@ -459,7 +459,7 @@ mod tests {
         ] {
             let mut parsed = simple_commands(text).expect("parsed");
             let mut run = run_by_bash(text);
-            // Both ends of a pipe run at the same time.
+            // The commands of a pipe run at the same time, so their order varies.
             parsed.sort();
             run.sort();
             assert_eq!(run, parsed, "{text:?}");
@@ -467,7 +467,7 @@ mod tests {
     }
 
     proptest! {
-        /// Rules that allow must see exactly the words that bash runs.
+        /// The parser that is used for rules that allow must return exactly the words that bash runs.
         #[test]
         fn bash_runs_only_the_parsed_commands(tokens in prop::collection::vec(
             prop::sample::select(vec![

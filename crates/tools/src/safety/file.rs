@@ -62,7 +62,7 @@ struct GuardsEntry {
     /// The only tools that may run. Default: all; an empty list means none.
     #[schemars(with = "Option<Vec<String>>")]
     tool_allowlist: Option<Vec<Spanned<String>>>,
-    /// Maximum number of tool calls in one response of the model.
+    /// Maximum number of tool calls in one response of the model, or in one step of a plan.
     max_tool_calls_per_step: Option<u64>,
     /// Maximum total cost, in US dollars.
     #[schemars(with = "Option<f64>", range(min = 0))]

@@ -132,7 +132,7 @@ fn is_everything(word: &str) -> bool {
     {
         return true;
     }
-    // `/`, `/*`, `/etc`, `/home/*`, `//usr/../etc`: an absolute path of at most one component, once normalized.
+    // After normalization, an absolute path of at most one component: `/`, `/*`, `/etc`, `/home/*`, `//usr/../etc`.
     if !word.starts_with('/') {
         return false;
     }

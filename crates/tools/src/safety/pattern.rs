@@ -51,7 +51,7 @@ impl ToolPattern {
         fits(&self.0, &tool.canonical().to_string())
     }
 
-    /// Rejects a pattern in the namespace `builtin` that matches no tool: its author expects it to have an effect.
+    /// Rejects a pattern in the namespace `builtin` that matches no tool, because it is probably a typing error.
     fn checked(self, written: &str) -> Result<Self, RuleError> {
         let prefix = format!("{}/", ToolName::BUILTIN);
         let Some(short) = self.0.strip_prefix(&prefix) else {

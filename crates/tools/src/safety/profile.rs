@@ -112,7 +112,7 @@ impl SafetyProfile {
         }
     }
 
-    /// Restricts this value to what both values allow, and adds the requirements of the other.
+    /// Restricts this profile to what it and `by` both allow, and adds the requirements of `by`.
     pub fn narrow(&mut self, by: &Self) {
         // Destructured, so that the compiler reports a forgotten field.
         let Self {
@@ -156,7 +156,7 @@ pub struct Guards {
     /// The only tools that may run.
     #[serde(rename = "tool_allowlist")]
     pub allowlist: AllowList,
-    /// Maximum number of tool calls in one step.
+    /// Maximum number of tool calls in one response of the model, or in one step of a plan.
     pub max_tool_calls_per_step: Option<u64>,
     /// Maximum total cost.
     #[serde(serialize_with = "dollars")]
@@ -166,7 +166,7 @@ pub struct Guards {
 }
 
 impl Guards {
-    /// Restricts this value to what both values allow, and adds the requirements of the other.
+    /// Restricts these guards to what they and `by` both allow, and adds the requirements of `by`.
     pub fn narrow(&mut self, by: &Self) {
         let Self {
             denylist,

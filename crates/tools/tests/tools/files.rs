@@ -254,7 +254,7 @@ fn git_directories_cannot_be_accessed() {
             assert_eq!(desk.refused(tool, arguments).0, "rule", "{tool} {path}");
         }
     }
-    // A call for the parent directory cannot change them either.
+    // A call for the parent of a git directory cannot change the git directory either.
     let message = desk.fails(
         "builtin/dir-delete",
         json!({"path": "sub", "recursive": true}),
@@ -604,7 +604,7 @@ fn defect_7223_a_malformed_argument_is_named_before_the_tool_runs() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// The concatenation of consecutive ranges is the whole file.
+    /// Reading a file range after range returns the whole file.
     #[test]
     fn consecutive_ranges_return_the_whole_file(content in "[a\u{e9}\r\n]{0,40}", limit in 1_u64..5) {
         let desk = Desk::builtin();
@@ -697,7 +697,7 @@ fn a_path_that_starts_with_the_name_of_the_part_is_found() {
     assert_eq!(read("app/inner.py"), "inner\n");
     assert_eq!(read("app/app/inner.py"), "inner\n");
     assert_eq!(read("main.py"), "top\n");
-    // A new file is created at its literal path.
+    // Neither `app/new.py` nor `new.py` exists: the file is created at the path as written.
     desk.ok(
         "builtin/file-write",
         json!({"path": "app/new.py", "content": "x\n"}),

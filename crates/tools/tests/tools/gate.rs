@@ -1,5 +1,5 @@
 //! Tests of the gate, with every reason to refuse a call. After a refusal, the tool has not run, the model
-//! receives a message, the row is stored, and no budget is reserved.
+//! receives a message, the refusal is stored in the ledger, and no budget is reserved.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -78,7 +78,7 @@ fn spec() -> ToolSpec {
     }
 }
 
-/// A desk with the counting tool, and the number of its runs.
+/// A desk with one tool, and the number of times that the tool ran.
 fn desk_with(
     change: impl FnOnce(&mut ToolSpec),
     action: fn(&mut Call<'_>) -> Result<Answer, Failure>,

@@ -389,7 +389,7 @@ fn git_accepts_no_options_from_a_model_and_runs_no_hooks() {
     }
     desk.folder().write("--help", "x");
     desk.ok("builtin/git-diff", json!({"path": "./--help"}));
-    // Hooks, filters and drivers that would create a file.
+    // Each hook, filter and driver would create this file.
     let trace = desk.folder().whole.path().join("trace");
     let command = format!("touch {}", trace.display());
     desk.folder()

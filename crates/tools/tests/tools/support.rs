@@ -21,7 +21,7 @@ use cleveragents_tools::{
 };
 use serde_json::Value;
 
-/// An error behind a port.
+/// An error that a port returns.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct BrokenPort(String, Code);
@@ -42,7 +42,7 @@ pub(crate) struct Folder {
     parts: Vec<Part>,
     pub(crate) has_checkpoints: AtomicBool,
     pub(crate) checkpoints: AtomicU64,
-    /// Captured paths; `None` for a capture of everything.
+    /// Paths of each capture; `None` for a capture of the whole sandbox.
     pub(crate) captures: Mutex<Vec<Option<Vec<PartPath>>>>,
 }
 

@@ -193,7 +193,7 @@ impl SvgDrawing<'_> {
                 .into_iter()
                 .partition(|edge| self.layout.is_back(from, edge.to));
             for (number, edge) in forward.iter().enumerate() {
-                // Several lines from one box start next to each other.
+                // Several lines from one box start at different places.
                 let part = (count(number) + 0.5) / count(forward.len()) - 0.5;
                 self.down(out, edge, part * self.box_width * 0.6);
             }

@@ -115,7 +115,7 @@ fn edges(out: &mut String, rows: &[OutlineRow<'_>]) {
         let Some(parent) = row.parent else { continue };
         let above = &rows[parent];
         if above.depth >= COLUMNS {
-            // Both are in the last column.
+            // Parent and child are both in the last column, so there is no room for a line.
             continue;
         }
         let (x, y, end) = (above.left() + 10.0, middle(number), row.left());

@@ -37,7 +37,7 @@ const FIELDS: [&str; 21] = [
 const IMAGE_TYPES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
 const MAX_IMAGE_BYTES: usize = 5 * 1024 * 1024;
 const MAX_SIDE: u32 = 8000;
-/// The same page: maximum number of images for `MAX_SIDE`; with more images, `MAX_SIDE_OF_MANY` applies.
+/// "Vision": the maximum number of images for which `MAX_SIDE` applies; with more images, `MAX_SIDE_OF_MANY` applies.
 const MANY_IMAGES: usize = 20;
 const MAX_SIDE_OF_MANY: u32 = 2000;
 

@@ -16,7 +16,7 @@ const FIELDS: [&str; 8] = [
     "labels",
 ];
 
-/// The same page, `GenerationConfig`.
+/// "Generating content", `GenerationConfig`.
 const OPTIONS: [&str; 22] = [
     "stopSequences",
     "responseMimeType",
@@ -42,7 +42,7 @@ const OPTIONS: [&str; 22] = [
     "audioTimestamp",
 ];
 
-/// The same page, field `responseJsonSchema`: the supported keywords, also for function declarations.
+/// "Generating content", field `responseJsonSchema`: the supported keywords, also for function declarations.
 const KEYWORDS: [&str; 20] = [
     "$id",
     "$defs",
@@ -74,7 +74,7 @@ const IMAGE_TYPES: [&str; 5] = [
     "image/heic",
     "image/heif",
 ];
-/// The same page, section "Technical details about images".
+/// "Image understanding", section "Technical details about images".
 const MAX_IMAGES: usize = 3600;
 /// Refusal in google-gemini/gemini-cli issue 19083.
 const MAX_FUNCTIONS: usize = 512;
@@ -282,7 +282,7 @@ fn thinking(config: &Value, model: &str) -> CheckResult {
         ensure(!model.starts_with("gemini-2"), || {
             "Thinking level is not supported for this model.".to_owned()
         })?;
-        // The same page, "Thinking levels": the larger models of Gemini 3 support two.
+        // "Gemini thinking", section "Thinking levels": `gemini-3-pro` supports only two levels.
         let is_known = match model {
             _ if model.starts_with("gemini-3-pro") => matches!(level, "low" | "high"),
             _ => matches!(level, "minimal" | "low" | "medium" | "high"),

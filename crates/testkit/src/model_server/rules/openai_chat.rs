@@ -86,11 +86,11 @@ pub(super) fn check(body: &Value) -> CheckResult {
     check_lengths(body)?;
     check_input(body, limits.into_iter().flatten().next())?;
     tools_with_reasoning(body, model)?;
-    // The same reference, `stop`.
+    // "Create chat completion", `stop`: at most four.
     ensure(list(body, "stop").len() <= 4, || {
         "Invalid 'stop': array too long. Expected an array with maximum length 4.".to_owned()
     })?;
-    // The same reference, `stream_options`: only with `stream`.
+    // "Create chat completion", `stream_options`: only with `stream`.
     ensure(
         body.get("stream_options").is_none() || body["stream"] == true,
         || "The 'stream_options' parameter is only allowed when 'stream' is enabled.".to_owned(),
@@ -156,7 +156,7 @@ fn messages(body: &Value, model: &str) -> CheckResult {
         let role = text(message, "role");
         if role == "tool" {
             let id = text(message, "tool_call_id");
-            // The same reference, tool messages.
+            // "Create chat completion", tool messages: each answers a call of an earlier message.
             ensure(open.contains(&id), || {
                 format!(
                     "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'. ({id})"
@@ -261,8 +261,8 @@ fn content(message: &Value, index: usize) -> CheckResult {
     Ok(())
 }
 
-/// The same reference, `tool_calls` of assistant messages; ids of 40 characters (langchain-ai/langchain issue 29408 shows
-/// the refusal).
+/// "Create chat completion", `tool_calls` of assistant messages; ids of at most 40 characters (langchain-ai/langchain
+/// issue 29408 shows the refusal).
 fn call(call: &Value, index: usize) -> CheckResult {
     let id = text(call, "id");
     ensure((1..=40).contains(&id.len()), || {

@@ -127,7 +127,7 @@ impl Family {
 
 /// "Models" (platform.openai.com/docs/models), "context window" of each model. Reasoning models share it between the
 /// input and their maximum output, so their input limit is smaller. Refusals: "maximum context length" in many issues,
-/// such as AutoGPT's 3892, and "Input tokens exceed the configured limit of 272000 tokens" of `gpt-5`.
+/// such as AutoGPT issue 3892, and "Input tokens exceed the configured limit of 272000 tokens" of `gpt-5`.
 pub(super) fn check_input(body: &Value, limit: Option<&Value>) -> CheckResult {
     let model = text(body, "model");
     let tokens = size::tokens(body);
@@ -200,7 +200,7 @@ pub(super) fn check_lengths(body: &Value) -> CheckResult {
     }
 }
 
-/// The reference of both interfaces: `tool_choice` and `parallel_tool_calls` only with `tools`.
+/// "Create chat completion" and "Create a model response": `tool_choice` and `parallel_tool_calls` only with `tools`.
 pub(super) fn check_choice(body: &Value) -> CheckResult {
     for name in ["tool_choice", "parallel_tool_calls"] {
         ensure(

@@ -8,7 +8,7 @@ use crate::builtin::matching::{Indentation, Level, matches_at, occurrences};
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PatchResult {
     pub(super) text: String,
-    /// Descriptions of ignored differences, one per affected hunk, for the model.
+    /// Differences between hunk and file that were ignored, as text for the model; one for each affected hunk.
     pub(super) repairs: Vec<String>,
 }
 
@@ -93,7 +93,7 @@ impl<'h> Place<'h> {
             return Ok(place);
         }
         if !place.search(lines, from, hunk)? {
-            // A trailing empty line often means the line break before it.
+            // Models often end a hunk with an empty line that is not in the file. Search again without it.
             let is_empty = place.lines.last() == Some(&(Mark::Keep, ""));
             if !is_empty || place.old.len() == 1 {
                 return Err(not_found(lines, &place.old));

@@ -168,20 +168,20 @@ impl PreparedCall for PreparedPatch<'_> {
     }
 }
 
-/// The files of a patch, before and after.
+/// The files that a patch changes, with their contents before and after.
 #[derive(Default)]
 struct Files<'a> {
     changes: BTreeMap<PartPath, FileChange<'a>>,
     /// Descriptions of the changes, in the order of the patch.
     summary: Vec<String>,
     repairs: Vec<String>,
-    /// Lines of a file that explain a failure.
+    /// Lines of the file that are similar to the hunk that failed, for the error message.
     excerpt: String,
 }
 
 struct FileChange<'a> {
     file: Target<'a>,
-    /// `None` when the file does not exist.
+    /// Content before the patch; `None` when the file did not exist.
     before: Option<Content>,
     after: Option<Content>,
 }

@@ -94,7 +94,7 @@ impl<'t> Reader<'t> {
         self.lines.get(self.at).copied()
     }
 
-    /// Reads the next line of the section; `None` at its end.
+    /// Reads the next line of the section; `None` at the end of the section.
     fn body(&mut self) -> Option<&'t str> {
         let line = self.peek().filter(|line| !is_section(line))?;
         self.at += 1;

@@ -114,7 +114,7 @@ fn a_header_selects_one_of_several_places() {
 
 /// Computes hunks that turn one text into another, with this number of context lines around each change.
 fn body(old: &[String], new: &[String], context: usize) -> String {
-    // The longest common subsequence of lines.
+    // Lengths of the longest common subsequences of lines, for the diff.
     let mut longest = vec![vec![0_usize; new.len() + 1]; old.len() + 1];
     for left in (0..old.len()).rev() {
         for right in (0..new.len()).rev() {

@@ -111,8 +111,9 @@ impl PermissionRules {
             .fold(Decision::Allow, Decision::stricter)
     }
 
-    /// Decides about a call that replaces other tools, each with its subject. Rules for the replaced tools apply. A
-    /// rule that names the calling tool itself takes precedence, unless a rule for a replaced tool denies the subject.
+    /// Decides about a call of `tool` that replaces calls of other tools. `subjects` contains each replaced tool with
+    /// its subject. Rules for the replaced tools apply. A rule that names `tool` itself takes precedence, unless a rule
+    /// for a replaced tool denies the subject.
     pub(crate) fn decide_acting(
         &self,
         tool: &ToolName,
