@@ -538,15 +538,18 @@ fn a_plan_without_a_reference_is_the_current_one_of_the_folder() {
 
         // If the current plan does not match a filter, the only other plan of the folder that matches is chosen.
         strategized(&engine, first);
-        let strategized = [PlanStage::StrategizeComplete];
-        let found = in_shop.only(&strategized, "to be executed");
+        let executable = [PlanStage::StrategizeComplete];
+        let found = in_shop.only(&executable, "to be executed");
         assert_eq!(found.expect("one").id, first);
-        let none = in_folder(&bank).only(&strategized, "to be executed");
-        assert_eq!(
-            none.expect_err("none of this folder").code(),
-            Code::NoPlan,
-            "plans of other folders do not count"
+        let none = in_folder(&bank).only(&executable, "to be executed");
+        let error = none.expect_err("plans of other folders do not count");
+        assert_eq!(error.code(), Code::NoPlan);
+        assert!(
+            error.to_string().contains(&elsewhere.to_string()),
+            "{error}"
         );
+        let hint = error.hint().expect("a hint").neutral();
+        assert!(hint.contains(&elsewhere.to_string()), "{hint}");
         assert!(in_shop.only_waiting().is_err());
         wait_for(&engine, first, gate(GateAction::Execute));
         assert_eq!(in_shop.only_waiting().expect("one").id, first);
@@ -556,6 +559,24 @@ fn a_plan_without_a_reference_is_the_current_one_of_the_folder() {
         assert_eq!(current(), first);
         advance(&engine, first, &[StageTransition::Cancel]);
         assert_eq!(current(), second, "the newest of the finished ones");
+        // A plan that was not cancelled is preferred, even if it is older than a cancelled plan.
+        let applied = store_for(&engine, "applied", "local/shop");
+        let cancelled = store_for(&engine, "cancelled", "local/shop");
+        advance(&engine, cancelled, &[StageTransition::Cancel]);
+        strategized(&engine, applied);
+        advance(
+            &engine,
+            applied,
+            &[
+                StageTransition::QueueExecute,
+                StageTransition::StartExecute,
+                StageTransition::CompleteExecute,
+                StageTransition::QueueApply,
+                StageTransition::StartApply,
+                StageTransition::CompleteApply,
+            ],
+        );
+        assert_eq!(current(), applied, "the only one that was not cancelled");
 
         // In a folder without plans, the only unfinished plan of any folder is chosen; several are an error.
         let outside = base.join("outside");

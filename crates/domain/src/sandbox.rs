@@ -178,7 +178,7 @@ pub struct Sandbox {
 pub struct Checkpoint {
     /// Number in the sandbox.
     pub number: CheckpointNumber,
-    /// Why the checkpoint was created.
+    /// Reason for creating the checkpoint.
     pub reason: CheckpointReason,
     /// Label chosen by the user.
     pub label: Option<String>,

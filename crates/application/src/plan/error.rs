@@ -17,7 +17,7 @@ pub enum PlanError {
     NotReady {
         plan: PlanId,
         stage: PlanStage,
-        /// Why the stage does not allow the operation.
+        /// Reason why the stage does not allow the operation.
         reason: String,
         /// The operation that is possible instead.
         hint: Hint,
@@ -54,7 +54,7 @@ pub enum PlanError {
         stage: PlanStage,
         /// The reason.
         message: String,
-        /// What the user can do to recover.
+        /// Actions that the user can take to recover.
         hint: Hint,
     },
     /// Required validations have not passed.

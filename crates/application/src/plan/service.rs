@@ -85,7 +85,7 @@ pub struct UseAction {
 pub struct DriveOptions {
     /// The requested phase, which the plan enters without approval. The gates of other phases apply.
     pub consent: Option<PlanPhase>,
-    /// What to do with tool calls whose outcome is unknown.
+    /// Treatment of tool calls whose outcome is unknown.
     pub unknown_outcome: UnknownOutcome,
     /// The form of the result on a branch: one commit, or a merge.
     pub landing: BranchUpdate,

@@ -43,7 +43,7 @@ pub trait ToolSources: Sync {
     }
 }
 
-/// What to do with a tool call whose process died before the outcome was stored.
+/// Treatment of a tool call whose process died before the outcome was stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UnknownOutcome {
     /// Ask the user.
@@ -120,6 +120,6 @@ pub struct RunContext<'a> {
     pub observer: &'a dyn Observer,
     /// Stops the run.
     pub cancel: &'a Cancel,
-    /// What to do with tool calls whose outcome is unknown.
+    /// Treatment of tool calls whose outcome is unknown.
     pub unknown_outcome: UnknownOutcome,
 }

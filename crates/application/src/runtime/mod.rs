@@ -133,7 +133,7 @@ pub struct AgentRequest<'a> {
     pub observer: &'a dyn Observer,
     /// Stops the run.
     pub cancel: &'a Cancel,
-    /// What to do with tool calls whose outcome is unknown.
+    /// Treatment of tool calls whose outcome is unknown.
     pub unknown_outcome: UnknownOutcome,
 }
 

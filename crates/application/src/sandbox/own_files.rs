@@ -38,7 +38,9 @@ pub(super) fn check_place(
         return Err(Error::CannotSandbox {
             what: format!("`{}`", location.display()),
             reason: "it is the root of the file system".to_owned(),
-            hint: Some("name the subfolders that you work on".into()),
+            hint: Some(
+                "change to the folder of a project, or name the subfolders that you work on".into(),
+            ),
         });
     }
     let reason = if database.as_deref() == Some(&*place) {
@@ -54,7 +56,7 @@ pub(super) fn check_place(
         what: format!("`{}`", location.display()),
         reason: reason.to_owned(),
         hint: Some(
-            "name the subfolders that you work on, or set CLEVERAGENTS_HOME to a folder outside"
+            "change to the folder of a project, or name the subfolders that you work on; or set CLEVERAGENTS_HOME to a folder outside"
                 .into(),
         ),
     })

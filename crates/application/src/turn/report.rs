@@ -63,7 +63,7 @@ impl ReportTool {
     }
 }
 
-/// What to do with a plain-text answer of the model.
+/// Treatment of a plain-text answer of the model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TextAnswer {
     /// The text is the result.
@@ -112,7 +112,7 @@ pub struct ReportTools<'a> {
     pub offered: &'a [ReportTool],
     /// The names of the tools that end this turn; calls of other report tools return an error.
     pub accepted: &'a [&'a str],
-    /// What to do with a plain-text answer.
+    /// Treatment of a plain-text answer.
     pub text: TextAnswer,
 }
 

@@ -9,7 +9,8 @@ use super::{Command, Plan, PlanApply, PlanExecute, PlanLog, PlanTree, PlanWork};
 pub(crate) enum CurrentPlan {
     /// Show progress, usage and pending input of the current plan
     #[command(
-        after_help = "The current plan of a folder is its newest unfinished plan, or its newest plan.
+        after_help = "The current plan of a folder is its newest unfinished plan, else its newest
+plan that is not cancelled.
 
 Exit codes: 1 when the plan failed, else 0
 

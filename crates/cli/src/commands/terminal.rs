@@ -200,7 +200,12 @@ impl Approver for Terminal {
         for (number, option) in question.options.iter().enumerate() {
             let _never_fails = writeln!(text, "  [{}] {option}", number + 1);
         }
-        match self.ask(&text, "> ") {
+        let prompt = match question.options.len() {
+            0 => "> ".to_owned(),
+            1 => "Answer (1, or your own words): ".to_owned(),
+            count => format!("Answer (1-{count}, or your own words): "),
+        };
+        match self.ask(&text, &prompt) {
             None if self.cancel.is_cancelled() => Reply::Declined,
             None => Reply::NoUser,
             Some(answer) if answer.is_empty() => Reply::Declined,

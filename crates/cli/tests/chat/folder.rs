@@ -200,6 +200,36 @@ fn a_conversation_of_the_folder_continues_also_without_a_tool_call_and_from_a_su
     assert_eq!(shop.questions(&sessions[0]).len(), 3);
 }
 
+/// `/undo` rolls back the last change also if an earlier process made it. After `/apply` the chat has no open sandbox:
+/// its commands are refused, and the next message creates a new one.
+#[test]
+fn changes_of_an_earlier_process_are_undone_and_an_apply_is_committed_with_the_question() {
+    let shop = Shop::new();
+    let chat = |input: &str| {
+        let answer = shop.in_folder("shop", &["-m", MODEL, "--continue"], Some(input));
+        format!("{}{}", answer.out, answer.err)
+    };
+    shop.ask(&["writes it"]);
+    let shown = chat("/diff\n");
+    assert!(shown.contains("+by the model"), "{shown}");
+    let undone = chat("/undo\n/diff\n");
+    assert!(!undone.contains("+by the model"), "{undone}");
+    assert!(!undone.contains("CA-"), "{undone}");
+    let redone = chat("/redo\n/diff\n");
+    assert!(redone.contains("+by the model"), "{redone}");
+
+    let applied = chat("/apply --yes\n/redo\n/undo\nhello\n/undo\n");
+    assert_eq!(shop.notes(), "by the model\n", "{applied}");
+    let problem = "the changes of this chat are applied to your files";
+    assert_eq!(applied.matches(problem).count(), 2, "{applied}");
+    let log = Command::new("git")
+        .current_dir(shop.agents.cwd().join("shop"))
+        .args(["log", "-1", "--format=%s"])
+        .output()
+        .expect("git starts");
+    assert_eq!(String::from_utf8_lossy(&log.stdout), "writes it\n");
+}
+
 #[test]
 fn a_secret_in_the_question_is_not_in_the_name_of_the_session() {
     let shop = Shop::new();

@@ -160,10 +160,7 @@ impl Waiting {
                 } else {
                     format!("its confidence {score:.2} is below the threshold {threshold:.2}")
                 };
-                format!(
-                    "your approval before {guarded_action}: {cause} (gate `{}`)",
-                    gate.as_str()
-                )
+                format!("your approval before {guarded_action}: {cause}")
             }
             Self::Call { tool, reason, .. } => format!("approval to call `{tool}`: {reason}"),
             Self::Question { text, .. } => format!("an answer: {text}"),

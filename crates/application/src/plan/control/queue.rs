@@ -49,7 +49,7 @@ impl QueueEntry {
         Some(serde_json::from_value(document).unwrap_or_default())
     }
 
-    /// What to do with tool calls whose outcome is unknown.
+    /// Treatment of tool calls whose outcome is unknown.
     pub const fn unknown_outcome(&self) -> UnknownOutcome {
         match (self.redo, self.skip) {
             (true, _) => UnknownOutcome::Retry,

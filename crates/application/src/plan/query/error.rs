@@ -55,10 +55,12 @@ pub enum PlanQueryError {
         candidates: Vec<PlanCandidate>,
     },
     /// No plan is in a suitable state.
-    #[error("there is no plan {purpose}")]
+    #[error("there is no plan {purpose}{}", current_plan(.current.as_ref()))]
     NoPlan {
         /// The purpose, such as `to be executed`.
         purpose: String,
+        /// The current plan of the caller's folder, which does not suit the purpose.
+        current: Option<(PlanId, PlanStage)>,
     },
     /// No decision has this id, or several ids have this prefix.
     #[error("{}", decision_message(.reference, .candidates))]
@@ -73,7 +75,7 @@ pub enum PlanQueryError {
     NotReady {
         id: PlanId,
         stage: PlanStage,
-        /// Why the stage does not allow the operation.
+        /// Reason why the stage does not allow the operation.
         why: String,
     },
     /// A process works on the plan.
@@ -103,6 +105,12 @@ pub enum PlanQueryError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] cleveragents_store::Error),
+}
+
+fn current_plan(current: Option<&(PlanId, PlanStage)>) -> String {
+    current.map_or_else(String::new, |(id, stage)| {
+        format!("; the current plan {id} is {stage}")
+    })
 }
 
 fn decision_message(reference: &str, candidates: &[String]) -> String {
@@ -150,6 +158,13 @@ impl Diagnose for PlanQueryError {
             Self::Ambiguous { candidates, .. } => {
                 Some(hint!("name one: {}", candidate_list(candidates)))
             }
+            Self::NoPlan {
+                current: Some((id, _)),
+                ..
+            } => Some(hint!(
+                "run {} to see what it waits for",
+                suggest::plan_status(id)
+            )),
             Self::NoPlan { .. } => Some(hint!("run {} to list the plans", suggest::plan_list())),
             Self::DecisionNotFound { candidates, .. } if !candidates.is_empty() => {
                 Some(hint!("name one: {}", candidates.join(", ")))

@@ -196,8 +196,8 @@ impl PlanQueries {
         }
     }
 
-    /// The newest unfinished plan of the folder, else the newest plan of the folder. If the folder has no plans, its
-    /// nearest ancestor that has plans is used instead.
+    /// The newest unfinished plan of the folder, else its newest plan that is not cancelled, else its newest plan. If
+    /// the folder has no plans, its nearest ancestor that has plans is used instead.
     pub fn current(&self) -> Result<Option<Plan>, PlanQueryError> {
         match self.plan_location()? {
             Some(location) => self.current_at(&location),
@@ -216,10 +216,17 @@ impl PlanQueries {
             let matching = self.engine.read(|reader| plans::list(reader, &filter))?;
             Ok::<_, PlanQueryError>(matching.into_iter().next())
         };
-        match newest(unfinished_stages())? {
-            Some(current) => Ok(Some(current)),
-            None => newest(Vec::new()),
+        let all_but_cancelled = PlanStage::ALL
+            .iter()
+            .copied()
+            .filter(|stage| stage.shown_state() != PlanState::Cancelled)
+            .collect();
+        for stages in [unfinished_stages(), all_but_cancelled, Vec::new()] {
+            if let Some(current) = newest(stages)? {
+                return Ok(Some(current));
+            }
         }
+        Ok(None)
     }
 
     /// The caller's folder if it has plans, else its nearest ancestor that has plans.
@@ -254,8 +261,11 @@ impl PlanQueries {
             ..filter.clone()
         };
         let mut matching = self.engine.read(|reader| plans::list(reader, &filter))?;
-        if let Some(location) = location
-            && let Some(current) = self.current_at(&location)?
+        let current = match location {
+            Some(location) => self.current_at(&location)?,
+            None => None,
+        };
+        if let Some(current) = &current
             && let Some(at) = matching.iter().position(|plan| plan.id == current.id)
         {
             return Ok(matching.swap_remove(at));
@@ -263,6 +273,7 @@ impl PlanQueries {
         match matching.len() {
             0 => Err(PlanQueryError::NoPlan {
                 purpose: purpose.to_owned(),
+                current: current.map(|plan| (plan.id, plan.stage)),
             }),
             1 => Ok(matching.remove(0)),
             _ => Err(ambiguous(property.to_owned(), &matching)),

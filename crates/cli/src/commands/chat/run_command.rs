@@ -4,8 +4,8 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::Path;
 
-use cleveragents_application::SessionError;
-use cleveragents_domain::{Code, Role};
+use cleveragents_application::{SandboxError, SessionError};
+use cleveragents_domain::{Code, Role, SandboxState};
 use serde_json::json;
 
 use super::command::{COMMANDS, ChatCommand};
@@ -181,6 +181,34 @@ impl Chat<'_> {
         })
     }
 
+    /// Name of the session's sandbox. Fails if the sandbox does not exist yet, or was applied or discarded.
+    fn open_sandbox(&self) -> Result<String, CommandError> {
+        let name = self.sandbox()?;
+        let state = match self.context.sandboxes()?.find(&name) {
+            Ok(view) => view.sandbox.state,
+            Err(SandboxError::NotFound(_)) => {
+                return Err(CommandError::usage("this chat has no sandbox yet")
+                    .with_hint("the next message creates it"));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        match state {
+            SandboxState::Applied => Err(CommandError::new(
+                Code::SandboxNotReady,
+                "the changes of this chat are applied to your files",
+            )
+            .with_hint(
+                "the next message starts a new copy; `git revert` undoes the commit of the apply",
+            )),
+            SandboxState::Discarded => Err(CommandError::new(
+                Code::SandboxNotReady,
+                "the sandbox of this chat was discarded",
+            )
+            .with_hint("the next message starts a new copy")),
+            _ => Ok(name),
+        }
+    }
+
     fn diff(&mut self, timing: Timing) -> Result<(), CommandError> {
         let sandbox = self.sandbox()?;
         if !self.context.printer.draws() {
@@ -210,16 +238,14 @@ impl Chat<'_> {
     }
 
     fn undo_turn(&mut self, timing: Timing) -> Result<(), CommandError> {
-        let Some((sandbox, checkpoint)) = self.undo.clone() else {
-            let sandbox = self.sandbox()?;
-            return Err(
-                CommandError::usage("no turn of this chat changed the sandbox").with_hint(format!(
-                    "`agents sandbox rollback {sandbox}` rolls back further"
-                )),
-            );
-        };
-        let number = checkpoint.to_string();
-        if self.run_and_check(&["sandbox", "rollback", &sandbox, "--to", &number], timing)? {
+        let sandbox = self.open_sandbox()?;
+        let number = self.undo.as_ref().map(|(_, number)| number.to_string());
+        let mut words = vec!["sandbox", "rollback", sandbox.as_str()];
+        // Without the checkpoint of a turn of this process, the last change is rolled back.
+        if let Some(number) = &number {
+            words.extend(["--to", number.as_str()]);
+        }
+        if self.run_and_check(&words, timing)? {
             self.undo = None;
             self.pending_note = Some(UNDONE);
         }
@@ -227,7 +253,7 @@ impl Chat<'_> {
     }
 
     fn redo_turn(&mut self, timing: Timing) -> Result<(), CommandError> {
-        let sandbox = self.sandbox()?;
+        let sandbox = self.open_sandbox()?;
         if self.run_and_check(&["sandbox", "redo", &sandbox], timing)? {
             self.pending_note = match self.pending_note {
                 // The note about the undo was not sent yet: after the redo, neither note is needed.
@@ -240,7 +266,7 @@ impl Chat<'_> {
 
     /// Runs a command line of the user in the sandbox.
     fn shell(&mut self, line: &str, timing: Timing) -> Result<(), CommandError> {
-        let sandbox = self.sandbox()?;
+        let sandbox = self.open_sandbox()?;
         self.run(
             &["sandbox", "exec", &sandbox, "--", "sh", "-c", line],
             timing,
@@ -326,10 +352,25 @@ impl Chat<'_> {
                 return Ok(());
             }
         }
-        if self.run_and_check(&["sandbox", "apply", &sandbox], timing)? {
+        let message = self.commit_message(&sandbox);
+        let mut words = vec!["sandbox", "apply", sandbox.as_str()];
+        if let Some(message) = &message {
+            words.extend(["--message", message.as_str()]);
+        }
+        if self.run_and_check(&words, timing)? {
             self.undo = None;
         }
         Ok(())
+    }
+
+    /// Commit message of `/apply`: the first line of the last question. None if the question contains a secret.
+    fn commit_message(&self, sandbox: &str) -> Option<String> {
+        let session = self.session.as_ref()?;
+        let subject = self.derive_name(&self.last_question().ok()?)?;
+        Some(format!(
+            "{subject}\n\nSession: {}\nSandbox: {sandbox}\n",
+            session.id
+        ))
     }
 
     /// Shows the start of the patch that `/apply` would apply.

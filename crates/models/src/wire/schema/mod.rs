@@ -436,7 +436,7 @@ fn merge(out: &mut Map<String, Value>, part: Map<String, Value>) {
     }
 }
 
-/// How a closed schema represents an optional property. A closed schema forbids properties that it does not list.
+/// Representation of an optional property in a closed schema. A closed schema forbids properties that it does not list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OptionalProperty {
     /// The property is not in `required`.
