@@ -136,7 +136,7 @@ fn the_sandbox_is_shown_rolled_back_and_applied() {
         "{refused:?}"
     );
     assert_eq!(world.real_notes(), "first\n");
-    // `/undo` does not roll back turns of an earlier chat.
+    // `/undo` does not roll back turns of an earlier chat in a sandbox that the user named.
     let refused_undo = world.feed(&[], "/undo\n");
     assert_eq!(refused_undo.code, Some(2), "{refused_undo:?}");
     let undone = world.feed(&[], "write it\n/undo\n/diff\nwrite it\n/apply --yes\n");

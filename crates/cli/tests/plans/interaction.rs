@@ -207,11 +207,15 @@ fn a_question_of_the_strategist_reaches_the_user_and_the_answer_stays_visible() 
     let world = world_with_models(Some(question_call()));
     let arguments = ["--format", "plain", "plan", "use", "local/steps", "local/p"];
     let input = format!("so{PAUSE}me{PAUSE}thing{PAUSE}\r");
-    let steps = [("Which colour?", ""), ("[2] blue", ""), ("> ", &input)];
+    let steps = [
+        ("Which colour?", ""),
+        ("[2] blue", ""),
+        ("own words): ", &input),
+    ];
     let (code, screen) = world.agents.play(&steps, &arguments);
     assert_eq!(code, Some(0), "{screen}");
     assert_eq!(question_outcome(&world).0, "succeeded", "{screen}");
-    let (_, answer) = screen.split_once("\n> ").expect("a prompt");
+    let (_, answer) = screen.split_once("own words): ").expect("a prompt");
     let (line, _) = answer.split_once('\n').expect("the end of its line");
     assert_eq!(
         line.trim_end(),

@@ -225,7 +225,9 @@ fn under_supervision_the_user_is_asked_before_a_fix() {
     let plan = world.plan();
     let error = world.fails(&["plan", "execute", &plan], 5, "CA-1144");
     assert!(
-        error["message"].to_string().contains("create_file"),
+        error["message"]
+            .to_string()
+            .contains("before fixing failed validations"),
         "{error}"
     );
     assert_eq!(world.stage(), "execute/awaiting_input");

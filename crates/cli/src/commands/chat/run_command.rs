@@ -240,6 +240,15 @@ impl Chat<'_> {
     fn undo_turn(&mut self, timing: Timing) -> Result<(), CommandError> {
         let sandbox = self.open_sandbox()?;
         let number = self.undo.as_ref().map(|(_, number)| number.to_string());
+        // Another program may have made the last change of a sandbox that the user named.
+        let is_own = self.session.is_some() && self.conversation.options().sandbox.is_none();
+        if number.is_none() && !is_own {
+            return Err(
+                CommandError::usage("no turn of this chat changed the sandbox").with_hint(format!(
+                    "`agents sandbox rollback {sandbox}` rolls back further"
+                )),
+            );
+        }
         let mut words = vec!["sandbox", "rollback", sandbox.as_str()];
         // Without the checkpoint of a turn of this process, the last change is rolled back.
         if let Some(number) = &number {
