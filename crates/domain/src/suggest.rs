@@ -53,6 +53,7 @@ suggestions! {
     db_upgrade() = "db/upgrade";
     diagnostics() = "diagnostics/run";
     diagnostics_repair() = "diagnostics" + repair;
+    do_task(task) = "do";
     invariant_add_global(text) = "registry/invariant/add" + global;
     invariant_list() = "registry/invariant/list";
     invariant_remove(id) = "registry/invariant/remove";

@@ -22,7 +22,7 @@ use crate::resolve::ResolvedServer;
 use crate::stdio::{self, Fault, MAX_MESSAGE_SIZE, RunningProgram, StderrTail, with_sources};
 use crate::{http, listing::Listing};
 
-/// Time for a program to exit by itself after its input is closed.
+/// Time for a program to exit after its input is closed.
 const GRACE: Duration = Duration::from_secs(2);
 
 pub(crate) type McpService = RunningService<RoleClient, Handler>;

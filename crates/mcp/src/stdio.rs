@@ -78,7 +78,7 @@ pub(crate) struct RunningProgram {
 }
 
 impl RunningProgram {
-    /// Gives the program time to exit by itself, kills its remaining processes, and removes its temporary directory.
+    /// Gives the program time to exit, kills its remaining processes, and removes its temporary directory.
     pub(crate) fn stop(self, grace: Duration) -> Result<CommandResult, ProcessError> {
         let finished = self.running.stop(grace);
         drop(self.folders);

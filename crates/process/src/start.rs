@@ -124,7 +124,7 @@ impl RunningProcess {
         self.keeper.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits up to `grace` for the program to exit by itself, then kills it with all its descendants, and returns its
+    /// Waits up to `grace` for the program to exit, then kills it with all its descendants, and returns its
     /// result. Drop the input first: most programs exit at the end of their input.
     pub fn stop(mut self, grace: Duration) -> Result<CommandResult, ProcessError> {
         // Both outcomes continue here: the thread is done, or the time has expired.

@@ -1,4 +1,4 @@
-//! Reads files that the program looks up by itself: configuration, prompts, ignore rules. They may be untrusted, for
+//! Reads files that the program looks for without a request: configuration, prompts, ignore rules. They may be untrusted, for
 //! example in a cloned repository. Only regular files of limited size are read: reading a device might never end, and a
 //! pipe might block forever.
 

@@ -65,29 +65,13 @@ Examples:
         document: Option<StrategyDocument>,
     },
     /// Approve what the current plan waits for
-    Approve {
-        #[command(flatten)]
-        plan: PlanChoice,
-        /// Answer, if the plan asked a question
-        #[arg(long, value_name = "TEXT")]
-        answer: Option<String>,
-    },
+    Approve(PlanApprove),
     /// Reject what the current plan waits for
-    Reject {
-        #[command(flatten)]
-        plan: PlanChoice,
-        /// Reason, for the actor and the log
-        #[arg(short, long, value_name = "TEXT")]
-        reason: Option<String>,
-    },
+    Reject(PlanReject),
     /// Give the current plan guidance for its next step
     #[command(after_help = "Example:
   agents prompt 'keep the old name as an alias'")]
-    Prompt {
-        /// Guidance for the actor; two arguments are a plan and the guidance
-        #[arg(value_name = "[PLAN] GUIDANCE", num_args = 1..=2, required = true)]
-        guidance: Vec<String>,
-    },
+    Prompt(PlanPrompt),
     /// Run the next phase of the current plan, or resume it where it stopped
     Execute(PlanExecute),
 }
@@ -115,6 +99,34 @@ pub(crate) struct PlanUndo {
     pub(crate) dry_run: bool,
 }
 
+/// `approve` and `plan approve`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PlanApprove {
+    #[command(flatten)]
+    pub(crate) plan: PlanChoice,
+    /// Answer, if the plan asked a question
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) answer: Option<String>,
+}
+
+/// `reject` and `plan reject`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PlanReject {
+    #[command(flatten)]
+    pub(crate) plan: PlanChoice,
+    /// Reason, for the actor and the log
+    #[arg(short, long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+}
+
+/// `prompt` and `plan prompt`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PlanPrompt {
+    /// Guidance for the actor; two arguments are a plan and the guidance
+    #[arg(value_name = "[PLAN] GUIDANCE", num_args = 1..=2, required = true)]
+    pub(crate) guidance: Vec<String>,
+}
+
 impl Command {
     /// Expands a short form into its `plan` command; returns other commands unchanged.
     pub(super) fn expand(self) -> Self {
@@ -132,9 +144,9 @@ impl Command {
             CurrentPlan::Apply(apply) => work(PlanWork::Apply(apply)),
             CurrentPlan::Undo(undo) => work(PlanWork::Undo(undo)),
             CurrentPlan::Redo { plan } => work(PlanWork::Redo { plan }),
-            CurrentPlan::Approve { plan, answer } => work(PlanWork::Approve { plan, answer }),
-            CurrentPlan::Reject { plan, reason } => work(PlanWork::Reject { plan, reason }),
-            CurrentPlan::Prompt { guidance } => work(PlanWork::Prompt { guidance }),
+            CurrentPlan::Approve(approve) => work(PlanWork::Approve(approve)),
+            CurrentPlan::Reject(reject) => work(PlanWork::Reject(reject)),
+            CurrentPlan::Prompt(prompt) => work(PlanWork::Prompt(prompt)),
             CurrentPlan::Execute(execute) => work(PlanWork::Execute(execute)),
         }
     }

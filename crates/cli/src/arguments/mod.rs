@@ -32,7 +32,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use self::action::Action;
 pub(crate) use self::actor::{Actor, ActorContext, ActorRun, Drawing, RoleName, WhichContext};
 pub(crate) use self::automation::AutomationProfile;
-pub(crate) use self::current::{CurrentPlan, PlanUndo};
+pub(crate) use self::current::{CurrentPlan, PlanApprove, PlanPrompt, PlanReject, PlanUndo};
 pub(crate) use self::folder::{
     FolderChat, FolderConversation, FolderSession, OutputFormat, misplaced_conversation_options,
 };

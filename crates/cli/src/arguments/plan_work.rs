@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::current::{PlanUndo, UNDO_HELP};
+use super::current::{PlanApprove, PlanPrompt, PlanReject, PlanUndo, UNDO_HELP};
 use super::plan::{PlanChoice, PlanCommand};
 
 #[derive(Debug, Subcommand)]
@@ -78,29 +78,13 @@ Examples:
     #[command(after_help = "Examples:
   agents plan approve 01JX3Q
   agents plan approve 01JX3Q --answer 'the second one'")]
-    Approve {
-        #[command(flatten)]
-        plan: PlanChoice,
-        /// Answer, if the plan asked a question
-        #[arg(long, value_name = "TEXT")]
-        answer: Option<String>,
-    },
+    Approve(PlanApprove),
     /// Reject what a plan waits for
-    Reject {
-        #[command(flatten)]
-        plan: PlanChoice,
-        /// Reason, for the actor and the log
-        #[arg(short, long, value_name = "TEXT")]
-        reason: Option<String>,
-    },
+    Reject(PlanReject),
     /// Give a plan guidance for its next step
     #[command(after_help = "Example:
   agents plan prompt 01JX3Q 'keep the old name as an alias'")]
-    Prompt {
-        /// Guidance for the actor; two arguments are a plan and the guidance
-        #[arg(value_name = "[PLAN] GUIDANCE", num_args = 1..=2, required = true)]
-        guidance: Vec<String>,
-    },
+    Prompt(PlanPrompt),
     /// Roll a plan back to a checkpoint: files, steps, decisions and tool calls
     #[command(
         after_help = "Without a checkpoint, lists the checkpoints. `agents plan redo` undoes a rollback.

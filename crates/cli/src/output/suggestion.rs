@@ -100,6 +100,7 @@ const ROWS: &[CommandRow] = &[
     row_of("db/upgrade", "db upgrade", ""),
     row_of("diagnostics", "diagnostics", "--repair"),
     row_of("diagnostics/run", "diagnostics", ""),
+    row_of("do", "do", "<task>"),
     row_of("mcp/add", "mcp add", "<name> --update --read --write"),
     row_of("mcp/import", "mcp import", "<file>"),
     row_of("mcp/list", "mcp list", ""),

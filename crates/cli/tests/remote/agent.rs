@@ -215,15 +215,19 @@ fn after_a_crash_the_task_is_queried_and_not_sent_twice() {
     }
 }
 
+/// Starts a process that sends a message to a session.
+fn start_turn(caller: &Agents, session: &str) -> std::process::Child {
+    caller
+        .command(["session", "tell", "--session", session, "hi"])
+        .spawn()
+        .expect("the program starts")
+}
+
 fn assert_resumed_after_crash(database: &TestDatabase) {
     let (server, notes) = slow_agent();
     let caller = with_actor(agents().on(&database.url), &server.url());
     let session = session(&caller);
-    let arguments = ["session", "tell", "--session", session.as_str(), "hi"];
-    let mut child = caller
-        .command(arguments)
-        .spawn()
-        .expect("the program starts");
+    let mut child = start_turn(&caller, &session);
     notes.recv().expect("the agent works");
     wait_for_note(|sql| database.ask(sql));
     child.kill().expect("the program runs");
@@ -262,11 +266,7 @@ fn cancelling_a_turn_cancels_the_remote_task() {
     let (server, notes) = slow_agent();
     let caller = caller(&server.url());
     let session = session(&caller);
-    let arguments = ["session", "tell", "--session", session.as_str(), "hi"];
-    let mut child = caller
-        .command(arguments)
-        .spawn()
-        .expect("the program starts");
+    let mut child = start_turn(&caller, &session);
     notes.recv().expect("the agent works");
     wait_for_note(|sql| TestDatabase::read_file(&caller.database(), sql));
     let id = i32::try_from(child.id()).ok();

@@ -165,7 +165,11 @@ impl Diagnose for PlanQueryError {
                 "run {} to see what it waits for",
                 suggest::plan_status(id)
             )),
-            Self::NoPlan { .. } => Some(hint!("run {} to list the plans", suggest::plan_list())),
+            Self::NoPlan { .. } => Some(hint!(
+                "start one with {}; {} lists the plans",
+                suggest::do_task(Placeholder("TASK")),
+                suggest::plan_list()
+            )),
             Self::DecisionNotFound { candidates, .. } if !candidates.is_empty() => {
                 Some(hint!("name one: {}", candidates.join(", ")))
             }

@@ -15,7 +15,7 @@ mod worker;
 
 use cleveragents_application::plan_operations::{ResumePlan, ShowPlanStatus};
 
-use crate::arguments::PlanWork;
+use crate::arguments::{PlanApprove, PlanPrompt, PlanReject, PlanWork};
 use crate::context::Context;
 use crate::output::{CommandError, Report};
 
@@ -32,9 +32,9 @@ pub(in crate::commands) const fn name(command: &PlanWork) -> &'static str {
         PlanWork::Apply(_) => "plan apply",
         PlanWork::Undo(_) => "plan undo",
         PlanWork::Cancel { .. } => "plan cancel",
-        PlanWork::Approve { .. } => "plan approve",
-        PlanWork::Reject { .. } => "plan reject",
-        PlanWork::Prompt { .. } => "plan prompt",
+        PlanWork::Approve(_) => "plan approve",
+        PlanWork::Reject(_) => "plan reject",
+        PlanWork::Prompt(_) => "plan prompt",
         PlanWork::Rollback { .. } => "plan rollback",
         PlanWork::Redo { .. } => "plan redo",
         PlanWork::Revert { .. } => "plan revert",
@@ -54,9 +54,13 @@ pub(in crate::commands) fn run(
         PlanWork::Cancel { plan, reason } => {
             answer::cancel(context, plan_reference(context, plan.reference)?, reason)
         }
-        PlanWork::Approve { plan, answer } => answer::approve(context, plan.reference, answer),
-        PlanWork::Reject { plan, reason } => answer::reject(context, plan.reference, reason),
-        PlanWork::Prompt { mut guidance } => {
+        PlanWork::Approve(PlanApprove { plan, answer }) => {
+            answer::approve(context, plan.reference, answer)
+        }
+        PlanWork::Reject(PlanReject { plan, reason }) => {
+            answer::reject(context, plan.reference, reason)
+        }
+        PlanWork::Prompt(PlanPrompt { mut guidance }) => {
             let text = guidance.pop().unwrap_or_default();
             let plan = plan_reference(context, guidance.pop())?;
             answer::prompt(context, plan, text)
