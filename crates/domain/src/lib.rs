@@ -84,10 +84,11 @@ pub use message::{
 };
 pub use name::{ActorName, Name, NameError};
 pub use plan::{
-    AnswerVerdict, ContextSnapshot, Decision, DecisionType, FailureCategory, LinkedPlan, MadeWith,
-    NewDecision, Plan, PlanActors, PlanPhase, PlanProfile, PlanProject, PlanStage, PlanState,
+    AnswerVerdict, ChildFailureMode, ChildPlan, ChildSettings, ChildState, ConflictResolution,
+    ContextSnapshot, DEFAULT_MAX_PARALLEL, Decision, DecisionType, ExecutionMode, FailureCategory,
+    LARGEST_MAX_PARALLEL, LinkedPlan, MadeWith, MergeReason, MergeStrategy, NewDecision, Plan, PlanActors, PlanPhase, PlanProfile, PlanProject, PlanStage, PlanState,
     PlanStep, PlanStrategy, REVERSION_LIMIT, StageTransition, StepCall, StepKind, StepRecord,
-    StepState, StrategyFault, Waiting, criteria, list_items,
+    StepState, StoredConflict, StrategyFault, Waiting, criteria, list_items,
 };
 pub use project::{Alias, Project, ProjectLink, ProjectPartError, ProjectRules};
 pub use remote_agent::{AGENT_TOKEN_PREFIX, RemoteAgent, is_agent_token_variable};

@@ -75,11 +75,11 @@ pub struct Member {
     /// Folder of the copy, in which agents work.
     pub root: PathBuf,
     /// Folder of the member's manifests.
-    state: PathBuf,
+    pub(crate) state: PathBuf,
     /// The repository of a worktree. It is untrusted, because git commands in the sandbox write it.
-    sandbox_git_dir: PathBuf,
+    pub(crate) sandbox_git_dir: PathBuf,
     objects: PathBuf,
-    temporary: PathBuf,
+    pub(crate) temporary: PathBuf,
 }
 
 /// The folders of one sandbox.
@@ -187,7 +187,7 @@ impl Folders {
 }
 
 impl Member {
-    fn manifest_path(&self) -> PathBuf {
+    pub(crate) fn manifest_path(&self) -> PathBuf {
         self.state.join("manifest")
     }
 
@@ -196,7 +196,7 @@ impl Member {
     }
 
     /// The index that git wrote for the worktree.
-    fn base_index(&self) -> PathBuf {
+    pub(crate) fn base_index(&self) -> PathBuf {
         self.state.join("base.index")
     }
 
@@ -251,7 +251,7 @@ impl Member {
         self.location.file_name().unwrap_or_default().as_bytes()
     }
 
-    fn extent(&self) -> Extent<'_> {
+    pub(crate) fn extent(&self) -> Extent<'_> {
         match self.base {
             Base::Git(_) => Extent {
                 only: None,
@@ -327,7 +327,7 @@ impl Member {
         Ok(Base::Git(base))
     }
 
-    fn create_directory(&self) -> Result<Base, Error> {
+    pub(crate) fn create_directory(&self) -> Result<Base, Error> {
         std::fs::create_dir(&self.root).during("making", &self.root)?;
         let real = self.real_root()?;
         let copied = copy_tree(&real, &self.work_root()?, Extent::default())?;
@@ -381,7 +381,7 @@ impl Member {
     }
 
     /// Records the single file of a member, with its content.
-    fn record_file(&self, base: Base) -> Result<Base, Error> {
+    pub(crate) fn record_file(&self, base: Base) -> Result<Base, Error> {
         let file = Self {
             base: base.clone(),
             ..self.clone()
@@ -394,7 +394,7 @@ impl Member {
         Ok(base)
     }
 
-    fn write_first_manifest_of_copy(&self) -> Result<(), Error> {
+    pub(crate) fn write_first_manifest_of_copy(&self) -> Result<(), Error> {
         write_first_manifest(&self.manifest_path(), &self.work_root()?, self.extent())
             .during("walking", &self.root)
     }

@@ -1,5 +1,6 @@
 //! Plans: task, stage, strategy, steps, decisions and failures.
 
+mod child;
 mod decision;
 mod document;
 mod failure;
@@ -16,6 +17,11 @@ use crate::{
     Timestamp, TokenUsage, Version,
 };
 
+pub use child::{
+    ChildFailureMode, ChildPlan, ChildSettings, ChildState, ConflictResolution,
+    DEFAULT_MAX_PARALLEL, ExecutionMode, LARGEST_MAX_PARALLEL, MergeReason, MergeStrategy,
+    StoredConflict,
+};
 pub use decision::{ContextSnapshot, Decision, DecisionType, NewDecision};
 pub use failure::{AnswerVerdict, FailureCategory};
 pub use stage::{PlanPhase, PlanStage, PlanState, StageTransition};

@@ -88,13 +88,14 @@ pub(crate) fn plan_tree(
     Ok((planned, conflicts))
 }
 
-enum Decision {
+/// Effect of a change on a path whose current state may differ from the state before the change.
+pub(crate) enum Decision {
     Nothing,
     Make(Option<FileState>),
     Conflict(&'static str),
 }
 
-fn decide(change: &Change, current: Option<FileState>) -> Decision {
+pub(crate) fn decide(change: &Change, current: Option<FileState>) -> Decision {
     if current == change.after {
         return Decision::Nothing;
     }

@@ -223,6 +223,26 @@ impl Objects {
         Ok(Some(bytes))
     }
 
+    /// Stores content of another store. Returns `false` if the other store lacks it.
+    pub(crate) fn import(&mut self, other: &Self, hash: ContentHash) -> io::Result<bool> {
+        if self.contains(hash)? {
+            return Ok(true);
+        }
+        let Some(mut object) = other.open_object(hash)? else {
+            return Ok(false);
+        };
+        let mut start = Vec::new();
+        (&mut object)
+            .take(MAX_BUFFERED_BYTES)
+            .read_to_end(&mut start)?;
+        if (start.len() as u64) < MAX_BUFFERED_BYTES {
+            self.put(&start)?;
+        } else {
+            self.write(hash, &mut io::Cursor::new(start).chain(object))?;
+        }
+        Ok(true)
+    }
+
     /// Makes all content stored since the last call durable.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
         if let Some(writer) = self.writer.take() {

@@ -1,0 +1,363 @@
+//! [`Merger`]: merges the changes of forks into the member that they were copied from.
+//!
+//! The merge is computed completely before a file is written. The state of a path at the time of the fork is the base,
+//! the current state of the member is one side, the state in the fork is the other.
+
+use std::collections::BTreeMap;
+
+use cleveragents_domain::{FileKind, FileState, MergeReason, MergeStrategy, TreePath};
+
+use crate::apply::{Decision, Side, decide};
+use crate::capture::Change;
+use crate::error::{Error, PathContext as _};
+use crate::git::Git;
+use crate::member::Member;
+use crate::objects::Objects;
+use crate::scoped_dir::Root;
+use crate::state::read_own_state;
+
+/// Maximum size of a file that is merged line by line, in bytes.
+const MAX_TEXT_BYTES: u64 = 16 << 20;
+
+/// Number of leading bytes in which a zero byte marks binary content, as in git.
+const BINARY_SCAN_BYTES: usize = 8_000;
+
+/// A path that cannot be merged without a decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MergeConflict {
+    /// Path within the member.
+    pub path: TreePath,
+    pub reason: MergeReason,
+    /// State when the fork was made.
+    pub base: Option<FileState>,
+    /// State in the member, with the changes of earlier forks.
+    pub ours: Option<FileState>,
+    /// State in the fork.
+    pub theirs: Option<FileState>,
+}
+
+/// New states of paths; `None` removes a path.
+pub type MergeTargets = BTreeMap<TreePath, Option<FileState>>;
+
+/// Decisions about conflicts: the state that a path gets.
+pub type Resolutions = BTreeMap<TreePath, Option<FileState>>;
+
+/// Merges forks of one member, one after the other.
+pub struct Merger<'m> {
+    member: &'m Member,
+    root: Root,
+    objects: Objects,
+    strategy: MergeStrategy,
+    targets: MergeTargets,
+}
+
+impl<'m> Merger<'m> {
+    /// Starts a merge into a member in its current state, without changes.
+    pub fn new(member: &'m Member, strategy: MergeStrategy) -> Result<Self, Error> {
+        Ok(Self {
+            root: member.work_root()?,
+            objects: member.open_objects()?,
+            member,
+            strategy,
+            targets: MergeTargets::new(),
+        })
+    }
+
+    /// Merges the net changes of a fork. Returns the conflicts; their paths keep their present state. `resolutions`
+    /// contains the states of paths that were in conflict.
+    pub fn add(
+        &mut self,
+        fork: &Member,
+        changes: &[Change],
+        resolutions: &Resolutions,
+    ) -> Result<Vec<MergeConflict>, Error> {
+        self.import(fork, changes)?;
+        let mut conflicts = Vec::new();
+        let mut merged = Vec::new();
+        for change in changes {
+            if let Some(resolved) = resolutions.get(&change.path) {
+                merged.push((change, *resolved));
+                continue;
+            }
+            let ours = self.state(&change.path)?;
+            match self.merge_path(change, ours)? {
+                Ok(Some(state)) => merged.push((change, state)),
+                Ok(None) => {}
+                Err(reason) => conflicts.push(conflict(change, ours, reason)),
+            }
+        }
+        for (change, state) in &merged {
+            self.targets.insert(change.path.clone(), *state);
+        }
+        for (change, state) in merged {
+            let ours = self.before(&change.path)?;
+            if let Some(reason) = self.fit(fork, &change.path, state)? {
+                self.targets.insert(change.path.clone(), ours);
+                conflicts.push(conflict(change, ours, reason));
+            }
+        }
+        conflicts.sort_by(|left, right| left.path.cmp(&right.path));
+        Ok(conflicts)
+    }
+
+    /// Ends the merge. Returns the states to restore in the member; their content is stored.
+    pub fn finish(mut self) -> Result<MergeTargets, Error> {
+        let place = self.root.path().to_owned();
+        self.objects.sync().during("writing", &place)?;
+        let mut targets = std::mem::take(&mut self.targets);
+        let mut unchanged = Vec::new();
+        for (path, state) in &targets {
+            if self.before(path)? == *state {
+                unchanged.push(path.clone());
+            }
+        }
+        for path in unchanged {
+            targets.remove(&path);
+        }
+        Ok(targets)
+    }
+
+    /// Copies the content of both sides of the changes into the member's content store.
+    fn import(&mut self, fork: &Member, changes: &[Change]) -> Result<(), Error> {
+        let content = fork.open_objects()?;
+        for change in changes {
+            let states = [change.before, change.after].into_iter().flatten();
+            for state in states.filter(|state| state.kind() != FileKind::Directory) {
+                let is_kept = self
+                    .objects
+                    .import(&content, state.hash)
+                    .during("reading", &fork.root)?;
+                if !is_kept {
+                    return Err(Error::ContentLost(vec![change.path.clone()]));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// State of a path in the member before the merge.
+    fn before(&mut self, path: &TreePath) -> Result<Option<FileState>, Error> {
+        let place = self.root.path().join(path.as_path());
+        let found = read_own_state(&self.root, path, Some(&mut self.objects));
+        Ok(found.during("reading", &place)?.map(|(state, _)| state))
+    }
+
+    /// State of a path with the changes merged so far.
+    fn state(&mut self, path: &TreePath) -> Result<Option<FileState>, Error> {
+        match self.targets.get(path) {
+            Some(state) => Ok(*state),
+            None => self.before(path),
+        }
+    }
+
+    /// Merges one path. Returns the new state, `None` if nothing changes, or the reason of a conflict.
+    #[expect(
+        clippy::option_option,
+        reason = "the inner option is the state: `None` removes the path"
+    )]
+    fn merge_path(
+        &self,
+        change: &Change,
+        ours: Option<FileState>,
+    ) -> Result<Result<Option<Option<FileState>>, MergeReason>, Error> {
+        match decide(change, ours) {
+            Decision::Nothing => return Ok(Ok(None)),
+            Decision::Make(state) => return Ok(Ok(Some(state))),
+            Decision::Conflict(_) => {}
+        }
+        let reason = match (change.before, change.after, ours) {
+            (None, _, Some(_)) => MergeReason::Created,
+            (_, _, None) => MergeReason::RemovedOurs,
+            (_, None, _) => MergeReason::RemovedTheirs,
+            _ => MergeReason::Changed,
+        };
+        if self.strategy == MergeStrategy::LastWins {
+            return Ok(Ok(Some(change.after)));
+        }
+        if self.strategy != MergeStrategy::FailOnConflict
+            && let (Some(ours), Some(theirs)) = (ours, change.after)
+            && let Some(state) = self.merge_lines(change.before, ours, theirs)?
+        {
+            return Ok(Ok(Some(Some(state))));
+        }
+        Ok(Err(reason))
+    }
+
+    /// Merges two versions of a text file line by line. `None` if they change the same lines, or are no text files.
+    fn merge_lines(
+        &self,
+        base: Option<FileState>,
+        ours: FileState,
+        theirs: FileState,
+    ) -> Result<Option<FileState>, Error> {
+        let states = [base, Some(ours), Some(theirs)].into_iter().flatten();
+        let is_text_size =
+            |state: FileState| state.kind() == FileKind::File && state.size <= MAX_TEXT_BYTES;
+        if !states.clone().all(is_text_size) {
+            return Ok(None);
+        }
+        let read = |state: Option<FileState>| -> Result<Option<Vec<u8>>, Error> {
+            let Some(state) = state else {
+                return Ok(Some(Vec::new()));
+            };
+            let content = self.member.content(&self.objects, &state)?;
+            Ok(content.filter(|bytes| {
+                let start = &bytes[..bytes.len().min(BINARY_SCAN_BYTES)];
+                !start.contains(&0)
+            }))
+        };
+        let (Some(base_text), Some(our_text), Some(their_text)) =
+            (read(base)?, read(Some(ours))?, read(Some(theirs))?)
+        else {
+            return Ok(None);
+        };
+        let merged = if our_text == their_text {
+            our_text
+        } else {
+            let Some(merged) = self.run_merge(&our_text, &base_text, &their_text)? else {
+                return Ok(None);
+            };
+            merged
+        };
+        let mode = match base {
+            Some(base) if base.mode == theirs.mode => ours.mode,
+            _ => theirs.mode,
+        };
+        let place = self.root.path().to_owned();
+        let mut objects = self.member.open_objects()?;
+        let hash = objects.put(&merged).during("writing", &place)?;
+        objects.sync().during("writing", &place)?;
+        Ok(Some(FileState {
+            hash,
+            size: merged.len() as u64,
+            mode,
+        }))
+    }
+
+    /// Runs `git merge-file`. `None` if both sides change the same lines.
+    fn run_merge(&self, ours: &[u8], base: &[u8], theirs: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let temporary = &self.member.temporary;
+        let folder = tempfile::tempdir_in(temporary).during("making a folder in", temporary)?;
+        for (name, content) in [("ours", ours), ("base", base), ("theirs", theirs)] {
+            let place = folder.path().join(name);
+            std::fs::write(&place, content).during("writing", &place)?;
+        }
+        let git = Git::at(folder.path()).with("GIT_DIR", "/dev/null");
+        let arguments = ["merge-file", "-p", "-q", "ours", "base", "theirs"];
+        let answer = git.try_run(&arguments)?;
+        match answer.code {
+            Some(0) => Ok(Some(answer.stdout)),
+            // The number of conflicts.
+            Some(1..=127) => Ok(None),
+            _ => Err(answer.failure(&arguments)),
+        }
+    }
+
+    /// Makes the folders fit a merged path: a new path needs its folders, and a folder with other content stays. Returns
+    /// the reason if the path cannot exist.
+    fn fit(
+        &mut self,
+        fork: &Member,
+        path: &TreePath,
+        state: Option<FileState>,
+    ) -> Result<Option<MergeReason>, Error> {
+        let was_folder = self
+            .before(path)?
+            .is_some_and(|state| state.kind() == FileKind::Directory);
+        let is_folder = state.is_some_and(|state| state.kind() == FileKind::Directory);
+        if was_folder && !is_folder && self.has_content(path)? {
+            if state.is_some() {
+                return Ok(Some(MergeReason::FolderNotEmpty));
+            }
+            self.targets.remove(path);
+            return self.fit_parents(fork, path);
+        }
+        match state {
+            None => Ok(None),
+            Some(_) => self.fit_parents(fork, path),
+        }
+    }
+
+    fn fit_parents(
+        &mut self,
+        fork: &Member,
+        path: &TreePath,
+    ) -> Result<Option<MergeReason>, Error> {
+        let mut parent = path.parent();
+        while let Some(folder) = parent {
+            match self.state(&folder)? {
+                Some(state) if state.kind() == FileKind::Directory => return Ok(None),
+                Some(_) => return Ok(Some(MergeReason::ParentNotFolder)),
+                None => {
+                    let place = fork.root.join(folder.as_path());
+                    let stat = fork.work_root()?.stat(&folder).during("reading", &place)?;
+                    let mode = stat.and_then(|stat| stat.mode);
+                    let permissions = mode
+                        .filter(|mode| mode.kind() == FileKind::Directory)
+                        .map_or(0o755, |mode| mode.permissions());
+                    let state = FileState::directory(permissions);
+                    self.targets.insert(folder.clone(), Some(state));
+                    parent = folder.parent();
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a folder of the member contains anything after the merge.
+    fn has_content(&mut self, folder: &TreePath) -> Result<bool, Error> {
+        let prefix = [folder.as_bytes(), b"/"].concat();
+        let is_inside = |path: &TreePath| path.as_bytes().starts_with(&prefix);
+        if self
+            .targets
+            .iter()
+            .any(|(path, state)| state.is_some() && is_inside(path))
+        {
+            return Ok(true);
+        }
+        let place = self.root.path().join(folder.as_path());
+        let entries = self.root.entries(Some(folder)).during("reading", &place)?;
+        for (name, _) in entries {
+            let path = [prefix.as_slice(), &name].concat();
+            let path =
+                TreePath::from_bytes(path).map_err(|error| Error::Damaged(error.to_string()))?;
+            if !matches!(self.targets.get(&path), Some(None)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Member {
+    /// A state of the member's history with the beginning of its content, to show it.
+    pub fn side(&self, state: &FileState) -> Result<Side, Error> {
+        let content = match state.kind() {
+            FileKind::Directory => Some(Vec::new()),
+            _ if state.size > MAX_TEXT_BYTES => None,
+            _ => self.content(&self.open_objects()?, state)?,
+        };
+        Ok(Side::from_state(state, content.as_deref()))
+    }
+
+    /// Stores content that a person or a model wrote to resolve a conflict. Returns its hash and size.
+    pub fn keep_content(
+        &self,
+        content: &[u8],
+    ) -> Result<(cleveragents_domain::ContentHash, u64), Error> {
+        let mut objects = self.open_objects()?;
+        let hash = objects.put(content).during("writing", &self.root)?;
+        objects.sync().during("writing", &self.root)?;
+        Ok((hash, content.len() as u64))
+    }
+}
+
+fn conflict(change: &Change, ours: Option<FileState>, reason: MergeReason) -> MergeConflict {
+    MergeConflict {
+        path: change.path.clone(),
+        reason,
+        base: change.before,
+        ours,
+        theirs: change.after,
+    }
+}
