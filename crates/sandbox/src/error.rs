@@ -70,6 +70,18 @@ pub enum Error {
         /// Each path with the reason.
         problems: Vec<(TreePath, String)>,
     },
+    /// The changes cannot be committed on a new branch.
+    #[error(
+        "the changes cannot be committed on the new branch `{branch}`: {reason}; nothing was applied"
+    )]
+    BranchRefused {
+        /// Name of the branch.
+        branch: String,
+        /// Reason of the refusal.
+        reason: String,
+        /// Suggested alternative.
+        hint: Option<Hint>,
+    },
     /// The real resources changed at the same paths.
     #[error("{} of the changed paths changed outside the sandbox too: {}; nothing was applied", .0.len(), .0.iter().map(Conflict::label).collect::<Vec<_>>().join(", "))]
     Conflicts(Vec<Conflict>),
@@ -178,7 +190,7 @@ impl Diagnose for Error {
             Self::Damaged(_) => Code::SandboxDamaged,
             Self::Interrupted => Code::CaptureInterrupted,
             Self::ContentLost(_) => Code::ContentLost,
-            Self::CannotApply { .. } => Code::CannotApply,
+            Self::CannotApply { .. } | Self::BranchRefused { .. } => Code::CannotApply,
             Self::Conflicts(_) => Code::ApplyConflict,
             Self::Raced(_) => Code::ApplyRaced,
             Self::RolledBack(_) => Code::ApplyRolledBack,
@@ -202,7 +214,7 @@ impl Diagnose for Error {
                 "wait until it is done; if no git command runs, remove `{}`",
                 lock.display()
             )),
-            Self::CannotSandbox { hint, .. } => hint.clone(),
+            Self::CannotSandbox { hint, .. } | Self::BranchRefused { hint, .. } => hint.clone(),
             Self::Damaged(_) => Some(hint!(
                 "save what you need from its folder, then run {}",
                 suggest::sandbox_discard(Placeholder("NAME"))
@@ -243,6 +255,7 @@ impl Diagnose for Error {
                 "alias": alias,
                 "problems": problems.iter().map(|(path, why)| json!({"path": path, "reason": why})).collect::<Vec<_>>(),
             }),
+            Self::BranchRefused { branch, .. } => json!({"branch": branch}),
             Self::Files { path, .. } | Self::Database { path, .. } => {
                 json!({"path": path.display().to_string()})
             }

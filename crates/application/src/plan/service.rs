@@ -89,6 +89,8 @@ pub struct DriveOptions {
     pub unknown_outcome: UnknownOutcome,
     /// The form of the result on a branch: one commit, or a merge.
     pub landing: BranchUpdate,
+    /// The name of a new branch that receives the commits, instead of the user's current branch and files.
+    pub branch: Option<String>,
     /// The commit message; a default is generated from the task and the steps.
     pub message: Option<String>,
     /// Permits the apply of a plan without changes.

@@ -19,6 +19,8 @@ use crate::log_fields::milliseconds;
 pub struct ApplyRequest {
     /// Whether to commit or merge on the user's branch.
     pub landing: BranchUpdate,
+    /// Name of a new branch that receives the commits, instead of the user's current branch and files.
+    pub branch: Option<String>,
     /// Commit message; by default a message with the name of the sandbox.
     pub message: Option<String>,
     /// Whether to keep the files of the sandbox until the user discards it.
@@ -64,6 +66,7 @@ impl SandboxService {
                 )
             }),
             is_preview,
+            new_branch: request.branch.clone(),
         };
         let planned = plan(
             &open.view.sandbox.id.to_string(),

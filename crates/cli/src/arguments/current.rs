@@ -41,7 +41,8 @@ Examples:
 
 Examples:
   agents apply
-  agents apply --yes"
+  agents apply --yes
+  agents apply --branch fix/parser"
     )]
     Apply(PlanApply),
     /// Undo the last step of the current plan, or its apply

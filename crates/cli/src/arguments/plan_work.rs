@@ -55,7 +55,8 @@ Exit codes: 0 applied, 1 refused by validations, 4 conflict, 5 not confirmed, 13
 
 Examples:
   agents plan apply
-  agents plan apply 01JX3Q --yes"
+  agents plan apply 01JX3Q --yes
+  agents plan apply --branch fix/parser"
     )]
     Apply(PlanApply),
     /// Undo the last step of a plan, or its apply
@@ -241,6 +242,9 @@ pub(crate) struct PlanApply {
     /// Merge the plan's commit instead of adding one commit on top
     #[arg(long)]
     pub(crate) merge: bool,
+    /// Commit on a new branch; your files and current branch stay unchanged
+    #[arg(long, value_name = "NAME", conflicts_with = "merge")]
+    pub(crate) branch: Option<String>,
     /// Commit message
     #[arg(short, long, value_name = "TEXT")]
     pub(crate) message: Option<String>,

@@ -223,7 +223,8 @@ command finishes or undoes it.
 Examples:
   agents sandbox apply fix --dry-run
   agents sandbox apply fix --message 'Fix the race in the cache'
-  agents sandbox apply fix --as merge"
+  agents sandbox apply fix --as merge
+  agents sandbox apply fix --branch fix/parser"
 )]
 pub(crate) struct SandboxApply {
     #[command(flatten)]
@@ -234,6 +235,9 @@ pub(crate) struct SandboxApply {
     /// Form of the result on a git branch
     #[arg(long = "as", value_enum, default_value_t = ApplyAs::Commit, value_name = "FORM")]
     pub(crate) form: ApplyAs,
+    /// Commit on a new branch; your files and current branch stay unchanged
+    #[arg(long, value_name = "NAME", conflicts_with = "form")]
+    pub(crate) branch: Option<String>,
     /// Commit message
     #[arg(long, short = 'm')]
     pub(crate) message: Option<String>,

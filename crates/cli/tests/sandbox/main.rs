@@ -2,6 +2,7 @@
 //! with kills at every step.
 
 mod apply;
+mod branch;
 mod by_products;
 mod kill;
 mod races;

@@ -13,7 +13,7 @@ mod server;
 mod steps;
 mod tree;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -35,6 +35,7 @@ use crate::server::{Servers, StatementRun};
 use repository::RefChange;
 use steps::Steps;
 use tree::is_protected;
+pub(crate) use tree::{Decision, decide};
 
 /// Reason for not applying changes to a read-only resource.
 pub(crate) const READ_ONLY: &str = "the resource is linked read-only";
@@ -51,6 +52,9 @@ pub struct ApplyOptions {
     pub message: String,
     /// Only compute the result. Leaves no git objects behind.
     pub is_preview: bool,
+    /// Name of a new branch that receives the commits, in each repository. It starts at the commit from which the
+    /// sandbox was created. The user's current branch, index and files stay unchanged.
+    pub new_branch: Option<String>,
 }
 
 /// A path that the apply changes.
@@ -94,6 +98,9 @@ pub struct CommitPreview {
     pub is_merge: bool,
     /// Whether the branch has moved since the sandbox was created.
     pub branch_moved: bool,
+    /// Whether the apply creates the branch; the current branch stays unchanged.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_new_branch: bool,
 }
 
 /// A computed apply without conflicts, ready to execute.
@@ -118,6 +125,7 @@ pub fn plan(
     let mut conflicts = Vec::new();
     let mut places = overlap::ChangedPaths::new();
     let mut journal = Journal::new(scratch, objects_folder);
+    let mut repositories = HashMap::new();
     for (member, changes) in parts {
         let changes: Vec<Change> = changes.iter().filter_map(without_new_bits).collect();
         if changes.is_empty() {
@@ -137,6 +145,9 @@ pub fn plan(
         };
         if member.is_read_only {
             return Err(part.cannot(READ_ONLY));
+        }
+        if let Some(branch) = &options.new_branch {
+            part.check_branch(branch, &mut repositories)?;
         }
         part.check_lengths()?;
         let (preview, part_conflicts) = match &member.base {
@@ -223,7 +234,14 @@ impl Part<'_> {
             return Err(Error::Damaged("the part is not a repository".to_owned()));
         };
         let checkout = open_checkout(&self.member.location)?;
-        checkout.check_idle()?;
+        let new_branch = match &self.options.new_branch {
+            Some(name) => Some(checkout.new_branch_reference(name)?),
+            None => {
+                checkout.check_idle()?;
+                None
+            }
+        };
+        let has_files = !checkout.is_bare && new_branch.is_none();
         checkout.check_readable()?;
         checkout.check_base(base)?;
         let result = plan_result(&GitRequest {
@@ -236,10 +254,11 @@ impl Part<'_> {
             scratch: self.folder,
             landing: self.options.landing,
             message: &self.options.message,
+            new_branch: new_branch.as_deref(),
         })?;
         let mut conflicts = conflict::unmerged(&self.member.alias, &result);
         let mut files = Vec::new();
-        if conflicts.is_empty() && !checkout.is_bare {
+        if conflicts.is_empty() && has_files {
             let alias = &self.member.alias;
             let (planned, found) = repository::plan_files(
                 alias,
@@ -293,8 +312,9 @@ impl Part<'_> {
                 new: (!self.options.is_preview).then(|| new.clone()),
                 is_merge: result.is_merge,
                 branch_moved: result.old != base.commit,
+                is_new_branch: new_branch.is_some(),
             });
-            if checkout.is_bare {
+            if !has_files {
                 preview.files = result
                     .updates
                     .iter()
@@ -310,7 +330,10 @@ impl Part<'_> {
             }
             if conflicts.is_empty() && !self.options.is_preview {
                 let log = format!("cleveragents: apply sandbox {}", self.id);
-                let change = RefChange::plan(&result, new, &checkout, self.folder, &log)?;
+                let change = match &new_branch {
+                    Some(reference) => RefChange::create(&result, new, &checkout, reference, &log),
+                    None => RefChange::plan(&result, new, &checkout, self.folder, &log)?,
+                };
                 self.journal.add_reference(change);
             }
         }
@@ -363,6 +386,36 @@ impl Part<'_> {
         match io::copy(&mut content, &mut file) {
             Err(_) if !self.objects.is_sound(state.hash) => Err(lost()),
             copied => copied.map(|_| place.clone()).during("writing", &place),
+        }
+    }
+
+    /// Refuses parts whose changes git cannot commit on a new branch. `repositories` has the earlier parts by their
+    /// repository.
+    fn check_branch(
+        &self,
+        branch: &str,
+        repositories: &mut HashMap<PathBuf, String>,
+    ) -> Result<(), Error> {
+        let alias = &self.member.alias;
+        let refused = |reason: String, hint: &str| Error::BranchRefused {
+            branch: branch.to_owned(),
+            reason,
+            hint: Some(hint.into()),
+        };
+        if !matches!(self.member.base, Base::Git(_)) {
+            let place = self.member.location.display();
+            return Err(refused(
+                format!("part `{alias}` (`{place}`) is not a git repository"),
+                "apply without a branch, or undo the changes of this part first",
+            ));
+        }
+        let repository = open_checkout(&self.member.location)?.common_dir;
+        match repositories.insert(repository, alias.clone()) {
+            Some(other) => Err(refused(
+                format!("parts `{other}` and `{alias}` are worktrees of the same repository"),
+                "apply without a branch",
+            )),
+            None => Ok(()),
         }
     }
 

@@ -33,6 +33,9 @@ pub(crate) struct RefChange {
     /// Whether to copy only the packs, because they contain all new objects.
     #[serde(default)]
     is_packed: bool,
+    /// Reference of the branch to create at `new`; `None` to move the current branch from `old` to `new`.
+    #[serde(default)]
+    creates: Option<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -253,6 +256,14 @@ fn checked_out(
     Ok(())
 }
 
+/// The commit of a reference; `None` if the reference does not exist.
+fn commit_at(checkout: &Checkout, reference: &str) -> Result<Option<String>, Error> {
+    let arguments = ["rev-parse", "--verify", "--quiet", reference];
+    let answer = checkout.git.try_run(&arguments)?;
+    let commit = String::from_utf8_lossy(&answer.stdout).trim().to_owned();
+    Ok((answer.code == Some(0)).then_some(commit))
+}
+
 impl RefChange {
     /// Plans the change and writes the new index into the scratch folder.
     pub(crate) fn plan(
@@ -285,7 +296,28 @@ impl RefChange {
             index,
             objects: plan.objects.clone(),
             is_packed: plan.is_packed,
+            creates: None,
         })
+    }
+
+    /// The creation of a branch. The current branch, the index and the files stay unchanged.
+    pub(crate) fn create(
+        plan: &GitPlan,
+        new: &str,
+        checkout: &Checkout,
+        reference: &str,
+        log: &str,
+    ) -> Self {
+        Self {
+            location: checkout.location.clone(),
+            old: plan.old.clone(),
+            new: new.to_owned(),
+            log: log.to_owned(),
+            index: None,
+            objects: plan.objects.clone(),
+            is_packed: plan.is_packed,
+            creates: Some(reference.to_owned()),
+        }
     }
 
     /// Takes the lock on the user's index, with the new index as its content. Verifies that neither index nor branch
@@ -300,6 +332,12 @@ impl RefChange {
             (self.objects.clone(), user_objects.clone())
         };
         copy_objects(&from, &to).during("writing", &user_objects)?;
+        if let Some(reference) = &self.creates {
+            return match commit_at(&checkout, reference)? {
+                None => Ok(()),
+                Some(_) => Err(self.branch_raced(reference)),
+            };
+        }
         let mut is_index_unchanged = true;
         if let Some(index) = &self.index {
             let lock = index.lock(&self.new);
@@ -327,6 +365,9 @@ impl RefChange {
     /// Moves the branch, then replaces the index.
     pub(crate) fn forward(&self) -> Result<(), Error> {
         let checkout = open_checkout(&self.location)?;
+        if let Some(reference) = &self.creates {
+            return self.create_branch(&checkout, reference);
+        }
         let head = checkout.head()?.commit;
         if head == self.old {
             let moved =
@@ -359,6 +400,9 @@ impl RefChange {
     /// Restores index and branch; `false` if another process has moved the branch since.
     pub(crate) fn backward(&self) -> Result<bool, Error> {
         let checkout = open_checkout(&self.location)?;
+        if let Some(reference) = &self.creates {
+            return self.delete_branch(&checkout, reference);
+        }
         if let Some(index) = &self.index
             && hash_file(&index.place).during("reading", &index.place)? == index.after
         {
@@ -379,6 +423,50 @@ impl RefChange {
         self.unlock()?;
         kill_points::boundary();
         Ok(head == self.new || head == self.old)
+    }
+
+    fn branch_raced(&self, reference: &str) -> Error {
+        Error::Raced(format!(
+            "the branch `{}` of `{}` was created by another process",
+            reference.trim_start_matches("refs/heads/"),
+            self.location.display()
+        ))
+    }
+
+    fn create_branch(&self, checkout: &Checkout, reference: &str) -> Result<(), Error> {
+        match commit_at(checkout, reference)? {
+            Some(commit) if commit == self.new => {}
+            Some(_) => return Err(self.branch_raced(reference)),
+            None => {
+                // With this expected value, git fails if the reference exists.
+                let absent = "0".repeat(self.new.len());
+                let create = [
+                    "update-ref",
+                    "-m",
+                    &self.log,
+                    reference,
+                    &self.new,
+                    absent.as_str(),
+                ];
+                let created = checkout.git.run(&create);
+                created.map_err(|error| Error::Raced(error.to_string()))?;
+            }
+        }
+        kill_points::boundary();
+        Ok(())
+    }
+
+    /// Deletes the branch that the apply created; `false` if another process has moved it since.
+    fn delete_branch(&self, checkout: &Checkout, reference: &str) -> Result<bool, Error> {
+        let found = commit_at(checkout, reference)?;
+        let is_own = found.as_ref() == Some(&self.new);
+        if is_own {
+            checkout
+                .git
+                .run(&["update-ref", "-d", reference, &self.new])?;
+        }
+        kill_points::boundary();
+        Ok(is_own || found.is_none())
     }
 
     /// Removes the index lock if this apply created it.

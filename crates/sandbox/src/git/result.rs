@@ -55,7 +55,7 @@ pub(crate) struct UnmergedPath {
 /// The result for one repository.
 #[derive(Debug)]
 pub(crate) struct GitPlan {
-    /// The user's current commit.
+    /// The commit on which the result is based: the user's current one, or the start of a new branch.
     pub(crate) old: String,
     pub(crate) branch: Option<String>,
     /// The new commit; `None` if git sees no change.
@@ -90,6 +90,9 @@ pub(crate) struct GitRequest<'a> {
     pub(crate) scratch: &'a Path,
     pub(crate) landing: BranchUpdate,
     pub(crate) message: &'a str,
+    /// Reference of the new branch that receives the commit. It starts at the base commit, and the user's branch,
+    /// index and files play no role.
+    pub(crate) new_branch: Option<&'a str>,
 }
 
 /// Computes the result. Only reads the user's repository.
@@ -109,7 +112,15 @@ pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
     // The index is filled from the commit, not copied from the worktree: with the file times of the worktree's index,
     // git would treat a file as unchanged if its time was set back within the same second.
     git.run(&["read-tree", request.base.start()])?;
-    let head = checkout.head()?;
+    let head = match request.new_branch {
+        Some(reference) => GitBase {
+            commit: request.base.commit.clone(),
+            branch: Some(reference.to_owned()),
+            snapshot: None,
+            left_out: Vec::new(),
+        },
+        None => checkout.head()?,
+    };
     check_submodules(request, &git)?;
     let (paths, ignored) = tracked_paths(request, &git)?;
     let mut plan = GitPlan {

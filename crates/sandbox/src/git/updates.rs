@@ -72,7 +72,7 @@ pub(super) fn updates(
     if let Some(snapshot) = &request.base.snapshot {
         add_edits(plan, request, snapshot, sandbox_tree, &mut updates_found)?;
     }
-    if request.checkout.is_bare {
+    if request.checkout.is_bare || request.new_branch.is_some() {
         return Ok(updates_found);
     }
     let positions: HashMap<TreePath, usize> = updates_found

@@ -204,6 +204,69 @@ impl Checkout {
         })
     }
 
+    /// The reference of a branch that can be created. Fails if the name is invalid or taken.
+    pub(crate) fn new_branch_reference(&self, name: &str) -> Result<String, Error> {
+        let reference = format!("refs/heads/{name}");
+        let refused = |reason: String, hint: Hint| Error::BranchRefused {
+            branch: name.to_owned(),
+            reason,
+            hint: Some(hint),
+        };
+        let place = self.location.display();
+        let check = ["check-ref-format", reference.as_str()];
+        let is_valid = !name.starts_with('-')
+            && name != "HEAD"
+            && !name.contains('\0')
+            && self.git.try_run(&check)?.code == Some(0);
+        if !is_valid {
+            let reason = "git does not accept it as the name of a branch".to_owned();
+            let hint = "use letters, digits, `-`, `.` and `/`, for example `fix/parser`".into();
+            return Err(refused(reason, hint));
+        }
+        let below = format!("{reference}/");
+        let listed = self
+            .git
+            .run(&["for-each-ref", "--format=%(refname)", &reference])?;
+        let listed = String::from_utf8_lossy(&listed).into_owned();
+        if listed.lines().any(|existing| existing == reference) {
+            return Err(refused(
+                format!("`{place}` already has a branch of this name"),
+                hint!(
+                    "choose another name, or delete the branch: `git branch -D {}`",
+                    name
+                ),
+            ));
+        }
+        // Git stores branches as files, so `a` and `a/b` cannot both exist.
+        let parents = name.match_indices('/').map(|(at, _)| &name[..at]);
+        let mut in_the_way = listed.lines().find(|existing| existing.starts_with(&below));
+        let parent;
+        for candidate in parents {
+            let full = format!("refs/heads/{candidate}");
+            let verify = ["show-ref", "--verify", "--quiet", full.as_str()];
+            if self.git.try_run(&verify)?.code == Some(0) {
+                parent = full;
+                in_the_way = Some(&parent);
+                break;
+            }
+        }
+        if let Some(existing) = in_the_way {
+            let existing = existing.trim_start_matches("refs/heads/");
+            return Err(refused(
+                format!("`{place}` has the branch `{existing}`, so git cannot store it"),
+                "choose another name".into(),
+            ));
+        }
+        let head = self.git.try_run(&["symbolic-ref", "--quiet", "HEAD"])?;
+        if String::from_utf8_lossy(&head.stdout).trim() == reference {
+            return Err(refused(
+                format!("it is the current branch of `{place}`, which has no commit yet"),
+                "choose another name".into(),
+            ));
+        }
+        Ok(reference)
+    }
+
     /// Refuses while the user has an unfinished merge or similar operation.
     pub(crate) fn check_idle(&self) -> Result<(), Error> {
         for (file, work) in [
@@ -265,6 +328,34 @@ fn keeper_reference(id: &str, alias: &str) -> String {
     )
 }
 
+/// Protects the start commit of a sandbox from garbage collection. Returns the user's references.
+fn protect_base(
+    checkout: &Checkout,
+    base: &GitBase,
+    id: &str,
+    alias: &str,
+) -> Result<Vec<u8>, Error> {
+    checkout.git.set("core.logAllRefUpdates=false").run(&[
+        "update-ref",
+        "--no-deref",
+        &keeper_reference(id, alias),
+        base.start(),
+    ])?;
+    let references = checkout
+        .git
+        .run(&["for-each-ref", "--format=%(objectname) %(refname)"])?;
+    Ok(references
+        .split_inclusive(|byte| *byte == b'\n')
+        .filter(|line| {
+            !line
+                .windows(OWN_REFERENCES.len())
+                .any(|part| part == OWN_REFERENCES)
+        })
+        .flatten()
+        .copied()
+        .collect())
+}
+
 /// Checks out a commit into a new folder. The folder has its own repository in `sandbox_git_dir`, which reads the
 /// user's objects and starts with the user's branches and settings. Git commands therefore work in the sandbox without
 /// restriction, and never affect the user's repository.
@@ -276,25 +367,7 @@ pub(crate) fn create_worktree(
     id: &str,
     alias: &str,
 ) -> Result<(), Error> {
-    checkout.git.set("core.logAllRefUpdates=false").run(&[
-        "update-ref",
-        "--no-deref",
-        &keeper_reference(id, alias),
-        base.start(),
-    ])?;
-    let references = checkout
-        .git
-        .run(&["for-each-ref", "--format=%(objectname) %(refname)"])?;
-    let references: Vec<u8> = references
-        .split_inclusive(|byte| *byte == b'\n')
-        .filter(|line| {
-            !line
-                .windows(OWN_REFERENCES.len())
-                .any(|part| part == OWN_REFERENCES)
-        })
-        .flatten()
-        .copied()
-        .collect();
+    let references = protect_base(checkout, base, id, alias)?;
     std::fs::create_dir(folder).during("making", folder)?;
     write_repository(checkout, base, sandbox_git_dir, &references)
         .during("writing", sandbox_git_dir)?;
@@ -316,6 +389,28 @@ pub(crate) fn create_worktree(
             snapshot,
         ])?,
     };
+    Ok(())
+}
+
+/// Creates the repository of a worktree whose files are copied from the worktree of another sandbox. Its index is that
+/// of the user's commit.
+pub(crate) fn fork_worktree(
+    checkout: &Checkout,
+    base: &GitBase,
+    folder: &Path,
+    sandbox_git_dir: &Path,
+    id: &str,
+    alias: &str,
+) -> Result<(), Error> {
+    let references = protect_base(checkout, base, id, alias)?;
+    write_repository(checkout, base, sandbox_git_dir, &references)
+        .during("writing", sandbox_git_dir)?;
+    write_link(folder, sandbox_git_dir)?;
+    let git = Git::at(folder)
+        .with_commands_disabled()?
+        .set("index.version=2");
+    // Does not read the files; a later `git status` does.
+    git.run(&["read-tree", &base.commit])?;
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cleveragents_domain::{
     AutomationGate, Code, Diagnose as _, FailureCategory, GateAction, Plan, PlanStage,
-    SandboxState, StageTransition, StepKind, StepRecord,
+    SandboxState, StageTransition, StepKind, StepRecord, hint, suggest,
 };
 use cleveragents_store::plans::{self, TransitionDetails};
 use cleveragents_store::validations::StoredResult;
@@ -129,7 +129,8 @@ impl ApplyPhase<'_> {
         let plan = if plan.stage == PlanStage::ApplyProcessing {
             plan
         } else {
-            match preconditions.start_apply(store, &plan, self.progress.lease)? {
+            let report = self.target_report(&plan);
+            match preconditions.start_apply(store, &plan, report, self.progress.lease)? {
                 Some(started) => started,
                 None => return Ok(ApplyAttempt::Retry(Box::new(plan))),
             }
@@ -161,6 +162,37 @@ impl ApplyPhase<'_> {
             .fail(&plan, StageTransition::FailApply, failure)
     }
 
+    /// The target of the apply, stored with the transitions that start it: a later process resumes an interrupted apply
+    /// with the same target.
+    pub(super) fn target_report(&self, plan: &Plan) -> Option<Value> {
+        let branch = self.options.branch.as_deref();
+        match (branch, &plan.report) {
+            (None, None) => None,
+            (None, Some(_)) if plan.stage == PlanStage::ApplyQueued => plan.report.clone(),
+            (branch, _) => Some(json!({"branch": branch})),
+        }
+    }
+
+    /// The branch that the apply creates. An interrupted apply keeps its target.
+    fn target_branch(&self, plan: &Plan) -> Result<Option<String>, PlanError> {
+        let stored = stored_branch(plan);
+        match &self.options.branch {
+            Some(branch) if stored.as_ref() != Some(branch) => {
+                let target = stored.map_or_else(
+                    || "your current branch".to_owned(),
+                    |stored| format!("branch `{stored}`"),
+                );
+                Err(PlanError::NotReady {
+                    plan: plan.id,
+                    stage: plan.stage,
+                    reason: format!("its apply to {target} was interrupted"),
+                    hint: hint!("finish it first: {}", suggest::plan_apply(plan.id)),
+                })
+            }
+            _ => Ok(stored),
+        }
+    }
+
     /// Applies the changes of the sandbox, and completes the plan.
     fn apply(
         &self,
@@ -171,6 +203,7 @@ impl ApplyPhase<'_> {
     ) -> Result<ApplyAttempt, PlanError> {
         let message = self.options.message.clone();
         let request = ApplyRequest {
+            branch: self.target_branch(&plan)?,
             landing: self.options.landing,
             message: Some(match message {
                 Some(message) => message,
@@ -183,10 +216,11 @@ impl ApplyPhase<'_> {
             Err(error) if error.is_held() => return Ok(ApplyAttempt::Retry(Box::new(plan))),
             Err(error) => return self.fail_apply(&plan, error).map(ApplyAttempt::done),
         };
-        let report = json!({
+        let mut report = json!({
             "parts": applied.parts, "changed": changed,
             "insertions": counts.insertions(), "deletions": counts.deletions(),
         });
+        add_branch(&mut report, &plan);
         let details = TransitionDetails {
             report: Some(report),
             clears_error: true,
@@ -290,8 +324,10 @@ pub(super) fn recover_apply(
         .as_deref()
         .map(serde_json::from_str::<Value>);
     let report = report.and_then(Result::ok).unwrap_or_default();
+    let mut recovered = json!({"parts": report["parts"], "recovered": true});
+    add_branch(&mut recovered, plan);
     let details = TransitionDetails {
-        report: Some(json!({"parts": report["parts"], "recovered": true})),
+        report: Some(recovered),
         ..TransitionDetails::default()
     };
     let completed = store.write_leased(lease, move |unit| {
@@ -299,6 +335,21 @@ pub(super) fn recover_apply(
         Ok(plans::advance(unit, id, transition, &details)?)
     })?;
     completed.ok_or_else(|| already_finished(plan))
+}
+
+/// The branch that the apply of a plan creates, as stored when the apply started.
+fn stored_branch(plan: &Plan) -> Option<String> {
+    let report = plan.report.as_ref()?;
+    report["branch"].as_str().map(str::to_owned)
+}
+
+/// Adds the branch that the apply created to its report.
+fn add_branch(report: &mut Value, plan: &Plan) {
+    let mut parts = report["parts"].as_array().into_iter().flatten();
+    let is_created = parts.any(|part| part["commit"]["is_new_branch"] == true);
+    if let Some(branch) = stored_branch(plan).filter(|_| is_created) {
+        report["branch"] = branch.into();
+    }
 }
 
 /// The changed files with the alias of their project, without folders.

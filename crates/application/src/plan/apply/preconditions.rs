@@ -9,6 +9,7 @@ use cleveragents_domain::{
 };
 use cleveragents_store::plans::TransitionDetails;
 use cleveragents_store::{Reader, plans, validations};
+use serde_json::Value;
 
 use crate::invariant::{EffectiveQuery, InvariantService};
 use crate::lease::HeldLease;
@@ -77,12 +78,13 @@ impl ApplyPreconditions {
         Ok(current.validations == self.validations && current.invariants == self.invariants)
     }
 
-    /// Starts the apply of a plan if its preconditions still hold. Returns `None` if they changed; then the plan has to
-    /// be validated again.
+    /// Starts the apply of a plan, with `report` as its report, if its preconditions still hold. Returns `None` if they
+    /// changed; then the plan has to be validated again.
     pub(super) fn start_apply(
         &self,
         store: &PlanStore,
         plan: &Plan,
+        report: Option<Value>,
         lease: &HeldLease,
     ) -> Result<Option<Plan>, PlanError> {
         let (expected, before) = (self.clone(), plan.clone());
@@ -90,7 +92,10 @@ impl ApplyPreconditions {
             if !expected.still_hold(unit)? {
                 return Ok(None);
             }
-            let details = TransitionDetails::default();
+            let details = TransitionDetails {
+                report: report.clone(),
+                ..TransitionDetails::default()
+            };
             plans::advance(unit, before.id, StageTransition::StartApply, &details)?
                 .map(Some)
                 .ok_or_else(|| already_finished(&before))
@@ -200,7 +205,7 @@ mod tests {
                 ..AttachRequest::default()
             };
             validations.attach(&request, &|_| None).expect("attached");
-            let started = before.start_apply(&plan_store, &plan, &lease);
+            let started = before.start_apply(&plan_store, &plan, None, &lease);
             assert!(started.expect("compared").is_none(), "a new validation");
 
             // The definition of the validation changes.
@@ -209,7 +214,7 @@ mod tests {
             validations
                 .add(file, "late.yaml", Register::Update, &|_| None)
                 .expect("replaced");
-            let started = before.start_apply(&plan_store, &plan, &lease);
+            let started = before.start_apply(&plan_store, &plan, None, &lease);
             assert!(started.expect("compared").is_none(), "a changed validation");
 
             // An invariant is added.
@@ -221,13 +226,13 @@ mod tests {
                     non_overridable: false,
                 })
                 .expect("set");
-            let started = before.start_apply(&plan_store, &plan, &lease);
+            let started = before.start_apply(&plan_store, &plan, None, &lease);
             assert!(started.expect("compared").is_none(), "a new invariant");
             let stage = plan_store.get(id).expect("the plan").stage;
             assert_eq!(stage, PlanStage::ApplyQueued);
 
             let before = read(&plan);
-            let started = before.start_apply(&plan_store, &plan, &lease);
+            let started = before.start_apply(&plan_store, &plan, None, &lease);
             let started = started.expect("compared").expect("unchanged preconditions");
             assert_eq!(started.stage, PlanStage::ApplyProcessing);
         }

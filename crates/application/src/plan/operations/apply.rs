@@ -37,6 +37,10 @@ pub struct ApplyPlan {
     /// The message of the commit.
     #[serde(default)]
     pub message: Option<String>,
+    /// Commit on a new branch of this name, which starts at the commit from which the sandbox was created. The current
+    /// branch and the files stay unchanged.
+    #[serde(default)]
+    pub branch: Option<String>,
 }
 
 /// The response of `plan/apply`.
@@ -51,6 +55,9 @@ pub struct AppliedPlan {
     pub applied_at: Option<Timestamp>,
     /// The effect on each resource, such as the commit.
     pub parts: Value,
+    /// The new branch with the changes; missing when they were applied to the files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
     pub validation: AppliedValidation,
     pub sandbox_cleanup: SandboxCleanupReport,
     pub lifecycle: PlanLifecycle,
@@ -126,6 +133,7 @@ impl Operation for ApplyPlan {
                 BranchUpdate::Commit
             },
             message: self.message,
+            branch: self.branch,
             allow_empty: self.allow_empty,
             ..DriveOptions::default()
         };
@@ -217,6 +225,7 @@ impl AppliedPlan {
             project: project_names(plan),
             applied_at: plan.completed_at,
             parts: report["parts"].clone(),
+            branch: report["branch"].as_str().map(str::to_owned),
             validation: AppliedValidation {
                 ran: results.len(),
                 passed: results.iter().filter(|result| result.passed).count(),

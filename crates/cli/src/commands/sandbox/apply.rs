@@ -27,6 +27,7 @@ pub(super) fn run(
             ApplyAs::Commit => BranchUpdate::Commit,
             ApplyAs::Merge => BranchUpdate::Merge,
         },
+        branch: arguments.branch.clone(),
         message: arguments.message.clone(),
         keeps_files: false,
     };
@@ -114,6 +115,7 @@ fn report(name: &str, applied: &ApplyResult, is_preview: bool) -> Report {
                     .row(
                         "Kind",
                         match (commit.is_merge, commit.branch_moved) {
+                            _ if commit.is_new_branch => "one commit on a new branch",
                             (true, _) => "a merge commit",
                             (false, true) => "one commit, merged with newer commits",
                             (false, false) => "one commit",

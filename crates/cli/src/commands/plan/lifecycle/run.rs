@@ -165,6 +165,7 @@ pub(super) fn apply(context: &Context, arguments: PlanApply) -> Result<Report, C
         allow_empty: arguments.allow_empty,
         merge: arguments.merge,
         message: arguments.message,
+        branch: arguments.branch,
     };
     if request.yes {
         return apply_confirmed(context, request);
@@ -177,7 +178,8 @@ pub(super) fn apply(context: &Context, arguments: PlanApply) -> Result<Report, C
     };
     let details = refused.details();
     let plan = details["plan_id"].as_str().map(str::to_owned);
-    confirm_apply(context, plan.as_deref().unwrap_or_default(), false)?;
+    let target = request.branch.as_deref();
+    confirm_apply_to(context, plan.as_deref().unwrap_or_default(), target, false)?;
     let request = ApplyPlan {
         reference: plan,
         ..request
@@ -199,8 +201,19 @@ pub(super) fn apply_confirmed(
 
 /// Shows the patch and the changed files of a plan, and asks the user to confirm the apply.
 pub(super) fn confirm_apply(context: &Context, plan: &str, yes: bool) -> Result<(), CommandError> {
+    confirm_apply_to(context, plan, None, yes)
+}
+
+/// As [`confirm_apply`]; `branch` is the new branch that receives the changes.
+fn confirm_apply_to(
+    context: &Context,
+    plan: &str,
+    branch: Option<&str>,
+    yes: bool,
+) -> Result<(), CommandError> {
+    let target = branch.map_or_else(String::new, |branch| format!(" on the new branch {branch}"));
     let question = if yes || !can_confirm() {
-        format!("Apply the changes of plan {plan}?")
+        format!("Apply the changes of plan {plan}{target}?")
     } else {
         let diff = context.call(ShowPlanDiff {
             reference: Some(plan.to_owned()),
@@ -211,7 +224,7 @@ pub(super) fn confirm_apply(context: &Context, plan: &str, yes: bool) -> Result<
             .map_or_else(String::new, |note| format!("{note}\n"));
         let summary = &diff.diff_summary;
         format!(
-            "{note}{} changed, +{} -{}. Apply the changes of plan {plan}?",
+            "{note}{} changed, +{} -{}. Apply the changes of plan {plan}{target}?",
             counted(summary.files_changed, "file"),
             summary.insertions.unwrap_or(0),
             summary.deletions.unwrap_or(0),
@@ -238,6 +251,7 @@ pub(super) fn applied_view(applied: AppliedPlan) -> Report {
                         .map(|(insertions, deletions)| format!("+{insertions} -{deletions}")),
                 )
                 .row("Project", applied.project.clone())
+                .row("Branch", applied.branch.clone())
                 .row("Applied at", applied.applied_at.map(Cell::Time)),
         )
         .panel(
@@ -260,6 +274,9 @@ pub(super) fn applied_view(applied: AppliedPlan) -> Report {
                 .row("Total cost", cost_cell(cost, is_cost_known))
                 .row("Decisions made", lifecycle.decisions_made),
         )
+        .ok(match &applied.branch {
+            Some(branch) => format!("Changes applied on the new branch {branch}"),
+            None => "Changes applied".to_owned(),
+        })
         .data(applied)
-        .ok("Changes applied")
 }
