@@ -15,6 +15,7 @@ mod action;
 mod actor;
 mod answer_json;
 mod automation;
+mod count;
 mod definition;
 mod environment;
 mod event;
@@ -58,6 +59,7 @@ pub use actor::{
 };
 pub use automation::AutomationService;
 pub use automation::operations as automation_operations;
+pub use count::counted;
 /// The handle of an open database, from which services are created.
 pub use cleveragents_store::Engine;
 /// An error of the database.
@@ -97,9 +99,9 @@ pub use operation::{
 pub use plan::operations as plan_operations;
 pub use plan::{
     Alternative, ChangeStatus, CorrectionImpact, DecisionNode, DecisionTree, Explanation,
-    FileChange, Hunk, Impact, LimitUsage, PhaseProgress, PlanCandidate, PlanChanges, PlanFailure,
+    AppliedCommit, FileChange, Hunk, Impact, LimitUsage, PhaseProgress, PlanCandidate, PlanChanges, PlanFailure,
     PlanFailureKind, PlanFailures, PlanGuard, PlanListQuery, PlanQueries, PlanQueryError,
-    PlanStatus, ProgressState, TreeOptions, TreeSummary, checkpoint_name, describe_event,
+    PlanStatus, ProgressState, TreeOptions, TreeSummary, UndoneApply, checkpoint_name, describe_event,
 };
 pub use plan::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
 pub use plan::{
@@ -125,15 +127,16 @@ pub use run::{
 };
 pub use runtime::{
     ActorRunOptions, ActorRunReport, ActorRunRequest, ActorRunner, AgentRequest, AgentRuntime,
-    ConnectedTools, Conversation, ConversationAnswer, ConversationOptions, ConversationTurn,
-    EffectiveSafety, RememberingApprover, RunFrontEnd, RunPlace, RuntimeOptions, SafetyLayer,
+    ConnectedTools, Conversation, ConversationAnswer, ConversationCompaction, ConversationOptions,
+    ConversationTurn, EffectiveSafety, RememberingApprover, RunFrontEnd, RunPlace, RuntimeOptions, SafetyLayer,
     SafetySelection, ToolCallRequest, ToolRequirements, Toolset, ToolsetOptions, WarningHandler,
     agents_of, answer_text, find_safety_profile, for_each_node, mcp_server_homes,
     mcp_server_options, parse_usd, session_mode,
 };
 pub use sandbox::{
     ApplyRequest, ApplyResult, CacheTotal, CaptureReport, ChangeAuthor, DiskUsage, ExecReport,
-    ExecRequest, MemberChanges, OpenSandbox, QueryReport, QueryRequest, Recording,
+    ExecRequest, IDLE_SANDBOX_HOURS, IdleSandbox, MemberChanges, OpenSandbox, PendingChanges, QueryReport,
+    QueryRequest, Recording,
     RecoveredOperation, RollbackTarget, RolledBack, SandboxDiff, SandboxError, SandboxService,
     SandboxView, SourceChanges, Target,
 };
@@ -149,8 +152,8 @@ pub use services::Services;
 pub use session::operations as session_operations;
 pub use session::{
     Answer, AppendOutcome, AppendRequest, AppendResponder, BatchAppender, EXPORT_SCHEMA,
-    ExportSummary, Failure, ImportCheck, ImportSummary, Question, SessionError, SessionService,
-    SessionView, StoredMessage,
+    ExportSummary, Failure, ImportCheck, ImportSummary, Question, SessionError,
+    SessionOverview, SessionService, SessionView, StoredMessage, without_data_tags,
 };
 pub use skill::operations as skill_operations;
 pub use skill::{
@@ -175,7 +178,7 @@ pub use tool::{
     ToolError, ToolService, call_status, called_tool, files_changed,
 };
 pub use turn::{
-    Ending, InterruptedTurnSummary, LockedSession, ReportTool, ReportTools, TextAnswer,
+    CompactionReport, Ending, InterruptedTurnSummary, LockedSession, ReportTool, ReportTools, TextAnswer,
     TurnAllowance, TurnError, TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools,
     UnlimitedAllowance, Waiting, instructions, project_instructions,
 };

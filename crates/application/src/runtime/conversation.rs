@@ -16,19 +16,23 @@ use cleveragents_tools::ports::Approver;
 
 use super::toolset::{ConnectedTools, ToolRequirements, agents_of};
 use super::{AgentRuntime, RememberingApprover, session_mode};
-use crate::observer::{AgentEvent, NoObserver, Observer};
+use crate::observer::{AgentEvent, NoApprover, NoObserver, Observer};
 use crate::operation::OperationError;
 use crate::plan::RolePrompts;
-use crate::sandbox::SourceChanges;
-use crate::session::{SessionError, SessionService};
+use crate::sandbox::{SandboxView, SourceChanges, session_sandbox};
+use crate::session::SessionService;
+use crate::session::folder::sessions_of_folder;
 use crate::tool::{SandboxWorkspace, SpendScope};
 use crate::turn::{
-    ReportTools, TurnError, TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools,
-    UnlimitedAllowance, Waiting,
+    CompactionReport, ReportTools, TurnError, TurnReport, TurnRequest, TurnService, TurnSettings,
+    TurnTools, UnlimitedAllowance, Waiting,
 };
 
 /// Maximum number of changed files that a note lists.
 const LISTED_FILES: usize = 30;
+
+/// Maximum number of similar names in the error for an unknown model or actor.
+const SIMILAR_NAMES: usize = 2;
 
 /// Maximum time that a turn waits for another turn of its session.
 const TURN_WAIT: Duration = Duration::from_mins(10);
@@ -79,6 +83,18 @@ pub struct ConversationTurn<'a> {
     /// failed.
     pub keeps_unfinished: bool,
     /// Stops the turn.
+    pub cancel: &'a Cancel,
+    /// Stops the model; cancelled together with `cancel`.
+    pub stop: &'a CancellationToken,
+}
+
+/// A request to summarize a conversation.
+pub struct ConversationCompaction<'a> {
+    pub session: &'a Session,
+    /// What the summary must contain.
+    pub focus: Option<&'a str>,
+    pub observer: &'a dyn Observer,
+    /// Stops the compaction.
     pub cancel: &'a Cancel,
     /// Stops the model; cancelled together with `cancel`.
     pub stop: &'a CancellationToken,
@@ -209,8 +225,10 @@ impl Conversation {
         let providers = self.runtime.options().catalogue.providers();
         // Opening the model reports a misspelt provider.
         if nearest::best(name.provider(), providers.iter().map(String::as_str)).is_none() {
-            let registered = stored.iter().map(|actor| actor.name.as_str());
-            return Err(no_such_actor(&name.to_string(), registered));
+            let actors: Vec<String> = stored.into_iter().map(|actor| actor.name).collect();
+            let models = self.runtime.options().catalogue.list();
+            let models: Vec<String> = models.iter().map(|model| model.name.to_string()).collect();
+            return Err(unknown_model(&name, &actors, &models));
         }
         Ok(name)
     }
@@ -226,24 +244,7 @@ impl Conversation {
 
     /// The sessions with a sandbox of a folder, most recently used first.
     pub fn sessions_of_folder(&self, folder: &Path) -> Result<Vec<Session>, OperationError> {
-        let names = self.runtime.sandboxes().names_at(folder, SESSION_SANDBOX)?;
-        let mut sessions: Vec<Session> = Vec::new();
-        for name in names {
-            let id = name.strip_prefix(SESSION_SANDBOX).unwrap_or_default();
-            let Ok(id) = id.to_ascii_uppercase().parse() else {
-                continue;
-            };
-            if sessions.iter().any(|session| session.id == id) {
-                continue;
-            }
-            match self.sessions.get(id) {
-                Ok(session) => sessions.push(session),
-                Err(SessionError::NotFound(_)) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        sessions.sort_by_key(|session| std::cmp::Reverse(session.updated_at));
-        Ok(sessions)
+        sessions_of_folder(&self.runtime.sandboxes(), &self.sessions, folder)
     }
 
     /// The interrupted turn of a session, whose process died. `None` while another turn runs.
@@ -299,7 +300,7 @@ impl Conversation {
             session_sandbox(session.id)
         })?;
         let options = self.runtime.options();
-        let prompts = self.prompts(workspace.as_ref());
+        let prompts = self.prompts(workspace.as_ref().map(SandboxWorkspace::view));
         // Only a model with tools and files receives the instructions for engineering work.
         let role = workspace
             .as_ref()
@@ -352,6 +353,68 @@ impl Conversation {
         })
     }
 
+    /// Summarizes the conversation now, as a long conversation is summarized automatically. Later
+    /// requests contain the summary instead of the messages, which stay in the store. `focus` names
+    /// what the summary must contain. `None` if no message follows the newest summary.
+    pub fn compact(
+        &self,
+        compaction: &ConversationCompaction<'_>,
+    ) -> Result<Option<CompactionReport>, OperationError> {
+        let session = compaction.session;
+        let model = self.open(&self.model_for(Some(session), None)?)?;
+        if model.name().provider() == AGENT_PROVIDER {
+            let message = format!(
+                "`{}` keeps the conversation itself, so it cannot be compacted here",
+                model.name().model()
+            );
+            return Err(OperationError::usage(message));
+        }
+        let mut locked_session = self.turns.take(
+            session.id,
+            &Waiting {
+                patience: TURN_WAIT,
+                observer: compaction.observer,
+                cancel: compaction.cancel,
+            },
+        )?;
+        let sandbox = self.sandbox_name(session.id);
+        let sandbox = sandbox.and_then(|name| self.runtime.sandboxes().find(&name).ok());
+        let prompts = self.prompts(sandbox.as_ref());
+        let options = self.runtime.options();
+        let rules = self.runtime.rules(&self.options.rules)?;
+        let request = TurnRequest {
+            plan: None,
+            prompt: None,
+            model,
+            actor: session.actor.clone(),
+            system: Vec::new(),
+            tools: TurnTools {
+                gate: &self.gate,
+                mode: session_mode(true),
+                profile: &options.safety.profile,
+                guards: &options.safety.guards,
+                rules: &rules,
+                workspace: None,
+                approver: &NoApprover,
+                deferred: &self.connected.deferred,
+            },
+            reports: ReportTools::default(),
+            scopes: self.budgets(session),
+            redactor: self.runtime.redactor(),
+            settings: TurnSettings {
+                summary_prompt: prompts.text("summary").to_owned(),
+                ..TurnSettings::default()
+            },
+            allowance: &UnlimitedAllowance,
+            observer: compaction.observer,
+            cancel: compaction.cancel,
+            stop: compaction.stop.clone(),
+        };
+        Ok(self
+            .turns
+            .compact_session(&mut locked_session, &request, compaction.focus)?)
+    }
+
     /// Brings the sandbox of a session up to date with the user's files. Returns a note for the model if the sandbox has
     /// changes and therefore stays as it is.
     fn follow_files(
@@ -396,8 +459,8 @@ impl Conversation {
 
     /// The prompts of conversations, with overrides from the resources in the sandbox and from the data
     /// folder of the program.
-    fn prompts(&self, workspace: Option<&SandboxWorkspace>) -> RolePrompts {
-        let members = workspace.map(|workspace| workspace.view().members.as_slice());
+    fn prompts(&self, sandbox: Option<&SandboxView>) -> RolePrompts {
+        let members = sandbox.map(|sandbox| sandbox.members.as_slice());
         let folders: Vec<&Path> = members
             .unwrap_or_default()
             .iter()
@@ -429,21 +492,25 @@ fn model_name(text: &str) -> Result<ModelName, OperationError> {
 }
 
 /// The error for a name that is neither a registered actor nor the name of a model.
-fn no_such_actor<'a>(name: &str, registered: impl Iterator<Item = &'a str>) -> OperationError {
-    let hint = match nearest::best(name, registered) {
-        Some(similar) => hint!(
-            "did you mean `{}`? {} shows all",
-            similar,
+fn unknown_model(name: &ModelName, actors: &[String], models: &[String]) -> OperationError {
+    let message = format!("there is no model or actor `{name}`");
+    let known = models.iter().chain(actors).map(String::as_str);
+    let similar = nearest::all(&name.to_string(), known, SIMILAR_NAMES);
+    OperationError::new(Code::ActorNotFound, message).with_hint(if similar.is_empty() {
+        hint!(
+            "`{}` is not a known provider: {} shows the models, {} the actors",
+            name.provider(),
+            suggest::model_list(),
             suggest::actor_list()
-        ),
-        None => hint!(
-            "{} shows the actors, {} the models",
-            suggest::actor_list(),
-            suggest::model_list()
-        ),
-    };
-    let message = format!("there is no actor `{name}`");
-    OperationError::new(Code::ActorNotFound, message).with_hint(hint)
+        )
+    } else {
+        hint!(
+            "did you mean `{}`? {} shows the models, {} the actors",
+            similar.join("` or `"),
+            suggest::model_list(),
+            suggest::actor_list()
+        )
+    })
 }
 
 /// The error for an actor that cannot answer in a session.
@@ -454,11 +521,3 @@ fn not_a_model(name: &str) -> OperationError {
         suggest::actor_run_in_context(name, Placeholder("PROMPT"), Placeholder("NAME"))
     ))
 }
-
-/// The name of the sandbox of a session.
-fn session_sandbox(session: SessionId) -> String {
-    format!("{SESSION_SANDBOX}{session}").to_ascii_lowercase()
-}
-
-/// Prefix of the names of session sandboxes.
-const SESSION_SANDBOX: &str = "session-";

@@ -47,7 +47,9 @@ pub use actor_run::{
     answer_text, parse_usd,
 };
 pub use approvals::RememberingApprover;
-pub use conversation::{Conversation, ConversationAnswer, ConversationOptions, ConversationTurn};
+pub use conversation::{
+    Conversation, ConversationAnswer, ConversationCompaction, ConversationOptions, ConversationTurn,
+};
 pub use safety::{EffectiveSafety, SafetyLayer, SafetySelection, find_safety_profile};
 pub use tool_call::ToolCallRequest;
 pub use toolset::{

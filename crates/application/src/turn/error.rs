@@ -54,6 +54,9 @@ pub enum TurnError {
     /// A limit that the turn shares with other turns is reached.
     #[error("the limits leave no more requests or calls for this turn")]
     Exhausted,
+    /// The model returned no text for a summary of the conversation.
+    #[error("the model returned an empty summary")]
+    EmptySummary,
     /// The model repeats the same call.
     #[error("the model made the same call {0} times and got the same result")]
     Stuck(u32),
@@ -115,7 +118,9 @@ impl Diagnose for TurnError {
             Self::Store(error) => error.code(),
             Self::Budget { .. } => Code::BudgetExceeded,
             Self::Cancelled => Code::TurnStopped,
-            Self::TooManySteps(_) | Self::Exhausted | Self::Stuck(_) => Code::TurnUnfinished,
+            Self::TooManySteps(_) | Self::Exhausted | Self::EmptySummary | Self::Stuck(_) => {
+                Code::TurnUnfinished
+            }
             Self::HumanNeeded { .. } => Code::ApprovalNeeded,
             Self::Busy(_) => Code::LeaseHeld,
             Self::NothingToResume(_) => Code::NothingToResume,
@@ -141,6 +146,7 @@ impl Diagnose for TurnError {
             Self::TooManySteps(_) | Self::Exhausted => {
                 Some("ask for less at once, or use another model".into())
             }
+            Self::EmptySummary => Some("try again, or use another model".into()),
             Self::Stuck(_) => Some("rephrase the question, or use another model".into()),
             Self::HumanNeeded { rules, .. } => {
                 let add = |rule: &str| Hint::from(suggest::permission_add(rule));

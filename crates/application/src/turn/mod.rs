@@ -29,6 +29,7 @@ mod tool_limit;
 
 pub(crate) use ask::USUAL_WINDOW;
 pub(crate) use calls::{log_tool_outcome, tool_span};
+pub use compaction::CompactionReport;
 pub use error::TurnError;
 pub(crate) use history::{chat_message, set_chat_message};
 pub(crate) use report::{REPORT, is_refusal};

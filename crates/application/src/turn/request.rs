@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use cleveragents_domain::{ActorName, PlanId, Sequence, TokenUsage, TurnId};
 use cleveragents_models::{
-    CancellationToken, Model, ReasoningEffort, Redactor, ResponseSchema, StopReason, ToolCall,
+    CancellationToken, Model, ModelName, ReasoningEffort, Redactor, ResponseSchema, StopReason,
+    ToolCall,
 };
 use cleveragents_process::Cancel;
 use cleveragents_tools::ports::Approver;
@@ -189,6 +190,24 @@ impl From<&StopReason> for Ending {
 }
 
 impl TurnReport {
+    /// The report of a turn that has sent no request yet.
+    pub(super) fn new(turn: TurnId, model: &ModelName) -> Self {
+        Self {
+            turn,
+            answer: String::new(),
+            ending: Ending::Whole,
+            model: model.to_string(),
+            usage: TokenUsage::default(),
+            is_cost_partial: false,
+            is_beyond_limits: false,
+            steps: 0,
+            calls: Vec::new(),
+            sequences: Vec::new(),
+            interrupted: None,
+            left_out: 0,
+        }
+    }
+
     /// Warnings for the user about an incomplete answer and about a spending limit that cannot be
     /// enforced.
     pub fn caveats(&self) -> impl Iterator<Item = &'static str> {

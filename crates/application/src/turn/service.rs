@@ -249,20 +249,7 @@ impl TurnService {
             budget: &budget,
             ledger: &ledger,
         };
-        let mut report = TurnReport {
-            turn: running.turn.id,
-            answer: String::new(),
-            ending: Ending::Whole,
-            model: request.model.name().to_string(),
-            usage: TokenUsage::default(),
-            is_cost_partial: false,
-            is_beyond_limits: false,
-            steps: 0,
-            calls: Vec::new(),
-            sequences: Vec::new(),
-            interrupted: None,
-            left_out: 0,
-        };
+        let mut report = TurnReport::new(running.turn.id, request.model.name());
         // The process died between the last answer and the end of the turn: the last answer is the
         // result.
         if let Some(ChatMessage::Assistant(answer)) = running.steps.last().map(Arc::as_ref)
@@ -292,10 +279,7 @@ impl TurnService {
         let (request, budget) = (runner.request, runner.budget);
         let mut repetition = LoopGuard::new(3, 6);
         let session = running.turn.session;
-        let summary = self
-            .engine
-            .read(|reader| context_summaries::newest(reader, session))?;
-        let mut base = RequestBase::new(request, self.earlier(session)?, summary);
+        let mut base = self.request_base(request, session)?;
         // The usage of the last answer, if the answer was cut at the token limit.
         let mut cut = None;
         loop {
@@ -362,6 +346,17 @@ impl TurnService {
                 return Err(TurnError::Exhausted);
             }
         }
+    }
+
+    pub(super) fn request_base(
+        &self,
+        request: &TurnRequest<'_>,
+        session: SessionId,
+    ) -> Result<RequestBase, TurnError> {
+        let summary = self
+            .engine
+            .read(|reader| context_summaries::newest(reader, session))?;
+        Ok(RequestBase::new(request, self.earlier(session)?, summary))
     }
 
     fn earlier(&self, session: SessionId) -> Result<Vec<Message>, TurnError> {

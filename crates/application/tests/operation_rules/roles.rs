@@ -351,6 +351,11 @@ const OPERATIONS: &[(&str, &str, &[Part])] = {
             ],
         ),
         (
+            "session/compact",
+            "session compact",
+            &[Session("session"), Read("actor")],
+        ),
+        (
             "actor/run",
             "actor run",
             &[

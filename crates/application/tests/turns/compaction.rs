@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use cleveragents_application::{AgentEvent, Observer, TurnSettings};
+use cleveragents_application::{AgentEvent, Observer, TurnError, TurnSettings};
 use cleveragents_models::{
     AssistantMessage, CancellationToken, Capabilities, ChatRequest, Completion, ErrorKind,
     EventStream, Model, ModelError, ModelName, Price, StopReason, StreamEvent, ToolCall, Usage,
@@ -231,4 +231,86 @@ fn a_summary_that_fails_does_not_fail_the_turn() {
     let (summaries, others) = model.requests();
     assert!(!summaries.is_empty());
     assert_eq!((others.len(), talk.messages().len()), (30, 60));
+}
+
+/// A service of another process sees the summary; the store keeps all messages.
+#[test]
+fn a_conversation_is_compacted_on_request_and_stays_compacted_in_another_process() {
+    for database in TestDatabase::each() {
+        let talk = Talk::new(&database);
+        let person = Person::absent();
+        std::fs::write(talk.real().join("big.txt"), "line of text\n".repeat(400)).expect("a file");
+        let model = SummarizingModel::new(2, "a".repeat(600));
+        for turn in 0..4 {
+            let question = format!("question {turn}");
+            let setup = TurnSetup::asking(&question, &person);
+            talk.run_turn_with(Arc::clone(&model) as _, setup)
+                .expect("answered");
+        }
+        let before = talk.messages();
+        let mut setup = TurnSetup::asking("", &person);
+        setup.in_sandbox = false;
+        let focus = Some("the rules, not sk-0123456789abcdefghij");
+        let compacted = talk
+            .compact(Arc::clone(&model) as _, setup, focus)
+            .expect("compacted")
+            .expect("something to compact");
+        // 4 questions and answers, and 2 calls with their results.
+        assert_eq!(compacted.messages, 12);
+        assert!(compacted.tokens_before > 1_000, "{compacted:?}");
+        assert_eq!(compacted.tokens_after, (SUMMARY.len() / 3) as u64);
+        let (summaries, _) = model.requests();
+        let asked = serde_json::to_string(&summaries[0].messages).expect("JSON");
+        assert!(asked.contains("question 0") && asked.contains("question 3"));
+        let system = summaries[0].system.concat();
+        assert!(system.contains("the rules, not "), "{system}");
+        assert!(!system.contains("sk-0123456789abcdefghij"), "{system}");
+        assert_eq!(talk.messages(), before, "the messages stay in the store");
+        // A second compaction has nothing to summarize and calls no model.
+        let mut setup = TurnSetup::asking("", &person);
+        setup.in_sandbox = false;
+        let again = talk.compact(Arc::clone(&model) as _, setup, None);
+        assert_eq!(again.expect("compacted"), None);
+        assert_eq!(model.requests().0.len(), 1);
+        // Another process continues with the summary instead of the messages.
+        let mut other = Talk::new(&database);
+        other.session = talk.session;
+        let model = SummarizingModel::new(0, "fine");
+        let mut setup = TurnSetup::asking("And now?", &person);
+        setup.in_sandbox = false;
+        other
+            .run_turn_with(Arc::clone(&model) as _, setup)
+            .expect("answered");
+        let (_, requests) = model.requests();
+        let sent = serde_json::to_string(&requests[0].messages).expect("JSON");
+        assert!(
+            sent.contains(SUMMARY) && sent.contains("And now?"),
+            "{sent}"
+        );
+        assert!(!sent.contains("question"), "{sent}");
+    }
+}
+
+#[test]
+fn a_compaction_on_request_that_fails_changes_nothing() {
+    let database = TestDatabase::sqlite();
+    let talk = Talk::new(&database);
+    let person = Person::absent();
+    let mut model = SummarizingModel::new(0, "fine");
+    Arc::get_mut(&mut model).expect("one owner").can_summarize = false;
+    let ask = |question: &str| {
+        let mut setup = TurnSetup::asking(question, &person);
+        setup.in_sandbox = false;
+        talk.run_turn_with(Arc::clone(&model) as _, setup)
+            .expect("answered");
+    };
+    ask("first");
+    let mut setup = TurnSetup::asking("", &person);
+    setup.in_sandbox = false;
+    let failed = talk.compact(Arc::clone(&model) as _, setup, None);
+    assert!(matches!(failed, Err(TurnError::Model(_))), "{failed:?}");
+    ask("second");
+    let (_, requests) = model.requests();
+    let sent = serde_json::to_string(&requests[1].messages).expect("JSON");
+    assert!(sent.contains("first"), "{sent}");
 }

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cleveragents_application::{
-    NoObserver, Observer, ReportTools, SandboxService, SandboxWorkspace, SessionService,
-    SpendScope, Target, ToolService, TurnError, TurnReport, TurnRequest, TurnService, TurnSettings,
-    TurnTools, UnlimitedAllowance, Waiting,
+    CompactionReport, LockedSession, NoObserver, Observer, ReportTools, SandboxService,
+    SandboxWorkspace, SessionService, SpendScope, Target, ToolService, TurnError, TurnReport,
+    TurnRequest, TurnService, TurnSettings, TurnTools, UnlimitedAllowance, Waiting,
 };
 use cleveragents_domain::{Message, Role, Sequence, SessionId, ToolInvocation};
 use cleveragents_models::{
@@ -185,6 +185,29 @@ impl Talk {
         model: Arc<dyn Model>,
         setup: TurnSetup<'_>,
     ) -> Result<TurnReport, TurnError> {
+        self.with_request(model, setup, |session, request| {
+            self.turns.run(session, request)
+        })
+    }
+
+    /// Summarizes the whole conversation.
+    pub(crate) fn compact(
+        &self,
+        model: Arc<dyn Model>,
+        setup: TurnSetup<'_>,
+        focus: Option<&str>,
+    ) -> Result<Option<CompactionReport>, TurnError> {
+        self.with_request(model, setup, |session, request| {
+            self.turns.compact_session(session, request, focus)
+        })
+    }
+
+    fn with_request<T>(
+        &self,
+        model: Arc<dyn Model>,
+        setup: TurnSetup<'_>,
+        run: impl FnOnce(&mut LockedSession, &TurnRequest<'_>) -> Result<T, TurnError>,
+    ) -> Result<T, TurnError> {
         let mut registry = ToolService::new(Arc::clone(&self.engine))
             .registry(&|_| None)
             .expect("tools")
@@ -229,7 +252,7 @@ impl Talk {
             cancel: &cancel,
             stop: CancellationToken::new(),
         };
-        self.turns.run(&mut taken, &request)
+        run(&mut taken, &request)
     }
 
     pub(crate) fn messages(&self) -> Vec<Message> {

@@ -7,6 +7,8 @@ mod current;
 mod folder;
 mod help;
 mod invariant;
+#[cfg(test)]
+mod literals;
 mod mcp;
 mod model;
 mod plan;
@@ -430,6 +432,8 @@ pub(crate) enum Session {
     Search(SessionSearch),
     /// Send a message to a model, which may call tools
     Tell(Box<SessionTell>),
+    /// Replace a long conversation by a summary in requests to the model
+    Compact(SessionCompact),
 }
 
 #[derive(Debug, Args)]
@@ -459,6 +463,29 @@ pub(crate) struct SessionTell {
     /// Message, `-` for standard input
     #[arg(value_name = "PROMPT", required_unless_present = "resume")]
     pub(crate) prompt: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A model writes the summary. Later requests contain it instead of the messages, which all stay in the
+session. Long conversations are compacted automatically.
+
+Examples:
+  agents session compact weekly
+  agents session compact weekly \"the decisions about the database\""
+)]
+pub(crate) struct SessionCompact {
+    #[command(flatten)]
+    pub(crate) session: SessionReference,
+    /// What the summary must keep in detail
+    #[arg(value_name = "FOCUS")]
+    pub(crate) focus: Option<String>,
+    /// Model that writes the summary, PROVIDER/MODEL; the session's actor or `model.default` when not given
+    #[arg(long, visible_alias = "model", value_name = "MODEL")]
+    pub(crate) actor: Option<String>,
+    /// Maximum cost of the session, in US dollars
+    #[arg(long, value_name = "USD")]
+    pub(crate) max_cost: Option<String>,
 }
 
 #[derive(Debug, Args)]

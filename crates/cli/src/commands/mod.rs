@@ -36,12 +36,14 @@ pub(crate) mod terminal;
 pub(crate) mod token;
 pub(crate) mod tool;
 pub(crate) mod turn_view;
+pub(crate) mod unfinished;
 pub(crate) mod validation;
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 
 use clap::CommandFactory;
+pub(crate) use cleveragents_application::counted;
 use cleveragents_application::{read_text, read_text_file};
 use cleveragents_domain::{Code, MicroUsd};
 use cleveragents_models::CancellationToken;
@@ -120,6 +122,7 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Session(Session::Fork { .. }) => "session fork",
         Command::Session(Session::Search(_)) => "session search",
         Command::Session(Session::Tell(_)) => "session tell",
+        Command::Session(Session::Compact(_)) => "session compact",
         Command::Resource(Resource::Add(_)) => "resource add",
         Command::Resource(Resource::List { .. }) => "resource list",
         Command::Resource(Resource::Show { .. }) => "resource show",
@@ -290,17 +293,6 @@ pub(crate) fn unwritable(error: &std::io::Error) -> CommandError {
     CommandError::new(Code::FileAccess, "standard output cannot be written")
         .caused_by(error)
         .with_hint("check the target of the output; acknowledged data is stored")
-}
-
-/// Count with its noun: `1 session`, `2 sessions`, `3 matches`.
-pub(crate) fn counted(count: impl TryInto<u64>, noun: &str) -> String {
-    let count = count.try_into().unwrap_or(u64::MAX);
-    let ending = match (count, noun.ends_with("ch")) {
-        (1, _) => "",
-        (_, true) => "es",
-        (_, false) => "s",
-    };
-    format!("{count} {noun}{ending}")
 }
 
 pub(crate) const fn yes_no(answer: bool) -> &'static str {

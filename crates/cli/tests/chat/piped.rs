@@ -291,3 +291,26 @@ fn a_signal_ends_a_piped_chat_and_keeps_its_messages() {
     assert_eq!(child.wait().expect("the program ends").code(), Some(130));
     assert_eq!(world.questions(), ["hello", "endless"]);
 }
+
+#[test]
+fn compact_replaces_the_conversation_by_a_summary_for_later_processes_too() {
+    let world = World::new();
+    let answer = world.feed(&[], "/compact\nhello\nsecond question\n/compact the names\n/compact\n");
+    assert!(answer.err.contains("no message yet"), "{answer:?}");
+    assert!(
+        answer.out.contains("Compacted 4 messages, about "),
+        "{answer:?}"
+    );
+    assert!(answer.out.contains("Nothing to compact"), "{answer:?}");
+    let session = world.session();
+    let record = ["--record", "sent.jsonl", session.as_str()];
+    let answer = world.feed(&record, "and now?\n");
+    assert_eq!(answer.out, "fine\n", "{answer:?}");
+    let sent = std::fs::read_to_string(world.agents.cwd().join("sent.jsonl")).expect("a file");
+    assert!(
+        sent.contains("This summary replaces the beginning") && !sent.contains("second question"),
+        "{sent}"
+    );
+    let contents: Vec<String> = world.questions();
+    assert_eq!(contents, ["hello", "second question", "and now?"]);
+}

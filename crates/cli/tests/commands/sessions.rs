@@ -298,3 +298,21 @@ fn deleting_a_session_deletes_its_messages() {
     assert_eq!(agents.data(&["info"])["messages"], 0);
     agents.assert_sound();
 }
+
+#[test]
+fn session_compact() {
+    let scripted = |agents: &Agents| {
+        weekly(agents);
+        let script = "price: {input: 1, output: 4}\nanswers: [{text: They meet weekly.}]\nat_end: repeat_last\n";
+        std::fs::write(agents.cwd().join("script.yaml"), script).expect("a file");
+    };
+    let arguments = [
+        "session",
+        "compact",
+        "weekly",
+        "the dates",
+        "--actor",
+        "scripted/script.yaml",
+    ];
+    assert_shown("session_compact", &shown(scripted, &arguments));
+}

@@ -49,6 +49,12 @@ fn a_chat_with_a_server_works_like_a_local_chat() {
     let continued = chat(&client, &["one"], "three\n");
     assert_eq!(continued.code, Some(0), "{continued:?}");
     assert_eq!(server_home.contents("one").len(), 8);
+    let compacted = chat(&client, &["one"], "/compact the numbers\n/compact\n");
+    assert!(
+        compacted.out.contains("Compacted 8 messages") && compacted.out.contains("Nothing to"),
+        "{compacted:?}"
+    );
+    assert_eq!(server_home.contents("one").len(), 8);
     assert_eq!(
         client.data(&["--local", "session", "list"])["summary"]["total"],
         0

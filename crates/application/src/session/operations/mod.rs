@@ -5,6 +5,7 @@
     reason = "fields without a comment are clear from their names"
 )]
 
+mod compact;
 mod create;
 mod export;
 mod import;
@@ -14,6 +15,7 @@ mod messages;
 mod search;
 mod show;
 mod tell;
+mod unfinished;
 
 use cleveragents_domain::identity::{Permission, Scope};
 use cleveragents_domain::{
@@ -25,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use super::error::SessionError;
 use crate::operation::{OperationEntry, OperationError, Requirement};
 
+pub use compact::{CompactSession, CompactedSession};
 pub use create::{CreateSession, CreatedSession, SessionSettings};
 pub use export::{
     ExportContents, ExportFormat, ExportIntegrity, ExportReport, ExportSession, ExportedFile,
@@ -45,6 +48,7 @@ pub use tell::{
     InterruptedTurn, LocalTurnOptions, TellSession, TurnMode, TurnResult, TurnSession,
     TurnToolCall, TurnUsage,
 };
+pub use unfinished::{FindUnfinished, UnfinishedConversation, UnfinishedPlan, UnfinishedWork};
 
 /// The operations on sessions.
 pub(crate) static ENTRIES: &[OperationEntry] = &[
@@ -60,6 +64,7 @@ pub(crate) static ENTRIES: &[OperationEntry] = &[
     OperationEntry::new::<ExportSession>(),
     OperationEntry::new::<ImportSession>(),
     OperationEntry::new::<TellSession>(),
+    OperationEntry::new::<CompactSession>(),
 ];
 
 const fn requires(permission: Permission) -> Requirement {

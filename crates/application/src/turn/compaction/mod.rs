@@ -1,16 +1,18 @@
 //! Compaction: when a conversation approaches the context window, the model summarizes its beginning, and later
-//! requests contain the summary instead.
+//! requests contain the summary instead. The user can also request a summary of the whole conversation.
 //!
 //! The messages stay in the store; a row in `context_summaries` holds the text of the summary and the range of messages
 //! that it covers. Standing instructions are sent with every request and never summarized. When the summary fails,
 //! `context.rs` shortens and leaves out messages instead.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use cleveragents_domain::TurnId;
+use cleveragents_domain::{MicroUsd, SessionId, Timestamp, Turn, TurnId, TurnState};
 use cleveragents_models::{AGENT_PROVIDER, ChatMessage, ChatRequest, UserPart};
 use cleveragents_store::context_summaries::{self, ContextSummary};
+use cleveragents_store::turns;
 
 use super::ask::{ModelAnswer, RequestBase, output_tokens};
 use super::calls::CallRunner;
@@ -19,7 +21,9 @@ use super::error::TurnError;
 use super::history::{self, PastTurn};
 use super::request::{TurnReport, TurnRequest};
 use super::service::{RunningTurn, StepCost, TurnService, storing};
+use super::session_lock::LockedSession;
 use crate::observer::{AgentEvent, NoObserver};
+use crate::tool::{StoreBudget, StoreLedger};
 
 /// A conversation is compacted when it takes more than this percentage of the tokens available for messages.
 const COMPACT_AT_PERCENT: usize = 80;
@@ -38,6 +42,21 @@ const SUMMARY_TOKENS: u32 = 4_096;
 
 /// Bytes per token, estimated low so that the number of tokens is estimated high.
 const BYTES_PER_TOKEN: usize = 3;
+
+/// The result of a compaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompactionReport {
+    /// The model that wrote the summary.
+    pub model: String,
+    /// Number of messages that the summary replaces. An earlier summary is part of the first message.
+    pub messages: usize,
+    /// Estimated number of tokens of these messages.
+    pub tokens_before: u64,
+    /// Estimated number of tokens of the summary.
+    pub tokens_after: u64,
+    pub cost_micro_usd: MicroUsd,
+    pub is_cost_known: bool,
+}
 
 /// The part of a conversation that requests contain: the messages after the newest summary.
 pub(super) struct RemainingMessages {
@@ -263,11 +282,121 @@ impl TurnService {
         let Some(cut) = CutPoint::choose(&past, &present, limit / 100 * KEPT_PERCENT) else {
             return Ok(());
         };
+        if !request.allowance.ask() {
+            return Ok(());
+        }
+        match self.summarize(runner, running, base, &cut, None, report) {
+            Ok(compacted) => request.observer.event(&AgentEvent::Compacted {
+                path: None,
+                tokens_before: compacted.tokens_before,
+                tokens_after: compacted.tokens_after,
+            }),
+            Err(
+                error @ (TurnError::Model(_) | TurnError::Budget { .. } | TurnError::EmptySummary),
+            ) => {
+                tracing::warn!(%error, "summary of the conversation failed");
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Summarizes all messages of a session at the request of the user, who may name what the
+    /// summary must contain in `focus`. An interrupted turn stays as it is. `None` if no message
+    /// follows the newest summary.
+    pub fn compact_session(
+        &self,
+        locked_session: &mut LockedSession,
+        request: &TurnRequest<'_>,
+        focus: Option<&str>,
+    ) -> Result<Option<CompactionReport>, TurnError> {
+        let cancel = request.cancel.child();
+        let _guard = locked_session.lease.guard(&cancel);
+        let request = &TurnRequest {
+            cancel: &cancel,
+            ..request.clone()
+        };
+        let session = locked_session.session;
+        let turn = match locked_session.interrupted() {
+            Some(turn) => turn.clone(),
+            None => self.last_turn(session, request)?,
+        };
+        let mut running = RunningTurn {
+            turn,
+            steps: Vec::new(),
+            stored: 0,
+            rows: Vec::new(),
+            written: HashMap::new(),
+            is_loaded: false,
+            noted: None,
+            fence: (
+                locked_session.lease.subject().clone(),
+                locked_session.lease.token(),
+            ),
+        };
+        let mut base = self.request_base(request, session)?;
+        let turns = base.uncovered(&running).past.len();
+        if turns == 0 {
+            return Ok(None);
+        }
+        let budget = StoreBudget::new(Arc::clone(&self.engine), request.scopes.clone());
+        let ledger = StoreLedger::new(Arc::clone(&self.engine), None);
+        let runner = CallRunner {
+            request,
+            session,
+            budget: &budget,
+            ledger: &ledger,
+        };
+        let mut report = TurnReport::new(running.turn.id, request.model.name());
+        let cut = CutPoint { turns, steps: 0 };
+        request.observer.event(&AgentEvent::ModelCall {
+            path: None,
+            number: 1,
+        });
+        self.summarize(&runner, &mut running, &mut base, &cut, focus, &mut report)
+            .map(Some)
+    }
+
+    /// The newest turn of a session; a turn that is not stored if the session has none.
+    fn last_turn(&self, session: SessionId, request: &TurnRequest<'_>) -> Result<Turn, TurnError> {
+        let stored = self
+            .engine
+            .read(|reader| turns::of_session(reader, session))?;
+        Ok(stored.into_iter().next_back().unwrap_or_else(|| Turn {
+            id: TurnId::generate(),
+            session,
+            model: request.model.name().to_string(),
+            sandbox: None,
+            state: TurnState::Complete,
+            error: None,
+            started_at: Timestamp::now(),
+            ended_at: None,
+        }))
+    }
+
+    /// Requests a summary of the messages before the cut, and stores it with its cost.
+    fn summarize(
+        &self,
+        runner: &CallRunner<'_>,
+        running: &mut RunningTurn,
+        base: &mut RequestBase,
+        cut: &CutPoint,
+        focus: Option<&str>,
+        report: &mut TurnReport,
+    ) -> Result<CompactionReport, TurnError> {
+        let RemainingMessages { past, present, .. } = base.uncovered(running);
         let covered: Vec<&ChatMessage> = cut.covered(&past, &present).collect();
         let tokens_before: usize = covered.iter().map(|message| size(message)).sum();
+        let room = base.room(runner.request, running);
         let text = transcript(&covered, room / 2 * BYTES_PER_TOKEN);
-        let Some((text, cost)) = self.write_summary(runner, running, text, report)? else {
-            return Ok(());
+        let (text, cost) = self.write_summary(runner, running, text, focus, report)?;
+        let compacted = CompactionReport {
+            model: runner.request.model.name().to_string(),
+            messages: covered.len(),
+            tokens_before: tokens_before as u64,
+            tokens_after: (text.len() / BYTES_PER_TOKEN) as u64,
+            cost_micro_usd: report.usage.cost_micro_usd,
+            is_cost_known: !report.is_cost_partial,
         };
         let earlier_steps = match &base.summary {
             Some(summary) if summary.turn == running.turn.id => summary.steps,
@@ -278,8 +407,8 @@ impl TurnService {
             sequence: first_kept.unwrap_or_else(|| base.next_sequence()),
             turn: running.turn.id,
             steps: earlier_steps + cut.steps as u64,
-            tokens_before: tokens_before as u64,
-            tokens_after: (text.len() / BYTES_PER_TOKEN) as u64,
+            tokens_before: compacted.tokens_before,
+            tokens_after: compacted.tokens_after,
             text,
         };
         let (session, stored) = (running.turn.session, summary.clone());
@@ -293,64 +422,50 @@ impl TurnService {
             %session, tokens_before = summary.tokens_before, tokens_after = summary.tokens_after,
             "conversation compacted"
         );
-        request.observer.event(&AgentEvent::Compacted {
-            path: None,
-            tokens_before: summary.tokens_before,
-            tokens_after: summary.tokens_after,
-        });
         base.summary = Some(summary);
-        Ok(())
+        Ok(compacted)
     }
 
-    /// Requests a summary from the model. `None` when the budget is exceeded or the request fails.
+    /// Requests a summary from the model.
     fn write_summary(
         &self,
         runner: &CallRunner<'_>,
         running: &mut RunningTurn,
         transcript: String,
+        focus: Option<&str>,
         report: &mut TurnReport,
-    ) -> Result<Option<(String, StepCost)>, TurnError> {
+    ) -> Result<(String, StepCost), TurnError> {
         let request = runner.request;
-        if !request.allowance.ask() {
-            return Ok(None);
-        }
         let quiet = TurnRequest {
             observer: &NoObserver,
             ..request.clone()
         };
+        let focus = focus.map(|focus| {
+            let focus = request.redactor.text(focus);
+            format!("The user asks the summary to keep in detail: {focus}")
+        });
+        let mut system = vec![request.settings.summary_prompt.clone()];
+        system.extend(focus);
+        let steps = running.steps.len();
         let chat = ChatRequest {
-            system: vec![request.settings.summary_prompt.clone()],
+            system,
             messages: vec![ChatMessage::user(transcript).into()],
             max_output_tokens: Some(output_tokens(request).min(SUMMARY_TOKENS)),
             stream: request.settings.stream,
-            key: Some(format!(
-                "{}-{}-summary",
-                running.turn.id,
-                running.steps.len()
-            )),
+            key: (steps > 0).then(|| format!("{}-{steps}-summary", running.turn.id)),
             ..ChatRequest::default()
         };
-        match self.call_model(runner, &quiet, running, chat, report) {
-            Ok(ModelAnswer { completion, cost }) => {
-                let text = request.redactor.text(completion.message.text.trim());
-                if text.is_empty() {
-                    // The cost of the empty answer is stored with the next step.
-                    self.engine.write({
-                        let store = storing(running, Some(cost));
-                        move |unit| store(unit)
-                    })?;
-                    running.stored = running.steps.len();
-                    return Ok(None);
-                }
-                Ok(Some((text.into_owned(), cost)))
-            }
-            Err(TurnError::Cancelled) => Err(TurnError::Cancelled),
-            Err(error @ (TurnError::Model(_) | TurnError::Budget { .. })) => {
-                tracing::warn!(%error, "summary of the conversation failed");
-                Ok(None)
-            }
-            Err(error) => Err(error),
+        let ModelAnswer { completion, cost } =
+            self.call_model(runner, &quiet, running, chat, report)?;
+        let text = request.redactor.text(completion.message.text.trim());
+        if text.is_empty() {
+            // The answer is useless, but it has a cost.
+            let store = storing(running, Some(cost));
+            self.engine.write(move |unit| store(unit))?;
+            running.stored = running.steps.len();
+            return Err(TurnError::EmptySummary);
         }
+        Ok((text.into_owned(), cost))
     }
 }
 

@@ -33,6 +33,8 @@ pub(super) enum ChatCommand {
     Prompt(&'static str),
     /// A command line to run in the sandbox.
     Shell(String),
+    /// Summarize the conversation; the text names what the summary must keep in detail.
+    Compact(Option<String>),
     Export(PathBuf),
     Save(PathBuf),
     Multi,
@@ -46,7 +48,7 @@ pub(super) enum ChatInput {
 }
 
 /// Name, arguments and description of each command.
-pub(super) const COMMANDS: [(&str, &str, &str); 25] = [
+pub(super) const COMMANDS: [(&str, &str, &str); 26] = [
     ("help", "", "Show this list"),
     ("exit", "", "Leave; Ctrl-D does too"),
     ("new", "[NAME]", "Start a new session with the next message"),
@@ -67,6 +69,11 @@ pub(super) const COMMANDS: [(&str, &str, &str); 25] = [
     ("models", "", "List the models whose provider has a key"),
     ("tools", "", "List the tools"),
     ("history", "[N]", "Show the last N messages"),
+    (
+        "compact",
+        "[FOCUS]",
+        "Summarize the conversation so far, to save tokens",
+    ),
     ("retry", "", "Send the last message again"),
     ("resume", "", "Resume the interrupted turn"),
     ("diff", "", "Show the changes in the sandbox"),
@@ -166,6 +173,7 @@ pub(super) fn parse(text: &str) -> Result<ChatInput, CommandError> {
         "plan" => ChatCommand::Plan,
         "mcp" => ChatCommand::Mcp,
         "permissions" => ChatCommand::Permissions,
+        "compact" => ChatCommand::Compact(value),
         "export" => ChatCommand::Export(file(value)?),
         "session" => ChatCommand::Session(value),
         "model" => ChatCommand::Model(value),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cleveragents_application::model_operations::ListModels;
 use cleveragents_application::session_operations::{
-    CreateSession, ListSessions, SessionDetails, ShowSession, TellSession, TurnMode,
+    CompactSession, CreateSession, ListSessions, SessionDetails, ShowSession, TellSession, TurnMode,
 };
 use cleveragents_application::tool_operations::ListTools;
 use cleveragents_application::{FrontEnd, check_sendable};
@@ -21,7 +21,7 @@ use super::signals::Stopper;
 use super::{Flow, LONGEST_NAME, RECENT, Source};
 use crate::arguments::Chat as Arguments;
 use crate::commands::model::list_report as list_models;
-use crate::commands::session::{list_report, show_report};
+use crate::commands::session::{compact_report, list_report, show_report};
 use crate::commands::tool::list_report as list_tools;
 use crate::commands::turn_view::short;
 use crate::context::Context;
@@ -197,6 +197,7 @@ impl RemoteChat<'_> {
             ChatCommand::Save(file) => {
                 self.print(&saved(self.context, &file, self.answer.as_deref())?);
             }
+            ChatCommand::Compact(focus) => self.compact(focus)?,
             ChatCommand::Prompt(prompt) => self.ask(Some(prompt.to_owned()))?,
             ChatCommand::Diff
             | ChatCommand::Undo
@@ -262,6 +263,29 @@ impl RemoteChat<'_> {
             result.session.mode = TurnMode::Stream;
             self.print(&Report::new("chat").data(result).ok("Answered"));
         }
+        Ok(())
+    }
+
+    /// Lets the server summarize the conversation.
+    fn compact(&self, focus: Option<String>) -> Result<(), CommandError> {
+        let request = CompactSession {
+            session: self.require_session()?,
+            focus,
+            actor: self.options.actor.clone(),
+            max_cost: self.options.max_cost.clone(),
+        };
+        let running = self.stopper.begin();
+        let front_end = FrontEnd {
+            observer: Arc::clone(&self.screen) as _,
+            ..FrontEnd::default()
+        };
+        self.screen.begin();
+        let compacted = self
+            .context
+            .call_observed(request, &front_end, &running.cancel);
+        drop(running);
+        self.screen.end();
+        self.print(&compact_report("chat compact", compacted?));
         Ok(())
     }
 

@@ -4,8 +4,9 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::Path;
 
-use cleveragents_application::{SandboxError, SessionError};
-use cleveragents_domain::{Code, Role, SandboxState};
+use cleveragents_application::session_operations::CompactedSession;
+use cleveragents_application::{ConversationCompaction, SandboxError, SessionError};
+use cleveragents_domain::{Code, Diagnose as _, Role, SandboxState};
 use serde_json::json;
 
 use super::command::{COMMANDS, ChatCommand};
@@ -13,6 +14,7 @@ use super::{Chat, Flow, LastExchange, RECENT, is_confirmed};
 use crate::app::usage_error;
 use crate::arguments::Invocation;
 use crate::commands::plan::lifecycle::patch_preview;
+use crate::commands::session::compact_report;
 use crate::commands::{cost_cell, put_cost};
 use crate::context::Context;
 use crate::output::{
@@ -68,6 +70,7 @@ impl Chat<'_> {
             ChatCommand::Permissions => self.run(&["permission", "list"], timing)?,
             ChatCommand::Prompt(prompt) => self.ask(Some(prompt))?,
             ChatCommand::Shell(line) => self.shell(&line, timing)?,
+            ChatCommand::Compact(focus) => self.compact(focus.as_deref(), timing)?,
             ChatCommand::Export(file) => self.export(&file, timing)?,
             ChatCommand::Save(file) => self.save(&file, timing)?,
         }
@@ -280,6 +283,34 @@ impl Chat<'_> {
             &["sandbox", "exec", &sandbox, "--", "sh", "-c", line],
             timing,
         )
+    }
+
+    /// Summarizes the conversation, so that later requests contain the summary.
+    fn compact(&self, focus: Option<&str>, timing: Timing) -> Result<(), CommandError> {
+        let session = self.session.as_ref().ok_or_else(no_message)?;
+        let running = self.stopper.begin();
+        self.screen.begin();
+        let compacted = self.conversation.compact(&ConversationCompaction {
+            session,
+            focus,
+            observer: &self.screen,
+            cancel: &running.cancel,
+            stop: &running.stop,
+        });
+        drop(running);
+        self.screen.end();
+        match compacted {
+            Ok(compacted) => {
+                let compacted = CompactedSession::new(session.id, compacted);
+                self.print(&compact_report("chat compact", compacted), timing);
+                Ok(())
+            }
+            Err(error) if error.code() == Code::TurnStopped && self.is_talk => {
+                self.screen.note("stopped; the conversation is unchanged");
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn export(&mut self, file: &Path, timing: Timing) -> Result<(), CommandError> {

@@ -2,6 +2,7 @@
 
 mod append;
 mod browse;
+mod compact;
 mod document;
 mod manage;
 mod search;
@@ -9,6 +10,7 @@ mod tell;
 
 pub(crate) use append::read_text;
 pub(crate) use browse::{list_report, show_report};
+pub(crate) use compact::compact_report;
 
 use crate::arguments::Session;
 use crate::context::Context;
@@ -17,6 +19,7 @@ use crate::output::{CommandError, Report};
 /// Commands that run as operations of the application, on this machine or on a server.
 pub(crate) const OPERATIONS: &[&str] = &[
     "session append",
+    "session compact",
     "session create",
     "session delete",
     "session export",
@@ -53,6 +56,7 @@ pub(super) fn run(
         Session::Fork { session, at, name } => manage::fork(context, session.reference, at, name)?,
         Session::Search(arguments) => search::run(context, arguments)?,
         Session::Tell(arguments) => tell::run(context, *arguments)?,
+        Session::Compact(arguments) => compact::run(context, arguments)?,
     };
     Ok(Some(report))
 }
