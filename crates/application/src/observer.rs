@@ -153,6 +153,14 @@ pub enum AgentEvent {
         plan_id: PlanId,
         stage: PlanStage,
     },
+    /// An event of a child plan.
+    ChildPlan {
+        plan_id: PlanId,
+        /// Position among the child plans of its parent, from 1.
+        number: u64,
+        title: String,
+        event: Box<AgentEvent>,
+    },
     /// The strategy of a plan is complete.
     Strategy {
         strategy: PlanStrategy,

@@ -166,6 +166,7 @@ codes! {
     SqlFailed = "CA-0659", Failed, "the database server refused a statement of the sandbox";
     SqlNotAdmitted = "CA-0660", Failed, "a statement cannot be part of the sandbox's transaction";
     CaptureInterrupted = "CA-0661", Failed, "recording the changes of a sandbox was interrupted";
+    NoChangeRequest = "CA-0662", Failed, "a branch was pushed, but no change request was opened";
     ProgramNotFound = "CA-0701", NotFound, "the program does not exist";
     CommandFolder = "CA-0702", NotFound, "a folder of the command cannot be used";
     ConfinementUnavailable = "CA-0703", Failed, "the command cannot be confined here";

@@ -77,6 +77,7 @@ suggestions! {
     plan_cancel(reference) = "plan/cancel";
     plan_checkpoint_list(reference) = "plan/checkpoint/list";
     plan_diff(reference) = "plan/diff";
+    plan_conflicts(reference) = "plan/conflicts";
     plan_errors(reference) = "plan/errors";
     plan_execute(reference) = "plan/execute";
     plan_execute_redo(reference) = "plan/execute" + redo;
@@ -87,6 +88,7 @@ suggestions! {
     plan_prompt(reference, guidance) = "plan/prompt";
     plan_redo(reference) = "plan/redo";
     plan_reject(reference) = "plan/reject";
+    plan_resolve(reference, path, side) = "plan/resolve";
     plan_revert(reference) = "plan/revert";
     plan_rollback(reference, checkpoint) = "plan/rollback" + yes;
     plan_show_as(reference, document) = "plan/show";

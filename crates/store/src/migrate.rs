@@ -56,6 +56,7 @@ const MIGRATIONS: &[Migration] = migrations! {
     9 "0009_server";
     10 "0010_run_namespaces";
     11 "0011_context_summaries";
+    12 "0012_child_plans";
 };
 
 impl Migration {

@@ -244,6 +244,7 @@ pub fn strategized(engine: &Engine, plan: PlanId) -> Decisions {
                 ..PlanStep::default()
             },
         ],
+        children: None,
     };
     write(engine, move |unit| {
         decisions::supersede(unit, plan, &[found.replaced], found.strategy)?;

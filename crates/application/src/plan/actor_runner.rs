@@ -9,7 +9,7 @@ use std::sync::Arc;
 use cleveragents_actors::ports::FailureKind;
 use cleveragents_actors::{Actor, RunError};
 use cleveragents_domain::{
-    AutomationGate, Code, Diagnose as _, MicroUsd, Plan, PlanPhase, Run, RunId, RunState, StepCall,
+    AutomationGate, Code, Diagnose as _, MicroUsd, Plan, PlanId, PlanPhase, Run, RunId, RunState, StepCall,
     StepKind, Waiting,
 };
 use cleveragents_process::Cancel;
@@ -135,8 +135,9 @@ impl PlanActorRunner<'_> {
         );
         let request = AgentRequest {
             actor: &resolved.actor,
-            budget_name: format!("plan {}", plan.id),
+            budget_name: budget_name(plan.id),
             cost_limits: vec![plan.made_with.max_cost_micro_usd.map(MicroUsd)],
+            shared_budgets: self.budgets_above(plan)?,
             plan: Some(plan.id),
             requirements: ToolRequirements::default(),
             extra_tools: &[],
@@ -260,6 +261,23 @@ impl PlanActorRunner<'_> {
         Ok([plan_text].into_iter().chain(role_instructions).collect())
     }
 
+    /// The budgets of the plans above a child plan.
+    fn budgets_above(&self, plan: &Plan) -> Result<Vec<(String, Option<MicroUsd>)>, PlanError> {
+        let mut budgets = Vec::new();
+        let mut parent = plan.parent;
+        while let Some(id) = parent {
+            let above = self.gates.store.get(id)?;
+            let (profile, guards) = profile_safety(&above)?;
+            let limits = [
+                above.made_with.max_cost_micro_usd.map(MicroUsd),
+                guards.total_cost(&profile),
+            ];
+            budgets.push((budget_name(id), limits.into_iter().flatten().min()));
+            parent = above.parent;
+        }
+        Ok(budgets)
+    }
+
     /// The safety demands of the action and the automation profile of a plan.
     fn safety(&self, plan: &Plan) -> Result<Vec<EffectiveSafety>, PlanError> {
         let mut demands = Vec::new();
@@ -362,6 +380,11 @@ impl PlanActorRunner<'_> {
             hash: built_in.hash,
         })
     }
+}
+
+/// The label of the budget of a plan.
+fn budget_name(plan: PlanId) -> String {
+    format!("plan {plan}")
 }
 
 /// Parses the carried conversation that a run stores. Earlier versions stored only the id of its run.

@@ -183,7 +183,7 @@ impl Diagnose for PlanError {
                 suggest::plan_wait(plan),
                 suggest::plan_cancel(plan)
             )),
-            Self::Waits { plan, waiting } => Some(match **waiting {
+            Self::Waits { plan, waiting } => Some(match &**waiting {
                 Waiting::Gate { .. } | Waiting::Call { .. } => hint!(
                     "{} or {}, then {}",
                     suggest::plan_approve(plan),
@@ -199,6 +199,20 @@ impl Diagnose for PlanError {
                     "{} retries it, `{}` assumes it done",
                     suggest::plan_execute_redo(plan),
                     suggest::plan_skip().only_arguments()
+                ),
+                Waiting::ChildPlans { plans, .. } => match plans.first() {
+                    Some(child) => hint!(
+                        "{} shows what it needs; then {}",
+                        suggest::plan_status(child),
+                        suggest::plan_execute(plan)
+                    ),
+                    None => hint!("continue with {}", suggest::plan_execute(plan)),
+                },
+                Waiting::Conflicts { .. } => hint!(
+                    "{} shows both sides; decide with {}, then {}",
+                    suggest::plan_conflicts(plan),
+                    suggest::plan_resolve(plan, Placeholder("PATH"), Placeholder("SIDE")),
+                    suggest::plan_execute(plan)
                 ),
                 Waiting::Guidance { .. } => hint!(
                     "{}, then {}",

@@ -10,6 +10,7 @@ mod apply;
 mod approver;
 mod built_in;
 mod call_actor;
+mod children;
 mod context;
 mod control;
 mod conversation_digest;
@@ -51,10 +52,10 @@ pub use error::PlanError;
 pub use front_end::PlanFrontEnd;
 pub use policy::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
 pub use query::{
-    Alternative, ChangeStatus, CorrectionImpact, DecisionNode, DecisionTree, Explanation,
+    Alternative, AppliedCommit, ChangeStatus, CorrectionImpact, DecisionNode, DecisionTree, Explanation,
     FileChange, Hunk, Impact, LimitUsage, PhaseProgress, PlanCandidate, PlanChanges, PlanFailure,
     PlanFailureKind, PlanFailures, PlanGuard, PlanListQuery, PlanLookup, PlanQueries,
-    PlanQueryError, PlanStatus, ProgressState, TreeOptions, TreeSummary, checkpoint_name,
+    PlanQueryError, PlanStatus, ProgressState, TreeOptions, TreeSummary, UndoneApply, checkpoint_name,
     describe_event,
 };
 pub(crate) use query::{PlanDependency, active_plans_using, finish_hint};

@@ -94,7 +94,12 @@ impl PlanRequirements {
         &self,
         plan: &Plan,
     ) -> Result<Vec<EffectiveValidation>, PlanError> {
-        let (projects, resources) = self.projects_and_resources(plan)?;
+        // The result of a child plan is validated with the result of its parent.
+        let (projects, resources) = if plan.is_subplan() {
+            (Vec::new(), Vec::new())
+        } else {
+            self.projects_and_resources(plan)?
+        };
         self.validations
             .for_plan(plan.id, &projects, &resources, &*self.variables)
             .map_err(PlanError::from_service)

@@ -19,6 +19,7 @@ use super::progress::PlanProgress;
 use super::requirements::PlanRequirements;
 use super::service::already_finished;
 use super::strategize::StrategizePhase;
+use super::validate::FailedResults;
 
 /// A threshold above every confidence.
 const ALWAYS_ASK: f64 = 1.0;
@@ -46,6 +47,11 @@ impl PlanRunner<'_> {
         if consent == Some(PlanPhase::Execute) && self.waits_for_apply_only(&plan)? {
             return Ok(plan);
         }
+        let failed = if failed_validation(&plan) {
+            FailedResults::RunAgain
+        } else {
+            FailedResults::Keep
+        };
         if let Some(phase) = consent {
             if plan.waiting.is_some() {
                 let id = plan.id;
@@ -55,7 +61,7 @@ impl PlanRunner<'_> {
             }
             plan = self.prepare(plan, phase)?;
         }
-        self.run_stages(plan, consent)
+        self.run_stages(plan, consent, failed)
     }
 
     /// Runs the stages in order. The plan enters the phase `consent` without approval, once.
@@ -63,6 +69,7 @@ impl PlanRunner<'_> {
         &self,
         mut plan: Plan,
         mut consent: Option<PlanPhase>,
+        mut failed: FailedResults,
     ) -> Result<Plan, PlanError> {
         loop {
             if self.progress.cancel.is_cancelled() {
@@ -87,11 +94,16 @@ impl PlanRunner<'_> {
                 }
                 PlanStage::ExecuteQueued | PlanStage::ExecuteProcessing => {
                     consent = consent.filter(|phase| *phase != PlanPhase::Execute);
-                    let outcome = self.execute.run(plan.clone());
+                    let outcome = self.execute.run(plan.clone(), failed);
+                    failed = FailedResults::Keep;
                     self.record_error(&plan, StageTransition::FailExecute, outcome)?
                 }
                 PlanStage::ExecuteComplete => {
                     let transition = StageTransition::QueueApply;
+                    let details = TransitionDetails {
+                        report: self.apply.target_report(&plan),
+                        ..details
+                    };
                     self.progress.advance(&plan, transition, details)?
                 }
                 PlanStage::ApplyQueued | PlanStage::ApplyProcessing => self.apply.run(plan)?,
@@ -102,6 +114,10 @@ impl PlanRunner<'_> {
 
     /// Checks the gates of a phase. If the plan may not enter it, stores the approval that the plan waits for.
     fn may_enter(&self, plan: &Plan, phase: PlanPhase) -> Result<bool, PlanError> {
+        if plan.is_subplan() {
+            // The approval of its parent's strategy covers it. Its parent merges the result.
+            return Ok(phase != PlanPhase::Apply);
+        }
         match phase {
             PlanPhase::Strategize => {
                 let (gate, opens) = (AutomationGate::Strategize, GateAction::Strategize);
@@ -202,6 +218,7 @@ impl PlanRunner<'_> {
             PlanStage::ApplyErrored | PlanStage::ApplyConstrained => {
                 let details = TransitionDetails {
                     clears_error: true,
+                    report: self.apply.target_report(&plan),
                     ..TransitionDetails::default()
                 };
                 self.progress
@@ -261,6 +278,14 @@ impl PlanRunner<'_> {
             _ => Ok(plan),
         }
     }
+}
+
+/// True if the execution of a plan failed because of its checks.
+fn failed_validation(plan: &Plan) -> bool {
+    let category = FailureCategory::Validation.as_str();
+    let error = plan.error.as_ref();
+    plan.stage == PlanStage::ExecuteErrored
+        && error.is_some_and(|error| error.get("error_category").is_some_and(|is| is == category))
 }
 
 /// The phase whose gate a plan passes when it leaves a stage; `None` for stages without a gate.

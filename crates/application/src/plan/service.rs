@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    MicroUsd, NewDecision, Placeholder, Plan, PlanId, PlanPhase, hint, suggest,
+    ChildState, MicroUsd, NewDecision, Placeholder, Plan, PlanId, PlanPhase, hint, suggest,
 };
 use cleveragents_sandbox::BranchUpdate;
-use cleveragents_store::{Engine, plans};
+use cleveragents_store::{Engine, child_plans, plans};
 
 use super::actor_runner::PlanActorRunner;
 use super::apply::ApplyPhase;
+use super::children::{ChildPlans, DEFAULT_CHILD_DEPTH};
 use super::control::{PlanControl, QueueEntry};
 use super::create::PlanCreation;
 use super::error::PlanError;
@@ -33,6 +34,7 @@ use crate::project::ProjectService;
 use crate::run::{RunService, UnknownOutcome};
 use crate::runtime::AgentRuntime;
 use crate::sandbox::SandboxService;
+use crate::scheduler::PlanSlot;
 use crate::session::SessionService;
 use crate::watch::Watch;
 
@@ -110,6 +112,7 @@ pub struct PlanService {
     gates: AutomationGates,
     creation: PlanCreation,
     control: PlanControl,
+    max_child_depth: u64,
 }
 
 impl PlanService {
@@ -159,7 +162,15 @@ impl PlanService {
             runs,
             requirements,
             snapshots,
+            max_child_depth: DEFAULT_CHILD_DEPTH,
         }
+    }
+
+    /// Sets the maximum number of plans above a child plan.
+    #[must_use]
+    pub fn with_max_child_depth(mut self, max_child_depth: u64) -> Self {
+        self.max_child_depth = max_child_depth;
+        self
     }
 
     /// Replaces the sandbox policy.
@@ -192,7 +203,39 @@ impl PlanService {
     /// Cancels a plan: at once if no process runs it, otherwise asks that process to stop. Returns true if the plan
     /// is already cancelled.
     pub fn cancel(&self, id: PlanId, reason: &str) -> Result<bool, PlanError> {
-        self.control.cancel(id, reason)
+        let is_cancelled = self.control.cancel(id, reason)?;
+        if is_cancelled {
+            self.cancel_children(id)?;
+        }
+        Ok(is_cancelled)
+    }
+
+    /// Cancels the child plans of a cancelled plan, and removes their sandboxes. A process that runs one of them stops
+    /// it.
+    fn cancel_children(&self, parent: PlanId) -> Result<(), PlanError> {
+        let children = self
+            .store
+            .read(|reader| child_plans::of_plan(reader, parent))?;
+        for child in children {
+            match self.cancel(child.plan, "its parent was cancelled") {
+                Ok(_) | Err(PlanError::NotReady { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            let id = child.plan;
+            self.store.write(move |unit| {
+                let unfinished = [ChildState::Open, ChildState::Complete, ChildState::Failed];
+                let reason = Some("its parent was cancelled");
+                let cancelled = ChildState::Cancelled;
+                Ok(child_plans::set_state(
+                    unit,
+                    id,
+                    &unfinished,
+                    cancelled,
+                    reason,
+                )?)
+            })?;
+        }
+        Ok(())
     }
 
     /// Approves, rejects or answers the request that a plan waits for.
@@ -263,6 +306,18 @@ impl PlanService {
         runtime: &AgentRuntime,
         front_end: PlanFrontEnd<'_>,
     ) -> Result<Plan, PlanError> {
+        self.drive_in_slot(id, options, runtime, front_end, None)
+    }
+
+    /// Like [`Self::drive`], in a slot of the scheduler, which the plan gives back while it waits for its child plans.
+    pub(crate) fn drive_in_slot(
+        &self,
+        id: PlanId,
+        options: &DriveOptions,
+        runtime: &AgentRuntime,
+        front_end: PlanFrontEnd<'_>,
+        slot: Option<&PlanSlot>,
+    ) -> Result<Plan, PlanError> {
         let _plan = tracing::error_span!("plan", plan = %id).entered();
         let lease = self.store.acquire(id)?;
         self.control.rollback.finish_interrupted(id, &lease)?;
@@ -287,12 +342,13 @@ impl PlanService {
             cancel: &stop,
             redactor: runtime.redactor(),
         };
-        let outcome = self.run_leased(plan, options, runtime, front_end, &progress);
+        let outcome = self.run_leased(plan, options, runtime, front_end, &progress, slot);
         match &outcome {
             Ok(plan) => tracing::info!(stage = %plan.stage, "plan paused or finished"),
             Err(error) => tracing::info!(%error, "plan stopped"),
         }
         if matches!(outcome, Err(PlanError::Stopped { is_over: true, .. })) {
+            self.cancel_children(id)?;
             self.control.workspaces.clean_up(&self.get(id)?)?;
         }
         outcome
@@ -306,6 +362,7 @@ impl PlanService {
         runtime: &AgentRuntime,
         front_end: PlanFrontEnd<'_>,
         progress: &PlanProgress<'_>,
+        slot: Option<&PlanSlot>,
     ) -> Result<Plan, PlanError> {
         let (requirements, snapshots, gates) = (&self.requirements, &self.snapshots, &self.gates);
         let workspaces = &self.control.workspaces;
@@ -318,6 +375,21 @@ impl PlanService {
             observer: front_end.observer,
             cancel: progress.cancel,
             unknown_outcome: options.unknown_outcome,
+        };
+        let children = &ChildPlans {
+            service: self,
+            requirements,
+            snapshots,
+            workspaces,
+            progress,
+            runtime,
+            front_end: PlanFrontEnd {
+                cancel: progress.cancel,
+                ..front_end
+            },
+            slot,
+            unknown_outcome: options.unknown_outcome,
+            max_depth: self.max_child_depth,
         };
         let runner = PlanRunner {
             requirements,
@@ -335,6 +407,7 @@ impl PlanService {
                 workspaces,
                 gates,
                 control: &self.control,
+                children,
                 validate: ValidatePhase {
                     requirements,
                     actors,

@@ -25,6 +25,10 @@ impl PlanWorkspaces {
     pub(super) fn open(&self, plan: &Plan, cancel: &Cancel) -> Result<SandboxWorkspace, PlanError> {
         let name = sandbox_name(plan.id);
         if !self.exists(&name)? {
+            if plan.is_subplan() {
+                // The parent creates it, from its own sandbox.
+                return Err(SandboxError::NotFound(name).into());
+            }
             let targets = self.requirements.targets(plan)?;
             let origin = format!("plan {}", plan.id);
             self.sandboxes
@@ -43,7 +47,7 @@ impl PlanWorkspaces {
         ))
     }
 
-    fn exists(&self, name: &str) -> Result<bool, PlanError> {
+    pub(super) fn exists(&self, name: &str) -> Result<bool, PlanError> {
         match self.sandboxes.find(name) {
             Ok(view) => match view.sandbox.state {
                 // Opening such a sandbox first finishes its interrupted creation or removal.
@@ -64,12 +68,24 @@ impl PlanWorkspaces {
 
     /// Discards the sandbox of a cancelled plan if the policy demands it. No process may have the sandbox open.
     pub(super) fn clean_up(&self, plan: &Plan) -> Result<(), PlanError> {
+        if plan.is_subplan() && plan.stage.is_terminal() {
+            return self.remove_fork(plan.id);
+        }
         let is_due = self.policy.cleanup == SandboxCleanup::OnTerminal
             && plan.stage.is_terminal()
             && plan.stage != PlanStage::ApplyApplied;
         let Some(name) = plan.sandbox.as_deref().filter(|_| is_due) else {
             return Ok(());
         };
+        self.discard(name)
+    }
+
+    /// Removes the sandbox of a child plan, whose result is merged or not wanted any more.
+    pub(super) fn remove_fork(&self, child: PlanId) -> Result<(), PlanError> {
+        self.discard(&sandbox_name(child))
+    }
+
+    fn discard(&self, name: &str) -> Result<(), PlanError> {
         match self.sandboxes.find(name) {
             Ok(view) if view.sandbox.state != SandboxState::Discarded => {}
             Ok(_) | Err(SandboxError::NotFound(_)) => return Ok(()),

@@ -277,6 +277,7 @@ impl<'a> ActorRunner<'a> {
             actor,
             budget_name: format!("run {id}"),
             cost_limits: vec![max_cost, self.runtime.options().budget_per_session],
+            shared_budgets: Vec::new(),
             plan: None,
             requirements: ToolRequirements {
                 skills: names(&options.skills),

@@ -24,8 +24,8 @@ use crate::session::SessionService;
 use crate::session::folder::sessions_of_folder;
 use crate::tool::{SandboxWorkspace, SpendScope};
 use crate::turn::{
-    CompactionReport, ReportTools, TurnError, TurnReport, TurnRequest, TurnService, TurnSettings,
-    TurnTools, UnlimitedAllowance, Waiting,
+    CompactionReport, PromptImage, ReportTools, TurnError, TurnReport, TurnRequest, TurnService,
+    TurnSettings, TurnTools, UnlimitedAllowance, Waiting,
 };
 
 /// Maximum number of changed files that a note lists.
@@ -75,6 +75,8 @@ pub struct ConversationTurn<'a> {
     pub session: &'a Session,
     /// The question; `None` resumes the interrupted turn.
     pub prompt: Option<String>,
+    /// The images of the question.
+    pub images: Vec<PromptImage>,
     /// Receives the answer while it streams.
     pub observer: &'a dyn Observer,
     /// Asks the user for approvals and answers.
@@ -283,6 +285,15 @@ impl Conversation {
             return Err(TurnError::NothingToResume(session.id).into());
         }
         let model = self.open(&self.model_for(Some(session), interrupted)?)?;
+        if !turn.images.is_empty() && !model.capabilities().vision {
+            let message = format!("the model `{}` does not accept images", model.name());
+            return Err(
+                OperationError::new(Code::ModelNotCapable, message).with_hint(hint!(
+                    "use another model ({} shows which accept images), or put the path in backticks to send it as text",
+                    suggest::model_list()
+                )),
+            );
+        }
         let mut prompt = turn.prompt.clone();
         if self.options.follows_files
             && let Some(question) = &mut prompt
@@ -311,6 +322,7 @@ impl Conversation {
         let request = TurnRequest {
             plan: None,
             prompt: prompt.clone(),
+            images: turn.images.clone(),
             model,
             actor: session.actor.clone(),
             system: self.runtime.instructions(
@@ -385,6 +397,7 @@ impl Conversation {
         let request = TurnRequest {
             plan: None,
             prompt: None,
+            images: Vec::new(),
             model,
             actor: session.actor.clone(),
             system: Vec::new(),

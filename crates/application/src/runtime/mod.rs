@@ -103,6 +103,8 @@ pub struct AgentRequest<'a> {
     /// Spending limits in addition to the limits of the actor and the safety profile. The smallest limit
     /// applies.
     pub cost_limits: Vec<Option<MicroUsd>>,
+    /// Budgets that the run shares with others: labels and limits. A call is made only if it fits in all of them.
+    pub shared_budgets: Vec<(String, Option<MicroUsd>)>,
     /// The plan that the run belongs to.
     pub plan: Option<cleveragents_domain::PlanId>,
     /// Skills and servers in addition to those that the actor names.
@@ -319,6 +321,13 @@ impl AgentRuntime {
         let mut limits = request.cost_limits.clone();
         limits.push(request.actor.graph.limits.max_cost);
         limits.push(safety.guards.total_cost(&safety.profile));
+        let mut scopes = vec![SpendScope {
+            name: request.budget_name.clone(),
+            limit: limits.into_iter().flatten().min(),
+        }];
+        let shared = request.shared_budgets.iter().cloned();
+        scopes.extend(shared.map(|(name, limit)| SpendScope { name, limit }));
+        scopes.push(self.day_budget());
         let skills: Vec<String> = request.requirements.skills.iter().cloned().collect();
         let approver = RememberingApprover::new(self.tools(), request.approver);
         let context = RunContext {
@@ -337,13 +346,7 @@ impl AgentRuntime {
             rules: &rules,
             workspace: request.workspace,
             approver: &approver,
-            scopes: vec![
-                SpendScope {
-                    name: request.budget_name.clone(),
-                    limit: limits.into_iter().flatten().min(),
-                },
-                self.day_budget(),
-            ],
+            scopes,
             instructions: self.instructions(
                 request.workspace,
                 connected.disclosure(&skills),

@@ -432,6 +432,22 @@ impl SandboxDiff {
         self.parts.iter().map(|part| part.changes.len()).sum()
     }
 
+    /// The changed paths. In a sandbox with several parts, paths are prefixed with the name of the part.
+    pub fn paths(&self) -> Vec<String> {
+        let is_only = self.parts.len() == 1;
+        let parts = self.parts.iter();
+        let paths = parts.flat_map(|part| {
+            part.changes.iter().map(move |change| {
+                if is_only {
+                    change.path.to_string()
+                } else {
+                    format!("{}/{}", part.member.alias, change.path)
+                }
+            })
+        });
+        paths.collect()
+    }
+
     /// The patch of one part. In a sandbox with several parts, paths are prefixed with the name of the part.
     pub fn patch(
         &self,

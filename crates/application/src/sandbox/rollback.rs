@@ -127,7 +127,7 @@ impl SandboxService {
     }
 
     /// The checkpoint of the state before the last rollback; `None` if the sandbox changed since.
-    fn redoable(&self, open: &OpenSandbox) -> Result<Option<Checkpoint>, SandboxError> {
+    pub(super) fn redoable(&self, open: &OpenSandbox) -> Result<Option<Checkpoint>, SandboxError> {
         let last = open.view.checkpoints.iter().rfind(|checkpoint| {
             checkpoint.reason == CheckpointReason::BeforeRollback && !checkpoint.undone
         });

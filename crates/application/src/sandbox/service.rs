@@ -89,7 +89,7 @@ pub struct SandboxService {
 }
 
 /// Encodes a path as text without loss, even if the path is not UTF-8.
-fn path_text(path: &Path) -> String {
+pub(super) fn path_text(path: &Path) -> String {
     use std::os::unix::ffi::OsStrExt as _;
     let relative = path.as_os_str().as_bytes();
     let relative = relative.strip_prefix(b"/").unwrap_or(relative);
@@ -111,7 +111,7 @@ fn location_text(target: &Target) -> String {
     }
 }
 
-fn machine() -> String {
+pub(super) fn machine() -> String {
     let name = rustix::system::uname()
         .nodename()
         .to_string_lossy()
@@ -300,15 +300,19 @@ impl SandboxService {
             }
             Err(error) => {
                 tracing::warn!(sandbox = %id, name = %name, %error, "sandbox not created");
-                let open = OpenSandbox {
-                    view: self.view(id)?,
-                    ..open
-                };
-                // Ignore a failed cleanup: the caller needs the original error.
-                let _ignored = self.throw_away(&open, SandboxState::Creating);
+                self.abandon(open);
                 Err(error)
             }
         }
+    }
+
+    /// Removes a sandbox whose creation failed. Ignores failures, because the caller returns the first error.
+    pub(super) fn abandon(&self, open: OpenSandbox) {
+        let Ok(view) = self.view(open.view.sandbox.id) else {
+            return;
+        };
+        let open = OpenSandbox { view, ..open };
+        let _ignored = self.throw_away(&open, SandboxState::Creating);
     }
 
     fn make_members(
@@ -340,7 +344,7 @@ impl SandboxService {
         Ok(())
     }
 
-    fn activate(&self, open: &OpenSandbox) -> Result<(), SandboxError> {
+    pub(super) fn activate(&self, open: &OpenSandbox) -> Result<(), SandboxError> {
         let id = open.view.sandbox.id;
         self.write(open, move |unit| {
             sandboxes::transition(unit, id, SandboxState::Creating, SandboxState::Active, None)?;
@@ -660,6 +664,6 @@ fn first_base(source: Source) -> String {
     })
 }
 
-fn base_text(base: &Base) -> String {
+pub(super) fn base_text(base: &Base) -> String {
     serde_json::to_string(base).unwrap_or_default()
 }

@@ -3,7 +3,7 @@
 //! Each slot is a lease in the database, so that the limit `plan.concurrency` applies across processes and machines.
 //! Terminal, worker and server all acquire a slot before they run a plan.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cleveragents_domain::{LeaseSubject, Plan, Ttl};
 use cleveragents_process::Cancel;
@@ -42,12 +42,8 @@ impl Scheduler {
         runtime: &AgentRuntime,
         front_end: PlanFrontEnd<'_>,
     ) -> Result<Plan, PlanError> {
-        let slot = self.wait_for_slot(plan, front_end)?;
-        tracing::debug!(plan = %plan.id, slot = %slot.subject(), "slot taken");
-        let outcome = plans.drive(plan.id, options, runtime, front_end);
-        tracing::debug!(plan = %plan.id, slot = %slot.subject(), "slot freed");
-        drop(slot);
-        outcome
+        let slot = PlanSlot::new(self.clone(), self.wait_for_slot(plan, front_end)?);
+        plans.drive_in_slot(plan.id, options, runtime, front_end, Some(&slot))
     }
 
     fn wait_for_slot(
@@ -101,6 +97,53 @@ impl Scheduler {
             lease.subject.kind == "worker"
                 && !stale.iter().any(|stale| stale.subject == lease.subject)
         }))
+    }
+}
+
+/// The slot in which a plan runs. A plan that waits for its child plans gives the slot back meanwhile, so that plans of
+/// any depth run with a concurrency of 1.
+pub(crate) struct PlanSlot {
+    scheduler: Scheduler,
+    held: Mutex<Option<HeldLease>>,
+}
+
+impl PlanSlot {
+    pub(super) const fn new(scheduler: Scheduler, slot: HeldLease) -> Self {
+        Self {
+            scheduler,
+            held: Mutex::new(Some(slot)),
+        }
+    }
+
+    /// Waits for a slot for another plan.
+    pub(crate) fn another(
+        &self,
+        plan: &Plan,
+        front_end: PlanFrontEnd<'_>,
+    ) -> Result<Self, PlanError> {
+        let slot = self.scheduler.wait_for_slot(plan, front_end)?;
+        Ok(Self::new(self.scheduler.clone(), slot))
+    }
+
+    /// Gives the slot back.
+    pub(crate) fn release(&self) {
+        let slot = self.held().take();
+        drop(slot);
+    }
+
+    /// Waits for a slot again.
+    pub(crate) fn acquire(
+        &self,
+        plan: &Plan,
+        front_end: PlanFrontEnd<'_>,
+    ) -> Result<(), PlanError> {
+        let slot = self.scheduler.wait_for_slot(plan, front_end)?;
+        *self.held() = Some(slot);
+        Ok(())
+    }
+
+    fn held(&self) -> std::sync::MutexGuard<'_, Option<HeldLease>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use cleveragents_domain::{Plan, PlanPhase, PlanStage};
 
+pub(crate) use concurrency::PlanSlot;
 pub use concurrency::Scheduler;
 pub use worker::{Worker, WorkerEvent, WorkerOptions, WorkerSummary};
 

@@ -7,7 +7,7 @@ use cleveragents_domain::{Code, Diagnose as _, Kind, LeaseSubject, Plan, PlanId,
 use cleveragents_process::Cancel;
 use cleveragents_store::Engine;
 
-use super::concurrency::{Scheduler, pause};
+use super::concurrency::{PlanSlot, Scheduler, pause};
 use super::phase_to_execute;
 use crate::lease::LeaseService;
 use crate::observer::{NoApprover, NoObserver};
@@ -159,9 +159,9 @@ impl<'a> Worker<'a> {
             };
             self.state().running.insert(plan.id);
             tracing::info!(worker = %self.id, plan = %plan.id, slot = %slot.subject(), "plan started by the worker");
+            let slot = PlanSlot::new(self.slots.clone(), slot);
             scope.spawn(move || {
-                self.run_plan(&plan);
-                tracing::debug!(plan = %plan.id, slot = %slot.subject(), "slot freed");
+                self.run_plan(&plan, &slot);
                 drop(slot);
                 self.state().running.remove(&plan.id);
             });
@@ -169,8 +169,8 @@ impl<'a> Worker<'a> {
         Ok(is_idle)
     }
 
-    fn run_plan(&self, plan: &Plan) {
-        let outcome = self.drive(plan);
+    fn run_plan(&self, plan: &Plan, slot: &PlanSlot) {
+        let outcome = self.drive(plan, slot);
         let unqueued = self.unqueue_unless_pending(plan, &outcome);
         let mut state = self.state();
         if let Err(error) = unqueued {
@@ -206,7 +206,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn drive(&self, plan: &Plan) -> Result<Plan, OperationError> {
+    fn drive(&self, plan: &Plan, slot: &PlanSlot) -> Result<Plan, OperationError> {
         let queued = QueueEntry::from_plan(plan).unwrap_or_default();
         let options = DriveOptions {
             consent: Some(phase_to_execute(plan)),
@@ -219,7 +219,9 @@ impl<'a> Worker<'a> {
             observer: &NoObserver,
             cancel: self.options.cancel,
         };
-        Ok(self.plans.drive(plan.id, &options, &runtime, front_end)?)
+        Ok(self
+            .plans
+            .drive_in_slot(plan.id, &options, &runtime, front_end, Some(slot))?)
     }
 
     /// Removes a plan from the queue, unless it must run again.

@@ -4,13 +4,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cleveragents_domain::{
-    Checkpoint, CheckpointNumber, CheckpointReason, ToolInvocation, TreePath,
+    Checkpoint, CheckpointNumber, CheckpointReason, MergeStrategy, PlanId, ToolInvocation, TreePath,
 };
 use cleveragents_models::ToolCall;
 use cleveragents_process::{
     Cancel, CommandResult, Input, Limits, Output, ProcessError, Stream, WhenMissing, run_tapped,
 };
 use cleveragents_sandbox::{Base, Change, Git};
+use cleveragents_store::UnitOfWork;
 use cleveragents_tools::ports::{
     Attribution, CapturedChanges, Command, Part, PartPath, PortError, Workspace, WorkspaceFolders,
 };
@@ -19,8 +20,8 @@ use cleveragents_tools::{Access, Grounds, Slot, Subject, builtin, resolve_call};
 use crate::environment::nested_instructions;
 use crate::resource::ResourceService;
 use crate::sandbox::{
-    CaptureReport, ChangeAuthor, ExecRequest, FILE_TOOLS, OpenSandbox, RollbackTarget, SandboxDiff,
-    SandboxError, SandboxService, SandboxView, invocation,
+    CaptureReport, ChangeAuthor, ComputedMerge, ExecRequest, FILE_TOOLS, ForkToMerge, OpenSandbox,
+    RollbackTarget, SandboxDiff, SandboxError, SandboxService, SandboxView, invocation,
 };
 
 /// An open sandbox in which tools run.
@@ -235,6 +236,31 @@ impl SandboxWorkspace {
     /// The name of the sandbox.
     pub fn name(&self) -> &str {
         &self.view.sandbox.name
+    }
+
+    /// Copies the sandbox in its current state, for a child plan.
+    pub(crate) fn fork(&self, plan: PlanId, name: &str) -> Result<SandboxView, SandboxError> {
+        self.service.fork(&mut self.open(), plan, name)
+    }
+
+    /// Merges the recorded changes of forks, without writing anything.
+    pub(crate) fn compute_merge(
+        &self,
+        forks: &[ForkToMerge<'_>],
+        strategy: MergeStrategy,
+    ) -> Result<ComputedMerge, SandboxError> {
+        self.service
+            .compute_merge(&mut self.open(), forks, strategy)
+    }
+
+    /// Writes a merge. `also` runs in the unit of work that records its changes.
+    pub(crate) fn write_merge(
+        &self,
+        merge: &ComputedMerge,
+        also: impl FnMut(&mut UnitOfWork<'_>) -> Result<(), SandboxError> + Send + 'static,
+    ) -> Result<Vec<(String, Change)>, SandboxError> {
+        let (changes, ()) = self.service.write_merge(&mut self.open(), merge, also)?;
+        Ok(changes)
     }
 
     /// Creates a checkpoint with a label.

@@ -5,6 +5,9 @@
 
 #![expect(clippy::print_stdout, reason = "a test runner reports the results")]
 
+mod applied;
+mod children;
+mod change_request;
 mod misbehaviour;
 mod operations;
 mod outcomes;
@@ -12,6 +15,7 @@ mod salvage;
 mod support;
 mod thread;
 mod undo;
+mod verdicts;
 
 use std::process::ExitCode;
 
@@ -62,12 +66,16 @@ fn main() -> ExitCode {
     let (mut passed, mut failed) = (0, 0);
     for (name, test) in [
         TESTS,
+        applied::TESTS,
+        children::TESTS,
+        change_request::TESTS,
         misbehaviour::TESTS,
         operations::TESTS,
         outcomes::TESTS,
         salvage::TESTS,
         thread::TESTS,
         undo::TESTS,
+        verdicts::TESTS,
     ]
     .concat()
     {

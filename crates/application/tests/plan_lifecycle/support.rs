@@ -290,6 +290,23 @@ impl Workshop {
             .collect()
     }
 
+    /// Number of sandboxes that are neither applied nor discarded.
+    pub(crate) fn active_sandboxes(&self) -> usize {
+        let folder = self.home.join("sandboxes");
+        let service = SandboxService::new(Arc::clone(&self.engine), folder);
+        service.list(false).expect("listed").len()
+    }
+
+    /// Replaces the script of the model.
+    pub(crate) fn replace_script(&self, script: &str) {
+        std::fs::write(self.home.join(SCRIPT), script).expect("a file");
+    }
+
+    /// The sandboxes of the plans.
+    pub(crate) fn sandbox_service(&self) -> SandboxService {
+        SandboxService::new(Arc::clone(&self.engine), self.home.join("sandboxes"))
+    }
+
     /// The paths that differ between the sandbox of a plan and its origin.
     pub(crate) fn changed_in_sandbox(&self, plan: &Plan) -> Vec<String> {
         let sandboxes = SandboxService::new(Arc::clone(&self.engine), self.home.join("sandboxes"));

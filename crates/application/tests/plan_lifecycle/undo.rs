@@ -11,8 +11,10 @@ use cleveragents_application::{
     ProjectService, Register, ResourceService,
 };
 use cleveragents_domain::identity::Caller;
-use cleveragents_domain::{Code, Diagnose as _, Plan, PlanId};
+use cleveragents_domain::{Code, Diagnose as _, Plan, PlanId, PlanStage, StageTransition};
+use cleveragents_store::plans::{self, TransitionDetails};
 use cleveragents_testkit::TestDatabase;
+use cleveragents_testkit::plans::write as write_store;
 use cleveragents_tools::ports::Approval;
 
 use crate::MODEL;
@@ -31,6 +33,14 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     (
         "undo::an_apply_to_a_plain_directory_is_refused",
         an_apply_to_a_plain_directory_is_refused,
+    ),
+    (
+        "undo::an_apply_to_a_new_branch_leaves_nothing_to_undo",
+        an_apply_to_a_new_branch_leaves_nothing_to_undo,
+    ),
+    (
+        "undo::an_interrupted_apply_to_a_branch_keeps_its_target",
+        an_interrupted_apply_to_a_branch_keeps_its_target,
     ),
     (
         "undo::an_executed_step_is_undone_and_redone",
@@ -236,6 +246,71 @@ fn an_apply_to_a_plain_directory_is_refused() {
         "{refused}"
     );
     assert_eq!(content(), "right\n");
+}
+
+fn an_apply_to_a_new_branch_leaves_nothing_to_undo() {
+    for database in TestDatabase::each() {
+        let workshop = Workshop::new(&database, MODEL);
+        let plan = finished(&workshop, "local/shop", false);
+        let repository = workshop.repository.clone();
+        let head = git(&repository, &["rev-parse", "HEAD"]);
+        let apply = |branch: &str| ApplyPlan {
+            reference: Some(plan.to_string()),
+            yes: true,
+            branch: Some(branch.to_owned()),
+            ..ApplyPlan::default()
+        };
+        let refused = user(&workshop).call(apply("main")).expect_err("it exists");
+        assert_eq!(refused.code(), Code::CannotApply, "{refused}");
+
+        let applied = user(&workshop).call(apply("fix/price")).expect("applied");
+        assert_eq!(applied.branch.as_deref(), Some("fix/price"));
+        assert_eq!(stored(&workshop, plan).stage, PlanStage::ApplyApplied);
+        assert_eq!(workshop.price(), "wrong\n");
+        assert_eq!(git(&repository, &["rev-parse", "HEAD"]), head);
+        assert_eq!(git(&repository, &["rev-parse", "fix/price^"]), head);
+        assert_eq!(git(&repository, &["show", "fix/price:price.txt"]), "right");
+
+        let refused = undo(&workshop, plan, false).expect_err("nothing to undo");
+        assert_eq!(refused.code(), Code::PlanNotReady);
+        assert!(refused.to_string().contains("`fix/price`"), "{refused}");
+        let hint = refused.hint().map(|hint| hint.neutral());
+        let hint = hint.unwrap_or_default();
+        assert!(hint.contains("git branch -D fix/price"), "{hint}");
+        assert_eq!(git(&repository, &["show", "fix/price:price.txt"]), "right");
+    }
+}
+
+/// A plan that a dead process left in the phase of its apply is resumed with the target that the user chose.
+fn an_interrupted_apply_to_a_branch_keeps_its_target() {
+    for stage in [PlanStage::ApplyQueued, PlanStage::ApplyProcessing] {
+        let database = TestDatabase::sqlite();
+        let workshop = Workshop::new(&database, MODEL);
+        let plan = finished(&workshop, "local/shop", false);
+        write_store(&workshop.engine, move |unit| {
+            let details = TransitionDetails {
+                report: Some(serde_json::json!({"branch": "fix/price"})),
+                ..TransitionDetails::default()
+            };
+            plans::advance(unit, plan, StageTransition::QueueApply, &details)?;
+            plans::restore_stage(unit, plan, stage).map(drop)
+        });
+        let apply = |branch: Option<&str>| ApplyPlan {
+            reference: Some(plan.to_string()),
+            yes: true,
+            branch: branch.map(str::to_owned),
+            ..ApplyPlan::default()
+        };
+        if stage == PlanStage::ApplyProcessing {
+            let refused = user(&workshop).call(apply(Some("other")));
+            assert_eq!(refused.expect_err("its target").code(), Code::PlanNotReady);
+        }
+        let applied = user(&workshop).call(apply(None)).expect("applied");
+        assert_eq!(applied.branch.as_deref(), Some("fix/price"));
+        assert_eq!(workshop.price(), "wrong\n");
+        let branch = git(&workshop.repository, &["show", "fix/price:price.txt"]);
+        assert_eq!(branch, "right");
+    }
 }
 
 fn an_executed_step_is_undone_and_redone() {

@@ -193,17 +193,13 @@ impl ChildState {
 pub struct ChildPlan {
     pub plan: PlanId,
     pub parent: PlanId,
-    /// Attempt of the parent that it belongs to.
-    pub attempt: u64,
-    /// Position among the child plans of the attempt, from 1. Results are merged in this order.
+    /// Position among the child plans of the parent, from 1. Results are merged in this order.
     pub number: u64,
-    /// Key of the parent's step.
-    pub step: String,
+    /// Number of the parent's step that it carries out.
+    pub step: u64,
     /// Decision that created it.
     pub spawned_by: Option<DecisionId>,
     pub title: String,
-    /// Positions of the child plans that must be merged before.
-    pub after: Vec<u64>,
     pub settings: ChildSettings,
     pub state: ChildState,
     /// Number of failed tries.

@@ -1,7 +1,8 @@
 //! A strategy as Markdown that users read and edit, and the parser for it.
 //!
 //! The summary comes first, then one section for each step: a heading, the description of the step, and a list of
-//! facts: `- files: …`, `- after: …`, `- risk: …`, `- call: TOOL {"argument": …}`.
+//! facts: `- files: …`, `- after: …`, `- risk: …`, `- call: TOOL {"argument": …}`, `- child plan: yes`. The summary may be
+//! followed by `- child plans: {"max_parallel": …}`.
 
 use std::fmt::Write as _;
 
@@ -15,6 +16,10 @@ impl PlanStrategy {
         let mut text = format!("{TITLE}\n\n{}\n", self.summary.trim());
         if let Some(risk) = self.risk {
             let _written = write!(text, "\n- risk: {risk}\n");
+        }
+        if let Some(children) = &self.children {
+            let settings = serde_json::json!(children);
+            let _written = write!(text, "\n- child plans: {settings}\n");
         }
         for (number, step) in (1..).zip(&self.steps) {
             let _written = write!(text, "\n## {number}. {}\n", one_line(&step.title));
@@ -32,6 +37,9 @@ impl PlanStrategy {
             facts.extend(step.risk.map(|risk| format!("- risk: {risk}")));
             if let Some(call) = &step.call {
                 facts.push(format!("- call: {} {}", call.tool, call.arguments));
+            }
+            if step.child_plan {
+                facts.push("- child plan: yes".to_owned());
             }
             if !facts.is_empty() {
                 let _written = write!(text, "\n{}\n", facts.join("\n"));
@@ -75,7 +83,12 @@ impl PlanStrategy {
                 .strip_prefix("- ")
                 .and_then(|fact| fact.split_once(':'))
             {
-                Some((name @ ("files" | "after" | "risk" | "call"), value)) => {
+                Some(("child plans", value)) if strategy.steps.is_empty() => {
+                    let settings = serde_json::from_str(value.trim());
+                    strategy.children =
+                        Some(settings.map_err(|error| fault(format!("child plans: {error}")))?);
+                }
+                Some((name @ ("files" | "after" | "risk" | "call" | "child plan"), value)) => {
                     let value = value.trim();
                     let in_step = !strategy.steps.is_empty();
                     read_fact(&mut facts, name, value).map_err(fault)?;
@@ -130,6 +143,13 @@ fn read_fact(facts: &mut PlanStep, name: &str, value: &str) -> Result<(), String
                 })
                 .collect::<Result<_, _>>()?;
         }
+        "child plan" => {
+            facts.child_plan = match value {
+                "yes" | "true" => true,
+                "no" | "false" => false,
+                _ => return Err(format!("`{value}` is neither `yes` nor `no`")),
+            };
+        }
         "risk" => {
             let risk = value
                 .parse()
@@ -156,6 +176,7 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{PlanStep, PlanStrategy, StepCall};
+    use crate::ChildSettings;
     use serde_json::json;
 
     #[test]
@@ -180,7 +201,16 @@ mod tests {
                     }),
                     ..PlanStep::default()
                 },
+                PlanStep {
+                    title: "Divide".to_owned(),
+                    child_plan: true,
+                    ..PlanStep::default()
+                },
             ],
+            children: Some(ChildSettings {
+                max_parallel: 2,
+                ..ChildSettings::default()
+            }),
         };
         let text = strategy.to_markdown();
         assert_eq!(PlanStrategy::from_markdown(&text), Ok(strategy), "{text}");

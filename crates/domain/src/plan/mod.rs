@@ -142,6 +142,17 @@ pub enum Waiting {
         /// The tool call and its arguments, as a question.
         text: String,
     },
+    /// Child plans that wait for the user.
+    ChildPlans {
+        plans: Vec<PlanId>,
+        /// Titles and ids of the child plans.
+        text: String,
+    },
+    /// Decisions about paths that several child plans changed.
+    Conflicts {
+        /// Paths, each with its part of the sandbox.
+        paths: Vec<String>,
+    },
     /// Guidance of the user on how to continue.
     Guidance {
         /// Reason why guidance is needed.
@@ -172,6 +183,18 @@ impl Waiting {
             Self::Question { text, .. } => format!("an answer: {text}"),
             Self::UnknownOutcome { text } => {
                 format!("a decision about a tool call with unknown outcome: {text}")
+            }
+            Self::ChildPlans { text, .. } => format!("input for its child plans: {text}"),
+            Self::Conflicts { paths } => {
+                let shown: Vec<&str> = paths.iter().take(3).map(String::as_str).collect();
+                let more = match paths.len().saturating_sub(shown.len()) {
+                    0 => String::new(),
+                    count => format!(" and {count} more"),
+                };
+                format!(
+                    "decisions about conflicts between child plans: {}{more}",
+                    shown.join(", ")
+                )
             }
             Self::Guidance { reason } => format!("guidance on how to continue: {reason}"),
         }

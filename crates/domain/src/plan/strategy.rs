@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::child::{ChildSettings, LARGEST_MAX_PARALLEL};
+
 /// A predetermined tool call: the step needs no model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepCall {
@@ -34,6 +36,9 @@ pub struct PlanStep {
     /// Tool call that the step consists of, when no model is needed.
     #[serde(default)]
     pub call: Option<StepCall>,
+    /// Whether a child plan carries out the step in a sandbox of its own, at the same time as others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub child_plan: bool,
 }
 
 /// The steps by which a plan reaches its goal.
@@ -47,6 +52,9 @@ pub struct PlanStrategy {
     /// Risk of failure, from 0 to 1.
     #[serde(default)]
     pub risk: Option<f64>,
+    /// How the child plans run; the defaults when `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub children: Option<ChildSettings>,
 }
 
 /// Error in a strategy.
@@ -104,12 +112,26 @@ impl PlanStrategy {
                     format!("step {number} depends on step {missing}, which does not exist");
                 return Err(StrategyFault::new(message));
             }
+            if step.child_plan && step.call.is_some() {
+                let message =
+                    format!("step {number} is a tool call, so it cannot be a child plan too");
+                return Err(StrategyFault::new(message));
+            }
             for risk in step.risk.iter().chain(&self.risk) {
                 if !(0.0..=1.0).contains(risk) {
                     let message = format!("the risk {risk} of step {number} is not from 0 to 1");
                     return Err(StrategyFault::new(message));
                 }
             }
+        }
+        if let Some(children) = &self.children
+            && !(1..=LARGEST_MAX_PARALLEL).contains(&children.max_parallel)
+        {
+            let message = format!(
+                "`max_parallel` is {}, but it must be from 1 to {LARGEST_MAX_PARALLEL}",
+                children.max_parallel
+            );
+            return Err(StrategyFault::new(message));
         }
         let Some(order) = order(&self.steps) else {
             let message = "the steps depend on each other in a cycle";
@@ -212,7 +234,7 @@ fn items(text: &str) -> Option<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{PlanStep, PlanStrategy, criteria};
+    use super::{ChildSettings, PlanStep, PlanStrategy, StepCall, criteria};
     use proptest::prelude::*;
 
     fn strategy(after: &[&[usize]]) -> PlanStrategy {
@@ -226,7 +248,7 @@ mod tests {
                     ..PlanStep::default()
                 })
                 .collect(),
-            risk: None,
+            ..PlanStrategy::default()
         }
     }
 
@@ -247,6 +269,25 @@ mod tests {
         assert!(strategy(&[&[1]]).ordered().is_err());
         assert!(strategy(&[&[7]]).ordered().is_err());
         assert!(strategy(&[]).ordered().is_err());
+    }
+
+    #[test]
+    fn settings_of_child_plans_have_bounds() {
+        for (max_parallel, is_valid) in [(0, false), (1, true), (32, true), (33, false)] {
+            let mut checked = strategy(&[&[]]);
+            checked.children = Some(ChildSettings {
+                max_parallel,
+                ..ChildSettings::default()
+            });
+            assert_eq!(checked.ordered().is_ok(), is_valid, "{max_parallel}");
+        }
+        let mut call = strategy(&[&[]]);
+        call.steps[0].child_plan = true;
+        call.steps[0].call = Some(StepCall {
+            tool: "shell".to_owned(),
+            arguments: serde_json::Value::Null,
+        });
+        assert!(call.ordered().is_err());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The event log: audit trail, live stream and outbox in one.
 
-use cleveragents_domain::{Event, EventKind, NewAuditEntry, NewEvent, Position, Timestamp};
+use cleveragents_domain::{Event, EventKind, NewAuditEntry, NewEvent, PlanId, Position, Timestamp};
 use serde_json::{Value, json};
 
 use super::{audit, json_text, stored_json};
@@ -153,6 +153,39 @@ pub fn newest_about(
         .collect::<Result<Vec<_>, _>>()?;
     events.reverse();
     Ok(events)
+}
+
+/// The subjects of the events of a plan: the plan itself, and the ends of its tool calls.
+const OF_PLAN: &str = "(subject = ?1 OR (kind IN ('tool.finished', 'tool.refused') AND subject IN \
+     (SELECT invocation_id FROM tool_invocations WHERE plan_id = ?1)))";
+
+/// The events of a plan and of its tool calls after a position, at most `limit`.
+pub fn of_plan(
+    reader: &mut dyn Reader,
+    plan: PlanId,
+    position: Position,
+    limit: u64,
+) -> Result<Vec<Event>, Error> {
+    let text = format!(
+        "SELECT {} FROM events WHERE position > ?2 AND {OF_PLAN} ORDER BY position LIMIT ?3",
+        columns!()
+    );
+    let rows = reader.query(&text, params![plan, position.0, limit])?;
+    rows.into_iter().map(read).collect()
+}
+
+/// The newest events of a plan and of its tool calls, oldest first, at most `limit`.
+pub fn newest_of_plan(
+    reader: &mut dyn Reader,
+    plan: PlanId,
+    limit: u64,
+) -> Result<Vec<Event>, Error> {
+    let text = format!(
+        "SELECT {} FROM events WHERE {OF_PLAN} ORDER BY position DESC LIMIT ?2",
+        columns!()
+    );
+    let rows = reader.query(&text, params![plan, limit])?;
+    rows.into_iter().rev().map(read).collect()
 }
 
 /// Number of events that [`prune`] would remove.

@@ -4,6 +4,7 @@ pub mod audit;
 pub mod blobs;
 pub mod budgets;
 pub mod changesets;
+pub mod child_plans;
 pub mod context_summaries;
 pub mod contexts;
 pub mod decisions;

@@ -332,8 +332,10 @@ pub struct PlanFilter {
     pub location: Option<String>,
     /// Only plans created from this action.
     pub action: Option<String>,
-    /// Only children of this plan.
+    /// Only children of this plan; without it, only plans that are no child plans, unless `with_children` is set.
     pub parent: Option<PlanId>,
+    /// Whether child plans are listed too.
+    pub with_children: bool,
     /// Only plans that do, or do not, wait for a user; both when `None`.
     pub waits: Option<bool>,
     /// Only plans that are queued for a worker.
@@ -381,6 +383,8 @@ pub fn list(reader: &mut dyn Reader, filter: &PlanFilter) -> Result<Vec<Plan>, E
     if let Some(parent) = filter.parent {
         values.push(parent.into());
         let _written = write!(sql, " AND parent_plan_id = ?{}", values.len());
+    } else if !filter.with_children && !filter.is_queued {
+        sql.push_str(" AND parent_plan_id IS NULL");
     }
     match filter.waits {
         // A finished plan no longer waits, even if it still has a stored question.
@@ -574,6 +578,22 @@ pub fn set_estimate(unit: &mut UnitOfWork<'_>, id: PlanId, estimate: &Value) -> 
     set_text(unit, id, "estimate", Some(estimate.to_string()))
 }
 
+/// Adds a field to the report of a plan. Returns `false` when the plan does not exist.
+pub fn extend_report(
+    unit: &mut UnitOfWork<'_>,
+    id: PlanId,
+    field: &str,
+    value: Value,
+) -> Result<bool, Error> {
+    let Some(plan) = locked(unit, id)? else {
+        return Ok(false);
+    };
+    let mut report = plan.report.unwrap_or_else(|| json!({}));
+    report[field] = value;
+    set_text(unit, id, "report", Some(text(&report)?))?;
+    Ok(true)
+}
+
 /// Sets the maximum cost of a plan; `None` removes the limit. Returns `false` when the plan does not exist.
 pub fn set_max_cost(
     unit: &mut UnitOfWork<'_>,
@@ -632,12 +652,14 @@ fn set_text(
     Ok(())
 }
 
-/// Stores the summed usage of the runs of a plan, including failed and rolled-back ones.
+/// Stores the summed usage of the runs of a plan, including failed and rolled-back ones, and of its child plans.
 pub fn record_usage(unit: &mut UnitOfWork<'_>, id: PlanId) -> Result<(), Error> {
     let sum = |column: &str| {
         format!(
             "(SELECT CAST(coalesce(sum({column}), 0) AS BIGINT) FROM runs WHERE run_id IN \
-             (SELECT run_id FROM plan_steps WHERE plan_steps.plan_id = ?1 AND run_id IS NOT NULL))"
+             (SELECT run_id FROM plan_steps WHERE plan_steps.plan_id = ?1 AND run_id IS NOT NULL)) \
+             + (SELECT CAST(coalesce(sum({column}), 0) AS BIGINT) FROM plans children \
+             WHERE children.parent_plan_id = ?1)"
         )
     };
     unit.execute(
@@ -751,7 +773,8 @@ pub fn record_of_action(reader: &mut dyn Reader, action: &str) -> Result<(u64, u
         reader,
         "SELECT coalesce(sum(CASE WHEN stage = 'apply/applied' THEN 1 ELSE 0 END), 0), \
          coalesce(sum(CASE WHEN stage IN ('apply/applied', 'apply/constrained', 'strategize/errored', \
-         'execute/errored', 'apply/errored') THEN 1 ELSE 0 END), 0) FROM plans WHERE action = ?1",
+         'execute/errored', 'apply/errored') THEN 1 ELSE 0 END), 0) FROM plans \
+         WHERE action = ?1 AND parent_plan_id IS NULL",
         action,
     )
 }
@@ -761,7 +784,8 @@ pub fn record_of_project(reader: &mut dyn Reader, project: &str) -> Result<(u64,
     count_pair(
         reader,
         "SELECT coalesce(sum(CASE WHEN stage = 'apply/applied' THEN 1 ELSE 0 END), 0), count(*) FROM plans \
-         JOIN plan_projects ON plan_projects.plan_id = plans.plan_id WHERE project = ?1",
+         JOIN plan_projects ON plan_projects.plan_id = plans.plan_id \
+         WHERE project = ?1 AND parent_plan_id IS NULL",
         project,
     )
 }
@@ -777,7 +801,7 @@ fn count_pair(reader: &mut dyn Reader, sql: &str, key: &str) -> Result<(u64, u64
 pub fn count_by_action(reader: &mut dyn Reader) -> Result<BTreeMap<String, u64>, Error> {
     reader
         .query(
-            "SELECT action, COUNT(*) FROM plans WHERE action <> '' GROUP BY action",
+            "SELECT action, COUNT(*) FROM plans WHERE action <> '' AND parent_plan_id IS NULL GROUP BY action",
             &[],
         )?
         .into_iter()

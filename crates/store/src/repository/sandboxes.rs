@@ -148,6 +148,20 @@ pub fn members(reader: &mut dyn Reader, id: SandboxId) -> Result<Vec<StoredMembe
         .collect()
 }
 
+/// Changes the location that a member is a copy of.
+pub fn set_location(
+    unit: &mut UnitOfWork<'_>,
+    id: SandboxId,
+    alias: &str,
+    location: &str,
+) -> Result<(), Error> {
+    unit.execute(
+        "UPDATE sandbox_members SET location = ?3 WHERE sandbox_id = ?1 AND alias = ?2",
+        params![id, alias, location],
+    )?;
+    Ok(())
+}
+
 /// Stores the base of a member's copy, once the copy is made.
 pub fn set_base(
     unit: &mut UnitOfWork<'_>,

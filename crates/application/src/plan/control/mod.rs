@@ -113,7 +113,10 @@ impl PlanControl {
         let subject = match &waiting {
             Waiting::Gate { gate, .. } => gate_subject(*gate, &plan),
             Waiting::Call { subject, .. } | Waiting::Question { subject, .. } => subject.clone(),
-            Waiting::UnknownOutcome { .. } | Waiting::Guidance { .. } => {
+            Waiting::UnknownOutcome { .. }
+            | Waiting::ChildPlans { .. }
+            | Waiting::Conflicts { .. }
+            | Waiting::Guidance { .. } => {
                 return Err(PlanError::Waits {
                     plan: id,
                     waiting: Box::new(waiting),

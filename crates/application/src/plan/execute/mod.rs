@@ -6,8 +6,8 @@ mod step;
 mod step_run;
 
 use cleveragents_domain::{
-    AutomationGate, DecisionType, FailureCategory, GateAction, Plan, PlanStage, REVERSION_LIMIT,
-    StageTransition, StepKind, ValidationMode,
+    AutomationGate, DecisionType, FailureCategory, GateAction, Plan, PlanStage, PlanStrategy,
+    REVERSION_LIMIT, StageTransition, StepKind, ValidationMode,
 };
 use cleveragents_store::plan_steps::Guidance;
 use cleveragents_store::plans::TransitionDetails;
@@ -16,6 +16,7 @@ use serde_json::Map;
 
 use super::actor_runner::PlanActorRunner;
 use super::built_in::DETERMINISTIC;
+use super::children::{ChildPlans, ChildStep};
 use super::control::PlanControl;
 use super::error::PlanError;
 use super::failure::{FailureFacts, PhaseFailure};
@@ -25,7 +26,7 @@ use super::prompt::shortened;
 use super::requirements::PlanRequirements;
 use super::service::already_finished;
 use super::snapshot::DecisionSnapshots;
-use super::validate::{CheckResult, ValidatePhase};
+use super::validate::{CheckResult, FailedResults, ValidatePhase};
 use super::workspace::PlanWorkspaces;
 use crate::tool::SandboxWorkspace;
 
@@ -39,6 +40,7 @@ pub(super) struct ExecutePhase<'a> {
     pub(super) workspaces: &'a PlanWorkspaces,
     pub(super) gates: &'a AutomationGates,
     pub(super) control: &'a PlanControl,
+    pub(super) children: &'a ChildPlans<'a>,
     pub(super) validate: ValidatePhase<'a>,
     pub(super) actors: &'a PlanActorRunner<'a>,
     pub(super) progress: &'a PlanProgress<'a>,
@@ -46,7 +48,7 @@ pub(super) struct ExecutePhase<'a> {
 
 impl ExecutePhase<'_> {
     /// Executes a plan. Returns when execution is complete, or when the plan returned to its strategy.
-    pub(super) fn run(&self, plan: Plan) -> Result<Plan, PlanError> {
+    pub(super) fn run(&self, plan: Plan, failed: FailedResults) -> Result<Plan, PlanError> {
         let plan = if plan.stage == PlanStage::ExecuteQueued {
             let details = TransitionDetails {
                 clears_error: true,
@@ -65,15 +67,51 @@ impl ExecutePhase<'_> {
                 .fail(&plan, StageTransition::FailExecute, failure);
         };
         let workspace = self.workspaces.open(&plan, self.progress.cancel)?;
+        self.run_steps(&plan, &strategy, &workspace)?;
+        self.apply_guidance(&plan, &workspace)?;
+        if let Some(reverted) = self.validate_and_fix(&plan, &workspace, failed)? {
+            return Ok(reverted);
+        }
+        drop(workspace);
+        self.complete(&plan)
+    }
+
+    /// Runs the steps in order. Steps that are child plans run together, as soon as those before them are done.
+    fn run_steps(
+        &self,
+        plan: &Plan,
+        strategy: &PlanStrategy,
+        workspace: &SandboxWorkspace,
+    ) -> Result<(), PlanError> {
         let count = strategy.steps.len() as u64;
+        let path = |number: u64| StepKind::Step.path(&[plan.attempt, number]);
+        let mut done = vec![false; strategy.steps.len()];
         for (number, step) in (1..).zip(&strategy.steps) {
+            if step.child_plan {
+                while !done[index(number)] {
+                    let batch = ready_children(strategy, &done);
+                    let steps: Vec<ChildStep<'_>> = batch
+                        .iter()
+                        .map(|number| ChildStep {
+                            number: *number,
+                            path: path(*number),
+                            step: &strategy.steps[index(*number)],
+                        })
+                        .collect();
+                    self.children.run(plan, strategy, &steps, workspace)?;
+                    for number in batch {
+                        done[index(number)] = true;
+                    }
+                }
+                continue;
+            }
             let spec = StepSpec {
                 kind: StepKind::Step,
-                path: StepKind::Step.path(&[plan.attempt, number]),
+                path: path(number),
                 title: step.title.clone(),
                 call: step.call.as_ref(),
                 prompt: StepPrompt::Step {
-                    strategy: &strategy,
+                    strategy,
                     number,
                     step,
                 },
@@ -81,14 +119,10 @@ impl ExecutePhase<'_> {
                 question: format!("How was step {number} executed?"),
                 position: Some((number, count)),
             };
-            self.run_step(&plan, &spec, &workspace)?;
+            self.run_step(plan, &spec, workspace)?;
+            done[index(number)] = true;
         }
-        self.apply_guidance(&plan, &workspace)?;
-        if let Some(reverted) = self.validate_and_fix(&plan, &workspace)? {
-            return Ok(reverted);
-        }
-        drop(workspace);
-        self.complete(&plan)
+        Ok(())
     }
 
     fn complete(&self, plan: &Plan) -> Result<Plan, PlanError> {
@@ -156,11 +190,13 @@ impl ExecutePhase<'_> {
         &self,
         plan: &Plan,
         workspace: &SandboxWorkspace,
+        mut earlier: FailedResults,
     ) -> Result<Option<Plan>, PlanError> {
         let limit = plan.made_with.profile.snapshot.validation_retries;
         loop {
             let fixes = self.completed_fixes(plan)?;
-            let results = self.validate.run(plan, workspace, fixes + 1)?;
+            let results = self.validate.run(plan, workspace, fixes + 1, earlier)?;
+            earlier = FailedResults::Keep;
             let failed: Vec<&CheckResult> = results
                 .iter()
                 .filter(|result| !result.passed && result.mode == ValidationMode::Required)
@@ -179,7 +215,8 @@ impl ExecutePhase<'_> {
             if fixes >= u64::from(limit) {
                 return self.revise_or_fail(plan, &message, fixes).map(Some);
             }
-            self.check_fix_gate(plan, &message)?;
+            let is_reported = failed.iter().all(|result| !result.is_earlier);
+            self.check_fix_gate(plan, &message, is_reported)?;
             let number = fixes + 1;
             let title = format!("Fixing failed checks ({number}/{limit})");
             self.progress.observer.note(&title);
@@ -197,8 +234,14 @@ impl ExecutePhase<'_> {
         }
     }
 
-    /// Stops the plan unless its automation profile or the user allows fixing failed checks.
-    fn check_fix_gate(&self, plan: &Plan, message: &str) -> Result<(), PlanError> {
+    /// Stops the plan unless its automation profile or the user allows fixing failed checks. `is_reported` means that
+    /// the observer has received the failed results.
+    fn check_fix_gate(
+        &self,
+        plan: &Plan,
+        message: &str,
+        is_reported: bool,
+    ) -> Result<(), PlanError> {
         let gate = AutomationGate::FixValidations;
         match self.gates.check(plan, gate, GateAction::Fix)? {
             GateOutcome::Open => Ok(()),
@@ -211,7 +254,9 @@ impl ExecutePhase<'_> {
                 self.fail_validation(plan, message, None)
             }
             GateOutcome::NeedsApproval(waiting) => {
-                self.progress.observer.note(message);
+                if !is_reported {
+                    self.progress.observer.note(message);
+                }
                 self.progress.wait(plan, waiting)
             }
         }
@@ -266,4 +311,20 @@ impl ExecutePhase<'_> {
         let message = format!("{message}. The limit of {fixes} fixes is reached");
         self.fail_validation(plan, message, Some(fixes + 1))
     }
+}
+
+/// Index of a step by its number, which starts at 1.
+fn index(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX) - 1
+}
+
+/// Numbers of the steps that can run as child plans now: those whose predecessors are done. The steps are sorted by
+/// their dependencies, so that the first child plan that is not done is always among them.
+fn ready_children(strategy: &PlanStrategy, done: &[bool]) -> Vec<u64> {
+    (1..)
+        .zip(&strategy.steps)
+        .filter(|(number, step)| step.child_plan && !done[index(*number)])
+        .filter(|(_, step)| step.after.iter().all(|number| done[number - 1]))
+        .map(|(number, _)| number)
+        .collect()
 }

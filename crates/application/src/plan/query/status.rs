@@ -235,6 +235,10 @@ fn input_operations(plan: &Plan) -> Vec<Suggestion> {
             suggest::plan_execute_redo(id),
             suggest::plan_execute_skip(id),
         ],
+        Some(Waiting::ChildPlans { plans, .. }) => {
+            plans.iter().take(3).map(suggest::plan_status).collect()
+        }
+        Some(Waiting::Conflicts { .. }) => vec![suggest::plan_conflicts(id)],
         Some(Waiting::Guidance { .. }) => {
             vec![suggest::plan_prompt(id, Placeholder("GUIDANCE"))]
         }

@@ -164,7 +164,7 @@ fn strategy_of(items: Vec<String>) -> Result<PlanStrategy, String> {
             ),
         },
         steps,
-        risk: None,
+        ..PlanStrategy::default()
     })
 }
 

@@ -246,6 +246,15 @@ impl StrategizePhase<'_> {
             code: Code::PlanFailed,
             is_transient: false,
         };
+        if let Some(strategy) = plan
+            .strategy
+            .as_ref()
+            .filter(|_| plan.is_subplan() && plan.attempt == 1)
+        {
+            return Ok(Ok(StrategistAnswer::Strategy(Box::new(
+                strategy.clone().into(),
+            ))));
+        }
         let name = &plan.made_with.actors.strategy;
         if name == DETERMINISTIC {
             return Ok(deterministic::strategy(plan)

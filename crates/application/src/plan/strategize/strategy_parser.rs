@@ -151,7 +151,7 @@ pub(super) fn parse_strategy(value: &Value) -> Result<StrategyResponse, String> 
     Ok(StrategyResponse::from(PlanStrategy {
         summary: text.to_owned(),
         steps,
-        risk: None,
+        ..PlanStrategy::default()
     }))
 }
 

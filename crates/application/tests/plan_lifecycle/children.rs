@@ -1,0 +1,297 @@
+//! Child plans: steps that run in forks of the plan's sandbox, and the merge of their results.
+
+use cleveragents_application::PlanError;
+use cleveragents_domain::{
+    ChildPlan, ChildState, Code, ConflictResolution, Diagnose as _, Plan, PlanPhase, PlanStage,
+    Waiting,
+};
+use cleveragents_store::child_plans;
+use cleveragents_testkit::TestDatabase;
+use cleveragents_tools::ports::Approval;
+
+use crate::support::{User, Workshop};
+
+pub(crate) const TESTS: &[(&str, fn())] = &[
+    (
+        "disjoint_edits_of_child_plans_are_all_applied",
+        disjoint_edits_of_child_plans_are_all_applied,
+    ),
+    (
+        "edits_of_different_lines_of_a_file_are_merged",
+        edits_of_different_lines_of_a_file_are_merged,
+    ),
+    (
+        "a_conflict_merges_nothing_until_it_is_resolved",
+        a_conflict_merges_nothing_until_it_is_resolved,
+    ),
+    (
+        "a_failed_child_plan_cancels_the_others_and_is_tried_again",
+        a_failed_child_plan_cancels_the_others_and_is_tried_again,
+    ),
+    (
+        "a_child_plan_sees_the_result_of_the_steps_before_it",
+        a_child_plan_sees_the_result_of_the_steps_before_it,
+    ),
+];
+
+/// A model that writes a file in each part. `parts` are titles, paths and contents.
+fn model(parts: &[(&str, &str, &str)], settings: &str) -> String {
+    let mut steps = Vec::new();
+    let mut answers = String::new();
+    for (title, path, content) in parts {
+        steps.push(format!(
+            r#"{{"title": "{title}", "description": "Write {path}.", "child_plan": true}}"#
+        ));
+        answers.push_str(&format!(
+            "- when: '^Execute step 1 of 1: {title}'\n  text: I write it.\n  calls:\n  \
+             - {{name: builtin/file-write, arguments: {{path: {path}, content: \"{content}\"}}}}\n"
+        ));
+    }
+    format!(
+        r#"at_end: repeat_last
+answers:
+- when: '^Make the strategy'
+  text: |
+    {{"summary": "In parts", {settings} "steps": [{}]}}
+{answers}- when: '^Review the result'
+  text: '{{"criteria": [{{"number": 1, "met": true, "evidence": "seen"}}]}}'
+- text: The file is written.
+"#,
+        steps.join(", ")
+    )
+}
+
+struct Divided {
+    workshop: Workshop,
+    user: User,
+    plan: Plan,
+}
+
+impl Divided {
+    fn new(database: &TestDatabase, script: &str, files: &[(&str, &str)]) -> Self {
+        let workshop = Workshop::with(database, script, "it is written", files);
+        let user = User::answering(Approval::Once);
+        let plan = workshop.plan("trusted");
+        Self {
+            workshop,
+            user,
+            plan,
+        }
+    }
+
+    fn drive(&self, phase: PlanPhase) -> Result<Plan, PlanError> {
+        self.workshop.drive(&self.plan, phase, &self.user)
+    }
+
+    /// Strategizes and executes.
+    fn execute(&self) -> Result<Plan, PlanError> {
+        self.drive(PlanPhase::Strategize)?;
+        self.drive(PlanPhase::Execute)
+    }
+
+    fn children(&self) -> Vec<ChildPlan> {
+        let parent = self.plan.id;
+        let read = self
+            .workshop
+            .engine
+            .read(|reader| child_plans::of_plan(reader, parent));
+        read.expect("readable")
+    }
+
+    fn states(&self) -> Vec<ChildState> {
+        self.children().iter().map(|child| child.state).collect()
+    }
+
+    fn read(&self, path: &str) -> Option<String> {
+        std::fs::read_to_string(self.workshop.repository.join(path)).ok()
+    }
+}
+
+fn disjoint_edits_of_child_plans_are_all_applied() {
+    for database in TestDatabase::each() {
+        let script = model(
+            &[
+                ("Part one", "one.txt", "1\\n"),
+                ("Part two", "two.txt", "2\\n"),
+                ("Part three", "sub/three.txt", "3\\n"),
+            ],
+            "",
+        );
+        let divided = Divided::new(&database, &script, &[("price.txt", "wrong\n")]);
+        let plan = divided.execute().expect("executed");
+        assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
+        assert_eq!(divided.states(), [ChildState::Merged; 3]);
+        for child in divided.children() {
+            let child = divided.workshop.plans.get(child.plan).expect("it exists");
+            assert_eq!(child.stage, PlanStage::ApplyApplied);
+            assert_eq!((child.parent, child.root), (Some(plan.id), plan.id));
+        }
+        assert_eq!(divided.workshop.active_sandboxes(), 1, "the forks are removed");
+        assert_eq!(divided.read("one.txt"), None, "nothing is applied yet");
+
+        let plan = divided.drive(PlanPhase::Apply).expect("applied");
+        assert_eq!(plan.stage, PlanStage::ApplyApplied);
+        assert_eq!(divided.read("one.txt").as_deref(), Some("1\n"));
+        assert_eq!(divided.read("two.txt").as_deref(), Some("2\n"));
+        assert_eq!(divided.read("sub/three.txt").as_deref(), Some("3\n"));
+        assert!(plan.model_calls >= 8, "{} calls", plan.model_calls);
+    }
+}
+
+fn edits_of_different_lines_of_a_file_are_merged() {
+    let database = TestDatabase::sqlite();
+    let base = "a\\nb\\nc\\nd\\ne\\nf\\ng\\nh\\n";
+    let script = model(
+        &[
+            ("Top", "list.txt", &base.replace("a\\n", "A\\n")),
+            ("Bottom", "list.txt", &base.replace("h\\n", "H\\n")),
+        ],
+        "",
+    );
+    let files = [("list.txt", "a\nb\nc\nd\ne\nf\ng\nh\n")];
+    let divided = Divided::new(&database, &script, &files);
+    divided.execute().expect("executed");
+    divided.drive(PlanPhase::Apply).expect("applied");
+    assert_eq!(
+        divided.read("list.txt").as_deref(),
+        Some("A\nb\nc\nd\ne\nf\ng\nH\n")
+    );
+}
+
+fn a_conflict_merges_nothing_until_it_is_resolved() {
+    for database in TestDatabase::each() {
+        let script = model(
+            &[
+                ("Left", "side.txt", "left\\n"),
+                ("Right", "side.txt", "right\\n"),
+                ("Other", "other.txt", "other\\n"),
+            ],
+            "",
+        );
+        let divided = Divided::new(&database, &script, &[("side.txt", "middle\n")]);
+        let error = divided.execute().expect_err("a conflict");
+        assert_eq!(error.code(), Code::PlanWaiting, "{error}");
+        let plan = divided
+            .workshop
+            .plans
+            .get(divided.plan.id)
+            .expect("it exists");
+        let paths = vec!["shop/side.txt".to_owned()];
+        assert_eq!(plan.waiting, Some(Waiting::Conflicts { paths }));
+        let changed = divided.workshop.changed_in_sandbox(&plan);
+        assert!(changed.is_empty(), "nothing is merged: {changed:?}");
+
+        let parent = plan.id;
+        let engine = &divided.workshop.engine;
+        let conflicts = engine
+            .read(|reader| child_plans::conflicts(reader, parent))
+            .expect("readable");
+        assert_eq!(conflicts.len(), 1, "{conflicts:?}");
+        let conflict = conflicts[0].clone();
+        assert_eq!(conflict.child, divided.children()[1].plan);
+        assert_ne!(conflict.ours, conflict.theirs);
+        engine
+            .write(move |unit| {
+                let path = conflict.path.to_string();
+                let theirs = ConflictResolution::Theirs;
+                child_plans::resolve(unit, conflict.child, &conflict.alias, &path, &theirs)
+            })
+            .expect("resolved");
+        let plan = divided.drive(PlanPhase::Execute).expect("executed");
+        assert_eq!(plan.stage, PlanStage::ExecuteComplete);
+        divided.drive(PlanPhase::Apply).expect("applied");
+        assert_eq!(divided.read("side.txt").as_deref(), Some("right\n"));
+        assert_eq!(divided.read("other.txt").as_deref(), Some("other\n"));
+    }
+}
+
+fn a_failed_child_plan_cancels_the_others_and_is_tried_again() {
+    let database = TestDatabase::sqlite();
+    let mut script = model(
+        &[
+            ("Good", "good.txt", "good\\n"),
+            ("Bad", "bad.txt", "bad\\n"),
+            ("Late", "late.txt", "late\\n"),
+        ],
+        r#""children": {"mode": "sequential"},"#,
+    );
+    script = script.replace(
+        "- when: '^Execute step 1 of 1: Bad'\n  text: I write it.",
+        "- when: '^Execute step 1 of 1: Bad'\n  text: I'm unable to help with that.",
+    );
+    let marker = "  calls:\n  - {name: builtin/file-write, arguments: {path: bad.txt, content: \"bad\\n\"}}\n";
+    assert!(script.contains(marker));
+    script = script.replace(marker, "");
+    let divided = Divided::new(&database, &script, &[("price.txt", "wrong\n")]);
+    let error = divided.execute().expect_err("a child plan fails");
+    assert_eq!(error.code(), Code::PlanFailed, "{error}");
+    assert!(error.to_string().contains("Bad"), "{error}");
+    assert_eq!(
+        divided.states(),
+        [
+            ChildState::Complete,
+            ChildState::Failed,
+            ChildState::Cancelled
+        ]
+    );
+    let plan = divided
+        .workshop
+        .plans
+        .get(divided.plan.id)
+        .expect("it exists");
+    assert_eq!(plan.stage, PlanStage::ExecuteErrored);
+    assert_eq!(
+        divided.workshop.active_sandboxes(),
+        3,
+        "of the plan, and of both child plans that ran"
+    );
+
+    let script = model(
+        &[
+            ("Good", "good.txt", "good\\n"),
+            ("Bad", "bad.txt", "bad\\n"),
+            ("Late", "late.txt", "late\\n"),
+        ],
+        "",
+    );
+    divided.workshop.replace_script(&script);
+    let plan = divided.drive(PlanPhase::Execute).expect("executed");
+    assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
+    divided.drive(PlanPhase::Apply).expect("applied");
+    for path in ["good.txt", "bad.txt", "late.txt"] {
+        assert!(divided.read(path).is_some(), "{path}");
+    }
+    assert_eq!(divided.workshop.active_sandboxes(), 0);
+}
+
+fn a_child_plan_sees_the_result_of_the_steps_before_it() {
+    let database = TestDatabase::sqlite();
+    let script = r#"at_end: repeat_last
+answers:
+- when: '^Make the strategy'
+  text: |
+    {"summary": "In order", "steps": [
+      {"title": "Begin", "description": "Write first.txt."},
+      {"title": "Copy", "description": "Copy it.", "child_plan": true, "after": [1]},
+      {"title": "Copy again", "description": "Copy the copy.", "child_plan": true, "after": [2]}]}
+- when: '^Execute step 1 of 3: Begin'
+  text: I write it.
+  calls:
+  - {name: builtin/file-write, arguments: {path: first.txt, content: "first\n"}}
+- when: '^Execute step 1 of 1: Copy again'
+  text: I copy it.
+  calls:
+  - {name: builtin/file-copy, arguments: {from: second.txt, to: third.txt}}
+- when: '^Execute step 1 of 1: Copy'
+  text: I copy it.
+  calls:
+  - {name: builtin/file-copy, arguments: {from: first.txt, to: second.txt}}
+- when: '^Review the result'
+  text: '{"criteria": [{"number": 1, "met": true, "evidence": "seen"}]}'
+- text: Done.
+"#;
+    let divided = Divided::new(&database, script, &[("price.txt", "wrong\n")]);
+    divided.execute().expect("executed");
+    divided.drive(PlanPhase::Apply).expect("applied");
+    assert_eq!(divided.read("third.txt").as_deref(), Some("first\n"));
+}
