@@ -15,6 +15,7 @@ mod action;
 mod actor;
 mod answer_json;
 mod automation;
+mod change_request;
 mod count;
 mod definition;
 mod environment;
@@ -58,6 +59,9 @@ pub use actor::{
     ContextServiceError, ExportedContext, FoundActor, IsModel, ReferableNames, read_context,
 };
 pub use automation::AutomationService;
+pub use change_request::{
+    ChangeRequestError, ChangeRequestService, ChangeRequestTarget, PublishedBranch,
+};
 pub use automation::operations as automation_operations;
 pub use count::counted;
 /// The handle of an open database, from which services are created.

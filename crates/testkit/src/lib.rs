@@ -13,6 +13,7 @@
 
 mod child;
 mod database;
+mod forge_server;
 pub mod model_server;
 pub mod plans;
 mod program;
@@ -20,6 +21,7 @@ mod terminal;
 
 pub use child::{Child, child_input, send_line, wait_for_release};
 pub use database::TestDatabase;
+pub use forge_server::{ForgeApi, ForgeServer};
 pub use program::{Agents, Answer, Dice, Gate, not_run};
 pub use terminal::PAUSE;
 

@@ -262,6 +262,8 @@ fn an_apply_to_a_new_branch_leaves_nothing_to_undo() {
         };
         let refused = user(&workshop).call(apply("main")).expect_err("it exists");
         assert_eq!(refused.code(), Code::CannotApply, "{refused}");
+        let report = stored(&workshop, plan).report.expect("its target");
+        assert_eq!(report["branch"], "main", "a later process resumes it there");
 
         let applied = user(&workshop).call(apply("fix/price")).expect("applied");
         assert_eq!(applied.branch.as_deref(), Some("fix/price"));

@@ -42,7 +42,8 @@ Examples:
 Examples:
   agents apply
   agents apply --yes
-  agents apply --branch fix/parser"
+  agents apply --branch fix/parser
+  agents apply --pr --title 'Fix the parser'"
     )]
     Apply(PlanApply),
     /// Undo the last step of the current plan, or its apply

@@ -56,7 +56,8 @@ Exit codes: 0 applied, 1 refused by validations, 4 conflict, 5 not confirmed, 13
 Examples:
   agents plan apply
   agents plan apply 01JX3Q --yes
-  agents plan apply --branch fix/parser"
+  agents plan apply --branch fix/parser
+  agents plan apply --pr --title 'Fix the parser'"
     )]
     Apply(PlanApply),
     /// Undo the last step of a plan, or its apply
@@ -245,6 +246,12 @@ pub(crate) struct PlanApply {
     /// Commit on a new branch; your files and current branch stay unchanged
     #[arg(long, value_name = "NAME", conflicts_with = "merge")]
     pub(crate) branch: Option<String>,
+    /// Commit on a new branch, push it to `origin` and open a pull or merge request
+    #[arg(long, conflicts_with = "merge")]
+    pub(crate) pr: bool,
+    /// Title of the pull or merge request; the first line of the task when not given
+    #[arg(long, value_name = "TEXT", requires = "pr")]
+    pub(crate) title: Option<String>,
     /// Commit message
     #[arg(short, long, value_name = "TEXT")]
     pub(crate) message: Option<String>,

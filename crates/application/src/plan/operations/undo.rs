@@ -160,6 +160,7 @@ impl UndoPlan {
         let _lease = leases
             .acquire(LeaseSubject::new("plan", plan.id), Ttl::default())
             .map_err(OperationError::from_service)?;
+        refuse_new_branch(plan)?;
         let applied = applied_commits(plan)?;
         let sandboxes = context.sandboxes().interrupted_by(context.cancel());
         let name = format!("undo-{}", plan.id).to_ascii_lowercase();
@@ -251,6 +252,23 @@ struct AppliedCommit {
     location: PathBuf,
     id: String,
     is_merge: bool,
+}
+
+/// Refuses a plan that was applied to a new branch: neither the user's files nor their branch changed.
+fn refuse_new_branch(plan: &Plan) -> Result<(), OperationError> {
+    let report = plan.report.as_ref();
+    let Some(branch) = report.and_then(|report| report["branch"].as_str()) else {
+        return Ok(());
+    };
+    let message = format!(
+        "plan {} has nothing to undo in your files: it was applied on branch `{branch}`",
+        plan.id
+    );
+    Err(OperationError::new(Code::PlanNotReady, message)
+        .with_details(json!({"branch": branch}))
+        .with_hint(format!(
+            "you can delete the branch: `git branch -D {branch}`"
+        )))
 }
 
 /// The commits of the apply of a plan. Refuses plans that changed anything other than git repositories.

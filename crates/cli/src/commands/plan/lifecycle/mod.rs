@@ -2,6 +2,7 @@
 
 mod answer;
 mod answer_filter;
+mod change_request;
 mod do_task;
 mod edit;
 mod interactive;
@@ -50,6 +51,7 @@ pub(in crate::commands) fn run(
     match command {
         PlanWork::Use(arguments) => use_action::run(context, arguments),
         PlanWork::Execute(arguments) => run::execute(context, arguments),
+        PlanWork::Apply(arguments) if arguments.pr => change_request::run(context, arguments),
         PlanWork::Apply(arguments) => run::apply(context, arguments),
         PlanWork::Cancel { plan, reason } => {
             answer::cancel(context, plan_reference(context, plan.reference)?, reason)
