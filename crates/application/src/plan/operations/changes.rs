@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{find_chosen, project_names, requires};
 use crate::operation::{Operation, OperationContext, OperationError, Requirement, Resolver};
-use crate::plan::{ChangeStatus, FileChange, Hunk, PlanChanges};
+use crate::plan::{AppliedCommit, ChangeStatus, FileChange, Hunk, PlanChanges, UndoneApply};
 
 /// Shows what a plan changes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -48,6 +48,12 @@ pub struct PlanDiff {
     pub is_moving: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<IncompleteChanges>,
+    /// The commits of an applied plan, whose lines the patch contains.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub applied: Vec<AppliedCommit>,
+    /// The undo of the apply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undone: Option<UndoneApply>,
 }
 
 /// The size of a change. Numbers of lines are `null` when the content was deleted.
@@ -206,6 +212,8 @@ impl Operation for ShowPlanDiff {
             risk_assessment,
             is_moving: changes.is_moving,
             incomplete,
+            applied: AppliedCommit::of_plan(&plan),
+            undone: UndoneApply::of_plan(&plan),
         })
     }
 }

@@ -11,7 +11,7 @@ use super::{clock, elapsed, project_names, requires};
 use crate::operation::{
     NamedKind, Operation, OperationContext, OperationError, Requirement, Resolver,
 };
-use crate::plan::PlanListQuery;
+use crate::plan::{PlanListQuery, UndoneApply};
 
 /// Lists plans, newest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -65,6 +65,9 @@ pub struct PlanEntry {
     pub elapsed_s: Option<f64>,
     pub created: Timestamp,
     pub updated: Timestamp,
+    /// The undo of the apply: the plan stays applied, and its changes are reverted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undone: Option<UndoneApply>,
     /// US dollars; `null` when a model without a known price was called.
     pub cost_usd: Option<f64>,
     /// `false` when a model without a known price was called; missing otherwise.
@@ -159,6 +162,7 @@ fn entry(short: String, plan: Plan) -> PlanEntry {
     PlanEntry {
         id: short,
         plan_id: plan.id,
+        undone: UndoneApply::of_plan(&plan),
         phase: plan.stage.phase(),
         state: plan.shown_state(),
         project: project_names(&plan),

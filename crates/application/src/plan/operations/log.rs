@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{find_chosen, requires};
 use crate::operation::{Operation, OperationContext, OperationError, Requirement, Resolver};
+use crate::plan::query::describe_call;
 use crate::plan::{FailedCheck, PlanQueries, PlanQueryError, describe_event};
 
 /// Reads the log of a plan: its last entries, or its first entries after a position.
@@ -110,7 +111,7 @@ impl Operation for ReadPlanLog {
     }
 }
 
-/// Converts events to entries, with the outputs of failed validations.
+/// Converts events to entries, with the arguments of tool calls and the outputs of failed validations.
 fn entries(
     plans: &PlanQueries,
     plan: PlanId,
@@ -124,7 +125,27 @@ fn entries(
     } else {
         Vec::new()
     };
+    let is_call =
+        |event: &Event| matches!(event.kind, EventKind::ToolFinished | EventKind::ToolRefused);
+    let calls = if events.iter().any(is_call) {
+        plans.calls(plan)?
+    } else {
+        Vec::new()
+    };
     let entry = |event: Event| {
+        let call = is_call(&event)
+            .then(|| {
+                calls
+                    .iter()
+                    .find(|call| call.id.to_string() == event.subject)
+            })
+            .flatten();
+        if let Some(call) = call {
+            return Ok(PlanLogEntry {
+                detail: describe_call(call),
+                ..PlanLogEntry::from(event)
+            });
+        }
         let number = event.payload["number"].as_u64();
         let stored = reports_failure(&event)
             .then(|| results.iter().find(|stored| Some(stored.number) == number))

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::{find_chosen, no_strategy, project_names, requires};
 use crate::operation::{Operation, OperationContext, OperationError, Requirement, Resolver};
-use crate::plan::FailedCheck;
+use crate::plan::{FailedCheck, UndoneApply};
 
 /// Shows the strategy of a plan.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -57,6 +57,9 @@ pub struct PlanDetails {
     pub attempt: u64,
     pub strategy: Option<PlanStrategy>,
     pub estimate: Option<Value>,
+    /// The undo of the apply: the plan stays applied, and its changes are reverted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undone: Option<UndoneApply>,
     /// The validations whose last result did not pass.
     pub failed_checks: Vec<FailedCheck>,
     /// The strategy as Markdown.
@@ -104,6 +107,7 @@ impl Operation for ShowPlan {
         };
         let project = project_names(&plan);
         let state = plan.shown_state();
+        let undone = UndoneApply::of_plan(&plan);
         let mut made_with = plan.made_with;
         let mut arguments = Map::new();
         for name in &made_with.arguments_order {
@@ -133,6 +137,7 @@ impl Operation for ShowPlan {
             markdown: plan.strategy.as_ref().map(PlanStrategy::to_markdown),
             strategy: plan.strategy,
             estimate: plan.estimate,
+            undone,
             failed_checks: context.plans().failed_checks(plan.id)?,
             version: plan.version,
             created: plan.created_at,

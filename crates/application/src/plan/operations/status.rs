@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{clock, find_chosen, project_names, requires};
 use crate::operation::{Operation, OperationContext, OperationError, Requirement, Resolver};
-use crate::plan::{FailedCheck, PlanStatus, ProgressState};
+use crate::plan::{FailedCheck, PlanStatus, ProgressState, UndoneApply};
 
 /// Shows the progress of a plan, its usage and what it waits for.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -55,6 +55,9 @@ pub struct PlanStatusReport {
     pub waiting: Option<WaitingInfo>,
     /// The result of the apply.
     pub report: Option<Value>,
+    /// The undo of the apply: the plan stays applied, and its changes are reverted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undone: Option<UndoneApply>,
     /// The validations whose last result did not pass.
     pub failed_checks: Vec<FailedCheck>,
     /// Operations to run next, the most useful first.
@@ -226,6 +229,7 @@ impl From<PlanStatus> for PlanStatusReport {
             }),
         );
         let plan = status.plan;
+        let undone = UndoneApply::of_plan(&plan);
         let usage = plan.usage;
         let is_failure =
             plan.stage.is_errored() || matches!(plan.stage, PlanStage::ApplyConstrained);
@@ -282,6 +286,7 @@ impl From<PlanStatus> for PlanStatusReport {
                 sentence: request.sentence(),
                 request,
             }),
+            undone,
             report: plan.report,
             failed_checks: status.failed_checks,
             next_steps: status.next,

@@ -8,6 +8,7 @@ use cleveragents_domain::{
     suggest,
 };
 use cleveragents_process::{Input, Limits, Output, WhenMissing};
+use cleveragents_store::plans;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -17,7 +18,8 @@ use crate::lease::LeaseService;
 use crate::operation::{
     Operation, OperationContext, OperationError, Requirement, Resolver, require_confirmation,
 };
-use crate::plan::checkpoint_name;
+use crate::plan::query::UNDONE;
+use crate::plan::{UndoneApply, checkpoint_name};
 use crate::sandbox::{
     ApplyRequest, ExecRequest, OpenSandbox, SandboxError, SandboxService, Target,
 };
@@ -224,10 +226,19 @@ impl UndoPlan {
         }
         if !self.dry_run {
             let (id, payload) = (plan.id, json!({"commits": commits}));
+            let reverts: Vec<String> = commits
+                .iter()
+                .filter_map(|commit| commit.reverted_by.clone())
+                .collect();
             let recorded =
                 context
                     .engine()
                     .write(move |unit| -> Result<(), cleveragents_store::Error> {
+                        let undone = json!(UndoneApply {
+                            at: unit.now(),
+                            commits: reverts.clone(),
+                        });
+                        plans::extend_report(unit, id, UNDONE, undone)?;
                         unit.emit(NewEvent {
                             kind: EventKind::PlanApplyReverted,
                             subject: id.to_string(),

@@ -1,7 +1,15 @@
 //! Describes the events of a plan.
 
-use cleveragents_domain::{Event, EventKind};
+use cleveragents_domain::{Event, EventKind, InvocationOutcome, ToolInvocation};
 use serde_json::Value;
+
+use crate::plan::prompt::shortened;
+
+/// Maximum size of the arguments of a tool call in the log, in bytes.
+const SHOWN_ARGUMENTS: usize = 120;
+
+/// Maximum size of the error of a tool call in the log, in bytes.
+const SHOWN_ERROR: usize = 200;
 
 /// Describes an event: a short title, and the details.
 pub fn describe_event(event: &Event) -> (&'static str, String) {
@@ -46,6 +54,14 @@ pub fn describe_event(event: &Event) -> (&'static str, String) {
             };
             (title, text("summary"))
         }
+        EventKind::ToolFinished => (
+            "tool call",
+            joined(&[text("tool"), outcome_text(&text("outcome"))]),
+        ),
+        EventKind::ToolRefused => (
+            "tool call",
+            joined(&[text("tool"), "refused".to_owned(), text("reason")]),
+        ),
         EventKind::PlanRolledBack => ("rolled back", format!("rollback {}", number(payload))),
         EventKind::PlanRedone => ("redone", format!("rollback {} undone", number(payload))),
         EventKind::PlanApplyReverted => ("undone", reverted_commits(payload)),
@@ -78,6 +94,51 @@ pub fn describe_event(event: &Event) -> (&'static str, String) {
         EventKind::LeaseReleased => ("lease released", "its process stopped".to_owned()),
         other => (other.as_str(), payload_fields(payload)),
     }
+}
+
+/// Describes the end of a tool call: its name, its arguments, its result and its duration.
+pub(in crate::plan) fn describe_call(call: &ToolInvocation) -> String {
+    let mut text = call.tool.clone();
+    let arguments = match &call.arguments {
+        Value::Object(fields) => {
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|(name, value)| match value {
+                    Value::String(text) => format!("{name}={}", one_line(text)),
+                    other => format!("{name}={other}"),
+                })
+                .collect();
+            fields.join(" ")
+        }
+        other => other.to_string(),
+    };
+    if !arguments.is_empty() {
+        text.push(' ');
+        text.push_str(&shortened(&arguments, SHOWN_ARGUMENTS));
+    }
+    text.push_str(": ");
+    text.push_str(&outcome_text(call.outcome.as_str()));
+    if let Some(finished) = call
+        .finished_at
+        .filter(|_| call.outcome != InvocationOutcome::Refused)
+    {
+        let seconds = finished.seconds_since(call.started_at);
+        text.push_str(&format!(" in {seconds:.1} s"));
+    }
+    if let Some(error) = &call.error {
+        text.push_str(": ");
+        text.push_str(&shortened(&one_line(error), SHOWN_ERROR));
+    }
+    text
+}
+
+/// The outcome of a tool call in words.
+fn outcome_text(outcome: &str) -> String {
+    outcome.replace('_', " ")
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn number(payload: &Value) -> String {

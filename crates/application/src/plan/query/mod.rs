@@ -1,6 +1,7 @@
 //! [`PlanQueries`]: reads plans and their records, and deletes checkpoints. The number of SQL statements of a query
 //! does not depend on the number of plans.
 
+mod applied;
 mod changes;
 mod checkpoints;
 pub(super) mod draw;
@@ -34,6 +35,8 @@ use crate::lease::LeaseService;
 use crate::reference::{CANDIDATES, find_referenced, unnamed};
 use crate::sandbox::{SandboxError, SandboxService, SandboxView};
 
+pub(super) use applied::UNDONE;
+pub use applied::{AppliedCommit, UndoneApply};
 pub use changes::{ChangeStatus, FileChange, Hunk, PlanChanges};
 pub(super) use changes::{counted, is_folder};
 pub use checkpoints::written as checkpoint_name;
@@ -42,6 +45,7 @@ pub use explain::{Alternative, CorrectionImpact, Explanation, Impact};
 pub use failures::{PlanFailure, PlanFailureKind, PlanFailures};
 pub use guard::{LimitUsage, PlanGuard};
 pub use log::describe_event;
+pub(super) use log::describe_call;
 pub use lookup::PlanLookup;
 pub(crate) use plans_using::{PlanDependency, active_plans_using, finish_hint};
 pub use status::{PhaseProgress, PlanStatus, ProgressState};
@@ -203,6 +207,18 @@ impl PlanQueries {
             Some(location) => self.current_at(&location),
             None => Ok(None),
         }
+    }
+
+    /// The newest unfinished plan of a folder that neither is a child of another plan nor waits for a worker.
+    pub fn newest_unfinished(&self, folder: &Path) -> Result<Option<Plan>, PlanQueryError> {
+        let filter = PlanFilter {
+            stages: unfinished_stages(),
+            location: Some(folder.display().to_string()),
+            ..PlanFilter::default()
+        };
+        let plans = self.engine.read(|reader| plans::list(reader, &filter))?;
+        let is_own = |plan: &Plan| plan.parent.is_none() && plan.queued_for.is_none();
+        Ok(plans.into_iter().find(is_own))
     }
 
     fn current_at(&self, location: &str) -> Result<Option<Plan>, PlanQueryError> {
@@ -437,18 +453,16 @@ impl PlanQueries {
         after: Position,
         limit: u64,
     ) -> Result<Vec<Event>, PlanQueryError> {
-        let subject = plan.to_string();
         Ok(self
             .engine
-            .read(|reader| events::about(reader, &subject, after, limit))?)
+            .read(|reader| events::of_plan(reader, plan, after, limit))?)
     }
 
     /// The last `limit` events of a plan, oldest first.
     pub fn newest_log(&self, plan: PlanId, limit: u64) -> Result<Vec<Event>, PlanQueryError> {
-        let subject = plan.to_string();
         Ok(self
             .engine
-            .read(|reader| events::newest_about(reader, &subject, limit))?)
+            .read(|reader| events::newest_of_plan(reader, plan, limit))?)
     }
 
     /// The guidance of a plan, oldest first.

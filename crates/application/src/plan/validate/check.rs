@@ -159,6 +159,8 @@ pub(in crate::plan) struct CheckResult {
     pub(in crate::plan) mode: ValidationMode,
     pub(in crate::plan) passed: bool,
     pub(in crate::plan) message: String,
+    /// True if an earlier run of the checks stored the result: the observer receives it from no event.
+    pub(in crate::plan) is_earlier: bool,
     /// The command that ran; `None` for a review or a check that calls a tool.
     pub(super) command: Option<String>,
     pub(super) exit_code: Option<i64>,
@@ -179,6 +181,7 @@ impl CheckResult {
             mode: result.mode,
             passed: result.passed,
             message: result.message.clone(),
+            is_earlier: false,
             command: check.command(),
             exit_code,
             output: output[from..].to_owned(),

@@ -1,8 +1,9 @@
 //! [`ValidatePhase`]: checks the result of a plan with attached validations, with commands of the definition of done
 //! and of invariants, and with the reviewer for criteria in prose.
 //!
-//! Every result is stored with its position in the sandbox history and its complete output. A passing result is valid
-//! until the sandbox changes. The apply relies only on stored results.
+//! Every result is stored with its position in the sandbox history and its complete output. A result is valid for the
+//! files on which the check ran: an actor must not get a better verdict on unchanged files by asking again. The apply
+//! relies only on stored results.
 
 mod check;
 mod failed_check;
@@ -12,7 +13,7 @@ mod review;
 use cleveragents_domain::{Plan, PlanPhase, StepCall, ValidationMode, ValidationResult};
 use cleveragents_store::validations::StoredResult;
 use cleveragents_store::{blobs, validations};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::actor_runner::{ActorTask, Performer, PlanActorRunner, RunStop};
 use super::error::PlanError;
@@ -30,6 +31,17 @@ pub use failed_check::FailedCheck;
 pub(super) use path_rule::{PathRule, path_violation};
 use review::ReviewRound;
 
+/// What to do with failed results that are still valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FailedResults {
+    Keep,
+    /// The user retries a plan that failed because of them.
+    RunAgain,
+}
+
+/// Key of the data of a result whose check could not run.
+const ENVIRONMENT_FAILURE: &str = "environment_failure";
+
 /// Validates the result of a plan at the end of its execution.
 pub(super) struct ValidatePhase<'a> {
     pub(super) requirements: &'a PlanRequirements,
@@ -38,12 +50,13 @@ pub(super) struct ValidatePhase<'a> {
 }
 
 impl ValidatePhase<'_> {
-    /// Runs every check whose last result is no longer valid, and returns the new results.
+    /// Runs every check whose last result is not valid. Returns the new results and the valid failed ones.
     pub(super) fn run(
         &self,
         plan: &Plan,
         workspace: &SandboxWorkspace,
         attempt: u64,
+        failed: FailedResults,
     ) -> Result<Vec<CheckResult>, PlanError> {
         let checks = PlanCheck::of_plan(self.requirements, plan)?;
         let stored = self
@@ -51,13 +64,16 @@ impl ValidatePhase<'_> {
             .read(|reader| validations::results(reader, plan.id))?;
         let mut open: Vec<&PlanCheck> = Vec::new();
         let mut evidence: Vec<CheckResult> = Vec::new();
+        let mut results = Vec::new();
         for check in &checks {
-            match passing_result(check, &stored, workspace)? {
-                Some(result) => evidence.push(self.earlier_result(check, result)?),
+            match valid_result(check, &stored, workspace, attempt, failed)? {
+                Some(result) if result.passed => {
+                    evidence.push(self.earlier_result(check, result)?);
+                }
+                Some(result) => results.push(self.earlier_result(check, result)?),
                 None => open.push(check),
             }
         }
-        let mut results = Vec::new();
         for check in &open {
             if self.progress.cancel.is_cancelled() {
                 return Err(self.progress.stopped(plan)?);
@@ -204,6 +220,10 @@ impl ValidatePhase<'_> {
         {
             data["command"] = command.as_str().into();
         }
+        if outcome.is_environment_failure {
+            let data = result.data.get_or_insert_with(|| json!({}));
+            data[ENVIRONMENT_FAILURE] = true.into();
+        }
         result.data = result.data.as_ref().map(|data| redactor.value(data));
         let (id, stored, bytes) = (plan.id, result.clone(), output.clone().into_bytes());
         self.progress.write(move |unit| {
@@ -241,27 +261,31 @@ impl ValidatePhase<'_> {
             None => None,
         };
         let output = output.unwrap_or_default();
-        Ok(CheckResult::new(
-            check,
-            result,
-            &String::from_utf8_lossy(&output),
-        ))
+        Ok(CheckResult {
+            is_earlier: true,
+            ..CheckResult::new(check, result, &String::from_utf8_lossy(&output))
+        })
     }
 }
 
-/// The newest result of a check, if it passed and the sandbox has not changed since.
-fn passing_result<'r>(
+/// The newest result of a check, if it is valid: the sandbox has not changed since, and the check could run.
+fn valid_result<'r>(
     check: &PlanCheck,
     stored: &'r [StoredResult],
     workspace: &SandboxWorkspace,
+    attempt: u64,
+    failed: FailedResults,
 ) -> Result<Option<&'r ValidationResult>, PlanError> {
     let mut newest_first = stored.iter().rev().map(|stored| &stored.result);
-    match newest_first.find(|result| check.has_result(result)) {
-        Some(result) if result.passed && workspace.changed_since(result.position)?.is_empty() => {
-            Ok(Some(result))
-        }
-        _ => Ok(None),
-    }
+    let Some(result) = newest_first.find(|result| check.has_result(result)) else {
+        return Ok(None);
+    };
+    let data = result.data.as_ref();
+    let could_run = data.is_none_or(|data| data[ENVIRONMENT_FAILURE] != true);
+    // A command may depend on more than the files of the sandbox, such as a database that the fix changed.
+    let precedes_fix = !matches!(check, PlanCheck::Review { .. }) && result.attempt != attempt;
+    let is_kept = result.passed || (failed == FailedResults::Keep && could_run && !precedes_fix);
+    Ok((is_kept && workspace.changed_since(result.position)?.is_empty()).then_some(result))
 }
 
 /// The validation that runs a command. The command is passed as an argument, so that its braces are not placeholders.

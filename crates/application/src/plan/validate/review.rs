@@ -22,6 +22,9 @@ use crate::validation::ValidationOutcome;
 /// Maximum size of the diff in the prompt of the reviewer, in bytes.
 const SHOWN_PATCH: usize = 24_000;
 
+/// Maximum size of the summary of a review, in bytes.
+const SUMMARY: usize = 4_000;
+
 /// One request to the reviewer, for one state of the sandbox.
 pub(super) struct ReviewRound<'a> {
     pub(super) criteria: &'a [&'a PlanCheck],
@@ -103,7 +106,11 @@ impl ValidatePhase<'_> {
         let mut results = Vec::new();
         let mut blocking = self.note_defects(&answer);
         for (number, criterion) in (1_u64..).zip(round.criteria) {
-            let (is_met, mut message) = verdict(&answer, number);
+            let Verdict {
+                is_met,
+                mut message,
+                is_given,
+            } = Verdict::of(&answer, number);
             // Blocking defects fail the first criterion even if it is met, so that the review does not pass.
             let defects = std::mem::take(&mut blocking);
             if !defects.is_empty() {
@@ -115,6 +122,7 @@ impl ValidatePhase<'_> {
                 data: None,
                 output: answer.to_string().into_bytes(),
                 duration: started.elapsed(),
+                is_environment_failure: !is_given && defects.is_empty(),
             };
             results.push(self.record_result(
                 plan,
@@ -200,7 +208,11 @@ impl ValidatePhase<'_> {
         };
         let end = StepEnd {
             state: StepState::Done,
-            summary: shortened(&answer.to_string(), 4_000),
+            summary: self
+                .progress
+                .redactor
+                .text(&review_summary(&answer))
+                .into_owned(),
             position: workspace.position(),
             decision: None,
         };
@@ -208,6 +220,52 @@ impl ValidatePhase<'_> {
             .write(move |unit| plan_steps::finish(unit, id, step.number, &end).map(drop))?;
         Ok(answer)
     }
+}
+
+/// The review in words: its verdict, the criteria that are not met, and the defects.
+fn review_summary(answer: &Value) -> String {
+    if let Some(problem) = answer["problem"].as_str() {
+        return shortened(
+            &format!("no verdict: the reviewer failed: {problem}"),
+            SUMMARY,
+        );
+    }
+    let report = object_with(answer, "criteria").unwrap_or_default();
+    let criteria: Vec<&Value> = report["criteria"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .collect();
+    let unmet: Vec<String> = criteria
+        .iter()
+        .filter(|criterion| criterion["met"] != true)
+        .map(|criterion| {
+            let evidence = criterion["evidence"].as_str().unwrap_or("no evidence");
+            format!("criterion {}: {evidence}", criterion["number"])
+        })
+        .collect();
+    let defects = report["defects"].as_array().into_iter().flatten();
+    let (advice, blocking): (Vec<&Value>, Vec<&Value>) =
+        defects.partition(|defect| defect["severity"] == "advice");
+    let verdict = if unmet.is_empty() && blocking.is_empty() && !criteria.is_empty() {
+        "passed"
+    } else {
+        "failed"
+    };
+    let met = criteria.len() - unmet.len();
+    let mut parts = vec![format!(
+        "{verdict}: {met} of {} criteria met",
+        criteria.len()
+    )];
+    parts.extend(unmet);
+    let defect = |kind: &str, defect: &&Value| format!("{kind}: {}", defect_text(defect));
+    parts.extend(
+        blocking
+            .iter()
+            .map(|found| defect("blocking defect", found)),
+    );
+    parts.extend(advice.iter().map(|found| defect("advice", found)));
+    shortened(&parts.join("; "), SUMMARY)
 }
 
 /// A defect in one line: its path, its line number and its description.
@@ -222,25 +280,64 @@ fn defect_text(defect: &Value) -> String {
     }
 }
 
-/// The verdict on a criterion and its evidence. A criterion without a verdict is not met.
-fn verdict(answer: &Value, number: u64) -> (bool, String) {
-    if let Some(problem) = answer["problem"].as_str() {
-        return (false, format!("the reviewer failed: {problem}"));
+/// The verdict on a criterion. A criterion without a verdict is not met.
+struct Verdict {
+    is_met: bool,
+    /// The evidence, or the reason why there is no verdict.
+    message: String,
+    /// False if the reviewer failed or left the criterion out.
+    is_given: bool,
+}
+
+impl Verdict {
+    fn of(answer: &Value, number: u64) -> Self {
+        let missing = |message: String| Self {
+            is_met: false,
+            message,
+            is_given: false,
+        };
+        if let Some(problem) = answer["problem"].as_str() {
+            return missing(format!("the reviewer failed: {problem}"));
+        }
+        let answer = object_with(answer, "criteria").unwrap_or_default();
+        let mut criteria = answer["criteria"].as_array().into_iter().flatten();
+        match criteria.find(|criterion| criterion["number"].as_u64() == Some(number)) {
+            Some(criterion) => Self {
+                is_met: criterion["met"].as_bool().unwrap_or(false),
+                message: criterion["evidence"]
+                    .as_str()
+                    .unwrap_or("no evidence was given")
+                    .to_owned(),
+                is_given: true,
+            },
+            None => missing("the reviewer gave no verdict on it".to_owned()),
+        }
     }
-    let answer = object_with(answer, "criteria").unwrap_or_default();
-    let criterion = answer["criteria"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .find(|criterion| criterion["number"].as_u64() == Some(number));
-    match criterion {
-        Some(criterion) => (
-            criterion["met"].as_bool().unwrap_or(false),
-            criterion["evidence"]
-                .as_str()
-                .unwrap_or("no evidence was given")
-                .to_owned(),
-        ),
-        None => (false, "the reviewer gave no verdict on it".to_owned()),
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::review_summary;
+
+    #[test]
+    fn a_review_is_summarized_in_words() {
+        let met =
+            |number: u64, met: bool| json!({"number": number, "met": met, "evidence": "a.rs:1"});
+        let passed = json!({"criteria": [met(1, true)], "defects": []});
+        assert_eq!(review_summary(&passed), "passed: 1 of 1 criteria met");
+        let failed = json!({"criteria": [met(1, true), met(2, false)], "defects": [
+            {"severity": "advice", "description": "rename it"},
+            {"severity": "blocking", "path": "a.rs", "line": 3, "description": "it panics"},
+        ]});
+        assert_eq!(
+            review_summary(&failed),
+            "failed: 1 of 2 criteria met; criterion 2: a.rs:1; blocking defect: a.rs:3: it panics; advice: rename it"
+        );
+        assert_eq!(
+            review_summary(&json!({"problem": "timeout"})),
+            "no verdict: the reviewer failed: timeout"
+        );
     }
 }

@@ -9,7 +9,7 @@ use cleveragents_sandbox::Change;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{PlanQueries, PlanQueryError};
+use super::{AppliedCommit, PlanQueries, PlanQueryError};
 use crate::sandbox::{MemberChanges, SandboxDiff, SandboxError, SandboxView};
 
 pub use patch::Hunk;
@@ -153,13 +153,16 @@ enum Lines {
 
 impl PlanQueries {
     /// The changes of a plan, with every line. Returns the recorded changes instead of reading the sandbox if a process
-    /// works in the sandbox, or if the sandbox is not active or is on another machine.
+    /// works in the sandbox, or if the sandbox is not active or is on another machine. The lines of an applied plan
+    /// come from its commits.
     pub fn changes(&self, plan: &Plan) -> Result<PlanChanges, PlanQueryError> {
         let Some(view) = self.sandbox(plan)? else {
             return Ok(PlanChanges::default());
         };
         if view.sandbox.state != SandboxState::Active {
-            return self.recorded(&view, Lines::Without, false);
+            let mut changes = self.recorded(&view, Lines::Without, false)?;
+            add_committed_lines(&mut changes, &AppliedCommit::of_plan(plan));
+            return Ok(changes);
         }
         match self.sandboxes.open(&view.sandbox.name) {
             Ok(mut open) => {
@@ -190,6 +193,39 @@ impl PlanQueries {
         let diff = self.sandboxes.recorded(view, 0)?;
         plan_changes(view, &diff, lines, is_moving)
     }
+}
+
+/// Adds the lines of an apply, if its commits contain the changes of all parts.
+fn add_committed_lines(changes: &mut PlanChanges, commits: &[AppliedCommit]) {
+    let is_committed = |file: &FileChange| commits.iter().any(|commit| commit.part == file.part);
+    if commits.is_empty() || !changes.files.iter().all(is_committed) {
+        return;
+    }
+    let has_several_parts = commits.len() > 1;
+    let mut all = Vec::new();
+    for commit in commits {
+        let folder = has_several_parts.then_some(commit.part.as_str());
+        let Some(patch) = commit.patch(folder) else {
+            return;
+        };
+        let mut by_path = patch::sections(&patch, folder);
+        for file in &mut changes.files {
+            if file.part != commit.part || file.is_folder {
+                continue;
+            }
+            let path = std::ffi::OsStr::new(&file.path);
+            let Some(section) = by_path.remove(path) else {
+                continue;
+            };
+            if !section.is_binary {
+                (file.insertions, file.deletions) =
+                    (Some(section.insertions), Some(section.deletions));
+            }
+            file.hunks = section.hunks;
+        }
+        all.extend_from_slice(&patch);
+    }
+    changes.patch = Some(all);
 }
 
 /// True for the change of a folder.
