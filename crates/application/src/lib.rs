@@ -182,9 +182,9 @@ pub use tool::{
     ToolError, ToolService, call_status, called_tool, files_changed,
 };
 pub use turn::{
-    CompactionReport, Ending, InterruptedTurnSummary, LockedSession, ReportTool, ReportTools, TextAnswer,
+    CompactionReport, Ending, InterruptedTurnSummary, LockedSession, PromptImage, ReportTool, ReportTools, TextAnswer,
     TurnAllowance, TurnError, TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools,
-    UnlimitedAllowance, Waiting, instructions, project_instructions,
+    UnlimitedAllowance, Waiting, instructions, project_instructions, prompt_images,
 };
 pub use validation::operations as validation_operations;
 pub use validation::{

@@ -16,6 +16,7 @@ use cleveragents_sandbox::{Base, Member};
 use cleveragents_skills::instructions_in;
 use cleveragents_tools::ports::{Part, Workspace as _};
 
+use crate::count::counted;
 use crate::tool::SandboxWorkspace;
 use detect::DetectedProject;
 pub(crate) use nested::nested_instructions;
@@ -181,14 +182,14 @@ impl PartEnvironment {
         let Some(git) = &self.git else {
             return;
         };
-        let mut list = |names: &[String], description: &str| {
+        let mut list = |names: &[String], noun: &str, verb: &str, description: &str| {
             if names.is_empty() {
                 return;
             }
             text.line(&format!(
-                "Part {}: {} {description}:",
+                "Part {}: {} {verb} {description}:",
                 quoted(&self.alias),
-                names.len()
+                counted(names.len(), noun)
             ));
             for name in names.iter().take(MAX_LISTED_FILES) {
                 text.line(&format!("- {}", quoted(name)));
@@ -198,14 +199,13 @@ impl PartEnvironment {
                 text.line(&format!("- and {omitted} more"));
             }
         };
-        list(
-            &git.uncommitted,
-            "files have uncommitted edits of the user, which are in this copy",
+        let (has, is) = (
+            if git.uncommitted.len() == 1 { "has" } else { "have" },
+            if git.left_out.len() == 1 { "is" } else { "are" },
         );
-        list(
-            &git.left_out,
-            "uncommitted files of the user are not in this copy",
-        );
+        let description = "uncommitted edits of the user, which are in this copy";
+        list(&git.uncommitted, "file", has, description);
+        list(&git.left_out, "uncommitted file", is, "not in this copy");
     }
 }
 

@@ -19,7 +19,7 @@ use super::{
 use crate::operation::{
     Operation, OperationContext, OperationEntry, OperationError, Requirement, Resolver,
 };
-use crate::sandbox::{CacheTotal, DiskUsage};
+use crate::sandbox::{CacheTotal, DiskUsage, IDLE_SANDBOX_HOURS, IdleSandbox};
 use crate::session::EXPORT_SCHEMA;
 
 /// The operations that describe the program.
@@ -205,6 +205,8 @@ pub struct CleanupReport {
     pub blobs: u64,
     /// Package caches that no project used for a long time.
     pub caches: CacheUsage,
+    /// Unchanged sandboxes of conversations that were not continued for a long time.
+    pub sandboxes: IdleSandboxes,
     /// The data that the cleanup keeps.
     pub kept: KeptFiles,
     pub retention: RetentionInfo,
@@ -215,6 +217,25 @@ pub struct CleanupReport {
 pub struct CacheUsage {
     pub projects: usize,
     pub bytes: u64,
+}
+
+/// Sandboxes that a cleanup removes.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct IdleSandboxes {
+    pub count: usize,
+    /// Size of their files, including the copies of resources.
+    pub bytes: u64,
+    pub names: Vec<String>,
+}
+
+impl From<Vec<IdleSandbox>> for IdleSandboxes {
+    fn from(idle: Vec<IdleSandbox>) -> Self {
+        Self {
+            count: idle.len(),
+            bytes: idle.iter().map(|sandbox| sandbox.bytes).sum(),
+            names: idle.into_iter().map(|sandbox| sandbox.name).collect(),
+        }
+    }
 }
 
 /// Files that a cleanup keeps.
@@ -230,17 +251,24 @@ pub struct PrivateFolders {
     pub private_bytes: u64,
 }
 
-/// The retention in days.
+/// How long data is kept.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RetentionInfo {
     pub events_days: u32,
     /// Days after the last use.
     pub caches_days: u64,
+    /// Hours after the last turn of the conversation.
+    pub sandboxes_hours: u32,
 }
 
 impl CleanupReport {
     /// A report of the data that would be removed.
-    pub fn new(rows: Cleanup, disk: DiskUsage, events_days: u32) -> Self {
+    pub fn new(
+        rows: Cleanup,
+        disk: DiskUsage,
+        idle: Vec<IdleSandbox>,
+        events_days: u32,
+    ) -> Self {
         let usage = |total: CacheTotal| CacheUsage {
             projects: total.projects,
             bytes: total.bytes,
@@ -250,6 +278,7 @@ impl CleanupReport {
             events: rows.events,
             blobs: rows.blobs,
             caches: usage(disk.unused),
+            sandboxes: idle.into(),
             kept: KeptFiles {
                 caches: usage(disk.used),
                 sandboxes: PrivateFolders {
@@ -259,13 +288,18 @@ impl CleanupReport {
             retention: RetentionInfo {
                 events_days,
                 caches_days: UNUSED_CACHES.as_secs() / (24 * 60 * 60),
+                sandboxes_hours: IDLE_SANDBOX_HOURS,
             },
         }
     }
 
     /// Whether there is nothing to remove.
     pub const fn is_empty(&self) -> bool {
-        self.events == 0 && self.blobs == 0 && self.caches.projects == 0 && self.caches.bytes == 0
+        self.events == 0
+            && self.blobs == 0
+            && self.caches.projects == 0
+            && self.caches.bytes == 0
+            && self.sandboxes.count == 0
     }
 }
 
@@ -282,7 +316,10 @@ impl Operation for ShowCleanup {
     fn run(self, context: &OperationContext) -> Result<CleanupReport, OperationError> {
         let retention = context.settings().process.retention;
         let preview = context.engine().cleanup_preview(retention)?;
-        let disk = context.sandboxes().disk_usage()?;
-        Ok(CleanupReport::new(preview, disk, retention.events_days))
+        let sandboxes = context.sandboxes();
+        let disk = sandboxes.disk_usage()?;
+        let idle = sandboxes.idle(Timestamp::now())?;
+        let days = retention.events_days;
+        Ok(CleanupReport::new(preview, disk, idle, days))
     }
 }

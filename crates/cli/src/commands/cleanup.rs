@@ -1,8 +1,10 @@
-//! `cleanup`: removes expired data and unused package caches of projects.
+//! `cleanup`: removes expired data, unused package caches of projects and idle sandboxes of conversations.
 
 use cleveragents_application::system_operations::{CleanupReport, ShowCleanup};
+use cleveragents_domain::Timestamp;
 use cleveragents_store::Retention;
 
+use super::counted;
 use crate::arguments::Cleanup;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
@@ -25,12 +27,21 @@ pub(crate) fn run(context: &Context, command: &Cleanup) -> Result<Report, Comman
             .row("Unreferenced content", cleanup.blobs)
             .row("Package caches", Cell::Bytes(cleanup.caches.bytes))
             .row(
+                "Unchanged sandboxes of conversations",
+                cleanup.sandboxes.count,
+            )
+            .row("Their size", Cell::Bytes(cleanup.sandboxes.bytes))
+            .row(
                 "Events are kept for",
-                format!("{} days", cleanup.retention.events_days),
+                counted(cleanup.retention.events_days, "day"),
             )
             .row(
                 "Unused package caches are kept for",
-                format!("{} days", cleanup.retention.caches_days),
+                counted(cleanup.retention.caches_days, "day"),
+            )
+            .row(
+                "Unchanged sandboxes are kept for",
+                counted(cleanup.retention.sandboxes_hours, "hour"),
             ),
         )
         .panel(
@@ -53,11 +64,12 @@ pub(crate) fn run(context: &Context, command: &Cleanup) -> Result<Report, Comman
 fn remove(context: &Context) -> Result<CleanupReport, CommandError> {
     let events_days = context.settings.events_days();
     let sandboxes = context.sandboxes()?;
+    let idle = sandboxes.remove_idle(Timestamp::now())?;
     let disk = sandboxes.disk_usage()?;
     sandboxes.remove_unused_caches()?;
     let removed = context.engine()?.cleanup(Retention { events_days })?;
     Ok(CleanupReport {
         removed: true,
-        ..CleanupReport::new(removed, disk, events_days)
+        ..CleanupReport::new(removed, disk, idle, events_days)
     })
 }
