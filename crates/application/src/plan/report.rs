@@ -190,7 +190,7 @@ pub(super) fn answer_text(value: &Value) -> String {
 }
 
 /// The declared schema of a strategy. The parser (`strategize/strategy_parser.rs`) accepts further fields:
-/// alternatives, confidence, risk and dependencies of steps.
+/// alternatives, confidence, risk, tool calls of steps, and `children`, the settings of child plans.
 pub(super) fn strategy_schema() -> Value {
     json!({
         "type": "object",
@@ -213,6 +213,8 @@ pub(super) fn strategy_schema() -> Value {
                     "title": {"type": "string", "minLength": 1},
                     "description": {"type": "string"},
                     "files": {"type": "array", "items": {"type": "string"}},
+                    "child_plan": {"type": "boolean"},
+                    "after": {"type": "array", "items": {"type": "integer", "minimum": 1}},
                 },
             }},
         },

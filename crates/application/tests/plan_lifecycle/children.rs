@@ -32,6 +32,10 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
         "a_child_plan_sees_the_result_of_the_steps_before_it",
         a_child_plan_sees_the_result_of_the_steps_before_it,
     ),
+    (
+        "a_model_divides_a_task_with_declared_fields",
+        a_model_divides_a_task_with_declared_fields,
+    ),
 ];
 
 /// A model that writes a file in each part. `parts` are titles, paths and contents.
@@ -294,4 +298,43 @@ answers:
     divided.execute().expect("executed");
     divided.drive(PlanPhase::Apply).expect("applied");
     assert_eq!(divided.read("third.txt").as_deref(), Some("first\n"));
+}
+
+/// The fields are declared in the schema of `submit_strategy`, so that null stands for an omitted field.
+fn a_model_divides_a_task_with_declared_fields() {
+    let database = TestDatabase::sqlite();
+    let script = r#"at_end: repeat_last
+answers:
+- when: '^Make the strategy'
+  text: I divide it.
+  calls:
+  - name: submit_strategy
+    arguments:
+      summary: In two parts
+      steps:
+      - {title: Part one, description: Write one.txt., files: [one.txt], child_plan: true, after: null}
+      - {title: Part two, description: Write two.txt., files: [two.txt], child_plan: true, after: []}
+      - {title: Join, description: Write both.txt., files: [both.txt], child_plan: null, after: [1, 2]}
+- when: '^Execute step 1 of 1: Part one'
+  text: I write it.
+  calls:
+  - {name: builtin/file-write, arguments: {path: one.txt, content: "1\n"}}
+- when: '^Execute step 1 of 1: Part two'
+  text: I write it.
+  calls:
+  - {name: builtin/file-write, arguments: {path: two.txt, content: "2\n"}}
+- when: '^Execute step 3 of 3: Join'
+  text: I join them.
+  calls:
+  - {name: builtin/file-copy, arguments: {from: two.txt, to: both.txt}}
+- when: '^Review the result'
+  text: '{"criteria": [{"number": 1, "met": true, "evidence": "seen"}]}'
+- text: Done.
+"#;
+    let divided = Divided::new(&database, script, &[("price.txt", "wrong\n")]);
+    let plan = divided.execute().expect("executed");
+    assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
+    assert_eq!(divided.states(), [ChildState::Merged; 2]);
+    divided.drive(PlanPhase::Apply).expect("applied");
+    assert_eq!(divided.read("both.txt").as_deref(), Some("2\n"));
 }
