@@ -18,12 +18,12 @@ Feature: Conversations
     When I show the session by the first 8 characters of its id
     Then the command succeeds and mentions "weekly"
 
-  Scenario: A session that does not exist is not found
+  Scenario: An unknown session name is reported with a hint
     When I run "session show nowhere"
     Then the command fails with exit code 3 and error CA-0301
     And the hint mentions "agents session list"
 
-  Scenario: The error for a name that two sessions share lists both
+  Scenario: An ambiguous session name is refused, and the error lists the matches
     Given a session called "same"
     And a session called "same"
     When I run "session show same"

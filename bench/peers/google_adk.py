@@ -1,4 +1,4 @@
-"""google-adk: `DatabaseSessionService` on a SQLite file, W asyncio tasks, used in two ways.
+"""google-adk: `DatabaseSessionService` on a SQLite file, shared by W asyncio tasks in two ways.
 
 "own session": each writer loads the session once and appends to its copy, like each run of the package's
 `Runner`. The service refuses a writer whose copy is older than the stored session.
@@ -26,7 +26,7 @@ def configurations():
         part = types.Part(text=text)
         return Event(author="user", invocation_id="bench", content=types.Content(role="user", parts=[part]))
 
-    def configuration(name, note, shares):
+    def configuration(name, note, is_shared):
         async def run(path, load):
             with contextlib.closing(sqlite3.connect(path)) as connection:
                 connection.execute("PRAGMA journal_mode=WAL")
@@ -35,7 +35,7 @@ def configurations():
             for number in range(16):
                 await service.append_event(warm, event(workload.content(0, number)))
             shared = await service.create_session(**key)
-            copies = [shared if shares else await service.get_session(**key) for _ in range(load.writers)]
+            copies = [shared if is_shared else await service.get_session(**key) for _ in range(load.writers)]
 
             async def append(writer, text):
                 await service.append_event(copies[writer], event(text))
@@ -44,17 +44,17 @@ def configurations():
             stored = await service.get_session(**key)
             contents = [found.content.parts[0].text for found in stored.events]
             async with service.db_engine.connect() as connection:
-                how = workload.durability(
+                durability = workload.durability(
                     (await connection.execute(sql("PRAGMA journal_mode"))).scalar_one(),
                     (await connection.execute(sql("PRAGMA synchronous"))).scalar_one(),
                 )
             await service.close()
-            return outcome, contents, how
+            return outcome, contents, durability
 
         return workload.Configuration(f"google-adk DatabaseSessionService, {name}", run, 512, note)
 
     return [
-        configuration("own session", "asyncio tasks, a loaded session each", False),
+        configuration("own session", "asyncio tasks, each with its own copy of the session", False),
         configuration("shared session", "asyncio tasks on one session object", True),
     ]
 

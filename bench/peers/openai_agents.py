@@ -1,6 +1,6 @@
-"""openai-agents: one `SQLiteSession` on a file, shared by W asyncio tasks.
+"""openai-agents: one `SQLiteSession` object on a SQLite file, shared by W asyncio tasks.
 
-The tasks share one session object, which is the fastest realistic use: in measurements, an object per task
+Sharing one object is the fastest realistic use: in measurements, an object per task
 was not faster, and a thread per writer and the package's `AsyncSQLiteSession` were slower.
 """
 
@@ -22,13 +22,13 @@ def configurations():
         outcome = await workload.with_tasks(load, append)
         contents = [item["content"] for item in await session.get_items()]
         with session._locked_connection() as connection:
-            how = workload.durability(
+            durability = workload.durability(
                 connection.execute("PRAGMA journal_mode").fetchone()[0],
                 connection.execute("PRAGMA synchronous").fetchone()[0],
             )
         warm.close()
         session.close()
-        return outcome, contents, how
+        return outcome, contents, durability
 
     return [
         workload.Configuration(

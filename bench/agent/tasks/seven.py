@@ -116,7 +116,7 @@ mod tests {
 }
 '''
 
-STORE = '''//! Keeps jobs in a file, one `ID<tab>COMMAND` a line.
+STORE = '''//! Stores jobs as text, one `ID<tab>COMMAND` per line.
 
 use crate::job::Job;
 
@@ -180,7 +180,7 @@ fn main() {
 
 README = """# Jobs
 
-Reads jobs from standard input, one a line: the id, a space, and the command.
+Reads jobs from standard input, one per line: the id, a space, and the command.
 
 ```sh
 printf '2 make\\n1 make test\\n' | jobs          # prints them in the order in which they run: by id
@@ -202,11 +202,11 @@ FILES = {
 }
 
 REQUEST = """Give jobs a priority from 0 to 9, with 5 as the default.
-- A line may carry it behind the id as `@N`: `7@2 make test`. A priority above 9 or without a number is an error.
+- A line may contain it after the id as `@N`: `7@2 make test`. A priority above 9 or without a number is an error.
 - The queue runs the lowest priority first, equal priorities by id.
-- `line` prints `7@2 make test`, and `7 make test` for the default priority; what it prints is read again by `parse`.
+- `line` prints `7@2 make test`, and `7 make test` for the default priority; `parse` accepts its output.
 - A row of the list is id in four columns, two spaces, priority, two spaces, command.
-- The store writes ID<tab>PRIORITY<tab>COMMAND and still loads lines of the old form, with the default.
+- The store writes ID<tab>PRIORITY<tab>COMMAND and still loads lines in the old format, with the default priority.
 - `jobs --urgent` prints only jobs with a priority below 3.
 - `Job::new(id, command)` stays and gives the default; `with_priority` sets another. Adapt and extend the tests and the
   README."""
@@ -333,8 +333,8 @@ OTHER_EDITS = [
     Edit(
         "src/main.rs",
         "    while let Some(job) = queue.pop() {\n        println!(\"{}\", format::row(&job));\n",
-        "    let is_urgent = std::env::args().any(|argument| argument == \"--urgent\");\n"
-        "    while let Some(job) = queue.pop() {\n        if is_urgent && job.priority >= 3 {\n            continue;\n"
+        "    let only_urgent = std::env::args().any(|argument| argument == \"--urgent\");\n"
+        "    while let Some(job) = queue.pop() {\n        if only_urgent && job.priority >= 3 {\n            continue;\n"
         "        }\n        println!(\"{}\", format::row(&job));\n",
     ),
     Edit("README.md", "the id, a space, and the command.",

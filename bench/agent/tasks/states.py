@@ -10,7 +10,7 @@ INVOICE = '''"""Invoices."""
 
 
 def due(total, paid):
-    """Return what is still to be paid, never less than nothing."""
+    """Return the amount still due, never less than 0."""
     return total - paid
 
 
@@ -43,20 +43,20 @@ def crlf_hidden(repository):
     data = (repository.folder / "invoice.py").read_bytes()
     require(data.count(b"\n") == data.count(b"\r\n"), "invoice.py has lines that do not end in CRLF")
     require(b"\r\r" not in data, "invoice.py has doubled carriage returns")
-    difference = git(repository.folder, "diff", "--numstat", "HEAD~1" if has_commit(repository) else "HEAD")
+    difference = git(repository.folder, "diff", "--numstat", "HEAD~1" if agent_committed(repository) else "HEAD")
     added = sum(int(line.split("\t")[0]) for line in difference.splitlines())
-    require(added <= 3, f"{added} lines were changed for a fix of one")
+    require(added <= 3, f"the fix needs one line, but {added} lines were changed")
     repository.succeeds(TEST)
 
 
-def has_commit(repository):
+def agent_committed(repository):
     """Whether the agent committed its result."""
     return git(repository.folder, "rev-list", "--count", "HEAD").strip() != "1"
 
 
 CRLF = Task(
     name="crlf",
-    title="file with CRLF line ends",
+    title="file with CRLF line endings",
     request="`due` must never return less than 0.",
     check=TEST,
     files={
@@ -103,7 +103,7 @@ SLUG = """'use strict';
 
 const { fold } = require('letters');
 
-// The part of an address that stands for a title.
+// Turns a title into the part of a URL that identifies it.
 function slug(title) {
   return fold(title).toLowerCase().replace(/[^a-z0-9]+/g, '-');
 }

@@ -20,7 +20,7 @@ use cleveragents_tools::{
 };
 use serde_json::{Map, json};
 
-/// Ports without a model, tools or a user.
+/// Ports that provide no model, no tools and no user.
 struct NoPorts;
 
 impl ModelSource for NoPorts {
@@ -49,7 +49,7 @@ impl Approver for NoPorts {
     }
 }
 
-/// A counting node with the condition on its edge, as in the peers, so that a turn is one step.
+/// An actor with one counting node that repeats by a condition on its edge, as in the peers: each turn is one step.
 fn counting(turns: u64) -> anyhow::Result<Actor> {
     let node = |id: &str, edges: Vec<Edge>| -> anyhow::Result<Node> {
         Ok(Node {
@@ -105,7 +105,7 @@ pub(super) fn run(engine: &Arc<Engine>, steps: u64) -> anyhow::Result<RunId> {
         Guards::default(),
         PermissionRules::new(Vec::new(), Effect::Allow),
     );
-    let means = RunContext {
+    let context = RunContext {
         plan: None,
         models: &NoPorts,
         registry: &registry,
@@ -140,10 +140,10 @@ pub(super) fn run(engine: &Arc<Engine>, steps: u64) -> anyhow::Result<RunId> {
         context: Map::new(),
         options: json!({}),
     };
-    let report = service.start(&start, &means)?;
+    let report = service.start(&start, &context)?;
     ensure!(
         report.outcome.steps == steps,
-        "{} steps",
+        "the run had {} steps instead of {steps}",
         report.outcome.steps
     );
     Ok(report.run)

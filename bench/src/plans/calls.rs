@@ -238,7 +238,7 @@ pub(super) fn overhead(agents: &Path, calls: usize) -> anyhow::Result<Row> {
         other,
         ratio: ours / other,
         unit: "ms",
-        note: "each call after an answer of a scripted model; the other: the same calls bare; at most 1.15"
+        note: "each call follows an answer of a scripted model; other: the same calls without the program; target ratio at most 1.15"
             .to_owned(),
     })
 }

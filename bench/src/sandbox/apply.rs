@@ -30,7 +30,7 @@ fn generate_new(folder: &Path, files: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A repository or a directory with a few files.
+/// Creates a repository or a directory with [`EXISTING`] files.
 fn existing(base_folder: &Path, name: &str, source: Source) -> anyhow::Result<PathBuf> {
     let folder = base_folder.join(name);
     if source == Source::Git {
@@ -101,12 +101,12 @@ pub(super) fn rows(place: &Place, base_folder: &Path, files: usize) -> anyhow::R
         row(
             &format!("apply {files} new files, git"),
             compare(place, base_folder, &new, Source::Git)?,
-            "cp -a, git add, git commit and sync; at most 1.5",
+            "cp -a, git add, git commit and sync; target ratio at most 1.5",
         ),
         row(
             &format!("apply {files} new files, directory"),
             compare(place, base_folder, &new, Source::Directory)?,
-            "cp -a and sync; at most 2",
+            "cp -a and sync; target ratio at most 2",
         ),
     ])
 }

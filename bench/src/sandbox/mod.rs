@@ -193,7 +193,7 @@ fn creation(place: &Place, repository: &Path) -> anyhow::Result<Row> {
     for path in compared {
         run("git", repository, &["worktree", "remove", "--force", &path])?;
     }
-    Ok(row("create, git", times, "git worktree add; at most 1.15"))
+    Ok(row("create, git", times, "git worktree add; target ratio at most 1.15"))
 }
 
 fn copying(place: &Place, directory: &Path) -> anyhow::Result<Row> {
@@ -224,7 +224,7 @@ fn copying(place: &Place, directory: &Path) -> anyhow::Result<Row> {
     Ok(row(
         "create, directory",
         times,
-        "cp -a --reflink=auto; at most 1.15",
+        "cp -a --reflink=auto; target ratio at most 1.15",
     ))
 }
 
@@ -303,7 +303,7 @@ fn checkpoints(
     rows.push(row(
         "checkpoint after a shell step",
         (best, best_other),
-        "git add -A into a shadow repository; at most 0.5",
+        "git add -A into a shadow repository; target ratio at most 0.5",
     ));
     edit()?;
     let (mut rollback_time, mut redo_time) = (f64::MAX, f64::MAX);

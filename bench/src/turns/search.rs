@@ -131,7 +131,7 @@ pub(super) fn measure(agents: &Path, program: &Path, files: usize) -> anyhow::Re
             &format!("search {files} files, {name}"),
             (best, best_other),
             "ms",
-            format!("rg; {found} lines; at most 1.3"),
+            format!("rg; {found} lines; target ratio at most 1.3"),
         ));
     }
     rows.push(command_search(agents, program, ground.path(), files)?);

@@ -344,13 +344,13 @@ pub(super) fn measure(agents: &Path, program: &Path) -> anyhow::Result<Vec<Row>>
             "turn with 20 tool calls, time",
             (median(times), median(others)),
             "ms",
-            format!("codex exec, {version}; at most 0.5"),
+            format!("codex exec, {version}; target ratio at most 0.5"),
         ),
         row(
             "turn with 20 tool calls, peak memory",
             (median(memory), median(other_memory)),
             "MiB",
-            format!("codex exec, {version}; at most 0.5"),
+            format!("codex exec, {version}; target ratio at most 0.5"),
         ),
     ])
 }

@@ -1,4 +1,4 @@
-//! Leases: the exclusive right of one owner to work on a plan or project for a limited time.
+//! Leases: the exclusive right of one owner to work on something, such as a plan, run or session, for a limited time.
 //!
 //! Every acquisition increments the fencing token of its subject. A write made under a lease names
 //! its token and is refused once another owner has taken over, however late it arrives.

@@ -4,8 +4,8 @@
 //! pip, uv and Go. The caches are seeded with links to the user's earlier downloads, which commands can read but not
 //! write. Credential files are never seeded.
 //!
-//! Commands can write in [`ProjectCaches::files`], so its content is untrusted and accessed only through a [`Root`],
-//! which follows no link.
+//! Commands can write to [`ProjectCaches::files`], so its content is untrusted. This module accesses it only through a
+//! [`Root`], which follows no links.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -22,8 +22,8 @@ use cleveragents_process::{home_folder, is_clean, toolchain_environment};
 use crate::error::{Error, PathContext as _};
 use crate::scoped_dir::{Root, Stat};
 
-/// Age at which a cleanup removes the unused caches of a project.
-pub const UNUSED_CACHES: Duration = Duration::from_hours(30 * 24);
+/// Time without use after which a cleanup removes the caches of a project.
+pub const UNUSED_AFTER: Duration = Duration::from_hours(30 * 24);
 
 /// The caches of one project.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ pub struct CacheUsage {
     /// Total size of the files in bytes, without links.
     pub bytes: u64,
     /// Time of the last use by a command.
-    pub used: SystemTime,
+    pub last_used: SystemTime,
 }
 
 impl ProjectCaches {
@@ -67,7 +67,7 @@ impl ProjectCaches {
             .recursive(true)
             .mode(0o700)
             .create(&files)
-            .during("making", &files)?;
+            .during("creating", &files)?;
         // A failure, such as a full disk, does not stop the command, which uses the existing caches.
         let _best_effort = fs::write(
             self.folder.join("used"),
@@ -95,23 +95,23 @@ impl ProjectCaches {
         let mut found = Vec::new();
         for entry in entries {
             let folder = entry?.path();
-            let used = fs::metadata(folder.join("used")).and_then(|file| file.modified());
+            let last_used = fs::metadata(folder.join("used")).and_then(|file| file.modified());
             found.push(CacheUsage {
                 bytes: folder_bytes(&folder),
-                used: used.unwrap_or(SystemTime::UNIX_EPOCH),
+                last_used: last_used.unwrap_or(SystemTime::UNIX_EPOCH),
                 folder,
             });
         }
-        found.sort_by_key(|usage| usage.used);
+        found.sort_by_key(|usage| usage.last_used);
         Ok(found)
     }
 }
 
 impl CacheUsage {
-    /// Whether no command has used the caches for [`UNUSED_CACHES`].
+    /// Whether no command has used the caches for [`UNUSED_AFTER`].
     pub fn is_unused(&self, now: SystemTime) -> bool {
-        now.duration_since(self.used)
-            .is_ok_and(|age| age >= UNUSED_CACHES)
+        now.duration_since(self.last_used)
+            .is_ok_and(|age| age >= UNUSED_AFTER)
     }
 }
 
@@ -468,12 +468,12 @@ mod tests {
         let later = SystemTime::now() + Duration::from_mins(1);
         fs::write(&seeded, sources.fingerprint()).expect("written");
         let stamp = File::options().write(true).open(&seeded).expect("opened");
-        stamp.set_modified(later).expect("its time");
+        stamp.set_modified(later).expect("modification time set");
         assert!(sources.are_seeded(&seeded));
         let folder = File::open(place.path("user/.cargo/registry/cache/index")).expect("opened");
         folder
             .set_modified(later + Duration::from_secs(1))
-            .expect("its time");
+            .expect("modification time set");
         assert!(!sources.are_seeded(&seeded));
     }
 
@@ -489,6 +489,6 @@ mod tests {
         };
         assert!(usage.bytes >= 100);
         assert!(!usage.is_unused(SystemTime::now()));
-        assert!(usage.is_unused(SystemTime::now() + UNUSED_CACHES));
+        assert!(usage.is_unused(SystemTime::now() + UNUSED_AFTER));
     }
 }

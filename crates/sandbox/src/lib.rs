@@ -32,7 +32,7 @@ mod server;
 mod state;
 
 pub use by_products::is_by_product;
-pub use caches::{CacheUsage, ProjectCaches, UNUSED_CACHES, folder_bytes};
+pub use caches::{CacheUsage, ProjectCaches, UNUSED_AFTER, folder_bytes};
 pub use capture::Change;
 pub use diff::patch;
 pub use error::Error;

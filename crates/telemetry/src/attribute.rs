@@ -26,7 +26,7 @@ pub enum Attribute {
     /// An integer.
     Number(u64),
     /// A floating-point number.
-    Fraction(f64),
+    Float(f64),
     /// Several texts.
     Texts(Vec<String>),
 }

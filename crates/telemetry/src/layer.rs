@@ -236,7 +236,7 @@ impl Visit for SpanFields {
 
     fn record_f64(&mut self, field: &Field, value: f64) {
         if let Some(attribute) = attribute::name_of(field.name()) {
-            self.set(attribute, Attribute::Fraction(value));
+            self.set(attribute, Attribute::Float(value));
         }
     }
 

@@ -45,7 +45,7 @@ fn span(span: &FinishedSpan) -> Value {
     exported
 }
 
-/// Formats a 64-bit number as text, because JSON numbers lose digits.
+/// Nanoseconds since the Unix epoch, as text, because large JSON numbers lose digits.
 fn nanoseconds(time: SystemTime) -> String {
     let elapsed = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     elapsed.as_nanos().to_string()
@@ -55,7 +55,7 @@ fn attribute(name: &str, value: &Attribute) -> Value {
     let value = match value {
         Attribute::Text(text) => json!({"stringValue": text}),
         Attribute::Number(number) => json!({"intValue": number.to_string()}),
-        Attribute::Fraction(number) => json!({"doubleValue": number}),
+        Attribute::Float(number) => json!({"doubleValue": number}),
         Attribute::Texts(texts) => {
             let texts: Vec<Value> = texts
                 .iter()

@@ -98,7 +98,7 @@ pub trait PreparedCall {
     /// The subjects that permission rules can match.
     fn subjects(&self) -> Vec<Subject>;
 
-    /// The subjects, each with the tool that the call replaces for it. Empty unless the call
+    /// The subjects, each paired with the tool whose rules apply to it. Empty unless the call
     /// [acts as](Tool::acts_as) other tools.
     fn subjects_by_tool(&self) -> Vec<(ToolName, Subject)> {
         Vec::new()
@@ -227,7 +227,7 @@ impl From<PortError> for Failure {
 pub struct Call<'a> {
     /// Output of the tool.
     pub output: Output<'a>,
-    /// Log of the tool; the model sees its end only on failure.
+    /// The log of the tool. If the call fails, the model receives the end of the log.
     pub log: Log,
     pub(crate) workspace: Option<&'a dyn Workspace>,
     pub(crate) approver: &'a dyn Approver,
@@ -246,7 +246,7 @@ impl<'a> Call<'a> {
             .ok_or_else(|| Failure::new("there is no sandbox"))
     }
 
-    /// Asks the user for approvals and answers.
+    /// The approver, which asks the user.
     pub const fn approver(&self) -> &'a dyn Approver {
         self.approver
     }
@@ -261,7 +261,7 @@ impl<'a> Call<'a> {
         self.scope
     }
 
-    /// Cancels the call.
+    /// The token that cancels the call.
     pub const fn cancel(&self) -> &'a Cancel {
         self.cancel
     }

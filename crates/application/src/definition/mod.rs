@@ -134,7 +134,7 @@ pub trait DefinitionType: Clone + Send + Sized + 'static {
     }
 
     /// Fails if a definition of another kind has the name.
-    fn check_taken(_: &mut dyn Reader, _: &str) -> Result<(), Self::Error> {
+    fn check_name_free(_: &mut dyn Reader, _: &str) -> Result<(), Self::Error> {
         Ok(())
     }
 

@@ -223,7 +223,7 @@ impl<T: DefinitionType> NewDefinition<T> {
             self.definition.on_update(unit)?;
             Outcome::Updated
         } else {
-            T::check_taken(unit, name)?;
+            T::check_name_free(unit, name)?;
             return Err(DefinitionError::Exists {
                 kind: T::KIND,
                 name: name.to_owned(),

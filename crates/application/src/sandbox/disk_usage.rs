@@ -14,7 +14,7 @@ pub struct DiskUsage {
     /// Temporary folders and private home folders of all sandboxes, which are removed with their
     /// sandbox.
     pub private_bytes: u64,
-    /// Package caches that no command used for [`UNUSED_CACHES`](cleveragents_sandbox::UNUSED_CACHES).
+    /// Package caches that no command used for [`UNUSED_AFTER`](cleveragents_sandbox::UNUSED_AFTER).
     pub unused: CacheTotal,
     /// The other package caches.
     pub used: CacheTotal,
@@ -57,7 +57,7 @@ impl SandboxService {
     }
 
     /// Removes the package caches that no command used for
-    /// [`UNUSED_CACHES`](cleveragents_sandbox::UNUSED_CACHES).
+    /// [`UNUSED_AFTER`](cleveragents_sandbox::UNUSED_AFTER).
     pub fn remove_unused_caches(&self) -> Result<(), SandboxError> {
         let now = SystemTime::now();
         for cache in self.caches()? {

@@ -7,7 +7,7 @@
 
 use cleveragents_domain::Timestamp;
 use cleveragents_domain::identity::{Permission, Scope};
-use cleveragents_sandbox::UNUSED_CACHES;
+use cleveragents_sandbox::UNUSED_AFTER;
 use cleveragents_store::{Cleanup, Migration, Status, sqlite_version};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -287,7 +287,7 @@ impl CleanupReport {
             },
             retention: RetentionInfo {
                 events_days,
-                caches_days: UNUSED_CACHES.as_secs() / (24 * 60 * 60),
+                caches_days: UNUSED_AFTER.as_secs() / (24 * 60 * 60),
                 sandboxes_hours: IDLE_SANDBOX_HOURS,
             },
         }

@@ -149,9 +149,9 @@ impl TaskService {
             tracing::warn!(task = %push.task, attempt = push.attempts + 1, reason = failure.reason, "push failed");
         }
         self.engine.write(move |unit| match &outcome {
-            Ok(()) => pushes::delivered(unit, &push, push.next_number + 1, None),
+            Ok(()) => pushes::advance(unit, &push, push.next_number + 1, None),
             Err(failure) if !failure.is_transient || push.attempts + 1 >= MAX_ATTEMPTS => {
-                pushes::delivered(unit, &push, push.next_number + 1, Some(&failure.reason))
+                pushes::advance(unit, &push, push.next_number + 1, Some(&failure.reason))
             }
             Err(failure) => {
                 let pause = 1_i64 << push.attempts.min(10);

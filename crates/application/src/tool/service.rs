@@ -178,7 +178,7 @@ impl DefinitionType for ToolSpec {
         Ok(Registry::with_builtins().add(Arc::new(tool))?)
     }
 
-    fn check_taken(reader: &mut dyn Reader, name: &str) -> Result<(), ToolError> {
+    fn check_name_free(reader: &mut dyn Reader, name: &str) -> Result<(), ToolError> {
         match definitions::get(reader, DefinitionKind::Validation, name)? {
             Some(_) => Err(ToolError::Validation(name.to_owned())),
             None => Ok(()),

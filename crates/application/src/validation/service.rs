@@ -125,7 +125,7 @@ impl DefinitionType for Validation {
         check_attachments(unit, self)
     }
 
-    fn check_taken(reader: &mut dyn Reader, name: &str) -> Result<(), ValidationError> {
+    fn check_name_free(reader: &mut dyn Reader, name: &str) -> Result<(), ValidationError> {
         match definitions::get(reader, DefinitionKind::Tool, name)? {
             Some(_) => Err(ValidationError::Tool(name.to_owned())),
             None => Ok(()),
@@ -137,7 +137,7 @@ impl DefinitionType for Validation {
         found: &StoredDefinition,
         _: &[StoredDefinition],
     ) -> Result<(), ValidationError> {
-        match of_validation(reader, &found.name)?.len() {
+        match attachments_of(reader, &found.name)?.len() {
             0 => Ok(()),
             count => Err(ValidationError::InUse {
                 name: found.name.clone(),
@@ -299,9 +299,9 @@ impl DefinitionService<Validation> {
             .collect()
     }
 
-    /// The attachments of [`Self::for_plan`], each with the hash of its definition, within a unit of
-    /// work.
-    pub(crate) fn judging(
+    /// The ids of the attachments that [`Self::for_plan`] returns, each with its definition hash, read within a unit of
+    /// work of the caller.
+    pub(crate) fn effective_hashes(
         reader: &mut dyn Reader,
         plan: PlanId,
         projects: &[ProjectId],
@@ -354,7 +354,7 @@ fn in_effect(
     Ok(effective)
 }
 
-fn of_validation(reader: &mut dyn Reader, name: &str) -> Result<Vec<Attachment>, ValidationError> {
+fn attachments_of(reader: &mut dyn Reader, name: &str) -> Result<Vec<Attachment>, ValidationError> {
     let filter = AttachmentFilter {
         validation: Some(name.to_owned()),
         ..AttachmentFilter::default()
@@ -367,7 +367,7 @@ fn check_attachments(
     unit: &mut UnitOfWork<'_>,
     validation: &Validation,
 ) -> Result<(), ValidationError> {
-    for attachment in of_validation(unit, &validation.name)? {
+    for attachment in attachments_of(unit, &validation.name)? {
         if let Some(why) = validation.misfit(&arguments_of(&attachment)) {
             return Err(ValidationError::AttachmentMismatch {
                 name: validation.name.clone(),

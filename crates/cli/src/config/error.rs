@@ -22,7 +22,7 @@ pub enum Error {
         origin: Option<Source>,
     },
     /// A value that the key does not accept.
-    #[error("`{key}` cannot be `{value}`: give {allowed}{}", found_at(origin.as_ref()))]
+    #[error("`{key}` cannot be `{value}`: expected {allowed}{}", found_at(origin.as_ref()))]
     InvalidValue {
         key: &'static str,
         /// The given value.
@@ -63,7 +63,7 @@ pub enum Error {
     #[error("the home folder {} cannot be used: {reason}", path.display())]
     Home {
         path: PathBuf,
-        /// Reason of the refusal.
+        /// Why it cannot be used.
         reason: &'static str,
         /// Error of the operating system.
         source: Option<io::Error>,

@@ -15,7 +15,7 @@ definition_of_done: |
   - write `three` to `three.txt`
 ";
 
-/// A profile that asks before it applies, and returns from apply to execution without asking.
+/// A profile that asks before apply, and returns from apply to execution without asking when a precondition fails.
 const BACK: &str = "name: local/back
 extends: ci
 select_tool: 1
@@ -102,7 +102,7 @@ fn a_plan_that_passes_the_gate_returns_from_apply_and_validates_again() {
         (&"execute".into(), &"awaiting_input".into())
     );
     assert!(!agents.cwd().join("code/one.txt").exists(), "{status}");
-    // The validation ran meanwhile, so the apply is not blocked.
+    // The validation has run in the meantime, so the plan can be applied.
     agents.data(&["plan", "apply", &plan, "--yes"]);
     let written = std::fs::read_to_string(agents.cwd().join("code/three.txt"));
     assert_eq!(written.expect("a file"), "three\n");

@@ -1,4 +1,4 @@
-//! A server and command lines connected to it.
+//! Tests of a server and of CLI processes connected to it.
 
 mod agent;
 mod audit;
@@ -89,15 +89,15 @@ impl Server {
 
     /// Stops the server with SIGTERM and returns its exit code.
     fn end(mut self) -> Option<i32> {
-        self.signal();
+        self.terminate();
         self.process.wait().expect("the server ends").code()
     }
 
-    fn signal(&self) {
+    fn terminate(&self) {
         let id = i32::try_from(self.process.id()).ok();
         let id = id.and_then(rustix::process::Pid::from_raw).expect("an id");
         // The server may already have ended.
-        let _over = rustix::process::kill_process(id, rustix::process::Signal::TERM);
+        let _may_have_ended = rustix::process::kill_process(id, rustix::process::Signal::TERM);
     }
 }
 
@@ -105,7 +105,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         // The process id of a reaped child may belong to another process.
         if matches!(self.process.try_wait(), Ok(None)) {
-            self.signal();
+            self.terminate();
             let _ended = self.process.wait();
         }
     }

@@ -90,7 +90,7 @@ fn a_subfolder_of_a_repository_is_a_plain_directory() {
     assert_eq!(read(repository.join("d/b.txt")), "changed\n");
 }
 
-/// Of repositories inside a directory, the files are copied and applied, but never `.git`.
+/// The files of repositories inside a directory are copied and applied, but never `.git`.
 #[test]
 fn repositories_inside_a_directory_keep_their_git_folder() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Compares the table of profiles with the published table, column by column.
+//! Tests of the built-in automation profiles, gates and thresholds.
 
 use super::{AutomationGate, AutomationGuard, AutomationProfile, GateGroup, Thresholds};
 use crate::MicroUsd;

@@ -24,7 +24,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct Terminal {
     file: OwnedFd,
-    caller: Pid,
+    caller_group: Pid,
     /// The caller's `/proc/<pid>/stat`, opened before a namespace gets its own `/proc`.
     caller_state: File,
     settings: Termios,
@@ -34,14 +34,14 @@ pub(super) struct Terminal {
 
 impl Terminal {
     /// The terminal of a stream; `None` if the stream is not a terminal or the caller is not in its foreground.
-    pub(super) fn foreground(stream: &OwnedFd, caller: i32) -> Option<Self> {
+    pub(super) fn foreground(stream: &OwnedFd, caller_pid: i32) -> Option<Self> {
         if !isatty(stream) || tcgetpgrp(stream).ok()? != getpgrp() {
             return None;
         }
         Some(Self {
             file: stream.try_clone().ok()?,
-            caller: getpgrp(),
-            caller_state: File::open(format!("/proc/{caller}/stat")).ok()?,
+            caller_group: getpgrp(),
+            caller_state: File::open(format!("/proc/{caller_pid}/stat")).ok()?,
             settings: tcgetattr(stream).ok()?,
             job: Cell::new(None),
         })
@@ -50,8 +50,8 @@ impl Terminal {
     /// Suspends the caller, and returns when the command may continue.
     fn suspend(&self) {
         let foreground = tcgetpgrp(&self.file).ok();
-        if foreground == Some(self.caller) && self.job.get().is_some() {
-            // The caller was not stopped by an earlier request, and the shell has given it the terminal since.
+        if foreground == Some(self.caller_group) && self.job.get().is_some() {
+            // An earlier request did not stop the caller, and the shell has since moved it to the foreground.
             self.lend();
             return;
         }
@@ -60,14 +60,14 @@ impl Terminal {
             self.job.set(foreground);
             // These calls fail only if the terminal no longer exists.
             let _unless_gone = tcsetattr(&self.file, OptionalActions::Drain, &self.settings);
-            let _unless_gone = tcsetpgrp(&self.file, self.caller);
+            let _unless_gone = tcsetpgrp(&self.file, self.caller_group);
         }
-        let _unless_gone = kill_process_group(self.caller, Signal::TSTP);
+        let _unless_gone = kill_process_group(self.caller_group, Signal::TSTP);
         sleep(POLL_INTERVAL);
         while self.caller_is_stopped() {
             sleep(POLL_INTERVAL);
         }
-        if tcgetpgrp(&self.file).ok() == Some(self.caller) {
+        if tcgetpgrp(&self.file).ok() == Some(self.caller_group) {
             if let Some(settings) = settings {
                 let _unless_gone = tcsetattr(&self.file, OptionalActions::Drain, &settings);
             }
@@ -103,15 +103,15 @@ impl Terminal {
         self.reclaim();
     }
 
-    /// Reclaims the terminal unless another process already did.
+    /// Reclaims the terminal if its foreground process group no longer exists.
     fn reclaim(&self) {
         let foreground = tcgetpgrp(&self.file);
         let is_dead = match foreground {
-            Ok(group) => group != self.caller && test_kill_process_group(group).is_err(),
+            Ok(group) => group != self.caller_group && test_kill_process_group(group).is_err(),
             Err(_) => true,
         };
         if is_dead {
-            let _unless_gone = tcsetpgrp(&self.file, self.caller);
+            let _unless_gone = tcsetpgrp(&self.file, self.caller_group);
             let _unless_gone = tcsetattr(&self.file, OptionalActions::Drain, &self.settings);
         }
     }

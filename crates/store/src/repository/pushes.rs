@@ -1,7 +1,7 @@
 //! Push notification configurations of tasks and their delivery state.
 //!
-//! Each configuration stores the number of the next update to deliver and advances it with each delivery, so every
-//! update is delivered at least once and in order, whichever process delivers it.
+//! Each configuration stores the number of the next update to deliver and advances it with each delivery. Updates are
+//! delivered in order and at least once, whichever process delivers them, unless delivery is given up.
 
 use cleveragents_domain::{EventKind, NewEvent, TaskId, Timestamp};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ pub struct PushConfig {
     pub config: Value,
     /// Number of the next update to deliver.
     pub next_number: u64,
-    /// Number of failed attempts to deliver that update.
+    /// Number of attempts to deliver that update, each counted when it starts.
     pub attempts: u64,
     /// Time of the next attempt.
     pub next_at: Timestamp,
@@ -132,9 +132,9 @@ pub fn claim(
     Ok(touched == 1)
 }
 
-/// Stores that all updates before `next_number` were delivered. If `error` is given, delivery failed with this error
-/// too often, and the updates are skipped.
-pub fn delivered(
+/// Advances past all updates before `next_number`: delivered, or abandoned because of `error`. Returns `false` when
+/// another process advanced first.
+pub fn advance(
     unit: &mut UnitOfWork<'_>,
     push: &PushConfig,
     next_number: u64,
@@ -180,13 +180,13 @@ pub fn failed(
 }
 
 /// Emits an event for a failed delivery with its reason. The target may contain secrets and is left out.
-fn announce(unit: &mut UnitOfWork<'_>, push: &PushConfig, error: &str, is_given_up: bool) {
+fn announce(unit: &mut UnitOfWork<'_>, push: &PushConfig, error: &str, gave_up: bool) {
     unit.emit(NewEvent {
         kind: EventKind::TaskPushFailed,
         subject: push.task.to_string(),
         payload: json!({
             "push": push.id, "update": push.next_number, "attempt": push.attempts + 1,
-            "reason": error, "is_given_up": is_given_up,
+            "reason": error, "is_given_up": gave_up,
         }),
     });
 }

@@ -308,7 +308,7 @@ fn deliveries_are_claimed_once_and_counted_in_order() {
         let delivered = at_once(2, |_| {
             let push = push.clone();
             engine
-                .write(move |unit| pushes::delivered(unit, &push, push.next_number + 1, None))
+                .write(move |unit| pushes::advance(unit, &push, push.next_number + 1, None))
                 .expect("no error")
         });
         assert_eq!(delivered.iter().filter(|done| **done).count(), 1);

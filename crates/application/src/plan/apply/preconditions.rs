@@ -57,9 +57,13 @@ impl ApplyPreconditions {
     }
 
     fn current(reader: &mut dyn Reader, query: PreconditionQuery) -> Result<Self, PlanError> {
-        let validations =
-            ValidationService::judging(reader, query.plan, &query.projects, &query.resources)
-                .map_err(PlanError::from_service)?;
+        let validations = ValidationService::effective_hashes(
+            reader,
+            query.plan,
+            &query.projects,
+            &query.resources,
+        )
+        .map_err(PlanError::from_service)?;
         let reconciled = InvariantService::effective_in(reader, &query.invariants)
             .map_err(PlanError::from_service)?;
         let invariants = reconciled

@@ -1,4 +1,4 @@
-//! `skill validate`: lists all problems of a file or folder without registering it.
+//! `skill validate`: checks a file or folder without registering it, and lists all its problems.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ pub(super) fn run(
             return Err(invalid_skill(first, &problems));
         }
     }
-    let (definition, flat) = skills.check(&source, &context.variables())?;
+    let (definition, resolved) = skills.check(&source, &context.variables())?;
     let name = definition.name().to_string();
     let kind = SkillKind::from(&definition);
     Ok(Report::new("skill validate")
@@ -37,7 +37,7 @@ pub(super) fn run(
             "valid": true,
             "name": name,
             "kind": kind,
-            "total_tools": flat.tools.len(),
+            "total_tools": resolved.tools.len(),
         }))
         .panel(
             Panel::new("Skill")

@@ -43,8 +43,8 @@ fn text_of(file: &ConfigFile) -> String {
     fs::read_to_string(file.path()).expect("text")
 }
 
-/// A valid value of each key, as text.
-fn legal(kind: Kind) -> &'static str {
+/// A valid value of a kind, as text.
+fn valid_value(kind: Kind) -> &'static str {
     match kind {
         Kind::Url => "sqlite:///x.db",
         Kind::Profile | Kind::Actor => "team/careful",
@@ -161,12 +161,15 @@ fn a_project_file_accepts_only_project_keys() {
         ("core.format", "json"),
         ("core.database-url", "sqlite:///x"),
     ]);
-    assert_eq!(error.expect_err("personal").code(), Code::NotProjectScoped);
+    assert_eq!(
+        error.expect_err("not a project key").code(),
+        Code::NotProjectScoped
+    );
     assert!(!file.path().exists());
     file.set(&[("core.format", "json")]).expect("set");
     assert!(
         LoadedFile::read(file.path(), Owner::Project)
-            .expect("legal")
+            .expect("valid")
             .get("core.format")
             .is_some()
     );
@@ -227,12 +230,12 @@ proptest! {
         let named: Vec<_> = pairs.iter().map(|(index, text)| (KEYS[*index].name, *text)).collect();
         let outcome = file.set(&named);
         if outcome.is_ok() {
-            let loaded = LoadedFile::read(file.path(), Owner::User).expect("legal");
+            let loaded = LoadedFile::read(file.path(), Owner::User).expect("valid");
             for (index, _) in &pairs {
                 let key = KEYS[*index];
                 let last = pairs.iter().rev().find(|(other, _)| other == index).expect("given").1;
                 let (stored, _) = loaded.get(key.name).expect("stored");
-                prop_assert_eq!(stored, key.parse(last).expect("legal"));
+                prop_assert_eq!(stored, key.parse(last).expect("valid"));
             }
         } else {
             prop_assert_eq!(text_of(&file), start);
@@ -293,7 +296,7 @@ fn defect_7106_processes_that_set_different_keys_keep_all_of_them() {
         let mut children: Vec<_> = KEYS
             .iter()
             .map(|key| {
-                child(&home, &format!("{}={}", key.name, legal(key.kind)), 1)
+                child(&home, &format!("{}={}", key.name, valid_value(key.kind)), 1)
                     .spawn()
                     .expect("child")
             })
@@ -301,7 +304,7 @@ fn defect_7106_processes_that_set_different_keys_keep_all_of_them() {
         for child in &mut children {
             assert!(child.wait().expect("ends").success());
         }
-        let loaded = LoadedFile::read(&home.config_file(), Owner::User).expect("legal");
+        let loaded = LoadedFile::read(&home.config_file(), Owner::User).expect("valid");
         for key in KEYS {
             assert!(loaded.get(key.name).is_some(), "{} was lost", key.name);
         }

@@ -187,7 +187,7 @@ fn an_error_names_the_invalid_variable() {
         .settings()
         .expect_err("illegal");
     assert_eq!(error.code(), Code::InvalidConfigValue);
-    insta::assert_snapshot!(error, @"`store.connections` cannot be `many`: give a whole number from 1 to 64 (set by CLEVERAGENTS_STORE_CONNECTIONS)");
+    insta::assert_snapshot!(error, @"`store.connections` cannot be `many`: expected a whole number from 1 to 64 (set by CLEVERAGENTS_STORE_CONNECTIONS)");
     insta::assert_snapshot!(error.hint().expect("hint").neutral(), @"set CLEVERAGENTS_STORE_CONNECTIONS to a whole number from 1 to 64, or unset it");
 }
 
@@ -196,7 +196,7 @@ fn an_error_names_the_invalid_flag() {
     let error = Flags::none()
         .with(&keys::FORMAT, "--format", Some("fancy"))
         .expect_err("illegal");
-    insta::assert_snapshot!(error, @"`core.format` cannot be `fancy`: give one of rich, color, table, plain, json, yaml (set by --format)");
+    insta::assert_snapshot!(error, @"`core.format` cannot be `fancy`: expected one of rich, color, table, plain, json, yaml (set by --format)");
 }
 
 #[test]
