@@ -75,23 +75,28 @@ impl<'m> Merger<'m> {
         let mut conflicts = Vec::new();
         let mut merged = Vec::new();
         for change in changes {
+            let ours = self.state(&change.path)?;
             if let Some(resolved) = resolutions.get(&change.path) {
-                merged.push((change, *resolved));
+                merged.push((change, ours, *resolved));
                 continue;
             }
-            let ours = self.state(&change.path)?;
             match self.merge_path(change, ours)? {
-                Ok(Some(state)) => merged.push((change, state)),
+                Ok(Some(state)) => merged.push((change, ours, state)),
                 Ok(None) => {}
                 Err(reason) => conflicts.push(conflict(change, ours, reason)),
             }
         }
-        for (change, state) in &merged {
+        for (change, _, state) in &merged {
             self.targets.insert(change.path.clone(), *state);
         }
-        for (change, state) in merged {
-            let ours = self.before(&change.path)?;
-            if let Some(reason) = self.fit(fork, &change.path, state)? {
+        for (change, ours, state) in merged {
+            let merged_path = MergedPath {
+                fork,
+                path: &change.path,
+                ours,
+                resolutions,
+            };
+            if let Some(reason) = self.fit(&merged_path, state)? {
                 self.targets.insert(change.path.clone(), ours);
                 conflicts.push(conflict(change, ours, reason));
             }
@@ -191,9 +196,23 @@ impl<'m> Merger<'m> {
         theirs: FileState,
     ) -> Result<Option<FileState>, Error> {
         let states = [base, Some(ours), Some(theirs)].into_iter().flatten();
-        let is_text_size =
-            |state: FileState| state.kind() == FileKind::File && state.size <= MAX_TEXT_BYTES;
-        if !states.clone().all(is_text_size) {
+        if !states.clone().all(|state| state.kind() == FileKind::File) {
+            return Ok(None);
+        }
+        let mode = match base {
+            _ if ours.mode == theirs.mode => ours.mode,
+            Some(base) if base.mode == theirs.mode => ours.mode,
+            Some(base) if base.mode == ours.mode => theirs.mode,
+            // Both sides set other permissions.
+            _ => return Ok(None),
+        };
+        if ours.same_content(&theirs) || base.is_some_and(|base| base.same_content(&theirs)) {
+            return Ok(Some(FileState { mode, ..ours }));
+        }
+        if base.is_some_and(|base| base.same_content(&ours)) {
+            return Ok(Some(FileState { mode, ..theirs }));
+        }
+        if states.clone().any(|state| state.size > MAX_TEXT_BYTES) {
             return Ok(None);
         }
         let read = |state: Option<FileState>| -> Result<Option<Vec<u8>>, Error> {
@@ -211,17 +230,8 @@ impl<'m> Merger<'m> {
         else {
             return Ok(None);
         };
-        let merged = if our_text == their_text {
-            our_text
-        } else {
-            let Some(merged) = self.run_merge(&our_text, &base_text, &their_text)? else {
-                return Ok(None);
-            };
-            merged
-        };
-        let mode = match base {
-            Some(base) if base.mode == theirs.mode => ours.mode,
-            _ => theirs.mode,
+        let Some(merged) = self.run_merge(&our_text, &base_text, &their_text)? else {
+            return Ok(None);
         };
         let place = self.root.path().to_owned();
         let mut objects = self.member.open_objects()?;
@@ -257,45 +267,44 @@ impl<'m> Merger<'m> {
     /// the reason if the path cannot exist.
     fn fit(
         &mut self,
-        fork: &Member,
-        path: &TreePath,
+        merged: &MergedPath<'_>,
         state: Option<FileState>,
     ) -> Result<Option<MergeReason>, Error> {
-        let was_folder = self
-            .before(path)?
-            .is_some_and(|state| state.kind() == FileKind::Directory);
-        let is_folder = state.is_some_and(|state| state.kind() == FileKind::Directory);
-        if was_folder && !is_folder && self.has_content(path)? {
+        let is_folder = |state: FileState| state.kind() == FileKind::Directory;
+        if !state.is_some_and(is_folder) && self.has_content(merged.path)? {
             if state.is_some() {
-                return Ok(Some(MergeReason::FolderNotEmpty));
+                if !self.is_forced(merged) {
+                    return Ok(Some(MergeReason::FolderNotEmpty));
+                }
+                self.remove_content(merged.path)?;
+            } else {
+                match merged.ours.filter(|ours| is_folder(*ours)) {
+                    Some(ours) => self.targets.insert(merged.path.clone(), Some(ours)),
+                    None => self.targets.remove(merged.path),
+                };
+                return self.fit_parents(merged);
             }
-            self.targets.remove(path);
-            return self.fit_parents(fork, path);
         }
         match state {
             None => Ok(None),
-            Some(_) => self.fit_parents(fork, path),
+            Some(_) => self.fit_parents(merged),
         }
     }
 
-    fn fit_parents(
-        &mut self,
-        fork: &Member,
-        path: &TreePath,
-    ) -> Result<Option<MergeReason>, Error> {
-        let mut parent = path.parent();
+    fn fit_parents(&mut self, merged: &MergedPath<'_>) -> Result<Option<MergeReason>, Error> {
+        let is_folder = |state: &FileState| state.kind() == FileKind::Directory;
+        let mut parent = merged.path.parent();
         while let Some(folder) = parent {
             match self.state(&folder)? {
-                Some(state) if state.kind() == FileKind::Directory => return Ok(None),
-                Some(_) => return Ok(Some(MergeReason::ParentNotFolder)),
-                None => {
-                    let place = fork.root.join(folder.as_path());
-                    let stat = fork.work_root()?.stat(&folder).during("reading", &place)?;
-                    let mode = stat.and_then(|stat| stat.mode);
-                    let permissions = mode
-                        .filter(|mode| mode.kind() == FileKind::Directory)
-                        .map_or(0o755, |mode| mode.permissions());
-                    let state = FileState::directory(permissions);
+                Some(state) if is_folder(&state) => return Ok(None),
+                Some(_) if !self.is_forced(merged) || merged.resolutions.contains_key(&folder) => {
+                    return Ok(Some(MergeReason::ParentNotFolder));
+                }
+                Some(_) | None => {
+                    let state = match self.before(&folder)?.filter(is_folder) {
+                        Some(state) => state,
+                        None => FileState::directory(folder_permissions(merged.fork, &folder)?),
+                    };
                     self.targets.insert(folder.clone(), Some(state));
                     parent = folder.parent();
                 }
@@ -304,29 +313,88 @@ impl<'m> Merger<'m> {
         Ok(None)
     }
 
-    /// Whether a folder of the member contains anything after the merge.
+    /// Whether a path gets its state even if other paths must be removed for it.
+    fn is_forced(&self, merged: &MergedPath<'_>) -> bool {
+        self.strategy == MergeStrategy::LastWins || merged.resolutions.contains_key(merged.path)
+    }
+
+    /// Whether a path contains anything after the merge.
     fn has_content(&mut self, folder: &TreePath) -> Result<bool, Error> {
-        let prefix = [folder.as_bytes(), b"/"].concat();
-        let is_inside = |path: &TreePath| path.as_bytes().starts_with(&prefix);
-        if self
+        let mut inside = self
             .targets
-            .iter()
-            .any(|(path, state)| state.is_some() && is_inside(path))
-        {
+            .range(folder.clone()..)
+            .filter(|(path, _)| *path != folder)
+            .take_while(|(path, _)| is_inside(path, folder));
+        if inside.any(|(_, state)| state.is_some()) {
             return Ok(true);
+        }
+        let entries = self.entries_before(folder)?;
+        Ok(entries
+            .iter()
+            .any(|path| !matches!(self.targets.get(path), Some(None))))
+    }
+
+    /// Removes everything inside a path.
+    fn remove_content(&mut self, folder: &TreePath) -> Result<(), Error> {
+        let mut inside = self.targets.range_mut(folder.clone()..);
+        while let Some((path, state)) = inside.next()
+            && (path == folder || is_inside(path, folder))
+        {
+            if path != folder {
+                *state = None;
+            }
+        }
+        let mut folders = vec![folder.clone()];
+        while let Some(next) = folders.pop() {
+            for path in self.entries_before(&next)? {
+                self.targets.insert(path.clone(), None);
+                folders.push(path);
+            }
+        }
+        Ok(())
+    }
+
+    /// The paths directly inside a folder of the member before the merge. Empty if the path is not a folder.
+    fn entries_before(&mut self, folder: &TreePath) -> Result<Vec<TreePath>, Error> {
+        let state = self.before(folder)?;
+        if !state.is_some_and(|state| state.kind() == FileKind::Directory) {
+            return Ok(Vec::new());
         }
         let place = self.root.path().join(folder.as_path());
         let entries = self.root.entries(Some(folder)).during("reading", &place)?;
-        for (name, _) in entries {
-            let path = [prefix.as_slice(), &name].concat();
-            let path =
-                TreePath::from_bytes(path).map_err(|error| Error::Damaged(error.to_string()))?;
-            if !matches!(self.targets.get(&path), Some(None)) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        entries
+            .into_iter()
+            .map(|(name, _)| {
+                TreePath::from_bytes([folder.as_bytes(), b"/", name.as_slice()].concat())
+                    .map_err(|error| Error::Damaged(error.to_string()))
+            })
+            .collect()
     }
+}
+
+/// A path of a fork whose new state is known.
+struct MergedPath<'a> {
+    fork: &'a Member,
+    path: &'a TreePath,
+    /// State with the changes of earlier forks.
+    ours: Option<FileState>,
+    resolutions: &'a Resolutions,
+}
+
+fn is_inside(path: &TreePath, folder: &TreePath) -> bool {
+    path.as_bytes()
+        .strip_prefix(folder.as_bytes())
+        .is_some_and(|rest| rest.starts_with(b"/"))
+}
+
+/// Permissions of a folder of a fork, or the usual ones if the fork has no such folder.
+fn folder_permissions(fork: &Member, folder: &TreePath) -> Result<u32, Error> {
+    let place = fork.root.join(folder.as_path());
+    let stat = fork.work_root()?.stat(folder).during("reading", &place)?;
+    Ok(stat
+        .and_then(|stat| stat.mode)
+        .filter(|mode| mode.kind() == FileKind::Directory)
+        .map_or(0o755, |mode| mode.permissions()))
 }
 
 impl Member {

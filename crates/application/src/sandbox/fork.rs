@@ -19,23 +19,24 @@ use crate::log_fields::milliseconds;
 const BY_MERGE: &str = "sandbox/merge";
 
 /// A fork whose changes are merged, and the decisions about its conflicts by part.
-pub(crate) struct ForkToMerge<'a> {
-    pub(crate) view: &'a SandboxView,
-    pub(crate) resolutions: BTreeMap<String, Resolutions>,
+#[derive(Debug)]
+pub struct ForkToMerge<'a> {
+    pub view: &'a SandboxView,
+    pub resolutions: BTreeMap<String, Resolutions>,
 }
 
 /// A computed merge of forks. Nothing is written yet.
 #[derive(Debug, Default)]
-pub(crate) struct ComputedMerge {
+pub struct ComputedMerge {
     /// New states of paths by part.
-    pub(crate) targets: BTreeMap<String, MergeTargets>,
+    pub targets: BTreeMap<String, MergeTargets>,
     /// Conflicts by index of the fork, with the part.
-    pub(crate) conflicts: Vec<(usize, String, MergeConflict)>,
+    pub conflicts: Vec<(usize, String, MergeConflict)>,
 }
 
 impl ComputedMerge {
     /// Number of paths that change.
-    pub(crate) fn change_count(&self) -> u64 {
+    pub fn change_count(&self) -> u64 {
         self.targets
             .values()
             .map(|targets| targets.len() as u64)
@@ -45,7 +46,7 @@ impl ComputedMerge {
 
 impl SandboxService {
     /// Creates a sandbox for a child plan from the current state of a sandbox.
-    pub(crate) fn fork(
+    pub fn fork(
         &self,
         open: &mut OpenSandbox,
         plan: PlanId,
@@ -126,9 +127,8 @@ impl SandboxService {
         Ok(())
     }
 
-    /// Merges the recorded changes of forks into a sandbox, in order, without writing anything. With
-    /// [`MergeStrategy::SequentialApply`], stops after the first fork with a conflict.
-    pub(crate) fn compute_merge(
+    /// Merges the recorded changes of forks into a sandbox, in order, without writing anything.
+    pub fn compute_merge(
         &self,
         open: &mut OpenSandbox,
         forks: &[ForkToMerge<'_>],
@@ -173,7 +173,7 @@ impl SandboxService {
 
     /// Writes a computed merge. `also` runs in the unit of work that records the changes. If the process dies before,
     /// the next one that opens the sandbox undoes the written files.
-    pub(crate) fn write_merge<T: Send + 'static>(
+    pub fn write_merge<T: Send + 'static>(
         &self,
         open: &mut OpenSandbox,
         merge: &ComputedMerge,
