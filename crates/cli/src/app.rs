@@ -15,7 +15,10 @@ use crate::commands;
 use crate::config::{Configuration, Environment, Flags, Home, keys};
 use crate::context::Context;
 use crate::logging::{self, Logs};
-use crate::output::{CommandError, Format, Printer, Report, StandardStreams, Timing, choose};
+use crate::output::{
+    CommandError, Format, Pager, Printer, Report, StandardStreams, Timing, choose,
+    wrap_help,
+};
 use crate::remote::{CommandMachine, Connection};
 
 /// Runs the program and returns its exit code.
@@ -44,7 +47,13 @@ pub fn run(arguments: &[OsString]) -> u8 {
         early_format.unwrap_or_else(|_| Format::automatic(&surface)),
         &surface,
     );
+    let pager = Pager::detect(&environment, &surface);
     let outcome = execute(parsed, environment, &surface, &mut printer);
+    if let (true, Some(pager), Ok(Some(report))) = (printer.uses_pager(), pager, &outcome)
+        && Pager::is_for(report.command)
+    {
+        return finish_paged(&printer, &pager, report, timing);
+    }
     finish(&printer, command, outcome, timing)
 }
 
@@ -120,7 +129,8 @@ fn execute(
         settings.format().map(Format::as_str),
         surface,
     )?;
-    *printer = Printer::new(format, surface);
+    let uses_pager = settings.uses_pager() && !parsed.global.no_pager;
+    *printer = Printer::new(format, surface).with_pager(uses_pager);
     if let Command::Session(Session::Append(append)) = &parsed.command
         && append.jsonl.is_some()
     {
@@ -300,6 +310,25 @@ fn finish(
     }
 }
 
+/// Prints a report through the pager, and its warnings and errors below it.
+fn finish_paged(printer: &Printer, pager: &Pager, report: &Report, timing: Timing) -> u8 {
+    let (mut text, mut problems) = (Vec::new(), Vec::new());
+    let _into_memory = printer.report(report, timing, &mut text, &mut problems);
+    let shown = pager.show(&text, &mut stdout().lock());
+    let _closed = stderr().lock().write_all(&problems);
+    match shown {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            let code = Code::FileAccess.as_str();
+            let _sent = writeln!(
+                stderr(),
+                "error[{code}]: the result cannot be written: {error}"
+            );
+            report.exit_code().max(1)
+        }
+        _ => report.exit_code(),
+    }
+}
+
 /// Flushes output that a command wrote directly, without a report. A closed pipe is not an error.
 fn flushed(out: &mut impl Write) -> std::io::Result<()> {
     match out.flush() {
@@ -317,6 +346,18 @@ fn report_parse_error(
     timing: Timing,
 ) -> u8 {
     match error.kind() {
+        ErrorKind::DisplayHelp if surface.stdout_is_terminal => {
+            let help = error.render();
+            let help = if surface.is_dumb || surface.forbids_colour {
+                help.to_string()
+            } else {
+                help.ansi().to_string()
+            };
+            let _printed = stdout()
+                .lock()
+                .write_all(wrap_help(&help, surface.width).as_bytes());
+            return 0;
+        }
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             // A closed pipe is not a failure.
             let _printed = error.print();

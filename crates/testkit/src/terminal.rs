@@ -61,7 +61,10 @@ impl Agents {
         // The player runs with the program's environment.
         let agents = self.command(arguments);
         let mut player = Command::new("python3");
-        player.env_clear().env("TERM", "xterm-256color");
+        player
+            .env_clear()
+            .env("TERM", "xterm-256color")
+            .env("PAGER", "cat");
         for (name, value) in agents.get_envs() {
             if let Some(value) = value {
                 player.env(name, value);

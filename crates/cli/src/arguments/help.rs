@@ -7,6 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use cleveragents_domain::nearest;
 
 use super::Arguments;
+use crate::output::wrap;
 
 /// Commands and examples of `agents --help`.
 pub(super) const FIRST_HELP: &str = "\
@@ -15,6 +16,7 @@ Every day:
   agents 'TASK'            The same, starting with a task
   agents -p 'QUESTION'     Answer once and exit
   do 'TASK'                Plan, execute, check and apply a task
+  --mode MODE              How far these go without asking: plan, ask, edit, auto
   status, diff             Show the current plan of this folder, its changes
   apply, undo              Apply the changes; undo the last step or the apply
   log, tree, show          Show events, decisions and strategy of the plan
@@ -41,39 +43,122 @@ Examples:
 Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict, 5 user input required,
 130 interrupted";
 
-/// Commands of similar programs, and the equivalent command lines of this program.
-const FOREIGN_COMMANDS: [(&str, &str); 18] = [
-    ("login", "agents model key set PROVIDER"),
-    ("auth", "agents model key set PROVIDER"),
-    ("connect", "agents server connect URL"),
-    ("resume", "agents --resume"),
-    ("continue", "agents --continue"),
-    ("exec", "agents -p 'QUESTION'"),
-    ("run-task", "agents do 'TASK'"),
-    ("ask", "agents -p 'QUESTION'"),
-    ("fix", "agents do 'TASK'"),
-    ("tell", "agents 'TASK'"),
-    ("rollback", "agents undo"),
-    ("revert", "agents undo"),
-    ("models", "agents model list"),
-    ("sessions", "agents session list"),
-    ("plans", "agents plan list"),
-    ("update", "cargo install --path crates/cli"),
-    ("setup", "agents model list"),
-    ("mode", "agents automation-profile list"),
+/// Commands of similar programs, the equivalent command lines of this program, and what those do.
+const FOREIGN_COMMANDS: [(&str, &str, &str); 31] = [
+    ("login", "agents model key set PROVIDER", SETS_A_KEY),
+    (
+        "logout",
+        "agents model key remove PROVIDER",
+        "removes the key of a provider",
+    ),
+    ("auth", "agents model key set PROVIDER", SETS_A_KEY),
+    (
+        "connect",
+        "agents server connect URL",
+        "runs commands on a server",
+    ),
+    (
+        "resume",
+        "agents --resume",
+        "chooses a conversation of this folder to continue",
+    ),
+    (
+        "continue",
+        "agents --continue",
+        "continues the last conversation of this folder",
+    ),
+    ("exec", "agents -p 'QUESTION'", ANSWERS_ONCE),
+    ("print", "agents -p 'QUESTION'", ANSWERS_ONCE),
+    ("ask", "agents -p 'QUESTION'", ANSWERS_ONCE),
+    (
+        "review",
+        "agents -p 'review the changes of this branch'",
+        ANSWERS_ONCE,
+    ),
+    ("run-task", "agents do 'TASK'", DOES_A_TASK),
+    ("fix", "agents do 'TASK'", DOES_A_TASK),
+    ("edit", "agents do 'TASK'", DOES_A_TASK),
+    ("task", "agents do 'TASK'", DOES_A_TASK),
+    ("test", "agents do 'TASK' --check 'COMMAND'", DOES_A_TASK),
+    (
+        "commit",
+        "agents apply",
+        "brings the changes of the current plan to this folder",
+    ),
+    (
+        "merge",
+        "agents apply",
+        "brings the changes of the current plan to this folder",
+    ),
+    ("tell", "agents 'TASK'", "starts a conversation"),
+    ("rollback", "agents undo", UNDOES),
+    ("revert", "agents undo", UNDOES),
+    ("models", "agents model list", LISTS_MODELS),
+    ("setup", "agents model list", LISTS_MODELS),
+    ("sessions", "agents session list", "lists conversations"),
+    ("history", "agents session list", "lists conversations"),
+    ("plans", "agents plan list", "lists plans"),
+    (
+        "agent",
+        "agents actor list",
+        "lists actors: models, tools and graphs of them",
+    ),
+    (
+        "permissions",
+        "agents permission list",
+        "lists the permission rules of tool calls",
+    ),
+    (
+        "cost",
+        "agents status",
+        "shows the cost of the current plan",
+    ),
+    (
+        "compact",
+        "agents --continue",
+        "continues a conversation, in which `/compact` is a command",
+    ),
+    (
+        "update",
+        "cargo install --path crates/cli",
+        "installs the program again from its source",
+    ),
+    (
+        "mode",
+        "agents config set core.mode ask",
+        "sets how far work goes without asking: plan, ask, edit or auto",
+    ),
 ];
 
-/// Every command with its subcommands, one line each.
-pub(crate) fn all_commands() -> String {
+const SETS_A_KEY: &str = "sets the key of a model provider";
+const ANSWERS_ONCE: &str = "answers once and exits";
+const DOES_A_TASK: &str = "plans, executes, checks and applies a task";
+const UNDOES: &str = "undoes the last step, or the apply";
+const LISTS_MODELS: &str = "lists models and the keys they need";
+
+/// The command lines that replace commands of similar programs.
+#[cfg(test)]
+pub(super) fn foreign_hints() -> impl Iterator<Item = String> {
+    let lines = FOREIGN_COMMANDS
+        .iter()
+        .map(|(_, line, _)| (*line).to_owned());
+    lines.filter(|line| line.starts_with("agents "))
+}
+
+/// Width of the names in the list of all commands.
+const NAME_WIDTH: usize = 26;
+
+/// Every command with its subcommands, one line each if they fit the width.
+pub(crate) fn all_commands(width: usize) -> String {
     let mut text = String::new();
     let root = Arguments::command();
     for command in root.get_subcommands() {
-        append_command(&mut text, command, "");
+        append_command(&mut text, command, "", width);
     }
     text
 }
 
-fn append_command(text: &mut String, command: &clap::Command, parent: &str) {
+fn append_command(text: &mut String, command: &clap::Command, parent: &str, width: usize) {
     if command.is_hide_set() || command.get_name() == "help" {
         return;
     }
@@ -81,10 +166,16 @@ fn append_command(text: &mut String, command: &clap::Command, parent: &str) {
     let about = command.get_about().map(ToString::to_string);
     let mut subcommands = command.get_subcommands().peekable();
     if subcommands.peek().is_none() {
-        let _never_fails = writeln!(text, "  {name:<30} {}", about.unwrap_or_default());
+        let about = about.unwrap_or_default();
+        let limit = width.saturating_sub(NAME_WIDTH + 3).max(20);
+        let mut name = name.as_str();
+        for line in wrap(&about, limit, usize::MAX) {
+            let _never_fails = writeln!(text, "  {name:<NAME_WIDTH$} {line}");
+            name = "";
+        }
     }
     for subcommand in subcommands {
-        append_command(text, subcommand, &format!("{name} "));
+        append_command(text, subcommand, &format!("{name} "), width);
     }
 }
 
@@ -92,12 +183,12 @@ fn append_command(text: &mut String, command: &clap::Command, parent: &str) {
 pub(crate) fn unknown_command(words: &[String]) -> clap::Error {
     let word = words.first().map_or("", String::as_str);
     let command = Arguments::command();
-    let equivalent = FOREIGN_COMMANDS.iter().find(|(known, _)| *known == word);
+    let equivalent = FOREIGN_COMMANDS.iter().find(|(known, ..)| *known == word);
     let names = command
         .get_subcommands()
         .flat_map(|command| std::iter::once(command.get_name()).chain(command.get_all_aliases()));
     let tip = match (equivalent, nearest::best(word, names)) {
-        (Some((_, line)), _) => format!("`{line}`"),
+        (Some((_, line, purpose)), _) => format!("`{line}` {purpose}"),
         (None, Some(name)) => {
             format!("did you mean `agents {name}`? `agents help` lists the commands")
         }

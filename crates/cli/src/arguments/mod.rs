@@ -44,10 +44,10 @@ pub(crate) use self::invariant::{Invariant, InvariantPlaces};
 pub(crate) use self::mcp::{Mcp, McpAdd};
 pub(crate) use self::model::{Model, ModelKey, ModelTest};
 pub(crate) use self::plan::{
-    PhaseName, PlanCheckpoint, PlanCommand, PlanList, PlanLog, PlanTree, StateName,
-    StrategyDocument, TreeDrawing,
+    ConflictSideName, PhaseName, PlanCheckpoint, PlanCommand, PlanList, PlanLog, PlanResolve,
+    PlanTree, StateName, StrategyDocument, TreeDrawing,
 };
-pub(crate) use self::plan_work::{
+pub(crate) use self::plan_work::{PlanCorrect, 
     Do, Plan, PlanApply, PlanChoices, PlanExecute, PlanUse, PlanWork, Worker,
 };
 pub(crate) use self::project::{Project, ProjectCreate};
@@ -58,7 +58,7 @@ pub(crate) use self::serve::{ConformanceProfile, Serve};
 pub(crate) use self::server::{Audit, AuditList, Server, ServerConnect, Token, TokenCreate};
 pub(crate) use self::skill::{Skill, SkillAdd};
 pub(crate) use self::tool::{
-    CallOutcomeName, Permission, SchemaOf, Tool, ToolCallShow, ToolCalls, ToolKind, ToolList,
+    CallOutcomeName, Permission, PermissionPattern, SchemaOf, Tool, ToolCallShow, ToolCalls, ToolKind, ToolList,
     ToolRun, ToolSource,
 };
 pub(crate) use self::turn::{Chat, TurnOptions};
@@ -114,6 +114,10 @@ pub(crate) struct GlobalOptions {
     /// Database to use instead of the configured one
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) database_url: Option<String>,
+
+    /// Print long reports directly instead of showing them with $PAGER or less
+    #[arg(long, global = true)]
+    pub(crate) no_pager: bool,
 
     /// Run the command on this machine even when a server is connected
     #[arg(long, global = true)]

@@ -185,6 +185,8 @@ fn list(context: &Context, request: ListActions) -> Result<Report, CommandError>
         .column("Reusable", Align::Left)
         .column("Plans", Align::Right)
         .column("Description", Align::Left)
+        .keep(["Name", "State"])
+        .drop_first(["Reusable", "Plans", "Execution actor", "Strategy actor"])
         .empty("No action. Register one with `agents action create --config FILE`")
         .rows(listed.actions.iter().map(|action| {
             let mut row = vec![action.name.as_str().into(), state_cell(action.state)];

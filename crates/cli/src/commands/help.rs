@@ -2,18 +2,17 @@
 
 use clap::CommandFactory as _;
 
-use super::write_document;
 use crate::app::usage_error;
 use crate::arguments::{Arguments, all_commands, unknown_command};
-use crate::output::CommandError;
+use crate::output::{CommandError, Report, wrap_help};
 
-pub(crate) fn run(all: bool, words: &[String]) -> Result<(), CommandError> {
+pub(crate) fn run(width: usize, all: bool, words: &[String]) -> Result<Report, CommandError> {
     if all {
         let text = format!(
             "Commands, `agents COMMAND --help` explains each:\n{}",
-            all_commands()
+            all_commands(width)
         );
-        return write_document(text.as_bytes());
+        return Ok(Report::printed("help", text));
     }
     let mut command = Arguments::command();
     command.build();
@@ -29,5 +28,5 @@ pub(crate) fn run(all: bool, words: &[String]) -> Result<(), CommandError> {
     } else {
         selected.render_long_help()
     };
-    write_document(help.to_string().as_bytes())
+    Ok(Report::printed("help", wrap_help(&help.to_string(), width)))
 }

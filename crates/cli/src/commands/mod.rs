@@ -15,7 +15,8 @@ pub(crate) mod explain;
 pub(crate) mod first_run;
 pub(crate) mod help;
 pub(crate) mod init;
-pub(crate) mod interactive;
+pub(crate) mod images;
+mod interactive;
 pub(crate) mod invariant;
 pub(crate) mod mcp;
 pub(crate) mod model;
@@ -33,6 +34,7 @@ pub(crate) mod signals;
 pub(crate) mod skill;
 pub(crate) mod system;
 pub(crate) mod terminal;
+mod text_editor;
 pub(crate) mod token;
 pub(crate) mod tool;
 pub(crate) mod turn_view;
@@ -158,6 +160,9 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Tool(Tool::Calls(_)) => "tool calls",
         Command::Tool(Tool::Call(_)) => "tool call",
         Command::Permission(Permission::Add { .. }) => "permission add",
+        Command::Permission(Permission::Allow { .. }) => "permission allow",
+        Command::Permission(Permission::Ask { .. }) => "permission ask",
+        Command::Permission(Permission::Deny { .. }) => "permission deny",
         Command::Permission(Permission::List) => "permission list",
         Command::Permission(Permission::Remove { .. }) => "permission remove",
         Command::Safety(Safety::List) => "safety list",
@@ -199,7 +204,7 @@ pub(crate) fn run(
         Command::Info => system::info(context)?,
         Command::Diagnostics(arguments) => diagnostics::run(context, &arguments)?,
         Command::Explain { code } => explain::run(context, &code)?,
-        Command::Help { all, command } => return help::run(all, &command).map(|()| None),
+        Command::Help { all, command } => help::run(context.printer.canvas().1, all, &command)?,
         Command::Current(_) => {
             return Err(CommandError::internal("a short form was not expanded"));
         }

@@ -115,6 +115,8 @@ fn list(context: &Context) -> Result<Report, CommandError> {
         .column("Tags", Align::Left)
         .column("Description", Align::Left)
         .column("Updated", Align::Left)
+        .keep(["Name"])
+        .drop_first(["Tags", "Updated"])
         .empty("No projects. Create one with `agents project create`");
     for listed in &listed.projects {
         let project = &listed.project;

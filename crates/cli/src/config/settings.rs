@@ -2,21 +2,27 @@
 
 use std::time::Duration;
 
-use cleveragents_application::{CheckpointTrigger, DefaultActors, SandboxCleanup, SandboxPolicy};
+use cleveragents_application::{
+    CheckpointTrigger, DefaultActors, Mode, SandboxCleanup, SandboxPolicy,
+};
 use cleveragents_domain::MicroUsd;
 use cleveragents_models::{Limits, ModelName};
 
 use super::error::Error;
 use super::key::{Key, keys, models, words};
-use super::resolve::Configuration;
+use super::resolve::{ConfigLevel, Configuration};
 use crate::output::Format;
 
 /// The resolved configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     format: Option<Format>,
+    uses_pager: bool,
+    notify: String,
+    notify_after: Duration,
     database_url: String,
     automation_profile: String,
+    mode: Option<Mode>,
     max_message_bytes: usize,
     busy_timeout: Duration,
     connections: usize,
@@ -30,6 +36,26 @@ pub struct Settings {
     model_fallback: Vec<ModelName>,
     model_retries: u32,
     model_limits: Limits,
+}
+
+/// The automation profile and its mode. A configured profile wins over a configured mode.
+fn automation(configuration: &Configuration) -> Result<(String, Option<Mode>), Error> {
+    let text = |key: &'static Key| {
+        let resolved = configuration.resolve_key(key)?;
+        let value = resolved
+            .value
+            .and_then(|value| value.as_text().map(str::to_owned));
+        Ok::<_, Error>((value.unwrap_or_default(), resolved.level))
+    };
+    let (profile, level) = text(&keys::AUTOMATION_PROFILE)?;
+    let (mode, _) = text(&keys::MODE)?;
+    Ok(match mode.parse::<Mode>() {
+        Ok(mode) if level == ConfigLevel::Default => (mode.profile().to_owned(), Some(mode)),
+        _ => {
+            let mode = Mode::of_profile(&profile);
+            (profile, mode)
+        }
+    })
 }
 
 impl Settings {
@@ -52,10 +78,15 @@ impl Settings {
             let cents = value.and_then(|value| value.as_integer());
             Ok::<_, Error>(cents.map(|cents| MicroUsd(cents.saturating_mul(10_000))))
         };
+        let (automation_profile, mode) = automation(configuration)?;
         Ok(Self {
             format: text(&keys::FORMAT)?.and_then(|name| name.parse().ok()),
+            uses_pager: text(&keys::PAGER)?.as_deref() != Some("never"),
+            notify: text(&keys::NOTIFY)?.unwrap_or_default(),
+            notify_after: Duration::from_secs(number(&keys::NOTIFY_AFTER)?),
             database_url: text(&keys::DATABASE_URL)?.unwrap_or_default(),
-            automation_profile: text(&keys::AUTOMATION_PROFILE)?.unwrap_or_default(),
+            automation_profile,
+            mode,
             max_message_bytes: usize::try_from(number(&keys::MAX_MESSAGE_BYTES)?)
                 .unwrap_or(usize::MAX),
             busy_timeout: Duration::from_secs(number(&keys::BUSY_TIMEOUT_SECONDS)?),
@@ -97,6 +128,26 @@ impl Settings {
     /// The output format; `None` if the program chooses it at run time.
     pub const fn format(&self) -> Option<Format> {
         self.format
+    }
+
+    /// True unless the pager is turned off.
+    pub(crate) const fn uses_pager(&self) -> bool {
+        self.uses_pager
+    }
+
+    /// The mode of new plans and conversations; `None` if the automation profile is not one of a mode.
+    pub(crate) const fn mode(&self) -> Option<Mode> {
+        self.mode
+    }
+
+    /// Notification after a long turn or plan: `off`, `bell` or `desktop`.
+    pub(crate) fn notify(&self) -> &str {
+        &self.notify
+    }
+
+    /// Duration from which the end of a turn or plan is notified; zero for never.
+    pub(crate) const fn notify_after(&self) -> Duration {
+        self.notify_after
     }
 
     /// Maximum cost of one session; `None` for no limit.

@@ -13,6 +13,27 @@ pub enum Align {
     Right,
 }
 
+/// How a column gives way when its table is wider than the terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Fit {
+    /// Decided by the values: ids, numbers and times are kept, texts wrap.
+    Automatic,
+    /// Neither wrapped nor shortened: names and states.
+    Keep,
+    /// Shortened in the middle: paths. Wraps on a wide terminal, where nothing is lost.
+    Shorten,
+}
+
+/// A column of a table.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Column {
+    pub(crate) heading: String,
+    pub(crate) align: Align,
+    pub(crate) fit: Fit,
+    /// Rank among the columns that a narrow terminal does not show; the lowest disappears first.
+    pub(crate) drop: Option<usize>,
+}
+
 /// A titled list of labelled values.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Panel {
@@ -41,7 +62,7 @@ impl Panel {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Table {
     pub(crate) title: String,
-    pub(crate) columns: Vec<(String, Align)>,
+    pub(crate) columns: Vec<Column>,
     pub(crate) rows: Vec<Vec<Cell>>,
     pub(crate) empty: String,
 }
@@ -69,7 +90,46 @@ impl Table {
     /// Adds a column at the right.
     #[must_use]
     pub fn column(mut self, heading: impl Into<String>, align: Align) -> Self {
-        self.columns.push((heading.into(), align));
+        self.columns.push(Column {
+            heading: heading.into(),
+            align,
+            fit: Fit::Automatic,
+            drop: None,
+        });
+        self
+    }
+
+    /// Names the columns that are neither wrapped nor shortened, such as names.
+    #[must_use]
+    pub fn keep<const N: usize>(self, headings: [&str; N]) -> Self {
+        self.change(headings, |column, _| column.fit = Fit::Keep)
+    }
+
+    /// Names the columns that a narrow terminal shows shortened in the middle, such as paths.
+    #[must_use]
+    pub fn shorten<const N: usize>(self, headings: [&str; N]) -> Self {
+        self.change(headings, |column, _| column.fit = Fit::Shorten)
+    }
+
+    /// Names the columns that a narrow terminal does not show, the first to disappear first.
+    #[must_use]
+    pub fn drop_first<const N: usize>(self, headings: [&str; N]) -> Self {
+        self.change(headings, |column, rank| column.drop = Some(rank))
+    }
+
+    fn change<const N: usize>(
+        mut self,
+        headings: [&str; N],
+        change: impl Fn(&mut Column, usize),
+    ) -> Self {
+        for (rank, heading) in headings.into_iter().enumerate() {
+            let mut columns = self.columns.iter_mut();
+            let column = columns.find(|column| column.heading == heading);
+            debug_assert!(column.is_some(), "no column `{heading}`");
+            if let Some(column) = column {
+                change(column, rank);
+            }
+        }
         self
     }
 

@@ -5,12 +5,12 @@ use std::io::{self, Write};
 
 use super::block::{Block, Entry, Panel, Table};
 use super::cell::Cell;
-use super::grid::{Frame, Grid, RowWriter, StyledText, repeat};
-use super::layout::{fit, truncate, width};
+use super::grid::{FittedGrid, Frame, Grid, LOSSLESS_WIDTH, RowWriter, StyledText, repeat};
+use super::layout::{fit, has_wider_command, truncate, width, wrap_message};
 use super::paint::{Paint, Tone};
 use super::visible::{visible, visible_lines};
 
-/// Maximum number of lines of a value in a rich table; panels show all.
+/// Maximum number of lines of a value in a rich table; panels, cards and wide terminals show all.
 const MAX_TABLE_LINES: usize = 3;
 
 const RICH_PANEL: Frame = Frame {
@@ -68,13 +68,23 @@ impl Rich {
     }
 
     fn panel(&self, out: &mut dyn Write, panel: &Panel, content: usize) -> io::Result<()> {
-        let grid = Grid::of_panel(panel, ":");
+        let mut grid = Grid::of_panel(panel, ":");
         let title = visible(&panel.title);
         let outer = content.max(width(&title) + 6).min(self.width);
         let overhead = RICH_PANEL.overhead(2);
         let mut widths = fit(&grid.natural_widths(), outer.saturating_sub(overhead));
         let outer = outer.max(widths.iter().sum::<usize>() + overhead);
         widths[1] = outer - overhead - widths[0];
+        // A command that does not fit the box follows it, so that it can be copied.
+        let mut below = Vec::new();
+        for row in &mut grid.rows {
+            if let [label, value] = row.as_mut_slice()
+                && has_wider_command(&value.text, widths[1])
+            {
+                let text = std::mem::replace(value, StyledText::new("see below", Tone::Muted));
+                below.push((label.text.clone(), text.text));
+            }
+        }
         self.draw(
             out,
             &title,
@@ -87,17 +97,33 @@ impl Rich {
                 widths: &widths,
                 most_lines: usize::MAX,
             },
-        )
+            None,
+        )?;
+        for (label, text) in below {
+            self.paint.write(out, Tone::Label, &label)?;
+            if text.starts_with("agents ") {
+                write!(out, "\n{text}\n")?;
+            } else {
+                let text = wrap_message(&text, width(&label) + 1, self.width);
+                writeln!(out, " {text}")?;
+            }
+        }
+        Ok(())
     }
 
     fn table(&self, out: &mut dyn Write, table: &Table) -> io::Result<()> {
-        let mut grid = Grid::of_table(table);
         let title = visible(&table.title);
-        if grid.rows.is_empty() {
-            grid = empty(&table.empty);
-        }
+        let grid = if table.rows.is_empty() {
+            Grid::of_text(&table.empty)
+        } else {
+            Grid::of_table(table)
+        };
+        let FittedGrid {
+            grid,
+            mut widths,
+            card,
+        } = grid.fit_to(self.width, RICH_TABLE);
         let overhead = RICH_TABLE.overhead(grid.aligns.len());
-        let mut widths = fit(&grid.natural_widths(), self.width.saturating_sub(overhead));
         let content = widths.iter().sum::<usize>() + overhead;
         let outer = content.max((width(&title) + 6).min(self.width));
         if let Some(last) = widths.last_mut() {
@@ -113,8 +139,13 @@ impl Rich {
                 frame: RICH_TABLE,
                 aligns: &grid.aligns,
                 widths: &widths,
-                most_lines: MAX_TABLE_LINES,
+                most_lines: if card.is_some() || self.width >= LOSSLESS_WIDTH {
+                    usize::MAX
+                } else {
+                    MAX_TABLE_LINES
+                },
             },
+            card,
         )
     }
 
@@ -125,6 +156,7 @@ impl Rich {
         outer: usize,
         grid: &Grid,
         rows: &RowWriter<'_>,
+        card: Option<usize>,
     ) -> io::Result<()> {
         let title = truncate(title, outer.saturating_sub(6));
         self.paint.write(out, Tone::Frame, "╭─ ")?;
@@ -134,7 +166,12 @@ impl Rich {
             rows.write(out, &grid.headings)?;
             self.rule(out, "├", outer.saturating_sub(2), "┤")?;
         }
-        grid.rows.iter().try_for_each(|row| rows.write(out, row))?;
+        for (index, row) in grid.rows.iter().enumerate() {
+            if is_next_card(index, card) {
+                self.rule(out, "├", outer.saturating_sub(2), "┤")?;
+            }
+            rows.write(out, row)?;
+        }
         self.rule(out, "╰", outer.saturating_sub(2), "╯")
     }
 
@@ -181,13 +218,13 @@ impl Ascii {
                 out.write_all(b"\n")?;
             }
             match block {
-                Block::Panel(panel) => self.grid(out, &panel.title, &Grid::of_panel(panel, ""))?,
+                Block::Panel(panel) => self.grid(out, &panel.title, Grid::of_panel(panel, ""))?,
                 Block::Table(table) if table.rows.is_empty() => {
-                    self.grid(out, &table.title, &empty(&table.empty))?;
+                    self.grid(out, &table.title, Grid::of_text(&table.empty))?;
                 }
-                Block::Table(table) => self.grid(out, &table.title, &Grid::of_table(table))?,
+                Block::Table(table) => self.grid(out, &table.title, Grid::of_table(table))?,
                 Block::Transcript(entries) => {
-                    self.grid(out, "Transcript", &Grid::of_transcript(entries))?;
+                    self.grid(out, "Transcript", Grid::of_transcript(entries))?;
                 }
                 Block::Text(text) => lines(out, text, "")?,
                 Block::Lines(drawn) => pieces(out, drawn, Paint::Off)?,
@@ -196,9 +233,8 @@ impl Ascii {
         Ok(())
     }
 
-    fn grid(&self, out: &mut dyn Write, title: &str, grid: &Grid) -> io::Result<()> {
-        let available = self.width.saturating_sub(ASCII.overhead(grid.aligns.len()));
-        let widths = fit(&grid.natural_widths(), available);
+    fn grid(&self, out: &mut dyn Write, title: &str, grid: Grid) -> io::Result<()> {
+        let FittedGrid { grid, widths, card } = grid.fit_to(self.width, ASCII);
         let rows = RowWriter {
             paint: Paint::Off,
             frame: ASCII,
@@ -219,17 +255,21 @@ impl Ascii {
             rows.write(out, &grid.headings)?;
             rule(out)?;
         }
-        grid.rows.iter().try_for_each(|row| rows.write(out, row))?;
+        for (index, row) in grid.rows.iter().enumerate() {
+            if is_next_card(index, card) {
+                rule(out)?;
+            }
+            rows.write(out, row)?;
+        }
         rule(out)
     }
 }
 
-/// The grid that replaces a table without rows.
-fn empty(text: &str) -> Grid {
-    Grid {
-        aligns: vec![super::block::Align::Left],
-        headings: Vec::new(),
-        rows: vec![vec![StyledText::new(visible(text), Tone::Muted)]],
+/// True if the row begins a card other than the first.
+const fn is_next_card(row: usize, card: Option<usize>) -> bool {
+    match card {
+        Some(lines) => row > 0 && row.is_multiple_of(lines),
+        None => false,
     }
 }
 

@@ -1,10 +1,13 @@
 //! One value of a panel or a table, with its unit, and its text for users.
 //!
-//! Programs read the same facts from `data`, as numbers and RFC 3339 times; the texts made here are
-//! for users only.
+//! Programs read the same facts from `data`, as numbers and RFC 3339 times in UTC; the texts made here are
+//! for users only and show local times.
+
+use std::sync::LazyLock;
 
 use cleveragents_domain::{MicroUsd, Timestamp};
 
+use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
 use super::paint::Tone;
@@ -52,6 +55,14 @@ impl Cell {
             Self::Money(amount) => money(*amount),
             Self::Time(time) => moment(*time),
         }
+    }
+
+    /// True for numbers with or without a unit, and for times.
+    pub(crate) const fn is_quantity(&self) -> bool {
+        matches!(
+            self,
+            Self::Count(_) | Self::Bytes(_) | Self::Seconds(_) | Self::Money(_) | Self::Time(_)
+        )
     }
 
     /// Colour of the text.
@@ -167,18 +178,40 @@ fn money(amount: MicroUsd) -> String {
     format!("${}.{:04}", rounded / 10_000, rounded % 10_000)
 }
 
-/// A time to the second, in UTC.
+/// The time zone of the user; UTC in unit tests.
+static ZONE: LazyLock<TimeZone> = LazyLock::new(|| {
+    if cfg!(test) {
+        TimeZone::UTC
+    } else {
+        TimeZone::try_system().unwrap_or(TimeZone::UTC)
+    }
+});
+
+/// A time to the second in the time zone of the user.
 fn moment(time: Timestamp) -> String {
-    let text = time.to_string();
-    let to_second = text
-        .split_once('.')
-        .map_or(text.as_str(), |(to_second, _)| to_second);
-    format!("{}Z", to_second.trim_end_matches('Z').replace('T', " "))
+    moment_in(time, &ZONE)
+}
+
+fn moment_in(time: Timestamp, zone: &TimeZone) -> String {
+    match jiff::Timestamp::from_microsecond(time.as_micros()) {
+        Ok(instant) => instant
+            .to_zoned(zone.clone())
+            .strftime("%Y-%m-%d %H:%M:%S")
+            .to_string(),
+        Err(_) => time.to_string(),
+    }
+}
+
+/// The part of a [`moment`] that ends with the minute.
+pub(super) fn to_minute(moment: &str) -> Option<&str> {
+    (moment.len() == "2026-01-31 12:00:00".len())
+        .then(|| moment.get(..16))
+        .flatten()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Cell;
+    use super::{Cell, moment_in, to_minute};
     use cleveragents_domain::{MicroUsd, Timestamp};
 
     #[test]
@@ -201,7 +234,7 @@ mod tests {
             (Cell::Money(MicroUsd(1_234_567)), "$1.2346"),
             (
                 Cell::Time(Timestamp::from_micros(1_500_000)),
-                "1970-01-01 00:00:01Z",
+                "1970-01-01 00:00:01",
             ),
             (Cell::from(None::<u64>), "(none)"),
             (Cell::from(Some(3_u64)), "3"),
@@ -210,5 +243,14 @@ mod tests {
         for (cell, expected) in cases {
             assert_eq!(cell.text(), expected);
         }
+    }
+
+    #[test]
+    fn times_are_local() {
+        let winter = Timestamp::from_micros(1_769_860_800_000_000);
+        let zone = jiff::tz::TimeZone::fixed(jiff::tz::offset(-5));
+        assert_eq!(moment_in(winter, &zone), "2026-01-31 07:00:00");
+        assert_eq!(to_minute("2026-01-31 07:00:00"), Some("2026-01-31 07:00"));
+        assert_eq!(to_minute("unknown"), None);
     }
 }

@@ -25,10 +25,122 @@ pub(crate) fn widest_line(text: &str) -> usize {
     text.split('\n').map(width).max().unwrap_or(0)
 }
 
-/// Wraps a text into lines of at most `limit` columns, at spaces if possible.
+/// Stands for a space inside a command while its text is wrapped.
+const JOINT: char = '\u{e000}';
+
+/// Wraps a text into lines of at most `limit` columns, at spaces if possible but not inside a command in backquotes.
 ///
 /// If the text needs more than `max_lines` lines, the last returned line ends with `…`.
 pub(crate) fn wrap(text: &str, limit: usize, max_lines: usize) -> Vec<Cow<'_, str>> {
+    if text.contains('`') && width(text) > limit {
+        let joined = join_commands(text, limit);
+        let lines = wrap_joined(&joined, limit, max_lines).into_iter();
+        return lines
+            .map(|line| Cow::Owned(line.replace(JOINT, " ")))
+            .collect();
+    }
+    wrap_joined(text, limit, max_lines)
+}
+
+/// Replaces the spaces of commands in backquotes that fit a line.
+fn join_commands(text: &str, limit: usize) -> String {
+    let mut joined = String::with_capacity(text.len());
+    let mut is_code = false;
+    let mut parts = text.split('`').peekable();
+    while let Some(part) = parts.next() {
+        let fits = width(part) + 2 <= limit && !part.contains('\n');
+        if is_code && fits && parts.peek().is_some() {
+            joined.push_str(&part.replace(' ', &JOINT.to_string()));
+        } else {
+            joined.push_str(part);
+        }
+        if parts.peek().is_some() {
+            joined.push('`');
+        }
+        is_code = !is_code;
+    }
+    joined
+}
+
+/// True if a text is, or contains in backquotes, a command that is wider than `limit`.
+pub(crate) fn has_wider_command(text: &str, limit: usize) -> bool {
+    if text.starts_with("agents ") {
+        return width(text) > limit;
+    }
+    let mut quoted = text.split('`').skip(1).step_by(2);
+    quoted.any(|part| part.starts_with("agents ") && width(part) + 2 > limit)
+}
+
+/// Wraps a message for a terminal of `limit` columns of which the first line has already used some.
+///
+/// Words and commands in backquotes are never broken: what does not fit a line stands alone on one, so that it can be
+/// copied. Later lines are indented, except a command that would not fit even so.
+pub(crate) fn wrap_message(text: &str, used: usize, limit: usize) -> String {
+    const INDENT: usize = 4;
+    let mut result = String::with_capacity(text.len() + 16);
+    for (number, line) in text.split('\n').enumerate() {
+        let mut column = used;
+        if number > 0 {
+            result.push('\n');
+            column = 0;
+        }
+        if column + width(line) <= limit {
+            result.push_str(line);
+            continue;
+        }
+        let joined = join_commands(line, usize::MAX);
+        let mut is_first = true;
+        for word in joined.split(' ') {
+            let needed = width(word) + usize::from(!is_first);
+            if column + needed > limit && (column > INDENT || !is_first) {
+                let is_too_wide = word.starts_with("`agents") && width(word) + INDENT > limit;
+                let indent = if is_too_wide { 0 } else { INDENT };
+                result.truncate(result.trim_end_matches(' ').len());
+                result.push('\n');
+                result.push_str(&" ".repeat(indent));
+                column = indent;
+            } else if !is_first {
+                result.push(' ');
+                column += 1;
+            }
+            result.push_str(word);
+            column += width(word);
+            is_first = false;
+        }
+    }
+    result.replace(JOINT, " ")
+}
+
+/// Wraps the lines of a help text that are wider than `limit`, with their indentation. Commands and styled lines stay
+/// unchanged.
+pub(crate) fn wrap_help(text: &str, limit: usize) -> String {
+    let mut result = String::with_capacity(text.len() + 64);
+    for line in text.split_inclusive('\n') {
+        let content = line.trim_end_matches('\n');
+        let text = content.trim_start_matches(' ');
+        let is_fixed = text.starts_with("agents ") || text.contains(['|', '\u{1b}']);
+        if width(content) <= limit || is_fixed {
+            result.push_str(line);
+            continue;
+        }
+        let indent = content.len() - text.len();
+        for (number, part) in wrap(text, limit.saturating_sub(indent).max(20), usize::MAX)
+            .iter()
+            .enumerate()
+        {
+            if number > 0 {
+                result.push('\n');
+            }
+            result.push_str(&" ".repeat(indent));
+            result.push_str(part);
+        }
+        result.push_str(&line[content.len()..]);
+    }
+    result
+}
+
+/// Wraps a text in which no space must be preserved.
+fn wrap_joined(text: &str, limit: usize, max_lines: usize) -> Vec<Cow<'_, str>> {
     let mut lines = Vec::with_capacity(1);
     for line in text.split('\n') {
         wrap_line(line, limit, max_lines, &mut lines);
@@ -50,6 +162,32 @@ pub(crate) fn truncate(text: &str, limit: usize) -> Cow<'_, str> {
     } else {
         Cow::Owned(shorten(text, limit.saturating_sub(1)) + "…")
     }
+}
+
+/// The text, or its beginning and its end around `…` when it is wider than `limit`. The end of a path says more than
+/// its beginning and gets two thirds.
+pub(crate) fn shorten_middle(text: &str, limit: usize) -> Cow<'_, str> {
+    if width(text) <= limit {
+        return Cow::Borrowed(text);
+    }
+    let start = shorten(text, limit.saturating_sub(1) / 3);
+    let rest = limit.saturating_sub(1 + width(&start));
+    let mut used = 0;
+    let mut begin = text.len();
+    let pieces: Vec<_> = pieces(text, limit).collect();
+    for (offset, piece) in pieces.into_iter().rev() {
+        used += width(piece);
+        if used > rest {
+            break;
+        }
+        begin = offset;
+    }
+    Cow::Owned(format!("{start}…{}", &text[begin..]))
+}
+
+/// Width of the widest word of a text, in columns.
+pub(crate) fn widest_word(text: &str) -> usize {
+    text.split([' ', '\n']).map(width).max().unwrap_or(0)
 }
 
 /// The longest prefix of at most `limit` columns.
@@ -126,7 +264,11 @@ fn wrap_ascii<'a>(line: &'a str, limit: usize, max_lines: usize, lines: &mut Vec
     let mut rest = line;
     while rest.len() > limit && lines.len() <= max_lines {
         let space = rest[..=limit].rfind(' ').filter(|at| *at > 0);
-        let end = space.unwrap_or(limit);
+        // A word that is too long, such as a path, breaks after a slash if it has one near the end.
+        let slash = || rest[..limit].rfind('/').map(|at| at + 1);
+        let end = space
+            .or_else(|| slash().filter(|at| *at * 2 > limit))
+            .unwrap_or(limit);
         lines.push(Cow::Borrowed(rest[..end].trim_end_matches(' ')));
         rest = &rest[end + usize::from(space.is_some())..];
     }
@@ -137,7 +279,14 @@ fn wrap_ascii<'a>(line: &'a str, limit: usize, max_lines: usize, lines: &mut Vec
 ///
 /// The widest columns shrink first, so that ids and numbers keep their width.
 pub(crate) fn fit(natural: &[usize], available: usize) -> Vec<usize> {
-    let total = |cap: usize| natural.iter().map(|width| (*width).min(cap)).sum::<usize>();
+    fit_above(natural, &vec![0; natural.len()], available)
+}
+
+/// Like [`fit`], but no column becomes narrower than its floor. Floors are at most `natural`.
+pub(crate) fn fit_above(natural: &[usize], floors: &[usize], available: usize) -> Vec<usize> {
+    let floored = |(width, floor): (&usize, &usize), cap: usize| (*width).min(cap).max(*floor);
+    let pairs = || natural.iter().zip(floors);
+    let total = |cap: usize| pairs().map(|pair| floored(pair, cap)).sum::<usize>();
     let widest = natural.iter().copied().max().unwrap_or(0);
     if total(widest) <= available {
         return natural.to_vec();
@@ -152,17 +301,19 @@ pub(crate) fn fit(natural: &[usize], available: usize) -> Vec<usize> {
         }
     }
     let mut leftover = available.saturating_sub(total(low));
-    let squeeze = |width: &usize| {
-        let extra = usize::from(*width > low && leftover > 0);
+    let squeeze = |pair: (&usize, &usize)| {
+        let extra = usize::from(*pair.0 > low && *pair.1 <= low && leftover > 0);
         leftover -= extra;
-        (*width).min(low) + extra
+        floored(pair, low) + extra
     };
-    natural.iter().map(squeeze).collect()
+    pairs().map(squeeze).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{fit, truncate, width, wrap};
+    use super::{
+        fit, has_wider_command, shorten_middle, truncate, width, wrap, wrap_help, wrap_message,
+    };
     use crate::output::visible::visible_lines;
     use proptest::prelude::*;
 
@@ -172,6 +323,55 @@ mod tests {
         assert_eq!(wrap("ab cdefghijk", 4, 9), ["ab", "cdef", "ghij", "k"]);
         assert_eq!(wrap("日本語日本語", 5, 9), ["日本", "語日", "本語"]);
         assert_eq!(wrap("a\n\nb", 5, 9), ["a", "", "b"]);
+    }
+
+    #[test]
+    fn commands_are_not_broken() {
+        let text = "plan waits; `agents plan approve 01J` goes on";
+        assert_eq!(
+            wrap(text, 28, 9),
+            ["plan waits;", "`agents plan approve 01J`", "goes on"]
+        );
+        assert_eq!(wrap("a `b c` d e", 7, 9), ["a `b c`", "d e"]);
+        assert_eq!(wrap("an ` odd mark", 8, 9), ["an ` odd", "mark"]);
+        assert!(has_wider_command("agents plan list", 15));
+        assert!(has_wider_command("run `agents plan list`", 17));
+        assert!(!has_wider_command("run `agents plan list` now", 18));
+    }
+
+    #[test]
+    fn a_message_wraps_between_words_and_commands() {
+        let command = format!("`agents plan rollback {} --yes`", "0".repeat(40));
+        let wrapped = wrap_message(&format!("to roll back, run {command} at once"), 6, 50);
+        let expected = format!("to roll back, run\n{command}\n    at once");
+        assert_eq!(wrapped, expected);
+        assert_eq!(
+            wrap_message("one two `agents three four` five", 6, 24),
+            "one two\n    `agents three four`\n    five"
+        );
+        assert_eq!(wrap_message("it fits", 6, 13), "it fits");
+        assert_eq!(wrap_message("a  b\n  c", 0, 80), "a  b\n  c");
+    }
+
+    #[test]
+    fn help_wraps_prose_but_no_command() {
+        let help = "Long words in a line of text\n  agents do 'a long task with words'\n    one two three four five six\n";
+        let wrapped = "Long words in a line of\ntext\n  agents do 'a long task with words'\n    one two three four\n    five six\n";
+        assert_eq!(wrap_help(help, 24), wrapped);
+        assert_eq!(wrap_help("short", 12), "short");
+    }
+
+    #[test]
+    fn paths_lose_their_middle_and_break_after_slashes() {
+        assert_eq!(
+            shorten_middle("/home/user/projects/shop", 13),
+            "/hom…cts/shop"
+        );
+        assert_eq!(shorten_middle("日本語日本語", 7), "日…本語");
+        assert_eq!(
+            wrap("/home/user/projects/shop", 13, 9),
+            ["/home/user/", "projects/shop"]
+        );
     }
 
     #[test]

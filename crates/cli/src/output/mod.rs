@@ -19,6 +19,8 @@ mod grid;
 mod layout;
 mod live;
 mod markdown;
+pub(crate) mod notify;
+mod pager;
 mod paint;
 mod printer;
 mod progress;
@@ -35,9 +37,10 @@ mod samples;
 mod snapshots;
 
 pub(crate) use document::{Target, WriteMode, path_text};
-pub(crate) use layout::{truncate, width};
+pub(crate) use layout::{truncate, width, wrap, wrap_help};
 pub(crate) use live::{write_err, write_out};
 pub(crate) use markdown::Markdown;
+pub(crate) use pager::Pager;
 pub(crate) use paint::{Paint, Tone};
 pub(crate) use suggestion::{command, commands, hint_text, write_recovery};
 

@@ -7,12 +7,16 @@ use super::document::Document;
 use super::envelope::Envelope;
 use super::error::CommandError;
 use super::format::Format;
+use super::layout::{width, wrap_message};
 use super::paint::{Paint, Tone};
 use super::report::{Level, Report};
 use super::sequential::Sequential;
 use super::standard_streams::StandardStreams;
 use super::timing::Timing;
 use super::visible::visible_lines;
+
+/// Maximum width of messages on a terminal: longer lines are hard to read.
+const MAX_MESSAGE_WIDTH: usize = 100;
 
 /// Prints reports and errors.
 #[derive(Debug, Clone, Copy)]
@@ -21,8 +25,11 @@ pub struct Printer {
     colour: Paint,
     error_colour: Paint,
     width: usize,
+    /// Width of messages on standard output, and on standard error.
+    message_widths: (usize, usize),
     shows_progress: bool,
     is_stream: bool,
+    uses_pager: bool,
 }
 
 impl Printer {
@@ -36,15 +43,39 @@ impl Printer {
             Format::Rich => is_terminal && !surface.is_dumb && !surface.forbids_colour,
             _ => false,
         };
+        let message_width = |is_terminal: bool| {
+            if is_terminal {
+                surface.width.min(MAX_MESSAGE_WIDTH)
+            } else {
+                usize::MAX
+            }
+        };
         let wraps = surface.stdout_is_terminal || matches!(format, Format::Rich);
         Self {
             format,
             colour: Paint::when(coloured(surface.stdout_is_terminal)),
             error_colour: Paint::when(coloured(surface.stderr_is_terminal)),
             width: if wraps { surface.width } else { usize::MAX },
+            message_widths: (
+                message_width(surface.stdout_is_terminal),
+                message_width(surface.stderr_is_terminal),
+            ),
             shows_progress: surface.stderr_is_terminal && !surface.is_dumb && format.is_human(),
             is_stream: false,
+            uses_pager: false,
         }
+    }
+
+    /// The printer with a pager for long reports, in the formats for users.
+    #[must_use]
+    pub(crate) const fn with_pager(mut self, uses_pager: bool) -> Self {
+        self.uses_pager = uses_pager && self.format.is_human();
+        self
+    }
+
+    /// True if long reports go to the pager.
+    pub(crate) const fn uses_pager(&self) -> bool {
+        self.uses_pager
     }
 
     /// A printer for a command that writes JSON lines: prints the envelope on a single line too.
@@ -143,8 +174,8 @@ impl Printer {
             }
         }
         let mut is_separated = report.blocks.is_empty();
-        for message in &report.messages {
-            let (tone, label) = match (message.level, self.format) {
+        for entry in &report.messages {
+            let (tone, label) = match (entry.level, self.format) {
                 (Level::Ok, Format::Rich) => (Tone::Good, "✓ OK "),
                 (Level::Ok, _) => (Tone::Good, "[OK]"),
                 (Level::Info, Format::Rich) => (Tone::Id, "•"),
@@ -159,7 +190,9 @@ impl Printer {
                 is_separated = true;
             }
             self.colour.write(out, tone, label)?;
-            writeln!(out, " {}", indented(&message.text))?;
+            let used = width(label) + 1;
+            let text = message(&entry.text, used, self.message_widths.0);
+            writeln!(out, " {text}")?;
         }
         out.flush()
     }
@@ -175,22 +208,24 @@ impl Printer {
     }
 
     fn write_problems(&self, report: &Report, err: &mut dyn Write) -> io::Result<()> {
-        for message in report
+        for entry in report
             .messages
             .iter()
-            .filter(|message| message.level == Level::Warn)
+            .filter(|entry| entry.level == Level::Warn)
         {
             self.error_colour.write(err, Tone::Warn, "warning")?;
-            writeln!(err, ": {}", indented(&message.text))?;
+            let text = message(&entry.text, 9, self.message_widths.1);
+            writeln!(err, ": {text}")?;
         }
         if report.passed_on.is_some() {
-            for message in report
+            for entry in report
                 .messages
                 .iter()
-                .filter(|message| message.level == Level::Info)
+                .filter(|entry| entry.level == Level::Info)
             {
                 self.error_colour.write(err, Tone::Muted, "agents")?;
-                writeln!(err, ": {}", indented(&message.text))?;
+                let text = message(&entry.text, 8, self.message_widths.1);
+                writeln!(err, ": {text}")?;
             }
         }
         report
@@ -204,24 +239,31 @@ impl Printer {
         let mut lines = Vec::new();
         let label = format!("error[{}]", error.code().as_str());
         self.error_colour.write(&mut lines, Tone::Bad, &label)?;
-        writeln!(lines, ": {}", indented(error.message()))?;
+        let limit = self.message_widths.1;
+        let text = message(error.message(), width(&label) + 2, limit);
+        writeln!(lines, ": {text}")?;
         if let Some(frame) = error.details()["frame"].as_str() {
             writeln!(lines, "    {}", indented(frame))?;
         }
         for cause in error.causes() {
-            writeln!(lines, "  caused by: {}", indented(cause))?;
+            writeln!(lines, "  caused by: {}", message(cause, 13, limit))?;
         }
         if let Some(hint) = error.hint_text() {
             self.error_colour.write(&mut lines, Tone::Id, "hint")?;
-            writeln!(lines, ": {}", indented(&hint))?;
+            writeln!(lines, ": {}", message(&hint, 6, limit))?;
         }
         err.write_all(&lines)?;
         err.flush()
     }
 }
 
-/// Indents all lines but the first and makes them safe for a terminal, so that no text can imitate
-/// a line of the program.
+/// A message that is safe for a terminal and wrapped. All lines but the first are indented, so that no text can imitate
+/// a line of the program, except a command that is wider than the terminal.
+fn message(text: &str, used: usize, limit: usize) -> String {
+    wrap_message(&indented(text), used, limit)
+}
+
+/// Indents all lines but the first and makes them safe for a terminal.
 fn indented(text: &str) -> String {
     visible_lines(text.trim_end()).replace('\n', "\n    ")
 }

@@ -188,3 +188,105 @@ fn a_full_standard_output_is_an_error() {
         assert!(err.contains("error[CA-0105]"), "{arguments:?}: {err}");
     }
 }
+
+/// Names of the first column of a list, from its data.
+fn names(agents: &Agents, list: &[&str], pointer: &str) -> Vec<String> {
+    let data = agents.run(&[list, &["-f", "json"]].concat()).json();
+    let rows = data.pointer(pointer).and_then(Value::as_array);
+    let name = |row: &Value| row["name"].as_str().map(str::to_owned);
+    rows.expect("rows").iter().filter_map(name).collect()
+}
+
+#[test]
+fn lists_fit_eighty_columns_and_break_no_name() {
+    let agents = with_weekly().with("COLUMNS", "80");
+    let folder = agents
+        .cwd()
+        .join("a-folder-with-a-name-of-some-length/projects/customers");
+    std::fs::create_dir_all(&folder).expect("made");
+    let folder = folder.to_str().expect("UTF-8");
+    for arguments in [
+        [
+            "sandbox",
+            "create",
+            "fix-the-shopping-basket",
+            "--path",
+            folder,
+        ]
+        .as_slice(),
+        &[
+            "resource",
+            "add",
+            "fs-directory",
+            "local/customers-folder",
+            "--path",
+            folder,
+        ],
+    ] {
+        let answer = agents.run(arguments);
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+    }
+    for (list, pointer) in [
+        (["sandbox", "list"].as_slice(), "/data/sandboxes"),
+        (&["session", "list"], "/data/sessions"),
+        (&["resource", "list"], "/data/resources"),
+        (&["resource", "type", "list"], "/data/types"),
+        (&["tool", "list"], "/data/tools"),
+        (&["model", "list"], "/data/models"),
+        (&["automation-profile", "list"], "/data/profiles"),
+        (&["doctor"], "/data/checks"),
+    ] {
+        let names = names(&agents, list, pointer);
+        assert!(!names.is_empty(), "{list:?}");
+        for format in ["rich", "table"] {
+            let shown = agents.run(&[list, &["-f", format]].concat()).out;
+            // The format `table` wraps only at a terminal.
+            let is_wrapped = format == "rich";
+            for line in shown.lines().filter(|_| is_wrapped) {
+                assert!(line.chars().count() <= 80, "{line}\n{shown}");
+            }
+            for name in &names {
+                assert!(shown.contains(name.as_str()), "{name} of {list:?}\n{shown}");
+            }
+        }
+    }
+}
+
+#[test]
+fn long_reports_use_the_pager_only_at_a_terminal() {
+    let agents = agents();
+    let paged = agents.cwd().join("paged");
+    let agents = agents.with("PAGER", "cat > paged; echo was paged");
+    let all = ["help", "--all"];
+    let read = || std::fs::read_to_string(&paged).unwrap_or_default();
+
+    let (code, shown) = agents.play(&[("was paged", "")], &all);
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(read().contains("plan apply"), "{shown}");
+    assert!(!shown.contains("plan apply"), "{shown}");
+    std::fs::remove_file(&paged).expect("removed");
+
+    let (code, shown) = agents.play(&[("plan apply", "")], &["--no-pager", "help", "--all"]);
+    assert_eq!((code, read().as_str()), (Some(0), ""), "{shown}");
+    let answer = agents.run(&all);
+    assert!(answer.out.contains("plan apply"), "{answer:?}");
+    assert_eq!(read(), "", "not in a pipe");
+    let set = agents.run(&["config", "set", "ui.pager", "never"]);
+    assert_eq!(set.code, Some(0), "{set:?}");
+    let (code, shown) = agents.play(&[("plan apply", "")], &all);
+    assert_eq!((code, read().as_str()), (Some(0), ""), "{shown}");
+}
+
+#[test]
+fn times_are_local_for_users_and_utc_for_programs() {
+    let agents = with_weekly().with("TZ", "XYZ-12");
+    let data = agents.run(&["session", "list", "-f", "json"]).json();
+    let updated = data["data"]["sessions"][0]["updated"]
+        .as_str()
+        .expect("a time");
+    assert!(updated.ends_with('Z'), "{updated}");
+    let shown = agents.run(&["session", "list"]).out;
+    let hour: u32 = updated[11..13].parse().expect("an hour");
+    let local = format!(" {:02}:{}", (hour + 12) % 24, &updated[14..19]);
+    assert!(shown.contains(&local), "{local} in {shown}");
+}

@@ -11,6 +11,7 @@ mod init;
 mod logs;
 mod maintenance;
 mod models;
+mod modes;
 mod odd_paths;
 mod plan_lifecycle;
 mod plan_views;
@@ -104,7 +105,7 @@ fn assert_shown(name: &str, text: &str) {
         (r"\b01[0-9A-HJKMNP-TV-Z]{24}\b", "[id]"),
         // The id may follow the `m` that ends a colour sequence.
         (r"(\b|m)01[0-9A-HJKMNP-TV-Z]{6,23}\b", "${1}[id…]"),
-        (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z", "[time]"),
+        (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?Z?", "[time]"),
         (r"(duration_ms\x22?): \d+", "$1: [ms]"),
         (
             r#""((size|log|free|before|after|freed)_bytes|size)": \d+"#,

@@ -108,7 +108,7 @@ pub(crate) fn masked(text: &str) -> String {
     let mut text = text.to_owned();
     for (pattern, replacement) in [
         (r"\b01[0-9A-HJKMNP-TV-Z]{6,24}\b", "[id]"),
-        (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z", "[time]"),
+        (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?Z?", "[time]"),
         // The source of a definition is a file locally, and a caller on the server.
         (
             r#"("config": |Config: )(".*?"|/.*|sent by .*)"#,

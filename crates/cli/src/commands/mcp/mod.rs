@@ -31,6 +31,8 @@ fn list(service: &McpService) -> Result<Report, CommandError> {
         .column("Transport", Align::Left)
         .column("Where", Align::Left)
         .column("Registered", Align::Left)
+        .keep(["Name"])
+        .drop_first(["Registered"])
         .empty("No servers. Register one with `agents mcp add`")
         .rows(all.iter().map(|server| {
             let (transport, location) = match &server.definition {

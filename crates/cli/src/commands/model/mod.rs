@@ -55,6 +55,8 @@ pub(crate) fn list_report(context: &Context, request: ListModels) -> Result<Repo
         .column("Output $/M", Align::Right)
         .column("Images", Align::Left)
         .column("Reasoning", Align::Left)
+        .keep(["Model", "Key"])
+        .drop_first(["Reasoning", "Images"])
         .empty("No model matches")
         .rows(listed.models.iter().map(list_row));
     let shown = listed.summary.shown;

@@ -171,7 +171,9 @@ fn report(registered: RegisteredResource, kind: &InheritedType) -> Report {
         let table = Table::new("Discovered")
             .column("Name", Align::Left)
             .column("Type", Align::Left)
-            .column("Location", Align::Left);
+            .column("Location", Align::Left)
+            .keep(["Name", "Type"])
+            .shorten(["Location"]);
         report = report.table(table.rows(discovered.iter().map(|child| {
             vec![
                 child.name.to_string().into(),

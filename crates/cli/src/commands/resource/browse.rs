@@ -23,6 +23,9 @@ pub(super) fn list(
         .column("Sandbox", Align::Left)
         .column("Read-only", Align::Left)
         .column("Location", Align::Left)
+        .keep(["Name", "Type"])
+        .shorten(["Location"])
+        .drop_first(["Read-only", "Sandbox"])
         .empty(if is_filtered {
             "No resource matches"
         } else {

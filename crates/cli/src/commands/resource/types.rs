@@ -129,7 +129,9 @@ fn list(context: &Context) -> Result<Report, CommandError> {
         .column("Inherits", Align::Left)
         .column("Sandbox", Align::Left)
         .column("Can be added", Align::Left)
-        .column("Description", Align::Left);
+        .column("Description", Align::Left)
+        .keep(["Name"])
+        .drop_first(["Can be added", "Inherits", "Source", "Sandbox"]);
     for kind in &listed.resource_types {
         table = table.row(vec![
             kind.name.clone().into(),

@@ -60,6 +60,8 @@ fn list(context: &Context, arguments: RunList) -> Result<Report, CommandError> {
         .column("Steps", Align::Right)
         .column("Cost", Align::Right)
         .column("Began", Align::Left)
+        .keep(["Actor", "State"])
+        .drop_first(["Steps", "Cost"])
         .empty("No run matches")
         .rows(listed.runs.iter().map(row));
     let mut report = Report::new("run list").table(table);

@@ -45,7 +45,9 @@ pub(super) fn diff(
     };
     let temporary = sandbox.view.folders().state();
     let mut parts = Vec::new();
-    let mut table = Table::with_columns("Changes", ["Part", "Operation", "Path", "Size"]);
+    let mut table = Table::with_columns("Changes", ["Part", "Operation", "Path", "Size"])
+        .keep(["Part"])
+        .shorten(["Path"]);
     let mut full_patch = Vec::new();
     let mut count = 0;
     for part in diff.parts.iter().filter(is_shown) {
@@ -162,7 +164,9 @@ fn rollback_report(
     result: &RolledBack,
     is_preview: bool,
 ) -> Report {
-    let mut table = Table::with_columns("Changes", ["Part", "Operation", "Path", "Size"]);
+    let mut table = Table::with_columns("Changes", ["Part", "Operation", "Path", "Size"])
+        .keep(["Part"])
+        .shorten(["Path"]);
     for (alias, change) in &result.changes {
         table = table.row(cells(alias, change));
     }

@@ -70,7 +70,9 @@ fn panel(view: &SandboxView) -> Panel {
 }
 
 fn parts(view: &SandboxView) -> Table {
-    let mut table = Table::with_columns("Parts", ["Part", "Strategy", "Location", "Base"]);
+    let mut table = Table::with_columns("Parts", ["Part", "Strategy", "Location", "Base"])
+        .keep(["Part", "Strategy"])
+        .shorten(["Location"]);
     for (member, stored) in view.members.iter().zip(&view.stored) {
         let base = match &member.base {
             Base::Git(base) => {
@@ -156,7 +158,10 @@ pub(super) fn list(service: &SandboxService, all: bool) -> Result<Report, Comman
         views.extend(service.kept()?);
     }
     let mut table =
-        Table::with_columns("Sandboxes", ["Name", "State", "From", "Changes", "Updated"]);
+        Table::with_columns("Sandboxes", ["Name", "State", "From", "Changes", "Updated"])
+            .keep(["Name", "State"])
+            .shorten(["From"])
+            .drop_first(["From"]);
     for view in &views {
         table = table.row([
             Cell::from(view.sandbox.name.clone()),

@@ -65,8 +65,8 @@ pub(super) fn add(
                 .row("Created", added.stored.created_at),
         );
     let report = match &added.definition {
-        Definition::Agent(skill) => skill.departures.iter().fold(report, |report, departure| {
-            report.warn(format!("other programs may not accept it: {departure}"))
+        Definition::Agent(skill) => skill.deviations.iter().fold(report, |report, deviation| {
+            report.warn(format!("other programs may not accept it: {deviation}"))
         }),
         Definition::Collection(_) => report,
     };
@@ -105,6 +105,8 @@ pub(super) fn list(context: &Context) -> Result<Report, CommandError> {
         .column("Tools", Align::Right)
         .column("Includes", Align::Left)
         .column("Sources", Align::Left)
+        .keep(["Name"])
+        .drop_first(["Sources", "Includes"])
         .empty("No skill is registered or found")
         .rows(listed.skills.iter().map(row));
     let (count, broken) = (listed.summary.total, listed.summary.broken);

@@ -30,6 +30,8 @@ pub(super) fn list(context: &Context, arguments: ToolCalls) -> Result<Report, Co
         .column("Reason", Align::Left)
         .column("Took", Align::Right)
         .column("Began", Align::Left)
+        .keep(["Tool", "Outcome"])
+        .drop_first(["Took", "Reason"])
         .empty("No call matches")
         .rows(listed.calls.iter().map(row));
     let report = Report::new("tool calls").data(listed).table(table);

@@ -101,6 +101,8 @@ pub(crate) fn list_report(context: &Context, request: ListTools) -> Result<Repor
         "Description",
     ];
     let table = Table::with_columns("Tools", headings)
+        .keep(["Name"])
+        .drop_first(["Category", "Source", "Access"])
         .empty("No tool matches")
         .rows(listed.tools.iter().map(row));
     let (count, broken) = (listed.summary.total, listed.summary.broken);

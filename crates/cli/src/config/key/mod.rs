@@ -91,9 +91,13 @@ pub struct Key {
 pub mod keys;
 
 /// Every key, in display order.
-pub static KEYS: [&Key; 51] = [
+pub static KEYS: [&Key; 55] = [
     &keys::FORMAT,
+    &keys::PAGER,
+    &keys::NOTIFY,
+    &keys::NOTIFY_AFTER,
     &keys::DATABASE_URL,
+    &keys::MODE,
     &keys::AUTOMATION_PROFILE,
     &keys::LOG_FILTER,
     &keys::LOG_FILE,

@@ -18,6 +18,39 @@ pub static FORMAT: Key = Key {
     description: "Output format; unset means rich on a terminal and plain elsewhere",
 };
 
+/// Whether long reports on a terminal go to the pager.
+pub static PAGER: Key = Key {
+    name: "ui.pager",
+    kind: Kind::Choice(&["auto", "never"]),
+    default: Fallback::Text("auto"),
+    variable: "CLEVERAGENTS_UI_PAGER",
+    scope: Scope::Person,
+    description: "Show long reports on a terminal with $PAGER, or less: auto or never",
+};
+
+/// Notification after a long turn or plan.
+pub static NOTIFY: Key = Key {
+    name: "ui.notify",
+    kind: Kind::Choice(&["off", "bell", "desktop"]),
+    default: Fallback::Text("bell"),
+    variable: "CLEVERAGENTS_UI_NOTIFY",
+    scope: Scope::Person,
+    description: "After a long turn or plan at a terminal: off, bell, or a desktop notification (OSC 9 or 777)",
+};
+
+/// Duration from which the end of a turn or plan is notified, in seconds.
+pub static NOTIFY_AFTER: Key = Key {
+    name: "ui.notify-after",
+    kind: Kind::Integer {
+        minimum: 0,
+        maximum: 86_400,
+    },
+    default: Fallback::Integer(20),
+    variable: "CLEVERAGENTS_UI_NOTIFY_AFTER",
+    scope: Scope::Person,
+    description: "Seconds after which a turn or plan that ends or asks notifies the user; 0 for never",
+};
+
 /// URL of the database.
 pub static DATABASE_URL: Key = Key {
     name: "core.database-url",
@@ -26,6 +59,17 @@ pub static DATABASE_URL: Key = Key {
     variable: "CLEVERAGENTS_DATABASE_URL",
     scope: Scope::Person,
     description: "Database URL: sqlite:///path or postgres://user@host/name",
+};
+
+/// Mode of new plans and of conversations in a folder.
+pub static MODE: Key = Key {
+    name: "core.mode",
+    kind: Kind::Choice(&cleveragents_application::Mode::NAMES),
+    default: Fallback::Automatic,
+    variable: "CLEVERAGENTS_MODE",
+    // The file of a cloned repository must not decide what is done without asking.
+    scope: Scope::Person,
+    description: "How far work goes without asking: plan, ask, edit or auto; unset means ask",
 };
 
 /// Automation profile of new plans and sessions.
