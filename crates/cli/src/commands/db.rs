@@ -5,6 +5,7 @@ use cleveragents_application::{CheckSeverity, DiagnosticCheck};
 use cleveragents_domain::Code;
 use serde_json::json;
 
+use super::counted;
 use crate::arguments::Db;
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Progress, Report, Table};
@@ -56,8 +57,8 @@ fn status(context: &Context) -> Result<Report, CommandError> {
         report.ok("The schema is up to date")
     } else {
         report.warn(format!(
-            "{} migrations are pending: run `agents db upgrade`",
-            status.pending.len()
+            "{} pending: run `agents db upgrade`",
+            counted(status.pending.len(), "migration")
         ))
     })
 }

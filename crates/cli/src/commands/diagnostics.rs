@@ -29,7 +29,7 @@ pub(crate) fn run(context: &Context, arguments: &Diagnostics) -> Result<Report, 
         DiagnosticCheck::new(
             "configuration",
             CheckSeverity::Ok,
-            context.home.config_file().display().to_string(),
+            configuration_file(context),
         ),
         check_home(context.home.path()),
         check_disk(context.home.path()),
@@ -41,6 +41,16 @@ pub(crate) fn run(context: &Context, arguments: &Diagnostics) -> Result<Report, 
     checks.extend(database(context, arguments.repair, &mut repairs)?);
     spinner.finish();
     Ok(report(checks, repairs))
+}
+
+/// The configuration file, or that there is none.
+fn configuration_file(context: &Context) -> String {
+    let file = context.home.config_file();
+    if file.exists() {
+        file.display().to_string()
+    } else {
+        format!("{} is not there; the defaults are in use", file.display())
+    }
 }
 
 /// The default model, and whether it can be used.

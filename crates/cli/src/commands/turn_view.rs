@@ -1,6 +1,9 @@
 //! Progress lines of a turn.
 
-use cleveragents_application::ToolCallStatus;
+use cleveragents_application::{ToolCallStatus, without_data_tags};
+use cleveragents_domain::Timestamp;
+
+use crate::output::Cell;
 
 /// Joins a text to one line and truncates it to `max_chars` characters.
 pub(crate) fn short(text: &str, max_chars: usize) -> String {
@@ -9,6 +12,11 @@ pub(crate) fn short(text: &str, max_chars: usize) -> String {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
     }
+}
+
+/// Joins a tool result to one line without the tags that mark data for the model, and truncates it.
+pub(crate) fn short_result(text: &str, max_chars: usize) -> String {
+    short(&without_data_tags(text), max_chars)
 }
 
 /// Line for a started tool call.
@@ -55,5 +63,39 @@ pub(crate) const fn recovered_line(is_resumed: bool) -> &'static str {
         "resuming the interrupted turn"
     } else {
         "the last turn was interrupted; its finished tool calls are kept"
+    }
+}
+
+/// A time for the user to the minute: `today 10:42`, `yesterday 10:42` or `2026-01-31 10:42`.
+pub(crate) fn time_to_minute(time: Timestamp, now: Timestamp) -> String {
+    const DAY_SECONDS: i64 = 24 * 60 * 60;
+    let text = |time: Timestamp| Cell::from(time).text();
+    let shown = text(time);
+    let (Some(date), Some(minute)) = (shown.get(..10), shown.get(11..16)) else {
+        return shown;
+    };
+    if text(now).starts_with(date) {
+        format!("today {minute}")
+    } else if text(now.plus_seconds(-DAY_SECONDS)).starts_with(date) {
+        format!("yesterday {minute}")
+    } else {
+        format!("{date} {minute}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cleveragents_domain::Timestamp;
+
+    use super::time_to_minute;
+
+    #[test]
+    fn times_are_shown_to_the_minute_and_recent_days_by_name() {
+        let now = Timestamp::from_micros(1_769_860_800_000_000);
+        let shown = |hours: i64| time_to_minute(now.plus_seconds(-hours * 3_600), now);
+        let minute = "2026-01-31 12:00";
+        assert_eq!(shown(0), format!("today {}", &minute[11..]));
+        assert_eq!(shown(24), format!("yesterday {}", &minute[11..]));
+        assert_eq!(shown(48), "2026-01-29 12:00");
     }
 }

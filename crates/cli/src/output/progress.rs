@@ -56,6 +56,16 @@ impl Progress {
         self.bar.suspend(work);
     }
 
+    /// Replaces the label.
+    pub(crate) fn label(&self, label: &str) {
+        self.bar.set_message(fitting(label));
+    }
+
+    /// The display itself, for a question that hides it.
+    pub(crate) fn display(&self) -> ProgressBar {
+        self.bar.clone()
+    }
+
     /// Ends the display and clears its line.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
@@ -78,12 +88,17 @@ impl Progress {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr())
             .with_style(style)
             .with_finish(ProgressFinish::AndClear)
-            .with_message(truncate(&visible(label), MAX_LABEL_WIDTH).into_owned());
+            .with_message(fitting(label));
         // Only this timer redraws, so that the redraw rate is independent of the rate of updates.
         bar.enable_steady_tick(REDRAW_INTERVAL);
         console::show(&bar);
         Self { bar }
     }
+}
+
+/// A label that fits on the line of the display.
+fn fitting(label: &str) -> String {
+    truncate(&visible(label), MAX_LABEL_WIDTH).into_owned()
 }
 
 #[cfg(test)]

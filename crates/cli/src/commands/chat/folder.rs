@@ -6,23 +6,33 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cleveragents_application::project_operations::ProjectOfFolder;
-use cleveragents_application::session_operations::{CreateSession, TellSession, TurnResult};
-use cleveragents_application::{AgentEvent, Observer};
-use cleveragents_domain::{Code, Session};
+use cleveragents_application::session_operations::{
+    CreateSession, ShowSession, TellSession, TurnResult,
+};
+use cleveragents_application::{AgentEvent, Mode, Observer, PendingChanges};
+use cleveragents_domain::{Code, Session, SessionId, Timestamp};
 use cleveragents_process::Cancel;
 use serde_json::{Value, json};
 
 use crate::arguments::{Chat, FolderChat, FolderSession, OutputFormat};
+use crate::commands::images::prompt_images;
 use crate::commands::session::read_text;
-use crate::commands::turn_view::short;
+use crate::commands::turn_view::{short, time_to_minute};
+use crate::commands::unfinished::{self, Announced};
 use crate::commands::{counted, first_run, interactive, terminal};
 use crate::context::Context;
-use crate::output::{CommandError, Report, visible_lines, write_err, write_out};
+use crate::output::{CommandError, Progress, Report, visible_lines, write_err, write_out};
 
 use super::LONGEST_NAME;
 
 /// Number of sessions that `--resume` lists.
 const LISTED_SESSIONS: usize = 20;
+
+/// Maximum number of changed files that `agents -p` lists.
+const LISTED_FILES: usize = 5;
+
+/// Maximum number of characters of the first question in the list of `--resume`.
+const LISTED_WORDS: usize = 44;
 
 /// A conversation in a folder that is ready to start.
 pub(super) struct FolderReady {
@@ -66,11 +76,13 @@ pub(super) fn start(
     })?;
     arguments.turn.project = Some(project.name);
     arguments.turn.follows_files = true;
+    let mode = folder.mode.or(context.settings.mode());
+    arguments.turn.read_only |= mode.is_some_and(Mode::is_read_only);
     if folder.session != FolderSession::New {
         let conversation = context.conversation(&arguments.turn)?;
         let sessions = conversation.sessions_of_folder(&project.folder)?;
         let chosen = match folder.session {
-            FolderSession::Choose => choose(&sessions)?,
+            FolderSession::Choose => choose(context, &sessions)?,
             _ => sessions.into_iter().next(),
         };
         if chosen.is_none() {
@@ -81,6 +93,13 @@ pub(super) fn start(
             write_err(&visible_lines(&message));
         }
         arguments.session = chosen.map(|session| session.id.to_string());
+    }
+    if folder.print.is_none() {
+        let announced = match arguments.session {
+            None => Announced::All,
+            Some(_) => Announced::Plan,
+        };
+        unfinished::announce(context, &project.folder, announced);
     }
     let ready = FolderReady {
         arguments,
@@ -94,21 +113,9 @@ pub(super) fn start(
 }
 
 /// Lets the user choose a session.
-fn choose(sessions: &[Session]) -> Result<Option<Session>, CommandError> {
+fn choose(context: &Context, sessions: &[Session]) -> Result<Option<Session>, CommandError> {
     if sessions.is_empty() {
         return Ok(None);
-    }
-    let mut list = String::from("\nConversations in this folder, the last used first:\n");
-    for (number, session) in sessions.iter().take(LISTED_SESSIONS).enumerate() {
-        let name = session.name.as_ref().map_or("", |name| name.as_str());
-        let _never_fails = writeln!(
-            list,
-            "  {:>2}  {}  {} ({})",
-            number + 1,
-            session.updated_at,
-            short(name, 44),
-            counted(session.message_count, "message"),
-        );
     }
     if !stdin().is_terminal() {
         return Err(CommandError::new(
@@ -118,6 +125,11 @@ fn choose(sessions: &[Session]) -> Result<Option<Session>, CommandError> {
         .with_hint(
             "name it: `agents --resume SESSION`, or take the last one: `agents --continue`",
         ));
+    }
+    let mut list = String::from("\nConversations in this folder, the last used first:\n");
+    for (number, session) in sessions.iter().take(LISTED_SESSIONS).enumerate() {
+        let line = session_line(context, session)?;
+        let _never_fails = writeln!(list, "  {:>2}  {line}", number + 1);
     }
     let answer = terminal::ask(&list, "Number: ", &Cancel::new());
     let number: Option<usize> = answer.as_deref().and_then(|answer| answer.parse().ok());
@@ -134,6 +146,24 @@ fn choose(sessions: &[Session]) -> Result<Option<Session>, CommandError> {
     }
 }
 
+/// A session in the list of `--resume`: its time, first words, turns and changes.
+fn session_line(context: &Context, session: &Session) -> Result<String, CommandError> {
+    let overview = context.sessions()?.overview(session.id)?;
+    let name = session.name.as_ref().map(|name| name.as_str().to_owned());
+    let words = overview.first_question.or(name).unwrap_or_default();
+    let changes = context.sandboxes()?.pending_changes(session.id)?;
+    let changes = changes.map_or_else(String::new, |changes| {
+        let count = counted(changes.files.len(), "changed file");
+        format!(", {count} not applied")
+    });
+    let time = time_to_minute(session.updated_at, Timestamp::now());
+    Ok(format!(
+        "{time:<16}  {} ({}{changes})",
+        short(&words, LISTED_WORDS),
+        counted(overview.turns, "turn"),
+    ))
+}
+
 /// Answers one question and prints only the answer.
 fn answer_once(
     context: &Context,
@@ -141,6 +171,8 @@ fn answer_once(
     format: OutputFormat,
 ) -> Result<Report, CommandError> {
     let mut question = ready.task.unwrap_or_default();
+    // Standard input is data: names in it are text.
+    let images = prompt_images(context, Some(&question))?;
     if !stdin().is_terminal() {
         let input = read_text(context)?;
         if !input.trim().is_empty() {
@@ -154,9 +186,14 @@ fn answer_once(
         return Err(CommandError::usage("there is no question")
             .with_hint("agents -p 'what does this project do?'"));
     }
-    let request = ready.arguments.turn.request();
-    let session = if let Some(session) = ready.arguments.session {
-        session
+    let mut request = ready.arguments.turn.request();
+    request.local.images = images;
+    let session = if let Some(reference) = ready.arguments.session {
+        let shown = context.call(ShowSession {
+            reference,
+            recent: 0,
+        })?;
+        shown.session_summary.id
     } else {
         let redactor = context.models(None)?.redactor();
         let line = question.lines().find(|line| !line.trim().is_empty());
@@ -167,24 +204,42 @@ fn answer_once(
             name: name.map(|line| short(line, LONGEST_NAME)),
             ..CreateSession::default()
         })?;
-        created.session.id.to_string()
+        created.session.id
     };
     let request = TellSession {
-        session,
+        session: session.to_string(),
         prompt: Some(question),
         ..request
     };
-    let watcher = Arc::new(JsonLinesWatcher {
-        streams: format == OutputFormat::StreamJson,
+    let streams = format == OutputFormat::StreamJson;
+    let progress = if streams {
+        Progress::silent()
+    } else {
+        Progress::spinner(&context.printer, THINKING)
+    };
+    let watcher = Arc::new(AnswerWatcher {
+        streams,
+        progress: progress.clone(),
     });
-    let outcome = interactive::call(context, request, watcher);
-    if format == OutputFormat::StreamJson {
-        return Ok(stream_end(outcome));
+    let outcome = interactive::call_with_progress(context, request, watcher, &progress);
+    progress.finish();
+    // A failed or interrupted turn may have changed files too.
+    let changes = close_unchanged(context, session);
+    let report = match format {
+        OutputFormat::StreamJson => Ok(stream_end(outcome)),
+        OutputFormat::Json => outcome.map(|result| Report::new("chat").data(result).ok("Answered")),
+        OutputFormat::Text => outcome.map(|result| print_answer(&result)),
+    };
+    if let Some(changes) = changes {
+        write_err(&visible_lines(&pending_line(&changes)));
     }
-    let result = outcome?;
-    if format == OutputFormat::Json {
-        return Ok(Report::new("chat").data(result).ok("Answered"));
-    }
+    report
+}
+
+/// Label of the status line before the first tool call.
+const THINKING: &str = "Thinking";
+
+fn print_answer(result: &TurnResult) -> Report {
     let ending = if result.response.ends_with('\n') {
         ""
     } else {
@@ -194,18 +249,35 @@ fn answer_once(
     for caveat in &result.caveats {
         write_err(&visible_lines(&format!("warning: {caveat}\n")));
     }
-    if let Some(sandbox) = result
-        .sandbox
-        .as_ref()
-        .filter(|_| !result.files_changed.is_empty())
-    {
-        write_err(&visible_lines(&format!(
-            "changed in a copy: {}; `agents sandbox diff {sandbox}` shows it, `agents sandbox apply {sandbox}` applies it, \
-             `agents --continue` continues\n",
-            result.files_changed.join(", ")
-        )));
+    Report::written("chat", 0)
+}
+
+fn pending_line(changes: &PendingChanges) -> String {
+    let sandbox = &changes.sandbox;
+    let shown = changes.files.iter().take(LISTED_FILES);
+    let mut files: Vec<&str> = shown.map(String::as_str).collect();
+    let more = changes.files.len().saturating_sub(LISTED_FILES);
+    let more = format!("and {more} more");
+    if changes.files.len() > LISTED_FILES {
+        files.push(&more);
     }
-    Ok(Report::written("chat", 0))
+    format!(
+        "changes wait in sandbox {sandbox}: {}; show: `agents sandbox diff {sandbox}`, apply: `agents sandbox apply \
+         {sandbox}`, continue: `agents --continue`\n",
+        files.join(", ")
+    )
+}
+
+/// Closes the sandbox of a conversation that ends, if it is unchanged; otherwise returns its changes.
+pub(super) fn close_unchanged(context: &Context, session: SessionId) -> Option<PendingChanges> {
+    let closed = context
+        .sandboxes()
+        .and_then(|sandboxes| Ok(sandboxes.close_unchanged(session)?));
+    closed.unwrap_or_else(|error| {
+        let text = format!("warning: the sandbox of the conversation stays: {error}\n");
+        write_err(&visible_lines(&text));
+        None
+    })
 }
 
 /// Writes the last line of `--output-format stream-json`.
@@ -235,15 +307,22 @@ fn tagged(kind: &str, mut value: Value) -> Value {
     Value::Object(object)
 }
 
-/// Writes the events of an answer as JSON lines if `streams` is set.
-struct JsonLinesWatcher {
+/// Writes the events of an answer as JSON lines if `streams` is set; otherwise shows the current tool call.
+struct AnswerWatcher {
     streams: bool,
+    progress: Progress,
 }
 
-impl Observer for JsonLinesWatcher {
+impl Observer for AnswerWatcher {
     fn event(&self, event: &AgentEvent) {
         if self.streams {
             write_out(&format!("{}\n", json!(event)));
+            return;
+        }
+        match event {
+            AgentEvent::ToolCallStarted { tool, .. } => self.progress.label(tool),
+            AgentEvent::ModelCall { .. } => self.progress.label(THINKING),
+            _ => {}
         }
     }
 

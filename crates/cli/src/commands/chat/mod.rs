@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use cleveragents_application::session_operations::{TurnMode, TurnResult};
 use cleveragents_application::{Conversation, ConversationTurn, SessionService};
-use cleveragents_domain::{CheckpointNumber, Code, SandboxId, Session, SessionName};
+use cleveragents_domain::{CheckpointNumber, Code, SandboxId, Session, SessionId, SessionName};
 use cleveragents_models::ModelName;
 
 use self::editor::Editor;
@@ -27,7 +27,9 @@ use self::input::{PipeReader, Reading};
 use self::screen::Screen;
 use self::signals::Stopper;
 use crate::arguments::Chat as Arguments;
+use crate::commands::counted;
 use crate::commands::terminal::{self, Terminal};
+use crate::commands::images::{image_line, prompt_images};
 use crate::commands::turn_view::short;
 use crate::context::Context;
 use crate::output::{CommandError, Format, Report, Timing};
@@ -73,6 +75,7 @@ pub(crate) fn run(context: &Context, mut arguments: Arguments) -> Result<Report,
         context,
         conversation,
         sessions,
+        used: session.iter().map(|session| session.id).collect(),
         session,
         name: None,
         last: LastExchange::default(),
@@ -96,8 +99,9 @@ pub(crate) fn run(context: &Context, mut arguments: Arguments) -> Result<Report,
             chat.fail(&error);
         }
     }
-    chat.read_messages(&mut source)?;
-    chat.print_farewell();
+    let outcome = chat.read_messages(&mut source);
+    chat.leave();
+    outcome?;
     let code = chat.failed.filter(|_| !is_talk).unwrap_or(0);
     Ok(Report::written("chat", code))
 }
@@ -130,6 +134,8 @@ struct Chat<'c> {
     sessions: SessionService,
     /// Created with the first message if no session was given.
     session: Option<Session>,
+    /// The sessions of this chat; their unchanged sandboxes are closed when the chat ends.
+    used: Vec<SessionId>,
     /// Name for a session that is not created yet.
     name: Option<SessionName>,
     last: LastExchange,
@@ -215,7 +221,15 @@ impl Chat<'_> {
     /// Runs a turn with a new message, or resumes the interrupted turn if `question` is `None`.
     fn ask(&mut self, question: Option<&str>) -> Result<(), CommandError> {
         let timing = Timing::start();
+        let _notify = self.context.notify_when_done();
+        let images = prompt_images(self.context, question)?;
+        for image in &images {
+            self.screen.note(&image_line(image));
+        }
         let session = self.session_for(question)?;
+        if !self.used.contains(&session.id) {
+            self.used.push(session.id);
+        }
         let before = self.checkpoints(&session);
         if question.is_some() {
             self.last = LastExchange {
@@ -234,6 +248,7 @@ impl Chat<'_> {
         let outcome = self.conversation.ask(&ConversationTurn {
             session: &session,
             prompt,
+            images,
             observer: &self.screen,
             approver: &terminal,
             keeps_unfinished: false,
@@ -250,6 +265,7 @@ impl Chat<'_> {
             Err(error) if error.code() == Code::TurnStopped && self.is_talk => {
                 self.screen
                     .note("stopped; the session and finished tool calls are kept");
+                self.note_pending();
                 return Ok(());
             }
             Err(error) if self.stopper.is_leaving() => return Err(error.interrupted()),
@@ -262,6 +278,10 @@ impl Chat<'_> {
         self.last.answer = Some(result.response.clone());
         if self.context.printer.format().is_human() {
             self.screen.summary(&result);
+            // A resumed turn lists only the files that it changed since then.
+            if question.is_none() && result.files_changed.is_empty() {
+                self.note_pending();
+            }
         } else {
             let shown = Report::new("chat").data(result).ok("Answered");
             self.print(&shown, timing);
@@ -379,25 +399,80 @@ impl Chat<'_> {
         let Some(session) = &self.session else {
             return Ok(());
         };
-        self.screen
-            .messages(session, &self.sessions.view(session.id, count)?.recent);
-        if let Some(turn) = self.conversation.interrupted(session.id)? {
+        let interrupted = self.conversation.interrupted(session.id)?;
+        let recent = self.sessions.view(session.id, count)?.recent;
+        match &interrupted {
+            Some(_) if recent.is_empty() => {
+                let name = session.name.as_ref().map(|name| format!(" {name}"));
+                let name = name.unwrap_or_default();
+                self.screen.note(&format!(
+                    "session{name} · {} · interrupted before the first answer",
+                    session.id
+                ));
+            }
+            _ => self.screen.messages(session, &recent),
+        }
+        if let Some(turn) = interrupted {
             let note = format!(
                 "the last turn ({}) was interrupted: /resume continues it",
                 turn.model
             );
             self.screen.note(&note);
         }
+        self.note_pending();
         Ok(())
     }
 
-    fn print_farewell(&self) {
-        if let Some(session) = self.session.as_ref().filter(|_| self.is_talk) {
-            let note = match &self.folder {
-                Some(_) => "continue here with `agents --continue`".to_owned(),
-                None => format!("continue with `agents chat {}`", session.id),
-            };
-            self.screen.note(&note);
+    /// Notes the changes of the session that are not applied.
+    fn note_pending(&self) {
+        let Some(session) = &self.session else {
+            return;
+        };
+        if self.conversation.options().sandbox.is_some() {
+            return;
+        }
+        let pending = self
+            .context
+            .sandboxes()
+            .and_then(|sandboxes| Ok(sandboxes.pending_changes(session.id)?));
+        match pending {
+            Ok(Some(changes)) => self.screen.note(&format!(
+                "{} not applied: /diff shows the changes, /apply brings them to your files",
+                counted(changes.files.len(), "changed file")
+            )),
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "changes of the session not found"),
+        }
+    }
+
+    /// Closes the unchanged sandboxes of the chat, and prints how to continue.
+    fn leave(&self) {
+        let is_own = self.conversation.options().sandbox.is_none();
+        let mut pending = None;
+        for session in self.used.iter().filter(|_| is_own) {
+            let changes = folder::close_unchanged(self.context, *session);
+            if self
+                .session
+                .as_ref()
+                .is_some_and(|current| current.id == *session)
+            {
+                pending = changes;
+            }
+        }
+        let Some(session) = &self.session else {
+            return;
+        };
+        let next = match &self.folder {
+            Some(_) => "agents --continue".to_owned(),
+            None => format!("agents chat {}", session.id),
+        };
+        if let Some(changes) = pending {
+            let count = counted(changes.files.len(), "changed file");
+            self.screen
+                .note(&format!("{count} not applied; continue with `{next}`"));
+        } else if self.is_talk {
+            let here = self.folder.as_ref().map_or("", |_| " here");
+            self.screen.note(&format!("continue{here} with `{next}`"));
         }
     }
 

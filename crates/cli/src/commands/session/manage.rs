@@ -5,7 +5,7 @@ use cleveragents_application::session_operations::{
 };
 
 use crate::arguments::SessionCreate;
-use crate::commands::confirm;
+use crate::commands::{confirm, counted};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
 
@@ -85,7 +85,10 @@ pub(super) fn delete(
     })?;
     let session = shown.session_summary;
     let name = session.name.unwrap_or_else(|| session.id.to_string());
-    let question = format!("Delete session {name} with {} messages?", session.messages);
+    let question = format!(
+        "Delete session {name} with {}?",
+        counted(session.messages, "message")
+    );
     confirm(&question, yes)?;
     let deleted = context.call(DeleteSession {
         reference: session.id.to_string(),

@@ -1,27 +1,36 @@
 //! `agents do`: runs a one-off task in a folder. A sequence of operations creates the project of
 //! the folder, an action and a plan, and runs the phases of the plan.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use cleveragents_application::action_operations::CreateAction;
-use cleveragents_application::one_off_action;
 use cleveragents_application::plan_operations::{
-    AppliedPlan, ApplyPlan, ApprovePlan, CreatedPlan, ExecutePlan, PlanExecution, ShowPlan,
-    ShowPlanStatus, StrategyOutline, UsePlan,
+    AppliedPlan, ApplyPlan, ApprovePlan, CreatedPlan, ExecutePlan, PlanDetails, PlanExecution,
+    RevertPlan, ShowPlan, ShowPlanStatus, StrategyOutline, UsePlan,
 };
 use cleveragents_application::project_operations::ProjectOfFolder;
+use cleveragents_application::{FailedCheck, Mode, one_off_action};
 use cleveragents_domain::{
     Code, GateAction, PlanId, PlanPhase, PlanStage, PlanState, Suggestion, Waiting,
 };
 use serde_json::json;
 
-use super::interactive;
-use super::run::{applied_view, apply_confirmed, confirm_apply, outcome_panels, stage_message};
+use super::question::{PlanAnswer, PlanQuestion};
+use super::run::{
+    applied_view, apply_confirmed, ask_apply, give_guidance, not_applied, outcome_panels,
+    stage_message,
+};
 use super::use_action::chosen;
+use super::watcher::{prints_events, strategy_lines};
+use super::{edit, interactive};
 use crate::arguments::Do;
+use crate::commands::unfinished::{self, Announced};
 use crate::commands::{can_confirm, confirm, first_run};
 use crate::context::Context;
-use crate::output::{Cell, CommandError, Panel, Report, command, commands};
+use crate::output::{
+    Cell, CommandError, Panel, Report, command, commands, visible_lines, write_err,
+};
 
 /// Plan of a task, as the last operation reported it.
 struct TaskPlan {
@@ -106,6 +115,12 @@ pub(crate) fn run(context: &Context, arguments: Do) -> Result<Report, CommandErr
             .with_hint("add the command that must succeed, such as --check 'make test'"));
     }
     let mut choices = arguments.choices;
+    if let Some(mode) = arguments.mode {
+        choices.automation_profile = Some(mode.profile().to_owned());
+    }
+    let has_own_profile = arguments.mode.is_none() && choices.automation_profile.is_some();
+    let mode = arguments.mode.or(context.settings.mode());
+    let mode = mode.filter(|_| !has_own_profile);
     if let Some(model) = arguments.model {
         for actor in [
             &mut choices.strategy_actor,
@@ -136,31 +151,64 @@ pub(crate) fn run(context: &Context, arguments: Do) -> Result<Report, CommandErr
         projects: vec![project],
         ..chosen(choices)
     })?;
+    if mode.is_some_and(Mode::stops_after_strategy)
+        && plan.gated_phase() == Some(PlanPhase::Execute)
+    {
+        let next = plan.next_steps.first().map(command).unwrap_or_default();
+        return Ok(plan
+            .view()
+            .info(format!("next: `{next}`"))
+            .ok("Strategy created; no file was changed"));
+    }
     while let Some(phase) = plan.gated_phase() {
-        if let Err(error) = task.confirm_phase(&plan, phase) {
-            if error.code() == Code::ConfirmationNeeded {
-                let next = plan.next_steps.first().map(command).unwrap_or_default();
-                return Ok(plan
-                    .view()
-                    .warn(format!("the plan waits: continue with `{next}`"))
-                    .exit_with(error.exit_code()));
+        let answer = match task.ask_phase(&plan, phase) {
+            Ok(answer) => answer,
+            Err(error) if error.code() == Code::ConfirmationNeeded => {
+                return Ok(declined(&plan, phase, error.exit_code()));
             }
-            return Err(error);
+            Err(error) => return Err(error),
+        };
+        let id = plan.id.to_string();
+        match (answer, phase) {
+            (PlanAnswer::No, _) => {
+                let code = Code::ConfirmationNeeded.kind().exit_code();
+                return Ok(declined(&plan, phase, code));
+            }
+            (PlanAnswer::Edit, _) => task.edit_strategy(&id)?,
+            (PlanAnswer::Tell(guidance), PlanPhase::Execute) => {
+                plan = task.strategize_again(plan, guidance)?;
+            }
+            (PlanAnswer::Tell(guidance), _) => {
+                if let Some(next) = give_guidance(context, &id, guidance)? {
+                    plan = task.execute_request(next, plan.action)?;
+                }
+            }
+            (PlanAnswer::Yes, PlanPhase::Apply) => {
+                let request = ApplyPlan {
+                    reference: Some(id),
+                    ..ApplyPlan::default()
+                };
+                return apply_confirmed(context, request);
+            }
+            (PlanAnswer::Yes, _) => plan = task.execute(id, plan.action)?,
         }
-        if phase == PlanPhase::Apply {
-            let request = ApplyPlan {
-                reference: Some(plan.id.to_string()),
-                ..ApplyPlan::default()
-            };
-            return apply_confirmed(context, request);
-        }
-        plan = task.execute(plan.id.to_string(), plan.action)?;
     }
     let message = stage_message(plan.stage);
     Ok(match plan.applied {
         Some(applied) => applied_view(*applied),
         None => plan.view().ok(message),
     })
+}
+
+/// Report of a plan whose next phase the user did not confirm.
+fn declined(plan: &TaskPlan, phase: PlanPhase, exit_code: u8) -> Report {
+    if phase == PlanPhase::Apply {
+        return not_applied("do", &plan.id.to_string()).exit_with(exit_code);
+    }
+    let next = plan.next_steps.first().map(command).unwrap_or_default();
+    plan.view()
+        .warn(format!("the plan waits: continue with `{next}`"))
+        .exit_with(exit_code)
 }
 
 /// Parameters shared by all operations of a task.
@@ -186,6 +234,7 @@ impl Task<'_> {
             Code::LocationNotFound => error.with_hint("choose an existing folder with --folder"),
             _ => error,
         })?;
+        unfinished::announce(self.context, &project.folder, Announced::All);
         Ok(project.name)
     }
 
@@ -214,10 +263,61 @@ impl Task<'_> {
             reference: Some(reference),
             ..ExecutePlan::default()
         };
+        self.execute_request(request, action)
+    }
+
+    fn execute_request(
+        &self,
+        request: ExecutePlan,
+        action: String,
+    ) -> Result<TaskPlan, CommandError> {
         match interactive::call(self.context, request, self.is_stream) {
             Err(error) if error.code() == Code::PlanWaiting => self.fix(error, action),
             executed => Ok(TaskPlan::from_execution(executed?, action)),
         }
+    }
+
+    /// Makes a new strategy with the text of the user. If the plan may not return to its strategy again, the text is
+    /// guidance for its execution, and the strategy stays.
+    fn strategize_again(&self, plan: TaskPlan, text: String) -> Result<TaskPlan, CommandError> {
+        let id = plan.id.to_string();
+        let reverted = self.context.call(RevertPlan {
+            reference: id.clone(),
+            to_phase: PlanPhase::Strategize,
+            reason: text.clone(),
+        });
+        match reverted {
+            Ok(_) => self.execute(id, plan.action),
+            Err(error) if error.code() == Code::ReversionLimit => {
+                give_guidance(self.context, &id, text)?;
+                write_err("The plan cannot strategize again; its execution gets the guidance.\n");
+                Ok(plan)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens the strategy in the user's editor, and shows the result. A strategy that is refused leaves the plan
+    /// unchanged.
+    fn edit_strategy(&self, plan: &str) -> Result<(), CommandError> {
+        match edit::run(self.context, plan.to_owned(), None) {
+            Ok(_) => {
+                let text = strategy_outline(&self.strategy(plan)?);
+                write_err(&text);
+                Ok(())
+            }
+            Err(error) => {
+                write_err(&visible_lines(&format!("{}\n", error.message())));
+                Ok(())
+            }
+        }
+    }
+
+    fn strategy(&self, plan: &str) -> Result<PlanDetails, CommandError> {
+        self.context.call(ShowPlan {
+            reference: Some(plan.to_owned()),
+            document: None,
+        })
     }
 
     /// If the plan waits for approval to fix failed checks, asks the user and resumes the plan.
@@ -239,17 +339,33 @@ impl Task<'_> {
         if !is_fix || !(self.yes || can_confirm()) {
             return Err(error);
         }
-        match confirm("A check failed. Fix it?", self.yes) {
-            Ok(()) => {}
-            // The user did not agree. The plan stays unchanged, and the hint of the error shows how to continue.
-            Err(refused) if refused.code() == Code::ConfirmationNeeded => {
-                return Err(if refused.exit_code() == error.exit_code() {
-                    error
-                } else {
-                    error.interrupted()
-                });
+        if !self.yes {
+            let checks = status.failed_checks;
+            let question = PlanQuestion {
+                text: "A check failed. Fix it?".to_owned(),
+                subject: "output",
+                show: &|| Ok(visible_lines(&outputs(&checks)).into_owned()),
+                can_edit: false,
+            };
+            match question.ask(self.context) {
+                Ok(PlanAnswer::Yes | PlanAnswer::Edit) => {}
+                // The user did not agree. The plan stays unchanged, and the hint of the error shows how to continue.
+                Ok(PlanAnswer::No) => return Err(error),
+                Ok(PlanAnswer::Tell(guidance)) => {
+                    return match give_guidance(self.context, &plan, guidance)? {
+                        Some(next) => self.execute_request(next, action),
+                        None => Err(error),
+                    };
+                }
+                Err(refused) if refused.code() == Code::ConfirmationNeeded => {
+                    return Err(if refused.exit_code() == error.exit_code() {
+                        error
+                    } else {
+                        error.interrupted()
+                    });
+                }
+                Err(other) => return Err(other),
             }
-            Err(other) => return Err(other),
         }
         self.context.call(ApprovePlan {
             reference: Some(plan.clone()),
@@ -258,19 +374,53 @@ impl Task<'_> {
         self.execute(plan, action)
     }
 
-    fn confirm_phase(&self, plan: &TaskPlan, phase: PlanPhase) -> Result<(), CommandError> {
+    fn ask_phase(&self, plan: &TaskPlan, phase: PlanPhase) -> Result<PlanAnswer, CommandError> {
+        let id = plan.id.to_string();
         match phase {
-            PlanPhase::Strategize => confirm("Create the strategy?", self.yes),
-            PlanPhase::Execute => {
-                let shown = self.context.call(ShowPlan {
-                    reference: Some(plan.id.to_string()),
-                    document: None,
-                })?;
-                let strategy = shown.markdown.unwrap_or_default();
-                let question = format!("{strategy}\nExecute it?");
-                confirm(&question, self.yes)
+            PlanPhase::Strategize => {
+                confirm("Create the strategy?", self.yes).map(|()| PlanAnswer::Yes)
             }
-            PlanPhase::Apply => confirm_apply(self.context, &plan.id.to_string(), self.yes),
+            PlanPhase::Execute if self.yes || !can_confirm() => {
+                confirm("Execute it?", self.yes).map(|()| PlanAnswer::Yes)
+            }
+            PlanPhase::Execute => {
+                // The progress display has shown the strategy, if there is one.
+                if !prints_events(self.context, self.is_stream) {
+                    write_err(&strategy_outline(&self.strategy(&id)?));
+                }
+                let question = PlanQuestion {
+                    text: "Execute it?".to_owned(),
+                    subject: "details",
+                    show: &|| {
+                        let markdown = self.strategy(&id)?.markdown.unwrap_or_default();
+                        Ok(visible_lines(&markdown).into_owned())
+                    },
+                    can_edit: true,
+                };
+                question.ask(self.context)
+            }
+            PlanPhase::Apply => ask_apply(self.context, &id, None, self.yes),
         }
     }
+}
+
+/// Summary and steps of a strategy, as the progress display shows a new one.
+fn strategy_outline(plan: &PlanDetails) -> String {
+    plan.strategy.as_ref().map_or_else(String::new, |strategy| {
+        let lines: Vec<String> = strategy_lines(strategy).collect();
+        visible_lines(&format!("{}\n", lines.join("\n"))).into_owned()
+    })
+}
+
+/// Failed checks with their commands and outputs.
+fn outputs(checks: &[FailedCheck]) -> String {
+    let mut text = String::new();
+    for check in checks {
+        let _never_fails = writeln!(text, "✗ {} — {}", check.validation, check.message);
+        if let Some(command) = &check.command {
+            let _never_fails = writeln!(text, "$ {command}");
+        }
+        let _never_fails = writeln!(text, "{}", check.output.trim_end());
+    }
+    text
 }

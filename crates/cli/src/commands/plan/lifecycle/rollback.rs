@@ -5,8 +5,8 @@ use cleveragents_application::plan_operations::{
 };
 use cleveragents_domain::PlanPhase;
 
-use crate::commands::confirm;
 use crate::commands::plan::list_checkpoints;
+use crate::commands::{confirm, counted};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
 
@@ -33,13 +33,13 @@ pub(super) fn rollback(
         let preview = context.call(request.clone())?;
         let (summary, impact) = (&preview.rollback_summary, &preview.impact);
         let question = format!(
-            "Roll plan {} back to {}: {} files, {} steps, {} decisions, {} calls?",
+            "Roll plan {} back to {}: {}, {}, {}, {}?",
             summary.plan,
-            summary.checkpoint,
-            summary.files_reverted,
-            impact.steps_after_cp,
-            impact.decisions_after_cp,
-            impact.tool_calls_after_cp
+            summary.checkpoint.as_deref().unwrap_or_default(),
+            counted(summary.files_reverted, "file"),
+            counted(impact.steps_after_cp, "step"),
+            counted(impact.decisions_after_cp, "decision"),
+            counted(impact.tool_calls_after_cp, "call")
         );
         confirm(&question, yes)?;
     }
@@ -79,12 +79,16 @@ pub(super) fn redo(context: &Context, reference: String) -> Result<Report, Comma
 fn view(command: &'static str, title: &'static str, result: RollbackReport) -> Report {
     let (summary, impact) = (&result.rollback_summary, &result.impact);
     let plan = summary.plan;
+    let restored = summary
+        .checkpoint
+        .clone()
+        .unwrap_or_else(|| "the state before the correction".to_owned());
     let state = result.post_rollback_state.as_ref();
     Report::new(command)
         .panel(
             Panel::new(title)
                 .row("Plan", Cell::Id(plan.to_string()))
-                .row("Checkpoint", summary.checkpoint.clone())
+                .row("Restored", restored)
                 .row("Label", summary.label.clone())
                 .row("Files", summary.files_reverted)
                 .row(
