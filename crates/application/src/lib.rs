@@ -58,7 +58,7 @@ pub use actor::{
     ActorBundle, ActorService, ActorText, ActorWorld, ContextMessage, ContextService,
     ContextServiceError, ExportedContext, FoundActor, IsModel, ReferableNames, read_context,
 };
-pub use automation::AutomationService;
+pub use automation::{AutomationService, Mode};
 pub use change_request::{
     ChangeRequestError, ChangeRequestService, ChangeRequestTarget, PublishedBranch,
 };
@@ -108,10 +108,12 @@ pub use plan::{
     PlanStatus, ProgressState, TreeOptions, TreeSummary, UndoneApply, checkpoint_name, describe_event,
 };
 pub use plan::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
+pub use plan::{ConflictChoice, ConflictSelection, ResolvedConflicts};
 pub use plan::{
     ContextError, DETERMINISTIC, DefaultActors, DriveOptions, ESTIMATOR, EXECUTOR, FailedCheck,
     KeptVariables, OpenChangeset, PROMPTS, PlanDefaults, PlanError, PlanExecutionContext,
-    PlanFrontEnd, PlanLookup, PlanQueue, PlanRollbackPreview, PlanRolledBack, PlanService,
+    AffectedDecision, AffectedStep, CorrectionMode, CorrectionPreview, PlanCorrected, PlanFrontEnd,
+    PlanLookup, PlanQueue, PlanRollbackPreview, PlanRolledBack, PlanService,
     QueueEntry, REVIEWER, SERVER_LEASE, STRATEGIST, ServerClaim, UseAction, built_in_actors,
     calling_actor, one_off_action,
 };
@@ -138,8 +140,8 @@ pub use runtime::{
     mcp_server_options, parse_usd, session_mode,
 };
 pub use sandbox::{
-    ApplyRequest, ApplyResult, CacheTotal, CaptureReport, ChangeAuthor, DiskUsage, ExecReport,
-    ExecRequest, IDLE_SANDBOX_HOURS, IdleSandbox, MemberChanges, OpenSandbox, PendingChanges, QueryReport,
+    ApplyRequest, ApplyResult, CacheTotal, CaptureReport, ChangeAuthor, ComputedMerge, DiskUsage,
+    ExecReport, ExecRequest, ForkToMerge, IDLE_SANDBOX_HOURS, IdleSandbox, MemberChanges, OpenSandbox, PendingChanges, QueryReport,
     QueryRequest, Recording,
     RecoveredOperation, RollbackTarget, RolledBack, SandboxDiff, SandboxError, SandboxService,
     SandboxView, SourceChanges, Target,
@@ -178,8 +180,9 @@ pub use task::{
 pub use text_file::{MAX_TEXT_FILE_BYTES, read_text, read_text_file};
 pub use tool::operations as tool_operations;
 pub use tool::{
-    CallableTools, Excerpt, LeftOut, SandboxWorkspace, SpendScope, StoreBudget, StoreLedger,
-    ToolError, ToolService, call_status, called_tool, files_changed,
+    CallableTools, Excerpt, LeftOut, ProjectRule, ProjectRules, SandboxWorkspace, SpendScope,
+    StoreBudget, StoreLedger, ToolError, ToolService, call_status, called_tool, complete_rule,
+    files_changed,
 };
 pub use turn::{
     CompactionReport, Ending, InterruptedTurnSummary, LockedSession, PromptImage, ReportTool, ReportTools, TextAnswer,

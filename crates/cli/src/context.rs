@@ -18,7 +18,7 @@ use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options, ProgressCall
 use crate::arguments::TurnOptions;
 use crate::commands::worker_starter;
 use crate::config::{ConfigLevel, Configuration, Environment, Home, Settings, keys};
-use crate::output::{CommandError, Printer, Progress};
+use crate::output::{CommandError, Printer, Progress, notify};
 use crate::process_configuration::{CalledFor, ProcessConfiguration, print_warning};
 use crate::remote::Connection;
 
@@ -297,6 +297,22 @@ impl Context {
         let request = options.request();
         let runtime = self.runtime(&request.safety(), options.record.as_deref())?;
         Ok(Conversation::new(runtime, request.conversation()?)?)
+    }
+
+    /// Notifies the user at the terminal when the result is dropped, if that was a long time.
+    pub(crate) fn notify_when_done(&self) -> notify::Watch {
+        let environment = &self.environment;
+        let term = environment.text("TERM").unwrap_or_default();
+        let is_vte = environment.text("VTE_VERSION").is_some();
+        let setting = if self.printer.format().is_human() {
+            self.settings.notify()
+        } else {
+            "off"
+        };
+        notify::watch(
+            notify::Channel::new(setting, &term, is_vte),
+            self.settings.notify_after(),
+        )
     }
 
     /// Callback that shows a progress bar from the first call to the last.

@@ -61,4 +61,4 @@ pub use replay::Recorder;
 pub use request::{ChatRequest, ReasoningEffort, ResponseSchema};
 pub use secret::{KEY_VARIABLES, Secret};
 pub use tokio_util::sync::CancellationToken;
-pub use wire::{Protocol, drop_optional_nulls};
+pub use wire::{MAX_IMAGE_BYTES, Protocol, drop_optional_nulls};

@@ -27,8 +27,8 @@ mod tool;
 mod tool_search;
 pub mod untrusted;
 
-pub use argument_errors::example;
-pub use builtin::{SandboxLocation, locate};
+pub use argument_errors::example_arguments;
+pub use builtin::{SandboxLocation, image_media_type, locate};
 pub use capability::{Access, Capability, CapabilityChange, Environment, OverrideError};
 pub use gate::{
     CallContext, CallFailure, CallOutcome, CallRequest, CallSuccess, Gate, GateError, Permit,
@@ -42,12 +42,12 @@ pub use name::{ToolName, ToolNameError};
 pub use output::{DEFAULT_SHOWN_BYTES, LineRange, Log, Output, ShownOutput, Spool};
 pub use registry::{Registry, RegistryError, TightenError, check_schema, check_value};
 pub use safety::{
-    AllowList, Decision, Effect, Fence, Guards, PermissionRules, Rule, RuleError, STANDARD, Safety,
-    SafetyProfile, ToolPattern, fits,
+    AllowList, Decision, Effect, Fence, Guards, PermissionRules, Rule, RuleError, STANDARD_PROFILE, Safety,
+    SafetyProfile, ToolPattern, matches_pattern,
 };
 pub use spec::{Binding, Category, DEFAULT_TIMEOUT, Ground, Slot, Source, ToolSpec};
 pub use tool::{
-    Answer, Body, Call, Failure, FailureKind, Grounds, PrepareError, PreparedCall, Subject, Tool,
+    Answer, Body, Call, Failure, FailureKind, PrepareContext, PrepareError, PreparedCall, Subject, Tool,
     TouchedPaths,
 };
 pub use tool_search::{SearchableTool, ToolSearch};

@@ -12,7 +12,7 @@ use cleveragents_models::{
 use cleveragents_store::messages::{AppendEvents, AppendedMessage};
 use cleveragents_store::sessions::NewSession;
 use cleveragents_store::{runs, sessions, turns};
-use cleveragents_tools::{check_value, example, untrusted};
+use cleveragents_tools::{check_value, example_arguments, untrusted};
 use serde::Deserialize as _;
 use serde_json::Value;
 use std::sync::Arc;
@@ -277,7 +277,7 @@ impl RunExecutor<'_> {
             .map(|tool| format!("`{}`", tool.name))
             .collect();
         if tools.is_empty() {
-            let example = format.and_then(|format| example(&format.schema));
+            let example = format.and_then(|format| example_arguments(&format.schema));
             let example =
                 example.map_or_else(String::new, |example| format!(" Its form: {example}"));
             return format!(
@@ -407,6 +407,7 @@ impl RunExecutor<'_> {
         };
         let request = TurnRequest {
             prompt,
+            images: Vec::new(),
             model: Arc::clone(model),
             plan: run_context.plan,
             actor: call.actor.name.parse().ok(),

@@ -310,6 +310,7 @@ impl Conversation {
         let workspace = self.runtime.workspace(turn.cancel, sandbox, project, |_| {
             session_sandbox(session.id)
         })?;
+        let rules = self.runtime.tightened(rules, workspace.as_ref())?;
         let options = self.runtime.options();
         let prompts = self.prompts(workspace.as_ref().map(SandboxWorkspace::view));
         // Only a model with tools and files receives the instructions for engineering work.

@@ -8,7 +8,7 @@ use cleveragents_domain::{Diagnose as _, Message, MicroUsd, TokenUsage, Tokens};
 use cleveragents_models::{
     AGENT_PROVIDER, AssistantMessage, ChatMessage, ChatRequest, Completion, ErrorKind, EventStream,
     ModelError, Price, StopReason, StreamEvent, StreamRedactor, ToolCall, ToolDefinition,
-    ToolResult, Usage,
+    ToolResult, Usage, UserPart,
 };
 use cleveragents_store::context_summaries::ContextSummary;
 use cleveragents_tools::{
@@ -375,7 +375,10 @@ impl TurnService {
             present,
             covered,
         } = base.uncovered(running);
-        let fitted = fit(past, &present, base.room(request, running));
+        let mut fitted = fit(past, &present, base.room(request, running));
+        if !request.model.capabilities().vision {
+            fitted.messages.iter_mut().for_each(omit_images);
+        }
         report.left_out = fitted.left_out + covered;
         ChatRequest {
             system,
@@ -644,17 +647,42 @@ fn most_expensive(price: Option<&Price>, chat: &ChatRequest, output_tokens: u64)
     price.cost(&usage(0)).max(price.cost(&usage(bytes as u64)))
 }
 
-/// Upper bound for the number of tokens of the images in results. Each image counts as at least
-/// `MIN_TOKENS`, because a small file may hold a large image.
+/// Upper bound for the number of tokens of the images, in addition to their bytes in the JSON of the
+/// message. Each image counts as at least `MIN_TOKENS`, because a small file may hold a large image.
 fn pictures(message: &ChatMessage) -> usize {
     const MIN_TOKENS: usize = 20_000;
-    let ChatMessage::Tool { results } = message else {
-        return 0;
+    match message {
+        ChatMessage::Tool { results } => {
+            let pictures = results.iter().flat_map(|result| &result.pictures);
+            pictures
+                .map(|picture| picture.data.len().max(MIN_TOKENS))
+                .sum()
+        }
+        ChatMessage::User { parts } => {
+            let images = parts.iter().filter_map(|part| match part {
+                UserPart::Image { data, .. } => Some(MIN_TOKENS.saturating_sub(data.len())),
+                UserPart::Text(_) => None,
+            });
+            images.sum()
+        }
+        ChatMessage::Assistant(_) => 0,
+    }
+}
+
+/// Replaces the images of a user message by a note, for a model that does not accept images.
+fn omit_images(message: &mut Arc<ChatMessage>) {
+    let is_image = |part: &UserPart| matches!(part, UserPart::Image { .. });
+    let ChatMessage::User { parts } = message.as_ref() else {
+        return;
     };
-    let pictures = results.iter().flat_map(|result| &result.pictures);
-    pictures
-        .map(|picture| picture.data.len().max(MIN_TOKENS))
-        .sum()
+    if !parts.iter().any(is_image) {
+        return;
+    }
+    if let ChatMessage::User { parts } = Arc::make_mut(message) {
+        for part in parts.iter_mut().filter(|part| is_image(part)) {
+            *part = UserPart::Text("[an image that this model cannot see]".to_owned());
+        }
+    }
 }
 
 /// The tool calls of an answer.

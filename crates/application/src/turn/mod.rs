@@ -18,6 +18,7 @@ mod compaction;
 mod context;
 mod error;
 mod history;
+mod images;
 mod report;
 mod request;
 mod resume;
@@ -32,6 +33,7 @@ pub(crate) use calls::{log_tool_outcome, tool_span};
 pub use compaction::CompactionReport;
 pub use error::TurnError;
 pub(crate) use history::{chat_message, set_chat_message};
+pub use images::{PromptImage, prompt_images};
 pub(crate) use report::{REPORT, is_refusal};
 pub use report::{ReportTool, ReportTools, TextAnswer};
 pub use request::{

@@ -15,6 +15,7 @@ use cleveragents_tools::{
 };
 use serde_json::{Map, Value};
 
+use super::images::PromptImage;
 use super::report::ReportTools;
 use crate::observer::Observer;
 use crate::tool::{SandboxWorkspace, SpendScope};
@@ -97,6 +98,8 @@ pub struct TurnTools<'a> {
 pub struct TurnRequest<'a> {
     /// The question; `None` resumes the interrupted turn.
     pub prompt: Option<String>,
+    /// The images of the question.
+    pub images: Vec<PromptImage>,
     /// The model that answers.
     pub model: Arc<dyn Model>,
     /// The plan that the turn belongs to.

@@ -9,7 +9,7 @@ use cleveragents_domain::{
     Diagnose as _, LeaseSubject, LeaseToken, Message, NewMessage, Role, Sequence, SessionId,
     TokenUsage, ToolInvocationId, Turn, TurnId,
 };
-use cleveragents_models::{AssistantMessage, ChatMessage, StopReason, ToolCall, Usage};
+use cleveragents_models::{AssistantMessage, ChatMessage, StopReason, ToolCall, Usage, UserPart};
 use cleveragents_store::messages::{AppendEvents, AppendedMessage};
 use cleveragents_store::{
     Engine, UnitOfWork, context_summaries, leases, messages, sessions, turns,
@@ -206,7 +206,9 @@ impl TurnService {
         fence: (LeaseSubject, LeaseToken),
     ) -> Result<RunningTurn, TurnError> {
         let id = TurnId::generate();
-        let first = ChatMessage::user(question.content());
+        let mut parts = vec![UserPart::Text(question.content().to_owned())];
+        parts.extend(request.images.iter().map(UserPart::from));
+        let first = ChatMessage::User { parts };
         let model = request.model.name().to_string();
         let sandbox = request
             .tools

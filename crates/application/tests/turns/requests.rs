@@ -2,14 +2,15 @@
 
 use std::sync::{Arc, Mutex};
 
-use cleveragents_application::{AgentEvent, Observer, SpendScope};
+use cleveragents_application::{AgentEvent, Observer, SpendScope, prompt_images};
 use cleveragents_domain::MicroUsd;
 use cleveragents_models::{
-    CancellationToken, Capabilities, ChatRequest, EventStream, Model, ModelName, Price,
+    CancellationToken, Capabilities, ChatMessage, ChatRequest, EventStream, Model, ModelName,
+    Price, UserPart,
 };
 use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::{
-    Answer, Body, Call, CallOutcome, Capability, Category, Failure, Ground, Grounds, Permit, Phase,
+    Answer, Body, Call, CallOutcome, Capability, Category, Failure, Ground, PrepareContext, Permit, Phase,
     PlanMode, PrepareError, PreparedCall, Source, Subject, Tool, ToolName, ToolSpec,
 };
 use serde_json::{Value, json};
@@ -71,7 +72,7 @@ impl Tool for FixedTool {
     fn prepare<'a>(
         &'a self,
         _arguments: Value,
-        _grounds: Grounds<'a>,
+        _context: PrepareContext<'a>,
     ) -> Result<Box<dyn PreparedCall + 'a>, PrepareError> {
         Ok(Box::new(PreparedFixedCall(&self.1)))
     }
@@ -409,4 +410,44 @@ fn a_truncated_call_is_answered_with_instructions() {
     let reported = format!("{:?}", requests[1].messages);
     let expected = "Cut at 8192 tokens; the call did not run. Write the file in parts";
     assert!(reported.contains(expected), "{reported}");
+}
+
+/// An image is sent with its question and in later requests; a model without vision receives a note.
+#[test]
+fn images_of_a_question_are_sent_to_models_that_accept_them() {
+    let database = TestDatabase::sqlite();
+    let talk = Talk::new(&database);
+    let person = Person::absent();
+    let requests: Arc<Mutex<Vec<ChatRequest>>> = Arc::default();
+    let png = b"\x89PNG\r\n\x1a\n and more";
+    std::fs::write(talk.real().join("a.png"), png).expect("a file");
+    let ask = |question: &str, capabilities: &str| {
+        let mut setup = TurnSetup::asking(question, &person);
+        setup.images = prompt_images(question, &talk.real(), None).expect("images");
+        let script = format!(
+            "{{capabilities: {{{capabilities}}}, answers: [{{text: fine}}, {{text: fine}}]}}"
+        );
+        let model = RecordingModel {
+            model: talk.script(&script),
+            requests: Arc::clone(&requests),
+        };
+        talk.run_turn_with(Arc::new(model), setup)
+            .expect("answered");
+        requests.lock().expect("fine").pop().expect("a request")
+    };
+    let image = UserPart::Image {
+        media_type: "image/png".to_owned(),
+        data: png.to_vec(),
+    };
+    let parts = |request: &ChatRequest| match request.messages[0].as_ref() {
+        ChatMessage::User { parts } => parts.clone(),
+        other => panic!("{other:?}"),
+    };
+    let text = UserPart::Text("What is @a.png?".to_owned());
+    let sent = ask("What is @a.png?", "vision: true");
+    assert_eq!(parts(&sent), [text.clone(), image]);
+    assert_eq!(talk.messages()[0].content, "What is @a.png?\n[image]");
+    let note = UserPart::Text("[an image that this model cannot see]".to_owned());
+    let sent = ask("And now?", "vision: false");
+    assert_eq!(parts(&sent), [text, note]);
 }

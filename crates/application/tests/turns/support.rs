@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cleveragents_application::{
-    CompactionReport, LockedSession, NoObserver, Observer, ReportTools, SandboxService,
+    CompactionReport, LockedSession, NoObserver, Observer, PromptImage, ReportTools, SandboxService,
     SandboxWorkspace, SessionService, SpendScope, Target, ToolService, TurnError, TurnReport,
     TurnRequest, TurnService, TurnSettings, TurnTools, UnlimitedAllowance, Waiting,
 };
@@ -76,6 +76,7 @@ pub(crate) struct Talk {
 /// The options of a turn, except the script.
 pub(crate) struct TurnSetup<'a> {
     pub(crate) prompt: Option<&'a str>,
+    pub(crate) images: Vec<PromptImage>,
     pub(crate) person: &'a Person,
     pub(crate) observer: &'a dyn Observer,
     pub(crate) guards: Guards,
@@ -94,6 +95,7 @@ impl<'a> TurnSetup<'a> {
     pub(crate) fn asking(prompt: &'a str, person: &'a Person) -> Self {
         Self {
             prompt: Some(prompt),
+            images: Vec::new(),
             person,
             observer: &NoObserver,
             guards: Guards::default(),
@@ -230,6 +232,7 @@ impl Talk {
         let request = TurnRequest {
             plan: None,
             prompt: setup.prompt.map(str::to_owned),
+            images: setup.images,
             model,
             actor: None,
             system: vec!["You are a test.".to_owned()],

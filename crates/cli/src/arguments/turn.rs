@@ -61,6 +61,7 @@ impl TurnOptions {
             max_calls: safety.max_calls,
             approve_writes: safety.approve_writes,
             local: LocalTurnOptions {
+                images: Vec::new(),
                 sandbox: self.sandbox.clone(),
                 follows_files: self.follows_files,
                 rules: self.rule.clone(),

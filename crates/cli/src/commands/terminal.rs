@@ -11,7 +11,7 @@ use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, R
 use indicatif::ProgressBar;
 use rustix::termios::{QueueSelector, tcflush};
 
-use crate::output::{console, visible_lines};
+use crate::output::{console, notify, visible_lines};
 
 /// Interval at which an open question checks for cancellation, in milliseconds.
 const POLL_MILLISECONDS: i64 = 100;
@@ -52,8 +52,12 @@ impl Terminal {
     }
 
     fn ask(&self, question: &str, prompt: &str) -> Option<String> {
-        self.progress
-            .suspend(|| ask(question, prompt, &self.cancel))
+        notify::question();
+        let answer = self
+            .progress
+            .suspend(|| ask(question, prompt, &self.cancel));
+        notify::answered();
+        answer
     }
 }
 

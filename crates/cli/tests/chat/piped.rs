@@ -295,7 +295,10 @@ fn a_signal_ends_a_piped_chat_and_keeps_its_messages() {
 #[test]
 fn compact_replaces_the_conversation_by_a_summary_for_later_processes_too() {
     let world = World::new();
-    let answer = world.feed(&[], "/compact\nhello\nsecond question\n/compact the names\n/compact\n");
+    let answer = world.feed(
+        &[],
+        "/compact\nhello\nsecond question\n/compact the names\n/compact\n",
+    );
     assert!(answer.err.contains("no message yet"), "{answer:?}");
     assert!(
         answer.out.contains("Compacted 4 messages, about "),
@@ -313,4 +316,58 @@ fn compact_replaces_the_conversation_by_a_summary_for_later_processes_too() {
     );
     let contents: Vec<String> = world.questions();
     assert_eq!(contents, ["hello", "second question", "and now?"]);
+}
+
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n and more";
+
+#[test]
+fn images_that_a_message_names_are_sent_to_the_model() {
+    let world = World::new();
+    let folder = world.agents.cwd().to_owned();
+    std::fs::write(folder.join("x.png"), PNG).expect("a file");
+    let record = ["--record", "sent.jsonl"];
+    let answer = world.feed(&record, "what is this? @x.png\n@gone.png\n");
+    assert_eq!(answer.out, "fine\n", "{answer:?}");
+    assert!(answer.err.contains("x.png (image/png, "), "{answer:?}");
+    assert!(
+        answer.err.contains("`gone.png` does not exist") && answer.err.contains("without @"),
+        "{answer:?}"
+    );
+    let sent = std::fs::read_to_string(folder.join("sent.jsonl")).expect("a file");
+    assert!(sent.contains("iVBORw0KGgog"), "{sent}");
+    assert_eq!(world.questions(), ["what is this? @x.png\n[image]"]);
+}
+
+#[test]
+fn an_image_for_a_model_without_vision_is_refused_before_it_is_stored() {
+    let world = World::new();
+    let folder = world.agents.cwd();
+    std::fs::write(folder.join("x.png"), PNG).expect("a file");
+    let script = "{capabilities: {vision: false}, answers: [{text: fine}]}";
+    std::fs::write(folder.join("blind.yaml"), script).expect("a file");
+    for arguments in [
+        &[
+            "-p",
+            "what is this? @x.png",
+            "--model",
+            "scripted/blind.yaml",
+        ][..],
+        &[
+            "--model",
+            "scripted/blind.yaml",
+            "-p",
+            "explain ./x.png and '@x.png' @x.png",
+        ],
+    ] {
+        let answer = world.agents.run(arguments);
+        assert_eq!(answer.code, Some(1), "{answer:?}");
+        assert!(
+            answer.err.contains("CA-0821") && answer.err.contains("does not accept images"),
+            "{answer:?}"
+        );
+    }
+    let text = ["-p", "what is `@x.png`?", "--model", "scripted/blind.yaml"];
+    assert_eq!(world.agents.run(&text).out, "fine\n");
+    let seen = ["-p", "what is @x.png?", "--model", "scripted/script.yaml"];
+    assert_eq!(world.agents.run(&seen).out, "fine\n");
 }

@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
+use cleveragents_testkit::Agents;
+
 use super::world::World;
 
 const READY: &str = "/help lists";
@@ -146,6 +148,53 @@ fn continued_lines_are_one_message() {
 }
 
 #[test]
+fn ctrl_g_opens_the_line_in_the_editor_and_ctrl_r_searches_earlier_lines() {
+    let agents = Agents::new(env!("CARGO_BIN_EXE_agents"));
+    let script = agents.cwd().join("editor");
+    std::fs::write(
+        &script,
+        "sed -i 's/teh/the/' \"$1\"\necho 'second line' >> \"$1\"\n",
+    )
+    .expect("a file");
+    let world = World::with_agents(agents.with("EDITOR", format!("sh {}", script.display())));
+    let steps = [
+        (READY, ""),
+        (PROMPT, "teh message\u{7}"),
+        ("second line", "\r"),
+        (DONE, ""),
+        (PROMPT, "another\r"),
+        (DONE, ""),
+        (PROMPT, "\u{12}sage"),
+        ("reverse-i-search)`sage", "\r"),
+        (DONE, ""),
+        (PROMPT, "/exit\r"),
+    ];
+    let (code, screen) = world.play(&steps, &[]);
+    assert_eq!(code, Some(0), "{screen}");
+    let edited = "the message\nsecond line";
+    assert_eq!(world.questions(), [edited, "another", edited], "{screen}");
+}
+
+/// An editor that fails leaves the line as it was.
+#[test]
+fn without_an_editor_ctrl_g_keeps_the_line() {
+    let world = World::with_agents(
+        Agents::new(env!("CARGO_BIN_EXE_agents")).with("VISUAL", "false --wait"),
+    );
+    let steps = [
+        (READY, ""),
+        (PROMPT, "hello\u{7}"),
+        ("`false --wait` ended with", ""),
+        (PROMPT, "\r"),
+        (DONE, ""),
+        (PROMPT, "/exit\r"),
+    ];
+    let (code, screen) = world.play(&steps, &[]);
+    assert_eq!(code, Some(0), "{screen}");
+    assert_eq!(world.questions(), ["hello"], "{screen}");
+}
+
+#[test]
 fn the_user_is_asked_during_a_turn() {
     let world = World::new();
     let options = ["--rule", "ask builtin/file-write"];
@@ -192,4 +241,78 @@ fn without_colours_the_markdown_marks_stay() {
         "{screen:?}"
     );
     assert!(!screen.contains("\u{1b}[1m"), "{screen:?}");
+}
+
+/// A turn that takes longer than `ui.notify-after` rings the bell, or shows a desktop notification,
+/// when it asks and when it ends.
+#[test]
+fn a_long_turn_notifies_the_user_at_the_terminal_only() {
+    let script = "at_end: repeat_last\nanswers:\n- {text: slow, first_delay_ms: 1200}\n";
+    let world = |setting: &str| {
+        let agents = Agents::new(env!("CARGO_BIN_EXE_agents"))
+            .with("CLEVERAGENTS_UI_NOTIFY", setting)
+            .with("CLEVERAGENTS_UI_NOTIFY_AFTER", "1");
+        let world = World::with_agents(agents);
+        std::fs::write(world.agents.cwd().join("script.yaml"), script).expect("a file");
+        world
+    };
+    let steps = [
+        (READY, ""),
+        (PROMPT, "hello\r"),
+        (DONE, ""),
+        (PROMPT, "/exit\r"),
+    ];
+    for (setting, sequence) in [
+        ("off", None),
+        ("bell", Some("\u{7}")),
+        ("desktop", Some("\u{1b}]9;agents: finished\u{7}")),
+    ] {
+        let (code, screen) = world(setting).play(&steps, &[]);
+        assert_eq!(code, Some(0), "{screen}");
+        assert_eq!(
+            screen.matches('\u{7}').count(),
+            usize::from(sequence.is_some()),
+            "{screen:?}"
+        );
+        assert!(
+            screen.contains(sequence.unwrap_or_default()),
+            "{setting}: {screen:?}"
+        );
+    }
+    let answer = world("bell").feed(&[], "hello\n");
+    assert_eq!(answer.out, "slow\n");
+    assert!(!answer.err.contains('\u{7}'), "{answer:?}");
+}
+
+#[test]
+fn the_help_fits_on_a_screen() {
+    let world = World::new();
+    let answer = world.feed(&[], "/help\n");
+    let lines: Vec<&str> = answer.out.lines().collect();
+    assert!(lines.len() <= 24, "{answer:?}");
+    assert!(
+        lines.iter().all(|line| line.chars().count() <= 80),
+        "{answer:?}"
+    );
+    for wanted in [
+        "/compact",
+        "!COMMAND",
+        "@FILE",
+        "Ctrl-G",
+        "Ctrl-R",
+        "Alt-Enter",
+    ] {
+        assert!(answer.out.contains(wanted), "{wanted}: {answer:?}");
+    }
+}
+
+#[test]
+fn undo_names_redo_of_the_chat() {
+    let world = World::new();
+    let answer = world.feed(&[], "write it\n/undo\n/redo\n/diff\n");
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let all = format!("{}{}", answer.out, answer.err);
+    assert!(all.contains("/redo restores the changes"), "{all}");
+    assert!(!all.contains("agents sandbox redo"), "{all}");
+    assert!(all.contains("+second"), "{all}");
 }

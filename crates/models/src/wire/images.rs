@@ -11,7 +11,7 @@ use crate::message::{ChatMessage, Picture, UserPart};
 /// Maximum image size that Anthropic accepts, in bytes: 5 MiB as base64.
 const LARGEST_FOR_ANTHROPIC: usize = 5 * 1024 * 1024 / 4 * 3;
 /// Maximum image size for other providers, in bytes; Gemini accepts 20 MB for a whole request.
-const LARGEST: usize = 12_000_000;
+pub const MAX_IMAGE_BYTES: usize = 12_000_000;
 /// Maximum side length in pixels that Anthropic accepts, and the maximum in a request with more than [`MANY`] images.
 const LONGEST_SIDE: u32 = 8000;
 const LONGEST_SIDE_OF_MANY: u32 = 2000;
@@ -234,7 +234,7 @@ fn refusal(target: &Target, media_type: &str, data: &[u8]) -> Option<String> {
     let largest = if is_claude {
         LARGEST_FOR_ANTHROPIC
     } else {
-        LARGEST
+        MAX_IMAGE_BYTES
     };
     if data.len() > largest {
         return Some(format!("the provider accepts {largest} bytes at most"));

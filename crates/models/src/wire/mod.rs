@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 pub(crate) use self::conversation::ToolNames;
 pub(crate) use self::failure::{ErrorReply, failure, kind_of_status};
+pub use self::images::MAX_IMAGE_BYTES;
 pub use self::schema::drop_optional_nulls;
 use crate::assemble::Assembler;
 use crate::error::{ErrorKind, ModelError};

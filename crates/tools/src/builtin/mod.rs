@@ -32,6 +32,7 @@ mod write;
 
 pub use ask::is_unanswered;
 pub use paths::{SandboxLocation, locate};
+pub use read::image_media_type;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +47,7 @@ use crate::capability::Capability;
 use crate::gate::Permit;
 use crate::name::ToolName;
 use crate::spec::{Category, Ground, Source, ToolSpec};
-use crate::tool::{Answer, Call, Failure, Grounds, PrepareError, PreparedCall, Subject, Tool};
+use crate::tool::{Answer, Call, Failure, PrepareContext, PrepareError, PreparedCall, Subject, Tool};
 
 /// Time limit of tools that only access files.
 const FILE_TIMEOUT: Duration = Duration::from_mins(1);
@@ -107,7 +108,7 @@ type PrepareResult<'a> = Result<Box<dyn PreparedCall + 'a>, PrepareError>;
 /// A built-in tool whose arguments are parsed into the type `A`.
 struct Builtin<A> {
     spec: ToolSpec,
-    prepare: for<'a> fn(A, Grounds<'a>) -> PrepareResult<'a>,
+    prepare: for<'a> fn(A, PrepareContext<'a>) -> PrepareResult<'a>,
 }
 
 impl<A: DeserializeOwned> Tool for Builtin<A> {
@@ -115,10 +116,10 @@ impl<A: DeserializeOwned> Tool for Builtin<A> {
         &self.spec
     }
 
-    fn prepare<'a>(&'a self, arguments: Value, grounds: Grounds<'a>) -> PrepareResult<'a> {
+    fn prepare<'a>(&'a self, arguments: Value, context: PrepareContext<'a>) -> PrepareResult<'a> {
         let arguments = serde_json::from_value(arguments)
             .map_err(|error| PrepareError::Arguments(message_of(&error)))?;
-        (self.prepare)(arguments, grounds)
+        (self.prepare)(arguments, context)
     }
 }
 
@@ -144,7 +145,7 @@ struct Description {
 
 fn builtin<A: DeserializeOwned + JsonSchema + 'static>(
     description: Description,
-    prepare: for<'a> fn(A, Grounds<'a>) -> PrepareResult<'a>,
+    prepare: for<'a> fn(A, PrepareContext<'a>) -> PrepareResult<'a>,
 ) -> Arc<dyn Tool> {
     Arc::new(Builtin {
         spec: ToolSpec {

@@ -13,7 +13,7 @@ use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, missing, ready};
 use crate::capability::{Access, Capability};
 use crate::gate::MAX_IMAGE_SIZE;
 use crate::spec::{Category, Ground};
-use crate::tool::{Answer, Call, Failure, Grounds, Tool};
+use crate::tool::{Answer, Call, Failure, PrepareContext, Tool};
 
 /// Default of `limit`.
 const DEFAULT_LINES: u64 = 2_000;
@@ -52,8 +52,8 @@ pub(super) fn tool() -> Arc<dyn Tool> {
     builtin::<ReadArguments>(description, prepare)
 }
 
-fn prepare(arguments: ReadArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
-    let file = target(grounds, &arguments.path, LastLink::Follow, Access::Reads)?;
+fn prepare(arguments: ReadArguments, context: PrepareContext<'_>) -> PrepareResult<'_> {
+    let file = target(context, &arguments.path, LastLink::Follow, Access::Reads)?;
     let subjects = vec![file.subject(Access::Reads)];
     Ok(ready(subjects, move |call| read(&file, &arguments, call)))
 }
@@ -84,7 +84,7 @@ fn read(
     let failed = |error: std::io::Error| file.failed("reading", &error);
     let beginning = reader.fill_buf().map_err(failed)?;
     let beginning = &beginning[..beginning.len().min(BINARY_CHECK_LENGTH)];
-    if let Some(kind) = picture(beginning) {
+    if let Some(kind) = image_media_type(beginning) {
         return picture_answer(reader, kind, size, call).map_err(failed);
     }
     if beginning.contains(&0) {
@@ -100,8 +100,8 @@ fn read(
     lines.copy(file, reader, call)
 }
 
-/// The media type of an image that starts with these bytes.
-fn picture(bytes: &[u8]) -> Option<&'static str> {
+/// The media type of an image that starts with these bytes; `None` if it is no image.
+pub fn image_media_type(bytes: &[u8]) -> Option<&'static str> {
     let kinds: [(&[u8], &str); 4] = [
         (b"\x89PNG\r\n\x1a\n", "image/png"),
         (b"\xff\xd8\xff", "image/jpeg"),
@@ -161,7 +161,7 @@ impl Lines {
         let (mut is_at_start, mut is_full) = (true, false);
         let mut piece = Vec::new();
         while counted <= MAX_COUNTED {
-            call.check_cancelled()?;
+            call.check_running()?;
             piece.clear();
             let read = (&mut reader)
                 .take(BUFFER_SIZE as u64)

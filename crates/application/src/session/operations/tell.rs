@@ -27,7 +27,7 @@ use crate::runtime::{
     ToolRequirements, parse_usd,
 };
 use crate::tool::{call_status, called_tool, files_changed};
-use crate::turn::Ending;
+use crate::turn::{Ending, PromptImage};
 
 /// Asks the actor of a session, or resumes the interrupted turn. The observer of the front end
 /// receives the streamed answer, and the approver of the front end asks for approvals.
@@ -81,6 +81,8 @@ pub struct TellSession {
 /// configuration. Only local callers may use them.
 #[derive(Debug, Clone, Default)]
 pub struct LocalTurnOptions {
+    /// The images of the question.
+    pub images: Vec<PromptImage>,
     /// Tools run in this sandbox.
     pub sandbox: Option<String>,
     /// Permission rules in addition to the stored rules.
@@ -100,6 +102,7 @@ impl LocalTurnOptions {
     /// Refuses local options in requests of remote callers and in requests to a server.
     fn check(&self, resolver: &Resolver<'_>) -> Result<(), OperationError> {
         let given = [
+            ("image", !self.images.is_empty()),
             ("sandbox", self.sandbox.is_some()),
             ("rule", !self.rules.is_empty()),
             ("safety", self.safety.is_some()),
@@ -362,6 +365,7 @@ impl Operation for TellSession {
         let answer = conversation.ask(&ConversationTurn {
             session: &session,
             prompt,
+            images: self.local.images,
             observer: &*front_end.observer,
             approver: &*front_end.approver,
             keeps_unfinished: self.local.keeps_unfinished,

@@ -23,6 +23,8 @@ pub(super) enum ChatCommand {
     Redo,
     Apply {
         is_agreed: bool,
+        /// A new branch that receives the changes instead of the files.
+        branch: Option<String>,
     },
     Cost,
     Status,
@@ -85,8 +87,8 @@ pub(super) const COMMANDS: [(&str, &str, &str); 26] = [
     ("redo", "", "Undo the last /undo"),
     (
         "apply",
-        "[--yes]",
-        "Apply the changes of the sandbox to your files",
+        "[--branch NAME] [--yes]",
+        "Apply the changes to your files, or on a new branch",
     ),
     ("cost", "", "Show usage and cost of the session"),
     ("plan", "", "Show the current plan of this folder"),
@@ -103,6 +105,74 @@ pub(super) const COMMANDS: [(&str, &str, &str); 26] = [
         "",
         "Write a message of several lines, ended by a line /end",
     ),
+];
+
+/// Width of the first column of `/help`.
+pub(super) const HELP_COLUMN: usize = 30;
+
+/// The lines of `/help`: commands and keys, with their effect.
+pub(super) const HELP: [(&str, &str); 22] = [
+    (
+        "/status, /cost",
+        "Show model, session and sandbox; usage and cost",
+    ),
+    (
+        "/new [NAME], /clear",
+        "Start a new session with the next message",
+    ),
+    (
+        "/session [list | NAME]",
+        "Show the session, list all, or switch to another",
+    ),
+    (
+        "/model [NAME], /models",
+        "Show or change the model; list the models",
+    ),
+    (
+        "/history [N], /compact [FOCUS]",
+        "Show messages; summarize the conversation",
+    ),
+    (
+        "/diff, /apply [--yes]",
+        "Show the changes; bring them to your files",
+    ),
+    (
+        "/undo, /redo",
+        "Roll back the last turn; restore its changes",
+    ),
+    (
+        "/retry, /resume",
+        "Repeat the last message; the interrupted turn",
+    ),
+    (
+        "/init, /review",
+        "Write an AGENTS.md; review uncommitted changes",
+    ),
+    (
+        "/plan, /tools",
+        "Show the plan of this folder; list the tools",
+    ),
+    ("/mcp, /permissions", "List MCP servers; permission rules"),
+    (
+        "/save FILE, /export FILE",
+        "Write the last answer; the session as Markdown",
+    ),
+    ("/multi", "Write several lines, ended by a line /end"),
+    ("/help, /exit, Ctrl-D", "Show this list; leave"),
+    ("!COMMAND", "Run a command line in the sandbox"),
+    ("@FILE", "Name a file (Tab completes); images are sent"),
+    ("Ctrl-G", "Open the message in $VISUAL or $EDITOR"),
+    (
+        "Ctrl-R, Up",
+        "Search the earlier lines; recall the last one",
+    ),
+    ("Alt-Enter, \\ at the line end", "Continue on the next line"),
+    (
+        "``` … ```, pasted lines",
+        "Send several lines as one message",
+    ),
+    ("Ctrl-C", "Stop the answer; clear the line"),
+    ("//TEXT", "Send a message that starts with /"),
 ];
 
 /// Default number of messages of `/history`.
@@ -190,21 +260,39 @@ pub(super) fn parse(text: &str) -> Result<ChatInput, CommandError> {
         "resume" => ChatCommand::Resume,
         "diff" => ChatCommand::Diff,
         "undo" => ChatCommand::Undo,
-        "apply" => match value.as_deref() {
-            None => ChatCommand::Apply { is_agreed: false },
-            Some("--yes" | "-y") => ChatCommand::Apply { is_agreed: true },
-            Some(other) => {
-                return Err(
-                    CommandError::usage(format!("/apply has no option `{other}`"))
-                        .with_hint("use `/apply`, or `/apply --yes` to skip the confirmation"),
-                );
-            }
-        },
+        "apply" => apply_options(value.as_deref().unwrap_or_default())?,
         "cost" => ChatCommand::Cost,
         "save" => ChatCommand::Save(file(value)?),
         "multi" => ChatCommand::Multi,
         _ => ChatCommand::Help,
     }))
+}
+
+/// Parses the options of `/apply`.
+fn apply_options(options: &str) -> Result<ChatCommand, CommandError> {
+    let (mut is_agreed, mut branch) = (false, None);
+    let mut words = options.split_whitespace();
+    while let Some(word) = words.next() {
+        match (word, word.strip_prefix("--branch=")) {
+            ("--yes" | "-y", _) => is_agreed = true,
+            ("--branch", _) if branch.is_none() => match words.next() {
+                Some(name) => branch = Some(name.to_owned()),
+                None => {
+                    return Err(CommandError::usage("--branch needs the name of a new branch")
+                        .with_hint("use for example `/apply --branch fix/parser`"));
+                }
+            },
+            (_, Some(name)) if branch.is_none() => branch = Some(name.to_owned()),
+            (other, _) => {
+                return Err(
+                    CommandError::usage(format!("/apply has no option `{other}`")).with_hint(
+                        "use `/apply`, `/apply --branch NAME`, or `/apply --yes` to skip the confirmation",
+                    ),
+                );
+            }
+        }
+    }
+    Ok(ChatCommand::Apply { is_agreed, branch })
 }
 
 fn unknown(name: &str) -> CommandError {
@@ -220,7 +308,7 @@ fn unknown(name: &str) -> CommandError {
 
 #[cfg(test)]
 mod tests {
-    use super::{COMMANDS, ChatCommand, ChatInput, parse, shell_command};
+    use super::{COMMANDS, ChatCommand, ChatInput, HELP, HELP_COLUMN, parse, shell_command};
 
     fn command(text: &str) -> ChatCommand {
         match parse(text).expect("a valid line") {
@@ -243,6 +331,27 @@ mod tests {
     }
 
     #[test]
+    fn the_help_names_every_command_in_24_lines_of_80_columns() {
+        // A line before and after the list.
+        assert!(HELP.len() <= 22);
+        for (keys, does) in HELP {
+            assert!(keys.chars().count() <= HELP_COLUMN, "{keys}");
+            assert!(
+                HELP_COLUMN + 2 + does.chars().count() <= 80,
+                "{keys}: {does}"
+            );
+        }
+        for (name, ..) in COMMANDS {
+            let command = format!("/{name}");
+            let is_listed = HELP.iter().any(|(keys, _)| {
+                let mut words = keys.split([' ', ',']);
+                words.any(|word| word == command)
+            });
+            assert!(is_listed, "{command}");
+        }
+    }
+
+    #[test]
     fn a_line_after_an_exclamation_mark_is_a_shell_command() {
         let command = shell_command(" !git status ");
         assert_eq!(command, Some(ChatCommand::Shell("git status".to_owned())));
@@ -259,9 +368,26 @@ mod tests {
         );
         assert_eq!(
             command("/apply --yes"),
-            ChatCommand::Apply { is_agreed: true }
+            ChatCommand::Apply {
+                is_agreed: true,
+                branch: None
+            }
         );
-        for wrong in ["/history many", "/apply now", "/save", "/diff x"] {
+        for line in ["/apply --branch fix/it -y", "/apply --yes --branch=fix/it"] {
+            let expected = ChatCommand::Apply {
+                is_agreed: true,
+                branch: Some("fix/it".to_owned()),
+            };
+            assert_eq!(command(line), expected);
+        }
+        for wrong in [
+            "/history many",
+            "/apply now",
+            "/apply --branch",
+            "/apply --branch a --branch b",
+            "/save",
+            "/diff x",
+        ] {
             assert_eq!(parse(wrong).expect_err(wrong).exit_code(), 2);
         }
     }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cleveragents_domain::Code;
 use cleveragents_models::{Redactor, looks_secret};
@@ -18,14 +19,18 @@ use rustyline::{
 
 use super::command::COMMANDS;
 use super::input::{ReadOutcome, Reading, is_complete, question};
+use crate::commands::text_editor::TextEditor;
 use crate::context::Context;
-use crate::output::{CommandError, Paint, Tone, console, visible};
+use crate::output::{CommandError, Paint, Tone, console, visible, visible_lines, write_err};
 
 /// Maximum number of lines in the history.
 const MAX_HISTORY_LINES: usize = 1_000;
 
 /// Reads messages at a terminal.
 pub(super) struct Editor {
+    external: TextEditor,
+    /// The line that Ctrl-G requested to open in the user's editor.
+    to_edit: Arc<Mutex<Option<String>>>,
     line: rustyline::Editor<Completions, FileHistory>,
     history: PathBuf,
     redactor: Redactor,
@@ -69,6 +74,11 @@ impl Editor {
         }));
         let clear = EventHandler::Conditional(Box::new(ClearOrInterrupt));
         line.bind_sequence(KeyEvent::ctrl('C'), clear);
+        let to_edit = Arc::default();
+        let open = EventHandler::Conditional(Box::new(OpenInEditor {
+            line: Arc::clone(&to_edit),
+        }));
+        line.bind_sequence(KeyEvent::ctrl('G'), open);
         line.bind_sequence(
             KeyEvent(KeyCode::Enter, Modifiers::ALT),
             EventHandler::Simple(Cmd::Newline),
@@ -77,6 +87,8 @@ impl Editor {
         // The chat also works without a history.
         let _missing = line.load_history(&history);
         Ok(Self {
+            external: TextEditor::new(context),
+            to_edit,
             line,
             history,
             redactor,
@@ -105,19 +117,41 @@ impl Editor {
             raw,
         };
         let console_guard = console::hold();
-        let typed = self.line.readline(&prompt);
-        drop(console_guard);
-        let typed = match typed {
-            Ok(typed) => typed,
-            Err(ReadlineError::Interrupted) => return Ok(ReadOutcome::Interrupted),
-            Err(ReadlineError::Eof) => return Ok(ReadOutcome::End),
-            Err(error) => return Err(terminal_error(&error)),
+        let mut initial = String::new();
+        let typed = loop {
+            let typed = self.line.readline_with_initial(&prompt, (&initial, ""));
+            match (typed, self.take_line_to_edit()) {
+                (Ok(typed), _) => break typed,
+                (Err(ReadlineError::Interrupted), Some(line)) => initial = self.edited(line),
+                (Err(ReadlineError::Interrupted), None) => return Ok(ReadOutcome::Interrupted),
+                (Err(ReadlineError::Eof), _) => return Ok(ReadOutcome::End),
+                (Err(error), _) => return Err(terminal_error(&error)),
+            }
         };
+        drop(console_guard);
         let text = question(&typed, reading);
         Ok(match self.add_to_history(&typed) {
             None => ReadOutcome::Text(text),
             Some(note) => ReadOutcome::Kept(text, note),
         })
+    }
+
+    fn take_line_to_edit(&self) -> Option<String> {
+        let mut line = self.to_edit.lock().unwrap_or_else(PoisonError::into_inner);
+        line.take()
+    }
+
+    /// The line after the user changed it in an editor; the unchanged line if the editor fails.
+    fn edited(&self, line: String) -> String {
+        let hint = "write the message at the prompt";
+        match self.external.edit(&format!("{line}\n"), "message.md", hint) {
+            Ok(text) => text.trim_end_matches(['\r', '\n']).to_owned(),
+            Err(error) => {
+                let hint = error.hint_text().unwrap_or_default();
+                write_err(&visible_lines(&format!("{error}; {hint}\n")));
+                line
+            }
+        }
     }
 
     /// Adds the line to the history, unless it contains a secret. Returns a warning if it was not added.
@@ -174,6 +208,25 @@ impl ConditionalEventHandler for ClearOrInterrupt {
         } else {
             Cmd::Kill(Movement::WholeBuffer)
         })
+    }
+}
+
+/// Handler of Ctrl-G: ends the input, so that the line can be opened in the user's editor.
+struct OpenInEditor {
+    line: Arc<Mutex<Option<String>>>,
+}
+
+impl ConditionalEventHandler for OpenInEditor {
+    fn handle(
+        &self,
+        _event: &Event,
+        _count: RepeatCount,
+        _is_positive: bool,
+        context: &EventContext<'_>,
+    ) -> Option<Cmd> {
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        *line = Some(context.line().to_owned());
+        Some(Cmd::Interrupt)
     }
 }
 

@@ -20,6 +20,7 @@ use super::screen::Screen;
 use super::signals::Stopper;
 use super::{Flow, LONGEST_NAME, RECENT, Source};
 use crate::arguments::Chat as Arguments;
+use crate::commands::images::prompt_images;
 use crate::commands::model::list_report as list_models;
 use crate::commands::session::{compact_report, list_report, show_report};
 use crate::commands::tool::list_report as list_tools;
@@ -226,11 +227,15 @@ impl RemoteChat<'_> {
 
     /// Runs a turn with a new message, or resumes the interrupted turn if `question` is `None`.
     fn ask(&mut self, question: Option<String>) -> Result<(), CommandError> {
+        let _notify = self.context.notify_when_done();
+        let mut options = self.options.clone();
+        options.local.images = prompt_images(self.context, question.as_deref())?;
+        check_sendable(&mut options)?;
         let request = TellSession {
             session: self.session_for(question.as_deref())?,
             resume: question.is_none(),
             prompt: question.clone(),
-            ..self.options.clone()
+            ..options
         };
         if question.is_some() {
             (self.question, self.answer) = (question, None);

@@ -1,5 +1,6 @@
 //! Implementation of the chat commands.
 
+use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::Path;
@@ -9,7 +10,7 @@ use cleveragents_application::{ConversationCompaction, SandboxError, SessionErro
 use cleveragents_domain::{Code, Diagnose as _, Role, SandboxState};
 use serde_json::json;
 
-use super::command::{COMMANDS, ChatCommand};
+use super::command::{COMMANDS, ChatCommand, HELP, HELP_COLUMN};
 use super::{Chat, Flow, LastExchange, RECENT, is_confirmed};
 use crate::app::usage_error;
 use crate::arguments::Invocation;
@@ -18,7 +19,7 @@ use crate::commands::session::compact_report;
 use crate::commands::{cost_cell, put_cost};
 use crate::context::Context;
 use crate::output::{
-    Cell, CommandError, Markdown, Panel, Report, Table, Timing, path_text, write_err,
+    Cell, CommandError, Level, Markdown, Panel, Report, Timing, path_text, write_err,
 };
 
 /// Note for the model after `/undo`, added to the next message.
@@ -61,7 +62,9 @@ impl Chat<'_> {
             ChatCommand::Resume => self.ask(None)?,
             ChatCommand::Diff => self.diff(timing)?,
             ChatCommand::Undo => self.undo_turn(timing)?,
-            ChatCommand::Apply { is_agreed } => self.apply(is_agreed, timing)?,
+            ChatCommand::Apply { is_agreed, branch } => {
+                self.apply(is_agreed, branch.as_deref(), timing)?;
+            }
             ChatCommand::Redo => self.redo_turn(timing)?,
             ChatCommand::Cost => self.cost(timing)?,
             ChatCommand::Status => self.status(timing),
@@ -257,9 +260,21 @@ impl Chat<'_> {
         if let Some(number) = &number {
             words.extend(["--to", number.as_str()]);
         }
-        if self.run_and_check(&words, timing)? {
-            self.undo = None;
-            self.pending_note = Some(UNDONE);
+        let Some(mut report) = self.report(&words)? else {
+            return Ok(());
+        };
+        for message in &mut report.messages {
+            if message.level == Level::Info {
+                "/redo restores the changes".clone_into(&mut message.text);
+            }
+        }
+        self.print(&report, timing);
+        match report.exit_code() {
+            0 => {
+                self.undo = None;
+                self.pending_note = Some(UNDONE);
+            }
+            code => self.failed = Some(code),
         }
         Ok(())
     }
@@ -366,8 +381,14 @@ impl Chat<'_> {
         Some(sandboxes.diff(&mut open).ok()?.path_count())
     }
 
-    fn apply(&mut self, is_agreed: bool, timing: Timing) -> Result<(), CommandError> {
+    fn apply(
+        &mut self,
+        is_agreed: bool,
+        branch: Option<&str>,
+        timing: Timing,
+    ) -> Result<(), CommandError> {
         let sandbox = self.sandbox()?;
+        let option: Vec<&str> = branch.map_or_else(Vec::new, |branch| vec!["--branch", branch]);
         if !is_agreed && !self.is_talk {
             return Err(CommandError::new(
                 Code::ConfirmationNeeded,
@@ -378,13 +399,17 @@ impl Chat<'_> {
         if !is_agreed {
             self.preview(&sandbox)?;
             // If the dry run finds conflicts, nothing can be applied, so the user is not asked.
-            if !self.run_and_check(&["sandbox", "apply", &sandbox, "--dry-run"], timing)? {
+            let mut preview = vec!["sandbox", "apply", sandbox.as_str(), "--dry-run"];
+            preview.extend(&option);
+            if !self.run_and_check(&preview, timing)? {
                 return Ok(());
             }
-            if !is_confirmed(
-                &self.stopper,
-                &format!("Apply these changes to your files and close sandbox {sandbox}?"),
-            ) {
+            let target = branch.map_or_else(
+                || "to your files".to_owned(),
+                |branch| format!("on the new branch {branch}"),
+            );
+            let question = format!("Apply these changes {target} and close sandbox {sandbox}?");
+            if !is_confirmed(&self.stopper, &question) {
                 self.print(
                     &Report::new("chat apply").ok("Not applied; nothing changed"),
                     timing,
@@ -397,6 +422,7 @@ impl Chat<'_> {
         if let Some(message) = &message {
             words.extend(["--message", message.as_str()]);
         }
+        words.extend(&option);
         if self.run_and_check(&words, timing)? {
             self.undo = None;
         }
@@ -493,24 +519,20 @@ pub(super) fn no_message() -> CommandError {
 }
 
 pub(super) fn help() -> Report {
-    let table = COMMANDS.iter().fold(
-        Table::with_columns("Commands", ["Command", "Does"]),
-        |table, (name, takes, does)| {
-            table.row([
-                Cell::from(format!("/{name} {takes}").trim_end().to_owned()),
-                Cell::from(*does),
-            ])
-        },
-    );
-    let data: Vec<_> = COMMANDS
+    let list = HELP.iter().fold(String::new(), |mut list, (keys, does)| {
+        let _never_fails = writeln!(list, "{keys:HELP_COLUMN$}  {does}");
+        list
+    });
+    let commands: Vec<_> = COMMANDS
         .iter()
         .map(|(name, takes, does)| json!({"command": format!("/{name}"), "takes": takes, "does": does}))
         .collect();
+    let keys: Vec<_> = HELP
+        .iter()
+        .filter(|(keys, _)| !keys.starts_with('/') || keys.starts_with("//"))
+        .map(|(keys, does)| json!({"keys": keys, "does": does}))
+        .collect();
     Report::new("chat help")
-        .data(json!({"commands": data}))
-        .table(table)
-        .info(
-            "a line that ends in \\ continues on the next; lines between two lines of ``` are one message; \
-         start with // to send a message that starts with /",
-        )
+        .data(json!({"commands": commands, "keys": keys}))
+        .text(list)
 }

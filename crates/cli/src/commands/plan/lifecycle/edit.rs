@@ -7,6 +7,7 @@ use cleveragents_domain::Code;
 
 use crate::commands::read_definition;
 use crate::commands::session::read_text;
+use crate::commands::text_editor::TextEditor;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
 
@@ -22,7 +23,11 @@ pub(super) fn run(
     let text = match file {
         Some(path) if path == Path::new("-") => read_text(context)?,
         Some(path) => read_definition(path, "the strategy file", Code::InvalidStrategy)?,
-        None => edit_in_editor(context, &shown.document.unwrap_or_default())?,
+        None => TextEditor::new(context).edit(
+            &shown.document.unwrap_or_default(),
+            "strategy.md",
+            "pass the document with --file FILE",
+        )?,
     };
     let edited = context.call(EditStrategy {
         reference: shown.plan_id.to_string(),
@@ -42,44 +47,4 @@ pub(super) fn run(
         .data(edited)
         .commands_at(&["/next_steps"])
         .ok(message))
-}
-
-/// Opens a text in the user's editor and returns the edited text.
-fn edit_in_editor(context: &Context, text: &str) -> Result<String, CommandError> {
-    let variable = |name: &str| {
-        context
-            .environment
-            .text(name)
-            .filter(|value| !value.is_empty())
-    };
-    let Some(editor) = variable("VISUAL").or_else(|| variable("EDITOR")) else {
-        return Err(CommandError::usage("no editor is set")
-            .with_hint("set EDITOR, or pass the document with --file FILE"));
-    };
-    let editor_error = |error: &std::io::Error| {
-        CommandError::new(
-            Code::FileAccess,
-            "the strategy cannot be opened in an editor",
-        )
-        .caused_by(error)
-        .with_hint("pass the document with --file FILE")
-    };
-    let folder = tempfile::tempdir().map_err(|error| editor_error(&error))?;
-    let path = folder.path().join("strategy.md");
-    std::fs::write(&path, text).map_err(|error| editor_error(&error))?;
-    // The editor may include options, such as `code --wait`.
-    let mut words = editor.split_whitespace();
-    let program = words.next().unwrap_or("vi");
-    let status = std::process::Command::new(program)
-        .args(words)
-        .arg(&path)
-        .status()
-        .map_err(|error| editor_error(&error))?;
-    if !status.success() {
-        return Err(
-            CommandError::new(Code::FileAccess, format!("`{editor}` ended with {status}"))
-                .with_hint("nothing changed; pass the document with --file FILE"),
-        );
-    }
-    std::fs::read_to_string(&path).map_err(|error| editor_error(&error))
 }

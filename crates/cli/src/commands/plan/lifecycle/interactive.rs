@@ -19,6 +19,7 @@ pub(super) fn call<O: Operation>(
     request: O,
     is_stream: bool,
 ) -> Result<O::Response, CommandError> {
+    let _notify = context.notify_when_done();
     let cancel = Cancel::new();
     let watcher = Arc::new(PlanWatcher::new(context, is_stream));
     let mut terminal = Terminal::new(&cancel);

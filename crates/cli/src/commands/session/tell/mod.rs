@@ -8,12 +8,15 @@ use cleveragents_application::session_operations::{TellSession, TurnMode};
 
 use super::append::read_text;
 use crate::arguments::SessionTell;
+use crate::commands::images::prompt_images;
 use crate::commands::interactive;
 use crate::context::Context;
 use crate::output::{CommandError, Report};
 use view::TurnWatcher;
 
 pub(super) fn run(context: &Context, arguments: SessionTell) -> Result<Report, CommandError> {
+    let mut options = arguments.turn.request();
+    options.local.images = prompt_images(context, arguments.prompt.as_deref())?;
     let prompt = match arguments.prompt.as_deref() {
         _ if arguments.resume => None,
         Some("-") => Some(read_text(context)?),
@@ -23,7 +26,7 @@ pub(super) fn run(context: &Context, arguments: SessionTell) -> Result<Report, C
         session: arguments.session,
         prompt,
         resume: arguments.resume,
-        ..arguments.turn.request()
+        ..options
     };
     let watcher = Arc::new(TurnWatcher::new(context, arguments.stream));
     let result = interactive::call(context, request, Arc::clone(&watcher) as _);
