@@ -93,12 +93,12 @@ pub mod keys;
 /// Every key, in display order.
 pub static KEYS: [&Key; 55] = [
     &keys::FORMAT,
-    &keys::PAGER,
-    &keys::NOTIFY,
-    &keys::NOTIFY_AFTER,
     &keys::DATABASE_URL,
     &keys::MODE,
     &keys::AUTOMATION_PROFILE,
+    &keys::PAGER,
+    &keys::NOTIFY,
+    &keys::NOTIFY_AFTER,
     &keys::LOG_FILTER,
     &keys::LOG_FILE,
     &keys::LOG_FORMAT,
