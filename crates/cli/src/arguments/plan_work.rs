@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use cleveragents_application::Mode;
 
 use super::current::{PlanApprove, PlanPrompt, PlanReject, PlanUndo, UNDO_HELP};
 use super::plan::{PlanChoice, PlanCommand};
@@ -64,6 +65,15 @@ Examples:
     #[command(after_help = UNDO_HELP)]
     Undo(PlanUndo),
     /// Cancel a plan
+    #[command(
+        after_help = "Without PLAN, cancels the current plan of this folder after confirmation.
+
+Exit codes: 0 cancelled, 4 already finished, 5 not confirmed
+
+Examples:
+  agents plan cancel 01JX3Q
+  agents plan cancel --yes --reason 'no longer needed'"
+    )]
     Cancel {
         #[command(flatten)]
         plan: PlanChoice,
@@ -75,6 +85,9 @@ Examples:
             default_value = "cancelled by the user"
         )]
         reason: String,
+        /// Do not ask for confirmation when PLAN is not given
+        #[arg(short, long)]
+        yes: bool,
     },
     /// Approve what a plan waits for
     #[command(after_help = "Examples:
@@ -109,7 +122,14 @@ Examples:
         #[arg(short, long)]
         yes: bool,
     },
-    /// Undo the last rollback of a plan
+    /// Correct a decision; only what follows from it is discarded and done again
+    #[command(after_help = "\
+Examples:
+  agents plan tree                                # shows the ids of the decisions
+  agents plan correct 01JX3Q --guidance 'use SQLite' --dry-run
+  agents plan correct 01JX3Q --mode append --guidance 'also write the changelog'")]
+    Correct(PlanCorrect),
+    /// Undo the last rollback or correction of a plan
     Redo {
         #[command(flatten)]
         plan: PlanChoice,
@@ -279,11 +299,14 @@ pub(crate) struct Worker {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Creates a resource and a project for the folder if needed, an action from your description, and a
-plan. Where the automation profile needs approval, asks you or waits for `agents plan approve`.
+plan. Where the mode needs approval, asks you or waits for `agents plan approve`.
+
+Modes: `plan` stops after the strategy; `ask` asks before execution and apply; `edit` asks before
+apply; `auto` also applies when all required checks pass. Default: the key `core.mode`, else `ask`.
 
 Examples:
   agents do 'fix the failing test'
-  agents do 'rename Widget to Gadget everywhere' --check 'make test' --automation-profile trusted
+  agents do 'rename Widget to Gadget everywhere' --check 'make test' --mode edit
   agents do 'run `make docs`' --strategy-actor builtin/deterministic"
 )]
 pub(crate) struct Do {
@@ -298,6 +321,9 @@ pub(crate) struct Do {
     /// Model of all roles without an actor of their own, PROVIDER/MODEL
     #[arg(long, short = 'm', value_name = "MODEL")]
     pub(crate) model: Option<String>,
+    /// How far it goes without asking: plan, ask, edit, auto
+    #[arg(long, value_name = "MODE", value_parser = super::automation::modes(), conflicts_with = "automation_profile")]
+    pub(crate) mode: Option<Mode>,
     #[command(flatten)]
     pub(crate) choices: PlanChoices,
     /// Apply without asking
@@ -306,4 +332,23 @@ pub(crate) struct Do {
     /// Stream the output of models
     #[arg(long)]
     pub(crate) stream: bool,
+}
+
+/// Arguments of `plan correct`.
+#[derive(Debug, Args)]
+pub(crate) struct PlanCorrect {
+    /// Id of the decision, or prefix of at least 6 characters
+    pub(crate) decision: String,
+    /// What to do instead (revert), or in addition (append)
+    #[arg(short, long, value_name = "TEXT")]
+    pub(crate) guidance: String,
+    /// `revert` discards what follows from the decision; `append` keeps everything and adds a child plan
+    #[arg(long, default_value = "revert", value_parser = ["revert", "append"])]
+    pub(crate) mode: String,
+    /// Only show what would be discarded
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask for confirmation
+    #[arg(short, long)]
+    pub(crate) yes: bool,
 }

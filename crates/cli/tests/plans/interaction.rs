@@ -79,7 +79,8 @@ fn noise(seed: u64) -> String {
 
 /// Ctrl-C, after a pause in which an answer would have taken effect.
 const CTRL_C: &str = "\u{e000}\u{3}";
-const PROMPT: &str = "[y/N]: ";
+/// Start of the keys that a question of a plan lists.
+const PROMPT: &str = "[y/N, ";
 
 /// A phase: name, output at its start, the questions before it, and the stage in which the plan
 /// stopped.
@@ -169,6 +170,15 @@ fn the_apply_question_shows_what_is_applied() {
     let steps = [("-first", ""), ("deleted  a.txt", ""), (PROMPT, "n\r")];
     let (code, screen) = world.agents.play(&steps, &apply);
     assert_eq!(code, Some(5), "{screen}");
+    assert!(
+        screen.contains("Not applied. The changes stay in the sandbox."),
+        "{screen}"
+    );
+    for next in ["apply", "diff", "prompt"] {
+        let command = format!("agents plan {next} {plan}");
+        assert!(screen.contains(&command), "{command}: {screen}");
+    }
+    assert!(!screen.contains("CA-"), "it is no error: {screen}");
     assert_eq!(world.stage(&plan), "execute/complete");
     let lines: Vec<String> = (0..1_000).map(|line| format!("line {line}")).collect();
     let long = format!("write `{}` to `long.txt`", lines.join("\\n"));
@@ -185,6 +195,61 @@ fn the_apply_question_shows_what_is_applied() {
     assert_eq!(code, Some(0), "{screen}");
     assert!(!screen.contains("line 999"), "{screen}");
     assert_eq!(world.stage(&plan), "apply/applied");
+}
+
+/// Arguments of a task with the models of [`world_with_models`].
+const TASK: [&str; 12] = [
+    "--format",
+    "plain",
+    "do",
+    "make it good",
+    "--folder",
+    "repo",
+    "--strategy-actor",
+    "local/strategist",
+    "--execution-actor",
+    "local/executor",
+    "--review-actor",
+    "local/reviewer",
+];
+
+#[test]
+fn questions_of_a_task_have_keys_and_take_guidance() {
+    let world = world_with_models(None);
+    let check = format!("--check={CHECK}");
+    let arguments = [&TASK[..], &[check.as_str()]].concat();
+    let steps = [
+        ("Execute it?", ""),
+        (PROMPT, "?\r"),
+        ("guidance for the plan", ""),
+        (PROMPT, "d\r"),
+        ("## 1. write it", ""),
+        (PROMPT, "please do it in another way\r"),
+        ("● strategize: complete", ""),
+        (PROMPT, "y\r"),
+        ("A check failed. Fix it?", ""),
+        (PROMPT, "d\r"),
+        ("\n1\r\n2\r\n3\r\n", ""),
+        (PROMPT, "y\r"),
+        ("Apply the changes", ""),
+        (PROMPT, "t\r"),
+        ("What should it do differently?", ""),
+        ("> ", "write more\r"),
+        ("added    more.txt", ""),
+        (PROMPT, "n\r"),
+    ];
+    let (code, screen) = world.agents.play(&steps, &arguments);
+    assert_eq!(code, Some(5), "{screen}");
+    assert!(screen.contains("Not applied. The changes stay in the sandbox."));
+    assert_eq!(
+        world.ask("SELECT stage, reversion_count FROM plans"),
+        [["execute/complete", "1"]],
+        "{screen}"
+    );
+    // The outline appears once per strategy, and the failed check once.
+    assert_eq!(screen.matches("  one way").count(), 2, "{screen}");
+    assert_eq!(screen.matches("check failed:").count(), 0, "{screen}");
+    assert_eq!(screen.matches("    | 30").count(), 1, "{screen}");
 }
 
 fn question_call() -> Value {

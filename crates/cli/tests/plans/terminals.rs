@@ -232,6 +232,34 @@ fn executing_a_finished_plan_changes_nothing() {
 }
 
 #[test]
+fn cancelling_without_a_plan_needs_a_confirmation_that_names_the_plan() {
+    let world = World::new();
+    world.action("local/one", &["write `one` to `one.txt`"]);
+    let plan = world.plan("local/one", &[]);
+    let refused = world.run(&["plan", "cancel"]);
+    assert_eq!(refused.code, Some(5), "{refused:?}");
+    let error = error(&refused);
+    let hint = error["hint"].to_string();
+    assert!(
+        hint.contains(&format!("agents plan cancel {plan}")),
+        "{error}"
+    );
+    assert_eq!(world.stage(&plan), "strategize/complete");
+    let cancel = ["--format", "plain", "plan", "cancel"];
+    let asked = format!("Cancel plan {plan}: steps?");
+    let answer = |answer| [(asked.as_str(), ""), ("[y/N]: ", answer)];
+    let (code, screen) = world.agents.play(&answer("n\r"), &cancel);
+    assert_eq!(code, Some(5), "{screen}");
+    assert_eq!(world.stage(&plan), "strategize/complete");
+    let (code, screen) = world.agents.play(&answer("y\r"), &cancel);
+    assert_eq!(code, Some(0), "{screen}");
+    assert_eq!(world.stage(&plan), "strategize/cancelled");
+    let plan = world.plan("local/one", &[]);
+    world.agents.data(&["plan", "cancel", "--yes"]);
+    assert_eq!(world.stage(&plan), "strategize/cancelled");
+}
+
+#[test]
 fn cancelling_stops_the_running_terminal_and_its_child_processes() {
     let world = World::new();
     let plan = waiting_plan(&world);
@@ -377,7 +405,7 @@ fn ctrl_c_ends_a_question_between_phases() {
         "--execution-actor",
         "builtin/deterministic",
     ];
-    let steps = [("Execute it? [y/N]", "\x03")];
+    let steps = [("Execute it? [y/N", "\x03")];
     let (code, screen) = world.agents.play(&steps, &arguments);
     assert_eq!(code, Some(130), "{screen}");
     let stages = world.ask("SELECT stage FROM plans");

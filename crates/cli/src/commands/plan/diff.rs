@@ -7,6 +7,7 @@ use cleveragents_application::plan_operations::{
     ChangedFile, IncompleteChanges, ListArtifacts, PlanArtifacts, PlanDiff, ShowPlanDiff,
 };
 
+use super::{by_commits, short_commit};
 use crate::commands::counted;
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Format, Panel, Report, Table};
@@ -20,13 +21,18 @@ pub(super) fn run(
     if let Some(patch) = &diff.patch
         && context.printer.format() == Format::Plain
     {
-        return Ok(Report::printed("plan diff", patch_bytes(&diff, patch)?));
+        let mut text = match heading(&diff) {
+            Some(heading) => format!("{heading}\n\n").into_bytes(),
+            None => Vec::new(),
+        };
+        text.extend(patch_bytes(&diff, patch)?);
+        return Ok(Report::printed("plan diff", text));
     }
     let (summary, risk) = (&diff.diff_summary, &diff.risk_assessment);
     let mut report = Report::new("plan diff")
         .data(&diff)
         .panel(
-            Panel::new("Diff Summary")
+            Panel::new(heading(&diff).unwrap_or_else(|| "Diff Summary".to_owned()))
                 .row("Plan", Cell::Id(summary.plan.to_string()))
                 .row("Project", summary.project.clone())
                 .row("Files changed", summary.files_changed)
@@ -61,6 +67,31 @@ pub(super) fn run(
         ));
     }
     Ok(with_note(report, diff.incomplete))
+}
+
+/// Heading of the diff of an applied plan: `Applied as commit 1a2b3c4 on main`. `git apply` ignores it.
+fn heading(diff: &PlanDiff) -> Option<String> {
+    if diff.applied.is_empty() {
+        return None;
+    }
+    let commits: Vec<String> = diff
+        .applied
+        .iter()
+        .map(|applied| {
+            let branch = applied.branch.as_ref();
+            let branch = branch.map_or_else(String::new, |branch| format!(" on {branch}"));
+            format!("{}{branch}", short_commit(&applied.commit))
+        })
+        .collect();
+    let noun = if commits.len() == 1 {
+        "commit"
+    } else {
+        "commits"
+    };
+    let undone = diff.undone.as_ref().map_or_else(String::new, |undone| {
+        format!(", undone{}", by_commits(&undone.commits))
+    });
+    Some(format!("Applied as {noun} {}{undone}", commits.join(", ")))
 }
 
 /// Bytes of the patch, which may not be UTF-8.
@@ -108,7 +139,7 @@ pub(in crate::commands) fn made_by_commands(paths: &[String]) -> Option<String> 
 }
 
 /// Lines of a patch, coloured.
-fn coloured_lines(patch: &str) -> Vec<Vec<Cell>> {
+pub(super) fn coloured_lines(patch: &str) -> Vec<Vec<Cell>> {
     patch
         .lines()
         .map(|line| {

@@ -15,13 +15,17 @@ pub(super) fn run(context: &Context, arguments: PlanList) -> Result<Report, Comm
         project: arguments.project,
         action: arguments.action,
         pattern: arguments.pattern,
+        tree: arguments.tree,
     })?;
     let count = listed.plans.len();
     let row = |plan: &PlanEntry| {
         vec![
-            Cell::Id(plan.id.clone()),
+            Cell::Id(indented(plan)),
             plan.phase.as_str().into(),
-            state_cell(plan.state),
+            match &plan.undone {
+                Some(_) => Cell::Warn("undone".to_owned()),
+                None => state_cell(plan.state),
+            },
             plan.action.as_str().into(),
             plan.project.clone().into(),
             plan.elapsed.clone().into(),
@@ -40,4 +44,12 @@ pub(super) fn run(context: &Context, arguments: PlanList) -> Result<Report, Comm
         .table(table)
         .ok(format!("{} listed", counted(count, "plan")))
         .records(listed))
+}
+
+/// Id of a plan, indented below the parent in a tree.
+fn indented(plan: &PlanEntry) -> String {
+    match plan.depth {
+        None | Some(0) => plan.id.clone(),
+        Some(depth) => format!("{}└ {}", "  ".repeat(depth - 1), plan.id),
+    }
 }

@@ -1,6 +1,8 @@
 //! `plan`: commands that read plans.
 
 mod checkpoint;
+mod children;
+mod conflicts;
 mod diff;
 mod errors;
 mod explain;
@@ -8,6 +10,7 @@ mod guard;
 pub(super) mod lifecycle;
 mod list;
 pub(crate) mod log;
+mod resolve;
 mod show;
 mod status;
 mod tree;
@@ -16,6 +19,7 @@ mod wait;
 pub(super) use checkpoint::list as list_checkpoints;
 pub(super) use diff::made_by_commands;
 
+use cleveragents_application::UndoneApply;
 use cleveragents_application::plan_operations::ExplainDecision;
 use cleveragents_domain::{MicroUsd, PlanState};
 
@@ -31,6 +35,8 @@ pub(crate) const OPERATIONS: &[&str] = &[
     "plan cancel",
     "plan checkpoint delete",
     "plan checkpoint list",
+    "plan children",
+    "plan conflicts",
     "plan diff",
     "plan edit",
     "plan errors",
@@ -42,6 +48,7 @@ pub(crate) const OPERATIONS: &[&str] = &[
     "plan prompt",
     "plan redo",
     "plan reject",
+    "plan resolve",
     "plan resume",
     "plan revert",
     "plan rollback",
@@ -63,6 +70,9 @@ pub(super) const fn name(command: &PlanCommand) -> &'static str {
         PlanCommand::Explain { .. } => "plan explain",
         PlanCommand::Diff { .. } => "plan diff",
         PlanCommand::Artifacts { .. } => "plan artifacts",
+        PlanCommand::Children { .. } => "plan children",
+        PlanCommand::Conflicts { .. } => "plan conflicts",
+        PlanCommand::Resolve(_) => "plan resolve",
         PlanCommand::Errors { .. } => "plan errors",
         PlanCommand::Log(_) => "plan log",
         PlanCommand::Wait { .. } => "plan wait",
@@ -92,6 +102,9 @@ pub(super) fn run(context: &Context, command: PlanCommand) -> Result<Report, Com
         ),
         PlanCommand::Diff { plan, stat } => diff::run(context, plan.reference, stat),
         PlanCommand::Artifacts { plan } => diff::artifacts(context, plan.reference),
+        PlanCommand::Children { plan } => children::run(context, plan.reference),
+        PlanCommand::Conflicts { plan } => conflicts::run(context, plan.reference),
+        PlanCommand::Resolve(arguments) => resolve::run(context, arguments),
         PlanCommand::Errors { plan } => errors::run(context, plan.reference),
         PlanCommand::Log(arguments) => log::run(context, arguments),
         PlanCommand::Wait { plan, timeout } => wait::run(context, plan.reference, timeout),
@@ -111,6 +124,35 @@ pub(super) fn run(context: &Context, command: PlanCommand) -> Result<Report, Com
 pub(super) fn known_cost(cost: Option<f64>, known_part: Option<f64>) -> (MicroUsd, bool) {
     let known = cost.or(known_part).and_then(MicroUsd::from_usd_rounded_up);
     (known.unwrap_or_default(), cost.is_some())
+}
+
+/// State of a plan, or of its undone apply, with its colour. An undone plan names the commits that reverted it.
+pub(super) fn state_or_undone_cell(state: PlanState, undone: Option<&UndoneApply>) -> Cell {
+    match undone {
+        None => state_cell(state),
+        Some(undone) => Cell::Warn(format!(
+            "{}, then undone{}",
+            state.as_str(),
+            by_commits(&undone.commits)
+        )),
+    }
+}
+
+/// `by commit 1a2b3c4`, with a leading space; empty without commits.
+pub(super) fn by_commits(commits: &[String]) -> String {
+    match commits {
+        [] => String::new(),
+        commits => {
+            let ids: Vec<&str> = commits.iter().map(|id| short_commit(id)).collect();
+            let noun = if ids.len() == 1 { "commit" } else { "commits" };
+            format!(" by {noun} {}", ids.join(", "))
+        }
+    }
+}
+
+/// First characters of the id of a commit.
+pub(super) fn short_commit(id: &str) -> &str {
+    id.get(..10).unwrap_or(id)
 }
 
 /// State of a plan with its colour.

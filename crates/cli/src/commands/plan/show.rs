@@ -3,7 +3,7 @@
 use cleveragents_application::plan_operations::{PlanDetails, ShowPlan, StrategyFormat};
 use cleveragents_domain::{PlanStep, criteria};
 
-use super::state_cell;
+use super::state_or_undone_cell;
 use crate::arguments::StrategyDocument;
 use crate::commands::counted;
 use crate::context::Context;
@@ -52,11 +52,20 @@ pub(super) fn run(
 }
 
 fn header(shown: &PlanDetails) -> Panel {
-    Panel::new("Plan")
-        .row("Plan ID", Cell::Id(shown.plan_id.to_string()))
+    let mut panel = Panel::new("Plan").row("Plan ID", Cell::Id(shown.plan_id.to_string()));
+    if let Some(parent) = &shown.parent {
+        panel = panel
+            .row("Child plan", format!("{}, {}", parent.number, parent.title))
+            .row("Of plan", Cell::Id(parent.plan_id.to_string()))
+            .row("Task of that plan", parent.task.clone());
+    }
+    panel
         .row("Name", shown.name.clone())
         .row("Phase", shown.phase.as_str())
-        .row("State", state_cell(shown.state))
+        .row(
+            "State",
+            state_or_undone_cell(shown.state, shown.undone.as_ref()),
+        )
         .row("Action", shown.action.clone())
         .row("Project", shown.project.clone())
         .row("Description", shown.description.clone())

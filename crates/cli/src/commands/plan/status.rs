@@ -1,11 +1,11 @@
 //! `plan status`: progress of a plan.
 
-use cleveragents_application::ProgressState;
+use cleveragents_application::{Mode, ProgressState};
 use cleveragents_application::plan_operations::{PlanCost, PlanStatusReport, ShowPlanStatus};
 use cleveragents_domain::{Code, MicroUsd, PlanStage, Waiting};
 use serde_json::{Map, Value};
 
-use super::{known_cost, state_cell};
+use super::{known_cost, state_or_undone_cell};
 use crate::commands::cost_cell;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report, commands, write_recovery};
@@ -70,15 +70,26 @@ pub(super) fn error_message(status: &PlanStatusReport) -> String {
     )
 }
 
+/// The mode of a plan, or its automation profile if that is none of a mode.
+fn mode_text(profile: &str) -> String {
+    match Mode::of_profile(profile) {
+        Some(mode) => format!("{} ({})", mode.as_str(), mode.description()),
+        None => format!("automation profile {profile}"),
+    }
+}
+
 fn header(status: &PlanStatusReport) -> Panel {
     let panel = Panel::new("Plan Status")
         .row("Plan ID", Cell::Id(status.plan_id.to_string()))
         .row("Name", status.name.clone())
         .row("Phase", status.phase.as_str())
-        .row("State", state_cell(status.state))
+        .row(
+            "State",
+            state_or_undone_cell(status.state, status.undone.as_ref()),
+        )
         .row("Action", status.action.clone())
         .row("Project", status.project.clone())
-        .row("Automation", status.automation.clone())
+        .row("Mode", mode_text(&status.automation))
         .row("Attempt", status.attempt);
     match &status.owner {
         Some(owner) => panel.row("Owner", owner.to_string()),
@@ -217,11 +228,16 @@ fn error_detail(error: &Map<String, Value>, commands: &[String]) -> Panel {
 }
 
 fn result(status: &PlanStatusReport) -> Panel {
-    let mut panel = Panel::new("Result").row("State", state_cell(status.state));
+    let mut panel = Panel::new("Result").row(
+        "State",
+        state_or_undone_cell(status.state, status.undone.as_ref()),
+    );
     if let Some(Value::Object(report)) = &status.report {
         for (key, value) in report {
             let text = match value {
                 Value::Null => continue,
+                // The state names the undo.
+                _ if key == "undone" => continue,
                 Value::String(text) => text.clone(),
                 Value::Array(list) => list.len().to_string(),
                 other => other.to_string(),

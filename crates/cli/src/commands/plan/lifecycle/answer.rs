@@ -2,9 +2,13 @@
 
 use cleveragents_application::DETERMINISTIC;
 use cleveragents_application::plan_operations::{
-    ApprovePlan, CancelPlan, CancellationState, PlanAnswerReport, PromptPlan, RejectPlan, Verdict,
+    ApprovePlan, CancelPlan, CancellationState, PlanAnswerReport, PromptPlan, RejectPlan, ShowPlan,
+    Verdict,
 };
+use cleveragents_domain::Code;
 
+use crate::commands::turn_view::short;
+use crate::commands::{can_confirm, confirm};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report, command};
 
@@ -85,6 +89,24 @@ pub(super) fn prompt(
         ))
     };
     Ok(report.ok("Guidance added"))
+}
+
+/// Id of the current plan, after the user confirmed that it is the plan to cancel.
+pub(super) fn confirm_cancel(context: &Context, yes: bool) -> Result<String, CommandError> {
+    let plan = context.call(ShowPlan::default())?;
+    let id = plan.plan_id.to_string();
+    let mut lines = plan.description.lines().map(str::trim);
+    let task = lines.find(|line| !line.is_empty()).unwrap_or(&plan.action);
+    let task = short(task, 80);
+    let command = format!("agents plan cancel {id}");
+    if !yes && !can_confirm() {
+        let message = format!("no plan was given; the current one is {id}: {task}");
+        return Err(CommandError::new(Code::ConfirmationNeeded, message)
+            .with_hint(format!("cancel it: `{command}`")));
+    }
+    confirm(&format!("Cancel plan {id}: {task}?"), yes)
+        .map_err(|error| error.with_hint(format!("cancel it later: `{command}`")))?;
+    Ok(id)
 }
 
 pub(super) fn cancel(

@@ -164,15 +164,16 @@ pub(crate) fn run(context: &Context, arguments: Do) -> Result<Report, CommandErr
         let answer = match task.ask_phase(&plan, phase) {
             Ok(answer) => answer,
             Err(error) if error.code() == Code::ConfirmationNeeded => {
-                return Ok(declined(&plan, phase, error.exit_code()));
+                return Ok(declined(&plan, error.exit_code()));
             }
             Err(error) => return Err(error),
         };
         let id = plan.id.to_string();
         match (answer, phase) {
+            (PlanAnswer::No, PlanPhase::Apply) => return Ok(not_applied(context, "do", &id)),
             (PlanAnswer::No, _) => {
                 let code = Code::ConfirmationNeeded.kind().exit_code();
-                return Ok(declined(&plan, phase, code));
+                return Ok(declined(&plan, code));
             }
             (PlanAnswer::Edit, _) => task.edit_strategy(&id)?,
             (PlanAnswer::Tell(guidance), PlanPhase::Execute) => {
@@ -201,10 +202,7 @@ pub(crate) fn run(context: &Context, arguments: Do) -> Result<Report, CommandErr
 }
 
 /// Report of a plan whose next phase the user did not confirm.
-fn declined(plan: &TaskPlan, phase: PlanPhase, exit_code: u8) -> Report {
-    if phase == PlanPhase::Apply {
-        return not_applied("do", &plan.id.to_string()).exit_with(exit_code);
-    }
+fn declined(plan: &TaskPlan, exit_code: u8) -> Report {
     let next = plan.next_steps.first().map(command).unwrap_or_default();
     plan.view()
         .warn(format!("the plan waits: continue with `{next}`"))

@@ -3,10 +3,13 @@
 mod answer;
 mod answer_filter;
 mod change_request;
+mod child_lines;
+mod correct;
 mod do_task;
 mod edit;
 mod interactive;
 mod preview;
+mod question;
 mod rollback;
 mod run;
 mod undo;
@@ -37,6 +40,7 @@ pub(in crate::commands) const fn name(command: &PlanWork) -> &'static str {
         PlanWork::Reject(_) => "plan reject",
         PlanWork::Prompt(_) => "plan prompt",
         PlanWork::Rollback { .. } => "plan rollback",
+        PlanWork::Correct(_) => "plan correct",
         PlanWork::Redo { .. } => "plan redo",
         PlanWork::Revert { .. } => "plan revert",
         PlanWork::Resume { .. } => "plan resume",
@@ -51,10 +55,14 @@ pub(in crate::commands) fn run(
     match command {
         PlanWork::Use(arguments) => use_action::run(context, arguments),
         PlanWork::Execute(arguments) => run::execute(context, arguments),
-        PlanWork::Apply(arguments) if arguments.pr => change_request::run(context, arguments),
+        PlanWork::Apply(arguments) if arguments.pr => change_request::apply_and_publish(context, arguments),
         PlanWork::Apply(arguments) => run::apply(context, arguments),
-        PlanWork::Cancel { plan, reason } => {
-            answer::cancel(context, plan_reference(context, plan.reference)?, reason)
+        PlanWork::Cancel { plan, reason, yes } => {
+            let plan = match plan.reference {
+                Some(reference) => reference,
+                None => answer::confirm_cancel(context, yes)?,
+            };
+            answer::cancel(context, plan, reason)
         }
         PlanWork::Approve(PlanApprove { plan, answer }) => {
             answer::approve(context, plan.reference, answer)
@@ -78,6 +86,7 @@ pub(in crate::commands) fn run(
             let plan = plan_reference(context, plan)?;
             rollback::rollback(context, plan, checkpoint, preview, yes)
         }
+        PlanWork::Correct(arguments) => correct::run(context, arguments),
         PlanWork::Redo { plan } => {
             rollback::redo(context, plan_reference(context, plan.reference)?)
         }

@@ -1,19 +1,24 @@
 //! `plan execute`, `plan apply`, `plan resume`.
 
+use cleveragents_application::DETERMINISTIC;
 use cleveragents_application::plan_operations::{
-    AppliedPlan, ApplyPlan, ExecutePlan, PlanExecution, ResumePlan, ResumePreview, ResumedPlan,
-    ShowPlanDiff, StrategyOutline,
+    AppliedPlan, ApplyPlan, ExecutePlan, PlanExecution, PromptPlan, ResumePlan, ResumePreview,
+    ResumedPlan, ShowPlanDiff, StrategyOutline,
 };
-use cleveragents_domain::{Code, PlanStage, ValidationMode, Waiting};
+use cleveragents_domain::{Code, Placeholder, PlanStage, ValidationMode, Waiting, suggest};
+use serde_json::json;
 
 use super::interactive;
 use super::preview::changes_preview;
+use super::question::{PlanAnswer, PlanQuestion};
 use super::worker;
 use crate::arguments::{PlanApply, PlanExecute};
 use crate::commands::plan::{known_cost, made_by_commands};
 use crate::commands::{can_confirm, confirm, cost_cell, counted};
 use crate::context::Context;
-use crate::output::{Cell, CommandError, Panel, Report, command, write_err};
+use crate::output::{
+    Cell, CommandError, Panel, Report, command, commands, visible_lines, write_err,
+};
 
 pub(super) fn execute(context: &Context, arguments: PlanExecute) -> Result<Report, CommandError> {
     let reference = arguments.plan.reference;
@@ -114,9 +119,8 @@ fn execution_view(name: &'static str, execution: PlanExecution) -> Report {
         report = report.text(last.summary.clone().unwrap_or_default());
     }
     if let Some(pending) = execution.unread_guidance {
-        let actor = cleveragents_application::DETERMINISTIC;
         report = report.warn(format!(
-            "guidance is pending ({pending}): `{actor}` cannot read it and ignored it"
+            "guidance is pending ({pending}): `{DETERMINISTIC}` cannot read it and ignored it"
         ));
     }
     let next = execution.next_steps.first().map(command);
@@ -170,21 +174,70 @@ pub(super) fn apply(context: &Context, arguments: PlanApply) -> Result<Report, C
     if request.yes {
         return apply_confirmed(context, request);
     }
-    // Without `yes`, the operation only runs its checks, then fails because it needs confirmation.
-    let refused = match context.call(request.clone()) {
-        Ok(applied) => return Ok(applied_view(applied)),
-        Err(error) if error.code() != Code::ConfirmationNeeded => return Err(error),
-        Err(error) => error,
-    };
-    let details = refused.details();
-    let plan = details["plan_id"].as_str().map(str::to_owned);
-    let target = request.branch.as_deref();
-    confirm_apply_to(context, plan.as_deref().unwrap_or_default(), target, false)?;
-    let request = ApplyPlan {
-        reference: plan,
-        ..request
-    };
-    apply_confirmed(context, request)
+    let mut request = request;
+    loop {
+        // Without `yes`, the operation only runs its checks, then fails because it needs confirmation.
+        let refused = match context.call(request.clone()) {
+            Ok(applied) => return Ok(applied_view(applied)),
+            Err(error) if error.code() != Code::ConfirmationNeeded => return Err(error),
+            Err(error) => error,
+        };
+        let details = refused.details();
+        let plan = details["plan_id"].as_str().unwrap_or_default().to_owned();
+        request.reference = Some(plan.clone());
+        match ask_apply(context, &plan, request.branch.as_deref(), false)? {
+            PlanAnswer::Tell(guidance) => {
+                if let Some(next) = give_guidance(context, &plan, guidance)? {
+                    interactive::call(context, next, false)?;
+                }
+            }
+            PlanAnswer::No => return Ok(not_applied(context, "plan apply", &plan)),
+            PlanAnswer::Yes | PlanAnswer::Edit => return apply_confirmed(context, request),
+        }
+    }
+}
+
+/// Reports that the user declined an apply: no error, but the exit code of a missing confirmation.
+pub(super) fn not_applied(context: &Context, command: &'static str, plan: &str) -> Report {
+    let next = commands(&[
+        suggest::plan_apply(plan),
+        suggest::plan_diff(plan),
+        suggest::plan_prompt(plan, Placeholder("TEXT")),
+    ]);
+    let message = "Not applied. The changes stay in the sandbox.";
+    let exit_code = Code::ConfirmationNeeded.kind().exit_code();
+    if context.printer.format().is_human() {
+        let next: Vec<String> = next.iter().map(|next| format!("  {next}\n")).collect();
+        write_err(&format!("{message}\n{}", next.concat()));
+        return Report::written(command, exit_code);
+    }
+    Report::new(command)
+        .data(json!({"plan_id": plan, "applied": false, "next_steps": next}))
+        .info(message)
+        .exit_with(exit_code)
+}
+
+/// Stores guidance for a plan. Returns the request that executes it; `None` if the actor of the plan cannot read
+/// guidance.
+pub(super) fn give_guidance(
+    context: &Context,
+    plan: &str,
+    guidance: String,
+) -> Result<Option<ExecutePlan>, CommandError> {
+    let given = context.call(PromptPlan {
+        reference: plan.to_owned(),
+        guidance,
+    })?;
+    if !given.is_readable {
+        write_err(&format!(
+            "`{DETERMINISTIC}` executes this plan and cannot read guidance: it stays pending\n"
+        ));
+        return Ok(None);
+    }
+    Ok(Some(ExecutePlan {
+        reference: Some(plan.to_owned()),
+        ..ExecutePlan::default()
+    }))
 }
 
 /// Applies a plan after confirmation.
@@ -199,38 +252,39 @@ pub(super) fn apply_confirmed(
     interactive::call(context, request, false).map(applied_view)
 }
 
-/// Shows the patch and the changed files of a plan, and asks the user to confirm the apply.
-pub(super) fn confirm_apply(context: &Context, plan: &str, yes: bool) -> Result<(), CommandError> {
-    confirm_apply_to(context, plan, None, yes)
-}
-
-/// As [`confirm_apply`]; `branch` is the new branch that receives the changes.
-fn confirm_apply_to(
+/// Shows the patch and the changed files of a plan, and asks the user to confirm the apply. `branch` is the new branch
+/// that receives the changes.
+pub(super) fn ask_apply(
     context: &Context,
     plan: &str,
     branch: Option<&str>,
     yes: bool,
-) -> Result<(), CommandError> {
+) -> Result<PlanAnswer, CommandError> {
     let target = branch.map_or_else(String::new, |branch| format!(" on the new branch {branch}"));
-    let question = if yes || !can_confirm() {
-        format!("Apply the changes of plan {plan}{target}?")
-    } else {
-        let diff = context.call(ShowPlanDiff {
-            reference: Some(plan.to_owned()),
-            stat: false,
-        })?;
-        write_err(&changes_preview(context, &diff));
-        let note = made_by_commands(&diff.made_by_commands)
-            .map_or_else(String::new, |note| format!("{note}\n"));
-        let summary = &diff.diff_summary;
-        format!(
+    if yes || !can_confirm() {
+        confirm(&format!("Apply the changes of plan {plan}{target}?"), yes)?;
+        return Ok(PlanAnswer::Yes);
+    }
+    let diff = context.call(ShowPlanDiff {
+        reference: Some(plan.to_owned()),
+        stat: false,
+    })?;
+    write_err(&changes_preview(context, &diff));
+    let note = made_by_commands(&diff.made_by_commands)
+        .map_or_else(String::new, |note| format!("{note}\n"));
+    let summary = &diff.diff_summary;
+    let question = PlanQuestion {
+        text: format!(
             "{note}{} changed, +{} -{}. Apply the changes of plan {plan}{target}?",
             counted(summary.files_changed, "file"),
             summary.insertions.unwrap_or(0),
             summary.deletions.unwrap_or(0),
-        )
+        ),
+        subject: "diff",
+        show: &|| Ok(visible_lines(diff.patch.as_deref().unwrap_or_default()).into_owned()),
+        can_edit: false,
     };
-    confirm(&question, yes)
+    question.ask(context)
 }
 
 /// Report of an apply.

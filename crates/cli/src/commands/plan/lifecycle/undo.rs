@@ -3,6 +3,7 @@
 use cleveragents_application::plan_operations::{UndoPlan, UndoneChange, UndonePlan};
 
 use crate::arguments::PlanUndo;
+use crate::commands::plan::short_commit;
 use crate::commands::{confirm, counted};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
@@ -41,7 +42,10 @@ fn question(preview: &UndonePlan) -> String {
             format!("Roll the plan back to {checkpoint}, which restores {files} in its sandbox?")
         }
         UndoneChange::Apply { commits } => {
-            let ids: Vec<&str> = commits.iter().map(|commit| short(&commit.commit)).collect();
+            let ids: Vec<&str> = commits
+                .iter()
+                .map(|commit| short_commit(&commit.commit))
+                .collect();
             format!(
                 "Make a commit that reverts {}, which changes {files}?",
                 ids.join(", ")
@@ -61,7 +65,7 @@ fn undone_report(undone: UndonePlan) -> Report {
             let new_commits = commits
                 .iter()
                 .filter_map(|commit| commit.reverted_by.as_deref());
-            let new_commits: Vec<&str> = new_commits.map(short).collect();
+            let new_commits: Vec<&str> = new_commits.map(short_commit).collect();
             let message = format!("Apply undone by commit {}", new_commits.join(", "));
             view(undone).ok(message)
         }
@@ -80,10 +84,14 @@ fn view(undone: UndonePlan) -> Report {
             for commit in commits {
                 panel = panel
                     .row("Repository", commit.location.clone())
-                    .row("Reverts", short(&commit.commit).to_owned())
+                    .row("Reverts", short_commit(&commit.commit).to_owned())
                     .row(
                         "New commit",
-                        commit.reverted_by.as_deref().map(short).map(str::to_owned),
+                        commit
+                            .reverted_by
+                            .as_deref()
+                            .map(short_commit)
+                            .map(str::to_owned),
                     );
             }
         }
@@ -93,9 +101,4 @@ fn view(undone: UndonePlan) -> Report {
         .panel(panel)
         .data(undone)
         .commands_at(&["/next_steps"])
-}
-
-/// The first characters of a commit id.
-fn short(id: &str) -> &str {
-    id.get(..10).unwrap_or(id)
 }

@@ -8,10 +8,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use cleveragents_application::{AgentEvent, FailedCheck, Observer};
-use cleveragents_domain::{MicroUsd, PlanId, PlanStage};
+use cleveragents_domain::{MicroUsd, PlanId, PlanStage, PlanStrategy};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::answer_filter::AnswerFilter;
+use super::child_lines::{ChildLines, is_important, plain_line};
 use crate::commands::cost_cell;
 use crate::commands::turn_view::{
     call_finished_line, call_started_line, compacted_line, retry_line, short,
@@ -39,6 +40,7 @@ pub(crate) struct PlanWatcher {
     answers: Mutex<HashMap<String, AnswerFilter>>,
     bar: ProgressBar,
     state: Mutex<State>,
+    children: ChildLines,
 }
 
 #[derive(Default)]
@@ -48,6 +50,23 @@ struct State {
     number: usize,
     count: usize,
     usage: String,
+    /// Number of finished steps.
+    done: usize,
+}
+
+/// Whether the events of a plan are printed to standard error.
+pub(super) fn prints_events(context: &Context, is_stream: bool) -> bool {
+    let printer = context.printer;
+    printer.format().is_human() && (is_stream || printer.shows_progress())
+}
+
+/// Lines of the outline of a strategy: its summary and the titles of its steps.
+pub(super) fn strategy_lines(strategy: &PlanStrategy) -> impl Iterator<Item = String> {
+    let summary = format!("  {}", short(&strategy.summary, 300));
+    let steps = (1..)
+        .zip(&strategy.steps)
+        .map(|(number, step)| format!("  {number}. {}", short(&step.title, 100)));
+    std::iter::once(summary).chain(steps)
 }
 
 impl PlanWatcher {
@@ -55,7 +74,7 @@ impl PlanWatcher {
         let printer = context.printer;
         let is_human = printer.format().is_human();
         let bar = if printer.shows_progress() {
-            let style = ProgressStyle::with_template("{spinner} {msg} [{elapsed}]")
+            let style = ProgressStyle::with_template("{spinner} {msg} [{elapsed}]{prefix}")
                 .unwrap_or_else(|_| ProgressStyle::default_spinner())
                 .tick_chars("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ ");
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
@@ -68,11 +87,12 @@ impl PlanWatcher {
         };
         Self {
             streams: is_stream && is_human,
-            prints_events: is_human && (is_stream || printer.shows_progress()),
+            prints_events: prints_events(context, is_stream),
             has_text: AtomicBool::new(false),
             answers: Mutex::default(),
             bar,
             state: Mutex::default(),
+            children: ChildLines::default(),
         }
     }
 
@@ -125,8 +145,7 @@ impl PlanWatcher {
         change(&mut state);
         let mut line = state.phase.clone();
         if state.count > 0 {
-            let done = state.number.saturating_sub(1);
-            let filled = (done * 10).checked_div(state.count).unwrap_or(0);
+            let filled = (state.done * 10).checked_div(state.count).unwrap_or(0);
             let bar = format!("{}{}", "█".repeat(filled), "░".repeat(10 - filled.min(10)));
             let _written = write!(line, " {bar} {}/{}", state.number, state.count);
         }
@@ -219,10 +238,15 @@ impl PlanWatcher {
     fn show_plan_event(&self, event: &AgentEvent) {
         match event {
             AgentEvent::StageChanged { stage, .. } => self.show_stage(*stage),
+            AgentEvent::ChildPlan {
+                plan_id,
+                number,
+                title,
+                event,
+            } => self.show_child_event(*plan_id, *number, title, event),
             AgentEvent::Strategy { strategy } => {
-                self.print_line(|| format!("  {}", short(&strategy.summary, 300)));
-                for (number, step) in (1..).zip(&strategy.steps) {
-                    self.print_line(|| format!("  {number}. {}", short(&step.title, 100)));
+                for line in strategy_lines(strategy) {
+                    self.print_line(|| line);
                 }
             }
             AgentEvent::PlanStepStarted {
@@ -234,6 +258,7 @@ impl PlanWatcher {
                 self.show(|state| {
                     state.step = short(title, 50);
                     (state.number, state.count) = (*number, *count);
+                    state.done = number.saturating_sub(1);
                 });
             }
             AgentEvent::PlanStepFinished {
@@ -241,6 +266,9 @@ impl PlanWatcher {
                 summary,
                 succeeded,
             } => {
+                if *succeeded {
+                    self.show(|state| state.done = state.number);
+                }
                 let first_line = summary.lines().find(|line| !line.trim().is_empty());
                 let first_line = short(first_line.unwrap_or("done"), 160);
                 self.print_line(|| {
@@ -282,13 +310,28 @@ impl PlanWatcher {
         }
     }
 
+    fn show_child_event(&self, plan: PlanId, number: u64, title: &str, event: &AgentEvent) {
+        let is_shown_in_place = !self.bar.is_hidden();
+        if is_shown_in_place {
+            let lines = self.children.update(plan, number, title, event);
+            self.bar.set_prefix(lines);
+        }
+        if (!is_shown_in_place || is_important(event))
+            && let Some(line) = plain_line(number, title, event)
+        {
+            self.print_line(|| line);
+        }
+    }
+
     fn show_stage(&self, stage: PlanStage) {
+        self.children.clear();
+        self.bar.set_prefix("");
         let phase = stage.phase().as_str();
         self.print_line(|| format!("● {phase}: {}", stage.state()));
         self.show(|state| {
             phase.clone_into(&mut state.phase);
             state.step.clear();
-            (state.number, state.count) = (0, 0);
+            (state.number, state.count, state.done) = (0, 0, 0);
         });
     }
 

@@ -1,0 +1,161 @@
+//! [`PlanQuestion`]: a question about a plan at the terminal, answered with a key or with guidance.
+
+use cleveragents_domain::Code;
+use cleveragents_models::CancellationToken;
+use cleveragents_process::Cancel;
+
+use crate::commands::{signals, terminal};
+use crate::context::Context;
+use crate::output::{CommandError, Pager, StandardStreams, write_err};
+
+/// A question of which the user can see the subject again before the answer.
+pub(super) struct PlanQuestion<'q> {
+    pub(super) text: String,
+    /// Name of the subject for the key `d`, such as `diff`.
+    pub(super) subject: &'static str,
+    /// The subject, as it is shown for the key `d`.
+    pub(super) show: &'q dyn Fn() -> Result<String, CommandError>,
+    /// Whether the key `e` edits the subject.
+    pub(super) can_edit: bool,
+}
+
+/// Answer of the user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum PlanAnswer {
+    Yes,
+    No,
+    Edit,
+    /// Guidance for the plan.
+    Tell(String),
+}
+
+/// What the user typed.
+#[derive(Debug, PartialEq, Eq)]
+enum Typed {
+    Answer(PlanAnswer),
+    Show,
+    AskForText,
+    Help,
+}
+
+impl PlanQuestion<'_> {
+    /// Asks until the user answers. The end of the input is an error with [`Code::ConfirmationNeeded`].
+    pub(super) fn ask(&self, context: &Context) -> Result<PlanAnswer, CommandError> {
+        let prompt = format!(" [{}]: ", self.keys().join(", "));
+        loop {
+            match Typed::parse(&read_line(&self.text, &prompt)?, self.can_edit) {
+                Typed::Answer(answer) => return Ok(answer),
+                Typed::Show => page(context, &(self.show)()?),
+                Typed::AskForText => {
+                    let text = read_line("What should it do differently?", "\n> ")?;
+                    if !text.is_empty() {
+                        return Ok(PlanAnswer::Tell(text));
+                    }
+                }
+                Typed::Help => write_err(&self.help()),
+            }
+        }
+    }
+
+    fn keys(&self) -> Vec<String> {
+        let mut keys = vec!["y/N".to_owned()];
+        if self.can_edit {
+            keys.push("e edit".to_owned());
+        }
+        keys.push("t tell it something".to_owned());
+        keys.push(format!("d {}", self.subject));
+        keys
+    }
+
+    fn help(&self) -> String {
+        let edit = if self.can_edit {
+            "  e  edit the strategy in $VISUAL or $EDITOR\n"
+        } else {
+            ""
+        };
+        format!(
+            "  y  yes\n  n  no, or Enter\n{edit}  t  tell it something: guidance for the plan\n  d  show the {}\n  \
+             A sentence is also guidance.\n",
+            self.subject
+        )
+    }
+}
+
+impl Typed {
+    /// Parses a line. A sentence is guidance; a single word that is no key is a typing error.
+    fn parse(line: &str, can_edit: bool) -> Self {
+        let line = line.trim();
+        match line.to_lowercase().as_str() {
+            "y" | "yes" => Self::Answer(PlanAnswer::Yes),
+            "" | "n" | "no" => Self::Answer(PlanAnswer::No),
+            "e" | "edit" if can_edit => Self::Answer(PlanAnswer::Edit),
+            "t" | "tell" => Self::AskForText,
+            "d" | "details" | "diff" | "output" => Self::Show,
+            _ if line.split_whitespace().nth(1).is_some() => {
+                Self::Answer(PlanAnswer::Tell(line.to_owned()))
+            }
+            _ => Self::Help,
+        }
+    }
+}
+
+/// Reads a line at the terminal. Ctrl-C and the end of the input are errors.
+fn read_line(question: &str, prompt: &str) -> Result<String, CommandError> {
+    // An installed handler keeps signals from ending the program: they cancel the question instead.
+    let cancel = Cancel::new();
+    let signals = signals::stop_on_signals(&cancel, &CancellationToken::new())?;
+    let line = terminal::ask(question, prompt, &cancel);
+    signals.conclude(line.ok_or_else(|| {
+        CommandError::new(
+            Code::ConfirmationNeeded,
+            "not confirmed; nothing changed".to_owned(),
+        )
+        .with_hint("repeat the command with --yes")
+    }))
+}
+
+/// Shows a text, in the pager if it is longer than the screen.
+fn page(context: &Context, text: &str) {
+    let text = format!("{}\n", text.trim_end());
+    let pager = context
+        .printer
+        .uses_pager()
+        .then(|| {
+            let streams = StandardStreams::detect(&context.environment);
+            Pager::detect(&context.environment, &streams)
+        })
+        .flatten();
+    match pager {
+        Some(pager) => {
+            // The question follows even if the text cannot be written.
+            let _shown = pager.show(text.as_bytes(), &mut std::io::stderr());
+        }
+        None => write_err(&text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PlanAnswer, Typed};
+
+    #[test]
+    fn keys_words_and_sentences_are_distinguished() {
+        let tell = |text: &str| Typed::Answer(PlanAnswer::Tell(text.to_owned()));
+        for (line, typed) in [
+            ("y", Typed::Answer(PlanAnswer::Yes)),
+            (" YES ", Typed::Answer(PlanAnswer::Yes)),
+            ("", Typed::Answer(PlanAnswer::No)),
+            ("n", Typed::Answer(PlanAnswer::No)),
+            ("e", Typed::Answer(PlanAnswer::Edit)),
+            ("t", Typed::AskForText),
+            ("d", Typed::Show),
+            ("?", Typed::Help),
+            ("x", Typed::Help),
+            ("quit", Typed::Help),
+            ("Keep the old name", tell("Keep the old name")),
+        ] {
+            assert_eq!(Typed::parse(line, true), typed, "{line}");
+        }
+        assert_eq!(Typed::parse("e", false), Typed::Help);
+    }
+}
