@@ -14,7 +14,7 @@ mod tool_call;
 mod toolset;
 mod workspace;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -38,7 +38,7 @@ use crate::run::{
 };
 use crate::sandbox::SandboxService;
 use crate::session::SessionService;
-use crate::tool::{SandboxWorkspace, SpendScope, ToolService};
+use crate::tool::{ProjectRules, SandboxWorkspace, SpendScope, ToolService};
 use crate::turn::{ReportTools, USUAL_WINDOW, instructions, project_instructions};
 
 pub(crate) use actor_run::stored_actor;
@@ -93,6 +93,8 @@ pub struct AgentRuntime {
     toolset: Toolset,
     /// Connected tools by requirements, so that the next step reuses running servers.
     connected: Mutex<BTreeMap<ToolRequirements, Arc<ConnectedTools>>>,
+    /// Warnings about the rules of projects that were shown.
+    warned: Mutex<BTreeSet<String>>,
 }
 
 /// A request to run one actor, and its limits.
@@ -156,6 +158,7 @@ impl AgentRuntime {
             toolset,
             options,
             connected: Mutex::default(),
+            warned: Mutex::default(),
         })
     }
 
@@ -251,6 +254,26 @@ impl AgentRuntime {
         Ok(rules.protecting([self.options.home.clone()]))
     }
 
+    /// Adds the rules in the files of the projects in a sandbox. They can only tighten `rules`.
+    pub(crate) fn tightened(
+        &self,
+        mut rules: PermissionRules,
+        workspace: Option<&SandboxWorkspace>,
+    ) -> Result<PermissionRules, OperationError> {
+        let members = workspace.map(|workspace| workspace.view().members.as_slice());
+        for member in members.unwrap_or_default() {
+            let project = ProjectRules::read(&member.location)?;
+            for warning in project.warnings() {
+                let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+                if warned.insert(warning.clone()) {
+                    (self.options.warn)(&warning.into());
+                }
+            }
+            rules = rules.tightened_by(project.rules.into_iter().map(|rule| rule.rule));
+        }
+        Ok(rules)
+    }
+
     /// The budget of the current day (UTC).
     pub fn day_budget(&self) -> SpendScope {
         let now = Timestamp::now().to_string();
@@ -286,10 +309,12 @@ impl AgentRuntime {
         let redactor = self.redactor();
         let mut all = vec![instructions(workspace)];
         let is_shown = |rules: PermissionRules| {
-            let mut rules = rules.rules().iter();
+            let mut rules = rules.rules();
             rules.all(|rule| rule.effect() != Effect::Deny)
         };
-        let lists_files = self.rules(&[]).is_ok_and(is_shown);
+        let rules = self.rules(&[]);
+        let rules = rules.and_then(|rules| self.tightened(rules, workspace));
+        let lists_files = rules.is_ok_and(is_shown);
         let others = std::iter::once(environment(workspace, lists_files))
             .chain(skills)
             .chain(workspace.and_then(project_instructions));
@@ -316,7 +341,7 @@ impl AgentRuntime {
         for narrower in &request.safety {
             safety.narrow(narrower);
         }
-        let rules = self.rules(request.rules)?;
+        let rules = self.tightened(self.rules(request.rules)?, request.workspace)?;
         let extra_tools = toolset::extra_tools(&connected, request)?;
         let mut limits = request.cost_limits.clone();
         limits.push(request.actor.graph.limits.max_cost);

@@ -59,7 +59,7 @@ impl AgentRuntime {
         };
         let engine = &self.options().engine;
         let safety = &self.options().safety;
-        let rules = self.rules(request.rules)?;
+        let rules = self.tightened(self.rules(request.rules)?, request.workspace)?;
         let outcome = Gate::new(Arc::clone(&registry)).call(
             &call,
             &CallContext {

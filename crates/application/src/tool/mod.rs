@@ -7,6 +7,7 @@ mod call_summary;
 mod calls;
 mod ledger;
 pub mod operations;
+mod project_rules;
 mod service;
 mod workspace;
 
@@ -17,5 +18,6 @@ pub use call_summary::{call_status, called_tool, files_changed};
 pub use calls::Excerpt;
 pub use ledger::StoreLedger;
 pub(crate) use ledger::{PrecedingWrite, storable, storable_json};
+pub use project_rules::{ProjectRule, ProjectRules, complete_rule};
 pub use service::{CallableTools, LeftOut, ToolError, ToolService};
 pub use workspace::SandboxWorkspace;

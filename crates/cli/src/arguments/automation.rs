@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
+use cleveragents_application::Mode;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AutomationProfile {
@@ -58,4 +60,10 @@ pub(crate) struct ProfileReference {
     /// Profile, such as trusted or local/careful
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
+}
+
+/// Parses a mode; the help lists all with their descriptions.
+pub(super) fn modes() -> impl TypedValueParser<Value = Mode> {
+    let values = Mode::ALL.map(|mode| PossibleValue::new(mode.as_str()).help(mode.description()));
+    PossibleValuesParser::new(values).map(|name| name.parse().unwrap_or(Mode::Ask))
 }

@@ -2,6 +2,7 @@
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, ValueEnum};
+use cleveragents_application::Mode;
 
 use super::{Arguments, Chat, TurnOptions};
 
@@ -26,6 +27,9 @@ pub(crate) struct FolderConversation {
     /// Refuse tools that write
     #[arg(long)]
     pub(crate) read_only: bool,
+    /// How far work goes without asking: `plan` refuses tools that write
+    #[arg(long, value_name = "MODE", value_parser = super::automation::modes())]
+    pub(crate) mode: Option<Mode>,
     /// Output of -p
     #[arg(long, value_enum, value_name = "FORMAT", requires = "print")]
     pub(crate) output_format: Option<OutputFormat>,
@@ -60,6 +64,8 @@ pub(crate) struct FolderChat {
     pub(crate) task: Option<String>,
     /// Format of the answer of `agents -p`; `None` for a conversation.
     pub(crate) print: Option<OutputFormat>,
+    /// Mode; by default the configured one.
+    pub(crate) mode: Option<Mode>,
 }
 
 impl FolderChat {
@@ -77,6 +83,7 @@ impl FolderConversation {
             && self.resume.is_none()
             && self.model.is_none()
             && !self.read_only
+            && self.mode.is_none()
             && self.output_format.is_none()
     }
 
@@ -108,6 +115,7 @@ impl FolderConversation {
                 session: folder_session,
                 task,
                 print: self.print.then_some(format),
+                mode: self.mode,
             }),
         })
     }
@@ -117,7 +125,7 @@ impl FolderConversation {
 pub(crate) fn misplaced_conversation_options() -> clap::Error {
     Arguments::command().error(
         ErrorKind::ArgumentConflict,
-        "-p, -c, --resume, --model and --read-only before a command start a conversation and take no command; \
+        "-p, -c, --resume, --model, --mode and --read-only before a command start a conversation and take no command; \
          put options of a command after its name",
     )
 }

@@ -210,6 +210,14 @@ pub(crate) struct ToolRun {
     pub(crate) safety: SafetyOptions,
 }
 
+/// The tools of a permission rule.
+#[derive(Debug, Args)]
+pub(crate) struct PermissionPattern {
+    /// Tool or pattern of tools, and optionally commands or paths in parentheses: TOOL[(PATTERN)]
+    #[arg(value_name = "PATTERN")]
+    pub(crate) pattern: String,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Permission {
     /// Add a rule for all sessions and plans
@@ -227,9 +235,38 @@ Examples:
         #[arg(value_name = "RULE")]
         rule: String,
     },
-    /// List the stored rules
-    #[command(after_help = "Example:
-  agents --format json permission list")]
+    /// Let a tool run without asking
+    #[command(after_help = "Examples:
+  agents permission allow 'shell(cargo test *)'
+  agents permission allow 'file-write(src/**)'")]
+    Allow {
+        #[command(flatten)]
+        pattern: PermissionPattern,
+    },
+    /// Ask before a tool runs
+    #[command(after_help = "Examples:
+  agents permission ask 'git-*'
+  agents permission ask 'file-write(migrations/**)'")]
+    Ask {
+        #[command(flatten)]
+        pattern: PermissionPattern,
+    },
+    /// Refuse a tool
+    #[command(after_help = "Examples:
+  agents permission deny 'shell(git push *)'
+  agents permission deny local/deploy")]
+    Deny {
+        #[command(flatten)]
+        pattern: PermissionPattern,
+    },
+    /// List your rules and those of this project
+    #[command(
+        after_help = "A project sets its rules in `.cleveragents/rules.toml`, as `rules = [\"deny shell(git push *)\"]`.
+They can only ask or deny: the stricter of your rules and the project's rules counts.
+
+Example:
+  agents --format json permission list"
+    )]
     List,
     /// Remove a rule
     #[command(after_help = "Example:

@@ -62,19 +62,17 @@ fn profile_panel(name: &str, description: &str) -> Panel {
 /// Table of the gates, in the order of their groups.
 fn gates_table(thresholds: &GateThresholds) -> Table {
     let mut table = Table::new("Gates")
-        .column("Gate", Align::Left)
+        .column("Before", Align::Left)
         .column("Threshold", Align::Right)
-        .column("Without asking", Align::Left)
-        .column("Before", Align::Left);
+        .column("Without asking", Align::Left);
     for gate in GateGroup::ALL.into_iter().flat_map(GateGroup::gates) {
         let Some(threshold) = thresholds.get(&gate).copied() else {
             continue;
         };
         table = table.row(vec![
-            gate.as_str().into(),
+            gate.gates().into(),
             format_threshold(threshold).into(),
             approval_cell(threshold),
-            gate.gates().into(),
         ]);
     }
     table

@@ -1,22 +1,25 @@
 //! `permission`: rules for all sessions and plans.
 
-use cleveragents_application::ToolService;
+use cleveragents_application::{ProjectRules, ToolService, complete_rule};
 use cleveragents_tools::{Effect, Registry, Rule};
 use serde_json::{Value, json};
 
 use super::counted;
-use crate::arguments::Permission;
+use crate::arguments::{Permission, PermissionPattern};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report, Table};
 
 pub(super) fn run(context: &Context, command: &Permission) -> Result<Report, CommandError> {
     let tools = ToolService::new(context.engine()?);
     match command {
-        Permission::Add { rule } => add(&tools, rule),
-        Permission::List => list(&tools),
+        Permission::Add { rule } => add(&tools, "permission add", rule),
+        Permission::Allow { pattern } => add_effect(&tools, Effect::Allow, pattern),
+        Permission::Ask { pattern } => add_effect(&tools, Effect::Ask, pattern),
+        Permission::Deny { pattern } => add_effect(&tools, Effect::Deny, pattern),
+        Permission::List => list(context, &tools),
         Permission::Remove { rule } => {
             // Stored rules have normalized spaces.
-            let normalized = rule.parse::<Rule>().map(|rule| rule.to_string());
+            let normalized = complete_rule(rule).map(|rule| rule.to_string());
             let stored = normalized.unwrap_or_else(|_| rule.clone());
             tools.forget(&stored)?;
             Ok(Report::new("permission remove")
@@ -27,10 +30,24 @@ pub(super) fn run(context: &Context, command: &Permission) -> Result<Report, Com
     }
 }
 
-fn add(tools: &ToolService, rule: &str) -> Result<Report, CommandError> {
-    let rule: Rule = rule.parse()?;
+fn add_effect(
+    tools: &ToolService,
+    effect: Effect,
+    pattern: &PermissionPattern,
+) -> Result<Report, CommandError> {
+    let name = match effect {
+        Effect::Allow => "permission allow",
+        Effect::Ask => "permission ask",
+        Effect::Deny => "permission deny",
+    };
+    let rule = format!("{} {}", effect.as_str(), pattern.pattern);
+    add(tools, name, &rule)
+}
+
+fn add(tools: &ToolService, name: &'static str, rule: &str) -> Result<Report, CommandError> {
+    let rule = complete_rule(rule)?;
     let is_new = tools.remember(&rule)?;
-    let report = Report::new("permission add")
+    let report = Report::new(name)
         .data(json!({"rule": rule_json(&rule.to_string()), "added": is_new}))
         .panel(
             Panel::new("Permission Rule")
@@ -66,8 +83,10 @@ fn matches_a_tool(tools: &ToolService, rule: &Rule) -> Result<bool, CommandError
     }))
 }
 
-fn list(tools: &ToolService) -> Result<Report, CommandError> {
+fn list(context: &Context, tools: &ToolService) -> Result<Report, CommandError> {
     let stored_rules = tools.remembered()?;
+    let folder = context.environment.working_folder();
+    let project = folder.map_or_else(|| Ok(ProjectRules::default()), ProjectRules::find)?;
     let mut table =
         Table::with_columns("Permission Rules", ["Effect", "Tools", "Rule"]).empty("No rules");
     for text in &stored_rules {
@@ -86,10 +105,40 @@ fn list(tools: &ToolService) -> Result<Report, CommandError> {
         });
     }
     let rules: Vec<Value> = stored_rules.iter().map(|text| rule_json(text)).collect();
-    let count = rules.len();
-    Ok(Report::new("permission list")
-        .data(json!({"rules": rules, "summary": {"total": count}}))
-        .table(table)
+    let mut count = rules.len();
+    let mut data = json!({"rules": rules, "summary": {"total": count}});
+    let mut report = Report::new("permission list").table(table);
+    if let Some(file) = &project.file {
+        let title = "Rules Of This Project";
+        let table = Table::with_columns(title, ["Effect", "Tools", "Rule", "Line"])
+            .empty("No rules")
+            .rows(project.rules.iter().map(|project| {
+                let rule = &project.rule;
+                vec![
+                    effect_cell(rule.effect()),
+                    rule.tool().to_string().into(),
+                    rule.to_string().into(),
+                    project.line.into(),
+                ]
+            }));
+        report = report.table(table);
+        count += project.rules.len();
+        let rules: Vec<Value> = project
+            .rules
+            .iter()
+            .map(|project| {
+                let mut rule = rule_json(&project.rule.to_string());
+                rule["line"] = project.line.into();
+                rule
+            })
+            .collect();
+        data["project"] = json!({"file": file, "rules": rules});
+    }
+    for warning in project.warnings() {
+        report = report.warn(warning);
+    }
+    Ok(report
+        .data(data)
         .ok(format!("{} listed", counted(count, "rule"))))
 }
 

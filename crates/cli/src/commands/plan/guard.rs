@@ -111,12 +111,10 @@ fn limits(guard: &PlanGuardReport) -> Panel {
 
 fn gates(thresholds: &BTreeMap<AutomationGate, f64>) -> Table {
     Table::new("Gates")
-        .column("Gate", Align::Left)
         .column("Before", Align::Left)
         .column("Asks below", Align::Right)
         .rows(thresholds.iter().map(|(gate, threshold)| {
             vec![
-                gate.as_str().into(),
                 gate.gates().into(),
                 if *threshold <= 0.0 {
                     Cell::Muted("never asks".to_owned())

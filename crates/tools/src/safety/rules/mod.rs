@@ -4,6 +4,9 @@
 //! the most specific rule decides. A rule with a pattern is more specific than a rule without a pattern;
 //! then a rule that names one tool is more specific than a rule that matches several. `ask` wins over
 //! `allow` at equal specificity.
+//!
+//! The rules of a project are a second set. They are decided on their own, and the stricter of both decisions counts,
+//! so a project can never allow what the user's rules do not allow.
 
 use std::path::{Path, PathBuf};
 
@@ -51,6 +54,8 @@ pub struct PermissionRules {
     rules: Vec<Rule>,
     default_effect: Effect,
     floor: Floor,
+    /// The rules of projects.
+    project: Vec<Rule>,
 }
 
 impl Default for PermissionRules {
@@ -67,6 +72,7 @@ impl PermissionRules {
             rules,
             default_effect,
             floor: Floor::default(),
+            project: Vec::new(),
         }
     }
 
@@ -95,13 +101,34 @@ impl PermissionRules {
         self
     }
 
-    /// The rules in the order in which they were added.
-    pub fn rules(&self) -> &[Rule] {
-        &self.rules
+    /// Adds the rules of a project. They never make a decision less strict.
+    #[must_use]
+    pub fn tightened_by(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
+        self.project.extend(rules);
+        self
+    }
+
+    /// The rules in the order in which they were added, then those of projects.
+    pub fn rules(&self) -> impl Iterator<Item = &Rule> {
+        self.rules.iter().chain(&self.project)
+    }
+
+    /// The stricter of the decisions of the user's and of the projects' rules.
+    fn strictest(&self, decide: impl Fn(&Self) -> Decision) -> Decision {
+        let own = decide(self);
+        if self.project.is_empty() {
+            return own;
+        }
+        own.stricter(decide(&Self::new(self.project.clone(), Effect::Allow)))
     }
 
     /// Decides about a call.
     pub fn decide(&self, tool: &ToolName, subjects: &[Subject]) -> Decision {
+        self.strictest(|rules| rules.decide_own(tool, subjects))
+    }
+
+    /// Decides about a call without the rules of projects.
+    fn decide_own(&self, tool: &ToolName, subjects: &[Subject]) -> Decision {
         if subjects.is_empty() {
             return self.general(tool);
         }
@@ -119,6 +146,11 @@ impl PermissionRules {
         tool: &ToolName,
         subjects: &[(ToolName, Subject)],
     ) -> Decision {
+        self.strictest(|rules| rules.decide_acting_own(tool, subjects))
+    }
+
+    /// As [`Self::decide_acting`], without the rules of projects.
+    fn decide_acting_own(&self, tool: &ToolName, subjects: &[(ToolName, Subject)]) -> Decision {
         let own_rules: Vec<Rule> = self
             .rules
             .iter()

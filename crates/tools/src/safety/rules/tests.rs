@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Decision, Effect, PermissionRules};
+use super::{Decision, Effect, PermissionRules, Rule};
 use crate::capability::Access;
 use crate::name::ToolName;
 use crate::ports::PartPath;
@@ -274,8 +274,40 @@ fn without_a_rule_the_default_effect_applies() {
 #[test]
 fn rule_files_may_contain_comments_and_errors_are_reported() {
     let read = PermissionRules::parse("# mine\n\nallow builtin/*\n  deny *(x)  \n", Effect::Ask);
-    assert_eq!(read.expect("rules").rules().len(), 2);
+    assert_eq!(read.expect("rules").rules().count(), 2);
     assert!(PermissionRules::parse("allow builtin/*\nalow builtin/shell", Effect::Ask).is_err());
+}
+
+fn any_rule() -> impl Strategy<Value = String> {
+    let tools = "(builtin/shell|builtin/file-write|builtin/\\*|\\*)";
+    let patterns = "(|\\(git \\*\\)|\\(rm \\*\\)|\\(src/\\*\\*\\)|\\(docs/a\\))";
+    (prop_oneof!["allow", "ask", "deny"], tools, patterns)
+        .prop_map(|(effect, tool, pattern)| format!("{effect} {tool}{pattern}"))
+}
+
+/// The decision about a patch, which acts as a write of a file.
+fn acting(rules: &PermissionRules, path: &str) -> Effect {
+    let subject = Subject::Path {
+        path: PartPath {
+            alias: "app".to_owned(),
+            path: path.parse().expect("a path"),
+        },
+        access: Access::Writes,
+    };
+    let subjects = [(tool("builtin/file-write"), subject)];
+    effect(&rules.decide_acting(&tool("builtin/file-edit"), &subjects))
+}
+
+#[test]
+fn a_project_asks_and_denies_in_addition_to_the_user() {
+    let project = "ask builtin/file-write(docs/**)\ndeny builtin/shell(git push *)";
+    let project = rules(project).rules().cloned().collect::<Vec<_>>();
+    let both = rules("allow builtin/shell(git push *)\nallow builtin/file-write(docs/**)")
+        .tightened_by(project);
+    assert_eq!(on_command(&both, "git push origin"), Effect::Deny);
+    assert_eq!(on_command(&both, "git status; git push"), Effect::Deny);
+    assert_eq!(on_path(&both, "builtin/file-write", "docs/a"), Effect::Ask);
+    assert_eq!(on_path(&both, "builtin/file-write", "src/a"), Effect::Allow);
 }
 
 proptest! {
@@ -287,6 +319,41 @@ proptest! {
         let rules = rules("allow builtin/shell(ls *)\nask builtin/shell");
         let command = format!("{before}; touch x; {after}");
         prop_assert_ne!(on_command(&rules, &command), Effect::Allow);
+    }
+
+    /// The file of a project never makes a decision less strict, whatever rules it has.
+    #[test]
+    fn a_project_only_tightens(
+        user in proptest::collection::vec(any_rule(), 0..4),
+        project in proptest::collection::vec(any_rule(), 0..4),
+        command in "(git push|git|ls|rm)( x)?(; rm y| && ls)?",
+        path in "(src|docs)/[ab]",
+    ) {
+        let parse = |texts: &[String]| -> Vec<Rule> {
+            texts.iter().map(|text| text.parse().expect("a rule")).collect()
+        };
+        let alone = PermissionRules::new(parse(&user), Effect::Allow);
+        let both = alone.clone().tightened_by(parse(&project));
+        let strictness = |effect| [Effect::Allow, Effect::Ask, Effect::Deny]
+            .iter().position(|known| *known == effect);
+        let pairs = [
+            (on_command(&alone, &command), on_command(&both, &command)),
+            (
+                on_path(&alone, "builtin/file-write", &path),
+                on_path(&both, "builtin/file-write", &path),
+            ),
+            (
+                effect(&alone.decide(&tool("builtin/file-write"), &[])),
+                effect(&both.decide(&tool("builtin/file-write"), &[])),
+            ),
+            (acting(&alone, &path), acting(&both, &path)),
+        ];
+        for (without, with) in pairs {
+            prop_assert!(strictness(with) >= strictness(without), "{:?} {:?}", user, project);
+        }
+        let reversed = PermissionRules::new(parse(&project), Effect::Allow);
+        let pair = (on_command(&reversed, &command), on_command(&both, &command));
+        prop_assert!(strictness(pair.1) >= strictness(pair.0), "the project's rules count");
     }
 
     #[test]

@@ -13,7 +13,10 @@ use crate::commands::counted;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report, write_err};
 
-pub(super) fn run(context: &Context, arguments: PlanApply) -> Result<Report, CommandError> {
+pub(super) fn apply_and_publish(
+    context: &Context,
+    arguments: PlanApply,
+) -> Result<Report, CommandError> {
     if context.connection.is_some() {
         let message = "--pr works only on the machine of the repository, not with a server";
         return Err(CommandError::usage(message)
