@@ -133,8 +133,8 @@ pub(super) const HELP: [(&str, &str); 22] = [
         "Show messages; summarize the conversation",
     ),
     (
-        "/diff, /apply [--yes]",
-        "Show the changes; bring them to your files",
+        "/diff, /apply [--branch NAME]",
+        "Show the changes; bring them to files or branch",
     ),
     (
         "/undo, /redo",

@@ -19,6 +19,7 @@ pub(super) fn run(
     reference: Option<String>,
     timeout: Option<u64>,
 ) -> Result<Report, CommandError> {
+    let _notify = context.notify_when_done();
     let deadline =
         timeout.and_then(|seconds| Instant::now().checked_add(Duration::from_secs(seconds)));
     let is_connected = context.connection.is_some();
