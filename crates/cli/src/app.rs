@@ -60,7 +60,9 @@ pub fn run(arguments: &[OsString]) -> u8 {
 /// True if the command line starts a new conversation without a first message.
 fn is_bare(command: &Command) -> bool {
     match command {
-        Command::Chat(chat) => chat.folder.as_ref().is_some_and(FolderChat::is_bare),
+        Command::Chat(chat) => {
+            chat.session.is_none() && chat.folder.as_ref().is_some_and(FolderChat::is_bare)
+        }
         _ => false,
     }
 }

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use cleveragents_testkit::{Agents, Answer};
+use cleveragents_testkit::{Agents, Answer, TestDatabase};
 use serde_json::Value;
 
 /// A model that calls a tool for questions that start with `writes` or `reads`, and answers other questions with a
@@ -18,6 +19,16 @@ answers:
 - when: "^reads"
   text: I read it.
   calls: [{name: builtin/file-read, arguments: {path: notes.txt}}]
+- when: "^endless"
+  text: "BEGUN xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+  chunk: 1
+  delay_ms: 1000
+- when: "^slow"
+  text: fine
+  first_delay_ms: 1500
+- when: "^fails"
+  failures: [{status: 401, message: "no such key"}]
+  text: never
 - when: "^secret"
   text: noted
 - text: fine
@@ -61,6 +72,27 @@ impl Shop {
     /// The answer to one question in the folder `shop`.
     fn ask(&self, arguments: &[&str]) -> Answer {
         self.in_folder("shop", &[&["-m", MODEL, "-p"], arguments].concat(), None)
+    }
+
+    /// Worktrees and private references of sandboxes in the repository, and the names of open sandboxes.
+    fn left_behind(&self) -> String {
+        let folder = self.agents.cwd().join("shop");
+        let output = |arguments: &[&str]| {
+            let mut command = Command::new("git");
+            let output = command.current_dir(&folder).args(arguments).output();
+            String::from_utf8_lossy(&output.expect("git starts").stdout).into_owned()
+        };
+        let worktrees = output(&["worktree", "list"]);
+        let worktrees: Vec<&str> = worktrees.lines().skip(1).collect();
+        let references = output(&["for-each-ref", "--format=%(refname)"]);
+        let references: Vec<&str> = references
+            .lines()
+            .filter(|name| !name.starts_with("refs/heads/"))
+            .collect();
+        let listed = self.agents.data(&["sandbox", "list"]);
+        let open = listed["sandboxes"].as_array().expect("a list").iter();
+        let names: Vec<&str> = open.filter_map(|one| one["name"].as_str()).collect();
+        [worktrees, references, names].concat().join("\n")
     }
 
     fn notes(&self) -> String {
@@ -198,6 +230,234 @@ fn a_conversation_of_the_folder_continues_also_without_a_tool_call_and_from_a_su
     let by_id = shop.in_folder("shop", &["-m", MODEL, "-p", "third", "--resume", id], None);
     assert_eq!(by_id.code, Some(0), "{by_id:?}");
     assert_eq!(shop.questions(&sessions[0]).len(), 3);
+}
+
+/// A conversation without changes leaves nothing in the repository, however it ends.
+#[test]
+fn an_unchanged_sandbox_is_closed_at_the_end() {
+    let shop = Shop::new();
+    let answer = shop.ask(&["reads it"]);
+    assert_eq!(
+        (answer.code, answer.err.as_str()),
+        (Some(0), ""),
+        "{answer:?}"
+    );
+    assert_eq!(shop.left_behind(), "", "after an answer");
+    let continued = shop.ask(&["reads it", "--continue", "--output-format", "json"]);
+    assert_eq!(continued.code, Some(0), "{continued:?}");
+    assert_eq!(
+        shop.sessions().len(),
+        1,
+        "the closed conversation continues"
+    );
+    assert_eq!(shop.left_behind(), "", "after a JSON answer");
+    let failed = shop.ask(&["fails"]);
+    assert_ne!(failed.code, Some(0), "{failed:?}");
+    assert_eq!(shop.left_behind(), "", "after a failure");
+    let chat = shop.in_folder("shop", &["-m", MODEL, "reads it now"], Some("reads it\n"));
+    assert_eq!(chat.code, Some(0), "{chat:?}");
+    assert_eq!(shop.left_behind(), "", "after a chat");
+}
+
+#[test]
+fn an_interrupted_answer_closes_its_sandbox() {
+    let shop = Shop::new();
+    let mut command = shop.agents.command(["-m", MODEL, "-p", "endless question"]);
+    command.current_dir(shop.agents.cwd().join("shop"));
+    command.stdin(Stdio::null()).stderr(Stdio::piped());
+    let child = command.spawn().expect("the program starts");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while shop.left_behind().is_empty() {
+        assert!(Instant::now() < deadline, "no sandbox");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let id = child.id().to_string();
+    let killed = Command::new("kill").args(["-INT", &id]).status();
+    assert!(killed.expect("kill starts").success());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert_eq!(shop.left_behind(), "");
+}
+
+#[test]
+fn changes_that_wait_are_named_at_the_end_and_at_the_next_start() {
+    let shop = Shop::new();
+    let answer = shop.ask(&["writes it", "--output-format", "json"]);
+    let waiting = "changes wait in sandbox session-";
+    assert!(answer.err.contains(waiting), "{answer:?}");
+    // A later answer without a change of its own names them too.
+    let answer = shop.ask(&["reads it", "--continue"]);
+    assert!(
+        answer.err.contains(waiting) && answer.err.contains("notes.txt"),
+        "{answer:?}"
+    );
+    let start = shop.in_folder("shop", &["-m", MODEL, "hello you"], Some(""));
+    let announced = "1 changed file not applied: `agents --continue`, /diff, /apply";
+    assert!(start.err.contains(announced), "{start:?}");
+    assert_eq!(start.err.matches("Unfinished here").count(), 1, "{start:?}");
+    let session = shop.sessions();
+    let changed = session
+        .iter()
+        .find(|one| one["name"] == "writes it")
+        .expect("a session");
+    let id = changed["id"].as_str().expect("an id");
+    let again = shop.in_folder("shop", &["-m", MODEL, "hello you"], Some(""));
+    assert!(
+        again.err.contains(&format!("agents --resume {id}")),
+        "{again:?}"
+    );
+    let left = shop.in_folder("shop", &["-m", MODEL, "--resume", id], Some("reads it\n"));
+    assert!(
+        left.err
+            .contains("1 changed file not applied; continue with"),
+        "{left:?}"
+    );
+    // Another folder has no unfinished work, and JSON output has no announcement.
+    let bank = shop.agents.cwd().join("bank");
+    std::fs::create_dir(&bank).expect("a folder");
+    std::fs::write(bank.join("script.yaml"), SCRIPT).expect("a file");
+    let other = shop.in_folder("bank", &["-m", MODEL, "hello you"], Some(""));
+    assert!(!other.err.contains("Unfinished"), "{other:?}");
+    let json = ["--format", "json", "-m", MODEL, "hello you"];
+    let json = shop.in_folder("shop", &json, Some(""));
+    assert!(!json.err.contains("Unfinished"), "{json:?}");
+}
+
+#[test]
+fn a_status_line_shows_that_an_answer_is_awaited_on_a_terminal() {
+    let mut shop = Shop::new();
+    shop.agents = shop.agents.with("TERM", "xterm");
+    let script = shop.agents.cwd().join("script.yaml");
+    std::fs::write(script, SCRIPT).expect("a file");
+    let question = ["-m", MODEL, "-p", "slow question"];
+    let shown = shop.agents.run_on_terminal(&question, "");
+    assert!(shown.err.contains("Thinking"), "{shown:?}");
+    assert_eq!(shown.out, "fine\n", "{shown:?}");
+    let piped = shop.ask(&["slow question"]);
+    assert_eq!((piped.out.as_str(), piped.err.as_str()), ("fine\n", ""));
+}
+
+/// The strategist answers without a strategy, so the plan fails.
+#[test]
+fn an_unfinished_plan_is_announced_in_its_folder_only() {
+    let shop = Shop::new();
+    let task = ["do", "change the notes", "--model", MODEL];
+    let first = shop.in_folder("shop", &task, None);
+    assert_ne!(first.code, Some(0), "{first:?}");
+    assert!(!first.err.contains("Unfinished"), "{first:?}");
+    let plans = shop.agents.data(&["plan", "list"]);
+    let id = plans["plans"][0]["plan_id"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{plans}"));
+    let expected = format!(
+        "Unfinished here: plan {id} \"change the notes\" (failed while strategizing): `agents plan execute {id}`"
+    );
+    let chat = ["-m", MODEL, "hello you"];
+    for arguments in [task.as_slice(), &chat] {
+        let second = shop.in_folder("shop", arguments, Some(""));
+        assert!(second.err.contains("Unfinished here: plan "), "{second:?}");
+        assert!(second.err.contains("change the notes"), "{second:?}");
+        if arguments == task {
+            assert!(second.err.contains(&expected), "{second:?}");
+        }
+    }
+    let bank = shop.agents.cwd().join("bank");
+    std::fs::create_dir(&bank).expect("a folder");
+    std::fs::write(bank.join("script.yaml"), SCRIPT).expect("a file");
+    let other = shop.in_folder("bank", &chat, Some(""));
+    assert!(!other.err.contains("Unfinished"), "{other:?}");
+}
+
+/// A cleanup removes the sandboxes of killed processes a day later, but none with changes.
+#[test]
+fn a_cleanup_removes_idle_unchanged_sandboxes_only() {
+    let shop = Shop::new();
+    shop.ask(&["writes it"]);
+    let tell = |name: &str, text: &str| {
+        let arguments = ["session", "create", "--name", name];
+        shop.agents.data(&arguments);
+        let project = shop.agents.data(&["project", "list"]);
+        let project = project["projects"][0]["name"]
+            .as_str()
+            .expect("a name")
+            .to_owned();
+        let options = [
+            "session",
+            "tell",
+            text,
+            "--session",
+            name,
+            "--project",
+            &project,
+            "--actor",
+            MODEL,
+        ];
+        let told = shop.in_folder("shop", &options, None);
+        assert_eq!(told.code, Some(0), "{told:?}");
+    };
+    tell("idle", "reads it");
+    let status = || shop.agents.data(&["cleanup", "status"])["sandboxes"].clone();
+    assert_eq!(status()["count"], 0, "younger than a day");
+    let aged = "UPDATE sandboxes SET updated_at = updated_at - 90000000000; \
+                UPDATE sessions SET updated_at = updated_at - 90000000000";
+    TestDatabase::write_file(&shop.agents.database(), aged);
+    let idle = status();
+    assert_eq!(idle["count"], 1, "{idle}");
+    assert!(idle["bytes"].as_u64() > Some(0), "{idle}");
+    let dry = shop.agents.data(&["cleanup", "run", "--dry-run"]);
+    assert_eq!((&dry["removed"], &dry["sandboxes"]), (&false.into(), &idle));
+    let removed = shop.agents.data(&["cleanup", "run"]);
+    assert_eq!(removed["sandboxes"], idle, "{removed}");
+    assert_eq!(status()["count"], 0);
+    let left = shop.left_behind();
+    let open = left.lines().filter(|line| line.starts_with("session-"));
+    assert_eq!(open.count(), 1, "the sandbox with changes stays: {left}");
+    let diff =
+        |name: &str| shop.in_folder("shop", &["-m", MODEL, "--resume", name], Some("/diff\n"));
+    assert!(diff("writes it").out.contains("+by the model"));
+    let unchanged = diff("idle");
+    assert!(unchanged.out.contains("No changes"), "{unchanged:?}");
+    assert!(!unchanged.err.contains("CA-"), "{unchanged:?}");
+}
+
+/// The process of a turn is killed: the next start names the conversation.
+#[test]
+fn an_interrupted_turn_is_announced() {
+    let shop = Shop::new();
+    let mut command = shop.agents.command(["-m", MODEL, "-p", "endless question"]);
+    command
+        .current_dir(shop.agents.cwd().join("shop"))
+        .stdin(Stdio::null());
+    let mut child = command.spawn().expect("the program starts");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while shop.left_behind().is_empty() {
+        assert!(Instant::now() < deadline, "no sandbox");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    let running = shop.in_folder("shop", &["-m", MODEL, "hello you"], Some(""));
+    assert!(
+        !running.err.contains("Unfinished"),
+        "a running turn: {running:?}"
+    );
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    let start = shop.in_folder("shop", &["-m", MODEL, "hello you"], Some(""));
+    assert!(
+        start.err.contains("was interrupted: `agents --resume"),
+        "{start:?}"
+    );
+}
+
+#[test]
+fn an_unknown_model_is_reported_with_similar_names() {
+    let shop = Shop::new();
+    let arguments = ["-m", "nosuch/model", "-p", "hello"];
+    let unknown = shop.in_folder("shop", &arguments, None);
+    let expected = "there is no model or actor `nosuch/model`";
+    assert!(unknown.err.contains(expected), "{unknown:?}");
+    assert!(unknown.err.contains("agents model list"), "{unknown:?}");
+    assert_eq!(shop.left_behind(), "");
 }
 
 /// `/undo` rolls back the last change also if an earlier process made it. After `/apply` the chat has no open sandbox:

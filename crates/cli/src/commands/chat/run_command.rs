@@ -208,7 +208,7 @@ impl Chat<'_> {
             )),
             SandboxState::Discarded => Err(CommandError::new(
                 Code::SandboxNotReady,
-                "the sandbox of this chat was discarded",
+                "this chat has no changes, and its sandbox is closed",
             )
             .with_hint("the next message starts a new copy")),
             _ => Ok(name),
@@ -217,6 +217,17 @@ impl Chat<'_> {
 
     fn diff(&mut self, timing: Timing) -> Result<(), CommandError> {
         let sandbox = self.sandbox()?;
+        // The sandbox of a chat without changes is closed when a process ends.
+        let is_closed = match self.context.sandboxes()?.find(&sandbox) {
+            Ok(view) => view.sandbox.state == SandboxState::Discarded,
+            Err(SandboxError::NotFound(_)) => true,
+            Err(error) => return Err(error.into()),
+        };
+        if is_closed && self.conversation.options().sandbox.is_none() {
+            let report = Report::new("sandbox diff").data(json!({"parts": []}));
+            self.print(&report.ok("No changes"), timing);
+            return Ok(());
+        }
         if !self.context.printer.draws() {
             return self.run(&["sandbox", "diff", &sandbox], timing);
         }
