@@ -37,6 +37,8 @@ pub struct ValidationOutcome {
     pub output: Vec<u8>,
     /// Run time.
     pub duration: Duration,
+    /// True if the validation could not run or reached its time limit: the failure says nothing about the files.
+    pub is_environment_failure: bool,
 }
 
 /// Runs validations.
@@ -45,6 +47,9 @@ pub struct ValidationRunner;
 
 /// Number of bytes of an output that are kept from its beginning, and the same number from its end.
 const KEPT_BYTES: usize = 1 << 20;
+
+/// Exit codes with which a shell reports that it cannot run a program: not executable, not found.
+const CANNOT_RUN: [i32; 2] = [126, 127];
 
 /// Shells for commands; the first installed one is used.
 const SHELLS: [(&str, &[&str]); 2] = [("bash", &["--noprofile", "--norc", "-c"]), ("sh", &["-c"])];
@@ -84,14 +89,17 @@ struct IntermediateResult {
     failures: Vec<String>,
     data: Map<String, Value>,
     output: Vec<u8>,
+    is_environment_failure: bool,
 }
 
 impl IntermediateResult {
-    fn failed(why: impl Into<String>) -> Self {
+    /// The result of a validation that could not run.
+    fn not_run(why: impl Into<String>) -> Self {
         Self {
             failures: vec![why.into()],
             data: Map::new(),
             output: Vec::new(),
+            is_environment_failure: true,
         }
     }
 }
@@ -113,7 +121,7 @@ impl ValidationRunner {
                 "the sandbox `{}` has no part for the resource `{resource}`",
                 workspace.name()
             );
-            return Ok(outcome_of(IntermediateResult::failed(why), Duration::ZERO));
+            return Ok(outcome_of(IntermediateResult::not_run(why), Duration::ZERO));
         };
         let target = ValidationTarget {
             workspace,
@@ -152,7 +160,7 @@ impl ValidationRunner {
         wrapped: WrappedTool<'_>,
     ) -> Result<ValidationOutcome, ValidationError> {
         if let Some(why) = validation.misfit(arguments) {
-            return Ok(outcome_of(IntermediateResult::failed(why), Duration::ZERO));
+            return Ok(outcome_of(IntermediateResult::not_run(why), Duration::ZERO));
         }
         let started = Instant::now();
         let (verdict, changes) = target.workspace.without_trace(|| match &validation.check {
@@ -166,7 +174,7 @@ impl ValidationRunner {
         let mut verdict = match verdict {
             Ok(verdict) => verdict,
             // A command that could not run counts as failed.
-            Err(error) => IntermediateResult::failed(cannot_run(&error)),
+            Err(error) => IntermediateResult::not_run(cannot_run(&error)),
         };
         if !changes.is_empty() {
             let count = changes.len();
@@ -197,6 +205,7 @@ fn outcome_of(verdict: IntermediateResult, duration: Duration) -> ValidationOutc
         data: (!verdict.data.is_empty()).then_some(Value::Object(verdict.data)),
         output: verdict.output,
         duration,
+        is_environment_failure: verdict.is_environment_failure && !passed,
     }
 }
 
@@ -231,6 +240,11 @@ fn run(
     let text = String::from_utf8_lossy(&output).into_owned();
     let mut failures = Vec::new();
     let mut data = Map::new();
+    let is_environment_failure = match finished.ending {
+        Ending::TimedOut => true,
+        Ending::Exited(code) => CANNOT_RUN.contains(&code),
+        Ending::Signalled(_) | Ending::Cancelled => false,
+    };
     if let Some(limit) = finished.exceeded {
         failures.push(format!(
             "it and its child processes were stopped: it exceeded {limit}"
@@ -264,6 +278,7 @@ fn run(
         failures,
         data,
         output,
+        is_environment_failure,
     })
 }
 
@@ -405,7 +420,7 @@ fn call(
     let filled = placeholders::fill_in(&check.arguments, arguments);
     let output = match wrapped(&check.tool, &filled) {
         Ok(output) => output,
-        Err(why) => return IntermediateResult::failed(format!("`{}` failed: {why}", check.tool)),
+        Err(why) => return IntermediateResult::not_run(format!("`{}` failed: {why}", check.tool)),
     };
     let scope = Scope {
         output: serde_json::from_str(&output).unwrap_or_else(|_| Value::String(output.clone())),
@@ -415,6 +430,7 @@ fn call(
         failures: Vec::new(),
         data: Map::new(),
         output: output.into_bytes(),
+        is_environment_failure: false,
     };
     match check.transform.value(&scope) {
         Ok(Value::Bool(true)) => {}
