@@ -38,7 +38,7 @@ pub use diff::patch;
 pub use error::Error;
 pub use git::{BranchUpdate, Git, GitBase, GitOutput, StreamedOutput};
 pub use member::{Base, Capture, Folders, Member, Source};
-pub use merge::{MergeConflict, MergeTargets, Merger, Resolutions};
+pub use merge::{ForkMerge, MergeConflict, MergeTargets, Merger, Resolutions};
 pub use objects::LARGEST_KEPT;
 pub use own_temporary::is_own_temporary;
 pub use regular_file::{Links, read_regular};

@@ -3,7 +3,7 @@
 //! The merge is computed completely before a file is written. The state of a path at the time of the fork is the base,
 //! the current state of the member is one side, the state in the fork is the other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cleveragents_domain::{FileKind, FileState, MergeReason, MergeStrategy, TreePath};
 
@@ -36,6 +36,14 @@ pub struct MergeConflict {
     pub theirs: Option<FileState>,
 }
 
+/// Result of merging one fork.
+#[derive(Debug, Default)]
+pub struct ForkMerge {
+    /// Changes of the member that the fork causes, after those of the forks before it.
+    pub changes: Vec<Change>,
+    pub conflicts: Vec<MergeConflict>,
+}
+
 /// New states of paths; `None` removes a path.
 pub type MergeTargets = BTreeMap<TreePath, Option<FileState>>;
 
@@ -63,15 +71,16 @@ impl<'m> Merger<'m> {
         })
     }
 
-    /// Merges the net changes of a fork. Returns the conflicts; their paths keep their present state. `resolutions`
-    /// contains the states of paths that were in conflict.
+    /// Merges the net changes of a fork. Returns its effects and the conflicts, whose paths keep their present state.
+    /// `resolutions` contains the states of paths that were in conflict.
     pub fn add(
         &mut self,
         fork: &Member,
         changes: &[Change],
         resolutions: &Resolutions,
-    ) -> Result<Vec<MergeConflict>, Error> {
+    ) -> Result<ForkMerge, Error> {
         self.import(fork, changes)?;
+        let before = self.targets.clone();
         let mut conflicts = Vec::new();
         let mut merged = Vec::new();
         for change in changes {
@@ -102,7 +111,32 @@ impl<'m> Merger<'m> {
             }
         }
         conflicts.sort_by(|left, right| left.path.cmp(&right.path));
-        Ok(conflicts)
+        Ok(ForkMerge {
+            changes: self.changes_since(&before)?,
+            conflicts,
+        })
+    }
+
+    /// The effects on the member since the targets were as given.
+    fn changes_since(&mut self, earlier: &MergeTargets) -> Result<Vec<Change>, Error> {
+        let paths: BTreeSet<TreePath> =
+            earlier.keys().chain(self.targets.keys()).cloned().collect();
+        let mut changes = Vec::new();
+        for path in paths {
+            let before = match earlier.get(&path) {
+                Some(state) => *state,
+                None => self.before(&path)?,
+            };
+            let after = self.state(&path)?;
+            if before != after {
+                changes.push(Change {
+                    path,
+                    before,
+                    after,
+                });
+            }
+        }
+        Ok(changes)
     }
 
     /// Ends the merge. Returns the states to restore in the member; their content is stored.
@@ -282,22 +316,26 @@ impl<'m> Merger<'m> {
                     Some(ours) => self.targets.insert(merged.path.clone(), Some(ours)),
                     None => self.targets.remove(merged.path),
                 };
-                return self.fit_parents(merged);
+                return self.fit_parents(merged, false);
             }
         }
         match state {
             None => Ok(None),
-            Some(_) => self.fit_parents(merged),
+            Some(_) => self.fit_parents(merged, self.is_forced(merged)),
         }
     }
 
-    fn fit_parents(&mut self, merged: &MergedPath<'_>) -> Result<Option<MergeReason>, Error> {
+    fn fit_parents(
+        &mut self,
+        merged: &MergedPath<'_>,
+        is_forced: bool,
+    ) -> Result<Option<MergeReason>, Error> {
         let is_folder = |state: &FileState| state.kind() == FileKind::Directory;
         let mut parent = merged.path.parent();
         while let Some(folder) = parent {
             match self.state(&folder)? {
                 Some(state) if is_folder(&state) => return Ok(None),
-                Some(_) if !self.is_forced(merged) || merged.resolutions.contains_key(&folder) => {
+                Some(_) if !is_forced || merged.resolutions.contains_key(&folder) => {
                     return Ok(Some(MergeReason::ParentNotFolder));
                 }
                 Some(_) | None => {
@@ -328,10 +366,16 @@ impl<'m> Merger<'m> {
         if inside.any(|(_, state)| state.is_some()) {
             return Ok(true);
         }
-        let entries = self.entries_before(folder)?;
-        Ok(entries
-            .iter()
-            .any(|path| !matches!(self.targets.get(path), Some(None))))
+        let mut folders = vec![folder.clone()];
+        while let Some(next) = folders.pop() {
+            for path in self.entries_before(&next)? {
+                match self.targets.get(&path) {
+                    Some(None) => folders.push(path),
+                    _ => return Ok(true),
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// Removes everything inside a path.

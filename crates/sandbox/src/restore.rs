@@ -123,6 +123,18 @@ fn place(root: &Root, change: &Change, objects: &Objects) -> io::Result<()> {
     };
     match after.kind() {
         FileKind::Directory => root.make_folder(&change.path),
+        FileKind::File
+            if needs_content(change).is_none() && root.has_other_names(&change.path)? =>
+        {
+            // The permissions belong to the file, so its other names would change too.
+            match objects.open_object(after.hash)? {
+                Some(mut content) => root.write_file(&change.path, after.mode, &mut content),
+                None => {
+                    let mut content = root.open_file(&change.path)?;
+                    root.write_file(&change.path, after.mode, &mut content)
+                }
+            }
+        }
         _ if needs_content(change).is_none() => root.set_mode(&change.path, after.mode),
         FileKind::File => root.write_file(&change.path, after.mode, &mut content()?),
         FileKind::Symlink => {
@@ -212,6 +224,32 @@ impl WritableFolders<'_> {
 mod tests {
     use super::*;
     use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    #[test]
+    fn permissions_change_only_at_the_restored_name() {
+        let place = tempfile::tempdir().expect("a folder");
+        let object_folder = tempfile::tempdir().expect("a folder");
+        let root = Root::open(place.path()).expect("a root");
+        let objects = Objects::open(object_folder.path()).expect("objects");
+        let path = |name: &str| TreePath::from_bytes(name).expect("a path");
+        std::fs::write(place.path().join("first"), "text").expect("a file");
+        root.set_mode(&path("first"), FileMode::new(FileKind::File, 0o640))
+            .expect("a mode");
+        std::fs::hard_link(place.path().join("first"), place.path().join("second"))
+            .expect("a second name");
+        let state = |name: &str| {
+            let found = read_own_state(&root, &path(name), None).expect("readable");
+            found.expect("a file").0
+        };
+        let closed = FileState {
+            mode: FileMode::new(FileKind::File, 0o600),
+            ..state("second")
+        };
+        let open = state("first");
+        let targets = BTreeMap::from([(path("second"), Some(closed))]);
+        restore(&root, &targets, &objects).expect("restored");
+        assert_eq!((state("first"), state("second")), (open, closed));
+    }
 
     /// A restore replaces special files at recorded paths.
     #[test]

@@ -277,6 +277,12 @@ impl Root {
         Ok(())
     }
 
+    /// Whether a file has further names (hard links).
+    pub(crate) fn has_other_names(&self, path: &TreePath) -> io::Result<bool> {
+        let place = self.open_at(path.as_path(), OFlags::PATH | OFlags::NOFOLLOW)?;
+        Ok(fs::fstat(place)?.st_nlink > 1)
+    }
+
     /// Removes a file or link; succeeds if it does not exist.
     pub fn remove_file(&self, path: &TreePath) -> io::Result<()> {
         self.unlink(path, AtFlags::empty())

@@ -98,6 +98,14 @@ pub enum PlanError {
         participle: &'static str,
         reason: String,
     },
+    /// The plan has no conflict at the path.
+    #[error("the plan {plan} has no conflict at `{path}`{}", nearest_sentence(.nearest))]
+    NoSuchConflict {
+        plan: PlanId,
+        path: String,
+        /// Similar paths with conflicts.
+        nearest: Vec<String>,
+    },
     /// The project links no resource.
     #[error("the project `{0}` links no resource")]
     EmptyProject(String),
@@ -164,6 +172,7 @@ impl Diagnose for PlanError {
             Self::ReversionLimit { .. } => Code::ReversionLimit,
             Self::Strategy { .. } => Code::InvalidStrategy,
             Self::Rollback { .. } => Code::PlanRollback,
+            Self::NoSuchConflict { .. } => Code::ConflictNotFound,
             Self::EmptyProject(_) => Code::ProjectEmpty,
             Self::NotFound(_) => Code::PlanNotFound,
             Self::Usage(_) => Code::Usage,
@@ -260,6 +269,10 @@ impl Diagnose for PlanError {
                 "{} lists the checkpoints",
                 suggest::plan_checkpoint_list(plan)
             )),
+            Self::NoSuchConflict { plan, .. } => Some(hint!(
+                "{} lists the conflicts",
+                suggest::plan_conflicts(plan)
+            )),
             Self::EmptyProject(project) => Some(hint!(
                 "link one: {}",
                 suggest::project_link_resource(project, Placeholder("RESOURCE"))
@@ -298,6 +311,11 @@ impl Diagnose for PlanError {
             | Self::Rollback { plan, .. }
             | Self::NothingToApply(plan)
             | Self::NotFound(plan) => json!({"plan_id": plan}),
+            Self::NoSuchConflict {
+                plan,
+                path,
+                nearest,
+            } => json!({"plan_id": plan, "path": path, "nearest": nearest}),
             Self::EmptyProject(project) => json!({"project": project}),
             Self::Strategy { line, .. } => json!({"line": line}),
             Self::Usage(_) => Value::Null,
@@ -306,5 +324,19 @@ impl Diagnose for PlanError {
             Self::Lease(error) => error.details(),
             Self::Store(error) => error.details(),
         }
+    }
+}
+
+fn nearest_sentence(nearest: &[String]) -> String {
+    match nearest {
+        [] => String::new(),
+        paths => format!(
+            "; did you mean {}?",
+            paths
+                .iter()
+                .map(|path| format!("`{path}`"))
+                .collect::<Vec<_>>()
+                .join(" or ")
+        ),
     }
 }

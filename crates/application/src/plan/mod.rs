@@ -14,6 +14,7 @@ mod children;
 mod context;
 mod control;
 mod conversation_digest;
+mod correction;
 mod create;
 mod decision;
 mod error;
@@ -21,6 +22,7 @@ mod execute;
 mod failure;
 mod front_end;
 mod gates;
+mod lineage;
 pub mod operations;
 mod plan_store;
 mod policy;
@@ -45,8 +47,14 @@ pub use built_in::{
     DETERMINISTIC, ESTIMATOR, EXECUTOR, PROMPTS, REVIEWER, STRATEGIST, built_in_actors,
 };
 pub use call_actor::calling_actor;
+pub use correction::{
+    AffectedDecision, AffectedStep, CorrectionMode, CorrectionPreview, PlanCorrected,
+};
 pub use context::{ContextError, OpenChangeset, PlanExecutionContext};
-pub use control::{PlanQueue, QueueEntry, SERVER_LEASE, ServerClaim};
+pub use control::{
+    ConflictChoice, ConflictSelection, PlanQueue, QueueEntry, ResolvedConflicts, SERVER_LEASE,
+    ServerClaim,
+};
 pub use create::one_off_action;
 pub use error::PlanError;
 pub use front_end::PlanFrontEnd;

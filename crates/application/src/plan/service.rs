@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    ChildState, MicroUsd, NewDecision, Placeholder, Plan, PlanId, PlanPhase, hint, suggest,
+    ChildState, DecisionId, MicroUsd, NewDecision, Placeholder, Plan, PlanId, PlanPhase, hint,
+    suggest,
 };
 use cleveragents_sandbox::BranchUpdate;
 use cleveragents_store::{Engine, child_plans, plans};
@@ -12,7 +13,10 @@ use cleveragents_store::{Engine, child_plans, plans};
 use super::actor_runner::PlanActorRunner;
 use super::apply::ApplyPhase;
 use super::children::{ChildPlans, DEFAULT_CHILD_DEPTH};
-use super::control::{PlanControl, QueueEntry};
+use super::control::{
+    ConflictChoice, ConflictSelection, PlanControl, QueueEntry, ResolvedConflicts,
+};
+use super::correction::{CorrectionMode, CorrectionPreview, PlanCorrected, PlanCorrection};
 use super::create::PlanCreation;
 use super::error::PlanError;
 use super::execute::ExecutePhase;
@@ -206,8 +210,23 @@ impl PlanService {
         let is_cancelled = self.control.cancel(id, reason)?;
         if is_cancelled {
             self.cancel_children(id)?;
+            self.leave_parent(id, reason)?;
         }
         Ok(is_cancelled)
+    }
+
+    /// Tells the parent of a cancelled child plan that it ended, so that its result is not merged.
+    fn leave_parent(&self, id: PlanId, reason: &str) -> Result<(), PlanError> {
+        if self.get(id)?.parent.is_none() {
+            return Ok(());
+        }
+        let reason = reason.to_owned();
+        self.store.write(move |unit| {
+            let unfinished = [ChildState::Open, ChildState::Complete, ChildState::Failed];
+            let cancelled = ChildState::Cancelled;
+            child_plans::set_state(unit, id, &unfinished, cancelled, Some(&reason))?;
+            Ok(())
+        })
     }
 
     /// Cancels the child plans of a cancelled plan, and removes their sandboxes. A process that runs one of them stops
@@ -247,6 +266,17 @@ impl PlanService {
         person: &str,
     ) -> Result<Plan, PlanError> {
         self.control.answer(id, is_approved, text, person)
+    }
+
+    /// Decides conflicts between the child plans of a plan. When all are decided, the plan no longer waits.
+    pub fn resolve_conflict(
+        &self,
+        id: PlanId,
+        selection: &ConflictSelection,
+        choice: &ConflictChoice,
+        person: &str,
+    ) -> Result<ResolvedConflicts, PlanError> {
+        self.control.resolve_conflict(id, selection, choice, person)
     }
 
     /// Gives a plan guidance for its next step. Also returns the decision that records the guidance.
@@ -293,9 +323,42 @@ impl PlanService {
         self.control.rollback.roll_back(id, checkpoint)
     }
 
-    /// Undoes the last rollback.
+    /// Undoes the last rollback or correction.
     pub fn redo(&self, id: PlanId) -> Result<PlanRolledBack, PlanError> {
-        self.control.rollback.redo(id)
+        match self.correction().undo_last(id)? {
+            Some(undone) => Ok(undone),
+            None => self.control.rollback.redo(id),
+        }
+    }
+
+    /// Shows what a correction of a decision would discard, without changing anything.
+    pub fn preview_correction(
+        &self,
+        id: PlanId,
+        decision: DecisionId,
+        mode: CorrectionMode,
+    ) -> Result<CorrectionPreview, PlanError> {
+        self.correction().preview(id, decision, mode)
+    }
+
+    /// Corrects a decision of a plan with the guidance of the user.
+    pub fn correct(
+        &self,
+        id: PlanId,
+        decision: DecisionId,
+        mode: CorrectionMode,
+        guidance: &str,
+    ) -> Result<PlanCorrected, PlanError> {
+        self.correction().correct(id, decision, mode, guidance)
+    }
+
+    fn correction(&self) -> PlanCorrection {
+        PlanCorrection {
+            store: self.store.clone(),
+            sandboxes: self.control.workspaces.sandboxes.clone(),
+            snapshots: self.snapshots.clone(),
+            rollback: self.control.rollback.clone(),
+        }
     }
 
     /// Runs a plan through the requested phase, and through later phases as far as its automation profile allows.

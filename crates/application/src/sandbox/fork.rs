@@ -1,6 +1,7 @@
 //! Forks of sandboxes: a second sandbox that starts from the current state of the first, and the merge of its changes.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Instant;
 
 use cleveragents_domain::{FileState, MergeStrategy, PlanId, SandboxId, SandboxName, TreePath};
@@ -30,17 +31,18 @@ pub struct ForkToMerge<'a> {
 pub struct ComputedMerge {
     /// New states of paths by part.
     pub targets: BTreeMap<String, MergeTargets>,
+    /// The changes by index of the fork, each with its part. Empty if the targets do not come from forks.
+    pub by_fork: Vec<Vec<(String, Change)>>,
     /// Conflicts by index of the fork, with the part.
     pub conflicts: Vec<(usize, String, MergeConflict)>,
 }
 
 impl ComputedMerge {
-    /// Number of paths that change.
-    pub fn change_count(&self) -> u64 {
-        self.targets
-            .values()
-            .map(|targets| targets.len() as u64)
-            .sum()
+    /// The positions that the changes of a fork will have in the history, if it has `position` entries now.
+    pub fn range_of(&self, fork: usize, position: u64) -> Range<u64> {
+        let count = |changes: &Vec<(String, Change)>| changes.len() as u64;
+        let start = position + self.by_fork.iter().take(fork).map(count).sum::<u64>();
+        start..start + self.by_fork.get(fork).map_or(0, count)
     }
 }
 
@@ -144,7 +146,10 @@ impl SandboxService {
                     .collect(),
             );
         }
-        let mut merge = ComputedMerge::default();
+        let mut merge = ComputedMerge {
+            by_fork: vec![Vec::new(); forks.len()],
+            ..ComputedMerge::default()
+        };
         let none = Resolutions::new();
         for member in &open.view.members {
             let mut merger = Merger::new(member, strategy)?;
@@ -161,10 +166,14 @@ impl SandboxService {
                     continue;
                 };
                 let resolutions = fork.resolutions.get(&member.alias).unwrap_or(&none);
-                for conflict in merger.add(copy, of_part, resolutions)? {
-                    let alias = member.alias.clone();
-                    merge.conflicts.push((number, alias, conflict));
-                }
+                let alias = || member.alias.clone();
+                let merged = merger.add(copy, of_part, resolutions)?;
+                let changes = merged.changes.into_iter();
+                merge.by_fork[number].extend(changes.map(|change| (alias(), change)));
+                let conflicts = merged.conflicts.into_iter();
+                merge
+                    .conflicts
+                    .extend(conflicts.map(|conflict| (number, alias(), conflict)));
             }
             merge.targets.insert(member.alias.clone(), merger.finish()?);
         }
@@ -195,7 +204,12 @@ impl SandboxService {
             let written = member.restore(targets(&member.alias))?.into_iter();
             changes.extend(written.map(|change| (member.alias.clone(), change)));
         }
-        let result = self.write_with(open, &changes, Some(BY_MERGE.into()), move |unit, _| {
+        // The history shows which fork caused which change, even if several forks changed a path.
+        let recorded = match merge.by_fork.as_slice() {
+            [] => changes.clone(),
+            by_fork => by_fork.concat(),
+        };
+        let result = self.write_with(open, &recorded, Some(BY_MERGE.into()), move |unit, _| {
             sandboxes::set_rolling_back(unit, id, None)?;
             also(unit)
         })?;

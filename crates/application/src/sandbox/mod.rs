@@ -21,6 +21,7 @@ mod service;
 mod session;
 mod target;
 mod trial_run;
+mod undo_ranges;
 
 pub use apply::{ApplyRequest, ApplyResult};
 pub(crate) use by_products::FILE_TOOLS;
@@ -29,7 +30,7 @@ pub use error::SandboxError;
 pub(crate) use exec::invocation;
 pub use exec::{ExecReport, ExecRequest};
 pub use follow::SourceChanges;
-pub(crate) use fork::{ComputedMerge, ForkToMerge};
+pub use fork::{ComputedMerge, ForkToMerge};
 pub use history::{CaptureReport, ChangeAuthor, MemberChanges, SandboxDiff};
 pub use query::{QueryReport, QueryRequest, Recording};
 pub use recover::RecoveredOperation;

@@ -39,7 +39,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
 ];
 
 /// A model that writes a file in each part. `parts` are titles, paths and contents.
-fn model(parts: &[(&str, &str, &str)], settings: &str) -> String {
+pub(crate) fn model(parts: &[(&str, &str, &str)], settings: &str) -> String {
     let mut steps = Vec::new();
     let mut answers = String::new();
     for (title, path, content) in parts {
@@ -65,14 +65,14 @@ answers:
     )
 }
 
-struct Divided {
-    workshop: Workshop,
+pub(crate) struct Divided {
+    pub(crate) workshop: Workshop,
     user: User,
-    plan: Plan,
+    pub(crate) plan: Plan,
 }
 
 impl Divided {
-    fn new(database: &TestDatabase, script: &str, files: &[(&str, &str)]) -> Self {
+    pub(crate) fn new(database: &TestDatabase, script: &str, files: &[(&str, &str)]) -> Self {
         let workshop = Workshop::with(database, script, "it is written", files);
         let user = User::answering(Approval::Once);
         let plan = workshop.plan("trusted");
@@ -83,17 +83,17 @@ impl Divided {
         }
     }
 
-    fn drive(&self, phase: PlanPhase) -> Result<Plan, PlanError> {
+    pub(crate) fn drive(&self, phase: PlanPhase) -> Result<Plan, PlanError> {
         self.workshop.drive(&self.plan, phase, &self.user)
     }
 
     /// Strategizes and executes.
-    fn execute(&self) -> Result<Plan, PlanError> {
+    pub(crate) fn execute(&self) -> Result<Plan, PlanError> {
         self.drive(PlanPhase::Strategize)?;
         self.drive(PlanPhase::Execute)
     }
 
-    fn children(&self) -> Vec<ChildPlan> {
+    pub(crate) fn children(&self) -> Vec<ChildPlan> {
         let parent = self.plan.id;
         let read = self
             .workshop
@@ -102,11 +102,11 @@ impl Divided {
         read.expect("readable")
     }
 
-    fn states(&self) -> Vec<ChildState> {
+    pub(crate) fn states(&self) -> Vec<ChildState> {
         self.children().iter().map(|child| child.state).collect()
     }
 
-    fn read(&self, path: &str) -> Option<String> {
+    pub(crate) fn read(&self, path: &str) -> Option<String> {
         std::fs::read_to_string(self.workshop.repository.join(path)).ok()
     }
 }

@@ -6,8 +6,11 @@
 #![expect(clippy::print_stdout, reason = "a test runner reports the results")]
 
 mod applied;
+mod child_operations;
 mod children;
+mod corrections;
 mod change_request;
+mod many_children;
 mod misbehaviour;
 mod operations;
 mod outcomes;
@@ -67,8 +70,11 @@ fn main() -> ExitCode {
     for (name, test) in [
         TESTS,
         applied::TESTS,
+        child_operations::TESTS,
         children::TESTS,
+        corrections::TESTS,
         change_request::TESTS,
+        many_children::TESTS,
         misbehaviour::TESTS,
         operations::TESTS,
         outcomes::TESTS,

@@ -12,6 +12,7 @@ mod tree;
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -188,6 +189,20 @@ fn assert_patch(patch: &[u8], base: &Tree, expected_tree: &Tree, folder: &Path) 
         })
         .collect();
     tree::write(&files, folder);
+    // Git looks up the new paths in a folder before it removes the link at the folder's place, which fails if the link
+    // leads to itself.
+    let leads_nowhere = |path: &Vec<u8>| {
+        let place = folder.join(std::ffi::OsStr::from_bytes(path));
+        std::fs::metadata(place)
+            .is_err_and(|error| error.kind() == std::io::ErrorKind::FilesystemLoop)
+    };
+    let becomes_folder = |path: &Vec<u8>| expected_tree.get(path).is_some_and(Entry::is_folder);
+    if files
+        .keys()
+        .any(|path| becomes_folder(path) && leads_nowhere(path))
+    {
+        return;
+    }
     if !patch.is_empty() {
         let mut child = Command::new("git")
             .args(["apply", "--whitespace=nowarn", "-"])

@@ -481,7 +481,7 @@ Examples:
 pub(crate) struct SessionCompact {
     #[command(flatten)]
     pub(crate) session: SessionReference,
-    /// What the summary must keep in detail
+    /// Topic that the summary must keep in detail
     #[arg(value_name = "FOCUS")]
     pub(crate) focus: Option<String>,
     /// Model that writes the summary, PROVIDER/MODEL; the session's actor or `model.default` when not given

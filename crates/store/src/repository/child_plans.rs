@@ -233,6 +233,28 @@ pub fn resolve(
     Ok(touched > 0)
 }
 
+/// Replaces the state of the parent in a conflict, after the resolution of a conflict of an earlier child plan.
+pub fn set_ours(
+    unit: &mut UnitOfWork<'_>,
+    child: PlanId,
+    alias: &str,
+    path: &str,
+    ours: Option<&FileState>,
+) -> Result<(), Error> {
+    unit.execute(
+        "UPDATE merge_conflicts SET ours = ?4 WHERE child_plan_id = ?1 AND alias = ?2 AND path = ?3",
+        params![child, alias, path, ours.map(text).transpose()?],
+    )?;
+    Ok(())
+}
+
+/// The position of every child plan among the child plans of its parent, from 1.
+pub fn numbers(reader: &mut dyn Reader) -> Result<Vec<(PlanId, u64)>, Error> {
+    let rows = reader.query("SELECT plan_id, number FROM child_plans", &[])?;
+    let read = |mut row: Row| Ok((row.take()?, row.take()?));
+    rows.into_iter().map(read).collect()
+}
+
 /// Removes the conflicts of a plan, after the merge.
 pub fn clear_conflicts(unit: &mut UnitOfWork<'_>, parent: PlanId) -> Result<(), Error> {
     unit.execute(

@@ -174,6 +174,20 @@ pub fn with_prefix(
         .collect()
 }
 
+/// Stores that a decision corrects another one, and why.
+pub fn set_corrected(
+    unit: &mut UnitOfWork<'_>,
+    decision: DecisionId,
+    corrects: DecisionId,
+    reason: &str,
+) -> Result<(), Error> {
+    unit.execute(
+        "UPDATE plan_decisions SET corrects = ?2, correction_reason = ?3 WHERE decision_id = ?1",
+        params![decision, corrects, reason],
+    )?;
+    Ok(())
+}
+
 /// Marks decisions of a plan as superseded by another one.
 pub fn supersede(
     unit: &mut UnitOfWork<'_>,

@@ -107,6 +107,21 @@ pub fn set_run(
     Ok(())
 }
 
+/// Stores the number of entries in the sandbox history before the changes of a step, for a step whose changes are
+/// written when it ends.
+pub fn set_start(
+    unit: &mut UnitOfWork<'_>,
+    plan: PlanId,
+    number: u64,
+    position: u64,
+) -> Result<(), Error> {
+    unit.execute(
+        "UPDATE plan_steps SET position_before = ?3 WHERE plan_id = ?1 AND number = ?2",
+        params![plan, number, position],
+    )?;
+    Ok(())
+}
+
 /// Outcome of a step.
 #[derive(Debug, Clone)]
 pub struct StepEnd {
@@ -230,6 +245,23 @@ pub struct RollbackOrigin {
     pub moment_micros: i64,
     /// Label of the checkpoint.
     pub label: Option<String>,
+    /// The correction of which the rollback is a part; a correction undoes only the records that it names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correction: Option<CorrectionScope>,
+}
+
+/// What a correction of a decision undoes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CorrectionScope {
+    /// The corrected decision.
+    pub target: DecisionId,
+    /// The decision that records the correction.
+    pub correction: DecisionId,
+    pub guidance: String,
+    /// Superseded decisions.
+    pub decisions: Vec<DecisionId>,
+    /// Numbers of the undone steps.
+    pub steps: Vec<u64>,
 }
 
 impl RollbackOrigin {
@@ -419,6 +451,69 @@ pub fn set_rollback(
         json!({"number": number, "report": report}),
     );
     Ok(())
+}
+
+/// Stores a correction that is complete, marks the steps and tool calls that it undoes, and supersedes the decisions
+/// that it affects. Returns the number of the correction among the rollbacks of the plan.
+pub fn correct(
+    unit: &mut UnitOfWork<'_>,
+    plan: PlanId,
+    origin: &RollbackOrigin,
+    scope: &CorrectionScope,
+    report: &RollbackReport,
+) -> Result<(u64, RollbackCounts), Error> {
+    let number = begin_rollback(unit, plan, 0, origin)?;
+    let now = unit.now();
+    let mut counts = RollbackCounts::default();
+    for step in &scope.steps {
+        counts.calls += unit.execute(
+            "UPDATE tool_invocations SET undone_by = ?3 WHERE plan_id = ?1 AND undone_by IS NULL \
+             AND started_at >= (SELECT started_at FROM plan_steps WHERE plan_id = ?1 AND number = ?2) \
+             AND started_at <= coalesce((SELECT finished_at FROM plan_steps WHERE plan_id = ?1 AND number = ?2), ?4)",
+            params![plan, *step, number, now],
+        )?;
+        counts.steps += unit.execute(
+            "UPDATE plan_steps SET undone_by = ?3, finished_at = coalesce(finished_at, ?4), \
+             state = CASE WHEN state = 'running' THEN 'failed' ELSE state END \
+             WHERE plan_id = ?1 AND number = ?2 AND undone_by IS NULL",
+            params![plan, *step, number, now],
+        )?;
+    }
+    super::decisions::supersede(unit, plan, &scope.decisions, scope.correction)?;
+    counts.decisions = scope.decisions.len() as u64;
+    let report = RollbackReport {
+        undone: counts,
+        ..report.clone()
+    };
+    set_rollback(unit, plan, number, RollbackState::Done, Some(&report))?;
+    Ok((number, counts))
+}
+
+/// Undoes a correction: its decision is undone, and the decisions that it superseded are in effect again.
+pub fn undo_correction(
+    unit: &mut UnitOfWork<'_>,
+    plan: PlanId,
+    number: u64,
+    scope: &CorrectionScope,
+) -> Result<RollbackCounts, Error> {
+    let counts = redo(unit, plan, number)?;
+    let decisions = unit.execute(
+        "UPDATE plan_decisions SET superseded_by = NULL WHERE plan_id = ?1 AND superseded_by = ?2",
+        params![plan, scope.correction],
+    )?;
+    unit.execute(
+        "UPDATE plan_decisions SET undone_by = ?3 WHERE plan_id = ?1 AND decision_id = ?2",
+        params![plan, scope.correction, number],
+    )?;
+    unit.execute(
+        "DELETE FROM plan_guidance WHERE plan_id = ?1 AND decision_id = ?2",
+        params![plan, scope.correction],
+    )?;
+    set_rollback(unit, plan, number, RollbackState::Redone, None)?;
+    Ok(RollbackCounts {
+        decisions,
+        ..counts
+    })
 }
 
 /// Redoes a rollback: clears the mark of every record that it undid.

@@ -337,11 +337,10 @@ impl ChildPlans<'_> {
 }
 
 fn child_line(child: &ChildPlan) -> String {
-    let short = child.plan.to_string();
-    let short = short.get(..12).unwrap_or(&short).to_owned();
+    let name = format!("`{}` (child plan {})", child.title, child.number);
     match &child.reason {
-        Some(reason) => format!("`{}` ({short}): {reason}", child.title),
-        None => format!("`{}` ({short})", child.title),
+        Some(reason) => format!("{name}: {reason}"),
+        None => name,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Merges the results of a batch of child plans into the sandbox of their parent: all of them or nothing.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use cleveragents_domain::{
     ChildPlan, ChildSettings, ChildState, ConflictResolution, DecisionId, DecisionType,
@@ -31,6 +32,8 @@ struct MergedChild {
     plan: PlanId,
     /// Number of the parent's step.
     step: u64,
+    /// The changes of the child plan in the history of the parent's sandbox.
+    positions: Range<u64>,
     summary: String,
     decision: Option<NewDecision>,
 }
@@ -92,18 +95,20 @@ impl ChildPlans<'_> {
             return self.wait_for_resolutions(plan, children, &merge, known);
         }
         self.check_paths(plan, &merge)?;
+        let position = workspace.position();
         let merged = children
             .iter()
-            .filter_map(|child| {
+            .enumerate()
+            .filter_map(|(number, child)| {
                 let member = batch.iter().find(|member| member.child == child.plan)?;
-                Some(self.merged_child(plan, child, member))
+                let positions = merge.range_of(number, position);
+                Some(self.merged_child(plan, child, member, positions))
             })
             .collect::<Result<Vec<MergedChild>, PlanError>>()?;
         let (id, lease) = (plan.id, self.progress.lease.fence());
-        let position = workspace.position() + merge.change_count();
         workspace.write_merge(&merge, move |unit| {
             leases::require(unit, &lease.0, lease.1)?;
-            store_merge(unit, id, &merged, position)
+            store_merge(unit, id, &merged)
         })?;
         for child in children {
             let title = format!("child plan {}, {}", child.number, child.title);
@@ -177,6 +182,7 @@ impl ChildPlans<'_> {
         plan: &Plan,
         child: &ChildPlan,
         member: &BatchMember<'_>,
+        positions: Range<u64>,
     ) -> Result<MergedChild, PlanError> {
         let steps = self
             .progress
@@ -211,6 +217,7 @@ impl ChildPlans<'_> {
         Ok(MergedChild {
             plan: child.plan,
             step: member.record.number,
+            positions,
             summary,
             decision,
         })
@@ -240,7 +247,6 @@ fn store_merge(
     unit: &mut UnitOfWork<'_>,
     parent: PlanId,
     merged: &[MergedChild],
-    position: u64,
 ) -> Result<(), SandboxError> {
     for child in merged {
         let complete = [ChildState::Complete];
@@ -262,9 +268,10 @@ fn store_merge(
         let end = StepEnd {
             state: StepState::Done,
             summary: child.summary.clone(),
-            position,
+            position: child.positions.end,
             decision: child.decision.as_ref().map(|decision| decision.id),
         };
+        plan_steps::set_start(unit, parent, child.step, child.positions.start)?;
         plan_steps::finish(unit, parent, child.step, &end)?;
     }
     child_plans::clear_conflicts(unit, parent)?;

@@ -8,13 +8,14 @@ use cleveragents_domain::{
 };
 use cleveragents_store::child_plans::NewChild;
 use cleveragents_store::invariants::NewInvariant;
-use cleveragents_store::plan_steps::NewStep;
+use cleveragents_store::plan_steps::{Guidance, NewStep};
 use cleveragents_store::plans::NewPlan;
 use cleveragents_store::{child_plans, decisions, invariants, plan_steps, plans};
 
 use super::{BatchMember, ChildPlans, ChildStep, UNFINISHED};
 use crate::plan::decision::new_decision;
 use crate::plan::error::PlanError;
+use crate::plan::lineage::Lineage;
 use crate::plan::policy::CheckpointTrigger;
 use crate::plan::prompt::shortened;
 use crate::plan::strategize::TASK_CRITERION;
@@ -90,9 +91,18 @@ impl ChildPlans<'_> {
         };
         let position = workspace.position();
         let (settings, paths) = (settings.clone(), paths_of(steps));
+        let last_guidance = self
+            .pending_guidance(plan)?
+            .last()
+            .map(|entry| entry.number);
+        let last_guidance = last_guidance.filter(|_| !spawns.is_empty());
         let records = self.progress.write(move |unit| {
             if let Some(container) = &container {
                 decisions::insert(unit, id, container)?;
+            }
+            // The tasks of the child plans contain the guidance.
+            if let Some(last) = last_guidance {
+                plan_steps::mark_guidance_applied(unit, id, last)?;
             }
             for spawn in &spawns {
                 let step = plan_steps::begin(
@@ -177,6 +187,13 @@ impl ChildPlans<'_> {
             return Err(PlanError::NotFound(plan.id));
         };
         let decided = self.decided(plan)?;
+        let guidance = self.pending_guidance(plan)?;
+        let (all, records) = self.progress.read(|reader| {
+            Ok((
+                decisions::of_plan(reader, plan.id)?,
+                plan_steps::of_plan(reader, plan.id)?,
+            ))
+        })?;
         let snapshot = self.snapshots.take(plan, None)?;
         let inherited: Vec<String> = self
             .requirements
@@ -188,6 +205,7 @@ impl ChildPlans<'_> {
             .collect();
         let mut spawns = Vec::with_capacity(steps.len());
         for step in steps {
+            let lineage = Lineage::of_step(plan, &all, &records, &step.path);
             let child = PlanId::generate();
             let short = child.to_string().to_ascii_lowercase();
             let mut new_invariants = Vec::with_capacity(inherited.len());
@@ -209,7 +227,7 @@ impl ChildPlans<'_> {
                     name: Some(format!("local/part-{}", short.get(..8).unwrap_or(&short))),
                     action: plan.action.clone(),
                     above: Some((plan.id, plan.root)),
-                    description: description(plan, strategy, step, &decided),
+                    description: description(plan, strategy, step, &decided, &guidance),
                     definition_of_done: format!("- {TASK_CRITERION}\n"),
                     made_with: inputs_of_child(plan),
                 },
@@ -226,6 +244,11 @@ impl ChildPlans<'_> {
                 decision: NewDecision {
                     snapshot: snapshot.clone(),
                     artifacts: step.step.files.clone(),
+                    influenced_by: lineage
+                        .parent
+                        .into_iter()
+                        .chain(lineage.influences)
+                        .collect(),
                     ..new_decision(
                         root,
                         DecisionType::SubplanSpawn,
@@ -265,6 +288,15 @@ impl ChildPlans<'_> {
                 ),
             )
         })
+    }
+
+    /// The guidance of the user that no model has read yet.
+    fn pending_guidance(&self, plan: &Plan) -> Result<Vec<Guidance>, PlanError> {
+        let mut all = self
+            .progress
+            .read(|reader| plan_steps::guidance(reader, plan.id))?;
+        all.retain(|entry| entry.applied_at.is_none());
+        Ok(all)
     }
 
     /// The decisions of the strategy, for the descriptions of child plans.
@@ -315,6 +347,7 @@ fn description(
     strategy: &PlanStrategy,
     own: &ChildStep<'_>,
     decided: &str,
+    guidance: &[Guidance],
 ) -> String {
     let mut text = own.step.title.clone();
     if !own.step.description.trim().is_empty() {
@@ -333,6 +366,12 @@ fn description(
     );
     if !decided.is_empty() {
         let _written = write!(text, "\nDecisions:\n{decided}");
+    }
+    if !guidance.is_empty() {
+        text.push_str("\nThe user said:\n");
+        for entry in guidance {
+            let _written = writeln!(text, "- {}", entry.text);
+        }
     }
     text.push_str("\nThe other parts:\n");
     for (number, step) in (1..).zip(&strategy.steps) {

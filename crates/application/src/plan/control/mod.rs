@@ -1,5 +1,6 @@
 //! [`PlanControl`]: the user's actions on a plan: cancel, answer, guide, edit, revert, limit the cost, queue.
 
+mod conflicts;
 mod queue;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use super::snapshot::DecisionSnapshots;
 use super::workspace::PlanWorkspaces;
 use crate::lease::HeldLease;
 
+pub use conflicts::{ConflictChoice, ConflictSelection, ResolvedConflicts};
 pub use queue::{PlanQueue, QueueEntry, SERVER_LEASE, ServerClaim};
 
 /// Changes plans for the user. Cheap to clone.

@@ -19,6 +19,7 @@ use crate::plan::built_in::DETERMINISTIC;
 use crate::plan::decision::new_decision;
 use crate::plan::error::PlanError;
 use crate::plan::failure::{FailureFacts, PhaseFailure};
+use crate::plan::lineage::Lineage;
 use crate::plan::policy::CheckpointTrigger;
 use crate::plan::progress::run_category;
 use crate::plan::prompt::shortened;
@@ -412,12 +413,22 @@ impl ExecutePhase<'_> {
             return Ok(None);
         };
         let first_line = answer.lines().find(|line| !line.trim().is_empty());
+        let lineage = self.progress.read(|reader| {
+            let decisions = decisions::of_plan(reader, plan.id)?;
+            Ok(Lineage::of_step(
+                plan,
+                &decisions,
+                &plan_steps::of_plan(reader, plan.id)?,
+                &spec.path,
+            ))
+        })?;
         Ok(Some(NewDecision {
             artifacts: changed,
+            influenced_by: lineage.influences,
             snapshot: self.snapshots.take(plan, Some(plan.id.run(key)))?,
             reasoning: reasoning(self.actors, plan, key)?,
             ..new_decision(
-                root,
+                lineage.parent.unwrap_or(root),
                 spec.decision,
                 PlanPhase::Execute,
                 spec.question.clone(),

@@ -6,12 +6,12 @@ use cleveragents_actors::draw::{dot, mermaid, svg};
 use cleveragents_domain::identity::Permission;
 use cleveragents_domain::{
     ContentHash, Decision, DecisionId, DecisionType, Placeholder, Plan, PlanId, PlanPhase,
-    PlanState, Suggestion, Timestamp, shortest_prefix, suggest,
+    Suggestion, Timestamp, shortest_prefix, suggest,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{find_chosen, read_present, requires};
+use super::{TreeChildPlan, find_chosen, read_present, requires};
 use crate::operation::{Operation, OperationContext, OperationError, Requirement, Resolver};
 use crate::plan::query::draw;
 use crate::plan::{
@@ -76,7 +76,8 @@ pub struct DecisionTreeReport {
     /// form `outline`.
     pub tree: Option<TreeDecision>,
     pub summary: TreeSummary,
-    pub child_plans: Vec<ChildPlan>,
+    /// The child plans in the order of their numbers.
+    pub child_plans: Vec<TreeChildPlan>,
     /// Ids of decisions by readable labels.
     pub decision_ids: BTreeMap<String, DecisionId>,
     /// Decisions below level 56, which `tree` leaves out.
@@ -110,6 +111,9 @@ pub struct TreeDecision {
     /// The number of the rollback that undid the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken_back_by: Option<u64>,
+    /// The child plan that the decision created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child_plan: Option<TreeChildPlan>,
     /// The child decisions; missing in `deeper`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub children: Option<Vec<Self>>,
@@ -149,6 +153,9 @@ pub struct OutlineNode {
     pub is_last: bool,
     /// Number of decisions below this one that are too deep to be shown.
     pub left_out: usize,
+    /// The child plan that the decision created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child_plan: Option<TreeChildPlan>,
 }
 
 /// Reason why a decision is invalid.
@@ -158,14 +165,6 @@ pub enum DecisionStatus {
     Superseded,
     #[serde(rename = "taken_back")]
     RolledBack,
-}
-
-/// A child plan.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct ChildPlan {
-    pub id: PlanId,
-    pub phase: PlanPhase,
-    pub state: PlanState,
 }
 
 impl Operation for ShowDecisionTree {
@@ -191,7 +190,7 @@ impl Operation for ShowDecisionTree {
                 .map(|depth| usize::try_from(depth).unwrap_or(usize::MAX)),
         };
         let tree = DecisionTree::new(plans.decisions(plan.id)?, options);
-        let children = plans.children(plan.id)?;
+        let children = TreeChildPlan::of_plan(context, plan.id)?;
         let drawing = match self.drawing {
             TreeDrawing::Text => None,
             TreeDrawing::Svg => Some(svg(&draw::diagram(&tree, &title(&plan, &tree)))),
@@ -202,23 +201,16 @@ impl Operation for ShowDecisionTree {
         summary.child_plans = summary.child_plans.max(children.len());
         let (root, deeper, outline) = match self.form {
             TreeForm::Nested => {
-                let (root, deeper) = nest(&tree);
+                let (root, deeper) = nest(&tree, &children);
                 (root, deeper, None)
             }
-            TreeForm::Outline => (None, Vec::new(), Some(outline(&tree))),
+            TreeForm::Outline => (None, Vec::new(), Some(outline(&tree, &children))),
         };
         Ok(DecisionTreeReport {
             plan_id: plan.id,
             tree: root,
             summary,
-            child_plans: children
-                .iter()
-                .map(|child| ChildPlan {
-                    id: child.id,
-                    phase: child.stage.phase(),
-                    state: child.shown_state(),
-                })
-                .collect(),
+            child_plans: children,
             decision_ids: tree.labels().into_iter().collect(),
             deeper,
             outline,
@@ -236,7 +228,7 @@ fn title(plan: &Plan, tree: &DecisionTree) -> String {
 }
 
 /// Builds the root with all decisions below it, and the list of decisions that are too deep for JSON parsers.
-fn nest(tree: &DecisionTree) -> (Option<TreeDecision>, Vec<TreeDecision>) {
+fn nest(tree: &DecisionTree, plans: &[TreeChildPlan]) -> (Option<TreeDecision>, Vec<TreeDecision>) {
     let count = tree.nodes.len();
     let mut child_lists: Vec<Vec<TreeDecision>> = vec![Vec::new(); count];
     let (mut root, mut deeper) = (None, Vec::new());
@@ -244,7 +236,7 @@ fn nest(tree: &DecisionTree) -> (Option<TreeDecision>, Vec<TreeDecision>) {
     // From the leaves up: all children of a node are complete before the node.
     for at in (0..count).rev() {
         let node = &tree.nodes[at];
-        let mut decision = tree_decision(tree.decision(node));
+        let mut decision = tree_decision(tree.decision(node), plans);
         let mut children = std::mem::take(&mut child_lists[at]);
         children.reverse();
         if node.depth >= MAX_NESTING {
@@ -268,7 +260,15 @@ fn nest(tree: &DecisionTree) -> (Option<TreeDecision>, Vec<TreeDecision>) {
     (root, deeper)
 }
 
-fn tree_decision(decision: &Decision) -> TreeDecision {
+/// The child plan that a decision created.
+fn spawned(plans: &[TreeChildPlan], decision: DecisionId) -> Option<TreeChildPlan> {
+    let mut plans = plans.iter();
+    plans
+        .find(|plan| plan.spawned_by == Some(decision))
+        .cloned()
+}
+
+fn tree_decision(decision: &Decision, plans: &[TreeChildPlan]) -> TreeDecision {
     let said = &decision.said;
     TreeDecision {
         id: said.id,
@@ -280,6 +280,7 @@ fn tree_decision(decision: &Decision) -> TreeDecision {
         confidence: said.confidence,
         superseded_by: decision.superseded_by,
         taken_back_by: decision.undone_by,
+        child_plan: spawned(plans, said.id),
         children: None,
         children_left_out: None,
         parent: None,
@@ -287,7 +288,7 @@ fn tree_decision(decision: &Decision) -> TreeDecision {
     }
 }
 
-fn outline(tree: &DecisionTree) -> Vec<OutlineNode> {
+fn outline(tree: &DecisionTree, plans: &[TreeChildPlan]) -> Vec<OutlineNode> {
     let mut short_ids = short_ids(tree);
     let node = |node: &DecisionNode| {
         let decision = tree.decision(node);
@@ -306,6 +307,7 @@ fn outline(tree: &DecisionTree) -> Vec<OutlineNode> {
             depth: node.depth,
             is_last: node.is_last,
             left_out: node.left_out,
+            child_plan: spawned(plans, said.id),
         }
     };
     tree.nodes.iter().map(node).collect()

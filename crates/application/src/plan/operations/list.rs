@@ -1,5 +1,7 @@
 //! `plan/list`.
 
+use std::collections::{HashMap, HashSet};
+
 use cleveragents_domain::identity::{Permission, Scope};
 use cleveragents_domain::{
     Plan, PlanId, PlanPhase, PlanState, Timestamp, Waiting, shortest_prefix,
@@ -32,6 +34,9 @@ pub struct ListPlans {
     /// Only plans whose name, action or description matches this regular expression.
     #[serde(default)]
     pub pattern: Option<String>,
+    /// Also list child plans, each below its parent.
+    #[serde(default)]
+    pub tree: bool,
 }
 
 /// The response of `plan/list`.
@@ -55,6 +60,12 @@ pub struct PlanEntry {
     /// The names of the plan's projects, joined by commas.
     pub project: Option<String>,
     pub parent_plan_id: Option<PlanId>,
+    /// Position among the child plans of the parent, from 1; only in a tree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child_number: Option<u64>,
+    /// Number of listed plans above a child plan; only in a tree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depth: Option<usize>,
     /// The number of the attempt, from 1; each return to the strategy starts another.
     pub attempt: u64,
     /// A sentence about the input that the plan waits for.
@@ -122,6 +133,7 @@ impl Operation for ListPlans {
             project: self.project.clone(),
             action: self.action.clone(),
             pattern: self.pattern.clone(),
+            with_children: self.tree,
             visible: context.visible(Scope::Plans),
         })?;
         let count =
@@ -142,8 +154,12 @@ impl Operation for ListPlans {
             shortest_prefix(&ids[at], before, after).to_owned()
         };
         let plans = plans.into_iter().enumerate();
+        let mut entries: Vec<PlanEntry> = plans.map(|(at, plan)| entry(short(at), plan)).collect();
+        if self.tree {
+            entries = below_parents(entries, &context.plans().child_numbers()?);
+        }
         Ok(PlanList {
-            plans: plans.map(|(at, plan)| entry(short(at), plan)).collect(),
+            plans: entries,
             filters: PlanListFilters {
                 phase: self.phase,
                 state: self.state,
@@ -169,6 +185,8 @@ fn entry(short: String, plan: Plan) -> PlanEntry {
         name: plan.name,
         action: plan.action,
         parent_plan_id: plan.parent,
+        child_number: None,
+        depth: None,
         attempt: plan.attempt,
         waiting_for: plan.waiting.as_ref().map(Waiting::sentence),
         elapsed: seconds.map(clock),
@@ -179,4 +197,36 @@ fn entry(short: String, plan: Plan) -> PlanEntry {
         cost_known: (!is_known).then_some(false),
         cost_known_part: (!is_known).then_some(cost),
     }
+}
+
+/// Puts child plans below their parents, in the order of their numbers. A child plan whose parent is not listed stays
+/// in its place.
+fn below_parents(mut entries: Vec<PlanEntry>, numbers: &[(PlanId, u64)]) -> Vec<PlanEntry> {
+    let numbers: HashMap<PlanId, u64> = numbers.iter().copied().collect();
+    for entry in &mut entries {
+        entry.child_number = numbers.get(&entry.plan_id).copied();
+    }
+    let listed: HashSet<PlanId> = entries.iter().map(|entry| entry.plan_id).collect();
+    let (children, roots): (Vec<PlanEntry>, Vec<PlanEntry>) =
+        entries.into_iter().partition(|entry| {
+            let parent = entry.parent_plan_id;
+            parent.is_some_and(|parent| listed.contains(&parent))
+        });
+    let mut of_parent: HashMap<PlanId, Vec<PlanEntry>> = HashMap::new();
+    for child in children {
+        if let Some(parent) = child.parent_plan_id {
+            of_parent.entry(parent).or_default().push(child);
+        }
+    }
+    let mut pending: Vec<(usize, PlanEntry)> =
+        roots.into_iter().rev().map(|root| (0, root)).collect();
+    let mut ordered = Vec::with_capacity(listed.len());
+    while let Some((depth, mut entry)) = pending.pop() {
+        let mut children = of_parent.remove(&entry.plan_id).unwrap_or_default();
+        children.sort_by_key(|child| std::cmp::Reverse(child.child_number));
+        pending.extend(children.into_iter().map(|child| (depth + 1, child)));
+        entry.depth = Some(depth);
+        ordered.push(entry);
+    }
+    ordered
 }

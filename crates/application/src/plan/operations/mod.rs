@@ -8,7 +8,10 @@
 mod apply;
 mod changes;
 mod checkpoints;
+mod children;
+mod conflicts;
 mod control;
+mod correct;
 mod decisions;
 mod errors;
 mod execute;
@@ -33,13 +36,24 @@ pub use checkpoints::{
     CheckpointDeletionSummary, CheckpointInfo, CheckpointList, CheckpointListSummary,
     DeleteCheckpoints, DeletedCheckpoints, ListCheckpoints,
 };
+pub use children::{
+    ChildPlanInfo, ChildPlanList, ChildPlanSummary, ListChildPlans, ParentPlan, TreeChildPlan,
+};
+pub use conflicts::{
+    ConflictSide, ConflictVersion, ConflictingChild, PlanConflict, PlanConflicts, ResolveConflict,
+    ResolvedConflictReport, ResolvedSide, ShowConflicts,
+};
 pub use control::{
     ApprovePlan, CancelPlan, CancellationState, CancelledPlan, CancelledSandbox, CreatedDecision,
     EditStrategy, EditedStrategy, GivenGuidance, GuidanceAdded, GuidanceQueue, PlanAnswerReport,
     PromptPlan, RejectPlan, Verdict,
 };
+pub use correct::{
+    AffectedSubtree, CorrectDecision, CorrectionForm, CorrectionInfo, CorrectionReport,
+    InvalidatedDecision, RepeatedStep,
+};
 pub use decisions::{
-    ChildPlan, DecisionExplanation, DecisionStatus, DecisionTreeReport, ExplainDecision,
+    DecisionExplanation, DecisionStatus, DecisionTreeReport, ExplainDecision,
     OutlineNode, ShowDecisionTree, SnapshotInfo, TreeDecision, TreeDrawing, TreeForm,
 };
 pub use errors::{ListPlanErrors, PlanErrorCount, PlanErrorInfo, PlanErrors};
@@ -85,6 +99,8 @@ pub(crate) static ENTRIES: &[OperationEntry] = &[
     OperationEntry::new::<ShowPlan>(),
     OperationEntry::new::<ShowDecisionTree>(),
     OperationEntry::new::<ExplainDecision>(),
+    OperationEntry::new::<ListChildPlans>(),
+    OperationEntry::new::<ShowConflicts>(),
     OperationEntry::new::<ListPlanErrors>(),
     OperationEntry::new::<ShowPlanDiff>(),
     OperationEntry::new::<ListArtifacts>(),
@@ -98,10 +114,12 @@ pub(crate) static ENTRIES: &[OperationEntry] = &[
     OperationEntry::new::<ApprovePlan>(),
     OperationEntry::new::<RejectPlan>(),
     OperationEntry::new::<PromptPlan>(),
+    OperationEntry::new::<ResolveConflict>(),
     OperationEntry::new::<EditStrategy>(),
     OperationEntry::new::<RollBackPlan>(),
     OperationEntry::new::<RedoRollback>(),
     OperationEntry::new::<RevertPlan>(),
+    OperationEntry::new::<CorrectDecision>(),
     OperationEntry::new::<UndoPlan>(),
     OperationEntry::new::<UsePlan>(),
     OperationEntry::new::<ExecutePlan>(),

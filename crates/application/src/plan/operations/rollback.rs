@@ -56,8 +56,9 @@ pub struct RollbackReport {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RollbackSummary {
     pub plan: PlanId,
-    /// For example `cp_3`.
-    pub checkpoint: String,
+    /// For example `cp_3`; missing when a correction was undone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<String>,
     pub label: Option<String>,
     pub files_reverted: usize,
 }
@@ -102,8 +103,11 @@ impl RollbackReport {
             preview: None,
             rollback_summary: RollbackSummary {
                 plan: plan.id,
-                checkpoint: checkpoint_name(rolled_back.checkpoint.number),
-                label: rolled_back.checkpoint.label,
+                checkpoint: rolled_back
+                    .checkpoint
+                    .as_ref()
+                    .map(|checkpoint| checkpoint_name(checkpoint.number)),
+                label: rolled_back.checkpoint.and_then(|checkpoint| checkpoint.label),
                 files_reverted: rolled_back.paths.len(),
             },
             changes_reverted: rolled_back.paths,
@@ -136,7 +140,7 @@ impl Operation for RollBackPlan {
                 preview: Some(true),
                 rollback_summary: RollbackSummary {
                     plan: plan.id,
-                    checkpoint: checkpoint_name(preview.checkpoint.number),
+                    checkpoint: Some(checkpoint_name(preview.checkpoint.number)),
                     label: preview.checkpoint.label,
                     files_reverted: preview.paths.len(),
                 },

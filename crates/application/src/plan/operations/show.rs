@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{find_chosen, no_strategy, project_names, requires};
+use super::{ParentPlan, find_chosen, no_strategy, project_names, requires};
 use crate::operation::{Operation, OperationContext, OperationError, Requirement, Resolver};
 use crate::plan::{FailedCheck, UndoneApply};
 
@@ -57,6 +57,9 @@ pub struct PlanDetails {
     pub attempt: u64,
     pub strategy: Option<PlanStrategy>,
     pub estimate: Option<Value>,
+    /// The parent of a child plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<ParentPlan>,
     /// The undo of the apply: the plan stays applied, and its changes are reverted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undone: Option<UndoneApply>,
@@ -106,6 +109,7 @@ impl Operation for ShowPlan {
             }
         };
         let project = project_names(&plan);
+        let parent = ParentPlan::of_plan(context, &plan)?;
         let state = plan.shown_state();
         let undone = UndoneApply::of_plan(&plan);
         let mut made_with = plan.made_with;
@@ -137,6 +141,7 @@ impl Operation for ShowPlan {
             markdown: plan.strategy.as_ref().map(PlanStrategy::to_markdown),
             strategy: plan.strategy,
             estimate: plan.estimate,
+            parent,
             undone,
             failed_checks: context.plans().failed_checks(plan.id)?,
             version: plan.version,

@@ -141,7 +141,7 @@ impl PlanQueries {
 }
 
 /// Indices of all valid decisions that follow from a decision: below it or influenced by it, recursively.
-fn downstream(decisions: &[Decision], start: usize) -> Vec<usize> {
+pub(crate) fn downstream(decisions: &[Decision], start: usize) -> Vec<usize> {
     let indices: HashMap<DecisionId, usize> = decisions
         .iter()
         .enumerate()

@@ -4,6 +4,7 @@
 mod applied;
 mod changes;
 mod checkpoints;
+mod children;
 pub(super) mod draw;
 mod error;
 mod explain;
@@ -39,8 +40,10 @@ pub(super) use applied::UNDONE;
 pub use applied::{AppliedCommit, UndoneApply};
 pub use changes::{ChangeStatus, FileChange, Hunk, PlanChanges};
 pub(super) use changes::{counted, is_folder};
+pub(super) use children::ConflictContent;
 pub use checkpoints::written as checkpoint_name;
 pub use error::{PlanCandidate, PlanQueryError};
+pub(crate) use explain::downstream;
 pub use explain::{Alternative, CorrectionImpact, Explanation, Impact};
 pub use failures::{PlanFailure, PlanFailureKind, PlanFailures};
 pub use guard::{LimitUsage, PlanGuard};
@@ -69,6 +72,8 @@ pub struct PlanListQuery {
     pub action: Option<String>,
     /// Only plans whose name, action or description matches this regular expression.
     pub pattern: Option<String>,
+    /// Whether child plans are listed too.
+    pub with_children: bool,
     /// Only plans in these namespaces.
     pub visible: cleveragents_domain::identity::Namespaces,
 }
@@ -102,6 +107,7 @@ impl PlanListQuery {
             project: self.project.clone(),
             action: self.action.clone(),
             waits,
+            with_children: self.with_children,
             ..PlanFilter::default()
         })
     }

@@ -28,8 +28,8 @@ use crate::sandbox::{OpenSandbox, RollbackTarget, SandboxError, SandboxService};
 pub struct PlanRolledBack {
     /// The plan afterwards.
     pub plan: Plan,
-    /// The checkpoint that was restored.
-    pub checkpoint: Checkpoint,
+    /// The checkpoint that was restored; `None` if a correction was undone.
+    pub checkpoint: Option<Checkpoint>,
     /// Changed paths, as `part/path`.
     pub paths: Vec<String>,
     /// Number of records that the rollback undid, or that the redo made valid again.
@@ -115,6 +115,7 @@ impl PlanRollback {
             position: chosen.position,
             moment_micros: chosen.created_at.as_micros(),
             label: chosen.label,
+            correction: None,
         };
         let number = chosen.number.0;
         self.store.write_leased(&lease, move |unit| {
@@ -248,7 +249,7 @@ impl PlanRollback {
         let report = last.report.clone().unwrap_or_default();
         Ok(Some(PlanRolledBack {
             plan: plan.clone(),
-            checkpoint: chosen.clone(),
+            checkpoint: Some(chosen.clone()),
             paths: report.paths,
             undone: report.undone,
         }))
@@ -306,7 +307,7 @@ impl PlanRollback {
         })?;
         Ok(PlanRolledBack {
             plan: self.store.get(id)?,
-            checkpoint,
+            checkpoint: Some(checkpoint),
             paths: changed,
             undone,
         })
@@ -363,7 +364,7 @@ impl PlanRollback {
         };
         Ok(PlanRolledBack {
             plan: self.store.get(id)?,
-            checkpoint,
+            checkpoint: Some(checkpoint),
             paths: redone
                 .map(|redone| paths(&redone.changes))
                 .unwrap_or_default(),
@@ -373,7 +374,7 @@ impl PlanRollback {
 }
 
 /// True if steps ran after a rollback.
-fn has_continued(steps: &[StepRecord], rollback: &Rollback) -> bool {
+pub(super) fn has_continued(steps: &[StepRecord], rollback: &Rollback) -> bool {
     let mut valid_steps = steps.iter().filter(|step| step.undone_by.is_none());
     valid_steps.any(|step| step.started_at > rollback.created_at)
 }

@@ -6,6 +6,7 @@ use cleveragents_domain::{
 
 use super::strategy_parser::StrategyResponse;
 use crate::plan::decision::new_decision;
+use crate::plan::lineage::step_question;
 use crate::plan::snapshot::with_resources;
 
 /// The decisions to store for a strategy. The first decision is the approach, the parent of all others.
@@ -29,8 +30,10 @@ pub(super) fn strategy_decisions(
     };
     let parent = approach.id;
     let mut all = vec![approach];
-    all.extend(choices(parent, response, snapshot));
-    all.extend(steps(parent, strategy, snapshot));
+    let choices = choices(parent, response, snapshot);
+    let made: Vec<DecisionId> = choices.iter().map(|choice| choice.id).collect();
+    all.extend(choices);
+    all.extend(steps(parent, strategy, &made, snapshot));
     all
 }
 
@@ -60,9 +63,11 @@ fn choices(
     chosen
 }
 
+/// The decisions of the steps. The choices of the strategist precede them in the same answer, so they influence each.
 fn steps(
     parent: DecisionId,
     strategy: &PlanStrategy,
+    choices: &[DecisionId],
     snapshot: &ContextSnapshot,
 ) -> Vec<NewDecision> {
     let mut steps: Vec<NewDecision> = Vec::new();
@@ -70,12 +75,16 @@ fn steps(
         let decision = NewDecision {
             confidence: step.risk.map(|risk| 1.0 - risk),
             snapshot: with_resources(snapshot, &step.files),
-            influenced_by: ids_by_number(&steps, &step.after),
+            influenced_by: choices
+                .iter()
+                .copied()
+                .chain(ids_by_number(&steps, &step.after))
+                .collect(),
             ..new_decision(
                 parent,
                 DecisionType::StrategyChoice,
                 PlanPhase::Strategize,
-                format!("What is step {number}?"),
+                step_question(number),
                 &step.title,
                 &step.description,
             )

@@ -2,7 +2,7 @@
 //! name a command that must succeed.
 
 use cleveragents_domain::ReconciledInvariants;
-use cleveragents_tools::fits;
+use cleveragents_tools::matches_pattern;
 
 /// An invariant that forbids changing paths: ``never change `db/**` ``.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl PathRule {
     pub(in crate::plan) fn forbids(&self, path: &str) -> bool {
         self.patterns.iter().any(|pattern| {
             let folder = format!("{}/", pattern.trim_end_matches('/'));
-            path == pattern || path.starts_with(&folder) || fits(pattern, path)
+            path == pattern || path.starts_with(&folder) || matches_pattern(pattern, path)
         })
     }
 }

@@ -1,0 +1,223 @@
+//! What a correction discards: the decision, everything that follows from it, and the steps and files of these.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+
+use cleveragents_domain::{Decision, DecisionId, DecisionType, Plan, StepKind, StepRecord};
+use cleveragents_store::{decisions, plan_steps};
+
+use super::{PlanCorrection, STRATEGY};
+use crate::plan::error::PlanError;
+use crate::plan::lineage::strategy_decision;
+use crate::plan::query::downstream;
+use crate::sandbox::{ComputedMerge, OpenSandbox};
+
+/// What a correction discards, for people.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CorrectionPreview {
+    /// Discarded decisions, in the order in which they were made.
+    pub decisions: Vec<AffectedDecision>,
+    /// Steps that are carried out again.
+    pub steps: Vec<AffectedStep>,
+    /// Paths that are restored, as `part/path`.
+    pub paths: Vec<String>,
+    /// Number of decisions that stay.
+    pub kept_decisions: usize,
+    /// Whether the strategist makes the strategy again.
+    pub needs_new_strategy: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AffectedDecision {
+    pub id: DecisionId,
+    pub question: String,
+    pub chosen: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AffectedStep {
+    pub number: u64,
+    pub title: String,
+}
+
+/// What a correction discards.
+pub(super) struct Scope {
+    pub(super) decisions: Vec<DecisionId>,
+    /// Numbers of step records.
+    pub(super) steps: Vec<u64>,
+    /// The states of the files.
+    pub(super) targets: ComputedMerge,
+    pub(super) preview: CorrectionPreview,
+    pub(super) is_strategized_again: bool,
+}
+
+impl PlanCorrection {
+    /// Finds what a correction of a decision discards.
+    pub(super) fn scope(
+        &self,
+        plan: &Plan,
+        target: DecisionId,
+        mut open: Option<&mut OpenSandbox>,
+    ) -> Result<Scope, PlanError> {
+        let (all, records) = self.store.read(|reader| {
+            Ok((
+                decisions::of_plan(reader, plan.id)?,
+                plan_steps::of_plan(reader, plan.id)?,
+            ))
+        })?;
+        let is_step = |decision: &Decision| {
+            records
+                .iter()
+                .any(|record| strategy_decision(plan, &all, &record.path) == Some(decision.said.id))
+        };
+        let is_strategized_again = all.iter().any(|decision| {
+            decision.said.id == target
+                && decision.said.phase == STRATEGY
+                && decision.said.kind != DecisionType::UserIntervention
+                && !is_step(decision)
+        });
+        let live: Vec<&StepRecord> = records
+            .iter()
+            .filter(|record| record.undone_by.is_none())
+            .filter(|record| {
+                matches!(
+                    record.kind(),
+                    Some(StepKind::Step | StepKind::Fix | StepKind::Guidance)
+                )
+            })
+            .collect();
+        let mut roots = BTreeSet::from([target]);
+        loop {
+            let affected = if is_strategized_again {
+                made_with_the_strategy(&all)
+            } else {
+                affected(&all, &roots)
+            };
+            let steps: Vec<&StepRecord> = live
+                .iter()
+                .copied()
+                .filter(|record| is_affected(plan, &all, record, &affected, is_strategized_again))
+                .collect();
+            let ranges: Vec<Range<u64>> = steps
+                .iter()
+                .filter_map(|step| {
+                    let end = step.position_after.unwrap_or(u64::MAX);
+                    Some(step.position_before..end).filter(|range| !range.is_empty())
+                })
+                .collect();
+            let undo = match open.as_deref_mut() {
+                Some(open) => self.sandboxes.ranges_to_undo(open, &ranges)?,
+                None => Default::default(),
+            };
+            let mut more = false;
+            for (alias, path, position) in &undo.changed_later {
+                let step = live.iter().find(|step| {
+                    (step.position_before..step.position_after.unwrap_or(u64::MAX))
+                        .contains(position)
+                });
+                // A step that changed the same path later worked with the result, so it is done again too.
+                let decision = step.and_then(|step| step.decision);
+                match decision {
+                    Some(decision) => more |= roots.insert(decision),
+                    None => {
+                        return Err(self.refusal(
+                            plan,
+                            format!("`{alias}/{path}` was changed later, outside its steps"),
+                        ));
+                    }
+                }
+            }
+            if more {
+                continue;
+            }
+            let discarded: Vec<&Decision> = all
+                .iter()
+                .filter(|decision| affected.contains(&decision.said.id))
+                .collect();
+            return Ok(Scope {
+                decisions: discarded.iter().map(|decision| decision.said.id).collect(),
+                steps: steps.iter().map(|step| step.number).collect(),
+                preview: CorrectionPreview {
+                    kept_decisions: all
+                        .iter()
+                        .filter(|decision| {
+                            decision.holds() && !affected.contains(&decision.said.id)
+                        })
+                        .count(),
+                    decisions: discarded
+                        .iter()
+                        .map(|decision| AffectedDecision {
+                            id: decision.said.id,
+                            question: decision.said.question.clone(),
+                            chosen: decision.said.chosen.clone(),
+                        })
+                        .collect(),
+                    steps: steps
+                        .iter()
+                        .map(|step| AffectedStep {
+                            number: step.number,
+                            title: step.title.clone(),
+                        })
+                        .collect(),
+                    paths: undo
+                        .targets
+                        .targets
+                        .iter()
+                        .flat_map(|(alias, targets)| {
+                            targets.keys().map(move |path| format!("{alias}/{path}"))
+                        })
+                        .collect(),
+                    needs_new_strategy: is_strategized_again,
+                },
+                targets: undo.targets,
+                is_strategized_again,
+            });
+        }
+    }
+}
+
+/// The decisions in effect that a new strategy replaces.
+fn made_with_the_strategy(all: &[Decision]) -> BTreeSet<DecisionId> {
+    let stays = |kind: DecisionType| {
+        matches!(
+            kind,
+            DecisionType::PromptDefinition
+                | DecisionType::InvariantEnforced
+                | DecisionType::UserIntervention
+                | DecisionType::Reversion
+        )
+    };
+    all.iter()
+        .filter(|decision| decision.holds() && !stays(decision.said.kind))
+        .map(|decision| decision.said.id)
+        .collect()
+}
+
+/// The decisions in effect that follow from some decisions, with these decisions.
+pub(super) fn affected(all: &[Decision], roots: &BTreeSet<DecisionId>) -> BTreeSet<DecisionId> {
+    let index: HashMap<DecisionId, usize> = all
+        .iter()
+        .enumerate()
+        .map(|(at, decision)| (decision.said.id, at))
+        .collect();
+    let mut affected = BTreeSet::new();
+    for at in roots.iter().filter_map(|root| index.get(root)) {
+        affected.insert(all[*at].said.id);
+        affected.extend(downstream(all, *at).into_iter().map(|at| all[at].said.id));
+    }
+    affected.retain(|id| index.get(id).is_some_and(|at| all[*at].holds()));
+    affected
+}
+
+/// Whether a step is carried out again: its result or its place in the strategy is affected.
+fn is_affected(
+    plan: &Plan,
+    all: &[Decision],
+    record: &StepRecord,
+    affected: &BTreeSet<DecisionId>,
+    is_strategized_again: bool,
+) -> bool {
+    is_strategized_again
+        || record.decision.is_some_and(|id| affected.contains(&id))
+        || strategy_decision(plan, all, &record.path).is_some_and(|id| affected.contains(&id))
+}
