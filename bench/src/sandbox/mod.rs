@@ -193,7 +193,11 @@ fn creation(place: &Place, repository: &Path) -> anyhow::Result<Row> {
     for path in compared {
         run("git", repository, &["worktree", "remove", "--force", &path])?;
     }
-    Ok(row("create, git", times, "git worktree add; target ratio at most 1.15"))
+    Ok(row(
+        "create, git",
+        times,
+        "git worktree add; target ratio at most 1.15",
+    ))
 }
 
 fn copying(place: &Place, directory: &Path) -> anyhow::Result<Row> {

@@ -12,17 +12,17 @@ use cleveragents_testkit::{TestDatabase, at_once};
 
 /// The skill service on one database, and a folder for files, whose subfolder `skills` belongs to
 /// the service.
-struct Desk {
+struct SkillFixture {
     database: TestDatabase,
     service: SkillService,
     folder: tempfile::TempDir,
 }
 
-fn on_each_database(test: impl Fn(&Desk)) {
+fn on_each_database(test: impl Fn(&SkillFixture)) {
     for database in TestDatabase::each() {
         let folder = tempfile::tempdir().expect("a folder");
         let service = SkillService::new(database.open(), folder.path().join("skills"));
-        test(&Desk {
+        test(&SkillFixture {
             database,
             service,
             folder,
@@ -34,7 +34,7 @@ const fn no_variables(_: &str) -> Option<String> {
     None
 }
 
-impl Desk {
+impl SkillFixture {
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -76,22 +76,22 @@ fn code<T: std::fmt::Debug>(outcome: Result<T, SkillError>) -> Code {
 
 #[test]
 fn defect_980_a_skill_is_there_for_the_next_process() {
-    on_each_database(|desk| {
-        let source = desk.file(
+    on_each_database(|fixture| {
+        let source = fixture.file(
             "a.yaml",
             "name: local/a\ndescription: d\ntools: [builtin/shell]\n",
         );
         assert_eq!(
-            desk.add(&source, Register::New).expect("added"),
+            fixture.add(&source, Register::New).expect("added"),
             Outcome::Created
         );
-        let next = SkillService::new(desk.database.open(), desk.path("skills"));
+        let next = SkillService::new(fixture.database.open(), fixture.path("skills"));
         let known = next.known(&no_variables).expect("known");
         assert_eq!(known.len(), 1);
         assert_eq!(next.flat("a", &no_variables).expect("flat").tools.len(), 1);
-        assert_eq!(code(desk.add(&source, Register::New)), Code::SkillExists);
+        assert_eq!(code(fixture.add(&source, Register::New)), Code::SkillExists);
         assert_eq!(
-            desk.add(&source, Register::Update).expect("updated"),
+            fixture.add(&source, Register::Update).expect("updated"),
             Outcome::Updated
         );
         assert_eq!(
@@ -103,22 +103,24 @@ fn defect_980_a_skill_is_there_for_the_next_process() {
 
 #[test]
 fn defect_2579_includes_in_a_circle_are_refused_when_they_are_added() {
-    on_each_database(|desk| {
-        let plain = desk.file(
+    on_each_database(|fixture| {
+        let plain = fixture.file(
             "b.yaml",
             "name: local/b\ndescription: d\ntools: [builtin/shell]\n",
         );
-        desk.add(&plain, Register::New).expect("added");
-        let above = desk.file(
+        fixture.add(&plain, Register::New).expect("added");
+        let above = fixture.file(
             "a.yaml",
             "name: local/a\ndescription: d\nincludes: [local/b]\n",
         );
-        desk.add(&above, Register::New).expect("added");
-        let circle = desk.file(
+        fixture.add(&above, Register::New).expect("added");
+        let circle = fixture.file(
             "b.yaml",
             "name: local/b\ndescription: d\nincludes: [local/a]\n",
         );
-        let refused = desk.add(&circle, Register::Update).expect_err("a circle");
+        let refused = fixture
+            .add(&circle, Register::Update)
+            .expect_err("a circle");
         assert_eq!(refused.code(), Code::InvalidSkill);
         assert!(
             refused.to_string().contains("local/b → local/a → local/b"),
@@ -126,7 +128,8 @@ fn defect_2579_includes_in_a_circle_are_refused_when_they_are_added() {
         );
         // The refused update changed nothing.
         assert_eq!(
-            desk.service
+            fixture
+                .service
                 .flat("local/b", &no_variables)
                 .expect("flat")
                 .tools
@@ -138,85 +141,96 @@ fn defect_2579_includes_in_a_circle_are_refused_when_they_are_added() {
 
 #[test]
 fn skills_in_use_cannot_be_removed_or_broken() {
-    on_each_database(|desk| {
-        let below = desk.file(
+    on_each_database(|fixture| {
+        let below = fixture.file(
             "b.yaml",
             "name: local/b\ndescription: d\ntools: [builtin/shell]\n",
         );
-        desk.add(&below, Register::New).expect("added");
-        let above = desk.file(
+        fixture.add(&below, Register::New).expect("added");
+        let above = fixture.file(
             "a.yaml",
             "name: local/a\ndescription: d\nincludes:\n  - name: local/b\n    tool_overrides:\n      - {tool: builtin/shell, override: {capability: {unsafe: true}}}\n",
         );
-        desk.add(&above, Register::New).expect("added");
-        let refused = desk
+        fixture.add(&above, Register::New).expect("added");
+        let refused = fixture
             .service
             .remove("local/b", &no_variables)
             .expect_err("used");
         assert_eq!(refused.code(), Code::SkillInUse);
         assert!(refused.to_string().contains("skill local/a"), "{refused}");
         // Without the tool, the reference of the other skill would dangle.
-        let without = desk.file(
+        let without = fixture.file(
             "b.yaml",
             "name: local/b\ndescription: d\ntools: [builtin/file-read]\n",
         );
-        let refused = desk
+        let refused = fixture
             .add(&without, Register::Update)
             .expect_err("it would break another skill");
         assert!(refused.to_string().contains("a.yaml:6"), "{refused}");
-        desk.service
+        fixture
+            .service
             .remove("local/a", &no_variables)
             .expect("removed");
         // An actor that uses the skill also prevents its removal.
         let text = "actors: {desk: {type: llm, skills: [b]}}";
-        let stored = desk.database.open().write(move |unit| {
+        let stored = fixture.database.open().write(move |unit| {
             definitions::insert(unit, DefinitionKind::Actor, "local/desk", text, "desk.yaml")
         });
         stored.expect("stored");
         assert_eq!(
-            code(desk.service.remove("local/b", &no_variables)),
+            code(fixture.service.remove("local/b", &no_variables)),
             Code::SkillInUse
         );
-        assert_eq!(desk.names(), ["local/b"]);
+        assert_eq!(fixture.names(), ["local/b"]);
     });
 }
 
 #[test]
 fn folders_are_added_or_found() {
-    on_each_database(|desk| {
-        let added = agent(&desk.path("elsewhere"), "counting");
-        desk.add(&added, Register::New).expect("added");
-        agent(&desk.path("skills"), "drawing");
+    on_each_database(|fixture| {
+        let added = agent(&fixture.path("elsewhere"), "counting");
+        fixture.add(&added, Register::New).expect("added");
+        agent(&fixture.path("skills"), "drawing");
         // Registered skills take precedence over folders of the same name.
-        agent(&desk.path("skills"), "counting");
-        assert_eq!(desk.names(), ["local/counting", "local/drawing"]);
-        let found = desk.service.find("counting", &no_variables).expect("found");
+        agent(&fixture.path("skills"), "counting");
+        assert_eq!(fixture.names(), ["local/counting", "local/drawing"]);
+        let found = fixture
+            .service
+            .find("counting", &no_variables)
+            .expect("found");
         assert!(matches!(found.origin, SkillOrigin::Registered(_)));
         assert!(found.place().contains("elsewhere"), "{}", found.place());
-        let flat = desk.service.flat("drawing", &no_variables).expect("flat");
+        let flat = fixture
+            .service
+            .flat("drawing", &no_variables)
+            .expect("flat");
         assert_eq!(flat.tools.len(), 3);
         assert_eq!(
-            code(desk.service.remove("drawing", &no_variables)),
+            code(fixture.service.remove("drawing", &no_variables)),
             Code::SkillInUse
         );
-        desk.service
+        fixture
+            .service
             .remove("counting", &no_variables)
             .expect("removed");
-        let found = desk.service.find("counting", &no_variables).expect("found");
+        let found = fixture
+            .service
+            .find("counting", &no_variables)
+            .expect("found");
         assert!(matches!(found.origin, SkillOrigin::Found(_)));
     });
 }
 
 #[test]
 fn defect_7487_a_failed_refresh_leaves_what_was_there() {
-    on_each_database(|desk| {
-        let source = desk.file(
+    on_each_database(|fixture| {
+        let source = fixture.file(
             "a.yaml",
             "name: local/a\ndescription: d\ntools: [builtin/shell]\n",
         );
-        desk.add(&source, Register::New).expect("added");
+        fixture.add(&source, Register::New).expect("added");
         let reported = |name| {
-            let reported = desk
+            let reported = fixture
                 .service
                 .refresh(name, &no_variables)
                 .expect("refreshed");
@@ -234,26 +248,28 @@ fn defect_7487_a_failed_refresh_leaves_what_was_there() {
                 .map(|names: Vec<String>| names.len())
         };
         assert_eq!(reported(None), [0, 1, 0, 0]);
-        desk.file(
+        fixture.file(
             "a.yaml",
             "name: local/a\ndescription: d\ntools: [builtin/none-such]\n",
         );
         assert_eq!(reported(Some("a")), [0, 0, 1, 0]);
         assert_eq!(
-            desk.service
+            fixture
+                .service
                 .flat("a", &no_variables)
                 .expect("still there")
                 .tools
                 .len(),
             1
         );
-        desk.file(
+        fixture.file(
             "a.yaml",
             "name: local/a\ndescription: d\nbuiltins: [{group: git}]\n",
         );
         assert_eq!(reported(None), [1, 0, 0, 0]);
         assert!(
-            desk.service
+            fixture
+                .service
                 .flat("a", &no_variables)
                 .expect("new")
                 .tools
@@ -265,14 +281,14 @@ fn defect_7487_a_failed_refresh_leaves_what_was_there() {
 
 #[test]
 fn defect_4814_what_could_not_be_looked_at_is_not_called_refreshed() {
-    on_each_database(|desk| {
-        let source = desk.file(
+    on_each_database(|fixture| {
+        let source = fixture.file(
             "a.yaml",
             "name: local/a\ndescription: d\ntools: [builtin/shell]\n",
         );
-        desk.add(&source, Register::New).expect("added");
-        std::fs::remove_file(desk.path("a.yaml")).expect("removed");
-        let reported = desk
+        fixture.add(&source, Register::New).expect("added");
+        std::fs::remove_file(fixture.path("a.yaml")).expect("removed");
+        let reported = fixture
             .service
             .refresh(None, &no_variables)
             .expect("refreshed");
@@ -282,62 +298,63 @@ fn defect_4814_what_could_not_be_looked_at_is_not_called_refreshed() {
                 && reported.unchanged.is_empty()
                 && reported.failed.is_empty()
         );
-        assert_eq!(desk.names(), ["local/a"]);
+        assert_eq!(fixture.names(), ["local/a"]);
     });
 }
 
 #[test]
 fn defect_4811_of_two_registrations_of_one_name_one_succeeds() {
-    on_each_database(|desk| {
-        let source = desk.file(
+    on_each_database(|fixture| {
+        let source = fixture.file(
             "a.yaml",
             "name: local/a\ndescription: d\ntools: [builtin/shell]\n",
         );
-        let outcomes = at_once(4, |_| desk.add(&source, Register::New).is_ok());
+        let outcomes = at_once(4, |_| fixture.add(&source, Register::New).is_ok());
         assert_eq!(outcomes.into_iter().filter(|is_ok| *is_ok).count(), 1);
     });
 }
 
 #[test]
 fn concurrently_updated_skills_cannot_include_each_other() {
-    on_each_database(|desk| {
+    on_each_database(|fixture| {
         for (name, other) in [("a", "b"), ("b", "a")] {
             let text = format!("name: local/{name}\ndescription: d\ntools: [builtin/shell]\n");
-            desk.add(&desk.file("first.yaml", &text), Register::New)
+            fixture
+                .add(&fixture.file("first.yaml", &text), Register::New)
                 .expect("added");
             let text = format!("name: local/{name}\ndescription: d\nincludes: [local/{other}]\n");
-            desk.file(&format!("{name}.yaml"), &text);
+            fixture.file(&format!("{name}.yaml"), &text);
         }
         let sources = ["a", "b"].map(|name| {
-            let file = desk.path(&format!("{name}.yaml"));
+            let file = fixture.path(&format!("{name}.yaml"));
             SkillSource::File {
                 text: std::fs::read_to_string(&file).expect("read"),
                 file,
             }
         });
         let outcomes = at_once(2, |index| {
-            desk.add(&sources[index], Register::Update).is_ok()
+            fixture.add(&sources[index], Register::Update).is_ok()
         });
         assert_eq!(outcomes.into_iter().filter(|is_ok| *is_ok).count(), 1);
         for name in ["a", "b"] {
-            desk.service.flat(name, &no_variables).expect("no cycle");
+            fixture.service.flat(name, &no_variables).expect("no cycle");
         }
     });
 }
 
 #[test]
 fn models_receive_the_tools_and_descriptions_of_skills() {
-    on_each_database(|desk| {
-        let source = desk.file(
+    on_each_database(|fixture| {
+        let source = fixture.file(
             "a.yaml",
             "name: local/a\ndescription: d\ntools: [{name: builtin/shell, override: {capability: {human_approval_required: true}}}]\nanonymous_tools: [{description: counts, command: [wc], read_only: true}]\n",
         );
-        desk.add(&source, Register::New).expect("added");
-        agent(&desk.path("skills"), "drawing");
-        let tools = ToolService::new(desk.database.open());
+        fixture.add(&source, Register::New).expect("added");
+        agent(&fixture.path("skills"), "drawing");
+        let tools = ToolService::new(fixture.database.open());
         let all = tools.registry(&no_variables).expect("tools").registry;
         let names = ["a".to_owned(), "drawing".to_owned()];
-        let assembled = desk
+        let assembled = fixture
             .service
             .assemble_tools(&names, &all, &no_variables)
             .expect("assembled");
@@ -361,7 +378,7 @@ fn models_receive_the_tools_and_descriptions_of_skills() {
                 .contains("- drawing: Does drawing.")
         );
         assert_eq!(assembled.announcement(Some(&names[..1])), "");
-        let missing = desk
+        let missing = fixture
             .service
             .assemble_tools(&["darwing".to_owned()], &all, &no_variables);
         assert_eq!(code(missing), Code::SkillNotFound);

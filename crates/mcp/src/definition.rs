@@ -87,7 +87,7 @@ impl ToolFilter {
         let any = |patterns: &[String]| {
             patterns
                 .iter()
-                .any(|pattern| cleveragents_tools::fits(pattern, tool))
+                .any(|pattern| cleveragents_tools::matches_pattern(pattern, tool))
         };
         (self.include.is_empty() || any(&self.include)) && !any(&self.exclude)
     }
@@ -317,7 +317,7 @@ impl ServerDefinition {
         let by_pattern = || {
             self.overrides
                 .iter()
-                .find(|(pattern, _)| cleveragents_tools::fits(pattern, tool))
+                .find(|(pattern, _)| cleveragents_tools::matches_pattern(pattern, tool))
                 .map(|(_, tool_override)| tool_override)
         };
         exact.or_else(by_pattern).cloned().unwrap_or_default()

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use cleveragents_domain::MicroUsd;
 use cleveragents_tools::ports::WorkspaceFolders;
 use cleveragents_tools::{
-    Answer, Call, Capability, Category, Failure, Ground, Grounds, Permit, PrepareError,
+    Answer, Call, Capability, Category, Failure, Ground, Permit, PrepareContext, PrepareError,
     PreparedCall, Source, Subject, Tool, ToolName, ToolSpec,
 };
 use rmcp::model::{GetPromptRequestParams, PaginatedRequestParams, ReadResourceRequestParams};
@@ -154,7 +154,7 @@ impl Tool for LibraryTool {
     fn prepare<'a>(
         &'a self,
         arguments: Value,
-        grounds: Grounds<'a>,
+        context: PrepareContext<'a>,
     ) -> Result<Box<dyn PreparedCall + 'a>, PrepareError> {
         let text = |name: &str| {
             let value = arguments.get(name).and_then(Value::as_str);
@@ -180,7 +180,7 @@ impl Tool for LibraryTool {
             server,
             item,
             arguments: given.cloned().unwrap_or_default(),
-            folders: folders_of(grounds),
+            folders: folders_of(context),
         }))
     }
 }

@@ -6,7 +6,7 @@
 //! Servers over HTTP have no access to this machine's files; of their arguments, only those that the definition lists
 //! are checked.
 
-use cleveragents_tools::{Access, Grounds, PrepareError, Subject, locate};
+use cleveragents_tools::{Access, PrepareContext, PrepareError, Subject, locate};
 use reqwest::Url;
 use serde_json::{Map, Value};
 
@@ -54,7 +54,7 @@ const AMBIGUOUS_NAMES: &[&str] = &[
 struct Search<'a> {
     definition: &'a ServerDefinition,
     access: Access,
-    grounds: Grounds<'a>,
+    context: PrepareContext<'a>,
     subjects: Vec<Subject>,
 }
 
@@ -65,12 +65,12 @@ pub(crate) fn find(
     schema: &Value,
     access: Access,
     arguments: &mut Map<String, Value>,
-    grounds: Grounds<'_>,
+    context: PrepareContext<'_>,
 ) -> Result<Vec<Subject>, PrepareError> {
     let mut search = Search {
         definition,
         access,
-        grounds,
+        context,
         subjects: Vec::new(),
     };
     search.fields(arguments, schema.get("properties"))?;
@@ -139,11 +139,11 @@ impl Search<'_> {
 
     /// Resolves a text to the real path for the server.
     fn real_path(&mut self, text: &str) -> Result<String, PrepareError> {
-        if self.grounds.workspace.is_none() {
+        if self.context.workspace.is_none() {
             self.subjects.push(Subject::Text(text.to_owned()));
             return Ok(text.to_owned());
         }
-        let outside = |why: &str| PrepareError::Outside {
+        let outside = |why: &str| PrepareError::BadPath {
             path: text.chars().take(300).collect(),
             why: why.to_owned(),
         };
@@ -162,8 +162,8 @@ impl Search<'_> {
     }
 
     fn locate(&mut self, path: &str) -> Result<String, PrepareError> {
-        let located = locate(self.grounds, path, self.access)?;
-        let real = located.real.to_str().ok_or_else(|| PrepareError::Outside {
+        let located = locate(self.context, path, self.access)?;
+        let real = located.real.to_str().ok_or_else(|| PrepareError::BadPath {
             path: path.to_owned(),
             why: "its name is not UTF-8, which the server does not support".to_owned(),
         })?;
@@ -202,8 +202,8 @@ pub(crate) struct PathRewriter {
 
 impl PathRewriter {
     /// Creates a rewriter for the sandbox of a call.
-    pub(crate) fn new(grounds: Grounds<'_>) -> Self {
-        let parts = grounds
+    pub(crate) fn new(context: PrepareContext<'_>) -> Self {
+        let parts = context
             .workspace
             .map_or(&[][..], |workspace| workspace.parts());
         let has_one_part = parts.len() == 1;

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use cleveragents_domain::MicroUsd;
 use cleveragents_tools::ports::WorkspaceFolders;
 use cleveragents_tools::{
-    Access, Answer, Call, Capability, Category, Failure, FailureKind, Ground, Grounds, Permit,
-    PrepareError, PreparedCall, Source, Subject, Tool, ToolName, ToolSpec, TouchedPaths,
-    check_schema,
+    Access, Answer, Call, Capability, Category, Failure, FailureKind, Ground, Permit,
+    PrepareContext, PrepareError, PreparedCall, Source, Subject, Tool, ToolName, ToolSpec,
+    TouchedPaths, check_schema,
 };
 use rmcp::model::{CallToolRequestParams, CallToolResult, ElicitRequestParams, ElicitResult};
 use serde_json::{Map, Value};
@@ -176,7 +176,7 @@ impl Tool for McpTool {
     fn prepare<'a>(
         &'a self,
         arguments: Value,
-        grounds: Grounds<'a>,
+        context: PrepareContext<'a>,
     ) -> Result<Box<dyn PreparedCall + 'a>, PrepareError> {
         let Value::Object(mut arguments) = arguments else {
             return Err(PrepareError::Arguments(
@@ -188,22 +188,22 @@ impl Tool for McpTool {
             &self.spec.input_schema,
             self.spec.capability.access,
             &mut arguments,
-            grounds,
+            context,
         )?;
-        let folders = folders_of(grounds);
+        let folders = folders_of(context);
         Ok(Box::new(PreparedMcpCall {
             tool: self,
             arguments,
             subjects,
-            rewriter: PathRewriter::new(grounds),
+            rewriter: PathRewriter::new(context),
             folders,
         }))
     }
 }
 
 /// Directories of the sandbox of a call; empty without a sandbox.
-pub(crate) fn folders_of(grounds: Grounds<'_>) -> WorkspaceFolders {
-    let workspace = grounds.workspace;
+pub(crate) fn folders_of(context: PrepareContext<'_>) -> WorkspaceFolders {
+    let workspace = context.workspace;
     workspace.map_or_else(
         WorkspaceFolders::default,
         cleveragents_tools::ports::Workspace::folders,

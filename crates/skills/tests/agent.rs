@@ -12,7 +12,7 @@ use serde_json::json;
 #[expect(dead_code, reason = "the tests of the tools use the other items")]
 mod support;
 
-use support::{Desk, Folder};
+use support::{Folder, GateFixture};
 
 /// A skill in a temporary folder.
 struct TestSkill {
@@ -56,12 +56,12 @@ impl TestSkill {
         AgentSkill::read(&self.folder()).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    fn desk(&self) -> Desk {
+    fn fixture(&self) -> GateFixture {
         let mut registry = Registry::with_builtins();
         for tool in tools(&[self.skill()]) {
             registry.add(tool).expect("registered");
         }
-        Desk::new(registry, Some(Folder::new(&["app"])))
+        GateFixture::new(registry, Some(Folder::new(&["app"])))
     }
 }
 
@@ -77,20 +77,20 @@ fn failure_text(outcome: CallOutcome) -> String {
 #[test]
 fn activating_returns_the_instructions_and_the_files() {
     let test_skill = TestSkill::new();
-    let desk = test_skill.desk();
-    let output = desk.ok("skill/activate", json!({"name": "counting"}));
+    let fixture = test_skill.fixture();
+    let output = fixture.ok("skill/activate", json!({"name": "counting"}));
     assert!(
         output.contains("Run scripts/count.py.") && output.contains("- references/notes.md"),
         "{output}"
     );
     assert_eq!(
-        desk.ok(
+        fixture.ok(
             "skill/read",
             json!({"name": "counting", "path": "./references/notes.md"})
         ),
         "# Notes\n"
     );
-    let output = desk.ok(
+    let output = fixture.ok(
         "skill/read",
         json!({"name": "local/counting", "path": "assets/picture.bin"}),
     );
@@ -101,12 +101,13 @@ fn activating_returns_the_instructions_and_the_files() {
         "---\nname: counting\ndescription: d\n---\nNew words.\n",
     );
     assert!(
-        desk.ok("skill/activate", json!({"name": "counting"}))
+        fixture
+            .ok("skill/activate", json!({"name": "counting"}))
             .contains("New words.")
     );
     test_skill.write("SKILL.md", "broken");
     assert!(
-        failure_text(desk.call("skill/activate", json!({"name": "counting"})))
+        failure_text(fixture.call("skill/activate", json!({"name": "counting"})))
             .contains("can no longer be read")
     );
 }
@@ -114,13 +115,14 @@ fn activating_returns_the_instructions_and_the_files() {
 #[test]
 fn defect_2125_a_script_runs_in_the_sandbox_and_its_output_comes_back() {
     let test_skill = TestSkill::new();
-    let desk = test_skill.desk();
+    let fixture = test_skill.fixture();
     let arguments = json!({"name": "counting", "script": "scripts/count.py", "arguments": ["-v"], "input": "one two"});
-    assert_eq!(desk.ok("skill/run", arguments), "2 ['-v']\n");
-    assert_eq!(desk.folder().read("made.txt"), "x");
+    assert_eq!(fixture.ok("skill/run", arguments), "2 ['-v']\n");
+    assert_eq!(fixture.folder().read("made.txt"), "x");
     // The changes of the script are captured, and the folder of the skill is unchanged.
     assert_eq!(
-        desk.folder()
+        fixture
+            .folder()
             .captures
             .lock()
             .expect("not poisoned")
@@ -128,7 +130,7 @@ fn defect_2125_a_script_runs_in_the_sandbox_and_its_output_comes_back() {
         [None]
     );
     assert!(!test_skill.folder().join("scripts/__pycache__").exists());
-    let output = failure_text(desk.call(
+    let output = failure_text(fixture.call(
         "skill/run",
         json!({"name": "counting", "script": "scripts/fail.sh"}),
     ));
@@ -152,7 +154,7 @@ fn nothing_outside_the_folder_can_be_read_or_run() {
     symlink("../SKILL.md", test_skill.folder().join("references/in.md")).expect("a link");
     symlink(test_skill.place.path(), test_skill.folder().join("away")).expect("a link");
     symlink("/bin/sh", test_skill.folder().join("scripts/shell")).expect("a link");
-    let desk = test_skill.desk();
+    let fixture = test_skill.fixture();
     for path in [
         "../secret.txt",
         "/etc/passwd",
@@ -161,7 +163,8 @@ fn nothing_outside_the_folder_can_be_read_or_run() {
         "a\0b",
         "",
     ] {
-        let (kind, output) = desk.refused("skill/read", json!({"name": "counting", "path": path}));
+        let (kind, output) =
+            fixture.refused("skill/read", json!({"name": "counting", "path": path}));
         assert_eq!(kind, "outside_sandbox", "{path}: {output}");
     }
     for path in [
@@ -172,17 +175,18 @@ fn nothing_outside_the_folder_can_be_read_or_run() {
         "references/none.md",
     ] {
         let output =
-            failure_text(desk.call("skill/read", json!({"name": "counting", "path": path})));
+            failure_text(fixture.call("skill/read", json!({"name": "counting", "path": path})));
         assert!(!output.contains("the secret"), "{path}: {output}");
     }
     assert!(
-        desk.ok(
-            "skill/read",
-            json!({"name": "counting", "path": "references/in.md"})
-        )
-        .contains("Counts words")
+        fixture
+            .ok(
+                "skill/read",
+                json!({"name": "counting", "path": "references/in.md"})
+            )
+            .contains("Counts words")
     );
-    let output = failure_text(desk.call(
+    let output = failure_text(fixture.call(
         "skill/run",
         json!({"name": "counting", "script": "scripts/shell"}),
     ));
@@ -191,16 +195,16 @@ fn nothing_outside_the_folder_can_be_read_or_run() {
     for script in ["references/run.sh", "SKILL.md", "run.sh"] {
         let arguments = json!({"name": "counting", "script": script});
         assert_eq!(
-            desk.refused("skill/run", arguments).0,
+            fixture.refused("skill/run", arguments).0,
             "bad_arguments",
             "{script}"
         );
     }
-    failure_text(desk.call(
+    failure_text(fixture.call(
         "skill/run",
         json!({"name": "counting", "script": "scripts"}),
     ));
-    let (_, output) = desk.refused("skill/activate", json!({"name": "conting"}));
+    let (_, output) = fixture.refused("skill/activate", json!({"name": "conting"}));
     assert!(output.contains("did you mean `counting`?"), "{output}");
 }
 
@@ -212,28 +216,31 @@ fn scripts_run_through_the_gate_and_allowed_tools_grant_nothing() {
         "---\nname: counting\ndescription: d\nallowed-tools: skill/run builtin/shell\n---\nRun it.\n",
     );
     let run = json!({"name": "counting", "script": "scripts/count.py"});
-    let mut desk = test_skill.desk();
-    desk.mode = PlanMode::ReadOnly;
-    assert_eq!(desk.refused("skill/run", run.clone()).0, "read_only_plan");
-    let mut desk = test_skill.desk();
+    let mut fixture = test_skill.fixture();
+    fixture.mode = PlanMode::ReadOnly;
+    assert_eq!(
+        fixture.refused("skill/run", run.clone()).0,
+        "read_only_plan"
+    );
+    let mut fixture = test_skill.fixture();
     let rule = "deny skill/run(counting/scripts/*)"
         .parse()
         .expect("a rule");
-    desk.rules = PermissionRules::new(vec![rule], Effect::Allow);
-    assert_eq!(desk.refused("skill/run", run.clone()).0, "rule");
-    let mut desk = test_skill.desk();
-    desk.rules = PermissionRules::new(Vec::new(), Effect::Ask);
+    fixture.rules = PermissionRules::new(vec![rule], Effect::Allow);
+    assert_eq!(fixture.refused("skill/run", run.clone()).0, "rule");
+    let mut fixture = test_skill.fixture();
+    fixture.rules = PermissionRules::new(Vec::new(), Effect::Ask);
     assert_eq!(
-        desk.refused("skill/run", run.clone()).0,
+        fixture.refused("skill/run", run.clone()).0,
         "nobody_to_approve"
     );
-    assert!(!desk.folder().exists("made.txt"));
+    assert!(!fixture.folder().exists("made.txt"));
     let mut registry = Registry::empty();
     for tool in tools(&[test_skill.skill()]) {
         registry.add(tool).expect("registered");
     }
     assert_eq!(
-        Desk::new(registry, None).refused("skill/run", run).0,
+        GateFixture::new(registry, None).refused("skill/run", run).0,
         "missing_sandbox"
     );
 }

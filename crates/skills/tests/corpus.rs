@@ -37,15 +37,15 @@ fn every_folder_has_the_recorded_verdict() {
         if inspection.is_standard() != *is_good {
             wrong.push(format!(
                 "{folder}: {:?} {:?}",
-                inspection.wrong, inspection.departures
+                inspection.errors, inspection.deviations
             ));
         }
         assert_eq!(
             inspection.skill.is_some(),
-            inspection.wrong.is_empty(),
+            inspection.errors.is_empty(),
             "{folder}"
         );
-        for error in inspection.wrong.iter().chain(&inspection.departures) {
+        for error in inspection.errors.iter().chain(&inspection.deviations) {
             assert!(error.line > 0 && error.column > 0, "{error}");
             assert!(
                 error.hint().is_some_and(|hint| !hint.neutral().is_empty()),
@@ -82,7 +82,7 @@ fn deviations_from_the_standard_are_accepted_and_reported() {
     ] {
         let skill =
             AgentSkill::read(&corpus().join(folder)).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(skill.departures.len(), 1, "{folder}");
+        assert_eq!(skill.deviations.len(), 1, "{folder}");
     }
     let skill = AgentSkill::read(&corpus().join("steps")).expect("usable");
     let steps: Vec<(usize, &str)> = skill

@@ -45,7 +45,7 @@ pub(crate) fn schema_errors_unredacted(
 
 /// Appends an example of valid arguments.
 pub(crate) fn with_example(errors: String, schema: &Value) -> String {
-    match example(schema) {
+    match example_arguments(schema) {
         Some(example) => format!("{errors}. Example: {example}"),
         None => errors,
     }
@@ -208,7 +208,7 @@ fn describe_value(value: &Value) -> String {
 
 /// A valid sample object for a schema, with all required properties. `None` when no property is required, or a type
 /// is unknown.
-pub fn example(schema: &Value) -> Option<Value> {
+pub fn example_arguments(schema: &Value) -> Option<Value> {
     let required = schema["required"].as_array()?;
     let mut fields = serde_json::Map::new();
     for name in required {
@@ -243,10 +243,10 @@ fn sample(name: &str, property: &Value) -> Option<Value> {
         .into(),
         "integer" | "number" => property["minimum"].as_u64().unwrap_or(1).into(),
         "boolean" => true.into(),
-        "object" => example(property).unwrap_or_else(|| json!({})),
+        "object" => example_arguments(property).unwrap_or_else(|| json!({})),
         "array" => {
             let item = &property["items"];
-            let item = example(item).or_else(|| sample("", item));
+            let item = example_arguments(item).or_else(|| sample("", item));
             json!([item?])
         }
         _ => return None,

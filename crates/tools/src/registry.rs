@@ -12,7 +12,7 @@ use crate::capability::{CapabilityChange, OverrideError};
 use crate::model_tools::{self, Declaration, ModelTool, ToolOffer};
 use crate::name::ToolName;
 use crate::spec::{Source, ToolSpec};
-use crate::tool::{Grounds, PrepareError, PreparedCall, Tool};
+use crate::tool::{PrepareContext, PrepareError, PreparedCall, Tool};
 use crate::tool_search::{SearchableTool, ToolSearch};
 
 /// Errors of registering and removing tools.
@@ -143,9 +143,9 @@ impl Tool for RestrictedTool {
     fn prepare<'a>(
         &'a self,
         arguments: Value,
-        grounds: Grounds<'a>,
+        context: PrepareContext<'a>,
     ) -> Result<Box<dyn PreparedCall + 'a>, PrepareError> {
-        self.tool.prepare(arguments, grounds)
+        self.tool.prepare(arguments, context)
     }
 
     fn acts_as(&self, arguments: &Value) -> Vec<ToolName> {

@@ -50,7 +50,7 @@ impl fmt::Display for Subject {
 
 /// The environment for preparing a call.
 #[derive(Clone, Copy)]
-pub struct Grounds<'a> {
+pub struct PrepareContext<'a> {
     /// The sandbox, if there is one.
     pub workspace: Option<&'a dyn Workspace>,
 }
@@ -61,7 +61,7 @@ pub enum PrepareError {
     /// The arguments match the schema but are inconsistent.
     Arguments(String),
     /// A path is outside the sandbox or invalid.
-    Outside {
+    BadPath {
         /// The path as the model wrote it.
         path: String,
         /// The error.
@@ -83,7 +83,7 @@ pub trait Tool: Send + Sync {
     fn prepare<'a>(
         &'a self,
         arguments: Value,
-        grounds: Grounds<'a>,
+        context: PrepareContext<'a>,
     ) -> Result<Box<dyn PreparedCall + 'a>, PrepareError>;
 
     /// The tools that a call with these arguments replaces. Profiles, guards and rules for these tools apply to the
@@ -235,7 +235,7 @@ pub struct Call<'a> {
     pub(crate) scope: &'a Scope,
     pub(crate) cancel: &'a Cancel,
     pub(crate) fence: Fence<'a>,
-    pub(crate) begun: Instant,
+    pub(crate) started_at: Instant,
     pub(crate) timeout: Duration,
 }
 
@@ -273,18 +273,18 @@ impl<'a> Call<'a> {
 
     /// Remaining time.
     pub fn time_left(&self) -> Duration {
-        self.timeout.saturating_sub(self.begun.elapsed())
+        self.timeout.saturating_sub(self.started_at.elapsed())
     }
 
     /// Remaining time if `uncounted` does not count toward the time limit, such as the time that a user took
     /// to answer a question.
     pub fn time_left_after(&self, uncounted: Duration) -> Duration {
-        let counted = self.begun.elapsed().saturating_sub(uncounted);
+        let counted = self.started_at.elapsed().saturating_sub(uncounted);
         self.timeout.saturating_sub(counted)
     }
 
     /// Fails when the call was cancelled or reached its time limit. Long loops call this regularly.
-    pub fn check_cancelled(&self) -> Result<(), Failure> {
+    pub fn check_running(&self) -> Result<(), Failure> {
         if self.cancel.is_cancelled() {
             return Err(Failure::with_kind(
                 FailureKind::Cancelled,

@@ -8,7 +8,7 @@ use crate::gate::Permit;
 use crate::name::ToolName;
 use crate::spec::{Category, DEFAULT_TIMEOUT, Ground, Source, ToolSpec};
 use crate::tool::{
-    Answer, Body, Call, Failure, Grounds, PrepareError, PreparedCall, Subject, Tool,
+    Answer, Body, Call, Failure, PrepareContext, PrepareError, PreparedCall, Subject, Tool,
 };
 
 /// Maximum number of tools that a search returns.
@@ -157,7 +157,7 @@ impl Tool for ToolSearch {
     fn prepare<'a>(
         &'a self,
         arguments: Value,
-        _grounds: Grounds<'a>,
+        _context: PrepareContext<'a>,
     ) -> Result<Box<dyn PreparedCall + 'a>, PrepareError> {
         let query = arguments.get("query").and_then(Value::as_str);
         Ok(Box::new(PreparedSearch {

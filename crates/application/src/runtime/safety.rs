@@ -9,7 +9,7 @@
 use std::path::Path;
 
 use cleveragents_domain::{Code, hint, nearest, suggest};
-use cleveragents_tools::{Guards, STANDARD, Safety, SafetyProfile};
+use cleveragents_tools::{Guards, STANDARD_PROFILE, Safety, SafetyProfile};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -66,7 +66,7 @@ impl EffectiveSafety {
     /// Combines the layers. Adds the standard profile unless the user chose a profile.
     pub fn combine(mut profiles: Vec<SafetyLayer>, guards: Vec<SafetyLayer>) -> Self {
         let is_chosen = profiles.iter().any(|layer| layer.is_chosen_profile);
-        if !is_chosen && let Some(standard) = Safety::find(STANDARD) {
+        if !is_chosen && let Some(standard) = Safety::find(STANDARD_PROFILE) {
             profiles.push(SafetyLayer {
                 level: "default".to_owned(),
                 source: "built in".to_owned(),

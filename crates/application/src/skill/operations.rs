@@ -371,7 +371,7 @@ impl From<&AgentSkill> for AgentSkillInfo {
             allowed_tools: skill.allowed_tools.clone(),
             steps: skill.steps.len() as u64,
             files: skill.files().unwrap_or_default(),
-            departures: skill.departures.iter().map(ToString::to_string).collect(),
+            departures: skill.deviations.iter().map(ToString::to_string).collect(),
         }
     }
 }

@@ -15,7 +15,7 @@ use cleveragents_store::UnitOfWork;
 use cleveragents_tools::ports::{
     Attribution, CapturedChanges, Command, Part, PartPath, PortError, Workspace, WorkspaceFolders,
 };
-use cleveragents_tools::{Access, Grounds, Slot, Subject, builtin, resolve_call};
+use cleveragents_tools::{Access, PrepareContext, Slot, Subject, builtin, resolve_call};
 
 use crate::environment::nested_instructions;
 use crate::resource::ResourceService;
@@ -151,10 +151,10 @@ impl SandboxWorkspace {
         let Some(tool) = tools.find(|known| known.spec().name.to_string() == tool) else {
             return Vec::new();
         };
-        let grounds = Grounds {
+        let context = PrepareContext {
             workspace: Some(self),
         };
-        match tool.prepare(arguments, grounds) {
+        match tool.prepare(arguments, context) {
             Ok(prepared) => prepared.subjects(),
             Err(_) => Vec::new(),
         }

@@ -12,7 +12,7 @@ use cleveragents_testkit::TestDatabase;
 use futures_util::StreamExt as _;
 use serde_json::json;
 
-use crate::support::{Person, Talk, TurnSetup};
+use crate::support::{TestUser, TurnFixture, TurnSetup};
 
 /// Context window of the model, in tokens.
 const WINDOW: u64 = 12_000;
@@ -137,18 +137,18 @@ impl Observer for CompactionLog {
 #[test]
 fn a_conversation_of_300_turns_stays_within_its_window_and_keeps_its_summary() {
     for database in TestDatabase::each() {
-        let talk = Talk::new(&database);
-        let person = Person::absent();
+        let fixture = TurnFixture::new(&database);
+        let user = TestUser::absent();
         let observer = CompactionLog::default();
         let model = SummarizingModel::new(0, "a".repeat(600));
         for turn in 0..300 {
             let question = format!("question {turn} {}", "q".repeat(300));
-            let mut setup = TurnSetup::asking(&question, &person);
+            let mut setup = TurnSetup::asking(&question, &user);
             setup.in_sandbox = false;
             setup.settings = settings();
             setup.observer = &observer;
             let speaker: Arc<dyn Model> = Arc::<SummarizingModel>::clone(&model);
-            talk.run_turn_with(speaker, setup).expect("answered");
+            fixture.run_turn_with(speaker, setup).expect("answered");
         }
         let (summaries, questions) = model.requests();
         assert_eq!(questions.len(), 300);
@@ -167,10 +167,10 @@ fn a_conversation_of_300_turns_stays_within_its_window_and_keeps_its_summary() {
         let (middle, end) = (mean(&questions[100..200]), mean(&questions[200..300]));
         assert!(end < middle * 5 / 4, "{middle} then {end} bytes a request");
         // The store has the whole conversation.
-        assert_eq!(talk.messages().len(), 600);
-        let stored = talk
+        assert_eq!(fixture.messages().len(), 600);
+        let stored = fixture
             .engine
-            .read(|reader| context_summaries::of_session(reader, talk.session))
+            .read(|reader| context_summaries::of_session(reader, fixture.session))
             .expect("read");
         assert_eq!(stored.len(), summaries.len());
         assert_eq!(observer.0.lock().expect("fine").len(), summaries.len());
@@ -185,14 +185,14 @@ fn a_conversation_of_300_turns_stays_within_its_window_and_keeps_its_summary() {
 #[test]
 fn a_long_turn_is_compacted_while_it_runs() {
     let database = TestDatabase::sqlite();
-    let talk = Talk::new(&database);
-    let person = Person::absent();
-    std::fs::write(talk.real().join("big.txt"), "line of text\n".repeat(400)).expect("a file");
+    let fixture = TurnFixture::new(&database);
+    let user = TestUser::absent();
+    std::fs::write(fixture.real().join("big.txt"), "line of text\n".repeat(400)).expect("a file");
     let model = SummarizingModel::new(12, "done");
-    let mut setup = TurnSetup::asking("Read it often.", &person);
+    let mut setup = TurnSetup::asking("Read it often.", &user);
     setup.settings = settings();
     let speaker: Arc<dyn Model> = Arc::<SummarizingModel>::clone(&model);
-    let report = talk.run_turn_with(speaker, setup).expect("answered");
+    let report = fixture.run_turn_with(speaker, setup).expect("answered");
     assert_eq!(report.answer, "done");
     let (summaries, others) = model.requests();
     assert!(!summaries.is_empty());
@@ -200,13 +200,13 @@ fn a_long_turn_is_compacted_while_it_runs() {
     assert!(last.contains(SUMMARY), "{last}");
     assert!(last.contains("Read it often."));
     // Question, 12 calls with their results, and the answer.
-    assert_eq!(talk.messages().len(), 1 + 12 * 2 + 1);
+    assert_eq!(fixture.messages().len(), 1 + 12 * 2 + 1);
     // The next turn starts with the summary too.
     let model = SummarizingModel::new(0, "fine");
-    let mut setup = TurnSetup::asking("And now?", &person);
+    let mut setup = TurnSetup::asking("And now?", &user);
     setup.settings = settings();
     let speaker: Arc<dyn Model> = Arc::<SummarizingModel>::clone(&model);
-    talk.run_turn_with(speaker, setup).expect("answered");
+    fixture.run_turn_with(speaker, setup).expect("answered");
     let (_, others) = model.requests();
     let text = serde_json::to_string(&others[0].messages).expect("JSON");
     assert!(text.contains(SUMMARY), "{text}");
@@ -216,42 +216,44 @@ fn a_long_turn_is_compacted_while_it_runs() {
 #[test]
 fn a_summary_that_fails_does_not_fail_the_turn() {
     let database = TestDatabase::sqlite();
-    let talk = Talk::new(&database);
-    let person = Person::absent();
+    let fixture = TurnFixture::new(&database);
+    let user = TestUser::absent();
     let mut model = SummarizingModel::new(0, "a".repeat(3_000));
     Arc::get_mut(&mut model).expect("one owner").can_summarize = false;
     for turn in 0..30 {
         let question = format!("question {turn}");
-        let mut setup = TurnSetup::asking(&question, &person);
+        let mut setup = TurnSetup::asking(&question, &user);
         setup.in_sandbox = false;
         setup.settings = settings();
         let speaker: Arc<dyn Model> = Arc::<SummarizingModel>::clone(&model);
-        talk.run_turn_with(speaker, setup).expect("answered");
+        fixture.run_turn_with(speaker, setup).expect("answered");
     }
     let (summaries, others) = model.requests();
     assert!(!summaries.is_empty());
-    assert_eq!((others.len(), talk.messages().len()), (30, 60));
+    assert_eq!((others.len(), fixture.messages().len()), (30, 60));
 }
 
 /// A service of another process sees the summary; the store keeps all messages.
 #[test]
 fn a_conversation_is_compacted_on_request_and_stays_compacted_in_another_process() {
     for database in TestDatabase::each() {
-        let talk = Talk::new(&database);
-        let person = Person::absent();
-        std::fs::write(talk.real().join("big.txt"), "line of text\n".repeat(400)).expect("a file");
+        let fixture = TurnFixture::new(&database);
+        let user = TestUser::absent();
+        std::fs::write(fixture.real().join("big.txt"), "line of text\n".repeat(400))
+            .expect("a file");
         let model = SummarizingModel::new(2, "a".repeat(600));
         for turn in 0..4 {
             let question = format!("question {turn}");
-            let setup = TurnSetup::asking(&question, &person);
-            talk.run_turn_with(Arc::clone(&model) as _, setup)
+            let setup = TurnSetup::asking(&question, &user);
+            fixture
+                .run_turn_with(Arc::clone(&model) as _, setup)
                 .expect("answered");
         }
-        let before = talk.messages();
-        let mut setup = TurnSetup::asking("", &person);
+        let before = fixture.messages();
+        let mut setup = TurnSetup::asking("", &user);
         setup.in_sandbox = false;
         let focus = Some("the rules, not sk-0123456789abcdefghij");
-        let compacted = talk
+        let compacted = fixture
             .compact(Arc::clone(&model) as _, setup, focus)
             .expect("compacted")
             .expect("something to compact");
@@ -265,18 +267,18 @@ fn a_conversation_is_compacted_on_request_and_stays_compacted_in_another_process
         let system = summaries[0].system.concat();
         assert!(system.contains("the rules, not "), "{system}");
         assert!(!system.contains("sk-0123456789abcdefghij"), "{system}");
-        assert_eq!(talk.messages(), before, "the messages stay in the store");
+        assert_eq!(fixture.messages(), before, "the messages stay in the store");
         // A second compaction has nothing to summarize and calls no model.
-        let mut setup = TurnSetup::asking("", &person);
+        let mut setup = TurnSetup::asking("", &user);
         setup.in_sandbox = false;
-        let again = talk.compact(Arc::clone(&model) as _, setup, None);
+        let again = fixture.compact(Arc::clone(&model) as _, setup, None);
         assert_eq!(again.expect("compacted"), None);
         assert_eq!(model.requests().0.len(), 1);
         // Another process continues with the summary instead of the messages.
-        let mut other = Talk::new(&database);
-        other.session = talk.session;
+        let mut other = TurnFixture::new(&database);
+        other.session = fixture.session;
         let model = SummarizingModel::new(0, "fine");
-        let mut setup = TurnSetup::asking("And now?", &person);
+        let mut setup = TurnSetup::asking("And now?", &user);
         setup.in_sandbox = false;
         other
             .run_turn_with(Arc::clone(&model) as _, setup)
@@ -294,20 +296,21 @@ fn a_conversation_is_compacted_on_request_and_stays_compacted_in_another_process
 #[test]
 fn a_compaction_on_request_that_fails_changes_nothing() {
     let database = TestDatabase::sqlite();
-    let talk = Talk::new(&database);
-    let person = Person::absent();
+    let fixture = TurnFixture::new(&database);
+    let user = TestUser::absent();
     let mut model = SummarizingModel::new(0, "fine");
     Arc::get_mut(&mut model).expect("one owner").can_summarize = false;
     let ask = |question: &str| {
-        let mut setup = TurnSetup::asking(question, &person);
+        let mut setup = TurnSetup::asking(question, &user);
         setup.in_sandbox = false;
-        talk.run_turn_with(Arc::clone(&model) as _, setup)
+        fixture
+            .run_turn_with(Arc::clone(&model) as _, setup)
             .expect("answered");
     };
     ask("first");
-    let mut setup = TurnSetup::asking("", &person);
+    let mut setup = TurnSetup::asking("", &user);
     setup.in_sandbox = false;
-    let failed = talk.compact(Arc::clone(&model) as _, setup, None);
+    let failed = fixture.compact(Arc::clone(&model) as _, setup, None);
     assert!(matches!(failed, Err(TurnError::Model(_))), "{failed:?}");
     ask("second");
     let (_, requests) = model.requests();

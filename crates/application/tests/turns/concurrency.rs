@@ -5,28 +5,28 @@ use std::sync::Arc;
 use cleveragents_domain::{Role, SessionId};
 use cleveragents_testkit::{TestDatabase, at_once};
 
-use crate::support::{Person, Talk, TurnSetup};
+use crate::support::{TestUser, TurnFixture, TurnSetup};
 
 #[test]
 fn sixteen_concurrent_turns_are_complete_and_never_mixed() {
     for database in TestDatabase::each() {
-        let first = Talk::new(&database);
+        let first = TurnFixture::new(&database);
         let session: SessionId = first.session;
         at_once(16, |number| {
-            let mut talk = Talk::on(Arc::clone(&first.engine));
-            talk.session = session;
+            let mut fixture = TurnFixture::on(Arc::clone(&first.engine));
+            fixture.session = session;
             // The answer depends on nothing but the question.
             let script = format!(
                 "answers:\n- when: '^question {number}$'\n  calls: [{{id: c{number}, name: builtin_S_file-read, arguments: {{path: a.txt}}}}]\n\
                  - {{when: '.', text: 'answer {number}'}}\n"
             );
-            let person = Person::absent();
+            let user = TestUser::absent();
             let prompt = format!("question {number}");
             let setup = TurnSetup {
                 in_sandbox: false,
-                ..TurnSetup::asking(&prompt, &person)
+                ..TurnSetup::asking(&prompt, &user)
             };
-            let report = talk.run_turn(&script, setup).expect("answered");
+            let report = fixture.run_turn(&script, setup).expect("answered");
             assert_eq!(report.answer, format!("answer {number}"));
         });
         let messages = first.messages();

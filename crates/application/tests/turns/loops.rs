@@ -7,45 +7,45 @@ use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::ports::{Approval, Reply};
 use cleveragents_tools::{Guards, PlanMode};
 
-use crate::support::{Person, Talk, TurnSetup};
+use crate::support::{TestUser, TurnFixture, TurnSetup};
 
 /// A model that writes a file, reads two files in one answer, then answers in text.
 const WORKING: &str = r"
 answers:
-- text: I write.
+- text: I write the file.
   calls:
   - {name: builtin_S_file-write, arguments: {path: b.txt, content: 'second'}}
 - calls:
   - {name: builtin_S_file-read, arguments: {path: a.txt}}
   - {name: builtin/read_file, arguments: {path: b.txt}}
-- {text: Both are there., usage: {input_tokens: 100, output_tokens: 7}}
+- {text: Both files exist., usage: {input_tokens: 100, output_tokens: 7}}
 ";
 
 #[test]
 fn a_turn_acts_in_the_sandbox_and_is_stored_completely() {
     for database in TestDatabase::each() {
-        let talk = Talk::new(&database);
-        let person = Person::absent();
-        let report = talk
-            .run_turn(WORKING, TurnSetup::asking("make b.txt", &person))
+        let fixture = TurnFixture::new(&database);
+        let user = TestUser::absent();
+        let report = fixture
+            .run_turn(WORKING, TurnSetup::asking("make b.txt", &user))
             .expect("answered");
-        assert_eq!(report.answer, "Both are there.");
+        assert_eq!(report.answer, "Both files exist.");
         assert_eq!((report.steps, report.calls.len()), (3, 3));
         assert_eq!(
-            std::fs::read_to_string(talk.sandbox_folder().join("b.txt")).expect("written"),
+            std::fs::read_to_string(fixture.sandbox_folder().join("b.txt")).expect("written"),
             "second"
         );
         assert!(
-            !talk.real().join("b.txt").exists(),
+            !fixture.real().join("b.txt").exists(),
             "the real folder is unchanged"
         );
         assert_eq!(
-            talk.roles(),
+            fixture.roles(),
             [User, Assistant, Tool, Assistant, Tool, Tool, Assistant]
         );
         let numbers: Vec<u64> = report.sequences.iter().map(|number| number.0).collect();
         assert_eq!(numbers, (0..7).collect::<Vec<_>>());
-        let calls = talk.calls();
+        let calls = fixture.calls();
         let tools: Vec<&str> = calls.iter().map(|call| call.tool.as_str()).collect();
         assert_eq!(
             tools,
@@ -60,38 +60,40 @@ fn a_turn_acts_in_the_sandbox_and_is_stored_completely() {
                 .iter()
                 .all(|call| call.outcome == InvocationOutcome::Succeeded)
         );
-        let session = talk.sessions.get(talk.session).expect("there");
+        let session = fixture.sessions.get(fixture.session).expect("there");
         assert!(session.usage.output_tokens.0 >= 7, "the usage is recorded");
-        assert!(!talk.is_running());
+        assert!(!fixture.is_running());
 
         // The next turn receives all messages: the script selects its answer by the number of earlier answers.
-        let again = talk.run_turn(
+        let again = fixture.run_turn(
             &format!("{WORKING}- text: The fourth.\n"),
-            TurnSetup::asking("and now?", &person),
+            TurnSetup::asking("and now?", &user),
         );
         assert_eq!(again.expect("answered").answer, "The fourth.");
-        let view = talk.sandboxes.find("talk").expect("there");
+        let view = fixture.sandboxes.find("talk").expect("there");
         assert_eq!(view.position, 1, "one change is recorded");
     }
 }
 
-/// A conversation whose only call was refused, this call, and the database.
+/// A conversation whose only tool call was refused.
 struct RefusedCall {
-    talk: Talk,
+    fixture: TurnFixture,
     call: cleveragents_domain::ToolInvocation,
     _database: TestDatabase,
 }
 
 fn refused(setup: TurnSetup<'_>, script: &str) -> RefusedCall {
     let database = TestDatabase::each().remove(0);
-    let talk = Talk::new(&database);
-    let report = talk.run_turn(script, setup).expect("the model continues");
-    assert_eq!(report.answer, "Then not.");
-    let call = talk.calls().remove(0);
+    let fixture = TurnFixture::new(&database);
+    let report = fixture
+        .run_turn(script, setup)
+        .expect("the model continues");
+    assert_eq!(report.answer, "I do not write it.");
+    let call = fixture.calls().remove(0);
     assert_eq!(call.outcome, InvocationOutcome::Refused);
     assert!(report.calls[0].1.for_model().contains("refused"));
     RefusedCall {
-        talk,
+        fixture,
         call,
         _database: database,
     }
@@ -100,32 +102,32 @@ fn refused(setup: TurnSetup<'_>, script: &str) -> RefusedCall {
 const WRITING: &str = r"
 answers:
 - calls: [{name: builtin_S_file-write, arguments: {path: b.txt, content: x}}]
-- text: Then not.
+- text: I do not write it.
 ";
 
 #[test]
 fn a_refused_call_does_not_run_and_the_model_continues() {
-    let person = Person::saying(Approval::Refused(None), Reply::Declined);
-    let asking = || TurnSetup::asking("go", &person);
+    let user = TestUser::saying(Approval::Refused(None), Reply::Declined);
+    let asking = || TurnSetup::asking("go", &user);
     let denied = |rules| TurnSetup { rules, ..asking() };
     let refusal = refused(denied("deny builtin/file-write"), WRITING);
-    assert!(!refusal.talk.sandbox_folder().join("b.txt").exists());
+    assert!(!refusal.fixture.sandbox_folder().join("b.txt").exists());
     assert_eq!(refusal.call.reason.as_deref(), Some("rule"));
     let guards = Guards {
         denylist: vec!["builtin/file-*".parse().expect("a pattern")],
         ..Guards::default()
     };
     let refusal = refused(TurnSetup { guards, ..asking() }, WRITING);
-    assert!(!refusal.talk.sandbox_folder().join("b.txt").exists());
+    assert!(!refusal.fixture.sandbox_folder().join("b.txt").exists());
     let refusal = refused(denied("ask builtin/file-write"), WRITING);
-    assert!(!refusal.talk.sandbox_folder().join("b.txt").exists());
-    assert_eq!(person.asked.lock().expect("fine").len(), 1);
+    assert!(!refusal.fixture.sandbox_folder().join("b.txt").exists());
+    assert_eq!(user.asked.lock().expect("fine").len(), 1);
     let read_only = TurnSetup {
         mode: PlanMode::ReadOnly,
         ..asking()
     };
     let refusal = refused(read_only, WRITING);
-    assert!(!refusal.talk.sandbox_folder().join("b.txt").exists());
+    assert!(!refusal.fixture.sandbox_folder().join("b.txt").exists());
     let without_sandbox = TurnSetup {
         in_sandbox: false,
         ..asking()
@@ -138,44 +140,44 @@ fn a_refused_call_does_not_run_and_the_model_continues() {
         refusal.call.error.expect("reported").contains("file-write"),
         "the nearest is named"
     );
-    let malformed = "answers:\n- calls: [{name: builtin_S_file-write, raw_arguments: '{\"path\": '}]\n- text: Then not.\n";
+    let malformed = "answers:\n- calls: [{name: builtin_S_file-write, raw_arguments: '{\"path\": '}]\n- text: I do not write it.\n";
     refused(asking(), malformed);
 }
 
 #[test]
 fn without_a_user_the_turn_ends_and_reports_the_missing_approval() {
     let database = TestDatabase::each().remove(0);
-    let talk = Talk::new(&database);
-    let person = Person::absent();
+    let fixture = TurnFixture::new(&database);
+    let user = TestUser::absent();
     let setup = TurnSetup {
         rules: "ask builtin/file-write",
-        ..TurnSetup::asking("go", &person)
+        ..TurnSetup::asking("go", &user)
     };
-    let error = talk
+    let error = fixture
         .run_turn(WRITING, setup)
         .expect_err("no user is present");
     assert!(matches!(error, TurnError::HumanNeeded { .. }), "{error}");
-    assert!(!talk.sandbox_folder().join("b.txt").exists());
-    let messages = talk.messages();
+    assert!(!fixture.sandbox_folder().join("b.txt").exists());
+    let messages = fixture.messages();
     assert_eq!(
         messages[0].state,
         MessageState::Failed,
         "the turn is marked as failed"
     );
-    assert!(!talk.is_running());
+    assert!(!fixture.is_running());
 }
 
 #[test]
 fn a_repeating_model_is_warned_and_then_stopped() {
     let database = TestDatabase::each().remove(0);
-    let talk = Talk::new(&database);
+    let fixture = TurnFixture::new(&database);
     let script = "at_end: repeat_last\nanswers:\n- calls: [{name: builtin_S_file-read, arguments: {path: none.txt}}]\n";
-    let person = Person::absent();
-    let error = talk
-        .run_turn(script, TurnSetup::asking("go", &person))
+    let user = TestUser::absent();
+    let error = fixture
+        .run_turn(script, TurnSetup::asking("go", &user))
         .expect_err("stopped");
     assert!(matches!(error, TurnError::Stuck(_)), "{error}");
-    let reported = talk
+    let reported = fixture
         .messages()
         .iter()
         .any(|message| message.content.contains("Do something else"));
@@ -185,31 +187,31 @@ fn a_repeating_model_is_warned_and_then_stopped() {
             max_steps: 2,
             ..TurnSettings::default()
         },
-        ..TurnSetup::asking("again", &person)
+        ..TurnSetup::asking("again", &user)
     };
-    let error = talk.run_turn(script, few).expect_err("stopped");
+    let error = fixture.run_turn(script, few).expect_err("stopped");
     assert!(matches!(error, TurnError::TooManySteps(2)), "{error}");
 }
 
 #[test]
-fn a_failing_model_leaves_the_question_marked() {
+fn a_failing_model_marks_the_question_as_failed() {
     let database = TestDatabase::each().remove(0);
-    let talk = Talk::new(&database);
-    let person = Person::absent();
-    let error = talk
+    let fixture = TurnFixture::new(&database);
+    let user = TestUser::absent();
+    let error = fixture
         .run_turn(
             "answers:\n- {text: never, failures: [{status: 400}, {status: 400}]}\n",
-            TurnSetup::asking("go", &person),
+            TurnSetup::asking("go", &user),
         )
         .expect_err("no answer");
     assert!(matches!(error, TurnError::Model(_)), "{error}");
-    let messages = talk.messages();
+    let messages = fixture.messages();
     assert_eq!(messages.len(), 1);
     assert_eq!(messages[0].state, MessageState::Failed);
     // The next request does not contain the failed question: the script still gives its first answer.
-    let report = talk.run_turn(
+    let report = fixture.run_turn(
         "answers:\n- text: hello\n",
-        TurnSetup::asking("again", &person),
+        TurnSetup::asking("again", &user),
     );
     assert_eq!(report.expect("answered").answer, "hello");
 }
@@ -222,11 +224,11 @@ fn an_incomplete_answer_is_reported() {
         ("{text: All of it}", None),
     ] {
         let database = TestDatabase::each().remove(0);
-        let talk = Talk::new(&database);
-        let person = Person::absent();
+        let fixture = TurnFixture::new(&database);
+        let user = TestUser::absent();
         let script = format!("answers:\n- {answer}\n");
-        let report = talk
-            .run_turn(&script, TurnSetup::asking("go", &person))
+        let report = fixture
+            .run_turn(&script, TurnSetup::asking("go", &user))
             .expect("answered");
         let reported: Vec<&str> = report.caveats().collect();
         assert_eq!(
@@ -253,14 +255,14 @@ impl Observer for SessionDeleter {
 }
 
 #[test]
-fn a_session_that_is_deleted_during_a_turn_is_named_as_missing() {
+fn a_session_that_is_deleted_during_a_turn_is_reported_as_not_found() {
     for database in TestDatabase::each() {
-        let talk = Talk::new(&database);
-        let person = Person::absent();
-        let observer = SessionDeleter(talk.sessions.clone(), talk.session);
-        let mut setup = TurnSetup::asking("go", &person);
+        let fixture = TurnFixture::new(&database);
+        let user = TestUser::absent();
+        let observer = SessionDeleter(fixture.sessions.clone(), fixture.session);
+        let mut setup = TurnSetup::asking("go", &user);
         setup.observer = &observer;
-        let error = talk.run_turn(WORKING, setup).expect_err("it is gone");
+        let error = fixture.run_turn(WORKING, setup).expect_err("it is gone");
         assert_eq!(error.code(), Code::SessionNotFound, "{error}");
     }
 }

@@ -9,7 +9,7 @@ use cleveragents_testkit::{TestDatabase, at_once};
 use cleveragents_tools::ToolName;
 use cleveragents_tools::ports::{Budget, BudgetRefusal, Reservation, Spending, SpendingLimits};
 
-use crate::support::{Person, Talk, TurnSetup};
+use crate::support::{TestUser, TurnFixture, TurnSetup};
 
 fn scope(limit: u64) -> SpendScope {
     SpendScope {
@@ -169,17 +169,17 @@ fn the_limit_of_a_plan_does_not_count_other_costs_of_the_day() {
 #[test]
 fn uncounted_usage_is_charged_at_its_maximum() {
     let database = TestDatabase::each().remove(0);
-    let talk = Talk::new(&database);
-    let person = Person::absent();
+    let fixture = TurnFixture::new(&database);
+    let user = TestUser::absent();
     let script = "price: {input: 1, output: 1}
 answers:
 - {text: Done., usage: {input_tokens: 0, output_tokens: 0}}
 ";
-    let mut setup = TurnSetup::asking("go", &person);
+    let mut setup = TurnSetup::asking("go", &user);
     setup.scopes = vec![scope(1_000_000)];
-    let report = talk.run_turn(script, setup).expect("answered");
+    let report = fixture.run_turn(script, setup).expect("answered");
     assert!(report.is_cost_partial, "the cost is unknown");
-    let used = talk
+    let used = fixture
         .engine
         .read(|reader| budgets::used(reader, "session test"))
         .expect("read");
@@ -190,17 +190,17 @@ answers:
 #[test]
 fn a_cost_limit_without_a_price_is_reported() {
     let database = TestDatabase::each().remove(0);
-    let talk = Talk::new(&database);
-    let person = Person::absent();
+    let fixture = TurnFixture::new(&database);
+    let user = TestUser::absent();
     for (price, limit, is_reported) in [
         ("", Some(MicroUsd(5)), true),
         ("", None, false),
         ("price: {input: 0, output: 0}\n", Some(MicroUsd(5)), false),
     ] {
         let script = format!("{price}at_end: repeat_last\nanswers:\n- {{text: Done.}}\n");
-        let mut setup = TurnSetup::asking("go", &person);
+        let mut setup = TurnSetup::asking("go", &user);
         setup.scopes = vec![SpendScope { limit, ..scope(0) }];
-        let report = talk.run_turn(&script, setup).expect("answered");
+        let report = fixture.run_turn(&script, setup).expect("answered");
         assert_eq!(
             report.caveats().count(),
             usize::from(is_reported),

@@ -10,12 +10,13 @@ use cleveragents_models::{
 };
 use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::{
-    Answer, Body, Call, CallOutcome, Capability, Category, Failure, Ground, PrepareContext, Permit, Phase,
-    PlanMode, PrepareError, PreparedCall, Source, Subject, Tool, ToolName, ToolSpec,
+    Answer, Body, Call, CallOutcome, Capability, Category, Failure, Ground, Permit, Phase,
+    PlanMode, PrepareContext, PrepareError, PreparedCall, Source, Subject, Tool, ToolName,
+    ToolSpec,
 };
 use serde_json::{Value, json};
 
-use crate::support::{Person, Talk, TurnSetup};
+use crate::support::{TestUser, TurnFixture, TurnSetup};
 
 /// A model that records its requests.
 struct RecordingModel {
@@ -93,10 +94,13 @@ impl PreparedCall for PreparedFixedCall<'_> {
     }
 }
 
-fn recording_model(talk: &Talk, script: &str) -> (Arc<dyn Model>, Arc<Mutex<Vec<ChatRequest>>>) {
+fn recording_model(
+    fixture: &TurnFixture,
+    script: &str,
+) -> (Arc<dyn Model>, Arc<Mutex<Vec<ChatRequest>>>) {
     let requests = Arc::new(Mutex::default());
     let recording_model = RecordingModel {
-        model: talk.script(script),
+        model: fixture.script(script),
         requests: Arc::clone(&requests),
     };
     (Arc::new(recording_model), requests)
@@ -115,10 +119,10 @@ fn servers() -> Vec<Arc<dyn Tool>> {
 #[test]
 fn a_deferred_tool_is_declared_once_it_was_found_and_stays_declared() {
     for database in TestDatabase::each() {
-        let talk = Talk::new(&database);
-        let person = Person::absent();
+        let fixture = TurnFixture::new(&database);
+        let user = TestUser::absent();
         let setup = |prompt| {
-            let mut setup = TurnSetup::asking(prompt, &person);
+            let mut setup = TurnSetup::asking(prompt, &user);
             setup.tools = servers();
             setup.deferred = ["mcp/many-alpha", "mcp/many-beta"]
                 .map(|name| name.parse::<ToolName>().expect("a name"))
@@ -127,11 +131,14 @@ fn a_deferred_tool_is_declared_once_it_was_found_and_stays_declared() {
         };
         let script = "answers:\n- calls: [{name: mcp_S_search-tools, arguments: {query: b}}]\n\
                       - calls: [{name: mcp_S_many-beta, arguments: {}}]\n- text: Done.\n- text: Again.\n";
-        let (model, requests) = recording_model(&talk, script);
-        talk.run_turn_with(Arc::clone(&model), setup("go"))
+        let (model, requests) = recording_model(&fixture, script);
+        fixture
+            .run_turn_with(Arc::clone(&model), setup("go"))
             .expect("answered");
         // A second turn, run as another process would run it.
-        talk.run_turn_with(model, setup("more")).expect("answered");
+        fixture
+            .run_turn_with(model, setup("more"))
+            .expect("answered");
         let requests = requests.lock().expect("fine");
         let declared = |index: usize| -> Vec<String> {
             let tools = requests[index].tools.iter();
@@ -164,10 +171,10 @@ fn declared(requests: &[ChatRequest]) -> Vec<Vec<String>> {
 #[test]
 fn tools_above_the_limit_of_the_model_are_found_by_searching() {
     let database = TestDatabase::each().remove(0);
-    let talk = Talk::new(&database);
-    let person = Person::absent();
+    let fixture = TurnFixture::new(&database);
+    let user = TestUser::absent();
     let setup = |prompt, count: usize| {
-        let mut setup = TurnSetup::asking(prompt, &person);
+        let mut setup = TurnSetup::asking(prompt, &user);
         setup.tools = (0..count)
             .map(|number| FixedTool::tool(&format!("mcp/many-t{number:03}"), json!("done")))
             .collect();
@@ -178,8 +185,8 @@ fn tools_above_the_limit_of_the_model_are_found_by_searching() {
         "{limited}- calls: [{{name: builtin_S_search-tools, arguments: {{query: t150}}}}]\n\
          - calls: [{{name: mcp_S_many-t150, arguments: {{}}}}]\n- text: Done.\n"
     );
-    let (model, requests) = recording_model(&talk, &script);
-    let report = talk
+    let (model, requests) = recording_model(&fixture, &script);
+    let report = fixture
         .run_turn_with(Arc::clone(&model), setup("go", 200))
         .expect("answered");
     assert!(
@@ -190,7 +197,8 @@ fn tools_above_the_limit_of_the_model_are_found_by_searching() {
         "{:?}",
         report.calls
     );
-    talk.run_turn_with(model, setup("more", 200))
+    fixture
+        .run_turn_with(model, setup("more", 200))
         .expect("answered");
     let all = declared(&requests.lock().expect("fine"));
     assert_eq!(all.len(), 4);
@@ -210,8 +218,9 @@ fn tools_above_the_limit_of_the_model_are_found_by_searching() {
         assert_eq!(names[first.len()..], ["mcp_S_many-t150"]);
     }
     // Up to the limit all tools are declared at once.
-    let (model, requests) = recording_model(&talk, &format!("{limited}- text: Done.\n"));
-    talk.run_turn_with(model, setup("few", 20))
+    let (model, requests) = recording_model(&fixture, &format!("{limited}- text: Done.\n"));
+    fixture
+        .run_turn_with(model, setup("few", 20))
         .expect("answered");
     let names = declared(&requests.lock().expect("fine")).remove(0);
     assert!(names.contains(&"mcp_S_many-t019".to_owned()));
@@ -221,9 +230,9 @@ fn tools_above_the_limit_of_the_model_are_found_by_searching() {
 #[test]
 fn found_tools_never_exceed_the_limit_of_the_model() {
     let database = TestDatabase::each().remove(0);
-    let talk = Talk::new(&database);
-    let person = Person::absent();
-    let mut setup = TurnSetup::asking("go", &person);
+    let fixture = TurnFixture::new(&database);
+    let user = TestUser::absent();
+    let mut setup = TurnSetup::asking("go", &user);
     setup.tools = (0..100)
         .map(|number| FixedTool::tool(&format!("mcp/many-t{number:03}"), json!("done")))
         .collect();
@@ -238,8 +247,8 @@ fn found_tools_never_exceed_the_limit_of_the_model() {
         }
     }
     script.push_str("- text: Done.\n");
-    let (model, requests) = recording_model(&talk, &script);
-    talk.run_turn_with(model, setup).expect("answered");
+    let (model, requests) = recording_model(&fixture, &script);
+    fixture.run_turn_with(model, setup).expect("answered");
     let all = declared(&requests.lock().expect("fine"));
     let last = all.last().expect("questions");
     assert_eq!((all.len(), last.len()), (41, 40));
@@ -253,8 +262,8 @@ fn found_tools_never_exceed_the_limit_of_the_model() {
 #[test]
 fn limits_come_from_the_model_and_options_are_passed_on() {
     let database = TestDatabase::each().remove(0);
-    let talk = Talk::new(&database);
-    let person = Person::absent();
+    let fixture = TurnFixture::new(&database);
+    let user = TestUser::absent();
     for (limit, configured, expected) in [
         ("capabilities: {max_output: 4096}", None, 4_096),
         ("capabilities: {max_output: 100000}", None, 32_000),
@@ -262,16 +271,16 @@ fn limits_come_from_the_model_and_options_are_passed_on() {
         ("capabilities: {max_output: 100000}", Some(90_000), 90_000),
     ] {
         let (model, requests) = recording_model(
-            &talk,
+            &fixture,
             &format!("{limit}\nat_end: repeat_last\nanswers:\n- text: ok\n"),
         );
-        let mut setup = TurnSetup::asking("go", &person);
+        let mut setup = TurnSetup::asking("go", &user);
         setup.settings.max_output_tokens = configured;
         setup
             .settings
             .options
             .insert("top_p".to_owned(), json!(0.5));
-        talk.run_turn_with(model, setup).expect("answered");
+        fixture.run_turn_with(model, setup).expect("answered");
         let requests = requests.lock().expect("fine");
         assert_eq!(
             requests[0].max_output_tokens,
@@ -285,18 +294,19 @@ fn limits_come_from_the_model_and_options_are_passed_on() {
 /// OpenAI's reasoning models accept less input than their context window has room for.
 #[test]
 fn a_conversation_is_cut_to_the_longest_input_of_the_model() {
-    let person = Person::absent();
+    let user = TestUser::absent();
     for (limit, is_cut) in [("", false), (", max_input: 4000", true)] {
         let database = TestDatabase::each().remove(0);
-        let talk = Talk::new(&database);
+        let fixture = TurnFixture::new(&database);
         let script = format!(
             "capabilities: {{context_window: 100000, max_output: 1000{limit}}}\n\
              at_end: repeat_last\nanswers:\n- text: {}\n",
             "x".repeat(4000)
         );
-        let (model, requests) = recording_model(&talk, &script);
+        let (model, requests) = recording_model(&fixture, &script);
         for _ in 0..6 {
-            let reported = talk.run_turn_with(Arc::clone(&model), TurnSetup::asking("go", &person));
+            let reported =
+                fixture.run_turn_with(Arc::clone(&model), TurnSetup::asking("go", &user));
             reported.expect("answered");
         }
         let requests = requests.lock().expect("fine");
@@ -309,18 +319,18 @@ fn a_conversation_is_cut_to_the_longest_input_of_the_model() {
 #[test]
 fn a_small_budget_asks_for_a_shorter_answer_instead_of_none() {
     let database = TestDatabase::each().remove(0);
-    let talk = Talk::new(&database);
-    let person = Person::absent();
+    let fixture = TurnFixture::new(&database);
+    let user = TestUser::absent();
     // A million tokens of output cost 1000 dollars: 32,000 tokens cost 32 dollars, 8,192 tokens
     // cost 8 dollars.
     let script = "price: {input: 0, output: 1000}\ncapabilities: {max_output: 100000}\nanswers:\n- text: ok\n";
-    let (model, requests) = recording_model(&talk, script);
-    let mut setup = TurnSetup::asking("go", &person);
+    let (model, requests) = recording_model(&fixture, script);
+    let mut setup = TurnSetup::asking("go", &user);
     setup.scopes = vec![SpendScope {
         name: "session test".to_owned(),
         limit: Some(MicroUsd(10_000_000)),
     }];
-    talk.run_turn_with(model, setup).expect("answered");
+    fixture.run_turn_with(model, setup).expect("answered");
     assert_eq!(
         requests.lock().expect("fine")[0].max_output_tokens,
         Some(8_192)
@@ -349,14 +359,14 @@ impl Observer for EventLog {
 #[test]
 fn a_truncated_answer_restarts_and_its_cost_is_partial() {
     let database = TestDatabase::each().remove(0);
-    let talk = Talk::new(&database);
-    let person = Person::absent();
+    let fixture = TurnFixture::new(&database);
+    let user = TestUser::absent();
     let shown = EventLog::default();
-    let mut setup = TurnSetup::asking("go", &person);
+    let mut setup = TurnSetup::asking("go", &user);
     setup.observer = &shown;
     let script = "price: {input: 1, output: 1}\nanswers:\n\
                   - {text: abcdef, chunk: 2, failures: [{status: 503}, {cut_after: 4}]}\n";
-    let report = talk.run_turn(script, setup).expect("answered");
+    let report = fixture.run_turn(script, setup).expect("answered");
     assert_eq!(report.answer, "abcdef");
     let shown = shown.0.lock().expect("fine").concat();
     assert_eq!(shown, "[1 false]abcd[2 true]abcdef");
@@ -365,21 +375,24 @@ fn a_truncated_answer_restarts_and_its_cost_is_partial() {
         "the cost of the interrupted attempt is unknown"
     );
     assert!(report.usage.cost_micro_usd > MicroUsd(0));
-    let known = talk.sessions.is_cost_known(talk.session).expect("read");
+    let known = fixture
+        .sessions
+        .is_cost_known(fixture.session)
+        .expect("read");
     assert!(!known);
-    assert_eq!(talk.messages().len(), 2);
+    assert_eq!(fixture.messages().len(), 2);
 }
 
 #[test]
 fn models_receive_short_names_and_in_a_read_only_phase_only_reading_tools() {
     let database = TestDatabase::each().remove(0);
-    let talk = Talk::new(&database);
-    let person = Person::absent();
+    let fixture = TurnFixture::new(&database);
+    let user = TestUser::absent();
     let script = "answers:\n- calls: [{name: git, arguments: {command: commit, message: x}}]\n- text: Done.\n";
-    let (model, requests) = recording_model(&talk, script);
-    let mut setup = TurnSetup::asking("go", &person);
+    let (model, requests) = recording_model(&fixture, script);
+    let mut setup = TurnSetup::asking("go", &user);
     setup.mode = PlanMode::Normal(Phase::Strategize);
-    let report = talk.run_turn_with(model, setup).expect("answered");
+    let report = fixture.run_turn_with(model, setup).expect("answered");
     let (_, outcome) = &report.calls[0];
     assert!(outcome.for_model().contains("`git commit` makes changes"));
     let requests = requests.lock().expect("fine");
@@ -399,12 +412,13 @@ fn models_receive_short_names_and_in_a_read_only_phase_only_reading_tools() {
 #[test]
 fn a_truncated_call_is_answered_with_instructions() {
     let database = TestDatabase::each().remove(0);
-    let talk = Talk::new(&database);
-    let person = Person::absent();
+    let fixture = TurnFixture::new(&database);
+    let user = TestUser::absent();
     let script = "answers:\n- calls: [{name: write_file, raw_arguments: '{\"path\": \"a.txt\", \"content\": \"lon'}]\n  \
                   stop: max_tokens\n  usage: {output_tokens: 8192}\n- text: Done.\n";
-    let (model, requests) = recording_model(&talk, script);
-    talk.run_turn_with(model, TurnSetup::asking("go", &person))
+    let (model, requests) = recording_model(&fixture, script);
+    fixture
+        .run_turn_with(model, TurnSetup::asking("go", &user))
         .expect("answered");
     let requests = requests.lock().expect("fine");
     let reported = format!("{:?}", requests[1].messages);
@@ -416,22 +430,23 @@ fn a_truncated_call_is_answered_with_instructions() {
 #[test]
 fn images_of_a_question_are_sent_to_models_that_accept_them() {
     let database = TestDatabase::sqlite();
-    let talk = Talk::new(&database);
-    let person = Person::absent();
+    let fixture = TurnFixture::new(&database);
+    let user = TestUser::absent();
     let requests: Arc<Mutex<Vec<ChatRequest>>> = Arc::default();
     let png = b"\x89PNG\r\n\x1a\n and more";
-    std::fs::write(talk.real().join("a.png"), png).expect("a file");
+    std::fs::write(fixture.real().join("a.png"), png).expect("a file");
     let ask = |question: &str, capabilities: &str| {
-        let mut setup = TurnSetup::asking(question, &person);
-        setup.images = prompt_images(question, &talk.real(), None).expect("images");
+        let mut setup = TurnSetup::asking(question, &user);
+        setup.images = prompt_images(question, &fixture.real(), None).expect("images");
         let script = format!(
             "{{capabilities: {{{capabilities}}}, answers: [{{text: fine}}, {{text: fine}}]}}"
         );
         let model = RecordingModel {
-            model: talk.script(&script),
+            model: fixture.script(&script),
             requests: Arc::clone(&requests),
         };
-        talk.run_turn_with(Arc::new(model), setup)
+        fixture
+            .run_turn_with(Arc::new(model), setup)
             .expect("answered");
         requests.lock().expect("fine").pop().expect("a request")
     };
@@ -443,10 +458,10 @@ fn images_of_a_question_are_sent_to_models_that_accept_them() {
         ChatMessage::User { parts } => parts.clone(),
         other => panic!("{other:?}"),
     };
-    let text = UserPart::Text("What is @a.png?".to_owned());
-    let sent = ask("What is @a.png?", "vision: true");
+    let text = UserPart::Text("Explain @a.png?".to_owned());
+    let sent = ask("Explain @a.png?", "vision: true");
     assert_eq!(parts(&sent), [text.clone(), image]);
-    assert_eq!(talk.messages()[0].content, "What is @a.png?\n[image]");
+    assert_eq!(fixture.messages()[0].content, "Explain @a.png?\n[image]");
     let note = UserPart::Text("[an image that this model cannot see]".to_owned());
     let sent = ask("And now?", "vision: false");
     assert_eq!(parts(&sent), [text, note]);

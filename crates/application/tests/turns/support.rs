@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cleveragents_application::{
-    CompactionReport, LockedSession, NoObserver, Observer, PromptImage, ReportTools, SandboxService,
-    SandboxWorkspace, SessionService, SpendScope, Target, ToolService, TurnError, TurnReport,
-    TurnRequest, TurnService, TurnSettings, TurnTools, UnlimitedAllowance, Waiting,
+    CompactionReport, LockedSession, NoObserver, Observer, PromptImage, ReportTools,
+    SandboxService, SandboxWorkspace, SessionService, SpendScope, Target, ToolService, TurnError,
+    TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools, UnlimitedAllowance, Waiting,
 };
 use cleveragents_domain::{Message, Role, Sequence, SessionId, ToolInvocation};
 use cleveragents_models::{
@@ -28,13 +28,13 @@ use cleveragents_tools::{
 pub(crate) const SECRET: &str = "sk-0123456789abcdefghij";
 
 /// A user with fixed answers who records the questions.
-pub(crate) struct Person {
+pub(crate) struct TestUser {
     pub(crate) approval: Approval,
     pub(crate) reply: Reply,
     pub(crate) asked: Mutex<Vec<String>>,
 }
 
-impl Person {
+impl TestUser {
     pub(crate) fn absent() -> Self {
         Self::saying(Approval::NoUser, Reply::NoUser)
     }
@@ -48,7 +48,7 @@ impl Person {
     }
 }
 
-impl Approver for Person {
+impl Approver for TestUser {
     fn approve(&self, request: &ApprovalRequest<'_>) -> Approval {
         let text = format!("{}: {}", request.tool, request.reason);
         self.asked.lock().expect("fine").push(text);
@@ -64,7 +64,7 @@ impl Approver for Person {
     }
 }
 
-pub(crate) struct Talk {
+pub(crate) struct TurnFixture {
     pub(crate) engine: Arc<Engine>,
     pub(crate) sessions: SessionService,
     pub(crate) turns: TurnService,
@@ -77,7 +77,7 @@ pub(crate) struct Talk {
 pub(crate) struct TurnSetup<'a> {
     pub(crate) prompt: Option<&'a str>,
     pub(crate) images: Vec<PromptImage>,
-    pub(crate) person: &'a Person,
+    pub(crate) user: &'a TestUser,
     pub(crate) observer: &'a dyn Observer,
     pub(crate) guards: Guards,
     pub(crate) scopes: Vec<SpendScope>,
@@ -92,11 +92,11 @@ pub(crate) struct TurnSetup<'a> {
 }
 
 impl<'a> TurnSetup<'a> {
-    pub(crate) fn asking(prompt: &'a str, person: &'a Person) -> Self {
+    pub(crate) fn asking(prompt: &'a str, user: &'a TestUser) -> Self {
         Self {
             prompt: Some(prompt),
             images: Vec::new(),
-            person,
+            user,
             observer: &NoObserver,
             guards: Guards::default(),
             scopes: Vec::new(),
@@ -110,7 +110,7 @@ impl<'a> TurnSetup<'a> {
     }
 }
 
-impl Talk {
+impl TurnFixture {
     pub(crate) fn new(database: &TestDatabase) -> Self {
         Self::on(database.open())
     }
@@ -244,7 +244,7 @@ impl Talk {
                 guards: &setup.guards,
                 rules: &rules,
                 workspace: workspace.as_ref(),
-                approver: setup.person,
+                approver: setup.user,
             },
             reports: ReportTools::default(),
             scopes: setup.scopes,

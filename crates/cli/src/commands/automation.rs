@@ -70,7 +70,7 @@ fn gates_table(thresholds: &GateThresholds) -> Table {
             continue;
         };
         table = table.row(vec![
-            gate.gates().into(),
+            gate.description().into(),
             format_threshold(threshold).into(),
             approval_cell(threshold),
         ]);

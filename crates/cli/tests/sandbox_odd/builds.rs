@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cleveragents_testkit::not_run;
 
-use super::Bench;
+use super::SandboxFixture;
 use super::reading::{sh, with_toolchains};
 
 /// Returns true if a program is installed. Otherwise prints that the test did not run.
@@ -19,8 +19,8 @@ fn is_installed(program: &str) -> bool {
 }
 
 /// Runs a script inside the sandbox, which must print `expected`.
-fn assert_builds(bench: &Bench, script: &str, expected: &str) {
-    let answer = sh(bench, &[], script);
+fn assert_builds(fixture: &SandboxFixture, script: &str, expected: &str) {
+    let answer = sh(fixture, &[], script);
     assert_eq!(answer.code, Some(0), "{script}: {answer:?}");
     let text = format!("{}{}", answer.out, answer.err);
     assert!(text.contains(expected), "{script}: {text}");
@@ -52,9 +52,9 @@ fn cargo_tests_pass() {
     if !is_installed("cargo") {
         return;
     }
-    let bench = with_toolchains();
+    let fixture = with_toolchains();
     assert_builds(
-        &bench,
+        &fixture,
         &format!(
             "set -e; mkdir -p c/src; cd c
 printf '[package]\nname = \"c\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n' > Cargo.toml
@@ -86,9 +86,9 @@ fn cargo_builds_with_a_downloaded_dependency() {
         not_run("a build with a dependency", "cfg-if is not downloaded");
         return;
     }
-    let bench = with_toolchains();
+    let fixture = with_toolchains();
     assert_builds(
-        &bench,
+        &fixture,
         "set -e; mkdir -p c/src; cd c
 printf '[package]\nname = \"c\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n[dependencies]\ncfg-if = \"1\"\n' > Cargo.toml
 printf 'cfg_if::cfg_if! { if #[cfg(test)] { #[test] fn runs() {} } }\n' > src/lib.rs
@@ -97,7 +97,7 @@ cargo test",
     );
     // The user's files are unchanged, and the cache gives no write access to them.
     let answer = sh(
-        &bench,
+        &fixture,
         &[],
         "cd $CARGO_HOME/registry/cache/*/ && for file in cfg-if-1.*.crate; do echo evil >> \"$file\"; done",
     );
@@ -109,7 +109,7 @@ fn python_tests_pass() {
     if !is_installed("python3") {
         return;
     }
-    let bench = with_toolchains();
+    let fixture = with_toolchains();
     let tests = "import http.server, tempfile, threading, unittest, urllib.request
 class T(unittest.TestCase):
     def test_server(self):
@@ -126,7 +126,7 @@ class T(unittest.TestCase):
         "set -e; mkdir p; cd p; cat > test_a.py <<'END'\n{tests}END\npython3 -m unittest
 ! python3 -c 'import pytest' 2>/dev/null || python3 -m pytest -q"
     );
-    assert_builds(&bench, &script, "OK");
+    assert_builds(&fixture, &script, "OK");
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn npm_tests_pass() {
     if !is_installed("npm") {
         return;
     }
-    let bench = with_toolchains();
+    let fixture = with_toolchains();
     let tests = "const http = require('http');
 require('fs').writeFileSync('/tmp/from-a-test', 'x');
 require('os').networkInterfaces();
@@ -150,7 +150,7 @@ server.listen(0, '127.0.0.1', () => {
 printf '{{\"name\":\"n\",\"version\":\"1.0.0\",\"scripts\":{{\"test\":\"node test.js\"}}}}' > package.json
 npm test && npm install"
     );
-    assert_builds(&bench, &script, "42");
+    assert_builds(&fixture, &script, "42");
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn go_tests_pass() {
     if !is_installed("go") {
         return;
     }
-    let bench = with_toolchains();
+    let fixture = with_toolchains();
     let tests = "package g
 import (\"net/http\"; \"net/http/httptest\"; \"testing\")
 func TestServer(t *testing.T) {
@@ -173,21 +173,21 @@ func TestServer(t *testing.T) {
         "set -e; mkdir g; cd g; printf 'module g\n' > go.mod
 cat > a_test.go <<'END'\n{tests}END\ngo test"
     );
-    assert_builds(&bench, &script, "ok");
+    assert_builds(&fixture, &script, "ok");
 }
 
 #[test]
 fn make_and_git_work() {
-    let bench = with_toolchains();
+    let fixture = with_toolchains();
     if is_installed("make") {
         assert_builds(
-            &bench,
+            &fixture,
             "printf 'all:\\n\\techo made\\n' > Makefile; make",
             "made",
         );
     }
     assert_builds(
-        &bench,
+        &fixture,
         "set -e; git config user.name n; git config user.email e@x; git commit -q --allow-empty -m one; git log -2",
         "one",
     );
@@ -197,25 +197,25 @@ fn make_and_git_work() {
 /// sandbox and are removed with it, except that project caches stay for the next sandbox.
 #[test]
 fn private_folders_last_as_long_as_the_sandbox_and_are_not_changes() {
-    let bench = with_toolchains();
-    bench.sh("echo t > /tmp/kept; echo h > ~/kept; mkdir -p $XDG_CACHE_HOME; echo x > $XDG_CACHE_HOME/kept
+    let fixture = with_toolchains();
+    fixture.sh("echo t > /tmp/kept; echo h > ~/kept; mkdir -p $XDG_CACHE_HOME; echo x > $XDG_CACHE_HOME/kept
 mkdir -p $GOCACHE; echo c > $GOCACHE/kept; test -w $XDG_RUNTIME_DIR");
-    let answer = bench
+    let answer = fixture
         .sh("cat /tmp/kept $TMPDIR/kept /var/tmp/kept ~/kept $XDG_CACHE_HOME/kept $GOCACHE/kept");
     assert_eq!(answer.out, "t\nt\nt\nh\nx\nc\n");
-    assert!(bench.diff().is_empty());
-    let shown = bench.agents.data(&["cleanup", "status"]);
+    assert!(fixture.diff().is_empty());
+    let shown = fixture.agents.data(&["cleanup", "status"]);
     let private = shown["kept"]["sandboxes"]["private_bytes"].as_u64();
     assert!(private >= Some(6), "{shown}");
     assert_eq!(shown["kept"]["caches"]["projects"], 1, "{shown}");
-    bench.discard();
-    let shown = bench.agents.data(&["cleanup", "status"]);
+    fixture.discard();
+    let shown = fixture.agents.data(&["cleanup", "status"]);
     assert_eq!(shown["kept"]["sandboxes"]["private_bytes"], 0, "{shown}");
-    bench.create(&bench.folder().join("r"));
-    let answer = bench.sh("cat $GOCACHE/kept; test ! -e /tmp/kept; test ! -e ~/kept");
+    fixture.create(&fixture.folder().join("r"));
+    let answer = fixture.sh("cat $GOCACHE/kept; test ! -e /tmp/kept; test ! -e ~/kept");
     assert_eq!(answer.out, "c\n");
     // Caches of a project that was not used for a long time are removed.
-    let caches = bench.agents.home().join("caches");
+    let caches = fixture.agents.home().join("caches");
     let old = std::time::SystemTime::now() - std::time::Duration::from_hours(31 * 24);
     for entry in std::fs::read_dir(&caches).expect("caches").flatten() {
         let used = std::fs::File::options()
@@ -223,21 +223,21 @@ mkdir -p $GOCACHE; echo c > $GOCACHE/kept; test -w $XDG_RUNTIME_DIR");
             .open(entry.path().join("used"));
         used.expect("opened").set_modified(old).expect("its time");
     }
-    bench.agents.data(&["cleanup", "run", "--dry-run"]);
+    fixture.agents.data(&["cleanup", "run", "--dry-run"]);
     assert_eq!(std::fs::read_dir(&caches).expect("caches").count(), 1);
-    bench.agents.data(&["cleanup", "run"]);
+    fixture.agents.data(&["cleanup", "run"]);
     assert_eq!(std::fs::read_dir(&caches).expect("caches").count(), 0);
 }
 
 /// Sandboxes of a project do not see cache content of another project.
 #[test]
 fn projects_do_not_share_caches() {
-    let bench = with_toolchains();
-    bench.sh("mkdir -p $GOCACHE; echo c > $GOCACHE/kept");
-    let other = bench.repository("other");
+    let fixture = with_toolchains();
+    fixture.sh("mkdir -p $GOCACHE; echo c > $GOCACHE/kept");
+    let other = fixture.repository("other");
     let path = other.to_str().expect("a path");
-    bench.run_successfully(["sandbox", "create", "o", "--path", path]);
+    fixture.run_successfully(["sandbox", "create", "o", "--path", path]);
     let script = "test ! -e $GOCACHE/kept; ls $CARGO_HOME/../../..";
-    let answer = bench.run_successfully(["sandbox", "exec", "o", "--", "sh", "-ec", script]);
+    let answer = fixture.run_successfully(["sandbox", "exec", "o", "--", "sh", "-ec", script]);
     assert_eq!(answer.out.lines().count(), 1, "{answer:?}");
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Bench, read, set_mode};
+use super::{SandboxFixture, read, set_mode};
 
 const HOOKS: [&str; 12] = [
     "post-checkout",
@@ -30,14 +30,14 @@ fn hooks(folder: &Path, traces: &Path) {
 }
 
 /// Configures every setting that makes git run a command. Returns the folder for their traces.
-fn configure_commands(bench: &Bench, repository: &Path) -> PathBuf {
-    let traces = bench.user().join("traces");
+fn configure_commands(fixture: &SandboxFixture, repository: &Path) -> PathBuf {
+    let traces = fixture.user().join("traces");
     std::fs::create_dir(&traces).expect("a folder");
     hooks(&repository.join(".git/hooks"), &traces);
-    let elsewhere = bench.user().join("hooks");
+    let elsewhere = fixture.user().join("hooks");
     hooks(&elsewhere, &traces);
     let trace = |name: &str| format!("sh -c \"touch '{}/{name}'; cat; false\"", traces.display());
-    let included = bench.user().join("included");
+    let included = fixture.user().join("included");
     let hidden = format!(
         "[filter \"hidden\"]\n\tclean = \"touch '{}/hidden'; cat\"\n",
         traces.display()
@@ -66,9 +66,9 @@ fn configure_commands(bench: &Bench, repository: &Path) -> PathBuf {
         ("hook.mine.event", "post-index-change".to_owned()),
         ("include.path", included.display().to_string()),
     ] {
-        bench.git(repository, &["config", name, &value]);
+        fixture.git(repository, &["config", name, &value]);
     }
-    bench.config("core.hooksPath", elsewhere.to_str().expect("UTF-8"));
+    fixture.config("core.hooksPath", elsewhere.to_str().expect("UTF-8"));
     traces
 }
 
@@ -84,27 +84,27 @@ fn assert_no_trace(traces: &Path) {
 #[test]
 fn no_command_of_a_repository_runs() {
     for form in ["commit", "merge"] {
-        let bench = Bench::new();
-        let repository = bench.repository("r");
+        let fixture = SandboxFixture::new();
+        let repository = fixture.repository("r");
         let attributes = "*.txt diff=mine merge=mine\n*.hid filter=hidden\n";
         std::fs::write(repository.join(".gitattributes"), attributes).expect("a file");
         std::fs::write(repository.join("x.hid"), "hidden\n").expect("a file");
-        bench.commit(&repository, "attributes");
+        fixture.commit(&repository, "attributes");
         std::fs::write(repository.join("run.sh"), "#!/bin/sh\ntrue\n").expect("a file");
-        bench.commit(&repository, "one more");
-        bench.git(&repository, &["branch", "later"]);
-        bench.git(&repository, &["reset", "-q", "--hard", "HEAD~1"]);
+        fixture.commit(&repository, "one more");
+        fixture.git(&repository, &["branch", "later"]);
+        fixture.git(&repository, &["reset", "-q", "--hard", "HEAD~1"]);
         // From here on, git would run the configured commands in this repository, so the test moves
         // the branch by hand.
-        let traces = configure_commands(&bench, &repository);
-        bench.create(&repository);
+        let traces = configure_commands(&fixture, &repository);
+        fixture.create(&repository);
         assert_no_trace(&traces);
-        bench.sh("echo changed > a.txt; rm d/b.txt; echo new > new.txt");
-        bench.run_successfully(["sandbox", "diff", "s"]);
-        bench.run_successfully(["sandbox", "checkpoint", "s", "--label", "here"]);
-        bench.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
-        bench.run_successfully(["sandbox", "redo", "s"]);
-        bench.run_successfully(["sandbox", "apply", "s", "--dry-run"]);
+        fixture.sh("echo changed > a.txt; rm d/b.txt; echo new > new.txt");
+        fixture.run_successfully(["sandbox", "diff", "s"]);
+        fixture.run_successfully(["sandbox", "checkpoint", "s", "--label", "here"]);
+        fixture.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
+        fixture.run_successfully(["sandbox", "redo", "s"]);
+        fixture.run_successfully(["sandbox", "apply", "s", "--dry-run"]);
         assert_no_trace(&traces);
         let later = read(repository.join(".git/refs/heads/later"));
         std::fs::write(repository.join(".git/refs/heads/main"), later).expect("a file");
@@ -117,32 +117,32 @@ fn no_command_of_a_repository_runs() {
             "-c",
             "core.hooksPath=/dev/null",
         ];
-        bench.git(&repository, &[&plain[..], &["read-tree", "HEAD"]].concat());
+        fixture.git(&repository, &[&plain[..], &["read-tree", "HEAD"]].concat());
         assert_no_trace(&traces);
-        bench.run_successfully(["sandbox", "apply", "s", "--as", form]);
+        fixture.run_successfully(["sandbox", "apply", "s", "--as", form]);
         assert_no_trace(&traces);
         assert_eq!(read(repository.join("a.txt")), "changed\n");
         assert_eq!(read(repository.join("run.sh")), "#!/bin/sh\ntrue\n");
-        bench.create(&repository);
-        bench.discard();
+        fixture.create(&repository);
+        fixture.discard();
         assert_no_trace(&traces);
-        bench.assert_nothing_left(&repository);
+        fixture.assert_nothing_left(&repository);
     }
 }
 
 /// The commit has an author even if the user configured no name and git requires one.
 #[test]
 fn a_user_without_a_name_gets_a_commit() {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
     std::fs::write(
-        bench.user().join(".gitconfig"),
+        fixture.user().join(".gitconfig"),
         "[user]\n\tuseConfigOnly = true\n",
     )
     .expect("a file");
-    bench.create(&repository);
-    bench.sh("echo changed > a.txt");
-    bench.apply_and_check(&repository);
-    let author = bench.git(&repository, &["log", "-1", "--format=%an <%ae>"]);
+    fixture.create(&repository);
+    fixture.sh("echo changed > a.txt");
+    fixture.apply_and_check(&repository);
+    let author = fixture.git(&repository, &["log", "-1", "--format=%an <%ae>"]);
     assert_eq!(author, "CleverAgents <agents@localhost>");
 }

@@ -3,16 +3,16 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::{Bench, files, read, set_mode};
+use super::{SandboxFixture, files, read, set_mode};
 
 /// Configures a filter that leaves a trace when it runs. Returns the path of the trace.
-fn configure_filter(bench: &Bench, name: &str) -> PathBuf {
-    let trace = bench.user().join("trace");
+fn configure_filter(fixture: &SandboxFixture, name: &str) -> PathBuf {
+    let trace = fixture.user().join("trace");
     for variable in ["clean", "smudge", "process"] {
         let command = format!("touch '{}'; cat", trace.display());
-        bench.config(&format!("filter.{name}.{variable}"), &command);
+        fixture.config(&format!("filter.{name}.{variable}"), &command);
     }
-    bench.config(&format!("filter.{name}.required"), "true");
+    fixture.config(&format!("filter.{name}.required"), "true");
     trace
 }
 
@@ -21,41 +21,41 @@ const POINTER: &str = "version https://git-lfs.github.com/spec/v1\n\
 
 #[test]
 fn lfs_pointers_stay_and_changing_one_is_refused() {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
     std::fs::write(
         repository.join(".gitattributes"),
         "*.bin filter=lfs -text\n",
     )
     .expect("a file");
     std::fs::write(repository.join("large.bin"), POINTER).expect("a file");
-    bench.commit(&repository, "a pointer");
+    fixture.commit(&repository, "a pointer");
     // The filter is configured after the commit, so the commit contains the pointer.
-    let trace = configure_filter(&bench, "lfs");
-    bench.create(&repository);
-    bench.sh("grep -q git-lfs large.bin; echo changed > a.txt");
-    bench.apply();
+    let trace = configure_filter(&fixture, "lfs");
+    fixture.create(&repository);
+    fixture.sh("grep -q git-lfs large.bin; echo changed > a.txt");
+    fixture.apply();
     assert_eq!(read(repository.join("large.bin")), POINTER);
 
     for script in ["echo x >> large.bin", "rm large.bin", "echo x > new.bin"] {
-        bench.create(&repository);
-        bench.sh(script);
-        let message = bench.apply_refused(&repository, 1, "CA-0647");
+        fixture.create(&repository);
+        fixture.sh(script);
+        let message = fixture.apply_refused(&repository, 1, "CA-0647");
         assert!(message.contains("filter `lfs`"), "{message}");
-        bench.run_successfully(["sandbox", "diff", "s"]);
-        bench.run_successfully(["sandbox", "rollback", "s"]);
-        bench.discard();
+        fixture.run_successfully(["sandbox", "diff", "s"]);
+        fixture.run_successfully(["sandbox", "rollback", "s"]);
+        fixture.discard();
     }
     assert!(!trace.exists(), "the filter never ran");
-    bench.assert_nothing_left(&repository);
+    fixture.assert_nothing_left(&repository);
 }
 
 /// Names of filters that are hard to parse.
 #[test]
 fn filters_of_any_name_never_run() {
     for name in ["plain", "a=b", "filter.x", "ünï", "with space"] {
-        let bench = Bench::new();
-        let repository = bench.repository("r");
+        let fixture = SandboxFixture::new();
+        let repository = fixture.repository("r");
         if !name.contains(' ') {
             // The attributes are committed, so the filter is active at checkout.
             std::fs::write(
@@ -63,19 +63,19 @@ fn filters_of_any_name_never_run() {
                 format!("*.txt filter={name}\n"),
             )
             .expect("a file");
-            bench.git(&repository, &["add", ".gitattributes"]);
-            bench.git(&repository, &["commit", "-q", "-m", "attributes"]);
+            fixture.git(&repository, &["add", ".gitattributes"]);
+            fixture.git(&repository, &["commit", "-q", "-m", "attributes"]);
         }
-        let trace = configure_filter(&bench, name);
-        bench.create(&repository);
-        bench.sh("echo changed > a.txt; echo x > run.sh");
-        bench.run_successfully(["sandbox", "diff", "s"]);
+        let trace = configure_filter(&fixture, name);
+        fixture.create(&repository);
+        fixture.sh("echo changed > a.txt; echo x > run.sh");
+        fixture.run_successfully(["sandbox", "diff", "s"]);
         if !name.contains(' ') {
-            let message = bench.apply_refused(&repository, 1, "CA-0647");
+            let message = fixture.apply_refused(&repository, 1, "CA-0647");
             assert!(message.contains(&format!("filter `{name}`")), "{message}");
         }
-        bench.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
-        assert!(bench.diff().is_empty());
+        fixture.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
+        assert!(fixture.diff().is_empty());
         assert!(!trace.exists(), "the filter `{name}` never ran");
     }
 }
@@ -83,55 +83,58 @@ fn filters_of_any_name_never_run() {
 /// The filter is configured only for git in the folder of a sandbox.
 #[test]
 fn a_filter_that_depends_on_the_folder_never_runs() {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
     std::fs::write(repository.join(".gitattributes"), "*.txt filter=late\n").expect("a file");
-    bench.commit(&repository, "attributes");
-    let trace = bench.user().join("trace");
-    let late = bench.user().join("late");
+    fixture.commit(&repository, "attributes");
+    let trace = fixture.user().join("trace");
+    let late = fixture.user().join("late");
     let command = format!("touch '{}'; cat", trace.display());
     std::fs::write(
         &late,
         format!("[filter \"late\"]\n\tsmudge = \"{command}\"\n"),
     )
     .expect("a file");
-    let condition = format!("includeIf.gitdir:{}/**.path", bench.agents.home().display());
-    bench.config(&condition, late.to_str().expect("UTF-8"));
-    bench.create(&repository);
-    bench.sh("echo changed > run.sh");
-    bench.apply();
+    let condition = format!(
+        "includeIf.gitdir:{}/**.path",
+        fixture.agents.home().display()
+    );
+    fixture.config(&condition, late.to_str().expect("UTF-8"));
+    fixture.create(&repository);
+    fixture.sh("echo changed > run.sh");
+    fixture.apply();
     assert!(!trace.exists());
 }
 
 #[test]
 fn attributes_written_in_the_sandbox_run_no_filter() {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
-    let trace = configure_filter(&bench, "mine");
-    bench.config(
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
+    let trace = configure_filter(&fixture, "mine");
+    fixture.config(
         "diff.mine.textconv",
         &format!("touch '{}'; cat", trace.display()),
     );
-    bench.config(
+    fixture.config(
         "diff.mine.command",
         &format!("touch '{}'; cat", trace.display()),
     );
-    bench.config(
+    fixture.config(
         "merge.mine.driver",
         &format!("touch '{}'; true", trace.display()),
     );
-    bench.create(&repository);
-    bench.sh("echo '* filter=mine diff=mine merge=mine' > .gitattributes; echo changed > a.txt");
-    bench.run_successfully(["sandbox", "diff", "s"]);
-    let message = bench.apply_refused(&repository, 1, "CA-0647");
+    fixture.create(&repository);
+    fixture.sh("echo '* filter=mine diff=mine merge=mine' > .gitattributes; echo changed > a.txt");
+    fixture.run_successfully(["sandbox", "diff", "s"]);
+    let message = fixture.apply_refused(&repository, 1, "CA-0647");
     assert!(message.contains("filter `mine`"), "{message}");
-    bench.sh("echo '* diff=mine merge=mine' > .gitattributes");
+    fixture.sh("echo '* diff=mine merge=mine' > .gitattributes");
     std::fs::write(repository.join("d/b.txt"), "the user's\n").expect("a file");
-    bench.git(
+    fixture.git(
         &repository,
         &["-c", "merge.mine.driver=", "commit", "-qam", "meanwhile"],
     );
-    bench.apply();
+    fixture.apply();
     assert!(!trace.exists(), "no command ran");
 }
 
@@ -145,31 +148,31 @@ fn line_ends_are_converted_as_git_does() {
         (None, "* text=auto\n", false),
         (None, "*.txt -text\n", false),
     ] {
-        let bench = Bench::new();
-        let repository = bench.repository("r");
+        let fixture = SandboxFixture::new();
+        let repository = fixture.repository("r");
         std::fs::write(repository.join(".gitattributes"), attributes).expect("a file");
-        bench.commit(&repository, "attributes");
+        fixture.commit(&repository, "attributes");
         if let Some((name, value)) = settings {
-            bench.config(name, value);
+            fixture.config(name, value);
         }
         for name in ["a.txt", "d/b.txt"] {
             std::fs::remove_file(repository.join(name)).expect("a file");
         }
-        bench.git(&repository, &["checkout", "-q", "--", "."]);
-        bench.create(&repository);
-        let first = bench.sandbox().join("work/r/a.txt");
+        fixture.git(&repository, &["checkout", "-q", "--", "."]);
+        fixture.create(&repository);
+        let first = fixture.sandbox().join("work/r/a.txt");
         assert_eq!(read(&first), read(repository.join("a.txt")));
         assert_eq!(read(&first).contains('\r'), is_converted, "{attributes:?}");
-        assert!(bench.diff().is_empty(), "nothing changed yet");
-        bench.sh("printf 'two\\r\\nlines\\r\\n' > a.txt; printf 'x\\n' > new.txt");
-        bench.run_successfully(["sandbox", "rollback", "s"]);
+        assert!(fixture.diff().is_empty(), "nothing changed yet");
+        fixture.sh("printf 'two\\r\\nlines\\r\\n' > a.txt; printf 'x\\n' > new.txt");
+        fixture.run_successfully(["sandbox", "rollback", "s"]);
         assert_eq!(read(&first), read(repository.join("a.txt")), "rolled back");
-        bench.run_successfully(["sandbox", "redo", "s"]);
-        bench.apply();
+        fixture.run_successfully(["sandbox", "redo", "s"]);
+        fixture.apply();
         assert_eq!(read(repository.join("a.txt")), "two\r\nlines\r\n");
         assert_eq!(read(repository.join("new.txt")), "x\n");
         assert_eq!(
-            bench.git(&repository, &["status", "--porcelain"]),
+            fixture.git(&repository, &["status", "--porcelain"]),
             "",
             "{attributes:?}"
         );
@@ -179,44 +182,50 @@ fn line_ends_are_converted_as_git_does() {
 /// The diff shows a change that affects only line ends, byte for byte.
 #[test]
 fn the_diff_shows_line_ends_regardless_of_git_settings() {
-    let bench = Bench::new();
-    bench.config("core.autocrlf", "true");
-    let repository = bench.repository("r");
-    bench.create(&repository);
-    bench.sh("printf 'one\\n' > a.txt");
-    let shown = bench.run_successfully(["sandbox", "diff", "s"]).out;
+    let fixture = SandboxFixture::new();
+    fixture.config("core.autocrlf", "true");
+    let repository = fixture.repository("r");
+    fixture.create(&repository);
+    fixture.sh("printf 'one\\n' > a.txt");
+    let shown = fixture.run_successfully(["sandbox", "diff", "s"]).out;
     assert!(shown.contains("-one\r\n+one\n"), "{shown:?}");
 }
 
 #[test]
 fn encodings_and_idents_are_converted_as_git_does() {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
     let attributes = "*.utf16 text working-tree-encoding=UTF-16LE\n*.id ident\n";
     std::fs::write(repository.join(".gitattributes"), attributes).expect("a file");
     let wide = |text: &str| -> Vec<u8> { text.encode_utf16().flat_map(u16::to_le_bytes).collect() };
     std::fs::write(repository.join("w.utf16"), wide("first\n")).expect("a file");
     std::fs::write(repository.join("x.id"), "$Id$\n").expect("a file");
-    bench.commit(&repository, "converted");
-    bench.git(&repository, &["rm", "-q", "--cached", "x.id"]);
-    bench.git(&repository, &["reset", "-q", "--hard"]);
-    bench.create(&repository);
-    let work = bench.sandbox().join("work/r");
+    fixture.commit(&repository, "converted");
+    fixture.git(&repository, &["rm", "-q", "--cached", "x.id"]);
+    fixture.git(&repository, &["reset", "-q", "--hard"]);
+    fixture.create(&repository);
+    let work = fixture.sandbox().join("work/r");
     assert_eq!(
         std::fs::read(work.join("w.utf16")).expect("a file"),
         wide("first\n")
     );
-    assert!(bench.diff().is_empty());
+    assert!(fixture.diff().is_empty());
     std::fs::write(work.join("w.utf16"), wide("second\n")).expect("a file");
-    bench.sh("echo more >> x.id");
-    bench.apply();
-    assert_eq!(bench.git(&repository, &["show", "HEAD:w.utf16"]), "second");
-    assert_eq!(bench.git(&repository, &["show", "HEAD:x.id"]), "$Id$\nmore");
+    fixture.sh("echo more >> x.id");
+    fixture.apply();
+    assert_eq!(
+        fixture.git(&repository, &["show", "HEAD:w.utf16"]),
+        "second"
+    );
+    assert_eq!(
+        fixture.git(&repository, &["show", "HEAD:x.id"]),
+        "$Id$\nmore"
+    );
     assert_eq!(
         std::fs::read(repository.join("w.utf16")).expect("a file"),
         wide("second\n")
     );
-    assert_eq!(bench.git(&repository, &["status", "--porcelain"]), "");
+    assert_eq!(fixture.git(&repository, &["status", "--porcelain"]), "");
 }
 
 fn mode(path: &Path) -> u32 {
@@ -230,12 +239,12 @@ fn mode(path: &Path) -> u32 {
 #[test]
 fn the_executable_bit_is_applied_even_if_git_ignores_it() {
     for file_mode in ["true", "false"] {
-        let bench = Bench::new();
-        let repository = bench.repository("r");
-        bench.git(&repository, &["config", "core.fileMode", file_mode]);
-        bench.create(&repository);
-        bench.sh("chmod +x a.txt; chmod -x run.sh; echo x > new; chmod 755 new");
-        bench.apply();
+        let fixture = SandboxFixture::new();
+        let repository = fixture.repository("r");
+        fixture.git(&repository, &["config", "core.fileMode", file_mode]);
+        fixture.create(&repository);
+        fixture.sh("chmod +x a.txt; chmod -x run.sh; echo x > new; chmod 755 new");
+        fixture.apply();
         for (name, expected) in [("a.txt", 0o755), ("run.sh", 0o644), ("new", 0o755)] {
             assert_eq!(
                 mode(&repository.join(name)),
@@ -243,8 +252,8 @@ fn the_executable_bit_is_applied_even_if_git_ignores_it() {
                 "{file_mode}: {name}"
             );
         }
-        assert_eq!(bench.git(&repository, &["status", "--porcelain"]), "");
-        let staged = bench.git(&repository, &["ls-files", "-s", "a.txt", "run.sh"]);
+        assert_eq!(fixture.git(&repository, &["status", "--porcelain"]), "");
+        let staged = fixture.git(&repository, &["ls-files", "-s", "a.txt", "run.sh"]);
         let is_recorded = staged.starts_with("100755") && staged.contains("\n100644");
         assert_eq!(is_recorded, file_mode == "true", "{staged}");
     }
@@ -252,12 +261,12 @@ fn the_executable_bit_is_applied_even_if_git_ignores_it() {
 
 #[test]
 fn permissions_that_git_does_not_store_are_also_applied() {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
     set_mode(&repository.join("d"), 0o700);
-    bench.create(&repository);
-    bench.sh("chmod 600 a.txt; mkdir -m 750 e; echo x > e/f; chmod 640 e/f");
-    bench.apply();
+    fixture.create(&repository);
+    fixture.sh("chmod 600 a.txt; mkdir -m 750 e; echo x > e/f; chmod 640 e/f");
+    fixture.apply();
     for (name, expected) in [("a.txt", 0o600), ("e", 0o750), ("e/f", 0o640), ("d", 0o700)] {
         assert_eq!(mode(&repository.join(name)), expected, "{name}");
     }
@@ -275,17 +284,17 @@ fn links_files_and_folders_can_replace_each_other() {
         "rm a.txt; mkdir -p a.txt/deep/er; echo 1 > a.txt/deep/er/f",
         "ln -sfn /etc/passwd link; ln -s ../../.. out; ln -s missing dangling; ln -s self self",
     ] {
-        let bench = Bench::new();
-        let repository = bench.repository("r");
+        let fixture = SandboxFixture::new();
+        let repository = fixture.repository("r");
         let before = files(&repository);
-        bench.create(&repository);
-        bench.sh(script);
-        let after = files(&bench.sandbox().join("work/r"));
-        bench.run_successfully(["sandbox", "rollback", "s"]);
-        assert_eq!(files(&bench.sandbox().join("work/r")), before, "{script}");
-        bench.run_successfully(["sandbox", "redo", "s"]);
-        assert_eq!(files(&bench.sandbox().join("work/r")), after, "{script}");
-        bench.apply_and_check(&repository);
+        fixture.create(&repository);
+        fixture.sh(script);
+        let after = files(&fixture.sandbox().join("work/r"));
+        fixture.run_successfully(["sandbox", "rollback", "s"]);
+        assert_eq!(files(&fixture.sandbox().join("work/r")), before, "{script}");
+        fixture.run_successfully(["sandbox", "redo", "s"]);
+        assert_eq!(files(&fixture.sandbox().join("work/r")), after, "{script}");
+        fixture.apply_and_check(&repository);
         assert_eq!(files(&repository), after, "{script}");
     }
 }

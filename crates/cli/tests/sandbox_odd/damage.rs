@@ -3,15 +3,15 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Bench, assert_same, read, tree};
+use super::{SandboxFixture, assert_same, read, tree};
 
 /// A sandbox with one recorded change.
-fn bench_with_change() -> (Bench, PathBuf) {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
-    bench.create(&repository);
-    bench.sh("echo changed > a.txt");
-    (bench, repository)
+fn bench_with_change() -> (SandboxFixture, PathBuf) {
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
+    fixture.create(&repository);
+    fixture.sh("echo changed > a.txt");
+    (fixture, repository)
 }
 
 fn remove(path: &Path) {
@@ -24,7 +24,7 @@ fn remove(path: &Path) {
 
 /// Asserts that every command except `list`, `show` and `discard` reports that the sandbox is
 /// damaged, and that `list` and `show` work.
-fn assert_damaged(bench: &Bench, code: &str) {
+fn assert_damaged(fixture: &SandboxFixture, code: &str) {
     for command in [
         vec!["sandbox", "exec", "s", "--", "true"],
         vec!["sandbox", "diff", "s"],
@@ -32,10 +32,10 @@ fn assert_damaged(bench: &Bench, code: &str) {
         vec!["sandbox", "rollback", "s"],
         vec!["sandbox", "apply", "s"],
     ] {
-        bench.refused(&command, 1, code);
+        fixture.refused(&command, 1, code);
     }
-    bench.run_successfully(["sandbox", "list"]);
-    bench.run_successfully(["sandbox", "show", "s"]);
+    fixture.run_successfully(["sandbox", "list"]);
+    fixture.run_successfully(["sandbox", "show", "s"]);
 }
 
 #[test]
@@ -48,34 +48,34 @@ fn a_sandbox_whose_files_were_removed_can_be_discarded() {
         "state/parts",
         "state/parts/r/manifest",
     ] {
-        let (bench, repository) = bench_with_change();
+        let (fixture, repository) = bench_with_change();
         let before = tree(&repository);
-        remove(&bench.sandbox().join(name));
-        assert_damaged(&bench, "CA-0644");
+        remove(&fixture.sandbox().join(name));
+        assert_damaged(&fixture, "CA-0644");
         assert_same(&before, &tree(&repository));
-        bench.discard();
-        bench.assert_nothing_left(&repository);
-        bench.create(&repository);
-        bench.sh("echo again > a.txt");
-        bench.apply_and_check(&repository);
+        fixture.discard();
+        fixture.assert_nothing_left(&repository);
+        fixture.create(&repository);
+        fixture.sh("echo again > a.txt");
+        fixture.apply_and_check(&repository);
     }
 }
 
 #[test]
 fn a_truncated_manifest_is_reported() {
     for length in [0, 1, 20, 60] {
-        let (bench, repository) = bench_with_change();
-        let path = bench.sandbox().join("state/parts/r/manifest");
+        let (fixture, repository) = bench_with_change();
+        let path = fixture.sandbox().join("state/parts/r/manifest");
         let content = std::fs::read(&path).expect("a file");
         std::fs::write(&path, &content[..length]).expect("a file");
-        bench.refused(&["sandbox", "diff", "s"], 1, "CA-0644");
-        bench.discard();
-        bench.assert_nothing_left(&repository);
+        fixture.refused(&["sandbox", "diff", "s"], 1, "CA-0644");
+        fixture.discard();
+        fixture.assert_nothing_left(&repository);
     }
 }
 
-fn objects(bench: &Bench) -> Vec<PathBuf> {
-    tree(&bench.sandbox().join("state/objects"))
+fn objects(fixture: &SandboxFixture) -> Vec<PathBuf> {
+    tree(&fixture.sandbox().join("state/objects"))
         .into_keys()
         .filter(|path| path.is_file())
         .collect()
@@ -85,9 +85,9 @@ fn objects(bench: &Bench) -> Vec<PathBuf> {
 #[test]
 fn a_rollback_whose_content_is_lost_changes_nothing_and_blocks_nothing() {
     for damage in ["gone", "junk", "other"] {
-        let (bench, repository) = bench_with_change();
-        bench.sh("echo second > d/b.txt");
-        let paths = objects(&bench);
+        let (fixture, repository) = bench_with_change();
+        fixture.sh("echo second > d/b.txt");
+        let paths = objects(&fixture);
         for path in &paths {
             match damage {
                 "gone" => remove(path),
@@ -95,31 +95,31 @@ fn a_rollback_whose_content_is_lost_changes_nothing_and_blocks_nothing() {
                 _ => drop(std::fs::copy(&paths[0], path).expect("a file")),
             }
         }
-        let work = bench.sandbox().join("work/r");
+        let work = fixture.sandbox().join("work/r");
         let before = tree(&work);
-        let error = bench.refused(&["sandbox", "rollback", "s", "--to", "1"], 1, "CA-0652");
+        let error = fixture.refused(&["sandbox", "rollback", "s", "--to", "1"], 1, "CA-0652");
         assert!(
             error["message"].as_str().expect("text").contains("a.txt"),
             "{error}"
         );
         assert_same(&before, &tree(&work));
-        bench.run_successfully(["sandbox", "list"]);
-        bench.sh("echo third > a.txt");
-        bench.discard();
-        bench.assert_nothing_left(&repository);
+        fixture.run_successfully(["sandbox", "list"]);
+        fixture.sh("echo third > a.txt");
+        fixture.discard();
+        fixture.assert_nothing_left(&repository);
     }
 }
 
 /// An apply reads all its content before it changes anything.
 #[test]
 fn an_apply_whose_content_is_damaged_is_refused() {
-    let (bench, repository) = bench_with_change();
-    for path in objects(&bench) {
+    let (fixture, repository) = bench_with_change();
+    for path in objects(&fixture) {
         std::fs::write(path, "junk").expect("a file");
     }
-    bench.apply_refused(&repository, 1, "CA-0652");
-    bench.discard();
-    bench.assert_nothing_left(&repository);
+    fixture.apply_refused(&repository, 1, "CA-0652");
+    fixture.discard();
+    fixture.assert_nothing_left(&repository);
 }
 
 #[test]
@@ -131,13 +131,13 @@ fn a_damaged_git_file_of_a_worktree_is_restored() {
         "rm .git; echo 'gitdir: /nowhere' > .git",
         "rm .git; mkfifo .git",
     ] {
-        let (bench, repository) = bench_with_change();
-        bench.sh(script);
-        assert_eq!(bench.diff().len(), 1, "{script}");
-        let answer = bench.sh("git status --short");
+        let (fixture, repository) = bench_with_change();
+        fixture.sh(script);
+        assert_eq!(fixture.diff().len(), 1, "{script}");
+        let answer = fixture.sh("git status --short");
         assert_eq!(answer.out, " M a.txt\n", "{script}: git works again");
-        bench.sh(script);
-        bench.apply_and_check(&repository);
+        fixture.sh(script);
+        fixture.apply_and_check(&repository);
     }
 }
 
@@ -145,8 +145,8 @@ fn a_damaged_git_file_of_a_worktree_is_restored() {
 /// affect it.
 #[test]
 fn housekeeping_in_the_repository_does_not_affect_the_sandbox() {
-    let (bench, repository) = bench_with_change();
-    bench.sh("git add -A; git commit -qm inside; echo 2 > new; git add new");
+    let (fixture, repository) = bench_with_change();
+    fixture.sh("git add -A; git commit -qm inside; echo 2 > new; git add new");
     for command in [
         vec!["worktree", "prune"],
         vec!["gc", "-q", "--prune=now"],
@@ -155,41 +155,41 @@ fn housekeeping_in_the_repository_does_not_affect_the_sandbox() {
         vec!["repack", "-adq"],
         vec!["reflog", "expire", "--expire=now", "--all"],
     ] {
-        bench.git(&repository, &command);
+        fixture.git(&repository, &command);
     }
-    bench.sh("git fsck; git log --oneline");
-    bench.apply_and_check(&repository);
+    fixture.sh("git fsck; git log --oneline");
+    fixture.apply_and_check(&repository);
 }
 
 #[test]
 fn a_missing_base_commit_is_reported() {
-    let (bench, repository) = bench_with_change();
-    let reference = bench.git(
+    let (fixture, repository) = bench_with_change();
+    let reference = fixture.git(
         &repository,
         &["for-each-ref", "--format=%(refname)", "refs/cleveragents"],
     );
-    bench.git(&repository, &["update-ref", "-d", &reference]);
-    bench.git(
+    fixture.git(&repository, &["update-ref", "-d", &reference]);
+    fixture.git(
         &repository,
         &["commit", "-q", "--amend", "-m", "another root"],
     );
-    bench.git(&repository, &["reflog", "expire", "--expire=now", "--all"]);
-    bench.git(&repository, &["gc", "-q", "--prune=now"]);
-    let message = bench.apply_refused(&repository, 1, "CA-0644");
+    fixture.git(&repository, &["reflog", "expire", "--expire=now", "--all"]);
+    fixture.git(&repository, &["gc", "-q", "--prune=now"]);
+    let message = fixture.apply_refused(&repository, 1, "CA-0644");
     assert!(message.contains("is gone from"), "{message}");
-    bench.discard();
-    bench.assert_nothing_left(&repository);
+    fixture.discard();
+    fixture.assert_nothing_left(&repository);
 }
 
 #[test]
 fn a_deleted_branch_is_reported() {
-    let (bench, repository) = bench_with_change();
-    bench.git(&repository, &["checkout", "-q", "--orphan", "fresh"]);
-    bench.git(&repository, &["branch", "-q", "-D", "main"]);
-    let message = bench.apply_refused(&repository, 1, "CA-0646");
+    let (fixture, repository) = bench_with_change();
+    fixture.git(&repository, &["checkout", "-q", "--orphan", "fresh"]);
+    fixture.git(&repository, &["branch", "-q", "-D", "main"]);
+    let message = fixture.apply_refused(&repository, 1, "CA-0646");
     assert!(message.contains("no commit"), "{message}");
-    bench.git(&repository, &["commit", "-q", "-m", "fresh"]);
-    bench.apply_and_check(&repository);
+    fixture.git(&repository, &["commit", "-q", "-m", "fresh"]);
+    fixture.apply_and_check(&repository);
 }
 
 /// The original was moved away, replaced by a file, or is no longer a repository.
@@ -200,8 +200,8 @@ fn a_missing_original_is_reported() {
         ("file", "CA-0644"),
         ("bare folder", "CA-0646"),
     ] {
-        let (bench, repository) = bench_with_change();
-        let away = bench.folder().join("away");
+        let (fixture, repository) = bench_with_change();
+        let away = fixture.folder().join("away");
         match damage {
             "bare folder" => remove(&repository.join(".git")),
             _ => std::fs::rename(&repository, &away).expect("renamed"),
@@ -209,40 +209,40 @@ fn a_missing_original_is_reported() {
         if damage == "file" {
             std::fs::write(&repository, "a file").expect("a file");
         }
-        bench.refused(&["sandbox", "apply", "s"], 1, code);
-        bench.discard();
-        bench.run_successfully(["sandbox", "list"]);
-        bench.assert_nothing_left(&bench.folder().join("none"));
+        fixture.refused(&["sandbox", "apply", "s"], 1, code);
+        fixture.discard();
+        fixture.run_successfully(["sandbox", "list"]);
+        fixture.assert_nothing_left(&fixture.folder().join("none"));
     }
 }
 
 #[test]
 fn a_moved_repository_works_again_after_it_is_moved_back() {
-    let (bench, repository) = bench_with_change();
-    let away = bench.folder().join("away");
+    let (fixture, repository) = bench_with_change();
+    let away = fixture.folder().join("away");
     std::fs::rename(&repository, &away).expect("renamed");
-    bench.refused(&["sandbox", "apply", "s"], 1, "CA-0644");
+    fixture.refused(&["sandbox", "apply", "s"], 1, "CA-0644");
     std::fs::rename(&away, &repository).expect("renamed");
-    bench.apply_and_check(&repository);
+    fixture.apply_and_check(&repository);
 }
 
 #[test]
 fn a_missing_directory_is_reported() {
     for is_file in [false, true] {
-        let bench = Bench::new();
-        let folder = bench.folder().join("plain");
+        let fixture = SandboxFixture::new();
+        let folder = fixture.folder().join("plain");
         std::fs::create_dir(&folder).expect("a folder");
         std::fs::write(folder.join("f"), "1").expect("a file");
-        bench.create(&folder);
-        bench.sh("echo 2 > f");
+        fixture.create(&folder);
+        fixture.sh("echo 2 > f");
         remove(&folder);
         if is_file {
             std::fs::write(&folder, "a file").expect("a file");
         }
-        bench.refused(&["sandbox", "apply", "s"], 1, "CA-0644");
-        bench.refused(&["sandbox", "exec", "s", "--", "true"], 1, "CA-0644");
-        bench.discard();
-        bench.assert_nothing_left(&folder);
+        fixture.refused(&["sandbox", "apply", "s"], 1, "CA-0644");
+        fixture.refused(&["sandbox", "exec", "s", "--", "true"], 1, "CA-0644");
+        fixture.discard();
+        fixture.assert_nothing_left(&folder);
         assert_eq!(folder.is_file(), is_file, "nothing is created in its place");
     }
 }
@@ -251,39 +251,39 @@ fn a_missing_directory_is_reported() {
 /// files to check.
 #[test]
 fn an_apply_with_a_damaged_journal_can_be_discarded() {
-    let (bench, repository) = bench_with_change();
-    bench.create_other(&repository);
-    let output = bench
+    let (fixture, repository) = bench_with_change();
+    fixture.create_other(&repository);
+    let output = fixture
         .agents
         .command(["sandbox", "apply", "s"])
         .env("CLEVERAGENTS_DIE_AT_STEP", "3")
         .output()
         .expect("the program starts");
     assert_eq!(output.status.code(), None, "the program was killed");
-    let journal = tree(&bench.agents.home().join("sandboxes"))
+    let journal = tree(&fixture.agents.home().join("sandboxes"))
         .into_keys()
         .find(|path| path.ends_with("state/apply.json"))
         .expect("a journal");
     let content = std::fs::read(&journal).expect("a file");
     std::fs::write(&journal, &content[..content.len() / 2]).expect("a file");
     // Other sandboxes still work.
-    let answer = bench.run_successfully(["sandbox", "exec", "other", "--", "true"]);
+    let answer = fixture.run_successfully(["sandbox", "exec", "other", "--", "true"]);
     assert!(answer.err.contains("`s` was interrupted"), "{answer:?}");
-    bench.refused(&["sandbox", "diff", "s"], 1, "CA-0644");
-    let answer = bench.run_successfully(["sandbox", "discard", "s", "--yes"]);
+    fixture.refused(&["sandbox", "diff", "s"], 1, "CA-0644");
+    let answer = fixture.run_successfully(["sandbox", "discard", "s", "--yes"]);
     assert!(answer.err.contains(".cleveragents-apply-"), "{answer:?}");
-    bench.run_successfully(["sandbox", "discard", "other", "--yes"]);
+    fixture.run_successfully(["sandbox", "discard", "other", "--yes"]);
     assert_eq!(read(repository.join("a.txt")), "one\n");
     assert!(
-        bench
+        fixture
             .git(&repository, &["for-each-ref", "refs/cleveragents"])
             .is_empty()
     );
-    let sandboxes = tree(&bench.agents.home().join("sandboxes"));
+    let sandboxes = tree(&fixture.agents.home().join("sandboxes"));
     assert!(sandboxes.is_empty(), "{:?}", sandboxes.keys());
 }
 
-impl Bench {
+impl SandboxFixture {
     /// Creates the sandbox `other` of a folder.
     fn create_other(&self, path: &Path) {
         let text = path.to_str().expect("UTF-8");
@@ -294,14 +294,14 @@ impl Bench {
 /// A discard also removes read-only folders that a command created.
 #[test]
 fn removed_permissions_do_not_prevent_a_discard() {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
-    bench.create(&repository);
-    bench.sh("mkdir -p x/y; echo 1 > x/y/f; chmod 500 x/y x; chmod 400 a.txt");
-    assert_eq!(bench.diff().len(), 4);
-    bench.run_successfully(["sandbox", "rollback", "s"]);
-    assert!(bench.diff().is_empty());
-    bench.run_successfully(["sandbox", "redo", "s"]);
-    bench.discard();
-    bench.assert_nothing_left(&repository);
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
+    fixture.create(&repository);
+    fixture.sh("mkdir -p x/y; echo 1 > x/y/f; chmod 500 x/y x; chmod 400 a.txt");
+    assert_eq!(fixture.diff().len(), 4);
+    fixture.run_successfully(["sandbox", "rollback", "s"]);
+    assert!(fixture.diff().is_empty());
+    fixture.run_successfully(["sandbox", "redo", "s"]);
+    fixture.discard();
+    fixture.assert_nothing_left(&repository);
 }

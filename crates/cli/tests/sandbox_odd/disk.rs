@@ -7,7 +7,7 @@ use std::process::Command;
 
 use cleveragents_testkit::{Agents, not_run};
 
-use super::{Bench, assert_same, read, tree};
+use super::{SandboxFixture, assert_same, read, tree};
 
 /// A small file system, unmounted on drop.
 struct SmallDisk(PathBuf);
@@ -51,19 +51,19 @@ impl Drop for SmallDisk {
 }
 
 /// A home on a small disk, and a repository on another disk with three mebibytes of random data.
-fn bench_on_small_disk(test_name: &str) -> Option<(Bench, SmallDisk, PathBuf)> {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
+fn bench_on_small_disk(test_name: &str) -> Option<(SandboxFixture, SmallDisk, PathBuf)> {
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
     for index in 0..12_u32 {
         let noise = noise(index, 256 << 10);
         std::fs::write(repository.join(format!("f{index}")), noise).expect("a file");
     }
-    bench.commit(&repository, "large");
-    let disk = SmallDisk::new(&bench.user().join("disk"), 2048, test_name)?;
+    fixture.commit(&repository, "large");
+    let disk = SmallDisk::new(&fixture.user().join("disk"), 2048, test_name)?;
     let home = disk.0.join("home");
-    let Bench { agents } = bench;
+    let SandboxFixture { agents } = fixture;
     let agents: Agents = agents.at_home(home);
-    Some((Bench { agents }, disk, repository))
+    Some((SandboxFixture { agents }, disk, repository))
 }
 
 fn noise(seed: u32, length: usize) -> Vec<u8> {
@@ -80,12 +80,12 @@ fn noise(seed: u32, length: usize) -> Vec<u8> {
 
 #[test]
 fn a_disk_that_fills_while_a_sandbox_is_created_leaves_nothing() {
-    let Some((bench, disk, repository)) =
+    let Some((fixture, disk, repository)) =
         bench_on_small_disk("a full disk while a sandbox is created")
     else {
         return;
     };
-    let plain = bench.folder().join("plain");
+    let plain = fixture.folder().join("plain");
     std::fs::create_dir(&plain).expect("a folder");
     for index in 0..12_u32 {
         std::fs::copy(
@@ -100,7 +100,7 @@ fn a_disk_that_fills_while_a_sandbox_is_created_leaves_nothing() {
     ] {
         let before = tree(path);
         let text = path.to_str().expect("UTF-8");
-        let answer = bench.run(["--format", "json", "sandbox", "create", "s", "--path", text]);
+        let answer = fixture.run(["--format", "json", "sandbox", "create", "s", "--path", text]);
         assert_eq!(answer.code, Some(1), "{answer:?}");
         let error = answer.json()["data"]["error"].clone();
         assert!(codes.iter().any(|code| error["code"] == *code), "{error}");
@@ -111,28 +111,28 @@ fn a_disk_that_fills_while_a_sandbox_is_created_leaves_nothing() {
             "{message}"
         );
         assert_same(&before, &tree(path));
-        bench.assert_nothing_left(path);
+        fixture.assert_nothing_left(path);
     }
     assert!(disk.mount(&["-o", "remount,size=32m"]));
-    bench.create(&repository);
-    bench.sh("echo changed > a.txt");
-    bench.apply();
+    fixture.create(&repository);
+    fixture.sh("echo changed > a.txt");
+    fixture.apply();
     assert_eq!(read(repository.join("a.txt")), "changed\n");
 }
 
 #[test]
 fn a_disk_that_fills_while_changes_are_recorded_loses_nothing() {
-    let Some((bench, disk, repository)) =
+    let Some((fixture, disk, repository)) =
         bench_on_small_disk("a full disk while changes are recorded")
     else {
         return;
     };
     assert!(disk.mount(&["-o", "remount,size=8m"]));
     let first = tree(&repository);
-    bench.create(&repository);
+    fixture.create(&repository);
     let before = tree(&repository);
     let fill = "for i in 0 1 2 3 4 5 6 7 8 9 10 11; do cat f$i >> f0; done || true; echo x > a.txt || true";
-    let answer = bench.run(["sandbox", "exec", "s", "--", "sh", "-c", fill]);
+    let answer = fixture.run(["sandbox", "exec", "s", "--", "sh", "-c", fill]);
     assert_eq!(answer.code, Some(1), "{answer:?}");
     assert!(answer.err.contains("error[CA-0206]"), "{answer:?}");
     // Fill the disk again: the refused recording and the private folders of the command freed some
@@ -142,16 +142,16 @@ fn a_disk_that_fills_while_changes_are_recorded_loses_nothing() {
         vec!["sandbox", "checkpoint", "s"],
         vec!["sandbox", "apply", "s"],
     ] {
-        bench.refused(&command, 1, "CA-0206");
+        fixture.refused(&command, 1, "CA-0206");
     }
     assert_same(&before, &tree(&repository));
     // After space is freed, the changes still exist.
     std::fs::remove_file(filler).expect("the filler");
     assert!(disk.mount(&["-o", "remount,size=64m"]));
-    assert!(bench.diff().contains_key("f0"));
+    assert!(fixture.diff().contains_key("f0"));
     assert!(disk.mount(&["-o", "remount,size=12m"]));
-    bench.discard();
-    bench.assert_nothing_left(&repository);
+    fixture.discard();
+    fixture.assert_nothing_left(&repository);
     assert_same(&first, &tree(&repository));
 }
 
@@ -159,22 +159,22 @@ fn a_disk_that_fills_while_changes_are_recorded_loses_nothing() {
 #[test]
 fn a_disk_that_fills_during_staging_of_an_apply_is_unchanged() {
     let test_name = "a full disk of the real files";
-    let bench = Bench::new();
-    let Some(_disk) = SmallDisk::new(&bench.folder().join("disk"), 1024, test_name) else {
+    let fixture = SandboxFixture::new();
+    let Some(_disk) = SmallDisk::new(&fixture.folder().join("disk"), 1024, test_name) else {
         return;
     };
-    let repository = bench.repository("disk/r");
-    let plain = bench.folder().join("disk/plain");
+    let repository = fixture.repository("disk/r");
+    let plain = fixture.folder().join("disk/plain");
     std::fs::create_dir(&plain).expect("a folder");
     std::fs::write(plain.join("f"), "1").expect("a file");
     for path in [&repository, &plain] {
-        bench.create(path);
-        let part = bench.agents.data(&["sandbox", "show", "s"])["sandbox"]["parts"][0].clone();
+        fixture.create(path);
+        let part = fixture.agents.data(&["sandbox", "show", "s"])["sandbox"]["parts"][0].clone();
         let work = PathBuf::from(part["folder"].as_str().expect("a folder"));
         std::fs::write(work.join("large"), noise(7, 4 << 20)).expect("a file");
-        let before = tree(&bench.folder().join("disk"));
-        bench.refused(&["sandbox", "apply", "s"], 1, "CA-0655");
-        let after = tree(&bench.folder().join("disk"));
+        let before = tree(&fixture.folder().join("disk"));
+        fixture.refused(&["sandbox", "apply", "s"], 1, "CA-0655");
+        let after = tree(&fixture.folder().join("disk"));
         assert_same(
             &before,
             &after
@@ -184,6 +184,6 @@ fn a_disk_that_fills_during_staging_of_an_apply_is_unchanged() {
                 })
                 .collect(),
         );
-        bench.discard();
+        fixture.discard();
     }
 }

@@ -3,12 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Bench, assert_same, read, tree};
+use super::{SandboxFixture, assert_same, read, tree};
 
 /// Creates a folder outside of the sandbox. Its files contain secrets and have the same names as
 /// files in the sandbox.
-fn outside(bench: &Bench) -> PathBuf {
-    let folder = bench.user().join("outside");
+fn outside(fixture: &SandboxFixture) -> PathBuf {
+    let folder = fixture.user().join("outside");
     std::fs::create_dir_all(folder.join("d")).expect("a folder");
     for name in ["a.txt", "b.txt", "d/b.txt", "new"] {
         std::fs::write(folder.join(name), "SECRET\n").expect("a file");
@@ -17,7 +17,7 @@ fn outside(bench: &Bench) -> PathBuf {
 }
 
 /// Runs every command that uses the sandbox, with any result. Asserts that none prints the secret.
-fn run_all_commands(bench: &Bench) {
+fn run_all_commands(fixture: &SandboxFixture) {
     for command in [
         vec!["sandbox", "diff", "s"],
         vec!["sandbox", "checkpoint", "s"],
@@ -28,7 +28,7 @@ fn run_all_commands(bench: &Bench) {
         vec!["sandbox", "apply", "s"],
         vec!["sandbox", "discard", "s", "--yes"],
     ] {
-        let answer = bench.run(&command);
+        let answer = fixture.run(&command);
         assert!(
             matches!(answer.code, Some(0 | 1 | 4)),
             "{command:?}: {answer:?}"
@@ -50,16 +50,16 @@ fn links_that_lead_out_are_never_followed() {
         "mkdir e; ln -s OUT e/d; ln -s e/d f; rm -r d; mv e d",
     ] {
         for is_repository in [true, false] {
-            let bench = Bench::new();
-            let outside = outside(&bench);
-            let original = bench.repository("r");
+            let fixture = SandboxFixture::new();
+            let outside = outside(&fixture);
+            let original = fixture.repository("r");
             if !is_repository {
                 std::fs::remove_dir_all(original.join(".git")).expect("a folder");
             }
             let before = tree(&outside);
-            bench.create(&original);
-            bench.sh(&script.replace("OUT", outside.to_str().expect("UTF-8")));
-            run_all_commands(&bench);
+            fixture.create(&original);
+            fixture.sh(&script.replace("OUT", outside.to_str().expect("UTF-8")));
+            run_all_commands(&fixture);
             assert_same(&before, &tree(&outside));
             // The links themselves are applied.
             assert!(
@@ -75,18 +75,18 @@ fn links_that_lead_out_are_never_followed() {
 #[test]
 fn a_real_folder_that_became_a_link_is_a_conflict() {
     for is_repository in [true, false] {
-        let bench = Bench::new();
-        let outside = outside(&bench);
-        let original = bench.repository("r");
+        let fixture = SandboxFixture::new();
+        let outside = outside(&fixture);
+        let original = fixture.repository("r");
         if !is_repository {
             std::fs::remove_dir_all(original.join(".git")).expect("a folder");
         }
-        bench.create(&original);
-        bench.sh("echo changed > d/b.txt; echo new > d/new");
+        fixture.create(&original);
+        fixture.sh("echo changed > d/b.txt; echo new > d/new");
         std::fs::remove_dir_all(original.join("d")).expect("a folder");
         std::os::unix::fs::symlink(outside.join("d"), original.join("d")).expect("a link");
-        let before = tree(&bench.user().join("outside"));
-        let answer = bench.run(["sandbox", "apply", "s"]);
+        let before = tree(&fixture.user().join("outside"));
+        let answer = fixture.run(["sandbox", "apply", "s"]);
         assert_eq!(answer.code, Some(4), "{answer:?}");
         assert_same(&before, &tree(&outside));
         assert!(original.join("d").is_symlink());
@@ -97,21 +97,21 @@ fn a_real_folder_that_became_a_link_is_a_conflict() {
 /// writes to the file.
 #[test]
 fn a_hard_link_to_an_outside_file_is_never_written() {
-    let bench = Bench::new();
-    let original = bench.repository("r");
-    let outside = outside(&bench);
-    bench.create(&original);
-    let work = bench.sandbox().join("work/r");
+    let fixture = SandboxFixture::new();
+    let original = fixture.repository("r");
+    let outside = outside(&fixture);
+    fixture.create(&original);
+    let work = fixture.sandbox().join("work/r");
     std::fs::remove_file(work.join("a.txt")).expect("a file");
     std::fs::hard_link(outside.join("a.txt"), work.join("a.txt")).expect("a hard link");
-    bench.run_successfully(["sandbox", "checkpoint", "s"]);
-    bench.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
+    fixture.run_successfully(["sandbox", "checkpoint", "s"]);
+    fixture.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
     assert_eq!(read(work.join("a.txt")), "one\n");
     assert_eq!(read(outside.join("a.txt")), "SECRET\n");
-    bench.sh("ln a.txt twin; echo x >> twin");
-    bench.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
+    fixture.sh("ln a.txt twin; echo x >> twin");
+    fixture.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
     assert_eq!(read(work.join("a.txt")), "one\n");
-    bench.discard();
+    fixture.discard();
 }
 
 /// A git configuration in which every setting runs a command.
@@ -143,17 +143,17 @@ fn a_git_folder_written_by_a_command_is_never_used_by_the_program() {
         "rm .git; ln -s REPO/.git .git",
         "rm .git; echo 'gitdir: REPO/.git' > .git",
     ] {
-        let bench = Bench::new();
-        let repository = bench.repository("r");
-        let trace = bench.user().join("trace");
-        bench.create(&repository);
+        let fixture = SandboxFixture::new();
+        let repository = fixture.repository("r");
+        let trace = fixture.user().join("trace");
+        fixture.create(&repository);
         let git = tree(&repository.join(".git"));
-        let work = bench.sandbox().join("work/r");
+        let work = fixture.sandbox().join("work/r");
         std::fs::write(work.join("evil"), evil_config(&trace)).expect("a file");
         let attributes = "* filter=evil diff=evil merge=evil\n";
         std::fs::write(work.join(".gitattributes"), attributes).expect("a file");
         let script = script.replace("REPO", repository.to_str().expect("UTF-8"));
-        bench.sh(&format!("{script}\necho changed > a.txt"));
+        fixture.sh(&format!("{script}\necho changed > a.txt"));
         for command in [
             vec!["sandbox", "diff", "s"],
             vec!["sandbox", "rollback", "s", "--to", "1"],
@@ -161,37 +161,37 @@ fn a_git_folder_written_by_a_command_is_never_used_by_the_program() {
             vec!["sandbox", "exec", "s", "--", "true"],
             vec!["sandbox", "apply", "s", "--dry-run"],
         ] {
-            let answer = bench.run(&command);
+            let answer = fixture.run(&command);
             assert!(!answer.err.contains("panicked"), "{answer:?}");
             assert!(!trace.exists(), "{script}: {command:?} ran a setting");
         }
         assert_same(&git, &tree(&repository.join(".git")));
-        bench.run(["sandbox", "apply", "s"]);
-        bench.run(["sandbox", "discard", "s", "--yes"]);
+        fixture.run(["sandbox", "apply", "s"]);
+        fixture.run(["sandbox", "discard", "s", "--yes"]);
         assert!(!trace.exists(), "{script}");
         assert_eq!(
-            bench.git(&repository, &["status", "--porcelain"]),
+            fixture.git(&repository, &["status", "--porcelain"]),
             "",
             "{script}"
         );
-        bench.git(&repository, &["fsck", "--strict"]);
-        bench.assert_nothing_left(&repository);
+        fixture.git(&repository, &["fsck", "--strict"]);
+        fixture.assert_nothing_left(&repository);
     }
 }
 
 #[test]
 fn addresses_of_submodules_are_never_visited() {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
-    let trace = bench.user().join("trace");
-    bench.config("protocol.ext.allow", "always");
-    bench.config("submodule.recurse", "true");
-    bench.create(&repository);
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
+    let trace = fixture.user().join("trace");
+    fixture.config("protocol.ext.allow", "always");
+    fixture.config("submodule.recurse", "true");
+    fixture.create(&repository);
     let url = format!("ext::sh -c touch%% {}", trace.display());
-    bench.sh(&format!(
+    fixture.sh(&format!(
         "printf '[submodule \"x\"]\\n\\tpath = x\\n\\turl = {url}\\n' > .gitmodules; mkdir x; echo 1 > x/f"
     ));
-    bench.run_successfully(["sandbox", "diff", "s"]);
-    bench.apply_and_check(&repository);
+    fixture.run_successfully(["sandbox", "diff", "s"]);
+    fixture.apply_and_check(&repository);
     assert!(!trace.exists());
 }

@@ -4,17 +4,17 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::Stdio;
 
-use super::{Bench, assert_same, read, tree};
+use super::{SandboxFixture, assert_same, read, tree};
 
-fn bench_with_sandbox() -> Bench {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
-    bench.create(&repository);
-    bench
+fn bench_with_sandbox() -> SandboxFixture {
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
+    fixture.create(&repository);
+    fixture
 }
 
-fn exec(bench: &Bench, options: &[&str], script: &str) -> cleveragents_testkit::Answer {
-    bench.run(
+fn exec(fixture: &SandboxFixture, options: &[&str], script: &str) -> cleveragents_testkit::Answer {
+    fixture.run(
         [
             &["sandbox", "exec", "s"],
             options,
@@ -26,14 +26,14 @@ fn exec(bench: &Bench, options: &[&str], script: &str) -> cleveragents_testkit::
 
 #[test]
 fn exit_codes_and_signals_pass_through() {
-    let bench = bench_with_sandbox();
+    let fixture = bench_with_sandbox();
     for code in [0, 1, 2, 3, 42, 124, 255] {
-        let answer = exec(&bench, &[], &format!("exit {code}"));
+        let answer = exec(&fixture, &[], &format!("exit {code}"));
         assert_eq!(answer.code, Some(code), "{answer:?}");
     }
     for (name, number) in [("TERM", 15), ("KILL", 9), ("SEGV", 11)] {
         let answer = exec(
-            &bench,
+            &fixture,
             &[],
             &format!("echo x > before-{name}; kill -{name} $$"),
         );
@@ -43,7 +43,7 @@ fn exit_codes_and_signals_pass_through() {
             "{answer:?}"
         );
         assert!(
-            bench.diff().contains_key(&format!("before-{name}")),
+            fixture.diff().contains_key(&format!("before-{name}")),
             "the change is recorded"
         );
     }
@@ -51,9 +51,9 @@ fn exit_codes_and_signals_pass_through() {
 
 #[test]
 fn input_and_output_pass_unchanged() {
-    let bench = bench_with_sandbox();
+    let fixture = bench_with_sandbox();
     let bytes: Vec<u8> = (0..=255).cycle().take(300_000).collect();
-    let mut child = bench
+    let mut child = fixture
         .agents
         .command(["sandbox", "exec", "s", "--", "cat"])
         .stdin(Stdio::piped())
@@ -75,9 +75,9 @@ fn input_and_output_pass_unchanged() {
 
 #[test]
 fn output_in_a_document_is_capped_and_counted() {
-    let bench = bench_with_sandbox();
+    let fixture = bench_with_sandbox();
     let script = "head -c 12000000 /dev/zero | tr '\\0' x; echo problem >&2; exit 7";
-    let answer = bench.run([
+    let answer = fixture.run([
         "--format", "json", "sandbox", "exec", "s", "--", "sh", "-c", script,
     ]);
     assert_eq!(answer.code, Some(7));
@@ -93,8 +93,8 @@ fn output_in_a_document_is_capped_and_counted() {
 #[test]
 fn a_missing_program_is_an_error_of_the_command() {
     // A folder in PATH that this user cannot read would cause another error.
-    let bench = bench_with_sandbox().with("PATH", "/usr/local/bin:/usr/bin:/bin");
-    let error = bench.refused(
+    let fixture = bench_with_sandbox().with("PATH", "/usr/local/bin:/usr/bin:/bin");
+    let error = fixture.refused(
         &["sandbox", "exec", "s", "--", "no-such-program"],
         3,
         "CA-0701",
@@ -105,21 +105,21 @@ fn a_missing_program_is_an_error_of_the_command() {
             .expect("text")
             .contains("no-such-program")
     );
-    assert!(bench.diff().is_empty());
+    assert!(fixture.diff().is_empty());
 }
 
 #[test]
 fn the_environment_contains_only_given_variables() {
-    let bench = bench_with_sandbox()
+    let fixture = bench_with_sandbox()
         .with("OPENAI_API_KEY", "secret")
         .with("GIVEN", "from here")
         .with("LD_PRELOAD", "");
     let script = "test -z \"$OPENAI_API_KEY\"; test \"$A\" = 'b c=d'; test \"$GIVEN\" = 'from here'; \
         test \"$CLEVERAGENTS_SANDBOX\" = s; test -w \"$TMPDIR\"; test -z \"$CLEVERAGENTS_HOME\"";
     let options = ["--env", "A=b c=d", "--env", "GIVEN"];
-    let answer = exec(&bench, &options, &format!("set -e; {script}"));
+    let answer = exec(&fixture, &options, &format!("set -e; {script}"));
     assert_eq!(answer.code, Some(0), "{answer:?}");
-    bench.refused(
+    fixture.refused(
         &["sandbox", "exec", "s", "--env", "UNSET", "--", "true"],
         2,
         "CA-0101",
@@ -128,13 +128,13 @@ fn the_environment_contains_only_given_variables() {
 
 #[test]
 fn a_command_that_times_out_is_killed_with_its_child_processes() {
-    let bench = bench_with_sandbox();
+    let fixture = bench_with_sandbox();
     let time = unique_duration(3141);
     let script = format!("echo x > started; (setsid sleep {time} &) ; sleep {time}");
-    let answer = exec(&bench, &["--timeout", "1"], &script);
+    let answer = exec(&fixture, &["--timeout", "1"], &script);
     assert_eq!(answer.code, Some(124), "{answer:?}");
     assert!(
-        bench.diff().contains_key("started"),
+        fixture.diff().contains_key("started"),
         "its changes are recorded"
     );
     assert_not_running(&time);
@@ -162,11 +162,11 @@ fn assert_not_running(argument: &str) {
 
 #[test]
 fn a_daemon_ends_with_the_command() {
-    let bench = bench_with_sandbox();
+    let fixture = bench_with_sandbox();
     let time = unique_duration(2718);
     let script =
         format!("(setsid sh -c 'trap \"\" TERM HUP; sleep {time}' >/dev/null 2>&1 &); echo done");
-    let answer = exec(&bench, &[], &script);
+    let answer = exec(&fixture, &[], &script);
     assert_eq!(
         (answer.code, answer.out.as_str()),
         (Some(0), "done\n"),
@@ -177,15 +177,15 @@ fn a_daemon_ends_with_the_command() {
 
 #[test]
 fn nothing_outside_can_be_written() {
-    let bench = bench_with_sandbox();
-    let repository = bench.folder().join("r");
-    let secret = bench.user().join("secret");
+    let fixture = bench_with_sandbox();
+    let repository = fixture.folder().join("r");
+    let secret = fixture.user().join("secret");
     std::fs::write(&secret, "the user's").expect("a file");
-    let twin = bench.agents.home().join("sandboxes-evil");
+    let twin = fixture.agents.home().join("sandboxes-evil");
     std::fs::create_dir(&twin).expect("a folder");
-    let sandbox = bench.sandbox();
+    let sandbox = fixture.sandbox();
     let work = tree(&sandbox.join("state"));
-    let before = tree(&bench.folder());
+    let before = tree(&fixture.folder());
     let paths = [
         repository.join("a.txt"),
         repository.join("new"),
@@ -196,7 +196,7 @@ fn nothing_outside_can_be_written() {
         sandbox.join("state/x"),
         sandbox.join("work/x"),
         sandbox.join("git/x"),
-        bench.agents.database(),
+        fixture.agents.database(),
     ];
     for path in &paths {
         let path = path.display();
@@ -212,16 +212,16 @@ fn nothing_outside_can_be_written() {
             format!("touch -d 2000-01-01 '{path}'"),
         ] {
             // The removal of a missing file succeeds. Every other attempt must fail.
-            let answer = exec(&bench, &[], &attempt);
+            let answer = exec(&fixture, &[], &attempt);
             let is_harmless = attempt.starts_with("rm") && answer.code == Some(0);
             assert!(
                 is_harmless || answer.code != Some(0),
                 "{attempt}: {answer:?}"
             );
         }
-        bench.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
+        fixture.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
     }
-    assert_same(&before, &tree(&bench.folder()));
+    assert_same(&before, &tree(&fixture.folder()));
     assert_eq!(read(&secret), "the user's");
     assert!(tree(&twin).is_empty());
     for path in work.keys().filter(|path| path.ends_with("manifest")) {
@@ -230,27 +230,27 @@ fn nothing_outside_can_be_written() {
     // Temporary files and shared memory are private to the command.
     for folder in ["/tmp", "/var/tmp", "/dev/shm"] {
         let path = format!("{folder}/cleveragents-was-here");
-        let answer = exec(&bench, &[], &format!("echo x > {path}"));
+        let answer = exec(&fixture, &[], &format!("echo x > {path}"));
         assert_eq!(answer.code, Some(0), "{answer:?}");
         assert!(!Path::new(&path).exists());
     }
-    bench.agents.assert_sound();
+    fixture.agents.assert_sound();
 }
 
 /// A hard link to an outside file would allow writing to it.
 #[test]
 fn outside_files_cannot_be_hard_linked() {
-    let bench = bench_with_sandbox();
-    let target = bench.folder().join("r/a.txt");
+    let fixture = bench_with_sandbox();
+    let target = fixture.folder().join("r/a.txt");
     for attempt in [
         format!("ln '{}' hard", target.display()),
         format!("exec 9< '{}'; ln -L /proc/self/fd/9 hard", target.display()),
         format!("cp -l '{}' hard", target.display()),
     ] {
-        let answer = exec(&bench, &[], &attempt);
+        let answer = exec(&fixture, &[], &attempt);
         assert_ne!(answer.code, Some(0), "{attempt}");
     }
-    assert!(bench.diff().is_empty());
+    assert!(fixture.diff().is_empty());
     assert_eq!(read(&target), "one\n");
 }
 
@@ -259,7 +259,7 @@ const CONNECT: &str = "import socket, sys\ns = socket.create_connection(('127.0.
 
 #[test]
 fn the_network_is_off_unless_it_is_allowed() {
-    let bench = bench_with_sandbox();
+    let fixture = bench_with_sandbox();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback");
     let port = listener
         .local_addr()
@@ -268,7 +268,7 @@ fn the_network_is_off_unless_it_is_allowed() {
         .to_string();
     let connect = |options: &[&str]| {
         let command = ["--", "python3", "-c", CONNECT, &port];
-        bench.run([&["sandbox", "exec", "s"], options, &command].concat())
+        fixture.run([&["sandbox", "exec", "s"], options, &command].concat())
     };
     let answer = connect(&[]);
     assert_ne!(answer.code, Some(0), "no connection: {answer:?}");
@@ -286,9 +286,9 @@ fn the_network_is_off_unless_it_is_allowed() {
 }
 
 /// Starts a command and waits until it prints `ready`.
-fn start_and_wait(bench: &Bench, script: &str) -> std::process::Child {
+fn start_and_wait(fixture: &SandboxFixture, script: &str) -> std::process::Child {
     use std::os::unix::process::CommandExt as _;
-    let mut child = bench
+    let mut child = fixture
         .agents
         .command(["sandbox", "exec", "s", "--", "sh", "-c", script])
         .process_group(0)
@@ -303,14 +303,14 @@ fn start_and_wait(bench: &Bench, script: &str) -> std::process::Child {
 
 #[test]
 fn a_second_command_in_a_sandbox_is_refused() {
-    let bench = bench_with_sandbox();
-    let mut child = start_and_wait(&bench, "echo ready; exec sleep 1618");
-    bench.refused(&["sandbox", "exec", "s", "--", "true"], 4, "CA-0411");
-    bench.refused(&["sandbox", "apply", "s"], 4, "CA-0411");
-    bench.refused(&["sandbox", "discard", "s", "--yes"], 4, "CA-0411");
+    let fixture = bench_with_sandbox();
+    let mut child = start_and_wait(&fixture, "echo ready; exec sleep 1618");
+    fixture.refused(&["sandbox", "exec", "s", "--", "true"], 4, "CA-0411");
+    fixture.refused(&["sandbox", "apply", "s"], 4, "CA-0411");
+    fixture.refused(&["sandbox", "discard", "s", "--yes"], 4, "CA-0411");
     send(&child, "TERM", false);
     child.wait().expect("the program ends");
-    bench.sh("true");
+    fixture.sh("true");
 }
 
 fn send(child: &std::process::Child, signal: &str, to_group: bool) {
@@ -334,11 +334,11 @@ fn an_interrupted_command_is_recorded() {
         ("TERM", false),
         ("HUP", true),
     ] {
-        let bench = bench_with_sandbox();
+        let fixture = bench_with_sandbox();
         // `exec` replaces the shell, which would otherwise wait for its child.
         let time = unique_duration(1414);
         let script = format!("echo half > a.txt; echo ready; exec sleep {time}");
-        let child = start_and_wait(&bench, &script);
+        let child = start_and_wait(&fixture, &script);
         send(&child, signal, to_group);
         let output = child.wait_with_output().expect("the program ends");
         assert!(!output.status.success(), "{signal}");
@@ -346,23 +346,23 @@ fn an_interrupted_command_is_recorded() {
             output.status.code().is_some(),
             "{signal}: the program itself survives"
         );
-        let shown = bench.agents.data(&["sandbox", "show", "s"]);
+        let shown = fixture.agents.data(&["sandbox", "show", "s"]);
         assert_eq!(
             shown["sandbox"]["entries"], 1,
             "{signal}: changes are recorded"
         );
-        assert!(bench.diff().contains_key("a.txt"));
+        assert!(fixture.diff().contains_key("a.txt"));
         assert_not_running(&time);
     }
 }
 
 #[test]
 fn devices_sockets_and_pipes_are_reported_and_not_captured() {
-    let bench = bench_with_sandbox();
-    let answer = exec(&bench, &[], "mkfifo pipe; echo 2 > a.txt");
+    let fixture = bench_with_sandbox();
+    let answer = exec(&fixture, &[], "mkfifo pipe; echo 2 > a.txt");
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert!(answer.err.contains("r/pipe"), "{answer:?}");
-    assert_eq!(bench.diff().len(), 1);
-    bench.apply();
-    assert!(!bench.folder().join("r/pipe").exists());
+    assert_eq!(fixture.diff().len(), 1);
+    fixture.apply();
+    assert!(!fixture.folder().join("r/pipe").exists());
 }

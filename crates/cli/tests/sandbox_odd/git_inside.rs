@@ -1,17 +1,17 @@
 //! Git inside a sandbox works as usual and does not affect the user's repository.
 
-use super::{Bench, assert_same, tree};
+use super::{SandboxFixture, assert_same, tree};
 
 #[test]
 fn git_works_in_a_sandbox_and_never_writes_the_repository() {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
-    bench.git(&repository, &["tag", "v1"]);
-    bench.git(
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
+    fixture.git(&repository, &["tag", "v1"]);
+    fixture.git(
         &repository,
         &["remote", "add", "origin", "https://localhost/nowhere"],
     );
-    bench.create(&repository);
+    fixture.create(&repository);
     // The sandbox exists now. From here on, the repository must not change.
     let before = tree(&repository);
     let script = "test -z \"$(git status --porcelain)\"
@@ -27,18 +27,18 @@ fn git_works_in_a_sandbox_and_never_writes_the_repository() {
         git config user.name Tester; git gc -q; git fsck --strict
         git rebase -q HEAD~1; git revert --no-edit HEAD; git reset -q --hard HEAD~1
         git rm -q d/b.txt; git mv run.sh go.sh";
-    bench.sh(script);
+    fixture.sh(script);
     assert_same(&before, &tree(&repository));
-    let changed: Vec<String> = bench.diff().into_keys().collect();
+    let changed: Vec<String> = fixture.diff().into_keys().collect();
     assert_eq!(changed, ["a.txt", "d", "d/b.txt", "go.sh", "new", "run.sh"]);
-    bench.apply_and_check(&repository);
+    fixture.apply_and_check(&repository);
     assert_eq!(
-        bench.git(&repository, &["branch", "--format=%(refname:short)"]),
+        fixture.git(&repository, &["branch", "--format=%(refname:short)"]),
         "main"
     );
-    assert_eq!(bench.git(&repository, &["tag"]), "v1");
+    assert_eq!(fixture.git(&repository, &["tag"]), "v1");
     assert_eq!(
-        bench.git(&repository, &["rev-list", "--count", "main"]),
+        fixture.git(&repository, &["rev-list", "--count", "main"]),
         "2"
     );
 }
@@ -46,51 +46,51 @@ fn git_works_in_a_sandbox_and_never_writes_the_repository() {
 /// The tests of many programs create repositories.
 #[test]
 fn repositories_created_in_a_sandbox_are_valid() {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
-    bench.create(&repository);
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
+    fixture.create(&repository);
     let script = "cd \"$TMPDIR\"; git init -q one; cd one; echo 1 > f; git add f; git commit -qm 1
         test -n \"$(find .git/objects -type f)\"; git fsck --strict
         cd ..; git clone -q one two; test \"$(cat two/f)\" = 1; rm -rf one two";
-    bench.sh(script);
-    assert!(bench.diff().is_empty());
-    bench.discard();
+    fixture.sh(script);
+    assert!(fixture.diff().is_empty());
+    fixture.discard();
 }
 
 #[test]
 fn hooks_of_the_repository_do_not_run_for_git_in_the_sandbox() {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
     let hook = repository.join(".git/hooks/pre-commit");
     std::fs::create_dir_all(hook.parent().expect("a folder")).expect("a folder");
     std::fs::write(&hook, "#!/bin/sh\nexit 1\n").expect("a hook");
     super::set_mode(&hook, 0o755);
-    bench.create(&repository);
-    bench.sh("echo 2 > a.txt; git commit -qam 'no hook stops it'");
-    bench.apply_and_check(&repository);
+    fixture.create(&repository);
+    fixture.sh("echo 2 > a.txt; git commit -qam 'no hook stops it'");
+    fixture.apply_and_check(&repository);
 }
 
 /// A sandbox of several repositories and a directory.
 #[test]
 fn each_part_has_its_own_git_repository() {
-    let bench = Bench::new();
-    let (one, two) = (bench.repository("one"), bench.repository("two"));
-    let plain = bench.folder().join("plain");
+    let fixture = SandboxFixture::new();
+    let (one, two) = (fixture.repository("one"), fixture.repository("two"));
+    let plain = fixture.folder().join("plain");
     std::fs::create_dir(&plain).expect("a folder");
     let mut arguments = vec!["sandbox", "create", "s"];
     for path in [&one, &two, &plain] {
         arguments.extend(["--path", path.to_str().expect("UTF-8")]);
     }
-    bench.run_successfully(&arguments);
+    fixture.run_successfully(&arguments);
     let before = (tree(&one), tree(&two));
-    bench.sh("ls | tr '\\n' ' ' | grep -qx 'one plain two '");
+    fixture.sh("ls | tr '\\n' ' ' | grep -qx 'one plain two '");
     for part in ["one", "two"] {
         let script = format!("echo in-{part} > a.txt; git commit -qam {part}; git log --oneline");
-        bench.run_successfully([
+        fixture.run_successfully([
             "sandbox", "exec", "s", "--in", part, "--", "sh", "-ec", &script,
         ]);
     }
-    bench.run_successfully([
+    fixture.run_successfully([
         "sandbox",
         "exec",
         "s",
@@ -101,18 +101,18 @@ fn each_part_has_its_own_git_repository() {
         "-c",
         "echo x > f",
     ]);
-    bench.refused(
+    fixture.refused(
         &["sandbox", "exec", "s", "--in", "none", "--", "true"],
         3,
         "CA-0640",
     );
     assert_same(&before.0, &tree(&one));
     assert_same(&before.1, &tree(&two));
-    bench.apply();
+    fixture.apply();
     for (path, content) in [(&one, "in-one"), (&two, "in-two")] {
         assert_eq!(super::read(path.join("a.txt")), format!("{content}\n"));
-        assert_eq!(bench.git(path, &["rev-list", "--count", "HEAD"]), "2");
-        bench.assert_nothing_left(path);
+        assert_eq!(fixture.git(path, &["rev-list", "--count", "HEAD"]), "2");
+        fixture.assert_nothing_left(path);
     }
     assert_eq!(super::read(plain.join("f")), "x\n");
 }

@@ -7,31 +7,31 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::Bench;
+use super::SandboxFixture;
 use cleveragents_testkit::Answer;
 
-fn bench_with_sandbox() -> Bench {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
-    bench.create(&repository);
-    bench
+fn bench_with_sandbox() -> SandboxFixture {
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
+    fixture.create(&repository);
+    fixture
 }
 
 /// Runs a script whose large file takes long to record, and sends one signal during the recording.
-fn interrupt_recording(bench: &Bench, signal: Signal, options: &[&str]) -> Answer {
+fn interrupt_recording(fixture: &SandboxFixture, signal: Signal, options: &[&str]) -> Answer {
     let arguments = [
         options,
         &["sandbox", "exec", "s", "--", "sh", "-c"],
         &["echo x > small; truncate -s 1500M large; echo made >&2"],
     ];
-    let mut child = bench
+    let mut child = fixture
         .agents
         .command(arguments.concat())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program starts");
-    let large = bench.sandbox().join("work/r/large");
+    let large = fixture.sandbox().join("work/r/large");
     let started = Instant::now();
     while !large.exists() {
         assert!(
@@ -58,24 +58,24 @@ fn interrupt_recording(bench: &Bench, signal: Signal, options: &[&str]) -> Answe
 #[test]
 fn one_signal_ends_the_recording_and_rollback_works() {
     for signal in [Signal::INT, Signal::TERM] {
-        let bench = bench_with_sandbox();
-        let answer = interrupt_recording(&bench, signal, &[]);
+        let fixture = bench_with_sandbox();
+        let answer = interrupt_recording(&fixture, signal, &[]);
         assert_eq!(answer.code, Some(130), "{answer:?}");
         assert!(answer.err.contains("interrupted"), "{answer:?}");
         // No change was recorded, and no file is lost.
-        let work = bench.sandbox().join("work/r");
+        let work = fixture.sandbox().join("work/r");
         assert!(work.join("large").exists() && work.join("small").exists());
-        bench.run_successfully(["sandbox", "rollback", "s"]);
+        fixture.run_successfully(["sandbox", "rollback", "s"]);
         assert!(!work.join("large").exists() && !work.join("small").exists());
-        bench.run_successfully(["sandbox", "redo", "s"]);
+        fixture.run_successfully(["sandbox", "redo", "s"]);
         assert_eq!(std::fs::read(work.join("small")).expect("a file"), b"x\n");
     }
 }
 
 #[test]
 fn json_output_reports_that_nothing_was_recorded() {
-    let bench = bench_with_sandbox();
-    let answer = interrupt_recording(&bench, Signal::INT, &["--format", "json"]);
+    let fixture = bench_with_sandbox();
+    let answer = interrupt_recording(&fixture, Signal::INT, &["--format", "json"]);
     assert_eq!(answer.code, Some(130), "{answer:?}");
     let data = answer.json()["data"].clone();
     assert_eq!(data["is_recorded"], false, "{data}");
@@ -86,7 +86,7 @@ fn json_output_reports_that_nothing_was_recorded() {
 /// The signal that ends the command does not interrupt the recording of its changes.
 #[test]
 fn the_signal_that_ends_a_command_leaves_its_changes_recorded() {
-    let bench = bench_with_sandbox();
+    let fixture = bench_with_sandbox();
     for round in 0..5 {
         let arguments = [
             "--format",
@@ -101,11 +101,11 @@ fn the_signal_that_ends_a_command_leaves_its_changes_recorded() {
         ]
         .map(str::to_owned);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let (code, screen) = bench.agents.play(&[("begun", "\x03")], &arguments);
+        let (code, screen) = fixture.agents.play(&[("begun", "\x03")], &arguments);
         assert_eq!(code, Some(130), "{screen}");
         assert!(!screen.contains("interrupted"), "{screen}");
         assert!(
-            bench.diff().contains_key(&format!("file-{round}")),
+            fixture.diff().contains_key(&format!("file-{round}")),
             "{screen}"
         );
     }
@@ -113,14 +113,14 @@ fn the_signal_that_ends_a_command_leaves_its_changes_recorded() {
 
 #[test]
 fn a_file_larger_than_any_disk_is_recorded_at_once_and_rolled_back() {
-    let bench = bench_with_sandbox();
+    let fixture = bench_with_sandbox();
     let command = ["sandbox", "exec", "s", "--max-file", "4194304", "--"];
     let answer =
-        bench.run_successfully([&command[..], &["truncate", "-s", "2T", "large"]].concat());
+        fixture.run_successfully([&command[..], &["truncate", "-s", "2T", "large"]].concat());
     assert!(answer.err.contains("is not kept"), "{answer:?}");
-    assert_eq!(bench.diff()["large"], "create");
-    bench.refused(&["sandbox", "apply", "s"], 1, "CA-0652");
-    bench.run_successfully(["sandbox", "rollback", "s"]);
-    assert!(!bench.sandbox().join("work/r/large").exists());
-    assert!(bench.diff().is_empty());
+    assert_eq!(fixture.diff()["large"], "create");
+    fixture.refused(&["sandbox", "apply", "s"], 1, "CA-0652");
+    fixture.run_successfully(["sandbox", "rollback", "s"]);
+    assert!(!fixture.sandbox().join("work/r/large").exists());
+    assert!(fixture.diff().is_empty());
 }

@@ -33,19 +33,19 @@ use serde_json::Value;
 type Tree = BTreeMap<PathBuf, (u32, Vec<u8>)>;
 
 /// A home, and the user's files next to it.
-struct Bench {
+struct SandboxFixture {
     agents: Agents,
 }
 
-impl Bench {
+impl SandboxFixture {
     fn new() -> Self {
-        let bench = Self {
+        let fixture = Self {
             agents: Agents::new(env!("CARGO_BIN_EXE_agents")),
         };
-        bench.config("user.name", "A User");
-        bench.config("user.email", "user@localhost");
-        bench.config("init.defaultBranch", "main");
-        bench
+        fixture.config("user.name", "A User");
+        fixture.config("user.email", "user@localhost");
+        fixture.config("init.defaultBranch", "main");
+        fixture
     }
 
     fn with(self, name: &str, value: impl Into<String>) -> Self {
@@ -218,7 +218,7 @@ impl Bench {
     /// Applies the sandbox, and asserts that the repository is valid and clean, has one more commit
     /// and equals the sandbox.
     fn apply_and_check(&self, repository: &Path) -> Value {
-        let count = |bench: &Self| bench.git(repository, &["rev-list", "--count", "HEAD"]);
+        let count = |fixture: &Self| fixture.git(repository, &["rev-list", "--count", "HEAD"]);
         let before: u32 = count(self).parse().expect("a number");
         let part = self.agents.data(&["sandbox", "show", "s"])["sandbox"]["parts"][0].clone();
         let expected = files(Path::new(part["folder"].as_str().expect("a folder")));

@@ -3,32 +3,32 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
-use super::{Bench, assert_same, files, read, tree};
+use super::{SandboxFixture, assert_same, files, read, tree};
 
 #[test]
 fn long_names_and_long_paths_are_applied() {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
-    bench.create(&repository);
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
+    fixture.create(&repository);
     let script = "n=$(printf '%0255d' 0); echo long > $n; \
         for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do \
         m=$(printf '%0250d' $i); mkdir $m; cd $m; done; echo deep > f";
-    bench.sh(script);
-    assert_eq!(bench.diff().len(), 17);
-    bench.run_successfully(["sandbox", "diff", "s"]);
-    bench.run_successfully(["sandbox", "rollback", "s"]);
-    assert!(bench.diff().is_empty());
-    bench.run_successfully(["sandbox", "redo", "s"]);
-    bench.apply();
-    let longest = bench.git(&repository, &["ls-tree", "-r", "--name-only", "HEAD"]);
+    fixture.sh(script);
+    assert_eq!(fixture.diff().len(), 17);
+    fixture.run_successfully(["sandbox", "diff", "s"]);
+    fixture.run_successfully(["sandbox", "rollback", "s"]);
+    assert!(fixture.diff().is_empty());
+    fixture.run_successfully(["sandbox", "redo", "s"]);
+    fixture.apply();
+    let longest = fixture.git(&repository, &["ls-tree", "-r", "--name-only", "HEAD"]);
     assert!(longest.lines().any(|name| name.len() == 15 * 251 + 1));
-    assert_eq!(bench.git(&repository, &["status", "--porcelain"]), "");
+    assert_eq!(fixture.git(&repository, &["status", "--porcelain"]), "");
 }
 
 #[test]
 fn names_of_any_bytes_are_applied() {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
     let names: [&[u8]; 9] = [
         b"n\xe9l",
         b"new\nline",
@@ -40,53 +40,53 @@ fn names_of_any_bytes_are_applied() {
         b":(top)x",
         b"\x01\x7f",
     ];
-    bench.create(&repository);
-    let work = bench.sandbox().join("work/r");
+    fixture.create(&repository);
+    let work = fixture.sandbox().join("work/r");
     for name in names {
         std::fs::write(work.join(OsStr::from_bytes(name)), "x\n").expect("a file");
     }
-    assert_eq!(bench.diff().len(), names.len());
-    let patch = bench
+    assert_eq!(fixture.diff().len(), names.len());
+    let patch = fixture
         .agents
         .command(["sandbox", "diff", "s"])
         .output()
         .expect("the program starts");
-    std::fs::write(bench.folder().join("patch"), &patch.stdout).expect("a file");
-    bench.git(&repository, &["apply", "--check", "../patch"]);
-    bench.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
+    std::fs::write(fixture.folder().join("patch"), &patch.stdout).expect("a file");
+    fixture.git(&repository, &["apply", "--check", "../patch"]);
+    fixture.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
     assert_eq!(files(&work), files(&repository));
-    bench.run_successfully(["sandbox", "redo", "s"]);
-    bench.apply_and_check(&repository);
+    fixture.run_successfully(["sandbox", "redo", "s"]);
+    fixture.apply_and_check(&repository);
 }
 
 #[test]
 fn names_that_differ_only_in_case_are_separate_files() {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
-    bench.create(&repository);
-    bench.sh("mv a.txt A.TXT; mv d D; echo x > Link");
-    bench.apply_and_check(&repository);
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
+    fixture.create(&repository);
+    fixture.sh("mv a.txt A.TXT; mv d D; echo x > Link");
+    fixture.apply_and_check(&repository);
     assert!(!repository.join("a.txt").exists() && repository.join("A.TXT").exists());
     assert!(!repository.join("d").exists() && repository.join("D/b.txt").exists());
 }
 
 #[test]
 fn ignored_files_are_not_applied_and_ignored_files_of_the_user_stay() {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
     std::fs::write(repository.join(".gitignore"), "*.log\n/build/\n").expect("a file");
     std::fs::write(repository.join("tracked.log"), "tracked\n").expect("a file");
-    bench.git(&repository, &["add", "-f", "tracked.log"]);
-    bench.commit(&repository, "ignore");
+    fixture.git(&repository, &["add", "-f", "tracked.log"]);
+    fixture.commit(&repository, "ignore");
     std::fs::create_dir(repository.join("build")).expect("a folder");
     std::fs::write(repository.join("build/out"), "the user's\n").expect("a file");
     std::fs::write(repository.join("x.log"), "the user's\n").expect("a file");
-    bench.create(&repository);
-    bench.sh(
+    fixture.create(&repository);
+    fixture.sh(
         "test ! -e build; mkdir build; echo other > build/out; echo other > x.log; \
          echo more >> tracked.log; echo '*.tmp' >> .gitignore; echo x > y.tmp; echo kept > kept",
     );
-    let applied = bench.apply();
+    let applied = fixture.apply();
     let left_out: Vec<_> = applied["parts"][0]["left_out"]
         .as_array()
         .expect("a list")
@@ -103,11 +103,11 @@ fn ignored_files_are_not_applied_and_ignored_files_of_the_user_stay() {
     assert_eq!(read(repository.join("x.log")), "the user's\n");
     assert!(!repository.join("y.tmp").exists());
     assert_eq!(
-        bench.git(&repository, &["show", "HEAD:tracked.log"]),
+        fixture.git(&repository, &["show", "HEAD:tracked.log"]),
         "tracked\nmore"
     );
     assert_eq!(read(repository.join("kept")), "kept\n");
-    assert_eq!(bench.git(&repository, &["status", "--porcelain"]), "");
+    assert_eq!(fixture.git(&repository, &["status", "--porcelain"]), "");
 }
 
 /// Git treats these names as its own folder on some systems, and skips them without an error.
@@ -122,36 +122,36 @@ fn names_that_git_does_not_allow_are_refused() {
         ("ln -s a.txt .gitmodules", ".gitmodules"),
         ("git init -q nested; echo x > nested/f", "nested/.git"),
     ] {
-        let bench = Bench::new();
-        let repository = bench.repository("r");
-        bench.create(&repository);
-        bench.sh(script);
-        let message = bench.apply_refused(&repository, 1, "CA-0647");
+        let fixture = SandboxFixture::new();
+        let repository = fixture.repository("r");
+        fixture.create(&repository);
+        fixture.sh(script);
+        let message = fixture.apply_refused(&repository, 1, "CA-0647");
         assert!(message.contains(name), "{script}: {message}");
         assert!(message.contains("nothing was applied"), "{message}");
-        bench.run_successfully(["sandbox", "rollback", "s"]);
-        assert!(bench.diff().is_empty(), "{script}");
+        fixture.run_successfully(["sandbox", "rollback", "s"]);
+        assert!(fixture.diff().is_empty(), "{script}");
         let before = tree(&repository);
-        bench.discard();
+        fixture.discard();
         assert_eq!(
             before.keys().filter(|path| path.ends_with("a.txt")).count(),
             1
         );
-        bench.assert_nothing_left(&repository);
+        fixture.assert_nothing_left(&repository);
     }
 }
 
 /// In a plain directory, `.git` is left out, but `.gitx` is an ordinary file.
 #[test]
 fn a_git_folder_made_in_a_directory_is_left_out() {
-    let bench = Bench::new();
-    let folder = bench.folder().join("plain");
+    let fixture = SandboxFixture::new();
+    let folder = fixture.folder().join("plain");
     std::fs::create_dir(&folder).expect("a folder");
     std::fs::write(folder.join("f"), "1").expect("a file");
-    bench.create(&folder);
-    bench.sh("git init -q .; echo 2 > f; git add f; git commit -qm x; git fsck; echo 3 > .gitx");
+    fixture.create(&folder);
+    fixture.sh("git init -q .; echo 2 > f; git add f; git commit -qm x; git fsck; echo 3 > .gitx");
     let before = tree(&folder);
-    bench.apply();
+    fixture.apply();
     let mut after = tree(&folder);
     assert_eq!(read(folder.join("f")), "2\n");
     after

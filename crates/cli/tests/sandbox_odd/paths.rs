@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 
-use super::{Bench, assert_same, files, read, tree};
+use super::{SandboxFixture, assert_same, files, read, tree};
 
 #[test]
 fn repositories_with_unusual_names_work() {
@@ -23,13 +23,13 @@ fn repositories_with_unusual_names_work() {
         b"...",
     ];
     for name in names {
-        let bench = Bench::new();
-        let repository = bench.repository(OsString::from_vec(name.to_vec()));
-        bench.create(&repository);
-        bench.sh("echo changed > a.txt; git add -A; git commit -qm inside; git fsck");
-        bench.run_successfully(["sandbox", "apply", "s", "--dry-run"]);
-        assert_eq!(bench.diff().len(), 1, "{name:?}");
-        bench.apply_and_check(&repository);
+        let fixture = SandboxFixture::new();
+        let repository = fixture.repository(OsString::from_vec(name.to_vec()));
+        fixture.create(&repository);
+        fixture.sh("echo changed > a.txt; git add -A; git commit -qm inside; git fsck");
+        fixture.run_successfully(["sandbox", "apply", "s", "--dry-run"]);
+        assert_eq!(fixture.diff().len(), 1, "{name:?}");
+        fixture.apply_and_check(&repository);
     }
 }
 
@@ -43,26 +43,26 @@ fn directories_with_unusual_names_work() {
         b"scratch",
         b" ",
     ] {
-        let bench = Bench::new();
-        let folder = bench.folder().join(OsString::from_vec(name.to_vec()));
+        let fixture = SandboxFixture::new();
+        let folder = fixture.folder().join(OsString::from_vec(name.to_vec()));
         std::fs::create_dir(&folder).expect("a folder");
         std::fs::write(folder.join("f"), "first").expect("a file");
-        bench.create(&folder);
-        bench.sh("echo second > f");
-        bench.run_successfully(["sandbox", "apply", "s", "--dry-run"]);
-        bench.apply();
+        fixture.create(&folder);
+        fixture.sh("echo second > f");
+        fixture.run_successfully(["sandbox", "apply", "s", "--dry-run"]);
+        fixture.apply();
         assert_eq!(read(folder.join("f")), "second\n", "{name:?}");
-        bench.assert_nothing_left(&folder);
+        fixture.assert_nothing_left(&folder);
     }
 }
 
 #[test]
 fn a_line_break_in_the_path_of_a_repository_is_refused() {
-    let bench = Bench::new();
-    let repository = bench.repository("a\nb");
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("a\nb");
     let before = tree(&repository);
     let path = repository.to_str().expect("UTF-8");
-    let error = bench.refused(&["sandbox", "create", "s", "--path", path], 1, "CA-0646");
+    let error = fixture.refused(&["sandbox", "create", "s", "--path", path], 1, "CA-0646");
     assert!(
         error["message"]
             .as_str()
@@ -70,21 +70,21 @@ fn a_line_break_in_the_path_of_a_repository_is_refused() {
             .contains("line break")
     );
     assert_same(&before, &tree(&repository));
-    bench.assert_nothing_left(&repository);
+    fixture.assert_nothing_left(&repository);
 }
 
 /// A folder in a repository is a plain folder: its files change, but nothing is committed.
 #[test]
 fn a_subfolder_of_a_repository_is_a_plain_directory() {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
     let git = tree(&repository.join(".git"));
-    bench.create(&repository.join("d"));
-    bench.sh("echo changed > b.txt; test ! -e .git");
-    bench.apply();
+    fixture.create(&repository.join("d"));
+    fixture.sh("echo changed > b.txt; test ! -e .git");
+    fixture.apply();
     assert_same(&git, &tree(&repository.join(".git")));
     assert_eq!(
-        bench.git(&repository, &["status", "--porcelain"]),
+        fixture.git(&repository, &["status", "--porcelain"]),
         " M d/b.txt"
     );
     assert_eq!(read(repository.join("d/b.txt")), "changed\n");
@@ -93,12 +93,12 @@ fn a_subfolder_of_a_repository_is_a_plain_directory() {
 /// The files of repositories inside a directory are copied and applied, but never `.git`.
 #[test]
 fn repositories_inside_a_directory_keep_their_git_folder() {
-    let bench = Bench::new();
-    let repository = bench.repository("parent/r");
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("parent/r");
     let git = tree(&repository.join(".git"));
-    bench.create(&bench.folder().join("parent"));
-    bench.sh("cd r; echo changed > a.txt; git commit -qam inside; echo evil >> .git/config");
-    let applied = bench.apply();
+    fixture.create(&fixture.folder().join("parent"));
+    fixture.sh("cd r; echo changed > a.txt; git commit -qam inside; echo evil >> .git/config");
+    let applied = fixture.apply();
     assert!(
         !applied["parts"][0]["left_out"]
             .as_array()
@@ -111,47 +111,47 @@ fn repositories_inside_a_directory_keep_their_git_folder() {
 
 #[test]
 fn a_folder_that_only_resembles_a_repository_is_refused() {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
     std::fs::create_dir(repository.join("d/.git")).expect("a folder");
-    let moved = bench.repository("moved");
-    std::fs::create_dir(bench.folder().join("elsewhere")).expect("a folder");
-    bench.git(&moved, &["config", "core.worktree", "../../elsewhere"]);
-    let broken = bench.folder().join("broken");
+    let moved = fixture.repository("moved");
+    std::fs::create_dir(fixture.folder().join("elsewhere")).expect("a folder");
+    fixture.git(&moved, &["config", "core.worktree", "../../elsewhere"]);
+    let broken = fixture.folder().join("broken");
     std::fs::create_dir_all(&broken).expect("a folder");
     std::fs::write(broken.join(".git"), "gitdir: /nowhere\n").expect("a file");
     for path in [repository.join(".git"), repository.join("d"), moved, broken] {
-        let before = tree(&bench.folder());
+        let before = tree(&fixture.folder());
         let text = path.to_str().expect("UTF-8");
-        bench.refused(&["sandbox", "create", "s", "--path", text], 1, "CA-0646");
-        assert_same(&before, &tree(&bench.folder()));
-        bench.assert_nothing_left(&repository);
+        fixture.refused(&["sandbox", "create", "s", "--path", text], 1, "CA-0646");
+        assert_same(&before, &tree(&fixture.folder()));
+        fixture.assert_nothing_left(&repository);
     }
 }
 
 /// After the repository of a sandbox is removed, git would find the enclosing repository.
 #[test]
 fn the_repository_around_a_removed_repository_is_not_used() {
-    let bench = Bench::new();
-    let outer = bench.repository("outer");
-    let inner = bench.repository("outer/inner");
-    bench.create(&inner);
-    bench.sh("echo changed > a.txt");
+    let fixture = SandboxFixture::new();
+    let outer = fixture.repository("outer");
+    let inner = fixture.repository("outer/inner");
+    fixture.create(&inner);
+    fixture.sh("echo changed > a.txt");
     std::fs::remove_dir_all(inner.join(".git")).expect("a folder");
     let before = tree(&outer);
-    bench.refused(&["sandbox", "apply", "s"], 1, "CA-0646");
-    bench.discard();
+    fixture.refused(&["sandbox", "apply", "s"], 1, "CA-0646");
+    fixture.discard();
     assert_same(&before, &tree(&outer));
 }
 
 #[test]
 fn variables_that_redirect_git_are_ignored() {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
-    let other = bench.repository("other");
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
+    let other = fixture.repository("other");
     let before = tree(&other);
     let text = |name: &str| other.join(name).display().to_string();
-    let bench = bench
+    let fixture = fixture
         .with("GIT_DIR", text(".git"))
         .with("GIT_WORK_TREE", text(""))
         .with("GIT_INDEX_FILE", text(".git/index"))
@@ -161,12 +161,12 @@ fn variables_that_redirect_git_are_ignored() {
         .with("GIT_CONFIG_KEY_0", "core.bare")
         .with("GIT_CONFIG_VALUE_0", "true")
         .with("GIT_TRACE", text("trace"));
-    bench.create(&repository);
-    bench.sh(
+    fixture.create(&repository);
+    fixture.sh(
         "test -z \"$GIT_DIR$GIT_INDEX_FILE$GIT_CONFIG_COUNT\"; echo changed > a.txt; git status",
     );
-    assert_eq!(bench.diff().len(), 1);
-    bench.apply_and_check(&repository);
+    assert_eq!(fixture.diff().len(), 1);
+    fixture.apply_and_check(&repository);
     assert_same(&before, &tree(&other));
     assert_eq!(files(&other).len(), 4);
 }
@@ -174,30 +174,30 @@ fn variables_that_redirect_git_are_ignored() {
 #[test]
 fn branches_and_tags_with_unusual_names_work() {
     for branch in ["HEAD-x", "ünï/çode", "a/b.c@d", "refs/heads/x", "-"] {
-        let bench = Bench::new();
-        let repository = bench.repository("r");
+        let fixture = SandboxFixture::new();
+        let repository = fixture.repository("r");
         let name = format!("refs/heads/{branch}");
         if branch == "-" {
             // Git does not create such a branch by name, but accepts an existing one.
-            bench.git(
+            fixture.git(
                 &repository,
                 &["update-ref", "refs/heads/-", "HEAD^{commit}"],
             );
         } else {
-            bench.git(&repository, &["branch", branch]);
+            fixture.git(&repository, &["branch", branch]);
         }
         for tag in ["refs/tags/main", "refs/tags/x"] {
-            bench.git(&repository, &["update-ref", tag, "refs/heads/main"]);
+            fixture.git(&repository, &["update-ref", tag, "refs/heads/main"]);
         }
-        bench.git(&repository, &["symbolic-ref", "HEAD", &name]);
-        bench.create(&repository);
-        bench.sh("echo changed > a.txt; git commit -qam inside");
-        let applied = bench.apply();
+        fixture.git(&repository, &["symbolic-ref", "HEAD", &name]);
+        fixture.create(&repository);
+        fixture.sh("echo changed > a.txt; git commit -qam inside");
+        let applied = fixture.apply();
         assert_eq!(applied["parts"][0]["commit"]["branch"], *name);
         let count =
-            |reference: &str| bench.git(&repository, &["rev-list", "--count", reference, "--"]);
+            |reference: &str| fixture.git(&repository, &["rev-list", "--count", reference, "--"]);
         assert_eq!(count(&name), "2");
         assert_eq!(count("refs/heads/main"), "1");
-        assert_eq!(bench.git(&repository, &["status", "--porcelain"]), "");
+        assert_eq!(fixture.git(&repository, &["status", "--porcelain"]), "");
     }
 }

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use cleveragents_testkit::proof_size;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use super::{Bench, assert_same, read, tree};
+use super::{SandboxFixture, assert_same, read, tree};
 
 const FILES: usize = 60;
 
 /// Creates a folder with a subfolder of files, and an outside folder with the same file names.
-fn create_folders(bench: &Bench) -> (PathBuf, PathBuf) {
-    let folder = bench.folder().join("plain");
-    let outside = bench.user().join("outside");
+fn create_folders(fixture: &SandboxFixture) -> (PathBuf, PathBuf) {
+    let folder = fixture.folder().join("plain");
+    let outside = fixture.user().join("outside");
     for path in [folder.join("p"), outside.clone()] {
         std::fs::create_dir_all(&path).expect("a folder");
     }
@@ -62,8 +62,8 @@ fn while_flipping(path: &Path, outside: &Path, work: impl FnOnce()) -> u64 {
     flips.into_inner()
 }
 
-fn assert_harmless(bench: &Bench, command: &[&str]) {
-    let answer = bench.run(command);
+fn assert_harmless(fixture: &SandboxFixture, command: &[&str]) {
+    let answer = fixture.run(command);
     assert!(
         matches!(answer.code, Some(0 | 1 | 4)),
         "{command:?}: {answer:?}"
@@ -74,53 +74,53 @@ fn assert_harmless(bench: &Bench, command: &[&str]) {
 
 #[test]
 fn a_flipping_folder_in_the_sandbox_gives_no_access_outside() {
-    let bench = Bench::new();
-    let (folder, outside) = create_folders(&bench);
+    let fixture = SandboxFixture::new();
+    let (folder, outside) = create_folders(&fixture);
     let before = tree(&outside);
-    bench.create(&folder);
-    let work = bench.sandbox().join("work/plain/p");
+    fixture.create(&folder);
+    let work = fixture.sandbox().join("work/plain/p");
     let mut flips = 0;
     for round in 0..proof_size(3, 30) {
         for index in 0..FILES {
             std::fs::write(work.join(format!("f{index}")), format!("{round}\n")).expect("a file");
         }
         flips += while_flipping(&work, &outside, || {
-            assert_harmless(&bench, &["sandbox", "diff", "s"]);
-            assert_harmless(&bench, &["sandbox", "checkpoint", "s"]);
-            assert_harmless(&bench, &["sandbox", "rollback", "s", "--to", "1"]);
+            assert_harmless(&fixture, &["sandbox", "diff", "s"]);
+            assert_harmless(&fixture, &["sandbox", "checkpoint", "s"]);
+            assert_harmless(&fixture, &["sandbox", "rollback", "s", "--to", "1"]);
         });
         assert_same(&before, &tree(&outside));
     }
     assert!(flips > 1000, "{flips} flips");
     // Without the race everything works.
-    bench.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
+    fixture.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
     for index in 0..FILES {
         assert_eq!(read(work.join(format!("f{index}"))), "first\n");
     }
-    let state = tree(&bench.sandbox().join("state"));
+    let state = tree(&fixture.sandbox().join("state"));
     assert!(state.len() > 1);
-    bench.discard();
+    fixture.discard();
 }
 
 #[test]
 fn a_flipping_folder_of_the_user_leads_no_apply_outside() {
     let mut flips = 0;
     for _ in 0..proof_size(3, 30) {
-        let bench = Bench::new();
-        let (folder, outside) = create_folders(&bench);
+        let fixture = SandboxFixture::new();
+        let (folder, outside) = create_folders(&fixture);
         let before = tree(&outside);
-        bench.create(&folder);
-        bench.sh("for f in p/*; do echo changed > $f; done; rm p/f1; echo new > p/new");
+        fixture.create(&folder);
+        fixture.sh("for f in p/*; do echo changed > $f; done; rm p/f1; echo new > p/new");
         flips += while_flipping(&folder.join("p"), &outside, || {
             for _ in 0..3 {
-                assert_harmless(&bench, &["sandbox", "apply", "s"]);
-                assert_harmless(&bench, &["sandbox", "list"]);
+                assert_harmless(&fixture, &["sandbox", "apply", "s"]);
+                assert_harmless(&fixture, &["sandbox", "list"]);
             }
         });
         assert_same(&before, &tree(&outside));
         // Without the race the apply is finished or undone, never mixed.
-        assert_harmless(&bench, &["sandbox", "list"]);
-        let state = bench.agents.data(&["sandbox", "show", "s"])["sandbox"]["state"].clone();
+        assert_harmless(&fixture, &["sandbox", "list"]);
+        let state = fixture.agents.data(&["sandbox", "show", "s"])["sandbox"]["state"].clone();
         let expected = if state == "applied" {
             "changed\n"
         } else {
@@ -131,7 +131,7 @@ fn a_flipping_folder_of_the_user_leads_no_apply_outside() {
             assert_eq!(content, expected, "f{index}, {state}");
         }
         if state != "applied" {
-            bench.apply();
+            fixture.apply();
             assert_eq!(read(folder.join("p/f2")), "changed\n");
         }
     }

@@ -3,17 +3,17 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use super::Bench;
+use super::SandboxFixture;
 
-fn bench_with_sandbox() -> Bench {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
-    bench.create(&repository);
-    bench
+fn bench_with_sandbox() -> SandboxFixture {
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
+    fixture.create(&repository);
+    fixture
 }
 
 /// A sandbox whose commands find the toolchains of the user who runs the tests.
-pub(super) fn with_toolchains() -> Bench {
+pub(super) fn with_toolchains() -> SandboxFixture {
     let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
     let folders = [
         ("RUSTUP_HOME", ".rustup"),
@@ -21,18 +21,22 @@ pub(super) fn with_toolchains() -> Bench {
         ("PYENV_ROOT", ".pyenv"),
         ("NVM_DIR", ".nvm"),
     ];
-    let mut bench = bench_with_sandbox();
+    let mut fixture = bench_with_sandbox();
     for (variable, folder) in folders {
         let path = std::env::var_os(variable).map_or_else(|| home.join(folder), PathBuf::from);
         if path.is_dir() {
-            bench = bench.with(variable, path.to_string_lossy().into_owned());
+            fixture = fixture.with(variable, path.to_string_lossy().into_owned());
         }
     }
-    bench
+    fixture
 }
 
-pub(super) fn sh(bench: &Bench, options: &[&str], script: &str) -> cleveragents_testkit::Answer {
-    bench.run(
+pub(super) fn sh(
+    fixture: &SandboxFixture,
+    options: &[&str],
+    script: &str,
+) -> cleveragents_testkit::Answer {
+    fixture.run(
         [
             &["sandbox", "exec", "s"],
             options,
@@ -44,13 +48,13 @@ pub(super) fn sh(bench: &Bench, options: &[&str], script: &str) -> cleveragents_
 
 #[test]
 fn the_home_the_database_and_other_sandboxes_cannot_be_read() {
-    let bench = bench_with_sandbox();
-    let home = bench.user();
+    let fixture = bench_with_sandbox();
+    let home = fixture.user();
     std::fs::create_dir_all(home.join(".ssh")).expect("a folder");
     for name in ["secret", ".ssh/id_rsa", ".netrc"] {
         std::fs::write(home.join(name), "PLANTED\n").expect("a secret");
     }
-    let program_home = bench.agents.home().to_owned();
+    let program_home = fixture.agents.home().to_owned();
     assert!(program_home.join("cleveragents.db").exists());
     let other = program_home.join("sandboxes/other/work");
     std::fs::create_dir_all(&other).expect("another sandbox");
@@ -61,7 +65,7 @@ fn the_home_the_database_and_other_sandboxes_cannot_be_read() {
         home = home.display(),
         program_home = program_home.display(),
     );
-    let answer = sh(&bench, &[], &script);
+    let answer = sh(&fixture, &[], &script);
     assert_eq!(answer.code, Some(0), "{answer:?}");
     for part in ["PLANTED", "SQLite", "secret\n", "root:"] {
         assert!(!answer.out.contains(part), "{part}: {answer:?}");
@@ -70,18 +74,18 @@ fn the_home_the_database_and_other_sandboxes_cannot_be_read() {
 
 #[test]
 fn a_declared_folder_can_be_read_but_never_the_programs_data() {
-    let bench = bench_with_sandbox();
-    let data = bench.user().join("data");
+    let fixture = bench_with_sandbox();
+    let data = fixture.user().join("data");
     std::fs::create_dir(&data).expect("a folder");
     std::fs::write(data.join("table"), "rows").expect("a file");
     let data = data.to_string_lossy().into_owned();
     let script = format!("cat {data}/table; echo x > {data}/table");
-    let answer = sh(&bench, &["--read", &data], &script);
+    let answer = sh(&fixture, &["--read", &data], &script);
     assert_eq!(answer.out, "rows", "{answer:?}");
     assert_ne!(answer.code, Some(0));
-    let program_home = bench.agents.home().to_string_lossy().into_owned();
+    let program_home = fixture.agents.home().to_string_lossy().into_owned();
     for option in ["--read", "--writable"] {
-        bench.refused(
+        fixture.refused(
             &["sandbox", "exec", "s", option, &program_home, "--", "true"],
             2,
             "CA-0706",
@@ -103,15 +107,15 @@ echo fixed > fixed
 
 #[test]
 fn the_example_with_codex_works() {
-    let bench = bench_with_sandbox().with("CODEX_API_KEY", "key");
-    let programs = bench.user().join("bin");
+    let fixture = bench_with_sandbox().with("CODEX_API_KEY", "key");
+    let programs = fixture.user().join("bin");
     std::fs::create_dir(&programs).expect("a folder");
     std::fs::write(programs.join("codex"), CODEX).expect("a program");
     let mode = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(programs.join("codex"), mode).expect("its mode");
     let path = std::env::var("PATH").unwrap_or_default();
-    let bench = bench.with("PATH", format!("{}:{path}", programs.display()));
-    let help = bench.run(["sandbox", "exec", "--help"]).out;
+    let fixture = fixture.with("PATH", format!("{}:{path}", programs.display()));
+    let help = fixture.run(["sandbox", "exec", "--help"]).out;
     // A shell drops the backslash at the end of a line.
     let words = help.split_whitespace().filter(|word| *word != "\\");
     let help = words.collect::<Vec<_>>().join(" ");
@@ -131,17 +135,17 @@ fn the_example_with_codex_works() {
         &[task],
     ]
     .concat();
-    let answer = bench.run(arguments);
+    let answer = fixture.run(arguments);
     assert_eq!(answer.code, Some(0), "{answer:?}");
-    assert!(bench.diff().contains_key("fixed"));
-    assert!(!bench.user().join(".codex").exists());
+    assert!(fixture.diff().contains_key("fixed"));
+    assert!(!fixture.user().join(".codex").exists());
     // The second run uses the login of the user.
-    let folder = bench.user().join(".codex");
+    let folder = fixture.user().join(".codex");
     std::fs::create_dir(&folder).expect("a folder");
     std::fs::write(folder.join("auth.json"), "{}").expect("a login");
     let folder = folder.to_string_lossy().into_owned();
     let variable = format!("CODEX_HOME={folder}");
-    let answer = bench.run([
+    let answer = fixture.run([
         "sandbox",
         "exec",
         "s",
@@ -156,13 +160,13 @@ fn the_example_with_codex_works() {
         task,
     ]);
     assert_eq!(answer.code, Some(0), "{answer:?}");
-    assert!(bench.user().join(".codex/sessions/one").exists());
+    assert!(fixture.user().join(".codex/sessions/one").exists());
 }
 
 #[test]
 fn limits_hold_and_are_reported() {
-    let bench = with_toolchains();
-    let answer = bench.run([
+    let fixture = with_toolchains();
+    let answer = fixture.run([
         "--format",
         "json",
         "sandbox",

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Bench, read, set_mode};
+use super::{SandboxFixture, read, set_mode};
 
 /// Runs statements on an SQLite database and returns their output.
 fn sql(database: &Path, statements: &str) -> String {
@@ -22,10 +22,10 @@ fn sql(database: &Path, statements: &str) -> String {
 }
 
 /// Creates the user's database, and another database outside of all sandboxes.
-fn databases(bench: &Bench) -> (PathBuf, PathBuf) {
+fn databases(fixture: &SandboxFixture) -> (PathBuf, PathBuf) {
     let (mine, other) = (
-        bench.folder().join("app.db"),
-        bench.folder().join("other.db"),
+        fixture.folder().join("app.db"),
+        fixture.folder().join("other.db"),
     );
     sql(&mine, "create table t(x);insert into t values('mine')");
     sql(&other, "create table t(x);insert into t values('other')");
@@ -34,156 +34,156 @@ fn databases(bench: &Bench) -> (PathBuf, PathBuf) {
 
 #[test]
 fn a_link_in_the_place_of_a_database_is_neither_followed_nor_applied() {
-    let bench = Bench::new();
-    let (mine, other) = databases(&bench);
+    let fixture = SandboxFixture::new();
+    let (mine, other) = databases(&fixture);
     let before = std::fs::read(&other).expect("bytes");
     let scripts = [
         format!("ln -sf '{}' app.db; touch app.db-wal", other.display()),
         format!("ln -sf '{}' app.db; echo x > app.db-wal", other.display()),
     ];
     for script in scripts {
-        bench.create(&mine);
-        bench.sh(&script);
-        bench.refused(&["sandbox", "apply", "s"], 1, "CA-0647");
+        fixture.create(&mine);
+        fixture.sh(&script);
+        fixture.refused(&["sandbox", "apply", "s"], 1, "CA-0647");
         assert_eq!(sql(&mine, "select x from t"), "mine");
         assert_eq!(std::fs::read(&other).expect("bytes"), before);
-        bench.run_successfully(["sandbox", "rollback", "s"]);
-        bench.sh("test -f app.db && ! test -L app.db && ! test -e app.db-wal");
-        bench.discard();
+        fixture.run_successfully(["sandbox", "rollback", "s"]);
+        fixture.sh("test -f app.db && ! test -L app.db && ! test -e app.db-wal");
+        fixture.discard();
     }
     // A write-ahead log that is a link is ignored.
-    bench.create(&mine);
-    let log = bench.folder().join("log");
+    fixture.create(&mine);
+    let log = fixture.folder().join("log");
     std::fs::write(&log, "kept").expect("a file");
-    bench.sh(&format!("ln -s '{}' app.db-wal", log.display()));
-    bench.run_successfully(["sandbox", "apply", "s"]);
+    fixture.sh(&format!("ln -s '{}' app.db-wal", log.display()));
+    fixture.run_successfully(["sandbox", "apply", "s"]);
     assert_eq!(read(&log), "kept");
     assert_eq!(sql(&mine, "select x from t"), "mine");
 }
 
 #[test]
 fn a_pipe_in_place_of_a_log_does_not_block() {
-    let bench = Bench::new();
-    let (mine, _) = databases(&bench);
+    let fixture = SandboxFixture::new();
+    let (mine, _) = databases(&fixture);
     for suffix in ["wal", "journal", "shm"] {
-        bench.create(&mine);
-        bench.sh(&format!("mkfifo app.db-{suffix}"));
-        bench.run_successfully(["sandbox", "diff", "s"]);
-        bench.run_successfully(["sandbox", "apply", "s"]);
+        fixture.create(&mine);
+        fixture.sh(&format!("mkfifo app.db-{suffix}"));
+        fixture.run_successfully(["sandbox", "diff", "s"]);
+        fixture.run_successfully(["sandbox", "apply", "s"]);
     }
     assert_eq!(sql(&mine, "select x from t"), "mine");
 }
 
 #[test]
 fn the_write_ahead_log_of_a_database_is_applied() {
-    let bench = Bench::new();
-    let (mine, _) = databases(&bench);
-    bench.create(&mine);
+    let fixture = SandboxFixture::new();
+    let (mine, _) = databases(&fixture);
+    fixture.create(&mine);
     // The process dies with a log that was not checkpointed.
-    bench.sh(
+    fixture.sh(
         "python3 -c \"import sqlite3,os\nc=sqlite3.connect('app.db')\n\
          c.execute('pragma journal_mode=wal')\nc.execute('insert into t values(1)')\n\
          c.commit()\nos._exit(0)\"; test -s app.db-wal",
     );
-    bench.run_successfully(["sandbox", "apply", "s"]);
+    fixture.run_successfully(["sandbox", "apply", "s"]);
     assert_eq!(sql(&mine, "select x from t"), "mine\n1");
 }
 
 #[test]
 fn a_removed_or_damaged_database_can_be_rolled_back() {
-    let bench = Bench::new();
-    let (mine, _) = databases(&bench);
+    let fixture = SandboxFixture::new();
+    let (mine, _) = databases(&fixture);
     for script in [
         "rm app.db",
         "rm app.db; mkdir app.db; echo x > app.db/file",
         "rm app.db; mkfifo app.db",
         "echo junk > app.db; echo junk > app.db-wal; mkdir app.db-journal",
     ] {
-        bench.create(&mine);
-        bench.sh(script);
-        bench.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
-        assert_eq!(bench.diff().len(), 0, "{script}");
-        bench.sh("test -f app.db && ! test -e app.db-wal && ! test -e app.db-journal");
-        bench.discard();
+        fixture.create(&mine);
+        fixture.sh(script);
+        fixture.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
+        assert_eq!(fixture.diff().len(), 0, "{script}");
+        fixture.sh("test -f app.db && ! test -e app.db-wal && ! test -e app.db-journal");
+        fixture.discard();
     }
 }
 
 #[test]
 fn a_pipe_in_place_of_a_file_or_folder_can_be_rolled_back() {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
     for script in [
         "rm a.txt; mkfifo a.txt",
         "rm -r d; mkfifo d",
         "rm link; mkfifo link",
     ] {
-        bench.create(&repository);
-        bench.sh(script);
-        bench.run_successfully(["sandbox", "diff", "s"]);
-        bench.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
-        assert_eq!(bench.diff().len(), 0, "{script}");
-        bench.sh("grep -q one a.txt; grep -q two d/b.txt; test -L link");
-        bench.discard();
+        fixture.create(&repository);
+        fixture.sh(script);
+        fixture.run_successfully(["sandbox", "diff", "s"]);
+        fixture.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
+        assert_eq!(fixture.diff().len(), 0, "{script}");
+        fixture.sh("grep -q one a.txt; grep -q two d/b.txt; test -L link");
+        fixture.discard();
     }
 }
 
 #[test]
 fn an_overlong_path_can_be_shown_and_rolled_back() {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
-    bench.create(&repository);
-    bench.sh(
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
+    fixture.create(&repository);
+    fixture.sh(
         "python3 -c \"import os\nfor i in range(20):\n  os.mkdir('x'*250); os.chdir('x'*250)\n\
          open('f','w').write('deep')\"; echo changed > a.txt",
     );
-    assert_eq!(bench.diff().len(), 22);
-    let patch = bench.run_successfully(["sandbox", "diff", "s"]);
+    assert_eq!(fixture.diff().len(), 22);
+    let patch = fixture.run_successfully(["sandbox", "diff", "s"]);
     assert!(patch.out.contains("+changed"), "{}", patch.out.len());
-    bench.apply_refused(&repository, 1, "CA-0647");
-    bench.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
-    assert_eq!(bench.diff().len(), 0);
-    bench.discard();
+    fixture.apply_refused(&repository, 1, "CA-0647");
+    fixture.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
+    assert_eq!(fixture.diff().len(), 0);
+    fixture.discard();
     // The path is deeper than the limit of open files.
-    bench.create(&repository);
-    bench.sh("python3 -c \"import os\nfor i in range(1100):\n  os.mkdir('x'); os.chdir('x')\"");
-    bench.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
-    bench.sh("python3 -c \"import os\nfor i in range(1100):\n  os.mkdir('x'); os.chdir('x')\"");
-    bench.discard();
-    bench.assert_nothing_left(&repository);
+    fixture.create(&repository);
+    fixture.sh("python3 -c \"import os\nfor i in range(1100):\n  os.mkdir('x'); os.chdir('x')\"");
+    fixture.run_successfully(["sandbox", "rollback", "s", "--to", "1"]);
+    fixture.sh("python3 -c \"import os\nfor i in range(1100):\n  os.mkdir('x'); os.chdir('x')\"");
+    fixture.discard();
+    fixture.assert_nothing_left(&repository);
 }
 
 #[test]
 fn pipes_with_names_that_git_reads_do_not_block() {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
     for name in [
         ".gitignore",
         "d/.gitignore",
         ".gitattributes",
         ".gitmodules",
     ] {
-        bench.create(&repository);
-        bench.sh(&format!(
+        fixture.create(&repository);
+        fixture.sh(&format!(
             "mkfifo {name}; echo {name} >> a.txt; echo x > d/new"
         ));
-        bench.run_successfully(["sandbox", "diff", "s"]);
-        bench.apply();
+        fixture.run_successfully(["sandbox", "diff", "s"]);
+        fixture.apply();
         assert!(read(repository.join("a.txt")).ends_with(&format!("{name}\n")));
-        assert_eq!(bench.git(&repository, &["status", "--porcelain"]), "");
+        assert_eq!(fixture.git(&repository, &["status", "--porcelain"]), "");
     }
 }
 
 #[test]
 fn a_repository_with_a_pipe_that_git_would_open_is_refused_at_once() {
-    let bench = Bench::new();
-    let repository = bench.repository("r");
+    let fixture = SandboxFixture::new();
+    let repository = fixture.repository("r");
     let path = repository.to_str().expect("a path");
     let status = Command::new("mkfifo")
         .arg(repository.join("d/.gitignore"))
         .status();
     assert!(status.expect("mkfifo starts").success());
     let create = ["sandbox", "create", "s", "--path", path];
-    let error = bench.refused(&create, 1, "CA-0646");
+    let error = fixture.refused(&create, 1, "CA-0646");
     let message = error["message"].as_str().expect("text");
     assert!(message.contains("d/.gitignore"), "{message}");
 }
@@ -196,40 +196,40 @@ fn files_committed_with_carriage_returns_are_applied() {
         ("false", "* text=auto\n"),
         ("false", "* text\n"),
     ] {
-        let bench = Bench::new();
-        let repository = bench.repository("r");
+        let fixture = SandboxFixture::new();
+        let repository = fixture.repository("r");
         std::fs::write(repository.join("w.txt"), "a\r\nb\r\n").expect("a file");
-        bench.commit(&repository, "with carriage returns");
-        bench.git(&repository, &["config", "core.autocrlf", setting]);
+        fixture.commit(&repository, "with carriage returns");
+        fixture.git(&repository, &["config", "core.autocrlf", setting]);
         if !attributes.is_empty() {
             std::fs::write(repository.join(".gitattributes"), attributes).expect("a file");
-            bench.git(&repository, &["add", ".gitattributes"]);
-            bench.git(&repository, &["commit", "-q", "-m", "attributes"]);
+            fixture.git(&repository, &["add", ".gitattributes"]);
+            fixture.git(&repository, &["commit", "-q", "-m", "attributes"]);
         }
-        bench.create(&repository);
-        bench.sh("printf 'a\\r\\nc\\r\\n' > w.txt; echo more >> a.txt");
-        bench.apply();
+        fixture.create(&repository);
+        fixture.sh("printf 'a\\r\\nc\\r\\n' > w.txt; echo more >> a.txt");
+        fixture.apply();
         let context = format!("{setting} {attributes}");
         let text = std::fs::read(repository.join("w.txt")).expect("a file");
         assert_eq!(text, b"a\r\nc\r\n", "{context}");
         assert_eq!(
-            bench.git(&repository, &["status", "--porcelain"]),
+            fixture.git(&repository, &["status", "--porcelain"]),
             "",
             "{context}"
         );
         // The user's own edit is still detected.
-        bench.create(&repository);
-        bench.sh("printf 'a\\r\\nd\\r\\n' > w.txt");
+        fixture.create(&repository);
+        fixture.sh("printf 'a\\r\\nd\\r\\n' > w.txt");
         std::fs::write(repository.join("w.txt"), "a\r\nmine\r\n").expect("a file");
-        bench.apply_refused(&repository, 4, "CA-0645");
-        bench.discard();
+        fixture.apply_refused(&repository, 4, "CA-0645");
+        fixture.discard();
     }
 }
 
 #[test]
 fn set_user_id_set_group_id_and_sticky_bits_stay_in_the_sandbox() {
-    let bench = Bench::new();
-    let folder = bench.folder().join("plain");
+    let fixture = SandboxFixture::new();
+    let folder = fixture.folder().join("plain");
     std::fs::create_dir_all(folder.join("d")).expect("a folder");
     std::fs::write(folder.join("a.txt"), "one\n").expect("a file");
     std::fs::write(folder.join("own"), "own\n").expect("a file");
@@ -240,10 +240,10 @@ fn set_user_id_set_group_id_and_sticky_bits_stay_in_the_sandbox() {
         let metadata = std::fs::symlink_metadata(path).expect("metadata");
         metadata.permissions().mode() & 0o7777
     };
-    for path in [folder, bench.repository("r")] {
-        bench.create(&path);
-        bench.sh(script);
-        bench.apply();
+    for path in [folder, fixture.repository("r")] {
+        fixture.create(&path);
+        fixture.sh(script);
+        fixture.apply();
         let modes = ["new", "a.txt", "d"].map(|name| mode(path.join(name)));
         assert_eq!(modes, [0o755, 0o755, 0o777], "{}", path.display());
         if path.ends_with("plain") {
@@ -255,20 +255,20 @@ fn set_user_id_set_group_id_and_sticky_bits_stay_in_the_sandbox() {
 
 #[test]
 fn a_projects_configuration_that_is_not_a_regular_file_is_refused_at_once() {
-    let bench = Bench::new();
-    let folder = bench.folder().join(".cleveragents");
+    let fixture = SandboxFixture::new();
+    let folder = fixture.folder().join(".cleveragents");
     std::fs::create_dir_all(&folder).expect("a folder");
     let file = folder.join("config.toml");
     std::os::unix::fs::symlink("/dev/zero", &file).expect("a link");
-    bench.refused(&["sandbox", "list"], 1, "CA-0105");
+    fixture.refused(&["sandbox", "list"], 1, "CA-0105");
     std::fs::remove_file(&file).expect("removed");
     let status = Command::new("mkfifo")
         .arg(&file)
         .status()
         .expect("mkfifo starts");
     assert!(status.success());
-    bench.refused(&["sandbox", "list"], 1, "CA-0105");
+    fixture.refused(&["sandbox", "list"], 1, "CA-0105");
     std::fs::remove_file(&file).expect("removed");
     std::fs::write(&file, vec![b'#'; 2 << 20]).expect("a file");
-    bench.refused(&["sandbox", "list"], 1, "CA-0105");
+    fixture.refused(&["sandbox", "list"], 1, "CA-0105");
 }

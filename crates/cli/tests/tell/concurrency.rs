@@ -3,7 +3,7 @@
 use cleveragents_testkit::{Answer, Gate, TestDatabase};
 use serde_json::Value;
 
-use super::world::{READ, SHELL, Talk, agents};
+use super::world::{ConversationFixture, READ, SHELL, agents};
 
 const PROCESSES: usize = 16;
 
@@ -22,17 +22,17 @@ fn script(number: usize) -> String {
 fn sixteen_processes_use_one_session_and_every_turn_is_complete() {
     for database in TestDatabase::each() {
         let kind = database.kind;
-        let talk = Talk::new(agents().on(&database.url), "scripted/unused.yaml");
+        let fixture = ConversationFixture::new(agents().on(&database.url), "scripted/unused.yaml");
         let gate = Gate::default();
         let children: Vec<_> = (0..PROCESSES)
             .map(|number| {
                 let file = format!("script-{number}.yaml");
-                let path = talk.agents.cwd().join(&file);
+                let path = fixture.agents.cwd().join(&file);
                 std::fs::write(path, script(number)).expect("a file");
                 let prompt = format!("question {number}");
                 let model = format!("scripted/{file}");
-                let arguments = talk.arguments(&["--actor", &model, &prompt]);
-                talk.agents.behind(&gate, &arguments)
+                let arguments = fixture.arguments(&["--actor", &model, &prompt]);
+                fixture.agents.behind(&gate, &arguments)
             })
             .collect();
         gate.open();
@@ -47,7 +47,7 @@ fn sixteen_processes_use_one_session_and_every_turn_is_complete() {
                 "{kind}: {calls:?}"
             );
         }
-        let messages = talk.messages();
+        let messages = fixture.messages();
         assert_eq!(messages.len(), 5 * PROCESSES, "{kind}");
         let mut order = Vec::new();
         for turn in messages.chunks(5) {
@@ -59,7 +59,7 @@ fn sixteen_processes_use_one_session_and_every_turn_is_complete() {
             order.push(number.to_owned());
         }
         // The tools ran in the order of the turns, one turn after the other.
-        let log = talk.file("log.txt").expect("written");
+        let log = fixture.file("log.txt").expect("written");
         let lines: Vec<&str> = log.lines().collect();
         assert_eq!(lines, order, "{kind}");
         order.sort_by_key(|number| number.parse::<usize>().expect("a number"));

@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use cleveragents_testkit::model_server::{ModelServer, ReceivedRequest};
 use serde_json::json;
 
-use super::form::{Form, Shape};
-use super::world::{READ, Talk, WRITE, agents, every_file};
+use super::form::{Shape, WireFormat};
+use super::world::{ConversationFixture, READ, WRITE, agents, every_file};
 
 const EDIT: &str = "builtin_S_file-edit";
 const FILES: usize = 200;
@@ -60,7 +60,7 @@ fn content_of(result: &str) -> &str {
 
 /// Reads all files, rewrites one half unchanged, edits a line of credentials in the other half, and
 /// repeats secrets that it should not know, letter by letter.
-fn model(form: Form) -> ModelServer {
+fn model(form: WireFormat) -> ModelServer {
     let reading: Mutex<Option<Vec<String>>> = Mutex::new(None);
     ModelServer::answering(move |request: &ReceivedRequest| {
         let results = form.results(request);
@@ -132,7 +132,7 @@ fn assert_hidden(label: &str, bytes: &[u8]) {
 
 #[test]
 fn two_hundred_files_of_credentials_keep_their_credentials() {
-    let form = Form::OpenAi;
+    let form = WireFormat::OpenAi;
     let agents = agents()
         .with("DEPLOY", TOKEN)
         .with("DB_PASSWORD", PASSWORD)
@@ -147,10 +147,10 @@ fn two_hundred_files_of_credentials_keep_their_credentials() {
     let mut deploy = String::new();
     writeln!(deploy, "# deploy\nTOKEN={TOKEN}\nPASS={PASSWORD}").expect("a text");
     std::fs::write(real.join("deploy.env"), &deploy).expect("a file");
-    let talk = Talk::at(agents, form, model(form));
-    let mut arguments = talk.arguments(&["--stream", "look at everything"]);
+    let fixture = ConversationFixture::at(agents, form, model(form));
+    let mut arguments = fixture.arguments(&["--stream", "look at everything"]);
     arguments[1] = "plain";
-    let answer = talk.agents.run(&arguments);
+    let answer = fixture.agents.run(&arguments);
     assert_eq!(answer.code, Some(0), "{}", answer.err);
     assert!(
         answer.out.contains("It is [REDACTED] and [REDACTED]."),
@@ -165,14 +165,14 @@ fn two_hundred_files_of_credentials_keep_their_credentials() {
         };
         let name = name_of(number);
         assert_eq!(
-            talk.file(&name).as_deref(),
+            fixture.file(&name).as_deref(),
             Some(expected.as_str()),
             "{name}"
         );
     }
     // Masked content is not written back.
-    assert_eq!(talk.file("deploy.env").as_deref(), Some(deploy.as_str()));
-    let results = form.results(&talk.server().received()[2]);
+    assert_eq!(fixture.file("deploy.env").as_deref(), Some(deploy.as_str()));
+    let results = form.results(&fixture.server().received()[2]);
     let refused = results.last().expect("a result");
     assert!(
         refused.content.contains("Nothing was changed"),
@@ -184,18 +184,18 @@ fn two_hundred_files_of_credentials_keep_their_credentials() {
         .count();
     assert_eq!(failed, 1, "every other call succeeds");
 
-    for request in talk.server().received() {
+    for request in fixture.server().received() {
         assert_hidden("a request", request.json().to_string().as_bytes());
     }
     assert_hidden("the output", answer.out.as_bytes());
     assert_hidden("the errors", answer.err.as_bytes());
-    let shown = talk.agents.run(&["session", "export", &talk.session]);
+    let shown = fixture.agents.run(&["session", "export", &fixture.session]);
     assert_hidden("an export", shown.out.as_bytes());
-    let database = talk.agents.database();
-    let files = every_file(talk.agents.home());
+    let database = fixture.agents.database();
+    let files = every_file(fixture.agents.home());
     assert!(files.iter().any(|(path, _)| *path == database));
     for (path, bytes) in files {
-        if path != talk.sandbox_folder.join("deploy.env") {
+        if path != fixture.sandbox_folder.join("deploy.env") {
             assert_hidden(&path.display().to_string(), &bytes);
         }
     }

@@ -1,8 +1,8 @@
 //! Model requests start with an environment block that is identical in every turn, and contain the
 //! instruction files of a folder after the model reads a file in it.
 
-use super::form::{Form, Shape};
-use super::world::{READ, Talk, WRITE};
+use super::form::{Shape, WireFormat};
+use super::world::{ConversationFixture, READ, WRITE};
 
 /// The environment block in the body of a request.
 fn block(body: &str) -> &str {
@@ -13,9 +13,9 @@ fn block(body: &str) -> &str {
 
 #[test]
 fn a_model_receives_its_environment_and_the_same_in_every_turn() {
-    for form in Form::BOTH {
+    for form in WireFormat::BOTH {
         let write = ("c1", WRITE, r#"{"path": "new.py", "content": "x"}"#);
-        let talk = Talk::with_endpoint(
+        let fixture = ConversationFixture::with_endpoint(
             form,
             vec![
                 form.calls(Shape::Pieces, &[write]),
@@ -23,12 +23,12 @@ fn a_model_receives_its_environment_and_the_same_in_every_turn() {
                 form.says(Shape::Pieces, &["Done again."]),
             ],
         );
-        std::fs::write(talk.sandbox_folder.join("Cargo.toml"), "").expect("a file");
-        talk.send_prompt_json(&["Write something"]);
-        talk.send_prompt_json(&["And again"]);
-        let received = talk.server().received();
+        std::fs::write(fixture.sandbox_folder.join("Cargo.toml"), "").expect("a file");
+        fixture.send_prompt_json(&["Write something"]);
+        fixture.send_prompt_json(&["And again"]);
+        let received = fixture.server().received();
         let first = block(&received[0].body);
-        let folder = talk.sandbox_folder.display().to_string();
+        let folder = fixture.sandbox_folder.display().to_string();
         for fact in [
             folder.as_str(),
             "languages: Rust",
@@ -46,8 +46,8 @@ fn a_model_receives_its_environment_and_the_same_in_every_turn() {
 
 #[test]
 fn folder_instructions_are_sent_with_the_first_file_read_there() {
-    for form in Form::BOTH {
-        let talk = Talk::with_endpoint(
+    for form in WireFormat::BOTH {
+        let fixture = ConversationFixture::with_endpoint(
             form,
             vec![
                 form.calls(Shape::Pieces, &[("c1", READ, r#"{"path": "notes.txt"}"#)]),
@@ -56,16 +56,16 @@ fn folder_instructions_are_sent_with_the_first_file_read_there() {
                 form.says(Shape::Pieces, &["Done."]),
             ],
         );
-        std::fs::create_dir_all(talk.sandbox_folder.join("a/b")).expect("folders");
+        std::fs::create_dir_all(fixture.sandbox_folder.join("a/b")).expect("folders");
         for (name, text) in [
             ("CLAUDE.md", "Rule of the top"),
             ("a/AGENTS.md", "Rule of the folder"),
             ("a/b/file", "content"),
         ] {
-            std::fs::write(talk.sandbox_folder.join(name), text).expect("a file");
+            std::fs::write(fixture.sandbox_folder.join(name), text).expect("a file");
         }
-        talk.send_prompt_json(&["Read the file"]);
-        let received = talk.server().received();
+        fixture.send_prompt_json(&["Read the file"]);
+        let received = fixture.server().received();
         let top = |body: &str| body.matches("Rule of the top").count();
         let inner = |body: &str| body.matches("Rule of the folder").count();
         let counts = |index: usize| (top(&received[index].body), inner(&received[index].body));

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use cleveragents_testkit::Answer;
 use cleveragents_testkit::model_server::{ModelServer, Response, Step};
 
-use super::form::{Form, Shape};
-use super::world::{SHELL, Talk, agents, error_of};
+use super::form::{Shape, WireFormat};
+use super::world::{ConversationFixture, SHELL, agents, error_of};
 
 /// Asserts that the last turn failed with this code, and that the session continues.
-fn assert_failed(talk: &Talk, answer: &Answer, code: &str) {
+fn assert_failed(fixture: &ConversationFixture, answer: &Answer, code: &str) {
     let error = error_of(answer);
     assert_eq!(error["code"], code, "{answer:?}");
-    let last = talk.messages();
+    let last = fixture.messages();
     let question = last.iter().rev().find(|message| message["role"] == "user");
     assert_eq!(
         question.expect("the question")["state"],
@@ -23,19 +23,20 @@ fn assert_failed(talk: &Talk, answer: &Answer, code: &str) {
     );
 }
 
-fn says(form: Form) -> Response {
+fn says(form: WireFormat) -> Response {
     form.says(Shape::Pieces, &["All ", "well."])
 }
 
 #[test]
 fn a_busy_or_broken_provider_is_retried() {
-    for form in Form::BOTH {
+    for form in WireFormat::BOTH {
         let busy = form.refuses(429, "slow down").header("retry-after", "1");
         let broken = form.refuses(500, "oh no");
-        let talk = Talk::with_endpoint(form, vec![busy, says(form), broken, says(form)]);
+        let fixture =
+            ConversationFixture::with_endpoint(form, vec![busy, says(form), broken, says(form)]);
         let started = Instant::now();
         assert_eq!(
-            talk.send_prompt_json(&["one"])["response"],
+            fixture.send_prompt_json(&["one"])["response"],
             "All well.",
             "{form:?}"
         );
@@ -44,94 +45,98 @@ fn a_busy_or_broken_provider_is_retried() {
             "the retry waits for the requested time"
         );
         assert_eq!(
-            talk.send_prompt_json(&["two"])["response"],
+            fixture.send_prompt_json(&["two"])["response"],
             "All well.",
             "{form:?}"
         );
-        assert_eq!(talk.server().received().len(), 4, "{form:?}");
-        assert_eq!(talk.roles(), ["user", "assistant", "user", "assistant"]);
+        assert_eq!(fixture.server().received().len(), 4, "{form:?}");
+        assert_eq!(fixture.roles(), ["user", "assistant", "user", "assistant"]);
     }
 }
 
 #[test]
 fn a_provider_that_stays_broken_fails_the_turn_and_not_the_session() {
-    for form in Form::BOTH {
+    for form in WireFormat::BOTH {
         let broken = || form.refuses(500, "oh no");
         let server = ModelServer::start(vec![broken(), broken(), says(form)]);
         let home = agents().with("CLEVERAGENTS_MODEL_RETRIES", "1");
-        let talk = Talk::at(home, form, server);
-        assert_failed(&talk, &talk.send_prompt(&["one"]), "CA-0805");
-        assert_eq!(talk.send_prompt_json(&["two"])["response"], "All well.");
-        assert_eq!(talk.roles(), ["user", "user", "assistant"]);
+        let fixture = ConversationFixture::at(home, form, server);
+        assert_failed(&fixture, &fixture.send_prompt(&["one"]), "CA-0805");
+        assert_eq!(fixture.send_prompt_json(&["two"])["response"], "All well.");
+        assert_eq!(fixture.roles(), ["user", "user", "assistant"]);
     }
 }
 
 #[test]
 fn a_truncated_answer_restarts_and_is_never_accepted() {
-    for form in Form::BOTH {
+    for form in WireFormat::BOTH {
         let long = ["one ", "two ", "three ", "four "];
         let truncated = form.says(Shape::Pieces, &long).cut_after(5);
         let call = r#"{"command": "echo x >> log.txt"}"#;
         let calls = form.calls(Shape::Pieces, &[("c", SHELL, call)]);
         // The stream is cut after the name and the start of the arguments.
         let truncated_call = calls.clone().cut_after(match form {
-            Form::OpenAi => 2,
-            Form::Anthropic => 8,
+            WireFormat::OpenAi => 2,
+            WireFormat::Anthropic => 8,
         });
-        let talk = Talk::with_endpoint(
+        let fixture = ConversationFixture::with_endpoint(
             form,
             vec![truncated, says(form), truncated_call, says(form)],
         );
-        let mut plain = talk.arguments(&["--stream", "text"]);
+        let mut plain = fixture.arguments(&["--stream", "text"]);
         plain[1] = "plain";
-        let shown = talk.agents.run(&plain);
+        let shown = fixture.agents.run(&plain);
         assert_eq!(shown.code, Some(0), "{form:?}: {}", shown.err);
         assert!(shown.err.contains("! retrying "), "{form:?}: {}", shown.err);
         assert!(shown.err.contains("; the answer restarts"), "{}", shown.err);
         assert!(shown.out.contains("All well."), "{}", shown.out);
         assert_eq!(
-            talk.send_prompt_json(&["call"])["response"],
+            fixture.send_prompt_json(&["call"])["response"],
             "All well.",
             "{form:?}"
         );
-        assert_eq!(talk.file("log.txt"), None, "a truncated call does not run");
-        assert_eq!(talk.roles(), ["user", "assistant", "user", "assistant"]);
-        let running = talk.ask("SELECT count(*) FROM turns WHERE state = 'running'");
+        assert_eq!(
+            fixture.file("log.txt"),
+            None,
+            "a truncated call does not run"
+        );
+        assert_eq!(fixture.roles(), ["user", "assistant", "user", "assistant"]);
+        let running = fixture.ask("SELECT count(*) FROM turns WHERE state = 'running'");
         assert_eq!(running, [["0"]]);
     }
 }
 
 #[test]
 fn a_repeatedly_truncated_answer_fails_the_turn() {
-    for form in Form::BOTH {
+    for form in WireFormat::BOTH {
         let truncated = || form.says(Shape::Pieces, &["one ", "two "]).cut_after(4);
         let server = ModelServer::start(vec![truncated(), truncated(), says(form)]);
         let home = agents().with("CLEVERAGENTS_MODEL_RETRIES", "1");
-        let talk = Talk::at(home, form, server);
-        assert_failed(&talk, &talk.send_prompt(&["one"]), "CA-0811");
-        assert_eq!(talk.send_prompt_json(&["two"])["response"], "All well.");
-        assert_eq!(talk.roles(), ["user", "user", "assistant"]);
+        let fixture = ConversationFixture::at(home, form, server);
+        assert_failed(&fixture, &fixture.send_prompt(&["one"]), "CA-0811");
+        assert_eq!(fixture.send_prompt_json(&["two"])["response"], "All well.");
+        assert_eq!(fixture.roles(), ["user", "user", "assistant"]);
     }
 }
 
 #[test]
 fn an_empty_answer_is_a_failure_and_never_an_answer() {
-    for form in Form::BOTH {
+    for form in WireFormat::BOTH {
         let empty = || form.says(Shape::Pieces, &[""]);
         let server = ModelServer::start(vec![empty(), says(form), empty(), empty()]);
         let home = agents().with("CLEVERAGENTS_MODEL_RETRIES", "1");
-        let talk = Talk::at(home, form, server);
-        assert_eq!(talk.send_prompt_json(&["one"])["response"], "All well.");
-        assert_failed(&talk, &talk.send_prompt(&["two"]), "CA-0795");
+        let fixture = ConversationFixture::at(home, form, server);
+        assert_eq!(fixture.send_prompt_json(&["one"])["response"], "All well.");
+        assert_failed(&fixture, &fixture.send_prompt(&["two"]), "CA-0795");
     }
 }
 
 #[test]
 fn work_before_a_disconnect_is_kept_and_done_once() {
-    for form in Form::BOTH {
+    for form in WireFormat::BOTH {
         let call = r#"{"command": "echo x >> log.txt"}"#;
         let truncated = form.says(Shape::Pieces, &["a", "b", "c"]).cut_after(4);
-        let talk = Talk::with_endpoint(
+        let fixture = ConversationFixture::with_endpoint(
             form,
             vec![
                 form.calls(Shape::Pieces, &[("c", SHELL, call)]),
@@ -139,12 +144,12 @@ fn work_before_a_disconnect_is_kept_and_done_once() {
                 says(form),
             ],
         );
-        assert_eq!(talk.send_prompt_json(&["go"])["response"], "All well.");
-        assert_eq!(talk.roles(), ["user", "assistant", "tool", "assistant"]);
-        let pairs = form.exchanges(&talk.server().received()[2]);
+        assert_eq!(fixture.send_prompt_json(&["go"])["response"], "All well.");
+        assert_eq!(fixture.roles(), ["user", "assistant", "tool", "assistant"]);
+        let pairs = form.exchanges(&fixture.server().received()[2]);
         assert_eq!(pairs.len(), 1, "the request contains the finished call");
         assert_eq!(
-            talk.file("log.txt").as_deref(),
+            fixture.file("log.txt").as_deref(),
             Some("x\n"),
             "the call ran once"
         );
@@ -153,22 +158,25 @@ fn work_before_a_disconnect_is_kept_and_done_once() {
 
 #[test]
 fn a_silent_answer_fails_at_the_idle_timeout() {
-    for form in Form::BOTH {
+    for form in WireFormat::BOTH {
         let (start, piece) = response_start(form);
         let silent = start.then(Step::Send(piece)).then(Step::Hang);
         let server = ModelServer::start(vec![silent, says(form)]);
         let home = agents()
             .with("CLEVERAGENTS_MODEL_IDLE_TIMEOUT_SECONDS", "1")
             .with("CLEVERAGENTS_MODEL_RETRIES", "0");
-        let talk = Talk::at(home, form, server);
-        assert_failed(&talk, &talk.send_prompt(&["one"]), "CA-0810");
-        assert!(talk.server().wait_for_closed(1), "the connection is closed");
-        assert_eq!(talk.send_prompt_json(&["two"])["response"], "All well.");
+        let fixture = ConversationFixture::at(home, form, server);
+        assert_failed(&fixture, &fixture.send_prompt(&["one"]), "CA-0810");
+        assert!(
+            fixture.server().wait_for_closed(1),
+            "the connection is closed"
+        );
+        assert_eq!(fixture.send_prompt_json(&["two"])["response"], "All well.");
     }
 }
 
 /// The part of a response before its first piece of text, and this piece.
-fn response_start(form: Form) -> (Response, Vec<u8>) {
+fn response_start(form: WireFormat) -> (Response, Vec<u8>) {
     let mut response = form.says(Shape::Pieces, &["more "]);
     let texts = response.steps.iter().enumerate();
     let mut texts = texts.filter_map(|(position, step)| match step {
@@ -183,22 +191,25 @@ fn response_start(form: Form) -> (Response, Vec<u8>) {
 }
 
 /// An endless response: the same piece of text repeatedly.
-pub(crate) fn endless(form: Form) -> Response {
+pub(crate) fn endless(form: WireFormat) -> Response {
     let (start, piece) = response_start(form);
     start.then(Step::Endless(piece))
 }
 
 #[test]
 fn limits_stop_an_endless_answer() {
-    for form in Form::BOTH {
+    for form in WireFormat::BOTH {
         let server = ModelServer::start(vec![endless(form), says(form)]);
         let home = agents().with("CLEVERAGENTS_MODEL_TOTAL_TIMEOUT_SECONDS", "1");
-        let talk = Talk::at(home, form, server);
-        let answer = talk.send_prompt(&["one"]);
+        let fixture = ConversationFixture::at(home, form, server);
+        let answer = fixture.send_prompt(&["one"]);
         assert_eq!(answer.code, Some(1), "{answer:?}");
-        assert!(talk.server().wait_for_closed(1), "the connection is closed");
-        assert_eq!(talk.messages()[0]["state"], "failed");
-        assert_eq!(talk.send_prompt_json(&["two"])["response"], "All well.");
+        assert!(
+            fixture.server().wait_for_closed(1),
+            "the connection is closed"
+        );
+        assert_eq!(fixture.messages()[0]["state"], "failed");
+        assert_eq!(fixture.send_prompt_json(&["two"])["response"], "All well.");
     }
 }
 
@@ -211,11 +222,11 @@ fn interrupt(pid: u32) {
 
 #[test]
 fn ctrl_c_stops_an_endless_answer_and_keeps_the_session() {
-    for form in Form::BOTH {
-        let talk = Talk::with_endpoint(form, vec![endless(form), says(form)]);
-        let mut arguments = talk.arguments(&["--stream", "one"]);
+    for form in WireFormat::BOTH {
+        let fixture = ConversationFixture::with_endpoint(form, vec![endless(form), says(form)]);
+        let mut arguments = fixture.arguments(&["--stream", "one"]);
         arguments[1] = "plain";
-        let mut child = talk
+        let mut child = fixture
             .agents
             .command(arguments)
             .spawn()
@@ -230,24 +241,27 @@ fn ctrl_c_stops_an_endless_answer_and_keeps_the_session() {
         let answer = Answer::from_output(&child.wait_with_output().expect("the program ends"));
         assert_eq!(answer.code, Some(130), "{answer:?}");
         assert!(answer.err.contains("CA-0911"), "{answer:?}");
-        assert!(talk.server().wait_for_closed(1), "the connection is closed");
-        assert_eq!(talk.messages()[0]["state"], "failed");
-        assert_eq!(talk.send_prompt_json(&["two"])["response"], "All well.");
+        assert!(
+            fixture.server().wait_for_closed(1),
+            "the connection is closed"
+        );
+        assert_eq!(fixture.messages()[0]["state"], "failed");
+        assert_eq!(fixture.send_prompt_json(&["two"])["response"], "All well.");
     }
 }
 
 #[test]
 fn ctrl_c_stops_a_tool_and_its_child_processes() {
-    let form = Form::OpenAi;
+    let form = WireFormat::OpenAi;
     let call =
         r#"{"command": "echo begun > log.txt; sleep 600 & sleep 600; echo never >> log.txt"}"#;
-    let talk = Talk::with_endpoint(
+    let fixture = ConversationFixture::with_endpoint(
         form,
         vec![form.calls(Shape::Pieces, &[("c", SHELL, call)]), says(form)],
     );
-    let child = talk.start(&["one"]);
+    let child = fixture.start(&["one"]);
     let deadline = Instant::now() + Duration::from_secs(20);
-    while talk.file("log.txt").as_deref() != Some("begun\n") {
+    while fixture.file("log.txt").as_deref() != Some("begun\n") {
         assert!(Instant::now() < deadline, "the command did not start");
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -255,8 +269,8 @@ fn ctrl_c_stops_a_tool_and_its_child_processes() {
     let answer = Answer::from_output(&child.wait_with_output().expect("the program ends"));
     assert_eq!(error_of(&answer)["code"], "CA-0911", "{answer:?}");
     assert_eq!(answer.json()["exit_code"], 130, "{answer:?}");
-    assert_eq!(talk.rows(), [("failed".to_owned(), String::new())]);
-    assert_eq!(talk.roles(), ["user", "assistant", "tool"]);
-    assert_eq!(talk.send_prompt_json(&["two"])["response"], "All well.");
-    assert_eq!(form.exchanges(&talk.server().received()[1]).len(), 1);
+    assert_eq!(fixture.rows(), [("failed".to_owned(), String::new())]);
+    assert_eq!(fixture.roles(), ["user", "assistant", "tool"]);
+    assert_eq!(fixture.send_prompt_json(&["two"])["response"], "All well.");
+    assert_eq!(form.exchanges(&fixture.server().received()[1]).len(), 1);
 }

@@ -3,7 +3,7 @@
 use cleveragents_testkit::model_server::{ReceivedRequest, Response, anthropic, openai};
 use serde_json::{Value, json};
 
-/// A call of an endpoint: id, name, arguments.
+/// A tool call in a response: id, name, arguments.
 pub(crate) type Call<'a> = (&'a str, &'a str, &'a str);
 
 /// Keys that must not appear in any output.
@@ -12,7 +12,7 @@ pub(crate) const ANTHROPIC_KEY: &str = "zz-nothing-like-a-key-7742";
 
 /// Wire format of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum WireFormat {
     OpenAi,
     Anthropic,
 }
@@ -31,7 +31,7 @@ pub(crate) struct ToolResultMessage {
     pub(crate) content: String,
 }
 
-impl Form {
+impl WireFormat {
     pub(crate) const BOTH: [Self; 2] = [Self::OpenAi, Self::Anthropic];
 
     pub(crate) const fn model(self) -> &'static str {

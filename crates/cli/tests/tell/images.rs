@@ -3,15 +3,15 @@
 use serde_json::{Value, json};
 
 use super::failures::endless;
-use super::form::{Form, Shape};
-use super::world::{READ, Talk};
+use super::form::{Shape, WireFormat};
+use super::world::{ConversationFixture, READ};
 
 /// The start of a PNG file; the rest is not parsed.
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\nthe rest\x00\xff";
 const PNG_BASE64: &str = "iVBORw0KGgp0aGUgcmVzdAD/";
 
-fn talk(form: Form) -> Talk {
-    let talk = Talk::with_endpoint(
+fn fixture(form: WireFormat) -> ConversationFixture {
+    let fixture = ConversationFixture::with_endpoint(
         form,
         vec![
             form.calls(Shape::Pieces, &[("look", READ, r#"{"path": "a.png"}"#)]),
@@ -19,16 +19,16 @@ fn talk(form: Form) -> Talk {
             form.says(Shape::Pieces, &["Still a cat."]),
         ],
     );
-    std::fs::write(talk.sandbox_folder.join("a.png"), PNG).expect("a file");
-    talk
+    std::fs::write(fixture.sandbox_folder.join("a.png"), PNG).expect("a file");
+    fixture
 }
 
 /// The picture in a request, with the text before it.
-fn picture(form: Form, request: &Value) -> Vec<Value> {
+fn picture(form: WireFormat, request: &Value) -> Vec<Value> {
     let messages = request["messages"].as_array().expect("messages");
     let last = messages.last().expect("a message");
     match form {
-        Form::OpenAi => {
+        WireFormat::OpenAi => {
             assert_eq!(
                 messages[messages.len() - 2]["role"],
                 "tool",
@@ -37,7 +37,7 @@ fn picture(form: Form, request: &Value) -> Vec<Value> {
             assert_eq!(last["role"], "user");
             last["content"].as_array().expect("parts").clone()
         }
-        Form::Anthropic => {
+        WireFormat::Anthropic => {
             let result = &last["content"][0];
             assert_eq!(result["type"], "tool_result", "{last:#}");
             result["content"].as_array().expect("blocks").clone()
@@ -45,12 +45,12 @@ fn picture(form: Form, request: &Value) -> Vec<Value> {
     }
 }
 
-fn expected(form: Form) -> Value {
+fn expected(form: WireFormat) -> Value {
     match form {
-        Form::OpenAi => json!({"type": "image_url", "image_url": {
+        WireFormat::OpenAi => json!({"type": "image_url", "image_url": {
             "url": format!("data:image/png;base64,{PNG_BASE64}"),
         }}),
-        Form::Anthropic => json!({"type": "image", "source": {
+        WireFormat::Anthropic => json!({"type": "image", "source": {
             "type": "base64", "media_type": "image/png", "data": PNG_BASE64,
         }}),
     }
@@ -58,33 +58,33 @@ fn expected(form: Form) -> Value {
 
 #[test]
 fn a_picture_that_a_tool_reads_is_sent_to_the_model() {
-    for form in Form::BOTH {
-        let talk = talk(form);
-        let reported = talk.send_prompt_json(&["what is on a.png?"]);
+    for form in WireFormat::BOTH {
+        let fixture = fixture(form);
+        let reported = fixture.send_prompt_json(&["what is on a.png?"]);
         assert_eq!(reported["response"], "A cat.", "{form:?}");
-        let received = talk.server().received();
+        let received = fixture.server().received();
         let parts = picture(form, &received[1].json());
         assert_eq!(parts.last(), Some(&expected(form)), "{form:?}: {parts:#?}");
         // The picture is stored once, with the call. Messages only mention it.
         let id = reported["tool_calls"][0]["invocation"]
             .as_str()
             .map(str::to_owned);
-        let rows = talk.ask("SELECT invocation_id, media_type FROM tool_invocations");
+        let rows = fixture.ask("SELECT invocation_id, media_type FROM tool_invocations");
         assert_eq!(rows[0][1], "image/png");
         assert!(id.is_none_or(|id| id == rows[0][0]));
-        let shown = talk.agents.data(&["tool", "call", &rows[0][0]]);
+        let shown = fixture.agents.data(&["tool", "call", &rows[0][0]]);
         assert_eq!(
             shown["output"]["text"],
             format!("[image/png, {} bytes]", PNG.len())
         );
-        let messages = talk.messages();
+        let messages = fixture.messages();
         assert!(!json!(messages).to_string().contains(PNG_BASE64));
         // A later turn mentions the picture, but does not send it again.
         assert_eq!(
-            talk.send_prompt_json(&["sure?"])["response"],
+            fixture.send_prompt_json(&["sure?"])["response"],
             "Still a cat."
         );
-        let later = talk.server().received()[2].json().to_string();
+        let later = fixture.server().received()[2].json().to_string();
         assert!(
             later.contains("[image/png, ") && !later.contains(PNG_BASE64),
             "{later}"
@@ -94,15 +94,15 @@ fn a_picture_that_a_tool_reads_is_sent_to_the_model() {
 
 #[test]
 fn a_model_without_vision_gets_a_note() {
-    let form = Form::OpenAi;
-    let talk = talk(form);
+    let form = WireFormat::OpenAi;
+    let fixture = fixture(form);
     let models = "models: {openai/blind: {capabilities: {vision: false}}}\n";
-    std::fs::write(talk.agents.home().join("models.yaml"), models).expect("a file");
-    let reported = talk.send_prompt_json(&["--actor", "openai/blind", "look"]);
+    std::fs::write(fixture.agents.home().join("models.yaml"), models).expect("a file");
+    let reported = fixture.send_prompt_json(&["--actor", "openai/blind", "look"]);
     assert_eq!(reported["response"], "A cat.");
-    let request = talk.server().received()[1].json().to_string();
+    let request = fixture.server().received()[1].json().to_string();
     assert!(!request.contains(PNG_BASE64), "{request}");
-    let result = &talk.messages()[2]["content"];
+    let result = &fixture.messages()[2]["content"];
     let result = result.as_str().expect("a result");
     assert!(
         result.contains("[image/png, ") && result.contains("cannot see images"),
@@ -113,8 +113,8 @@ fn a_model_without_vision_gets_a_note() {
 /// The process is killed while the model processes the picture; the resumed turn sends it again.
 #[test]
 fn a_resumed_turn_sends_its_picture_again() {
-    for form in Form::BOTH {
-        let talk = Talk::with_endpoint(
+    for form in WireFormat::BOTH {
+        let fixture = ConversationFixture::with_endpoint(
             form,
             vec![
                 form.calls(Shape::Pieces, &[("look", READ, r#"{"path": "a.png"}"#)]),
@@ -122,9 +122,9 @@ fn a_resumed_turn_sends_its_picture_again() {
                 form.says(Shape::Pieces, &["A cat."]),
             ],
         );
-        std::fs::write(talk.sandbox_folder.join("a.png"), PNG).expect("a file");
-        let mut child = talk.start(&["what is on a.png?"]);
-        while talk.server().received().len() < 2 {
+        std::fs::write(fixture.sandbox_folder.join("a.png"), PNG).expect("a file");
+        let mut child = fixture.start(&["what is on a.png?"]);
+        while fixture.server().received().len() < 2 {
             assert!(
                 child.try_wait().expect("a status").is_none(),
                 "the program ended"
@@ -134,9 +134,12 @@ fn a_resumed_turn_sends_its_picture_again() {
         child.kill().expect("killed");
         child.wait().expect("the killed program ends");
         // The picture that is sent again comes from the database.
-        std::fs::remove_file(talk.sandbox_folder.join("a.png")).expect("a file");
-        assert_eq!(talk.send_prompt_json(&["--resume"])["response"], "A cat.");
-        let received = talk.server().received();
+        std::fs::remove_file(fixture.sandbox_folder.join("a.png")).expect("a file");
+        assert_eq!(
+            fixture.send_prompt_json(&["--resume"])["response"],
+            "A cat."
+        );
+        let received = fixture.server().received();
         let parts = picture(form, &received[2].json());
         assert_eq!(parts.last(), Some(&expected(form)), "{form:?}: {parts:#?}");
     }

@@ -7,7 +7,7 @@ use cleveragents_testkit::Answer;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use super::world::{Talk, agents};
+use super::world::{ConversationFixture, agents};
 
 #[test]
 fn one_signal_ends_the_recording_of_changes_in_a_turn() {
@@ -16,10 +16,10 @@ fn one_signal_ends_the_recording_of_changes_in_a_turn() {
         {"calls": [{"name": "builtin/shell", "arguments": {"command": command}}]},
         {"text": "Done."},
     ]});
-    let talk = Talk::scripted(agents(), &script.to_string());
-    let child = talk.start(&["make it"]);
+    let fixture = ConversationFixture::scripted(agents(), &script.to_string());
+    let child = fixture.start(&["make it"]);
     let started = Instant::now();
-    while talk.file("made").is_none() {
+    while fixture.file("made").is_none() {
         assert!(
             started.elapsed() < Duration::from_mins(1),
             "the command did not run"
@@ -35,7 +35,7 @@ fn one_signal_ends_the_recording_of_changes_in_a_turn() {
     let answer = Answer::from_output(&child.wait_with_output().expect("the program ends"));
     assert!(started.elapsed() < Duration::from_secs(5), "{answer:?}");
     assert_eq!(answer.code, Some(130), "{answer:?}");
-    let calls = talk.ask("SELECT outcome, error FROM tool_invocations");
+    let calls = fixture.ask("SELECT outcome, error FROM tool_invocations");
     assert_eq!(calls.len(), 1, "{calls:?}");
     assert_eq!(calls[0][0], "failed", "{calls:?}");
     assert!(
@@ -43,12 +43,12 @@ fn one_signal_ends_the_recording_of_changes_in_a_turn() {
         "{calls:?}"
     );
     assert!(
-        talk.sandbox_folder.join("large").exists(),
+        fixture.sandbox_folder.join("large").exists(),
         "nothing is lost"
     );
-    talk.agents.data(&["sandbox", "rollback", "box"]);
+    fixture.agents.data(&["sandbox", "rollback", "box"]);
     assert!(
-        !talk.sandbox_folder.join("large").exists()
-            && !talk.sandbox_folder.join("small.txt").exists()
+        !fixture.sandbox_folder.join("large").exists()
+            && !fixture.sandbox_folder.join("small.txt").exists()
     );
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use cleveragents_testkit::{Dice, proof_size};
 use serde_json::Value;
 
-use super::world::{READ, SHELL, Talk, WRITE, agents, error_of};
+use super::world::{ConversationFixture, READ, SHELL, WRITE, agents, error_of};
 
 /// The command continues for a while after its effect, so that many kills leave its outcome
 /// unknown.
@@ -23,30 +23,30 @@ fn script() -> String {
     )
 }
 
-fn talk() -> Talk {
-    let talk = Talk::scripted(agents(), &script());
+fn fixture() -> ConversationFixture {
+    let fixture = ConversationFixture::scripted(agents(), &script());
     let after = "answers:\n- {when: '.', text: I see.}\n";
-    std::fs::write(talk.agents.cwd().join("after.yaml"), after).expect("a file");
-    talk
+    std::fs::write(fixture.agents.cwd().join("after.yaml"), after).expect("a file");
+    fixture
 }
 
 /// Starts a turn, runs `wait`, and kills the program.
-fn kill_when(talk: &Talk, wait: impl FnOnce()) {
-    let mut child = talk.start(&["go"]);
+fn kill_when(fixture: &ConversationFixture, wait: impl FnOnce()) {
+    let mut child = fixture.start(&["go"]);
     wait();
     child.kill().expect("a program that is not reaped");
     child.wait().expect("a killed program is reaped");
 }
 
 /// Number of times that the command took effect.
-fn effects(talk: &Talk) -> usize {
-    talk.file("log.txt").map_or(0, |log| log.lines().count())
+fn effects(fixture: &ConversationFixture) -> usize {
+    fixture.file("log.txt").map_or(0, |log| log.lines().count())
 }
 
 /// Asserts that every call in the history is followed by one result.
-fn assert_consistent_history(talk: &Talk, context: &str) {
-    talk.messages();
-    let rows = talk.ask("SELECT metadata FROM messages ORDER BY sequence");
+fn assert_consistent_history(fixture: &ConversationFixture, context: &str) {
+    fixture.messages();
+    let rows = fixture.ask("SELECT metadata FROM messages ORDER BY sequence");
     let mut pending: Vec<Value> = Vec::new();
     for row in rows {
         let metadata: Value = serde_json::from_str(&row[0]).expect("JSON");
@@ -72,9 +72,9 @@ fn assert_consistent_history(talk: &Talk, context: &str) {
         pending.is_empty(),
         "{context}: calls without results: {pending:?}"
     );
-    let running = talk.ask("SELECT count(*) FROM turns WHERE state = 'running'");
+    let running = fixture.ask("SELECT count(*) FROM turns WHERE state = 'running'");
     assert_eq!(running, [["0"]], "{context}");
-    let running = talk.ask("SELECT count(*) FROM tool_invocations WHERE outcome = 'running'");
+    let running = fixture.ask("SELECT count(*) FROM tool_invocations WHERE outcome = 'running'");
     assert_eq!(running, [["0"]], "{context}");
 }
 
@@ -99,16 +99,16 @@ struct KilledTurn {
     finished: Vec<Vec<String>>,
 }
 
-fn read_killed_turn(talk: &Talk) -> KilledTurn {
-    let running = talk.ask("SELECT count(*) FROM turns WHERE state = 'running'");
-    let command = talk.ask("SELECT outcome FROM tool_invocations WHERE call_id = 'three'");
+fn read_killed_turn(fixture: &ConversationFixture) -> KilledTurn {
+    let running = fixture.ask("SELECT count(*) FROM turns WHERE state = 'running'");
+    let command = fixture.ask("SELECT outcome FROM tool_invocations WHERE call_id = 'three'");
     KilledTurn {
         is_running: running == [["1"]],
         command: command
             .first()
             .map(|row| row[0].clone())
             .unwrap_or_default(),
-        finished: talk.ask(
+        finished: fixture.ask(
             "SELECT invocation_id, call_id, outcome, output_hash, finished_at \
              FROM tool_invocations WHERE outcome <> 'running' ORDER BY invocation_id",
         ),
@@ -116,20 +116,20 @@ fn read_killed_turn(talk: &Talk) -> KilledTurn {
 }
 
 /// Continues after a kill, with `--resume` or with a new message, and checks the state.
-fn resume_turn(talk: &Talk, by_resume: bool, context: &str) {
-    let killed = read_killed_turn(talk);
-    let before = effects(talk);
+fn resume_turn(fixture: &ConversationFixture, by_resume: bool, context: &str) {
+    let killed = read_killed_turn(fixture);
+    let before = effects(fixture);
     let context = &format!(
         "{context}, resume {by_resume}, command `{}`",
         killed.command
     );
     let reported = if by_resume {
-        let answer = talk.send_prompt(&["--resume"]);
+        let answer = fixture.send_prompt(&["--resume"]);
         if killed.is_running {
             assert_eq!(answer.code, Some(0), "{context}: {answer:?}");
             let reported = answer.json()["data"].clone();
             assert_eq!(reported["response"], "Done.", "{context}");
-            assert_eq!(talk.file("b.txt").as_deref(), Some("b"), "{context}");
+            assert_eq!(fixture.file("b.txt").as_deref(), Some("b"), "{context}");
             reported
         } else {
             assert_eq!(
@@ -137,10 +137,10 @@ fn resume_turn(talk: &Talk, by_resume: bool, context: &str) {
                 "CA-0913",
                 "{context}: {answer:?}"
             );
-            talk.send_prompt_json(&["--actor", "scripted/after.yaml", "and now?"])
+            fixture.send_prompt_json(&["--actor", "scripted/after.yaml", "and now?"])
         }
     } else {
-        talk.send_prompt_json(&["--actor", "scripted/after.yaml", "and now?"])
+        fixture.send_prompt_json(&["--actor", "scripted/after.yaml", "and now?"])
     };
     let interrupted = &reported["interrupted"];
     assert_eq!(
@@ -162,10 +162,10 @@ fn resume_turn(talk: &Talk, by_resume: bool, context: &str) {
         );
         assert_eq!(interrupted["resumed"], by_resume, "{context}");
     }
-    let runs = talk.ask("SELECT count(*) FROM tool_invocations WHERE call_id = 'three'");
+    let runs = fixture.ask("SELECT count(*) FROM tool_invocations WHERE call_id = 'three'");
     let runs: usize = runs[0][0].parse().expect("a number");
     assert!(runs <= 1, "{context}: the command ran {runs} times");
-    let after = effects(talk);
+    let after = effects(fixture);
     match killed.command.as_str() {
         // The command is not repeated, as its only row shows. It is killed shortly after the
         // program, so it may have taken effect after `before` was read.
@@ -179,7 +179,7 @@ fn resume_turn(talk: &Talk, by_resume: bool, context: &str) {
         assert_eq!(after, 1, "{context}");
     }
     for row in &killed.finished {
-        let current = talk.ask(&format!(
+        let current = fixture.ask(&format!(
             "SELECT invocation_id, call_id, outcome, output_hash, finished_at \
              FROM tool_invocations WHERE call_id = '{}'",
             row[1]
@@ -190,25 +190,25 @@ fn resume_turn(talk: &Talk, by_resume: bool, context: &str) {
             "{context}: a stored result changed"
         );
     }
-    assert_consistent_history(talk, context);
+    assert_consistent_history(fixture, context);
 }
 
 #[test]
 fn a_turn_killed_at_any_instant_is_resumed_and_repeats_nothing() {
-    let talk = talk();
+    let fixture = fixture();
     let started = Instant::now();
-    assert_eq!(talk.send_prompt_json(&["go"])["response"], "Done.");
+    assert_eq!(fixture.send_prompt_json(&["go"])["response"], "Done.");
     let duration = started.elapsed();
-    assert_eq!(effects(&talk), 1);
-    assert_consistent_history(&talk, "without a kill");
+    assert_eq!(effects(&fixture), 1);
+    assert_consistent_history(&fixture, "without a kill");
     let mut dice = Dice::default();
     let limit = u64::try_from(duration.as_micros()).expect("a short time");
     for round in 0..proof_size(12, 100) {
-        let talk = self::talk();
+        let fixture = self::fixture();
         let wait = Duration::from_micros(dice.roll(limit + limit / 10));
-        kill_when(&talk, || std::thread::sleep(wait));
+        kill_when(&fixture, || std::thread::sleep(wait));
         resume_turn(
-            &talk,
+            &fixture,
             round % 2 == 0,
             &format!("round {round}, {wait:?} of {duration:?}"),
         );
@@ -218,18 +218,18 @@ fn a_turn_killed_at_any_instant_is_resumed_and_repeats_nothing() {
 #[test]
 fn a_command_killed_after_its_effect_has_an_unknown_outcome_and_is_never_repeated() {
     for by_resume in [true, false] {
-        let talk = talk();
-        kill_when(&talk, || {
+        let fixture = fixture();
+        kill_when(&fixture, || {
             let deadline = Instant::now() + Duration::from_secs(20);
-            while effects(&talk) == 0 {
+            while effects(&fixture) == 0 {
                 assert!(Instant::now() < deadline, "the command takes effect");
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
-        assert_eq!(read_killed_turn(&talk).command, "running");
-        resume_turn(&talk, by_resume, "after its effect");
-        assert_eq!(effects(&talk), 1);
-        let messages = talk.messages();
+        assert_eq!(read_killed_turn(&fixture).command, "running");
+        resume_turn(&fixture, by_resume, "after its effect");
+        assert_eq!(effects(&fixture), 1);
+        let messages = fixture.messages();
         let reported = messages.iter().find(|message| {
             let text = message["content"].as_str().unwrap_or_default();
             text.contains("Its outcome is unknown")

@@ -7,8 +7,8 @@ use cleveragents_testkit::Answer;
 use cleveragents_testkit::model_server::{ModelServer, ReceivedRequest};
 use serde_json::json;
 
-use super::form::{Form, Shape};
-use super::world::{SHELL, Talk, agents};
+use super::form::{Shape, WireFormat};
+use super::world::{ConversationFixture, SHELL, agents};
 
 /// Last number in the output. The numbers from 1, one per line, exceed 50 MB.
 const LAST: u64 = 6_700_000;
@@ -50,7 +50,7 @@ fn check_shown(content: &str) -> (String, u64) {
 
 #[test]
 fn an_output_of_50_mb_is_capped_kept_and_read_in_pages() {
-    for form in Form::BOTH {
+    for form in WireFormat::BOTH {
         let pid = Arc::new(AtomicU32::new(0));
         let peak = Arc::new(AtomicU64::new(0));
         let shared = (Arc::clone(&pid), Arc::clone(&peak));
@@ -90,8 +90,8 @@ fn an_output_of_50_mb_is_capped_kept_and_read_in_pages() {
                 _ => form.says(Shape::Pieces, &["Read."]),
             }
         });
-        let talk = Talk::at(agents(), form, server);
-        let child = talk.start(&["print much"]);
+        let fixture = ConversationFixture::at(agents(), form, server);
+        let child = fixture.start(&["print much"]);
         pid.store(child.id(), Ordering::SeqCst);
         let answer = Answer::from_output(&child.wait_with_output().expect("the program ends"));
         assert_eq!(answer.code, Some(0), "{answer:?}");
@@ -101,7 +101,7 @@ fn an_output_of_50_mb_is_capped_kept_and_read_in_pages() {
             peak > 0 && peak < MAX_MEMORY,
             "{form:?}: {peak} KiB of memory"
         );
-        let received = talk.server().received();
+        let received = fixture.server().received();
         let results = form.results(&received[2]);
         let result_of = |id: &str| {
             let result = results.iter().find(|result| result.id == id);
@@ -135,7 +135,7 @@ fn an_output_of_50_mb_is_capped_kept_and_read_in_pages() {
             next.contains(&format!("Lines {offset}–{last} of {LAST}.")),
             "{next}"
         );
-        let stored = talk.ask("SELECT max(length(content)) FROM messages");
+        let stored = fixture.ask("SELECT max(length(content)) FROM messages");
         let stored: u64 = stored[0][0].parse().expect("a number");
         assert!(stored < 80 << 10, "the session stays small: {stored}");
     }

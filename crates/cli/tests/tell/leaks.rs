@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
-use super::world::{Talk, agents};
+use super::world::{ConversationFixture, agents};
 
 /// Script with the attempts. The tests of the process crate show that the attempts succeed without confinement.
 const READS: &str = include_str!("../../../process/tests/process/reads.py");
@@ -46,7 +46,7 @@ for line in sys.stdin:
 struct PlantedSecrets {
     /// Lets only one test run at a time: attempts start many programs and could time out otherwise.
     _lock: MutexGuard<'static, ()>,
-    talk: Talk,
+    fixture: ConversationFixture,
     secrets: Vec<PathBuf>,
 }
 
@@ -64,11 +64,11 @@ fn plant_secrets() -> PlantedSecrets {
         {"calls": [{"name": "leak/try", "arguments": {}}]},
         {"text": "Done."},
     ]});
-    let talk = Talk::scripted(agents, &script.to_string());
-    let agents = &talk.agents;
+    let fixture = ConversationFixture::scripted(agents, &script.to_string());
+    let agents = &fixture.agents;
     // Plant secrets in the database, in another sandbox, and next to both.
     let program_home = agents.home().to_owned();
-    agents.data(&["session", "append", &talk.session, "PLANTED"]);
+    agents.data(&["session", "append", &fixture.session, "PLANTED"]);
     let other = agents.cwd().join("other");
     write(&other.join("file"), "PLANTED\n");
     let path = other.to_str().expect("a path");
@@ -97,7 +97,7 @@ fn plant_secrets() -> PlantedSecrets {
     ]);
     PlantedSecrets {
         _lock: lock,
-        talk,
+        fixture,
         secrets,
     }
 }
@@ -120,7 +120,7 @@ impl PlantedSecrets {
     }
 
     fn work_path(&self, name: &str) -> PathBuf {
-        self.talk.agents.cwd().join(name)
+        self.fixture.agents.cwd().join(name)
     }
 }
 
@@ -139,9 +139,9 @@ fn assert_nothing_read(reported: &str) {
 #[test]
 fn a_validation_reads_nothing_outside() {
     let planted = plant_secrets();
-    let agents = &planted.talk.agents;
+    let agents = &planted.fixture.agents;
     write(
-        &planted.talk.sandbox_folder.join("attempts.py"),
+        &planted.fixture.sandbox_folder.join("attempts.py"),
         &planted.attempts(),
     );
     write(
@@ -164,7 +164,7 @@ fn a_validation_reads_nothing_outside() {
 #[test]
 fn a_tool_of_the_user_reads_nothing_outside() {
     let planted = plant_secrets();
-    let agents = &planted.talk.agents;
+    let agents = &planted.fixture.agents;
     let code = format!(
         "import subprocess, sys\ndef run(input):\n    done = subprocess.run([sys.executable, '-c', {}], \
          capture_output=True, text=True)\n    return {{'told': done.stdout + done.stderr}}\n",
@@ -191,7 +191,7 @@ fn a_tool_of_the_user_reads_nothing_outside() {
 #[test]
 fn a_script_of_a_skill_reads_nothing_outside() {
     let planted = plant_secrets();
-    let agents = &planted.talk.agents;
+    let agents = &planted.fixture.agents;
     let skill = "---\nname: leaking\ndescription: d\n---\nRun it.\n";
     write(&planted.work_path("leaking/SKILL.md"), skill);
     write(
@@ -230,7 +230,7 @@ fn register(planted: &PlantedSecrets, fields: &Value) {
     }
     write(&planted.work_path("leak.json"), &definition.to_string());
     planted
-        .talk
+        .fixture
         .agents
         .data(&["mcp", "add", "--config", "leak.json"]);
 }
@@ -239,14 +239,14 @@ fn register(planted: &PlantedSecrets, fields: &Value) {
 fn an_mcp_server_reads_nothing_outside() {
     let planted = plant_secrets();
     register(&planted, &json!({}));
-    let reported = planted.talk.send_prompt_json(&["--mcp", "leak", "try"]);
-    assert_nothing_read(&planted.talk.file("attempts.txt").expect("the attempts"));
+    let reported = planted.fixture.send_prompt_json(&["--mcp", "leak", "try"]);
+    assert_nothing_read(&planted.fixture.file("attempts.txt").expect("the attempts"));
     assert_eq!(
         reported["tool_calls"][0]["outcome"], "succeeded",
         "{reported:#}"
     );
     // The home of a server persists between starts, but temporary folders do not.
-    let program_home = planted.talk.agents.home().join("mcp-homes/leak");
+    let program_home = planted.fixture.agents.home().join("mcp-homes/leak");
     assert_eq!(
         std::fs::read_to_string(program_home.join("home/kept")).expect("a file"),
         "x"
@@ -268,10 +268,10 @@ fn an_mcp_server_that_may_read_the_home_sees_no_secret_in_it() {
         &planted,
         &json!({"read": ["~"], "credentials": ["~/.netrc"]}),
     );
-    planted.talk.send_prompt_json(&["--mcp", "leak", "try"]);
-    let reported = planted.talk.file("attempts.txt").expect("the attempts");
+    planted.fixture.send_prompt_json(&["--mcp", "leak", "try"]);
+    let reported = planted.fixture.file("attempts.txt").expect("the attempts");
     let user = planted
-        .talk
+        .fixture
         .agents
         .cwd()
         .parent()
@@ -304,7 +304,7 @@ fn an_mcp_server_that_may_read_the_home_sees_no_secret_in_it() {
 #[test]
 fn a_path_of_the_program_cannot_be_declared() {
     let planted = plant_secrets();
-    let agents = &planted.talk.agents;
+    let agents = &planted.fixture.agents;
     let program_home = agents.home().display().to_string();
     let inside = agents.home().join("sandboxes").display().to_string();
     for path in [program_home.as_str(), &inside, "~/.ssh", "/", "~/absent"] {
@@ -321,7 +321,7 @@ fn a_path_of_the_program_cannot_be_declared() {
 fn a_declared_folder_is_shown_and_added_to() {
     let planted = plant_secrets();
     register(&planted, &json!({"env": {"A": "b"}}));
-    let agents = &planted.talk.agents;
+    let agents = &planted.fixture.agents;
     let docs = planted.work_path("docs");
     std::fs::create_dir(&docs).expect("a folder");
     agents.data(&[

@@ -3,7 +3,7 @@
 use cleveragents_testkit::Agents;
 use serde_json::{Value, json};
 
-use super::world::{Talk, agents};
+use super::world::{ConversationFixture, agents};
 
 /// A server with one tool without annotations.
 const SERVER: &str = r#"
@@ -32,7 +32,7 @@ for line in sys.stdin:
 "#;
 
 /// A conversation with a model that calls this tool of the server in every turn.
-fn talk(tool: &str, overrides: &Value) -> Talk {
+fn fixture(tool: &str, overrides: &Value) -> ConversationFixture {
     let agents: Agents = agents();
     let server = agents.cwd().join("server.py");
     std::fs::write(&server, SERVER).expect("a file");
@@ -45,7 +45,7 @@ fn talk(tool: &str, overrides: &Value) -> Talk {
         {"calls": [{"name": format!("notes/{tool}"), "arguments": {}}]},
         {"text": "Done."},
     ]});
-    Talk::scripted(agents, &script.to_string())
+    ConversationFixture::scripted(agents, &script.to_string())
 }
 
 fn outcomes(reported: &Value) -> Vec<&str> {
@@ -56,23 +56,25 @@ fn outcomes(reported: &Value) -> Vec<&str> {
         .collect()
 }
 
-fn rules(talk: &Talk) -> String {
-    talk.agents.data(&["permission", "list"]).to_string()
+fn rules(fixture: &ConversationFixture) -> String {
+    fixture.agents.data(&["permission", "list"]).to_string()
 }
 
 #[test]
 fn without_a_user_the_refusal_names_the_rule_to_add() {
-    let mut talk = talk("add", &json!({}));
-    let answer = talk.send_prompt(&["--mcp", "notes", "add a note"]);
+    let mut fixture = fixture("add", &json!({}));
+    let answer = fixture.send_prompt(&["--mcp", "notes", "add a note"]);
     assert_eq!(answer.code, Some(5), "{answer:?}");
     let printed = format!("{}{}", answer.out, answer.err);
     assert!(
         printed.contains("agents permission add 'allow notes/add'"),
         "{printed}"
     );
-    talk.agents.data(&["permission", "add", "allow notes/add"]);
-    talk.session = talk.agents.create_session();
-    let reported = talk.send_prompt_json(&["--mcp", "notes", "add a note"]);
+    fixture
+        .agents
+        .data(&["permission", "add", "allow notes/add"]);
+    fixture.session = fixture.agents.create_session();
+    let reported = fixture.send_prompt_json(&["--mcp", "notes", "add a note"]);
     assert_eq!(
         outcomes(&reported).last(),
         Some(&"succeeded"),
@@ -82,17 +84,17 @@ fn without_a_user_the_refusal_names_the_rule_to_add() {
 
 #[test]
 fn a_tool_that_needs_no_approval_runs_without_asking() {
-    let talk = talk("add", &json!({"add": {"needs_approval": false}}));
-    let reported = talk.send_prompt_json(&["--mcp", "notes", "add a note"]);
+    let fixture = fixture("add", &json!({"add": {"needs_approval": false}}));
+    let reported = fixture.send_prompt_json(&["--mcp", "notes", "add a note"]);
     assert_eq!(outcomes(&reported), ["succeeded"], "{reported:#}");
 }
 
 #[test]
 fn the_answer_for_a_whole_server_is_remembered() {
-    let talk = talk("add", &json!({}));
-    let mut arguments = talk.arguments(&["--mcp", "notes", "add a note"]);
+    let fixture = fixture("add", &json!({}));
+    let mut arguments = fixture.arguments(&["--mcp", "notes", "add a note"]);
     arguments[1] = "plain";
-    let (code, screen) = talk
+    let (code, screen) = fixture
         .agents
         .play(&[("or type a reason to refuse: ", "s\r")], &arguments);
     assert_eq!(code, Some(0), "{screen}");
@@ -101,6 +103,10 @@ fn the_answer_for_a_whole_server_is_remembered() {
         "{screen}"
     );
     assert!(screen.contains("[a] always (allow notes/add)"), "{screen}");
-    assert!(rules(&talk).contains("allow notes/*"), "{}", rules(&talk));
-    assert_eq!(talk.rows()[0].0, "succeeded");
+    assert!(
+        rules(&fixture).contains("allow notes/*"),
+        "{}",
+        rules(&fixture)
+    );
+    assert_eq!(fixture.rows()[0].0, "succeeded");
 }

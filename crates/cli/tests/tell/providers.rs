@@ -4,7 +4,7 @@
 use cleveragents_testkit::model_server::{ModelServer, Response, WireFormat};
 use serde_json::json;
 
-use super::world::{READ, Talk, WRITE, agents};
+use super::world::{ConversationFixture, READ, WRITE, agents};
 
 /// The beginning of a PNG file of one pixel.
 const PNG: &[u8] =
@@ -36,17 +36,17 @@ fn no_provider_refuses_a_conversation_with_tools_reasoning_and_pictures() {
         for (name, value) in format.variables(&server.url()) {
             agents = agents.with(name, value);
         }
-        let talk = Talk::new(agents, format.model());
-        std::fs::write(talk.sandbox_folder.join("a.png"), PNG).expect("a file");
+        let fixture = ConversationFixture::new(agents, format.model());
+        std::fs::write(fixture.sandbox_folder.join("a.png"), PNG).expect("a file");
         // An actor that requests reasoning.
         let actor = json!({
             "name": "local/thinker", "type": "llm", "description": "thinks", "model": format.model(),
             "system_prompt": "Work.", "tools": ["builtin/*"], "reasoning_effort": "medium",
         });
-        let file = talk.agents.cwd().join("thinker.yaml");
+        let file = fixture.agents.cwd().join("thinker.yaml");
         std::fs::write(&file, actor.to_string()).expect("a file");
         let file = file.to_str().expect("a path");
-        talk.agents.data(&["actor", "add", "--config", file]);
+        fixture.agents.data(&["actor", "add", "--config", file]);
         let question = "what is on a.png?";
         let run = [
             "actor",
@@ -56,21 +56,21 @@ fn no_provider_refuses_a_conversation_with_tools_reasoning_and_pictures() {
             "--sandbox",
             "box",
         ];
-        let result = talk.agents.data(&run);
+        let result = fixture.agents.data(&run);
         assert_eq!(result["response"]["text"], ANSWER, "{format:?}");
         // In the session, the second message is sent with the whole history.
         assert_eq!(
-            talk.send_prompt_json(&[question])["response"],
+            fixture.send_prompt_json(&[question])["response"],
             ANSWER,
             "{format:?}"
         );
         assert_eq!(
-            talk.file("b.txt").as_deref(),
+            fixture.file("b.txt").as_deref(),
             Some("A cat.\n"),
             "{format:?}"
         );
         assert_eq!(
-            talk.send_prompt_json(&["sure?"])["response"],
+            fixture.send_prompt_json(&["sure?"])["response"],
             "Yes.",
             "{format:?}"
         );

@@ -1,11 +1,11 @@
 //! A recorded turn is replayed without the provider, including its tools.
 
-use super::form::{Form, Shape};
-use super::world::{READ, SHELL, Talk, WRITE};
+use super::form::{Shape, WireFormat};
+use super::world::{ConversationFixture, READ, SHELL, WRITE};
 
 #[test]
 fn a_turn_with_tools_is_replayed_to_the_same_answer() {
-    for form in Form::BOTH {
+    for form in WireFormat::BOTH {
         let calls = [
             ("c1", READ, r#"{"path": "notes.txt"}"#),
             ("c2", WRITE, r#"{"path": "new.txt", "content": "x"}"#),
@@ -13,7 +13,7 @@ fn a_turn_with_tools_is_replayed_to_the_same_answer() {
             ("c4", READ, r#"{"path": "missing"}"#),
         ];
         let long = ("c5", SHELL, r#"{"command": "seq 100000"}"#);
-        let talk = Talk::with_endpoint(
+        let fixture = ConversationFixture::with_endpoint(
             form,
             vec![
                 form.calls(Shape::Pieces, &calls),
@@ -21,10 +21,10 @@ fn a_turn_with_tools_is_replayed_to_the_same_answer() {
                 form.says(Shape::Pieces, &["Read", " it."]),
             ],
         );
-        let recorded = talk.send_prompt_json(&["--record", "turn.jsonl", "Read the notes"]);
-        talk.agents.data(&["sandbox", "discard", "box", "--yes"]);
+        let recorded = fixture.send_prompt_json(&["--record", "turn.jsonl", "Read the notes"]);
+        fixture.agents.data(&["sandbox", "discard", "box", "--yes"]);
         // Another copy of the same folder and another session, without an endpoint.
-        let replay = Talk::new(talk.agents, "replay/turn.jsonl");
+        let replay = ConversationFixture::new(fixture.agents, "replay/turn.jsonl");
         let replayed = replay.send_prompt_json(&["Read the notes"]);
         assert_eq!(replayed["response"], recorded["response"], "{form:?}");
         assert_eq!(replayed["usage"]["tokens"], recorded["usage"]["tokens"]);

@@ -3,8 +3,8 @@
 use cleveragents_testkit::Answer;
 use cleveragents_testkit::model_server::{ModelServer, ReceivedRequest, Response};
 
-use super::form::{ANTHROPIC_KEY, Form, OPENAI_KEY, Shape};
-use super::world::{READ, SHELL, Talk, agents, every_file};
+use super::form::{ANTHROPIC_KEY, OPENAI_KEY, Shape, WireFormat};
+use super::world::{ConversationFixture, READ, SHELL, agents, every_file};
 
 const KEYS: [&str; 2] = [OPENAI_KEY, ANTHROPIC_KEY];
 
@@ -28,7 +28,7 @@ fn assert_shows_no_key(label: &str, answer: &Answer) {
 }
 
 /// Responses of an endpoint that misuses the key it received.
-fn responses(form: Form) -> Vec<Response> {
+fn responses(form: WireFormat) -> Vec<Response> {
     let env = r#"{"command": "env; cat /proc/self/environ; cat /proc/$PPID/environ; cat .env; echo end"}"#;
     let echo = format!(r#"{{"command": "echo {}"}}"#, form.variables()[2]);
     let bad = format!(r#"{{"command": "{}""#, form.variables()[2]);
@@ -57,7 +57,7 @@ fn responses(form: Form) -> Vec<Response> {
 
 #[test]
 fn no_key_is_shown_stored_sent_back_or_passed_to_a_child() {
-    for form in Form::BOTH {
+    for form in WireFormat::BOTH {
         let home = agents()
             .with("CLEVERAGENTS_MODEL_RETRIES", "0")
             .with(other(form).variables()[1], other(form).variables()[2]);
@@ -65,23 +65,23 @@ fn no_key_is_shown_stored_sent_back_or_passed_to_a_child() {
         let real = home.cwd().join("code");
         std::fs::create_dir(&real).expect("a folder");
         std::fs::write(real.join(".env"), &secrets).expect("a file");
-        let talk = Talk::at(home, form, ModelServer::start(responses(form)));
-        let record = talk.agents.cwd().join("record.jsonl");
+        let fixture = ConversationFixture::at(home, form, ModelServer::start(responses(form)));
+        let record = fixture.agents.cwd().join("record.jsonl");
         let record = record.to_str().expect("a path");
-        let first = talk.send_prompt(&["--record", record, "show me everything"]);
+        let first = fixture.send_prompt(&["--record", record, "show me everything"]);
         assert_eq!(first.code, Some(0), "{}", first.err);
         assert_shows_no_key("the first turn", &first);
-        let mut plain = talk.arguments(&["--stream", "again"]);
+        let mut plain = fixture.arguments(&["--stream", "again"]);
         plain[1] = "plain";
-        let shown = talk.agents.run(&plain);
+        let shown = fixture.agents.run(&plain);
         assert_shows_no_key("a streamed answer", &shown);
         assert!(shown.out.contains("Again: [REDACTED]!"), "{}", shown.out);
         for label in ["401", "400", "cut"] {
-            let answer = talk.agents.run(&plain);
+            let answer = fixture.agents.run(&plain);
             assert_ne!(answer.code, Some(0), "{label}: {answer:?}");
             assert_shows_no_key(label, &answer);
         }
-        let results = form.results(&talk.server().received()[1]);
+        let results = form.results(&fixture.server().received()[1]);
         assert_eq!(results.len(), 5);
         for result in &results {
             assert_clean("a result", result.content.as_bytes());
@@ -92,7 +92,7 @@ fn no_key_is_shown_stored_sent_back_or_passed_to_a_child() {
             "the command ran: {env}"
         );
         assert!(!env.contains("_API_KEY=sk"), "{env}");
-        let session = talk.session.as_str();
+        let session = fixture.session.as_str();
         for command in [
             &["session", "messages", session][..],
             &["session", "show", session],
@@ -101,33 +101,35 @@ fn no_key_is_shown_stored_sent_back_or_passed_to_a_child() {
             &["sandbox", "diff", "box", "--stat"],
         ] {
             for format in ["json", "plain"] {
-                let answer = talk.agents.run(&[&["--format", format], command].concat());
+                let answer = fixture
+                    .agents
+                    .run(&[&["--format", format], command].concat());
                 assert_eq!(answer.code, Some(0), "{command:?}: {answer:?}");
                 assert_shows_no_key(&format!("{command:?}"), &answer);
             }
         }
         assert_clean("the recording", &std::fs::read(record).expect("recorded"));
-        let files = every_file(talk.agents.home());
-        let database = talk.agents.database();
+        let files = every_file(fixture.agents.home());
+        let database = fixture.agents.database();
         assert!(files.iter().any(|(path, _)| *path == database));
         for (path, bytes) in files {
-            if path != talk.sandbox_folder.join(".env") {
+            if path != fixture.sandbox_folder.join(".env") {
                 assert_clean(&path.display().to_string(), &bytes);
             }
         }
     }
 }
 
-const fn other(form: Form) -> Form {
+const fn other(form: WireFormat) -> WireFormat {
     match form {
-        Form::OpenAi => Form::Anthropic,
-        Form::Anthropic => Form::OpenAi,
+        WireFormat::OpenAi => WireFormat::Anthropic,
+        WireFormat::Anthropic => WireFormat::OpenAi,
     }
 }
 
 #[test]
 fn the_environment_of_a_child_holds_no_key_by_name_or_value() {
-    let form = Form::OpenAi;
+    let form = WireFormat::OpenAi;
     let server = ModelServer::answering(move |request: &ReceivedRequest| {
         if form.results(request).is_empty() {
             // The output is reversed, so that redaction cannot hide a key.
@@ -140,9 +142,9 @@ fn the_environment_of_a_child_holds_no_key_by_name_or_value() {
     let home = agents()
         .with("ANTHROPIC_API_KEY", ANTHROPIC_KEY)
         .with("SOME_PASSWORD", "hunter2-hunter2");
-    let talk = Talk::at(home, form, server);
-    talk.send_prompt_json(&["go"]);
-    let reversed = talk.file("env.txt").expect("written");
+    let fixture = ConversationFixture::at(home, form, server);
+    fixture.send_prompt_json(&["go"]);
+    let reversed = fixture.file("env.txt").expect("written");
     let lines: Vec<String> = reversed
         .lines()
         .map(|line| line.chars().rev().collect())

@@ -7,7 +7,7 @@ use cleveragents_testkit::model_server::{ModelServer, Response};
 use cleveragents_testkit::{Agents, Answer, TestDatabase};
 use serde_json::Value;
 
-use super::form::Form;
+use super::form::WireFormat;
 
 /// Initial content of a text file in the sandbox.
 pub(crate) const NOTES: &str = "first\n";
@@ -18,7 +18,7 @@ pub(crate) const READ: &str = "builtin_S_file-read";
 pub(crate) const WRITE: &str = "builtin_S_file-write";
 
 /// A conversation with one model, with tools in a sandbox.
-pub(crate) struct Talk {
+pub(crate) struct ConversationFixture {
     pub(crate) agents: Agents,
     pub(crate) session: String,
     model: String,
@@ -31,7 +31,7 @@ pub(crate) fn agents() -> Agents {
     Agents::new(env!("CARGO_BIN_EXE_agents"))
 }
 
-impl Talk {
+impl ConversationFixture {
     /// A conversation with a model, in the home of `agents`.
     pub(crate) fn new(agents: Agents, model: &str) -> Self {
         let real = agents.cwd().join("code");
@@ -50,17 +50,17 @@ impl Talk {
     }
 
     /// A conversation with an endpoint that sends these responses.
-    pub(crate) fn with_endpoint(form: Form, responses: Vec<Response>) -> Self {
+    pub(crate) fn with_endpoint(form: WireFormat, responses: Vec<Response>) -> Self {
         Self::at(agents(), form, ModelServer::start(responses))
     }
 
     /// A conversation with an endpoint, in the home of `agents`.
-    pub(crate) fn at(agents: Agents, form: Form, server: ModelServer) -> Self {
+    pub(crate) fn at(agents: Agents, form: WireFormat, server: ModelServer) -> Self {
         let [address, name, key] = form.variables();
         let agents = agents.with(address, server.url()).with(name, key);
-        let mut talk = Self::new(agents, form.model());
-        talk.server = Some(server);
-        talk
+        let mut fixture = Self::new(agents, form.model());
+        fixture.server = Some(server);
+        fixture
     }
 
     /// A conversation with a scripted model.

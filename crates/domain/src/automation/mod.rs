@@ -153,7 +153,7 @@ impl AutomationGate {
     }
 
     /// Description of the action that the gate guards, for output.
-    pub const fn gates(self) -> &'static str {
+    pub const fn description(self) -> &'static str {
         match self {
             Self::Strategize => "creating the strategy",
             Self::StartExecution => "starting the execution",

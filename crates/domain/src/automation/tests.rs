@@ -76,7 +76,9 @@ fn every_gate_is_in_one_group_and_has_a_description() {
         .map(|group| group.gates().count())
         .sum();
     assert_eq!(grouped, AutomationGate::ALL.len());
-    let mut descriptions: Vec<&str> = AutomationGate::ALL.map(AutomationGate::gates).to_vec();
+    let mut descriptions: Vec<&str> = AutomationGate::ALL
+        .map(AutomationGate::description)
+        .to_vec();
     descriptions.sort_unstable();
     descriptions.dedup();
     assert_eq!(descriptions.len(), AutomationGate::ALL.len());

@@ -170,7 +170,7 @@ impl Waiting {
                 confidence,
                 threshold,
             } => {
-                let guarded_action = gate.gates();
+                let guarded_action = gate.description();
                 let score = confidence.score;
                 let cause = if *threshold >= 1.0 {
                     "its profile always asks".to_owned()
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn a_gate_describes_its_transition_and_reason() {
         let always = gate(1.0);
-        let description = AutomationGate::Apply.gates();
+        let description = AutomationGate::Apply.description();
         assert!(always.contains(description), "{always}");
         assert!(always.contains("always asks"), "{always}");
         assert!(gate(0.9).contains("threshold 0.90"), "{}", gate(0.9));

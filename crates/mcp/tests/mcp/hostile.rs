@@ -1,7 +1,7 @@
 //! Servers that misbehave: the call fails with a clear error, memory use is bounded, no call bypasses the gate, and
 //! other servers keep running.
 
-use crate::support::{Bench, eventually, lives};
+use crate::support::{ServerFixture, eventually, lives};
 use crate::tests;
 use serde_json::json;
 
@@ -37,9 +37,9 @@ fn peak_mib() -> u64 {
 }
 
 fn a_huge_answer_fails_only_the_call() {
-    let bench = Bench::with("normal");
-    bench.add("modern");
-    let desk = bench.desk();
+    let fixture = ServerFixture::with("normal");
+    fixture.add("modern");
+    let desk = fixture.desk();
     // A long result within the limits arrives.
     assert!(
         desk.ok("normal/huge", &json!({"mib": 4}))
@@ -56,27 +56,27 @@ fn a_huge_answer_fails_only_the_call() {
     // Other servers are not affected, and the server is restarted.
     assert_eq!(desk.ok("modern/echo", &json!({"text": "x"})), "x");
     assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
-    bench.servers.shutdown();
-    bench.assert_nothing_left();
+    fixture.servers.shutdown();
+    fixture.assert_nothing_left();
 }
 
 fn an_answer_with_too_many_values_fails_the_call() {
-    let bench = Bench::with("normal");
-    let why = bench.desk().fails("normal/values", &json!({}));
+    let fixture = ServerFixture::with("normal");
+    let why = fixture.desk().fails("normal/values", &json!({}));
     assert!(why.contains("values"), "{why}");
 }
 
-fn with_timeout(seconds: f64) -> Bench {
-    let bench = Bench::new();
-    let mut definition = bench.definition("normal");
+fn with_timeout(seconds: f64) -> ServerFixture {
+    let fixture = ServerFixture::new();
+    let mut definition = fixture.definition("normal");
     definition.timeout_seconds = seconds;
-    bench.servers.add(definition, None).expect("added");
-    bench
+    fixture.servers.add(definition, None).expect("added");
+    fixture
 }
 
 fn endless_progress_does_not_prolong_a_call() {
-    let bench = with_timeout(0.5);
-    let desk = bench.desk();
+    let fixture = with_timeout(0.5);
+    let desk = fixture.desk();
     let why = desk.fails("normal/progress", &json!({}));
     assert!(why.contains("in time"), "{why}");
     let logs = desk.ledger.logs.lock().expect("not poisoned").concat();
@@ -84,37 +84,37 @@ fn endless_progress_does_not_prolong_a_call() {
 }
 
 fn a_request_times_out_and_the_server_is_notified() {
-    let bench = with_timeout(0.3);
-    let desk = bench.desk();
+    let fixture = with_timeout(0.3);
+    let desk = fixture.desk();
     let why = desk.fails("normal/never", &json!({}));
     assert!(why.contains("in time"), "{why}");
     eventually("the server is notified", || {
-        bench.path("cancelled").exists()
+        fixture.path("cancelled").exists()
     });
-    assert_eq!(bench.pids().len(), 1);
+    assert_eq!(fixture.pids().len(), 1);
 }
 
 fn a_cancelled_call_ends_at_once_and_the_server_is_notified() {
-    let bench = Bench::with("normal");
-    let desk = bench.desk();
+    let fixture = ServerFixture::with("normal");
+    let desk = fixture.desk();
     std::thread::scope(|scope| {
         let pending_call = scope.spawn(|| desk.fails("normal/never", &json!({})));
         eventually("the server receives the call", || {
-            bench.path("called").exists()
+            fixture.path("called").exists()
         });
         desk.cancel.cancel();
         let why = pending_call.join().expect("no panic");
         assert!(why.contains("cancelled"), "{why}");
     });
     eventually("the server is notified", || {
-        bench.path("cancelled").exists()
+        fixture.path("cancelled").exists()
     });
 }
 
 fn garbage_and_chatter_are_ignored() {
     for scenario in ["garbage", "chatter"] {
-        let bench = Bench::with(scenario);
-        let output = bench
+        let fixture = ServerFixture::with(scenario);
+        let output = fixture
             .desk()
             .ok(&format!("{scenario}/echo"), &json!({"text": "x"}));
         assert_eq!(output, "x");
@@ -122,8 +122,8 @@ fn garbage_and_chatter_are_ignored() {
 }
 
 fn a_server_that_exits_at_once_is_reported_with_its_log() {
-    let bench = Bench::with("exit");
-    let error = bench.servers.connect("exit").expect_err("it exits");
+    let fixture = ServerFixture::with("exit");
+    let error = fixture.servers.connect("exit").expect_err("it exits");
     let cleveragents_mcp::McpError::Startup { why, log, .. } = error else {
         panic!("{error}");
     };
@@ -132,21 +132,21 @@ fn a_server_that_exits_at_once_is_reported_with_its_log() {
 }
 
 fn a_server_that_closes_its_output_is_ended() {
-    let bench = Bench::with("closed");
-    bench
+    let fixture = ServerFixture::with("closed");
+    fixture
         .servers
         .connect("closed")
         .expect_err("it sends nothing");
-    bench.assert_nothing_left();
+    fixture.assert_nothing_left();
 }
 
 fn a_server_that_never_starts_times_out() {
-    let bench = Bench::new();
-    let mut definition = bench.definition("silent");
+    let fixture = ServerFixture::new();
+    let mut definition = fixture.definition("silent");
     definition.startup_timeout_seconds = 0.5;
-    bench.servers.add(definition, None).expect("added");
-    bench.add("normal");
-    let offer = bench.servers.offer();
+    fixture.servers.add(definition, None).expect("added");
+    fixture.add("normal");
+    let offer = fixture.servers.offer();
     assert_eq!(offer.failed.len(), 1);
     assert!(offer.failed[0].1.to_string().contains("within 0.5 seconds"));
     assert!(
@@ -155,40 +155,40 @@ fn a_server_that_never_starts_times_out() {
             .iter()
             .any(|tool| tool.spec().name.to_string() == "normal/echo")
     );
-    let silent = bench.pids();
+    let silent = fixture.pids();
     eventually("only one process is alive", || {
         silent.iter().filter(|pid| lives(pid)).count() == 1
     });
 }
 
 fn an_endless_line_closes_the_connection() {
-    let bench = Bench::with("line");
+    let fixture = ServerFixture::with("line");
     let before = peak_mib();
-    let error = bench.servers.connect("line").expect_err("it never ends");
+    let error = fixture.servers.connect("line").expect_err("it never ends");
     assert!(error.to_string().contains("larger than 16 MiB"), "{error}");
     assert!(peak_mib() < before.max(100) + 100);
-    bench.assert_nothing_left();
+    fixture.assert_nothing_left();
 }
 
 fn ten_thousand_tools_are_deferred() {
-    let bench = Bench::with("many");
-    let offer = bench.servers.offer();
+    let fixture = ServerFixture::with("many");
+    let offer = fixture.servers.offer();
     assert_eq!(offer.deferred.len(), 10_000);
     assert!(offer.left_out.is_empty());
 }
 
 fn repeated_pages_are_read_once() {
-    let bench = Bench::with("pages");
-    let listing = bench.servers.connect("pages").expect("connected");
+    let fixture = ServerFixture::with("pages");
+    let listing = fixture.servers.connect("pages").expect("connected");
     assert!(listing.cut && listing.tools.len() <= 10_000);
 }
 
 fn colliding_names_stay_distinct_and_outside_reserved_namespaces() {
-    let bench = Bench::new();
-    let mut definition = bench.definition("clash");
+    let fixture = ServerFixture::new();
+    let mut definition = fixture.definition("clash");
     "builtin".clone_into(&mut definition.name);
-    bench.servers.add(definition, None).expect("added");
-    let offer = bench.servers.offer();
+    fixture.servers.add(definition, None).expect("added");
+    let offer = fixture.servers.offer();
     let names: Vec<String> = offer
         .tools
         .iter()
@@ -205,7 +205,7 @@ fn colliding_names_stay_distinct_and_outside_reserved_namespaces() {
     ];
     assert_eq!(names, expected);
     assert_eq!(offer.left_out.len(), 1, "{:?}", offer.left_out);
-    let desk = bench.desk();
+    let desk = fixture.desk();
     assert_eq!(desk.ok("mcp-builtin/echo-3", &json!({})), "called Echo");
     assert_eq!(
         desk.ok("mcp-builtin/file-read", &json!({})),
@@ -214,8 +214,8 @@ fn colliding_names_stay_distinct_and_outside_reserved_namespaces() {
 }
 
 fn instructions_in_descriptions_are_marked_and_truncated() {
-    let bench = Bench::with("evil");
-    let offer = bench.servers.offer();
+    let fixture = ServerFixture::with("evil");
+    let offer = fixture.servers.offer();
     for tool in offer
         .tools
         .iter()
@@ -233,8 +233,8 @@ fn instructions_in_descriptions_are_marked_and_truncated() {
 }
 
 fn tools_with_invalid_schemas_are_skipped() {
-    let bench = Bench::with("schemas");
-    let offer = bench.servers.offer();
+    let fixture = ServerFixture::with("schemas");
+    let offer = fixture.servers.offer();
     let mut skipped: Vec<&str> = offer
         .left_out
         .iter()
@@ -242,18 +242,18 @@ fn tools_with_invalid_schemas_are_skipped() {
         .collect();
     skipped.sort_unstable();
     assert_eq!(skipped, ["half", "long", "remote", "wrong"]);
-    assert_eq!(bench.desk().ok("schemas/good", &json!({})), "called good");
+    assert_eq!(fixture.desk().ok("schemas/good", &json!({})), "called good");
 }
 
 fn a_tool_that_changed_is_not_called() {
-    let bench = Bench::with("normal");
-    let desk = bench.desk();
+    let fixture = ServerFixture::with("normal");
+    let desk = fixture.desk();
     assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
     desk.ok("normal/change", &json!({}));
     let why = desk.fails("normal/echo", &json!({"text": "x"}));
     assert!(why.contains("changed") && why.contains("not made"), "{why}");
     // A new listing contains the changed tool.
-    let new_desk = bench.desk();
+    let new_desk = fixture.desk();
     new_desk.refused("normal/echo", &json!({"text": "x"}));
     assert_eq!(
         new_desk.ok("normal/echo", &json!({"text": "y", "password": "z"})),
@@ -262,17 +262,17 @@ fn a_tool_that_changed_is_not_called() {
 }
 
 fn unrequested_answers_are_ignored() {
-    let bench = Bench::with("normal");
-    let desk = bench.desk();
+    let fixture = ServerFixture::with("normal");
+    let desk = fixture.desk();
     assert_eq!(desk.ok("normal/twice", &json!({})), "one");
     assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
 }
 
 fn a_missing_program_is_reported() {
-    let bench = Bench::new();
+    let fixture = ServerFixture::new();
     let definition = cleveragents_mcp::ServerDefinition::stdio("gone", "no-such-program", &[]);
-    bench.servers.add(definition, None).expect("added");
-    let error = bench
+    fixture.servers.add(definition, None).expect("added");
+    let error = fixture
         .servers
         .connect("gone")
         .expect_err("the program does not exist");

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::support::{Bench, GateFixture};
+use crate::support::{GateFixture, ServerFixture};
 use crate::tests;
 use cleveragents_mcp::{FileTokens, HiddenText, McpError, Options, ServerDefinition, Servers};
 use reqwest::Url;
@@ -259,11 +259,11 @@ fn respond(mut stream: &TcpStream, behaviour: SiteBehaviour, body: &str) -> std:
     }
 }
 
-fn desk(site: &TestSite) -> (Bench, GateFixture) {
-    let bench = Bench::new();
-    bench.servers.add(site.definition(), None).expect("added");
-    let desk = bench.desk();
-    (bench, desk)
+fn desk(site: &TestSite) -> (ServerFixture, GateFixture) {
+    let fixture = ServerFixture::new();
+    fixture.servers.add(site.definition(), None).expect("added");
+    let desk = fixture.desk();
+    (fixture, desk)
 }
 
 fn a_server_over_http_is_called() {
@@ -274,13 +274,13 @@ fn a_server_over_http_is_called() {
 
 fn headers_are_sent_and_never_shown() {
     let site = TestSite::new(SiteBehaviour::Plain);
-    let bench = Bench::new();
+    let fixture = ServerFixture::new();
     let mut definition = site.definition();
     let headers = &mut definition.headers;
     headers.insert("Authorization".to_owned(), HiddenText::new("Bearer s3cret"));
     assert!(!format!("{definition:?}").contains("s3cret"));
-    bench.servers.add(definition, None).expect("added");
-    bench.servers.connect("site").expect("connected");
+    fixture.servers.add(definition, None).expect("added");
+    fixture.servers.connect("site").expect("connected");
     let requests = site.requests();
     assert!(
         requests
@@ -299,32 +299,32 @@ fn a_long_answer_over_http_ends_the_call() {
 
 fn an_endless_event_over_http_ends_the_call() {
     let site = TestSite::new(SiteBehaviour::Endless);
-    let bench = Bench::new();
+    let fixture = ServerFixture::new();
     let mut definition = site.definition();
     definition.timeout_seconds = 20.0;
-    bench.servers.add(definition, None).expect("added");
-    let why = bench.desk().fails("site/say", &json!({}));
+    fixture.servers.add(definition, None).expect("added");
+    let why = fixture.desk().fails("site/say", &json!({}));
     assert!(!why.contains("in time"), "{why}");
 }
 
 fn other_machines_need_encryption() {
-    let bench = Bench::new();
+    let fixture = ServerFixture::new();
     for (name, url) in [
         ("far", "http://example.com/mcp"),
         ("odd", "ftp://localhost/x"),
     ] {
         let definition = ServerDefinition::http(name, url);
-        bench.servers.add(definition, None).expect("added");
-        let error = bench.servers.connect(name).expect_err("it is refused");
+        fixture.servers.add(definition, None).expect("added");
+        let error = fixture.servers.connect(name).expect_err("it is refused");
         assert!(matches!(error, McpError::Invalid { .. }), "{error}");
     }
 }
 
 fn sign_in_stores_a_token_and_refreshes_it() {
     let site = TestSite::new(SiteBehaviour::Guarded);
-    let bench = Bench::new();
-    let mut options = Options::new(bench.folder.path());
-    let token_folder = bench.path("tokens");
+    let fixture = ServerFixture::new();
+    let mut options = Options::new(fixture.folder.path());
+    let token_folder = fixture.path("tokens");
     options.tokens = Some(Arc::new(FileTokens::new(&token_folder)));
     let servers = Servers::new(options.clone()).expect("a runtime");
     servers.add(site.definition(), None).expect("added");
@@ -375,13 +375,13 @@ fn browse(url: &Url) {
 }
 
 fn an_unreachable_server_is_reported() {
-    let bench = Bench::new();
+    let fixture = ServerFixture::new();
     let closed = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = closed.local_addr().expect("an address").port();
     drop(closed);
     let definition = ServerDefinition::http("gone", format!("http://127.0.0.1:{port}/mcp"));
-    bench.servers.add(definition, None).expect("added");
-    let error = bench
+    fixture.servers.add(definition, None).expect("added");
+    let error = fixture
         .servers
         .connect("gone")
         .expect_err("no server listens");

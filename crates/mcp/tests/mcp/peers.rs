@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::support::{Bench, GateFixture, TestFolder, lives};
+use crate::support::{GateFixture, ServerFixture, TestFolder, lives};
 use crate::tests;
 use cleveragents_mcp::ServerDefinition;
 use cleveragents_tools::Source;
@@ -49,22 +49,22 @@ fn processes(mark: &str) -> Vec<String> {
         .collect()
 }
 
-/// A bench, and a mark for the environment of its servers.
-fn marked(name: &str) -> (Bench, String) {
+/// A fixture, and a mark for the environment of its servers.
+fn marked(name: &str) -> (ServerFixture, String) {
     let mark = format!("PEERS_{name}_{}", std::process::id());
-    (Bench::new(), mark)
+    (ServerFixture::new(), mark)
 }
 
-fn add(bench: &Bench, mark: &str, mut definition: ServerDefinition) {
+fn add(fixture: &ServerFixture, mark: &str, mut definition: ServerDefinition) {
     let value = cleveragents_mcp::HiddenText::new("1");
     definition.env.insert(mark.to_owned(), value);
-    bench.servers.add(definition, None).expect("added");
+    fixture.servers.add(definition, None).expect("added");
 }
 
 fn peers_are_listed_filtered_and_called() {
     let Some(peers) = folder() else { return };
-    let (bench, mark) = marked("LISTED");
-    let sandbox = bench
+    let (fixture, mark) = marked("LISTED");
+    let sandbox = fixture
         .folder
         .path()
         .canonicalize()
@@ -75,19 +75,19 @@ fn peers_are_listed_filtered_and_called() {
     run_git(&sandbox);
     let allowed = sandbox.display().to_string();
     add(
-        &bench,
+        &fixture,
         &mark,
         node(&peers, "everything", "server-everything", &[]),
     );
     let mut files = node(&peers, "files", "server-filesystem", &[&allowed]);
     files.tool_filter.exclude = vec!["move_*".to_owned()];
-    add(&bench, &mark, files);
-    add(&bench, &mark, python(&peers, "git", "mcp-server-git"));
-    add(&bench, &mark, python(&peers, "time", "mcp-server-time"));
-    let offer = bench.servers.offer();
+    add(&fixture, &mark, files);
+    add(&fixture, &mark, python(&peers, "git", "mcp-server-git"));
+    add(&fixture, &mark, python(&peers, "time", "mcp-server-time"));
+    let offer = fixture.servers.offer();
     assert!(offer.failed.is_empty(), "{:?}", offer.failed);
     println!("left out: {:?}", offer.left_out);
-    for (name, listing) in bench.servers.connect_all() {
+    for (name, listing) in fixture.servers.connect_all() {
         let listing = listing.expect("connected");
         let (tools, protocol) = (listing.tools.len(), &listing.protocol);
         println!("{name}: {tools} tools, protocol {protocol}");
@@ -127,7 +127,7 @@ fn peers_are_listed_filtered_and_called() {
     crate::support::eventually("one process of each server is left", || {
         processes(&mark).len() == 4
     });
-    bench.servers.shutdown();
+    fixture.servers.shutdown();
     assert!(processes(&mark).is_empty());
 }
 
@@ -140,13 +140,13 @@ fn run_git(folder: &Path) {
 
 fn peers_that_crash_in_a_call_restart() {
     let Some(peers) = folder() else { return };
-    let (bench, mark) = marked("CRASH");
+    let (fixture, mark) = marked("CRASH");
     add(
-        &bench,
+        &fixture,
         &mark,
         node(&peers, "everything", "server-everything", &[]),
     );
-    let desk = bench.desk();
+    let desk = fixture.desk();
     let first = processes(&mark);
     std::thread::scope(|scope| {
         let long = json!({"duration": 60, "steps": 60});
@@ -163,11 +163,11 @@ fn peers_that_crash_in_a_call_restart() {
         assert!(why.contains("cannot be reached"), "{why}");
     });
     assert!(!first.iter().any(|pid| lives(pid)));
-    let echoed = bench
+    let echoed = fixture
         .desk()
         .ok("everything/echo", &json!({"message": "again"}));
     assert!(echoed.contains("again"), "{echoed}");
-    bench.servers.shutdown();
+    fixture.servers.shutdown();
     assert!(processes(&mark).is_empty());
 }
 
@@ -190,21 +190,27 @@ fn peers_connect_in_the_time_of_the_slowest() {
     };
     let mut alone = Vec::new();
     for number in 0..3 {
-        let bench = Bench::new();
-        bench.servers.add(definition(number), None).expect("added");
+        let fixture = ServerFixture::new();
+        fixture
+            .servers
+            .add(definition(number), None)
+            .expect("added");
         let started = Instant::now();
-        bench
+        fixture
             .servers
             .connect(&format!("peer-{number}"))
             .expect("connected");
         alone.push(started.elapsed());
     }
-    let bench = Bench::new();
+    let fixture = ServerFixture::new();
     for number in 0..10 {
-        bench.servers.add(definition(number), None).expect("added");
+        fixture
+            .servers
+            .add(definition(number), None)
+            .expect("added");
     }
     let started = Instant::now();
-    let outcomes = bench.servers.connect_all();
+    let outcomes = fixture.servers.connect_all();
     let together = started.elapsed();
     assert!(
         outcomes.iter().all(|(_, outcome)| outcome.is_ok()),

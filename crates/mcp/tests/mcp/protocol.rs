@@ -1,6 +1,6 @@
 //! Tools of a well-behaved server.
 
-use crate::support::{Bench, GateFixture, TestFolder};
+use crate::support::{GateFixture, ServerFixture, TestFolder};
 use crate::tests;
 use cleveragents_tools::{Access, CallOutcome, PlanMode, Source};
 use serde_json::{Value, json};
@@ -26,19 +26,19 @@ tests![
 ];
 
 fn a_tool_is_called_through_the_gate() {
-    let bench = Bench::with("normal");
-    let desk = bench.desk();
+    let fixture = ServerFixture::with("normal");
+    let desk = fixture.desk();
     assert_eq!(desk.ok("normal/echo", &json!({"text": "hallo"})), "hallo");
     assert_eq!(desk.fails("normal/fail", &json!({})), "no such luck");
-    assert_eq!(bench.pids().len(), 1);
+    assert_eq!(fixture.pids().len(), 1);
 }
 
 fn both_versions_of_the_protocol_are_supported() {
     for (scenario, version) in [("normal", "2025-11-25"), ("modern", "2026-07-28")] {
-        let bench = Bench::with(scenario);
-        let listing = bench.servers.connect(scenario).expect("connected");
+        let fixture = ServerFixture::with(scenario);
+        let listing = fixture.servers.connect(scenario).expect("connected");
         assert_eq!(listing.protocol, version);
-        let output = bench
+        let output = fixture
             .desk()
             .ok(&format!("{scenario}/echo"), &json!({"text": "x"}));
         assert_eq!(output, "x");
@@ -46,16 +46,16 @@ fn both_versions_of_the_protocol_are_supported() {
 }
 
 fn overrides_take_precedence_over_declarations() {
-    let bench = Bench::new();
-    let mut definition = bench.definition("normal");
+    let fixture = ServerFixture::new();
+    let mut definition = fixture.definition("normal");
     let overrides = json!({
         "echo": {"writes": true, "timeout_seconds": 7.0},
         "write": {"checkpointable": true},
         "er*": {"needs_approval": false},
     });
     definition.overrides = serde_json::from_value(overrides).expect("overrides");
-    bench.servers.add(definition, None).expect("added");
-    let offer = bench.servers.offer();
+    fixture.servers.add(definition, None).expect("added");
+    let offer = fixture.servers.offer();
     let spec = |name: &str| {
         let tool = offer
             .tools
@@ -84,12 +84,12 @@ fn overrides_take_precedence_over_declarations() {
 }
 
 fn only_selected_tools_are_offered() {
-    let bench = Bench::new();
-    let mut definition = bench.definition("normal");
+    let fixture = ServerFixture::new();
+    let mut definition = fixture.definition("normal");
     definition.tool_filter.include = vec!["e*".to_owned(), "add".to_owned()];
     definition.tool_filter.exclude = vec!["erase".to_owned()];
-    bench.servers.add(definition, None).expect("added");
-    let offer = bench.servers.offer();
+    fixture.servers.add(definition, None).expect("added");
+    let offer = fixture.servers.offer();
     let names: Vec<String> = offer
         .tools
         .iter()
@@ -100,8 +100,8 @@ fn only_selected_tools_are_offered() {
 }
 
 fn answers_of_all_kinds_are_converted() {
-    let bench = Bench::with("normal");
-    let desk = bench.desk();
+    let fixture = ServerFixture::with("normal");
+    let desk = fixture.desk();
     let CallOutcome::Succeeded(success) = desk.call("normal/picture", &json!({})) else {
         panic!("a picture was expected");
     };
@@ -121,8 +121,8 @@ fn answers_of_all_kinds_are_converted() {
 }
 
 fn structured_answers_are_checked() {
-    let bench = Bench::with("normal");
-    let desk = bench.desk();
+    let fixture = ServerFixture::with("normal");
+    let desk = fixture.desk();
     assert_eq!(desk.ok("normal/add", &json!({"a": 3})), r#"{"sum":4}"#);
     let failure = desk.fails("normal/lie", &json!({}));
     assert!(
@@ -132,20 +132,20 @@ fn structured_answers_are_checked() {
 }
 
 fn arguments_are_checked_before_the_server_sees_them() {
-    let bench = Bench::with("normal");
-    let desk = bench.desk();
+    let fixture = ServerFixture::with("normal");
+    let desk = fixture.desk();
     let (_, why) = desk.refused("normal/echo", &json!({"text": 7}));
     assert!(why.contains("`text` must be a string"), "{why}");
 }
 
 fn writing_needs_approval() {
-    let bench = Bench::with("normal");
-    let desk = bench.desk();
-    let file = bench.path("written");
+    let fixture = ServerFixture::with("normal");
+    let desk = fixture.desk();
+    let file = fixture.path("written");
     let arguments = json!({"path": file, "text": "x"});
     desk.refused("normal/write", &arguments);
     assert!(!file.exists());
-    let mut desk = bench.desk().answering(&[]);
+    let mut desk = fixture.desk().answering(&[]);
     desk.ok("normal/write", &arguments);
     assert!(file.exists());
     desk.mode = PlanMode::ReadOnly;
@@ -154,13 +154,13 @@ fn writing_needs_approval() {
 }
 
 fn paths_stay_in_the_sandbox() {
-    let bench = Bench::with("normal");
-    let sandbox = bench.path("inside");
+    let fixture = ServerFixture::with("normal");
+    let sandbox = fixture.path("inside");
     std::fs::create_dir(&sandbox).expect("made");
-    std::fs::create_dir(bench.path("inside-2")).expect("made");
+    std::fs::create_dir(fixture.path("inside-2")).expect("made");
     std::os::unix::fs::symlink("/etc", sandbox.join("link")).expect("linked");
     let folder = TestFolder::new(&sandbox);
-    let desk = GateFixture::new(&bench.servers.offer(), Some(folder)).answering(&[]);
+    let desk = GateFixture::new(&fixture.servers.offer(), Some(folder)).answering(&[]);
     // The server receives the real path; the model receives the sandbox path.
     assert_eq!(
         desk.ok("normal/show", &json!({"path": "a/b.txt"})),
@@ -173,7 +173,7 @@ fn paths_stay_in_the_sandbox() {
     let address = format!("file://{}/new.txt", sandbox.display());
     let output = desk.ok("normal/deep", &json!({"uri": address}));
     assert_eq!(output, r#"{"uri": "new.txt"}"#);
-    let neighbour = bench.path("inside-2").display().to_string();
+    let neighbour = fixture.path("inside-2").display().to_string();
     for outside in [
         "../x",
         "/etc/passwd",
@@ -203,22 +203,22 @@ fn paths_stay_in_the_sandbox() {
 }
 
 fn roots_are_the_sandbox() {
-    let bench = Bench::with("normal");
-    let folder = bench.folder.path().canonicalize().expect("a folder");
-    let desk = GateFixture::new(&bench.servers.offer(), Some(TestFolder::new(&folder)));
+    let fixture = ServerFixture::with("normal");
+    let folder = fixture.folder.path().canonicalize().expect("a folder");
+    let desk = GateFixture::new(&fixture.servers.offer(), Some(TestFolder::new(&folder)));
     let output = desk.ok("normal/roots", &json!({}));
     assert!(
         output.contains(r#""uri": "."#) || output.contains("file://"),
         "{output}"
     );
-    let none = bench.desk().ok("normal/roots", &json!({}));
+    let none = fixture.desk().ok("normal/roots", &json!({}));
     assert_eq!(none, r#"{"roots": []}"#);
 }
 
 fn a_form_is_asked_field_by_field() {
-    let bench = Bench::with("normal");
+    let fixture = ServerFixture::with("normal");
     // After an invalid answer, the question is repeated. An empty answer skips an optional field.
-    let desk = bench.desk().answering(&["Ada", "-1", "36", "high", ""]);
+    let desk = fixture.desk().answering(&["Ada", "-1", "36", "high", ""]);
     let output = desk.ok("normal/form", &json!({}));
     let output: Value = serde_json::from_str(&output).expect("JSON");
     let content = json!({"name": "Ada", "age": 36, "level": "high"});
@@ -229,7 +229,7 @@ fn a_form_is_asked_field_by_field() {
         asked[0].contains("`normal`") && asked[0].contains("Who are you?"),
         "{asked:?}"
     );
-    let declining = bench.desk().answering(&[]);
+    let declining = fixture.desk().answering(&[]);
     assert_eq!(
         declining.ok("normal/form", &json!({})),
         r#"{"action": "decline"}"#
@@ -237,16 +237,16 @@ fn a_form_is_asked_field_by_field() {
 }
 
 fn without_a_user_questions_are_declined() {
-    let bench = Bench::with("normal");
+    let fixture = ServerFixture::with("normal");
     assert_eq!(
-        bench.desk().ok("normal/form", &json!({})),
+        fixture.desk().ok("normal/form", &json!({})),
         r#"{"action": "decline"}"#
     );
 }
 
 fn a_url_is_shown_and_never_opened() {
-    let bench = Bench::with("normal");
-    let desk = bench.desk().answering(&["yes"]);
+    let fixture = ServerFixture::with("normal");
+    let desk = fixture.desk().answering(&["yes"]);
     assert_eq!(
         desk.ok("normal/visit", &json!({})),
         r#"{"action": "accept"}"#
@@ -256,8 +256,8 @@ fn a_url_is_shown_and_never_opened() {
 }
 
 fn log_messages_reach_the_log() {
-    let bench = Bench::with("normal");
-    let desk = bench.desk();
+    let fixture = ServerFixture::with("normal");
+    let desk = fixture.desk();
     desk.ok("normal/note", &json!({}));
     let logs = desk.ledger.logs.lock().expect("not poisoned").concat();
     assert!(logs.contains("remember this"), "{logs}");
@@ -265,12 +265,12 @@ fn log_messages_reach_the_log() {
 }
 
 fn variables_are_replaced_when_connecting() {
-    let bench = Bench::new();
-    let folder = bench.folder.path();
+    let fixture = ServerFixture::new();
+    let folder = fixture.folder.path();
     let mut options = cleveragents_mcp::Options::new(folder);
     options.variables = std::sync::Arc::new(|name| (name == "KEY").then(|| "sk-123456".to_owned()));
     let servers = cleveragents_mcp::Servers::new(options).expect("a runtime");
-    let mut definition = bench.definition("normal");
+    let mut definition = fixture.definition("normal");
     let env = &mut definition.env;
     env.insert(
         "TOKEN".to_owned(),
@@ -291,8 +291,8 @@ fn variables_are_replaced_when_connecting() {
         desk.ok("normal/env", &json!({"name": "CARGO_MANIFEST_DIR"})),
         "(none)"
     );
-    bench.servers.add(definition, None).expect("added");
-    let error = bench
+    fixture.servers.add(definition, None).expect("added");
+    let error = fixture
         .servers
         .connect("normal")
         .expect_err("a variable is missing");
@@ -301,8 +301,8 @@ fn variables_are_replaced_when_connecting() {
 
 fn resources_and_prompts_are_read() {
     for scenario in ["normal", "modern"] {
-        let bench = Bench::with(scenario);
-        let desk = bench.desk();
+        let fixture = ServerFixture::with(scenario);
+        let desk = fixture.desk();
         let server = json!({"server": scenario});
         let listed = desk.ok("mcp/list-resources", &server);
         assert!(
@@ -330,12 +330,12 @@ fn resources_and_prompts_are_read() {
 }
 
 fn many_tools_are_found_by_search() {
-    let bench = Bench::new();
-    let mut options = cleveragents_mcp::Options::new(bench.folder.path());
+    let fixture = ServerFixture::new();
+    let mut options = cleveragents_mcp::Options::new(fixture.folder.path());
     options.most_offered = 5;
     let servers = cleveragents_mcp::Servers::new(options).expect("a runtime");
     servers
-        .add(bench.definition("normal"), None)
+        .add(fixture.definition("normal"), None)
         .expect("added");
     let offer = servers.offer();
     let echo = "normal/echo".parse().expect("a name");

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use crate::support::{Bench, eventually, lives};
+use crate::support::{ServerFixture, eventually, lives};
 use crate::tests;
 use serde_json::json;
 
@@ -29,9 +29,9 @@ pub(crate) fn parent(arguments: &[OsString]) -> Option<ExitCode> {
     if arguments.get(1)? != "--as-parent" {
         return None;
     }
-    let bench = Bench::with("normal");
-    let message = bench.desk().ok("normal/daemon", &json!({}));
-    let pids = format!("{message} {}", bench.pids().join(" "));
+    let fixture = ServerFixture::with("normal");
+    let message = fixture.desk().ok("normal/daemon", &json!({}));
+    let pids = format!("{message} {}", fixture.pids().join(" "));
     std::fs::write(arguments.get(2)?, pids).expect("written");
     loop {
         std::thread::park();
@@ -39,15 +39,15 @@ pub(crate) fn parent(arguments: &[OsString]) -> Option<ExitCode> {
 }
 
 fn many_callers_start_one_process() {
-    let bench = Bench::with("normal");
+    let fixture = ServerFixture::with("normal");
     std::thread::scope(|scope| {
         for _ in 0..16 {
-            scope.spawn(|| bench.servers.connect("normal").expect("connected"));
+            scope.spawn(|| fixture.servers.connect("normal").expect("connected"));
         }
     });
-    assert_eq!(bench.pids().len(), 1);
+    assert_eq!(fixture.pids().len(), 1);
     assert_eq!(
-        bench
+        fixture
             .servers
             .status("normal")
             .expect("a known server")
@@ -57,38 +57,38 @@ fn many_callers_start_one_process() {
 }
 
 fn servers_connect_concurrently() {
-    let bench = Bench::new();
+    let fixture = ServerFixture::new();
     for number in 0..10 {
-        let mut definition = bench.definition("together");
+        let mut definition = fixture.definition("together");
         definition.name = format!("together-{number}");
-        bench.servers.add(definition, None).expect("added");
+        fixture.servers.add(definition, None).expect("added");
     }
     // No server responds before all have been started.
-    let outcomes = bench.servers.connect_all();
+    let outcomes = fixture.servers.connect_all();
     assert!(
         outcomes.iter().all(|(_, outcome)| outcome.is_ok()),
         "{outcomes:?}"
     );
-    assert_eq!(bench.pids().len(), 10);
+    assert_eq!(fixture.pids().len(), 10);
 }
 
 fn a_blocked_call_blocks_no_other_caller() {
-    let bench = Bench::with("normal");
-    let release_file = bench.path("go");
-    let desk = bench.desk();
+    let fixture = ServerFixture::with("normal");
+    let release_file = fixture.path("go");
+    let desk = fixture.desk();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| desk.ok("normal/wait", &json!({"name": release_file})));
         // While one call waits, others continue.
         for _ in 0..3 {
             assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
             assert!(
-                bench
+                fixture
                     .servers
                     .status("normal")
                     .expect("a known server")
                     .is_connected
             );
-            assert!(!bench.servers.offer().tools.is_empty());
+            assert!(!fixture.servers.offer().tools.is_empty());
         }
         assert!(!waiting.is_finished());
         std::fs::write(&release_file, "").expect("written");
@@ -97,15 +97,15 @@ fn a_blocked_call_blocks_no_other_caller() {
 }
 
 fn an_idle_server_is_stopped_and_restarted() {
-    let bench = Bench::new();
-    let mut definition = bench.definition("normal");
+    let fixture = ServerFixture::new();
+    let mut definition = fixture.definition("normal");
     definition.idle_timeout_seconds = 0.3;
-    bench.servers.add(definition, None).expect("added");
-    let desk = bench.desk();
-    let first = bench.pids().remove(0);
+    fixture.servers.add(definition, None).expect("added");
+    let desk = fixture.desk();
+    let first = fixture.pids().remove(0);
     eventually("the idle server stops", || !lives(&first));
     assert!(
-        !bench
+        !fixture
             .servers
             .status("normal")
             .expect("a known server")
@@ -113,16 +113,16 @@ fn an_idle_server_is_stopped_and_restarted() {
     );
     // The tools are still known, and a call restarts the server.
     assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
-    assert_eq!(bench.pids().len(), 2);
+    assert_eq!(fixture.pids().len(), 2);
 }
 
 fn a_busy_server_is_never_idle() {
-    let bench = Bench::new();
-    let mut definition = bench.definition("normal");
+    let fixture = ServerFixture::new();
+    let mut definition = fixture.definition("normal");
     definition.idle_timeout_seconds = 0.05;
-    bench.servers.add(definition, None).expect("added");
-    let desk = bench.desk();
-    let release_file = bench.path("go");
+    fixture.servers.add(definition, None).expect("added");
+    let desk = fixture.desk();
+    let release_file = fixture.path("go");
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| desk.ok("normal/wait", &json!({"name": release_file})));
         // Long enough for many idle checks.
@@ -134,36 +134,36 @@ fn a_busy_server_is_never_idle() {
 }
 
 fn a_crash_is_reported_and_the_server_restarts() {
-    let bench = Bench::with("normal");
-    let desk = bench.desk();
+    let fixture = ServerFixture::with("normal");
+    let desk = fixture.desk();
     let why = desk.fails("normal/crash", &json!({}));
     assert!(
         why.contains("exit code 7") && why.contains("about to die"),
         "{why}"
     );
     assert_eq!(desk.ok("normal/echo", &json!({"text": "again"})), "again");
-    assert_eq!(bench.pids().len(), 2);
+    assert_eq!(fixture.pids().len(), 2);
 }
 
 fn without_auto_restart_a_crashed_server_stays_down() {
-    let bench = Bench::new();
-    let mut definition = bench.definition("normal");
+    let fixture = ServerFixture::new();
+    let mut definition = fixture.definition("normal");
     definition.auto_restart = false;
-    bench.servers.add(definition, None).expect("added");
-    let desk = bench.desk();
+    fixture.servers.add(definition, None).expect("added");
+    let desk = fixture.desk();
     desk.fails("normal/crash", &json!({}));
     eventually("the crash is detected", || {
         desk.fails("normal/echo", &json!({"text": "x"}))
             .contains("auto_restart")
     });
-    assert_eq!(bench.pids().len(), 1);
+    assert_eq!(fixture.pids().len(), 1);
 }
 
 fn a_known_server_starts_only_when_needed() {
-    let bench = Bench::with("normal");
-    let listing = bench.servers.connect("normal").expect("connected");
+    let fixture = ServerFixture::with("normal");
+    let listing = fixture.servers.connect("normal").expect("connected");
     let stored = serde_json::to_string(&*listing).expect("JSON");
-    let other = Bench::new();
+    let other = ServerFixture::new();
     let known = serde_json::from_str(&stored).expect("a stored listing");
     other
         .servers
@@ -176,46 +176,46 @@ fn a_known_server_starts_only_when_needed() {
 }
 
 fn shutdown_leaves_nothing() {
-    let bench = Bench::with("normal");
-    let desk = bench.desk();
+    let fixture = ServerFixture::with("normal");
+    let desk = fixture.desk();
     let daemon = desk.ok("normal/daemon", &json!({}));
     assert!(lives(&daemon));
     std::thread::scope(|scope| {
         let pending_call = scope.spawn(|| desk.fails("normal/never", &json!({})));
-        eventually("the server is started", || !bench.pids().is_empty());
-        bench.servers.shutdown();
+        eventually("the server is started", || !fixture.pids().is_empty());
+        fixture.servers.shutdown();
         let why = pending_call.join().expect("no panic");
         assert!(why.contains("cannot be reached"), "{why}");
     });
-    bench.assert_nothing_left();
+    fixture.assert_nothing_left();
     assert!(!lives(&daemon));
     let why = desk.fails("normal/echo", &json!({"text": "x"}));
     assert!(why.contains("shut down"), "{why}");
-    assert_eq!(bench.pids().len(), 1);
+    assert_eq!(fixture.pids().len(), 1);
 }
 
 fn shutdown_while_connecting_leaves_nothing() {
-    let bench = Bench::with("silent");
+    let fixture = ServerFixture::with("silent");
     std::thread::scope(|scope| {
-        let connecting = scope.spawn(|| bench.servers.connect("silent"));
-        eventually("the process is started", || !bench.pids().is_empty());
-        bench.servers.shutdown();
+        let connecting = scope.spawn(|| fixture.servers.connect("silent"));
+        eventually("the process is started", || !fixture.pids().is_empty());
+        fixture.servers.shutdown();
         connecting
             .join()
             .expect("no panic")
             .expect_err("it was shut down");
     });
-    bench.assert_nothing_left();
+    fixture.assert_nothing_left();
 }
 
 fn removing_ends_a_server() {
-    let bench = Bench::with("normal");
-    bench.servers.connect("normal").expect("connected");
-    bench.servers.remove("normal").expect("removed");
+    let fixture = ServerFixture::with("normal");
+    fixture.servers.connect("normal").expect("connected");
+    fixture.servers.remove("normal").expect("removed");
     eventually("the process ends", || {
-        bench.pids().iter().all(|pid| !lives(pid))
+        fixture.pids().iter().all(|pid| !lives(pid))
     });
-    bench
+    fixture
         .servers
         .connect("normal")
         .expect_err("the server was removed");

@@ -68,23 +68,23 @@ fn lives_here(pid: &str) -> bool {
 }
 
 /// Hand-written servers, and the directory to which they write their records.
-pub(crate) struct Bench {
+pub(crate) struct ServerFixture {
     pub(crate) folder: TempDir,
     pub(crate) servers: Servers,
 }
 
-impl Bench {
+impl ServerFixture {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let servers = Servers::new(Options::new(folder.path())).expect("a runtime");
         Self { folder, servers }
     }
 
-    /// Creates a bench with one server for this scenario, named like the scenario.
+    /// Creates a fixture with one server for this scenario, named like the scenario.
     pub(crate) fn with(scenario: &str) -> Self {
-        let bench = Self::new();
-        bench.add(scenario);
-        bench
+        let fixture = Self::new();
+        fixture.add(scenario);
+        fixture
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -7,7 +7,7 @@ use cleveragents_domain::{Code, Diagnose as _};
 use cleveragents_mcp::{Options, ServerDefinition, Servers};
 use serde_json::json;
 
-use crate::support::{Bench, GateFixture, TestFolder, eventually};
+use crate::support::{GateFixture, ServerFixture, TestFolder, eventually};
 use crate::tests;
 
 tests![
@@ -57,12 +57,12 @@ fn a_program_reads_and_writes_only_what_is_declared() {
     let (_kept, writable) = outside();
     std::fs::create_dir(writable.join(".ssh")).expect("a folder");
     std::fs::write(writable.join(".ssh/id"), "key").expect("a key");
-    let bench = Bench::new();
-    let mut definition = bench.definition("normal");
+    let fixture = ServerFixture::new();
+    let mut definition = fixture.definition("normal");
     definition.read = texts(&[&readable]);
     definition.write.extend(texts(&[&writable]));
-    bench.servers.add(definition, None).expect("added");
-    let desk = bench.desk();
+    fixture.servers.add(definition, None).expect("added");
+    let desk = fixture.desk();
     assert_eq!(look(&desk, &readable.join("file")), "content");
     assert_eq!(look(&desk, &writable.join("file")), "content");
     assert_eq!(put(&desk, &writable.join("new")), "done");
@@ -90,8 +90,8 @@ fn a_program_reads_and_writes_only_what_is_declared() {
 fn a_path_among_the_arguments_is_readable() {
     let (_kept, folder) = outside();
     let (_kept, other) = outside();
-    let bench = Bench::new();
-    let mut definition = bench.definition("normal");
+    let fixture = ServerFixture::new();
+    let mut definition = fixture.definition("normal");
     let option = format!("--data={}", other.join("file").display());
     definition
         .args
@@ -101,8 +101,8 @@ fn a_path_among_the_arguments_is_readable() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR"));
     assert!(view.read.contains(&folder) && view.read.contains(&other.join("file")));
     assert!(!view.read.contains(&other) && !view.read.contains(&script.join("src")));
-    bench.servers.add(definition, None).expect("added");
-    let desk = bench.desk();
+    fixture.servers.add(definition, None).expect("added");
+    let desk = fixture.desk();
     assert_eq!(look(&desk, &folder.join("file")), "content");
     assert_eq!(look(&desk, &other.join("file")), "content");
     assert!(put(&desk, &folder.join("new")).starts_with("refused"));
@@ -156,11 +156,11 @@ fn a_folder_that_cannot_be_declared_is_refused() {
 
 fn a_failed_start_lists_the_visible_folders() {
     let (_kept, folder) = outside();
-    let bench = Bench::new();
-    let mut definition = bench.definition("exit");
+    let fixture = ServerFixture::new();
+    let mut definition = fixture.definition("exit");
     definition.read = texts(&[&folder]);
-    bench.servers.add(definition, None).expect("added");
-    let error = bench
+    fixture.servers.add(definition, None).expect("added");
+    let error = fixture
         .servers
         .connect("exit")
         .expect_err("the program exits");
@@ -175,10 +175,10 @@ fn a_failed_start_lists_the_visible_folders() {
 }
 
 fn each_sandbox_has_its_own_program() {
-    let bench = Bench::with("normal");
+    let fixture = ServerFixture::with("normal");
     let (_kept, first) = outside();
     let (_kept, second) = outside();
-    let offer = bench.servers.offer();
+    let offer = fixture.servers.offer();
     let in_first = GateFixture::new(&offer, Some(TestFolder::new(&first)));
     let in_second = GateFixture::new(&offer, Some(TestFolder::new(&second)));
     let without = GateFixture::new(&offer, None);
@@ -190,10 +190,10 @@ fn each_sandbox_has_its_own_program() {
     // The program starts in the root of its sandbox, and the same program answers the next call.
     assert_eq!(look(&in_first, Path::new("file")), "content");
     // Four starts: to list the tools, for each sandbox, and for the call without a sandbox. The first one ends.
-    assert_eq!(bench.servers.status("normal").expect("known").starts, 4);
+    assert_eq!(fixture.servers.status("normal").expect("known").starts, 4);
     eventually("the first program ends", || {
         // The kernel may reuse the namespace of the program that ended.
-        let pids: BTreeSet<String> = bench.pids().into_iter().collect();
+        let pids: BTreeSet<String> = fixture.pids().into_iter().collect();
         pids.iter().filter(|pid| crate::support::lives(pid)).count() == 3
     });
 }
@@ -201,12 +201,12 @@ fn each_sandbox_has_its_own_program() {
 fn the_home_persists_and_temporary_folders_are_removed() {
     let homes = tempfile::tempdir().expect("a folder");
     let path = homes.path().canonicalize().expect("its path");
-    let bench = Bench::new();
+    let fixture = ServerFixture::new();
     let connect = || {
-        let mut options = Options::new(bench.folder.path());
+        let mut options = Options::new(fixture.folder.path());
         options.homes = Some(path.clone());
         let servers = Servers::new(options).expect("a runtime");
-        let definition = bench.definition("normal");
+        let definition = fixture.definition("normal");
         servers.add(definition, None).expect("added");
         servers
     };

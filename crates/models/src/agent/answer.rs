@@ -12,7 +12,7 @@ pub(super) struct AgentAnswer {
     /// State of the task; `None` until the agent reports a state.
     pub(super) state: Option<TaskState>,
     /// The agent's message about that state.
-    pub(super) about: String,
+    pub(super) status_message: String,
     artifacts: Vec<ArtifactText>,
     /// Whether the agent answered with a message instead of a task.
     is_message: bool,
@@ -81,7 +81,7 @@ impl AgentAnswer {
             .filter(|text| !text.is_empty())
             .collect();
         if results.is_empty() && (self.is_message || self.state == Some(TaskState::Completed)) {
-            return self.about.clone();
+            return self.status_message.clone();
         }
         results.join("\n\n")
     }
@@ -89,7 +89,7 @@ impl AgentAnswer {
     /// Size in bytes.
     pub(super) fn len(&self) -> usize {
         let results = self.artifacts.iter().map(|artifact| artifact.text.len());
-        results.sum::<usize>() + self.about.len()
+        results.sum::<usize>() + self.status_message.len()
     }
 
     /// Adds a response.
@@ -98,7 +98,7 @@ impl AgentAnswer {
         match response {
             StreamResponse::Message(message) => {
                 self.context = message.context_id.or_else(|| self.context.take());
-                self.about = readable_text(&message.parts);
+                self.status_message = readable_text(&message.parts);
                 self.is_message = true;
             }
             StreamResponse::Task(task) => {
@@ -131,15 +131,15 @@ impl AgentAnswer {
     }
 
     fn add_status(&mut self, status: &TaskStatus) -> String {
-        let about = match &status.message {
+        let status_message = match &status.message {
             Some(message) => readable_text(&message.parts),
             None => String::new(),
         };
-        let is_new = self.about != about;
+        let is_new = self.status_message != status_message;
         self.state = Some(status.state);
-        self.about = about;
-        if is_new && is_open(status.state) && !self.about.is_empty() {
-            return format!("{}\n", self.about);
+        self.status_message = status_message;
+        if is_new && is_open(status.state) && !self.status_message.is_empty() {
+            return format!("{}\n", self.status_message);
         }
         String::new()
     }
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(delta, AnswerDelta::default());
         assert!(answer.is_over());
         assert_eq!(
-            (answer.text().as_str(), answer.about.as_str()),
+            (answer.text().as_str(), answer.status_message.as_str()),
             ("", "which?")
         );
         answer.reopen();

@@ -43,7 +43,7 @@ pub(super) struct AgentCall<'a> {
     outlet: &'a AgentOutlet,
     redacted: StreamRedactor,
     answer: AgentAnswer,
-    is_noted: bool,
+    is_task_recorded: bool,
     /// Number of times the request was sent again because its task had been cancelled.
     attempt: u64,
     key: String,
@@ -64,7 +64,7 @@ impl<'a> AgentCall<'a> {
             outlet,
             redacted: StreamRedactor::new(inner.caller.redactor.clone()),
             answer: AgentAnswer::default(),
-            is_noted: false,
+            is_task_recorded: false,
             attempt: 0,
             key,
         }
@@ -108,7 +108,7 @@ impl<'a> AgentCall<'a> {
             self.attempt += 1;
             return Ok(false);
         }
-        self.is_noted = true;
+        self.is_task_recorded = true;
         self.answer.task = Some(task.to_owned());
         self.receive(response).await?;
         Ok(true)
@@ -196,11 +196,11 @@ impl<'a> AgentCall<'a> {
         if self.answer.len() > MAX_ANSWER_BYTES {
             return Err(CallError::Large(MAX_ANSWER_BYTES));
         }
-        if !self.is_noted
+        if !self.is_task_recorded
             && let Some(task) = &self.answer.task
             && let Some(connection) = self.inner.opened()
         {
-            self.is_noted = true;
+            self.is_task_recorded = true;
             let note = json!({
                 "url": connection.endpoint.interface.url,
                 "task": task,
@@ -270,10 +270,10 @@ impl<'a> AgentCall<'a> {
     async fn finish(&mut self, connection: &Connection) -> Result<(), CallError> {
         let caller = &self.inner.caller;
         let redactor = &caller.redactor;
-        let about = redactor.text(&self.answer.about).into_owned();
-        let reported = |otherwise: &str| match about.trim() {
+        let status_message = redactor.text(&self.answer.status_message).into_owned();
+        let reported = |otherwise: &str| match status_message.trim() {
             "" => otherwise.to_owned(),
-            about => about.to_owned(),
+            status_message => status_message.to_owned(),
         };
         let failed = |why: String, hint: &str| {
             ModelError::new(ErrorKind::Agent, &caller.name, why).with_hint(hint)
@@ -327,7 +327,7 @@ impl<'a> AgentCall<'a> {
         let completion = Completion {
             message: AssistantMessage {
                 text: redactor.text(&self.answer.text()).into_owned(),
-                reasoning: vec![self.seal(connection, is_question)],
+                reasoning: vec![self.continuation_data(connection, is_question)],
                 calls: is_question
                     .then(|| ToolCall {
                         id: "question".to_owned(),
@@ -354,7 +354,7 @@ impl<'a> AgentCall<'a> {
     }
 
     /// Data stored with an answer so that the conversation can continue.
-    fn seal(&self, connection: &Connection, is_open: bool) -> Reasoning {
+    fn continuation_data(&self, connection: &Connection, is_open: bool) -> Reasoning {
         let task = self.answer.task.as_ref().filter(|_| is_open);
         Reasoning {
             text: String::new(),

@@ -49,14 +49,14 @@ pub struct AgentSkill {
     /// Path of the folder.
     pub folder: PathBuf,
     /// Deviations from the standard that other programs may reject.
-    pub departures: Vec<DefinitionFileError>,
+    pub deviations: Vec<DefinitionFileError>,
 }
 
 impl AgentSkill {
     /// Reads the skill of a folder; returns the first problem as the error.
     pub fn read(folder: &Path) -> Result<Self, DefinitionFileError> {
         let inspected = inspect(folder);
-        match (inspected.skill, inspected.wrong.into_iter().next()) {
+        match (inspected.skill, inspected.errors.into_iter().next()) {
             (Some(skill), None) => Ok(skill),
             (_, Some(error)) => Err(error),
             (None, None) => Err(file_error(

@@ -68,14 +68,14 @@ pub(crate) fn cut(text: &str) -> Result<SplitSkillFile<'_>, Fault> {
 /// The fields of the front matter, and its deviations from the standard.
 pub(crate) struct FrontMatter {
     pub(crate) fields: Vec<Field>,
-    pub(crate) departures: Vec<Fault>,
+    pub(crate) deviations: Vec<Fault>,
 }
 
 /// Parses the front matter.
 pub(crate) fn read(front: &str) -> Result<FrontMatter, Fault> {
     let mut reader = FrontMatterReader {
         events: Parser::new_from_str(front),
-        departures: Vec::new(),
+        deviations: Vec::new(),
         values: 0,
     };
     let not_a_map = || {
@@ -98,7 +98,7 @@ pub(crate) fn read(front: &str) -> Result<FrontMatter, Fault> {
     match top.map(|node| node.content) {
         Some(Content::Map(fields)) => Ok(FrontMatter {
             fields,
-            departures: reader.departures,
+            deviations: reader.deviations,
         }),
         _ => Err(not_a_map()),
     }
@@ -119,7 +119,7 @@ fn place(span: Span) -> LineAndColumn {
 
 struct FrontMatterReader<'t> {
     events: Parser<'t, granit_parser::StrInput<'t>>,
-    departures: Vec<Fault>,
+    deviations: Vec<Fault>,
     values: usize,
 }
 
@@ -184,7 +184,7 @@ impl<'t> FrontMatterReader<'t> {
 
     fn check_style(&mut self, style: StructureStyle, place: LineAndColumn) {
         if style == StructureStyle::Flow {
-            self.departures.push(
+            self.deviations.push(
                 at(place, "`[…]` and `{…}` are not part of the standard")
                     .fixed_by("write one `- value` or `name: value` per line"),
             );

@@ -37,15 +37,15 @@ pub struct Inspection {
     /// The skill, if it is usable.
     pub skill: Option<AgentSkill>,
     /// Problems that make the skill unusable.
-    pub wrong: Vec<DefinitionFileError>,
+    pub errors: Vec<DefinitionFileError>,
     /// Deviations from the standard that this program accepts.
-    pub departures: Vec<DefinitionFileError>,
+    pub deviations: Vec<DefinitionFileError>,
 }
 
 impl Inspection {
     /// Whether the folder conforms to the standard.
     pub fn is_standard(&self) -> bool {
-        self.wrong.is_empty() && self.departures.is_empty()
+        self.errors.is_empty() && self.deviations.is_empty()
     }
 }
 
@@ -59,7 +59,7 @@ pub fn inspect(folder: &Path) -> Inspection {
     match read_file(folder) {
         Ok((file, text)) => Inspector::new(folder, file).inspect(&text),
         Err(error) => Inspection {
-            wrong: vec![error],
+            errors: vec![error],
             ..Inspection::default()
         },
     }
@@ -133,23 +133,23 @@ impl<'f> Inspector<'f> {
         }
     }
 
-    fn wrong(&mut self, place: LineAndColumn, message: impl Into<String>, fix: &str) {
+    fn add_error(&mut self, place: LineAndColumn, message: impl Into<String>, fix: &str) {
         let fault = at(place, message).fixed_by(fix);
         let error =
             DefinitionFault::rule(fault, fix).in_file(&self.file, DefinitionKind::Skill, "");
-        self.inspection.wrong.push(error);
+        self.inspection.errors.push(error);
     }
 
-    fn departs(&mut self, fault: Fault) {
+    fn add_deviation(&mut self, fault: Fault) {
         self.inspection
-            .departures
+            .deviations
             .push(file_error(&self.file, fault));
     }
 
     fn inspect(mut self, text: &str) -> Inspection {
         let plain = text.strip_prefix('\u{feff}');
         if plain.is_some() {
-            self.departs(
+            self.add_deviation(
                 at((1, 1), "it starts with a byte order mark")
                     .fixed_by("save it without the byte order mark"),
             );
@@ -159,14 +159,14 @@ impl<'f> Inspector<'f> {
             .and_then(|halves| Ok((front_matter::read(halves.front)?, halves.body)));
         match read {
             Ok((front, body)) => self.fields(front, body),
-            Err(fault) => self.inspection.wrong.push(file_error(&self.file, fault)),
+            Err(fault) => self.inspection.errors.push(file_error(&self.file, fault)),
         }
         self.inspection
     }
 
     fn fields(&mut self, front: FrontMatter, body: &str) {
-        for fault in front.departures {
-            self.departs(fault);
+        for fault in front.deviations {
+            self.add_deviation(fault);
         }
         let fields = front.fields;
         let unknown = fields
@@ -182,7 +182,7 @@ impl<'f> Inspector<'f> {
                 ),
             };
             let message = format!("the standard has no field `{}`", field.name);
-            self.departs(at(field.place, message).fixed_by(fix));
+            self.add_deviation(at(field.place, message).fixed_by(fix));
         }
         let value = |name: &str| {
             fields
@@ -201,7 +201,7 @@ impl<'f> Inspector<'f> {
         let Some(registered) = name::registered(&name) else {
             return;
         };
-        if !self.inspection.wrong.is_empty() {
+        if !self.inspection.errors.is_empty() {
             return;
         }
         let metadata = match value("metadata").map(|node| &node.content) {
@@ -219,7 +219,7 @@ impl<'f> Inspector<'f> {
             steps,
             body: body.to_owned(),
             folder: self.folder.to_owned(),
-            departures: self.inspection.departures.clone(),
+            deviations: self.inspection.deviations.clone(),
         });
     }
 
@@ -228,12 +228,12 @@ impl<'f> Inspector<'f> {
         let place = node.map_or((1, 1), |node| node.place);
         let name = name::normal(&text);
         for (message, fix) in name::problems(&name) {
-            self.wrong(place, message, fix);
+            self.add_error(place, message, fix);
         }
         let folder = folder_name(self.folder);
         if name::normal(&folder) != name {
             let message = format!("the folder is named `{folder}` but the skill `{name}`");
-            self.wrong(place, message, "give both the same name");
+            self.add_error(place, message, "give both the same name");
         }
         Some(name)
     }
@@ -241,12 +241,12 @@ impl<'f> Inspector<'f> {
     fn required(&mut self, name: &str, node: Option<&Node>, max_length: usize) -> Option<String> {
         let Some(node) = node else {
             let fix = format!("add `{name}: …`");
-            self.wrong((1, 1), format!("the field `{name}` is missing"), &fix);
+            self.add_error((1, 1), format!("the field `{name}` is missing"), &fix);
             return None;
         };
         let text = self.bounded(name, node, max_length)?;
         if text.trim().is_empty() {
-            self.wrong(
+            self.add_error(
                 node.place,
                 format!("the field `{name}` is empty"),
                 "write a text",
@@ -258,7 +258,7 @@ impl<'f> Inspector<'f> {
 
     fn bounded(&mut self, name: &str, node: &Node, max_length: usize) -> Option<String> {
         let Some(text) = node.text() else {
-            self.wrong(
+            self.add_error(
                 node.place,
                 format!("the field `{name}` is not a text"),
                 "write a single text",
@@ -269,7 +269,7 @@ impl<'f> Inspector<'f> {
         if count > max_length {
             let message =
                 format!("the field `{name}` has {count} characters; the maximum is {max_length}");
-            self.wrong(
+            self.add_error(
                 node.place,
                 message,
                 "shorten it; move details into the text below",

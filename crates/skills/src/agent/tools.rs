@@ -11,8 +11,9 @@ use cleveragents_domain::{FileKind, FileMode, MicroUsd, TreePath, nearest};
 use cleveragents_tools::ports::Command;
 use cleveragents_tools::running::{Streams, check_ending, exec};
 use cleveragents_tools::{
-    Access, Answer, Call, Capability, Category, DEFAULT_TIMEOUT, Failure, Ground, Grounds, Permit,
-    PrepareError, PreparedCall, Source, Subject, Tool, ToolName, ToolSpec, TouchedPaths,
+    Access, Answer, Call, Capability, Category, DEFAULT_TIMEOUT, Failure, Ground, Permit,
+    PrepareContext, PrepareError, PreparedCall, Source, Subject, Tool, ToolName, ToolSpec,
+    TouchedPaths,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -157,7 +158,7 @@ impl Tool for SkillTool {
     fn prepare<'a>(
         &'a self,
         arguments: Value,
-        grounds: Grounds<'a>,
+        context: PrepareContext<'a>,
     ) -> Result<Box<dyn PreparedCall + 'a>, PrepareError> {
         let call: SkillCall = serde_json::from_value(arguments)
             .map_err(|error| PrepareError::Arguments(error.to_string()))?;
@@ -165,7 +166,7 @@ impl Tool for SkillTool {
         let file = call.path.as_ref().or(call.script.as_ref());
         let path = file.map(|path| path_of(path)).transpose()?;
         if self.kind == Kind::Run {
-            if grounds.workspace.is_none() {
+            if context.workspace.is_none() {
                 return Err(PrepareError::NoWorkspace);
             }
             let is_script = path
@@ -209,7 +210,7 @@ impl SkillTool {
 
 /// Parses a path inside the folder of a skill. Refuses paths outside the folder.
 fn path_of(given: &str) -> Result<TreePath, PrepareError> {
-    let outside = |why: &str| PrepareError::Outside {
+    let outside = |why: &str| PrepareError::BadPath {
         path: given.chars().take(300).collect(),
         why: why.to_owned(),
     };

@@ -10,7 +10,7 @@ use super::{Description, PrepareResult, builtin, ready};
 use crate::capability::Capability;
 use crate::ports::{Question, QuestionKind, Reply};
 use crate::spec::{Category, Ground};
-use crate::tool::{Answer, Failure, FailureKind, Grounds, Tool};
+use crate::tool::{Answer, Failure, FailureKind, PrepareContext, Tool};
 
 /// Error stored for a question that no user could answer. The question may be asked again.
 const NO_USER_TO_ANSWER: &str = "no user is available to answer";
@@ -49,7 +49,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
     builtin::<AskArguments>(description, prepare)
 }
 
-fn prepare(arguments: AskArguments, _grounds: Grounds<'_>) -> PrepareResult<'_> {
+fn prepare(arguments: AskArguments, _context: PrepareContext<'_>) -> PrepareResult<'_> {
     Ok(ready(Vec::new(), move |call| {
         let question = Question {
             kind: QuestionKind::Information,

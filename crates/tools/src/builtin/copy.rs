@@ -12,7 +12,7 @@ use super::walk::{self, TreeEntry};
 use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, missing, ready, remove, write};
 use crate::capability::{Access, Capability};
 use crate::spec::{Category, Ground};
-use crate::tool::{Answer, Call, Failure, Grounds, Tool, TouchedPaths};
+use crate::tool::{Answer, Call, Failure, PrepareContext, Tool, TouchedPaths};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -49,9 +49,9 @@ pub(super) fn copy_tool() -> Arc<dyn Tool> {
     builtin::<CopyArguments>(description, prepare_copy)
 }
 
-fn prepare_move(arguments: CopyArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
-    let from = target(grounds, &arguments.from, LastLink::Keep, Access::Writes)?;
-    let to = target(grounds, &arguments.to, LastLink::Keep, Access::Writes)?;
+fn prepare_move(arguments: CopyArguments, context: PrepareContext<'_>) -> PrepareResult<'_> {
+    let from = target(context, &arguments.from, LastLink::Keep, Access::Writes)?;
+    let to = target(context, &arguments.to, LastLink::Keep, Access::Writes)?;
     let subjects = vec![from.subject(Access::Writes), to.subject(Access::Writes)];
     let existing = existing(&arguments);
     Ok(ready(subjects, move |call| {
@@ -65,9 +65,9 @@ fn prepare_move(arguments: CopyArguments, grounds: Grounds<'_>) -> PrepareResult
     }))
 }
 
-fn prepare_copy(arguments: CopyArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
-    let from = target(grounds, &arguments.from, LastLink::Keep, Access::Reads)?;
-    let to = target(grounds, &arguments.to, LastLink::Keep, Access::Writes)?;
+fn prepare_copy(arguments: CopyArguments, context: PrepareContext<'_>) -> PrepareResult<'_> {
+    let from = target(context, &arguments.from, LastLink::Keep, Access::Reads)?;
+    let to = target(context, &arguments.to, LastLink::Keep, Access::Writes)?;
     let subjects = vec![from.subject(Access::Reads), to.subject(Access::Writes)];
     let existing = existing(&arguments);
     Ok(ready(subjects, move |call| {
@@ -211,7 +211,7 @@ impl<'p, 'a> Pair<'p, 'a> {
             .map_err(failed)?;
         let mut count = 1;
         for entry in &self.inner {
-            call.check_cancelled().map_err(failed)?;
+            call.check_running().map_err(failed)?;
             // Devices, sockets and pipes are not copied.
             let Some(mode) = entry.mode else { continue };
             let new_path = self.new_path(&entry.path)?;

@@ -12,7 +12,7 @@ use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, ready, write};
 use crate::capability::{Access, Capability};
 use crate::ports::PartPath;
 use crate::spec::{Category, Ground};
-use crate::tool::{Answer, Call, Failure, Grounds, Tool};
+use crate::tool::{Answer, Call, Failure, PrepareContext, Tool};
 
 /// Default of `limit`.
 const DEFAULT_ENTRIES: usize = 1_000;
@@ -64,8 +64,8 @@ pub(super) fn list_tool() -> Arc<dyn Tool> {
     builtin::<ListArguments>(description, prepare_list)
 }
 
-fn prepare_create(arguments: CreateArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
-    let folder = target(grounds, &arguments.path, LastLink::Follow, Access::Writes)?;
+fn prepare_create(arguments: CreateArguments, context: PrepareContext<'_>) -> PrepareResult<'_> {
+    let folder = target(context, &arguments.path, LastLink::Follow, Access::Writes)?;
     let subjects = vec![folder.subject(Access::Writes)];
     Ok(ready(subjects, move |call| create(&folder, call)))
 }
@@ -93,8 +93,8 @@ fn create(folder: &Target<'_>, call: &mut Call<'_>) -> Result<Answer, Failure> {
     Ok(Answer::written().touching(touched))
 }
 
-fn prepare_list(arguments: ListArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
-    let places = places(grounds, arguments.path.as_deref())?;
+fn prepare_list(arguments: ListArguments, context: PrepareContext<'_>) -> PrepareResult<'_> {
+    let places = places(context, arguments.path.as_deref())?;
     let subjects = places
         .iter()
         .map(|place| place.subject(Access::Reads))
@@ -137,7 +137,7 @@ impl List {
         level: u32,
         call: &mut Call<'_>,
     ) -> Result<(), Failure> {
-        call.check_cancelled()?;
+        call.check_running()?;
         let entries = place.root().entries(path).map_err(|error| {
             let shown = path.map_or_else(|| place.part.alias.clone(), ToString::to_string);
             Failure::new(format!("listing `{shown}` failed: {error}"))

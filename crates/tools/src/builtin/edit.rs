@@ -16,7 +16,7 @@ use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, read, ready, writ
 use crate::capability::{Access, Capability};
 use crate::ports::MASK;
 use crate::spec::{Category, Ground};
-use crate::tool::{Answer, Call, Failure, Grounds, PrepareError, Tool};
+use crate::tool::{Answer, Call, Failure, PrepareContext, PrepareError, Tool};
 
 /// Maximum size of an edited file, in bytes. Edits happen in memory.
 const MAX_FILE_SIZE: u64 = 32 << 20;
@@ -55,7 +55,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
     builtin::<EditArguments>(description, prepare)
 }
 
-fn prepare(arguments: EditArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
+fn prepare(arguments: EditArguments, context: PrepareContext<'_>) -> PrepareResult<'_> {
     for (number, edit) in arguments.edits.iter().enumerate() {
         let invalid = |why: &str| {
             Err(PrepareError::Arguments(format!(
@@ -70,7 +70,7 @@ fn prepare(arguments: EditArguments, grounds: Grounds<'_>) -> PrepareResult<'_> 
             return invalid("the old text and the new text are the same");
         }
     }
-    let file = target(grounds, &arguments.path, LastLink::Follow, Access::Writes)?;
+    let file = target(context, &arguments.path, LastLink::Follow, Access::Writes)?;
     let subjects = vec![file.subject(Access::Writes)];
     Ok(ready(subjects, move |call| {
         edit(&file, &arguments.edits, call)
@@ -82,7 +82,7 @@ fn edit(file: &Target<'_>, edits: &[Edit], call: &mut Call<'_>) -> Result<Answer
     let masks = text.matches(MASK).count();
     let (mut counts, mut repairs) = (Vec::new(), Vec::new());
     for (number, edit) in edits.iter().enumerate() {
-        call.check_cancelled()?;
+        call.check_running()?;
         let edited = apply(&text, edit).map_err(|mismatch| {
             let place = if edits.len() > 1 {
                 format!("edit {}: ", number + 1)

@@ -17,7 +17,7 @@ use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, ready};
 use crate::capability::{Access, Capability};
 use crate::ports::PartPath;
 use crate::spec::{Category, Ground};
-use crate::tool::{Answer, Grounds, PrepareError, Tool};
+use crate::tool::{Answer, PrepareContext, PrepareError, Tool};
 
 /// Default of `limit`.
 const DEFAULT_FILES: usize = 1_000;
@@ -49,9 +49,9 @@ pub(super) fn tool() -> Arc<dyn Tool> {
     builtin::<FindArguments>(description, prepare_find)
 }
 
-fn prepare_find(arguments: FindArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
+fn prepare_find(arguments: FindArguments, context: PrepareContext<'_>) -> PrepareResult<'_> {
     let pattern = FilePattern::new(&arguments.pattern)?;
-    let places = places(grounds, arguments.path.as_deref())?;
+    let places = places(context, arguments.path.as_deref())?;
     let subjects = places
         .iter()
         .map(|place| place.subject(Access::Reads))

@@ -15,7 +15,9 @@ use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, ready};
 use crate::capability::{Access, Capability};
 use crate::ports::{Part, PartPath};
 use crate::spec::{Category, Ground};
-use crate::tool::{Answer, Call, Failure, FailureKind, Grounds, PrepareError, Subject, Tool};
+use crate::tool::{
+    Answer, Call, Failure, FailureKind, PrepareContext, PrepareError, Subject, Tool,
+};
 
 /// Default of `limit`.
 const DEFAULT_COMMITS: u32 = 20;
@@ -140,15 +142,15 @@ pub(super) fn commit_tool() -> Arc<dyn Tool> {
 
 /// Resolves the part, and the path inside it if the call names one.
 fn place_of<'a>(
-    grounds: Grounds<'a>,
+    context: PrepareContext<'a>,
     part: Option<&str>,
     path: Option<&str>,
     access: Access,
 ) -> Result<Place<'a>, PrepareError> {
     if let Some(path) = path {
-        return place(grounds, path, LastLink::Keep, access);
+        return place(context, path, LastLink::Keep, access);
     }
-    let parts = workspace(grounds)?.parts();
+    let parts = workspace(context)?.parts();
     let part = match (part, parts) {
         (Some(alias), parts) => find(parts, alias)?,
         (None, [only]) => only,
@@ -266,8 +268,8 @@ fn with_path(mut arguments: Vec<String>, place: &Place<'_>) -> Result<Vec<String
     Ok(arguments)
 }
 
-fn prepare_status(arguments: StatusArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
-    let place = place_of(grounds, arguments.part.as_deref(), None, Access::Reads)?;
+fn prepare_status(arguments: StatusArguments, context: PrepareContext<'_>) -> PrepareResult<'_> {
+    let place = place_of(context, arguments.part.as_deref(), None, Access::Reads)?;
     let subjects = vec![place.subject(Access::Reads)];
     Ok(ready(subjects, move |call| {
         let git = repository(&place, call)?;
@@ -280,9 +282,9 @@ fn prepare_status(arguments: StatusArguments, grounds: Grounds<'_>) -> PrepareRe
     }))
 }
 
-fn prepare_diff(arguments: DiffArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
+fn prepare_diff(arguments: DiffArguments, context: PrepareContext<'_>) -> PrepareResult<'_> {
     let place = place_of(
-        grounds,
+        context,
         arguments.part.as_deref(),
         arguments.path.as_deref(),
         Access::Reads,
@@ -319,9 +321,9 @@ fn prepare_diff(arguments: DiffArguments, grounds: Grounds<'_>) -> PrepareResult
     }))
 }
 
-fn prepare_log(arguments: LogArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
+fn prepare_log(arguments: LogArguments, context: PrepareContext<'_>) -> PrepareResult<'_> {
     let place = place_of(
-        grounds,
+        context,
         arguments.part.as_deref(),
         arguments.path.as_deref(),
         Access::Reads,
@@ -346,9 +348,9 @@ fn prepare_log(arguments: LogArguments, grounds: Grounds<'_>) -> PrepareResult<'
     }))
 }
 
-fn prepare_show(arguments: ShowArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
+fn prepare_show(arguments: ShowArguments, context: PrepareContext<'_>) -> PrepareResult<'_> {
     let place = place_of(
-        grounds,
+        context,
         arguments.part.as_deref(),
         arguments.path.as_deref(),
         Access::Reads,
@@ -443,19 +445,19 @@ fn check_readable(place: &Place<'_>, call: &Call<'_>) -> Result<(), Failure> {
     }
 }
 
-fn prepare_commit(arguments: CommitArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
+fn prepare_commit(arguments: CommitArguments, context: PrepareContext<'_>) -> PrepareResult<'_> {
     let targets = arguments
         .paths
         .unwrap_or_default()
         .iter()
-        .map(|path| target(grounds, path, LastLink::Keep, Access::Writes))
+        .map(|path| target(context, path, LastLink::Keep, Access::Writes))
         .collect::<Result<Vec<_>, _>>()?;
     let place = match (targets.first(), &arguments.part) {
         (Some(first), None) => Place {
             part: first.part,
             path: None,
         },
-        _ => place_of(grounds, arguments.part.as_deref(), None, Access::Writes)?,
+        _ => place_of(context, arguments.part.as_deref(), None, Access::Writes)?,
     };
     if targets
         .iter()

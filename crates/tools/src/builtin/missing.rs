@@ -67,7 +67,7 @@ fn files(file: &Target<'_>, call: &Call<'_>) -> Vec<TreePath> {
     }
     let mut entry_count = 0;
     while let Some(folder) = queue.pop() {
-        if call.check_cancelled().is_err() {
+        if call.check_running().is_err() {
             break;
         }
         let Ok(entries) = file.root().entries(folder.as_ref()) else {

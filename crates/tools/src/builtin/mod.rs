@@ -47,7 +47,9 @@ use crate::capability::Capability;
 use crate::gate::Permit;
 use crate::name::ToolName;
 use crate::spec::{Category, Ground, Source, ToolSpec};
-use crate::tool::{Answer, Call, Failure, PrepareContext, PrepareError, PreparedCall, Subject, Tool};
+use crate::tool::{
+    Answer, Call, Failure, PrepareContext, PrepareError, PreparedCall, Subject, Tool,
+};
 
 /// Time limit of tools that only access files.
 const FILE_TIMEOUT: Duration = Duration::from_mins(1);

@@ -10,7 +10,7 @@ use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, ready};
 use crate::capability::Capability;
 use crate::ports::Window;
 use crate::spec::{Category, Ground};
-use crate::tool::{Answer, Call, Failure, Grounds, PrepareError, Tool};
+use crate::tool::{Answer, Call, Failure, PrepareContext, PrepareError, Tool};
 
 /// Default and maximum of `limit`.
 const DEFAULT_BYTES: usize = 32 << 10;
@@ -46,7 +46,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
     builtin::<OutputArguments>(description, prepare)
 }
 
-fn prepare(arguments: OutputArguments, _grounds: Grounds<'_>) -> PrepareResult<'_> {
+fn prepare(arguments: OutputArguments, _context: PrepareContext<'_>) -> PrepareResult<'_> {
     let invocation: ToolInvocationId =
         arguments
             .invocation

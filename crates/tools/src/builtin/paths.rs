@@ -16,7 +16,7 @@ use cleveragents_sandbox::{Root, Stat};
 
 use crate::capability::Access;
 use crate::ports::{Part, PartPath, Workspace};
-use crate::tool::{Failure, Grounds, PrepareError, Subject};
+use crate::tool::{Failure, PrepareContext, PrepareError, Subject};
 
 /// Maximum number of symlinks to follow in one path.
 const MAX_LINKS: usize = 40;
@@ -49,7 +49,7 @@ impl<'a> Place<'a> {
                 part: self.part,
                 path,
             }),
-            None => Err(PrepareError::Outside {
+            None => Err(PrepareError::BadPath {
                 path: given.to_owned(),
                 why: "it is the root of a part; give a path inside it".to_owned(),
             }),
@@ -136,18 +136,18 @@ impl<'a> Target<'a> {
 }
 
 /// The sandbox of a call.
-pub(super) fn workspace(grounds: Grounds<'_>) -> Result<&dyn Workspace, PrepareError> {
-    grounds.workspace.ok_or(PrepareError::NoWorkspace)
+pub(super) fn workspace(context: PrepareContext<'_>) -> Result<&dyn Workspace, PrepareError> {
+    context.workspace.ok_or(PrepareError::NoWorkspace)
 }
 
 /// Resolves a path to a place.
 pub(super) fn place<'a>(
-    grounds: Grounds<'a>,
+    context: PrepareContext<'a>,
     given: &str,
     last: LastLink,
     access: Access,
 ) -> Result<Place<'a>, PrepareError> {
-    let parts = workspace(grounds)?.parts();
+    let parts = workspace(context)?.parts();
     let (part, names) = find_part(parts, given)?;
     if access == Access::Writes && part.is_read_only {
         return Err(PrepareError::ReadOnlyPart(part.alias.clone()));
@@ -158,12 +158,12 @@ pub(super) fn place<'a>(
 
 /// Resolves a path to a place below the root of a part.
 pub(super) fn target<'a>(
-    grounds: Grounds<'a>,
+    context: PrepareContext<'a>,
     given: &str,
     last: LastLink,
     access: Access,
 ) -> Result<Target<'a>, PrepareError> {
-    place(grounds, given, last, access)?.inner(given)
+    place(context, given, last, access)?.inner(given)
 }
 
 /// A place in the sandbox, for tools that run as external processes.
@@ -177,11 +177,11 @@ pub struct SandboxLocation {
 
 /// Resolves a path to a place in the sandbox, following symlinks.
 pub fn locate(
-    grounds: Grounds<'_>,
+    context: PrepareContext<'_>,
     given: &str,
     access: Access,
 ) -> Result<SandboxLocation, PrepareError> {
-    let place = place(grounds, given, LastLink::Follow, access)?;
+    let place = place(context, given, LastLink::Follow, access)?;
     let top = place.root().path();
     let real = match &place.path {
         Some(path) => top.join(OsStr::from_bytes(path.as_bytes())),
@@ -200,17 +200,17 @@ pub(super) fn is_everything(given: Option<&str>) -> bool {
 
 /// Resolves a path to its place. Without a path, returns the roots of all parts.
 pub(super) fn places<'a>(
-    grounds: Grounds<'a>,
+    context: PrepareContext<'a>,
     given: Option<&str>,
 ) -> Result<Vec<Place<'a>>, PrepareError> {
     match given {
         Some(given) if !is_everything(Some(given)) => Ok(vec![place(
-            grounds,
+            context,
             given,
             LastLink::Follow,
             Access::Reads,
         )?]),
-        _ => Ok(workspace(grounds)?
+        _ => Ok(workspace(context)?
             .parts()
             .iter()
             .map(|part| Place { part, path: None })
@@ -219,7 +219,7 @@ pub(super) fn places<'a>(
 }
 
 fn outside(given: &str, why: impl Into<String>) -> PrepareError {
-    PrepareError::Outside {
+    PrepareError::BadPath {
         path: given.chars().take(300).collect(),
         why: why.into(),
     }

@@ -11,7 +11,7 @@ use super::walk::{self, MAX_PATHS};
 use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, missing, ready};
 use crate::capability::{Access, Capability};
 use crate::spec::{Category, Ground};
-use crate::tool::{Answer, Call, Failure, Grounds, Tool, TouchedPaths};
+use crate::tool::{Answer, Call, Failure, PrepareContext, Tool, TouchedPaths};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -53,8 +53,8 @@ pub(super) fn directory_tool() -> Arc<dyn Tool> {
     builtin::<DirectoryArguments>(description, prepare_directory)
 }
 
-fn prepare_file(arguments: FileArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
-    let file = target(grounds, &arguments.path, LastLink::Keep, Access::Writes)?;
+fn prepare_file(arguments: FileArguments, context: PrepareContext<'_>) -> PrepareResult<'_> {
+    let file = target(context, &arguments.path, LastLink::Keep, Access::Writes)?;
     let subjects = vec![file.subject(Access::Writes)];
     Ok(ready(subjects, move |call| delete_file(&file, call)))
 }
@@ -77,8 +77,11 @@ fn delete_file(file: &Target<'_>, call: &mut Call<'_>) -> Result<Answer, Failure
     Ok(Answer::written().touching([file.part_path()]))
 }
 
-fn prepare_directory(arguments: DirectoryArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
-    let folder = target(grounds, &arguments.path, LastLink::Keep, Access::Writes)?;
+fn prepare_directory(
+    arguments: DirectoryArguments,
+    context: PrepareContext<'_>,
+) -> PrepareResult<'_> {
+    let folder = target(context, &arguments.path, LastLink::Keep, Access::Writes)?;
     let subjects = vec![folder.subject(Access::Writes)];
     let is_recursive = arguments.recursive == Some(true);
     Ok(ready(subjects, move |call| {
@@ -125,7 +128,7 @@ fn delete_tree(folder: &Target<'_>, call: &mut Call<'_>) -> Result<Answer, Failu
     }
     let touched = touched(folder, &entries);
     for entry in entries.iter().rev() {
-        call.check_cancelled()
+        call.check_running()
             .map_err(|failure| failure.touching(touched.clone()))?;
         let removed = if entry.is_directory() {
             folder.root().remove_folder(&entry.path)

@@ -23,7 +23,7 @@ use crate::capability::{Access, Capability};
 use crate::ports::PartPath;
 use crate::safety::Fence;
 use crate::spec::{Category, Ground};
-use crate::tool::{Answer, Call, Failure, Grounds, PrepareError, Tool};
+use crate::tool::{Answer, Call, Failure, PrepareContext, PrepareError, Tool};
 
 /// Default of `limit`.
 const DEFAULT_MATCHES: usize = 200;
@@ -68,7 +68,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
     builtin::<SearchArguments>(description, prepare_search)
 }
 
-fn prepare_search(arguments: SearchArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
+fn prepare_search(arguments: SearchArguments, context: PrepareContext<'_>) -> PrepareResult<'_> {
     let matcher = RegexMatcherBuilder::new()
         .case_insensitive(arguments.ignore_case == Some(true))
         .fixed_strings(arguments.literal == Some(true))
@@ -78,7 +78,7 @@ fn prepare_search(arguments: SearchArguments, grounds: Grounds<'_>) -> PrepareRe
     if let Some(glob) = &arguments.glob {
         tree::check_glob(glob).map_err(PrepareError::Arguments)?;
     }
-    let places = places(grounds, arguments.path.as_deref())?;
+    let places = places(context, arguments.path.as_deref())?;
     let subjects = places
         .iter()
         .map(|place| place.subject(Access::Reads))

@@ -15,7 +15,9 @@ use crate::capability::{Access, Capability};
 use crate::ports::Command;
 use crate::running::{Streams, check_ending, exec};
 use crate::spec::{Category, Ground};
-use crate::tool::{Answer, Call, Failure, Grounds, PrepareError, Subject, Tool, TouchedPaths};
+use crate::tool::{
+    Answer, Call, Failure, PrepareContext, PrepareError, Subject, Tool, TouchedPaths,
+};
 
 /// Default and maximum of `timeout_seconds`.
 const DEFAULT_SECONDS: u64 = 120;
@@ -50,7 +52,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
     builtin::<ShellArguments>(description, prepare)
 }
 
-fn prepare(arguments: ShellArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
+fn prepare(arguments: ShellArguments, context: PrepareContext<'_>) -> PrepareResult<'_> {
     if arguments.command.contains('\0') {
         return Err(PrepareError::Arguments(
             "the command contains a NUL byte".to_owned(),
@@ -58,11 +60,11 @@ fn prepare(arguments: ShellArguments, grounds: Grounds<'_>) -> PrepareResult<'_>
     }
     let folder = match arguments.folder.as_deref() {
         Some(folder) if !is_everything(Some(folder)) => {
-            Some(place(grounds, folder, LastLink::Follow, Access::Reads)?)
+            Some(place(context, folder, LastLink::Follow, Access::Reads)?)
         }
         _ => None,
     };
-    let access = if workspace(grounds)?
+    let access = if workspace(context)?
         .parts()
         .iter()
         .all(|part| part.is_read_only)

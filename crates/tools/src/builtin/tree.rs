@@ -167,7 +167,7 @@ impl<F> Walk<'_, '_, F> {
                 WalkState::Continue
             })
         });
-        self.call.check_cancelled()
+        self.call.check_running()
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) fn list_tree(folder: &Target<'_>, call: &Call<'_>) -> Result<Vec<Tree
     let mut tree = Vec::new();
     let mut pending = vec![folder.path.clone()];
     while let Some(next) = pending.pop() {
-        call.check_cancelled()?;
+        call.check_running()?;
         let entries = folder
             .root()
             .entries(Some(&next))

@@ -12,7 +12,7 @@ use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, read, ready};
 use crate::capability::{Access, Capability};
 use crate::ports::{MASK, PartPath};
 use crate::spec::{Category, Ground};
-use crate::tool::{Answer, Call, Failure, Grounds, Tool, TouchedPaths};
+use crate::tool::{Answer, Call, Failure, PrepareContext, Tool, TouchedPaths};
 
 /// Maximum number of bytes to read at once when the existing file is searched for masks ([`MASK`]).
 const CHUNK_LENGTH: u64 = 1 << 20;
@@ -41,8 +41,8 @@ pub(super) fn tool() -> Arc<dyn Tool> {
     builtin::<WriteArguments>(description, prepare)
 }
 
-fn prepare(arguments: WriteArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
-    let file = target(grounds, &arguments.path, LastLink::Follow, Access::Writes)?;
+fn prepare(arguments: WriteArguments, context: PrepareContext<'_>) -> PrepareResult<'_> {
+    let file = target(context, &arguments.path, LastLink::Follow, Access::Writes)?;
     let subjects = vec![file.subject(Access::Writes)];
     Ok(ready(subjects, move |call| {
         write(&file, &arguments.content, call)
@@ -71,7 +71,7 @@ fn check_mask(file: &Target<'_>, content: &str, call: &Call<'_>) -> Result<(), F
         let mut reader = BufReader::new(read::open(file, call)?);
         let mut line = Vec::new();
         loop {
-            call.check_cancelled()?;
+            call.check_running()?;
             line.clear();
             let count = (&mut reader)
                 .take(CHUNK_LENGTH)

@@ -11,7 +11,7 @@ use crate::ports::{Command, Workspace};
 use crate::running::{Streams, check_ending, exec};
 use crate::spec::{Binding, Slot, ToolSpec};
 use crate::tool::{
-    Answer, Call, Failure, Grounds, PrepareError, PreparedCall, Subject, Tool, TouchedPaths,
+    Answer, Call, Failure, PrepareContext, PrepareError, PreparedCall, Subject, Tool, TouchedPaths,
 };
 
 /// Runs the code of a Python tool.
@@ -127,9 +127,9 @@ impl Tool for CustomTool {
     fn prepare<'a>(
         &'a self,
         arguments: Value,
-        grounds: Grounds<'a>,
+        context: PrepareContext<'a>,
     ) -> Result<Box<dyn PreparedCall + 'a>, PrepareError> {
-        let workspace = grounds.workspace.ok_or(PrepareError::NoWorkspace)?;
+        let workspace = context.workspace.ok_or(PrepareError::NoWorkspace)?;
         let mut subjects = Vec::new();
         let mut environment = Vec::new();
         for slot in &self.spec.resources {

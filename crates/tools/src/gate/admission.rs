@@ -16,7 +16,7 @@ use crate::ports::{
 use crate::registry::{Entry, Registry};
 use crate::safety::{Consent, Decision, PermissionRules};
 use crate::spec::{Category, Ground, Source, ToolSpec};
-use crate::tool::{Grounds, PrepareError, PreparedCall, Subject};
+use crate::tool::{PrepareContext, PrepareError, PreparedCall, Subject};
 
 /// A call that passed all checks.
 pub(super) struct AdmittedCall<'a> {
@@ -257,15 +257,15 @@ fn prepare<'a>(
     if spec.ground == Ground::Workspace && context.workspace.is_none() {
         return Err(missing());
     }
-    let grounds = Grounds {
+    let prepare_context = PrepareContext {
         workspace: context.workspace,
     };
     entry
         .tool
-        .prepare(arguments, grounds)
+        .prepare(arguments, prepare_context)
         .map_err(|why| match why {
             PrepareError::Arguments(message) => RefusalReason::BadArguments(message),
-            PrepareError::Outside { path, why } => RefusalReason::OutsideSandbox { path, why },
+            PrepareError::BadPath { path, why } => RefusalReason::OutsideSandbox { path, why },
             PrepareError::ReadOnlyPart(alias) => RefusalReason::ReadOnlyPart(alias),
             PrepareError::NoWorkspace => missing(),
         })

@@ -165,7 +165,7 @@ fn execute(
         scope: context.scope,
         cancel: context.cancel,
         fence,
-        begun: started,
+        started_at: started,
         timeout: entry.tool.spec().timeout,
     };
     let result = catch_unwind(AssertUnwindSafe(|| {

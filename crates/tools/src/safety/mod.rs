@@ -12,8 +12,8 @@ mod rules;
 
 pub(crate) use fence::Consent;
 pub use fence::Fence;
-pub use named::{STANDARD, Safety};
-pub use pattern::{ToolPattern, fits};
+pub use named::{STANDARD_PROFILE, Safety};
+pub use pattern::{ToolPattern, matches_pattern};
 pub use profile::{AllowList, Guards, SafetyProfile};
 pub use rule::{Effect, Rule, RuleError};
 pub use rules::{Decision, PermissionRules};

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{Guards, SafetyProfile};
 
 /// Name of the default profile.
-pub const STANDARD: &str = "standard";
+pub const STANDARD_PROFILE: &str = "standard";
 
 /// A named safety profile with its guards.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -33,7 +33,7 @@ impl Safety {
         let standard = SafetyProfile::default;
         [
             named(
-                STANDARD,
+                STANDARD_PROFILE,
                 "Allow changes in a sandbox with checkpoints; no unsafe tools",
                 standard(),
                 Guards::default(),

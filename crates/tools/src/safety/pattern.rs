@@ -12,7 +12,7 @@ use crate::builtin::NAMES;
 use crate::name::ToolName;
 
 /// Returns whether a text matches a pattern in which `*` matches any text and `?` one character.
-pub fn fits(pattern: &str, text: &str) -> bool {
+pub fn matches_pattern(pattern: &str, text: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let text: Vec<char> = text.chars().collect();
     let (mut in_pattern, mut in_text) = (0, 0);
@@ -48,7 +48,7 @@ pub struct ToolPattern(String);
 impl ToolPattern {
     /// Returns whether the pattern matches a tool.
     pub fn matches(&self, tool: &ToolName) -> bool {
-        fits(&self.0, &tool.canonical().to_string())
+        matches_pattern(&self.0, &tool.canonical().to_string())
     }
 
     /// Rejects a pattern in the namespace `builtin` that matches no tool, because it is probably a typing error.
@@ -57,7 +57,7 @@ impl ToolPattern {
         let Some(short) = self.0.strip_prefix(&prefix) else {
             return Ok(self);
         };
-        if NAMES.iter().any(|name| fits(short, name)) {
+        if NAMES.iter().any(|name| matches_pattern(short, name)) {
             return Ok(self);
         }
         Err(RuleError::BuiltIn {
@@ -185,17 +185,17 @@ impl TextPattern {
     /// Returns whether the pattern matches a command. `*` matches any text; ` *` at the end also matches the empty
     /// text.
     pub(crate) fn fits_command(&self, command: &str) -> bool {
-        fits(&self.text, command)
+        matches_pattern(&self.text, command)
             || self
                 .text
                 .strip_suffix(" *")
-                .is_some_and(|program| fits(program, command))
+                .is_some_and(|program| matches_pattern(program, command))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{TextPattern, ToolPattern, fits};
+    use super::{TextPattern, ToolPattern, matches_pattern};
     use proptest::prelude::*;
     use std::path::Path;
 
@@ -210,7 +210,7 @@ mod tests {
             ("*b*b*", "abab", true),
             ("", "a", false),
         ] {
-            assert_eq!(fits(pattern, text), expected, "{pattern} {text}");
+            assert_eq!(matches_pattern(pattern, text), expected, "{pattern} {text}");
         }
     }
 
@@ -254,11 +254,12 @@ mod tests {
     #[test]
     fn paths_match_by_component_and_commands_as_a_whole() {
         let sources = TextPattern::new("src/**").expect("a pattern");
-        let fits = |pattern: &TextPattern, path: &str| pattern.fits_path(Path::new(path));
-        assert!(fits(&sources, "src/a/b.rs") && fits(&sources, "src"));
-        assert!(!fits(&sources, "srcs/a") && !fits(&sources, "lib/src/a"));
+        let matches_pattern =
+            |pattern: &TextPattern, path: &str| pattern.fits_path(Path::new(path));
+        assert!(matches_pattern(&sources, "src/a/b.rs") && matches_pattern(&sources, "src"));
+        assert!(!matches_pattern(&sources, "srcs/a") && !matches_pattern(&sources, "lib/src/a"));
         let rust_files = TextPattern::new("*.rs").expect("a pattern");
-        assert!(fits(&rust_files, "a.rs") && !fits(&rust_files, "a/b.rs"));
+        assert!(matches_pattern(&rust_files, "a.rs") && !matches_pattern(&rust_files, "a/b.rs"));
         let remove = TextPattern::new("rm *").expect("a pattern");
         assert!(remove.fits_command("rm -rf a/b") && remove.fits_command("rm"));
         assert!(!remove.fits_command("rmdir a"));
@@ -279,9 +280,9 @@ mod tests {
 
         #[test]
         fn matching_never_panics_and_a_star_matches_everything(pattern in "[ab*?]{0,8}", text in "\\PC{0,12}") {
-            let _fits = fits(&pattern, &text);
-            prop_assert!(fits("*", &text));
-            prop_assert!(fits(&text.replace(['*', '?'], "?"), &text));
+            let _fits = matches_pattern(&pattern, &text);
+            prop_assert!(matches_pattern("*", &text));
+            prop_assert!(matches_pattern(&text.replace(['*', '?'], "?"), &text));
         }
     }
 }

@@ -11,7 +11,7 @@ use cleveragents_tools::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Desk, Folder, SECRET};
+use crate::support::{Folder, GateFixture, SECRET};
 
 fn variables(name: &str) -> Option<String> {
     match name {
@@ -30,10 +30,10 @@ fn tool(text: &str) -> CustomTool {
     read(text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn desk(text: &str) -> Desk {
+fn fixture(text: &str) -> GateFixture {
     let mut registry = Registry::with_builtins();
     registry.add(Arc::new(tool(text))).expect("registered");
-    Desk::new(registry, Some(Folder::new(&["app"])))
+    GateFixture::new(registry, Some(Folder::new(&["app"])))
 }
 
 fn broken_files() -> Vec<PathBuf> {
@@ -205,8 +205,8 @@ fn python_code_may_be_a_body_a_function_or_a_script() {
             "input_schema": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}},
             "output_schema": {"type": "object", "required": ["sum"]},
         });
-        let desk = desk(&file.to_string());
-        let output = desk.ok("local/sum", json!({"a": 2, "b": 40}));
+        let fixture = fixture(&file.to_string());
+        let output = fixture.ok("local/sum", json!({"a": 2, "b": 40}));
         let output: Value = serde_json::from_str(&output).expect("JSON");
         assert_eq!(output, json!({"sum": 42}), "{code}");
         let expected_log = if code.contains("working") {
@@ -214,7 +214,7 @@ fn python_code_may_be_a_body_a_function_or_a_script() {
         } else {
             ""
         };
-        assert_eq!(desk.ledger.last().log, expected_log);
+        assert_eq!(fixture.ledger.last().log, expected_log);
     }
 }
 
@@ -230,20 +230,20 @@ fn a_command_in_any_language_reads_and_writes_json() {
     let tool = custom::read(text, &folder.path().join("x.yaml"), &variables).expect("a tool");
     let mut registry = Registry::empty();
     registry.add(Arc::new(tool)).expect("registered");
-    let desk = Desk::new(registry, Some(Folder::new(&["app"])));
+    let fixture = GateFixture::new(registry, Some(Folder::new(&["app"])));
     assert_eq!(
-        desk.ok("local/echo", json!({"a": [1, "é"]})),
+        fixture.ok("local/echo", json!({"a": [1, "é"]})),
         r#"{"got": {"a":[1,"é"]}}"#
     );
-    assert_eq!(desk.ledger.last().log, "log of hello\n");
+    assert_eq!(fixture.ledger.last().log, "log of hello\n");
 }
 
 #[test]
 fn failures_of_a_tool_include_its_log() {
     let run_failing = |code: &str| {
         let file = json!({"name": "local/x", "description": "d", "code": code, "language": "sh", "timeout": 1});
-        let desk = desk(&file.to_string());
-        match desk.call("local/x", json!({})) {
+        let fixture = fixture(&file.to_string());
+        match fixture.call("local/x", json!({})) {
             CallOutcome::Failed(failure) => failure,
             other => panic!("{}", other.for_model()),
         }
@@ -272,8 +272,8 @@ fn a_tool_receives_no_keys_and_its_output_is_redacted() {
         "import os, sys\nprint('{SECRET}', file=sys.stderr)\nreturn {{'env': dict(os.environ), 'k': '{SECRET}'}}"
     );
     let file = json!({"name": "local/x", "description": "d", "code": code});
-    let desk = desk(&file.to_string());
-    let output = desk.ok("local/x", json!({}));
+    let fixture = fixture(&file.to_string());
+    let output = fixture.ok("local/x", json!({}));
     assert!(
         output.contains("PATH") && output.contains("[REDACTED]") && !output.contains(SECRET),
         "{output}"
@@ -282,19 +282,23 @@ fn a_tool_receives_no_keys_and_its_output_is_redacted() {
         !output.contains("CARGO_MANIFEST_DIR"),
         "the environment of the test is not inherited"
     );
-    assert_eq!(desk.ledger.last().log, "[REDACTED]\n");
+    assert_eq!(fixture.ledger.last().log, "[REDACTED]\n");
 }
 
 #[test]
 fn changes_are_captured_and_large_arguments_are_passed_unchanged() {
     let code = "open('made', 'w').write(input['text'])\nreturn len(input['text'])";
     let file = json!({"name": "local/x", "description": "d", "code": code});
-    let desk = desk(&file.to_string());
+    let fixture = fixture(&file.to_string());
     let long = "x".repeat(3_000_000);
-    assert_eq!(desk.ok("local/x", json!({"text": long})).trim(), "3000000");
-    assert_eq!(desk.folder().read("made").len(), 3_000_000);
     assert_eq!(
-        desk.folder()
+        fixture.ok("local/x", json!({"text": long})).trim(),
+        "3000000"
+    );
+    assert_eq!(fixture.folder().read("made").len(), 3_000_000);
+    assert_eq!(
+        fixture
+            .folder()
             .captures
             .lock()
             .expect("not poisoned")
@@ -302,7 +306,7 @@ fn changes_are_captured_and_large_arguments_are_passed_unchanged() {
         [None]
     );
     assert!(
-        desk.ledger.last().arguments.to_string().len() < 10_000,
+        fixture.ledger.last().arguments.to_string().len() < 10_000,
         "long arguments are truncated in the row"
     );
 }
@@ -314,29 +318,29 @@ fn resources_are_bound_to_parts_of_the_sandbox() {
             "code": "import os\nreturn os.environ.get('CLEVERAGENTS_RESOURCE_DB', 'none')"})
         .to_string()
     };
-    let desk = desk(&file(json!({"type": "app"})));
-    let output = desk.ok("local/x", json!({}));
+    let fixture = fixture(&file(json!({"type": "app"})));
+    let output = fixture.ok("local/x", json!({}));
     assert_eq!(
         output.trim().trim_matches('"'),
-        desk.folder().top().to_str().expect("utf-8")
+        fixture.folder().top().to_str().expect("utf-8")
     );
-    let desk = self::desk(&file(json!({"type": "other"})));
-    let (kind, message) = desk.refused("local/x", json!({}));
+    let fixture = self::fixture(&file(json!({"type": "other"})));
+    let (kind, message) = fixture.refused("local/x", json!({}));
     assert_eq!(kind, "bad_arguments");
     assert!(
         message.contains("`other`") && message.contains("`db`"),
         "{message}"
     );
-    let desk = self::desk(&file(json!({"type": "other", "required": false})));
-    assert_eq!(desk.ok("local/x", json!({})).trim(), "\"none\"");
-    let desk = self::desk(&file(
+    let fixture = self::fixture(&file(json!({"type": "other", "required": false})));
+    assert_eq!(fixture.ok("local/x", json!({})).trim(), "\"none\"");
+    let fixture = self::fixture(&file(
         json!({"type": "x", "binding": "static", "resource": "app"}),
     ));
-    assert!(desk.ok("local/x", json!({})).contains("app"));
-    let desk = self::desk(&file(json!({"type": "x", "binding": "parameter"})));
-    assert!(desk.ok("local/x", json!({"db": "app"})).contains("app"));
+    assert!(fixture.ok("local/x", json!({})).contains("app"));
+    let fixture = self::fixture(&file(json!({"type": "x", "binding": "parameter"})));
+    assert!(fixture.ok("local/x", json!({"db": "app"})).contains("app"));
     assert_eq!(
-        desk.refused("local/x", json!({"db": "none"})).0,
+        fixture.refused("local/x", json!({"db": "none"})).0,
         "bad_arguments"
     );
     let mut registry = Registry::empty();
@@ -345,8 +349,8 @@ fn resources_are_bound_to_parts_of_the_sandbox() {
             json!({"type": "app", "access": "read_write"}),
         ))))
         .expect("registered");
-    let desk = Desk::new(registry, Some(Folder::new(&["app"]).read_only()));
-    assert_eq!(desk.refused("local/x", json!({})).0, "read_only_part");
+    let fixture = GateFixture::new(registry, Some(Folder::new(&["app"]).read_only()));
+    assert_eq!(fixture.refused("local/x", json!({})).0, "read_only_part");
 }
 
 #[test]
@@ -406,10 +410,10 @@ fn examples_in_the_documentation_work() {
     let profile = Safety::read(safety, Path::new("team.yaml")).expect("it reads");
     assert!(profile.guards.require_approval_for_writes);
     assert!(read(long).is_ok());
-    let desk = desk(tool);
-    desk.folder().write("a.txt", "1\n2\n3\n");
+    let fixture = fixture(tool);
+    fixture.folder().write("a.txt", "1\n2\n3\n");
     assert_eq!(
-        desk.ok("local/count-lines", json!({"path": "a.txt"})),
+        fixture.ok("local/count-lines", json!({"path": "a.txt"})),
         "{\"lines\": 3}\n"
     );
 }

@@ -2,44 +2,44 @@
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-use crate::support::{Desk, Folder, SECRET};
+use crate::support::{Folder, GateFixture, SECRET};
 use cleveragents_tools::{CallOutcome, Effect, PermissionRules, Registry};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 #[test]
 fn a_file_is_written_read_edited_and_deleted() {
-    let desk = Desk::builtin();
-    desk.ok(
+    let fixture = GateFixture::builtin();
+    fixture.ok(
         "builtin/file-write",
         json!({"path": "src/new/a.txt", "content": "one\ntwo\n"}),
     );
     assert_eq!(
-        desk.folder().captured(),
+        fixture.folder().captured(),
         ["app/src", "app/src/new", "app/src/new/a.txt"]
     );
     assert_eq!(
-        desk.ok("builtin/file-read", json!({"path": "src/new/a.txt"})),
+        fixture.ok("builtin/file-read", json!({"path": "src/new/a.txt"})),
         "one\ntwo\n"
     );
-    desk.ok(
+    fixture.ok(
         "builtin/file-edit",
         json!({"path": "src/new/a.txt", "edits": [
             {"old_text": "one", "new_text": "1"}, {"old_text": "1\ntwo", "new_text": "1\n2"},
         ]}),
     );
-    assert_eq!(desk.folder().read("src/new/a.txt"), "1\n2\n");
-    assert_eq!(desk.folder().captured(), ["app/src/new/a.txt"]);
-    desk.ok("builtin/file-delete", json!({"path": "src/new/a.txt"}));
-    assert!(!desk.folder().exists("src/new/a.txt"));
-    assert_eq!(desk.folder().captured(), ["app/src/new/a.txt"]);
+    assert_eq!(fixture.folder().read("src/new/a.txt"), "1\n2\n");
+    assert_eq!(fixture.folder().captured(), ["app/src/new/a.txt"]);
+    fixture.ok("builtin/file-delete", json!({"path": "src/new/a.txt"}));
+    assert!(!fixture.folder().exists("src/new/a.txt"));
+    assert_eq!(fixture.folder().captured(), ["app/src/new/a.txt"]);
 }
 
 #[test]
 fn paths_may_start_with_their_part_or_be_absolute_inside_it() {
-    let desk = Desk::builtin();
-    desk.folder().write("a.txt", "x");
-    let absolute = desk.folder().top().join("a.txt");
+    let fixture = GateFixture::builtin();
+    fixture.folder().write("a.txt", "x");
+    let absolute = fixture.folder().top().join("a.txt");
     let paths = [
         "a.txt",
         "./a.txt",
@@ -49,29 +49,29 @@ fn paths_may_start_with_their_part_or_be_absolute_inside_it() {
     ];
     for path in paths.into_iter().chain([absolute.to_str().expect("utf-8")]) {
         assert_eq!(
-            desk.ok("builtin/read_file", json!({"path": path})),
+            fixture.ok("builtin/read_file", json!({"path": path})),
             "x",
             "{path}"
         );
     }
-    let desk = Desk::new(
+    let fixture = GateFixture::new(
         Registry::with_builtins(),
         Some(Folder::new(&["app", "docs"])),
     );
-    std::fs::write(desk.folder().root("docs").join("b.txt"), "y").expect("written");
+    std::fs::write(fixture.folder().root("docs").join("b.txt"), "y").expect("written");
     assert_eq!(
-        desk.ok("builtin/file-read", json!({"path": "docs/b.txt"})),
+        fixture.ok("builtin/file-read", json!({"path": "docs/b.txt"})),
         "y"
     );
-    let (kind, message) = desk.refused("builtin/file-read", json!({"path": "b.txt"}));
+    let (kind, message) = fixture.refused("builtin/file-read", json!({"path": "b.txt"}));
     assert_eq!(kind, "outside_sandbox");
     assert!(message.contains("`app/`, `docs/`"), "{message}");
 }
 
 #[test]
 fn no_path_reaches_outside_the_sandbox() {
-    let desk = Desk::builtin();
-    let folder = desk.folder();
+    let fixture = GateFixture::builtin();
+    let folder = fixture.folder();
     let outside = folder.whole.path().join("outside");
     std::fs::create_dir(&outside).expect("made");
     std::fs::write(outside.join("secret"), "secret").expect("written");
@@ -132,7 +132,7 @@ fn no_path_reaches_outside_the_sandbox() {
             ),
             ("shell", json!({"command": "pwd", "folder": path})),
         ] {
-            let outcome = desk.call(&format!("builtin/{tool}"), arguments);
+            let outcome = fixture.call(&format!("builtin/{tool}"), arguments);
             assert!(
                 !outcome.is_success(),
                 "{tool} {path}: {}",
@@ -148,8 +148,8 @@ fn no_path_reaches_outside_the_sandbox() {
     assert_eq!(std::fs::read_dir(&outside).expect("read").count(), 1);
     assert_eq!(folder.read("inner/x"), "x");
     // Deleting a symlink keeps its target.
-    desk.ok("builtin/file-delete", json!({"path": "to-file"}));
-    desk.ok(
+    fixture.ok("builtin/file-delete", json!({"path": "to-file"}));
+    fixture.ok(
         "builtin/dir-delete",
         json!({"path": "inner", "recursive": true}),
     );
@@ -158,20 +158,20 @@ fn no_path_reaches_outside_the_sandbox() {
 
 #[test]
 fn symlinks_inside_the_sandbox_are_followed() {
-    let desk = Desk::builtin();
-    let folder = desk.folder();
+    let fixture = GateFixture::builtin();
+    let folder = fixture.folder();
     folder.write("real/a.txt", "x");
     symlink("real", folder.top().join("folder")).expect("linked");
     symlink("folder/a.txt", folder.top().join("file")).expect("linked");
     symlink(folder.top().join("real"), folder.top().join("absolute")).expect("linked");
     for path in ["folder/a.txt", "file", "absolute/a.txt"] {
         assert_eq!(
-            desk.ok("builtin/file-read", json!({"path": path})),
+            fixture.ok("builtin/file-read", json!({"path": path})),
             "x",
             "{path}"
         );
     }
-    desk.ok(
+    fixture.ok(
         "builtin/file-write",
         json!({"path": "file", "content": "y"}),
     );
@@ -182,13 +182,14 @@ fn symlinks_inside_the_sandbox_are_followed() {
 
 #[test]
 fn a_rule_for_a_path_applies_to_symlinks_to_it() {
-    let mut desk = Desk::builtin();
-    desk.rules =
+    let mut fixture = GateFixture::builtin();
+    fixture.rules =
         PermissionRules::parse("deny builtin/*(secrets/**)", Effect::Allow).expect("rules");
-    desk.folder().write("secrets/key", "secret");
-    symlink("secrets/key", desk.folder().top().join("harmless")).expect("linked");
+    fixture.folder().write("secrets/key", "secret");
+    symlink("secrets/key", fixture.folder().top().join("harmless")).expect("linked");
     assert_eq!(
-        desk.refused("builtin/file-read", json!({"path": "harmless"}))
+        fixture
+            .refused("builtin/file-read", json!({"path": "harmless"}))
             .0,
         "rule"
     );
@@ -196,8 +197,8 @@ fn a_rule_for_a_path_applies_to_symlinks_to_it() {
 
 #[test]
 fn a_symlink_swapped_in_concurrently_never_leads_outside() {
-    let desk = Desk::builtin();
-    let folder = desk.folder();
+    let fixture = GateFixture::builtin();
+    let folder = fixture.folder();
     let outside = folder.whole.path().join("outside");
     std::fs::create_dir(&outside).expect("made");
     std::fs::write(outside.join("f"), "outside").expect("written");
@@ -214,7 +215,7 @@ fn a_symlink_swapped_in_concurrently_never_leads_outside() {
             }
         });
         for round in 0..300 {
-            let read = desk.call("builtin/file-read", json!({"path": "swapped/f"}));
+            let read = fixture.call("builtin/file-read", json!({"path": "swapped/f"}));
             if let CallOutcome::Succeeded(success) = read {
                 assert!(
                     success.shown.head.starts_with("inside"),
@@ -223,7 +224,7 @@ fn a_symlink_swapped_in_concurrently_never_leads_outside() {
                 );
             }
             let content = format!("inside {round}");
-            let _written = desk.call(
+            let _written = fixture.call(
                 "builtin/file-write",
                 json!({"path": "swapped/f", "content": content}),
             );
@@ -239,10 +240,10 @@ fn a_symlink_swapped_in_concurrently_never_leads_outside() {
 
 #[test]
 fn git_directories_cannot_be_accessed() {
-    let desk = Desk::builtin();
-    desk.folder().write(".git/config", "x");
-    desk.folder().write("sub/.git/config", "x");
-    symlink(".git", desk.folder().top().join("plain")).expect("linked");
+    let fixture = GateFixture::builtin();
+    fixture.folder().write(".git/config", "x");
+    fixture.folder().write("sub/.git/config", "x");
+    symlink(".git", fixture.folder().top().join("plain")).expect("linked");
     for path in [".git/config", "plain/config", "sub/.git/config"] {
         for (tool, arguments) in [
             ("builtin/file-read", json!({"path": path})),
@@ -251,62 +252,62 @@ fn git_directories_cannot_be_accessed() {
             ("builtin/file-move", json!({"from": path, "to": "b"})),
             ("builtin/file-copy", json!({"from": "b", "to": path})),
         ] {
-            assert_eq!(desk.refused(tool, arguments).0, "rule", "{tool} {path}");
+            assert_eq!(fixture.refused(tool, arguments).0, "rule", "{tool} {path}");
         }
     }
     // A call for the parent of a git directory cannot change the git directory either.
-    let message = desk.fails(
+    let message = fixture.fails(
         "builtin/dir-delete",
         json!({"path": "sub", "recursive": true}),
     );
     assert!(message.contains("app/sub/.git"), "{message}");
-    let message = desk.fails("builtin/file-move", json!({"from": "sub", "to": "other"}));
+    let message = fixture.fails("builtin/file-move", json!({"from": "sub", "to": "other"}));
     assert!(message.contains(".git"), "{message}");
-    desk.fails("builtin/file-copy", json!({"from": "sub", "to": "other"}));
-    assert_eq!(desk.folder().read("sub/.git/config"), "x");
-    let listed = desk.ok("builtin/dir-list", json!({"depth": 3}));
+    fixture.fails("builtin/file-copy", json!({"from": "sub", "to": "other"}));
+    assert_eq!(fixture.folder().read("sub/.git/config"), "x");
+    let listed = fixture.ok("builtin/dir-list", json!({"depth": 3}));
     assert!(!listed.contains(".git/"), "{listed}");
 }
 
 #[test]
 fn a_rule_applies_to_the_content_of_a_directory() {
-    let mut desk = Desk::builtin();
-    desk.rules = PermissionRules::parse(
+    let mut fixture = GateFixture::builtin();
+    fixture.rules = PermissionRules::parse(
         "deny *(src/keep/**)\nask builtin/dir-delete(docs/**)",
         Effect::Allow,
     )
     .expect("rules");
-    desk.folder().write("src/keep/a", "needle");
-    desk.folder().write("src/b", "needle");
-    desk.folder().write("top/docs/c", "");
-    let message = desk.fails(
+    fixture.folder().write("src/keep/a", "needle");
+    fixture.folder().write("src/b", "needle");
+    fixture.folder().write("top/docs/c", "");
+    let message = fixture.fails(
         "builtin/dir-delete",
         json!({"path": "src", "recursive": true}),
     );
     assert!(message.contains("app/src/keep"), "{message}");
-    desk.fails("builtin/file-move", json!({"from": "src", "to": "moved"}));
-    desk.fails("builtin/file-copy", json!({"from": "src", "to": "copied"}));
-    let output = desk.ok("builtin/file-search", json!({"pattern": "needle"}));
+    fixture.fails("builtin/file-move", json!({"from": "src", "to": "moved"}));
+    fixture.fails("builtin/file-copy", json!({"from": "src", "to": "copied"}));
+    let output = fixture.ok("builtin/file-search", json!({"pattern": "needle"}));
     assert_eq!(output, "src/b:1:needle\n");
     assert_eq!(
-        desk.ok("builtin/file-find", json!({"pattern": "*"})),
+        fixture.ok("builtin/file-find", json!({"pattern": "*"})),
         "src/b\ntop/docs/c\n"
     );
     assert!(
-        !desk
+        !fixture
             .ok("builtin/dir-list", json!({"depth": 3}))
             .contains("keep")
     );
-    assert!(desk.folder().exists("src/keep/a") && desk.folder().exists("src/b"));
+    assert!(fixture.folder().exists("src/keep/a") && fixture.folder().exists("src/b"));
 }
 
 #[test]
 fn a_read_only_part_cannot_be_changed() {
-    let desk = Desk::new(
+    let fixture = GateFixture::new(
         Registry::with_builtins(),
         Some(Folder::new(&["app"]).read_only()),
     );
-    desk.folder().write("a", "x");
+    fixture.folder().write("a", "x");
     for (tool, arguments) in [
         ("builtin/file-write", json!({"path": "a", "content": "y"})),
         ("builtin/file-delete", json!({"path": "a"})),
@@ -314,29 +315,33 @@ fn a_read_only_part_cannot_be_changed() {
         ("builtin/file-copy", json!({"from": "a", "to": "b"})),
         ("builtin/dir-create", json!({"path": "b"})),
     ] {
-        assert_eq!(desk.refused(tool, arguments).0, "read_only_part", "{tool}");
+        assert_eq!(
+            fixture.refused(tool, arguments).0,
+            "read_only_part",
+            "{tool}"
+        );
     }
-    assert_eq!(desk.ok("builtin/file-read", json!({"path": "a"})), "x");
+    assert_eq!(fixture.ok("builtin/file-read", json!({"path": "a"})), "x");
 }
 
 #[test]
 fn writing_keeps_the_mode_and_leaves_no_temporary_files() {
-    let desk = Desk::builtin();
-    desk.folder().write("run.sh", "old");
-    let place = desk.folder().top().join("run.sh");
+    let fixture = GateFixture::builtin();
+    fixture.folder().write("run.sh", "old");
+    let place = fixture.folder().top().join("run.sh");
     std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o751)).expect("set");
-    desk.ok(
+    fixture.ok(
         "builtin/file-write",
         json!({"path": "run.sh", "content": "new"}),
     );
-    desk.ok(
+    fixture.ok(
         "builtin/file-edit",
         json!({"path": "run.sh", "edits": [{"old_text": "new", "new_text": "newer"}]}),
     );
     let mode = place.metadata().expect("metadata").permissions().mode();
     assert_eq!(mode & 0o777, 0o751);
-    assert_eq!(desk.folder().read("run.sh"), "newer");
-    let names: Vec<_> = std::fs::read_dir(desk.folder().top())
+    assert_eq!(fixture.folder().read("run.sh"), "newer");
+    let names: Vec<_> = std::fs::read_dir(fixture.folder().top())
         .expect("read")
         .collect();
     assert_eq!(names.len(), 1, "no temporary file is left");
@@ -344,10 +349,10 @@ fn writing_keeps_the_mode_and_leaves_no_temporary_files() {
 
 #[test]
 fn edits_are_applied_together_or_not_at_all() {
-    let desk = Desk::builtin();
-    desk.folder().write("a", "one two one\n");
+    let fixture = GateFixture::builtin();
+    fixture.folder().write("a", "one two one\n");
     let edits = |edits: Value| json!({"path": "a", "edits": edits});
-    let message = desk.fails(
+    let message = fixture.fails(
         "builtin/file-edit",
         edits(json!([{"old_text": "two", "new_text": "2"}, {"old_text": "one", "new_text": "1"}])),
     );
@@ -357,8 +362,8 @@ fn edits_are_applied_together_or_not_at_all() {
             && message.contains("Nothing was changed"),
         "{message}"
     );
-    assert_eq!(desk.folder().read("a"), "one two one\n");
-    let output = desk.ok(
+    assert_eq!(fixture.folder().read("a"), "one two one\n");
+    let output = fixture.ok(
         "builtin/file-edit",
         edits(json!([{"old_text": "one", "new_text": "1", "replace_all": true}, {"old_text": "two", "new_text": "2"}])),
     );
@@ -366,19 +371,19 @@ fn edits_are_applied_together_or_not_at_all() {
         output.contains("3 replacements (per edit: 2, 1)"),
         "{output}"
     );
-    assert_eq!(desk.folder().read("a"), "1 2 1\n");
+    assert_eq!(fixture.folder().read("a"), "1 2 1\n");
     for invalid in [
         json!([]),
         json!([{"old_text": "", "new_text": "x"}]),
         json!([{"old_text": "1", "new_text": "1"}]),
     ] {
         assert_eq!(
-            desk.refused("builtin/file-edit", edits(invalid)).0,
+            fixture.refused("builtin/file-edit", edits(invalid)).0,
             "bad_arguments"
         );
     }
-    desk.folder().write("binary", [0xff, 0xfe]);
-    let message = desk.fails(
+    fixture.folder().write("binary", [0xff, 0xfe]);
+    let message = fixture.fails(
         "builtin/file-edit",
         json!({"path": "binary", "edits": [{"old_text": "a", "new_text": "b"}]}),
     );
@@ -387,12 +392,12 @@ fn edits_are_applied_together_or_not_at_all() {
 
 #[test]
 fn files_and_directory_trees_are_moved_and_copied() {
-    let desk = Desk::builtin();
-    let folder = desk.folder();
+    let fixture = GateFixture::builtin();
+    let folder = fixture.folder();
     folder.write("tree/sub/a", "a");
     folder.write("tree/b", "b");
     symlink("b", folder.top().join("tree/link")).expect("linked");
-    desk.ok(
+    fixture.ok(
         "builtin/file-copy",
         json!({"from": "tree", "to": "new/copy"}),
     );
@@ -409,97 +414,109 @@ fn files_and_directory_trees_are_moved_and_copied() {
             "app/new/copy/sub/a"
         ]
     );
-    desk.ok("builtin/file-move", json!({"from": "tree", "to": "moved"}));
+    fixture.ok("builtin/file-move", json!({"from": "tree", "to": "moved"}));
     assert!(!folder.exists("tree") && folder.exists("moved/sub/a"));
     assert_eq!(folder.captured().len(), 10);
     folder.write("x", "x");
     folder.write("y", "y");
     assert!(
-        desk.fails("builtin/file-move", json!({"from": "x", "to": "y"}))
+        fixture
+            .fails("builtin/file-move", json!({"from": "x", "to": "y"}))
             .contains("overwrite")
     );
     assert!(
-        desk.fails("builtin/file-copy", json!({"from": "x", "to": "y"}))
+        fixture
+            .fails("builtin/file-copy", json!({"from": "x", "to": "y"}))
             .contains("overwrite")
     );
     assert_eq!(folder.read("y"), "y");
-    desk.ok(
+    fixture.ok(
         "builtin/file-copy",
         json!({"from": "x", "to": "y", "overwrite": true}),
     );
     assert_eq!(folder.read("y"), "x");
-    desk.ok(
+    fixture.ok(
         "builtin/file-move",
         json!({"from": "x", "to": "y", "overwrite": true}),
     );
     assert!(!folder.exists("x"));
-    desk.fails(
+    fixture.fails(
         "builtin/file-move",
         json!({"from": "moved", "to": "moved/inner"}),
     );
-    desk.fails(
+    fixture.fails(
         "builtin/file-copy",
         json!({"from": "moved", "to": "moved/inner"}),
     );
-    desk.fails("builtin/file-move", json!({"from": "missing", "to": "z"}));
-    desk.fails("builtin/file-copy", json!({"from": "y", "to": "moved"}));
+    fixture.fails("builtin/file-move", json!({"from": "missing", "to": "z"}));
+    fixture.fails("builtin/file-copy", json!({"from": "y", "to": "moved"}));
 }
 
 #[test]
 fn directories_are_created_listed_and_deleted() {
-    let desk = Desk::builtin();
-    desk.ok("builtin/dir-create", json!({"path": "a/b/c"}));
-    assert_eq!(desk.folder().captured(), ["app/a", "app/a/b", "app/a/b/c"]);
-    desk.ok("builtin/create_directory", json!({"path": "a/b"}));
-    desk.folder().write("a/f", "12345");
-    symlink("f", desk.folder().top().join("a/l")).expect("linked");
+    let fixture = GateFixture::builtin();
+    fixture.ok("builtin/dir-create", json!({"path": "a/b/c"}));
     assert_eq!(
-        desk.ok("builtin/dir-list", json!({"path": "a"})),
+        fixture.folder().captured(),
+        ["app/a", "app/a/b", "app/a/b/c"]
+    );
+    fixture.ok("builtin/create_directory", json!({"path": "a/b"}));
+    fixture.folder().write("a/f", "12345");
+    symlink("f", fixture.folder().top().join("a/l")).expect("linked");
+    assert_eq!(
+        fixture.ok("builtin/dir-list", json!({"path": "a"})),
         "b/\nf (5 bytes)\nl -> f\n"
     );
     assert_eq!(
-        desk.ok("builtin/dir-list", json!({"depth": 2})),
+        fixture.ok("builtin/dir-list", json!({"depth": 2})),
         "a/\n  b/\n  f (5 bytes)\n  l -> f\n"
     );
     assert!(
-        desk.fails("builtin/dir-delete", json!({"path": "a"}))
+        fixture
+            .fails("builtin/dir-delete", json!({"path": "a"}))
             .contains("recursive")
     );
     assert!(
-        desk.fails("builtin/file-delete", json!({"path": "a"}))
+        fixture
+            .fails("builtin/file-delete", json!({"path": "a"}))
             .contains("dir-delete")
     );
     assert!(
-        desk.fails("builtin/dir-delete", json!({"path": "a/f"}))
+        fixture
+            .fails("builtin/dir-delete", json!({"path": "a/f"}))
             .contains("file-delete")
     );
     assert!(
-        desk.fails("builtin/dir-delete", json!({"path": "none"}))
+        fixture
+            .fails("builtin/dir-delete", json!({"path": "none"}))
             .contains("does not exist")
     );
     assert_eq!(
-        desk.refused("builtin/dir-delete", json!({"path": "."})).0,
+        fixture
+            .refused("builtin/dir-delete", json!({"path": "."}))
+            .0,
         "outside_sandbox"
     );
-    desk.ok(
+    fixture.ok(
         "builtin/dir-delete",
         json!({"path": "a", "recursive": true}),
     );
-    assert!(!desk.folder().exists("a"));
-    desk.folder().write("x", "");
+    assert!(!fixture.folder().exists("a"));
+    fixture.folder().write("x", "");
     assert!(
-        desk.fails("builtin/dir-create", json!({"path": "x"}))
+        fixture
+            .fails("builtin/dir-create", json!({"path": "x"}))
             .contains("is a file")
     );
 }
 
 #[test]
 fn a_truncated_listing_has_a_note() {
-    let desk = Desk::builtin();
+    let fixture = GateFixture::builtin();
     for number in 0..30 {
-        desk.folder().write(&format!("f{number:02}"), "");
+        fixture.folder().write(&format!("f{number:02}"), "");
     }
-    match desk.call("builtin/dir-list", json!({"limit": 10})) {
+    match fixture.call("builtin/dir-list", json!({"limit": 10})) {
         CallOutcome::Succeeded(success) => {
             assert_eq!(success.shown.head.lines().count(), 10);
             assert!(success.note.expect("a note").contains("20 more"));
@@ -510,10 +527,10 @@ fn a_truncated_listing_has_a_note() {
 
 #[test]
 fn defect_7236_ranges_are_checked_and_the_note_names_the_next_range() {
-    let desk = Desk::builtin();
-    desk.folder().write("a", "1\n2\n3");
-    desk.folder().write("empty", "");
-    let read = |arguments: Value| desk.call("builtin/file-read", arguments);
+    let fixture = GateFixture::builtin();
+    fixture.folder().write("a", "1\n2\n3");
+    fixture.folder().write("empty", "");
+    let read = |arguments: Value| fixture.call("builtin/file-read", arguments);
     match read(json!({"path": "a", "offset": 2, "limit": 1})) {
         CallOutcome::Succeeded(success) => {
             assert_eq!(success.shown.head, "2\n");
@@ -521,22 +538,28 @@ fn defect_7236_ranges_are_checked_and_the_note_names_the_next_range() {
         }
         other => panic!("{}", other.for_model()),
     }
-    let numbered = desk.ok(
+    let numbered = fixture.ok(
         "builtin/file-read",
         json!({"path": "a", "line_numbers": true}),
     );
     assert_eq!(numbered, "     1\t1\n     2\t2\n     3\t3");
-    assert_eq!(desk.ok("builtin/file-read", json!({"path": "empty"})), "");
+    assert_eq!(
+        fixture.ok("builtin/file-read", json!({"path": "empty"})),
+        ""
+    );
     assert!(
-        desk.fails("builtin/file-read", json!({"path": "a", "offset": 4}))
+        fixture
+            .fails("builtin/file-read", json!({"path": "a", "offset": 4}))
             .contains("3 lines")
     );
     assert!(
-        desk.fails("builtin/file-read", json!({"path": "empty", "offset": 2}))
+        fixture
+            .fails("builtin/file-read", json!({"path": "empty", "offset": 2}))
             .contains("0 lines")
     );
     for (field, value) in [("offset", 0), ("offset", -1), ("limit", 0)] {
-        let (kind, message) = desk.refused("builtin/file-read", json!({"path": "a", field: value}));
+        let (kind, message) =
+            fixture.refused("builtin/file-read", json!({"path": "a", field: value}));
         assert_eq!(kind, "bad_arguments");
         assert!(message.contains(field), "{message}");
     }
@@ -544,14 +567,15 @@ fn defect_7236_ranges_are_checked_and_the_note_names_the_next_range() {
 
 #[test]
 fn binary_files_are_described() {
-    let desk = Desk::builtin();
-    desk.folder().write("x.bin", b"a\0b");
-    desk.folder().write("x.png", b"\x89PNG\r\n\x1a\nrest");
+    let fixture = GateFixture::builtin();
+    fixture.folder().write("x.bin", b"a\0b");
+    fixture.folder().write("x.png", b"\x89PNG\r\n\x1a\nrest");
     assert_eq!(
-        desk.ok("builtin/file-read", json!({"path": "x.bin"})),
+        fixture.ok("builtin/file-read", json!({"path": "x.bin"})),
         "[binary file, 3 bytes; not shown]"
     );
-    let CallOutcome::Succeeded(success) = desk.call("builtin/file-read", json!({"path": "x.png"}))
+    let CallOutcome::Succeeded(success) =
+        fixture.call("builtin/file-read", json!({"path": "x.png"}))
     else {
         panic!("the image was not read");
     };
@@ -562,21 +586,22 @@ fn binary_files_are_described() {
         CallOutcome::Succeeded(success).for_model(),
         "[image/png, 12 bytes]"
     );
-    desk.folder().write("latin1", [b'a', 0xe9, b'\n']);
+    fixture.folder().write("latin1", [b'a', 0xe9, b'\n']);
     assert_eq!(
-        desk.ok("builtin/file-read", json!({"path": "latin1"})),
+        fixture.ok("builtin/file-read", json!({"path": "latin1"})),
         "a\u{fffd}\n"
     );
-    desk.folder().write("sub/x", "");
+    fixture.folder().write("sub/x", "");
     assert!(
-        desk.fails("builtin/file-read", json!({"path": "sub"}))
+        fixture
+            .fails("builtin/file-read", json!({"path": "sub"}))
             .contains("dir-list")
     );
 }
 
 #[test]
 fn defect_7223_a_malformed_argument_is_named_before_the_tool_runs() {
-    let desk = Desk::builtin();
+    let fixture = GateFixture::builtin();
     for (tool, arguments, field) in [
         ("builtin/file-read", json!({}), "path"),
         ("builtin/file-read", json!({"path": 7}), "path"),
@@ -594,11 +619,11 @@ fn defect_7223_a_malformed_argument_is_named_before_the_tool_runs() {
         ),
         ("builtin/shell", json!({"command": ""}), "command"),
     ] {
-        let (kind, message) = desk.refused(tool, arguments);
+        let (kind, message) = fixture.refused(tool, arguments);
         assert_eq!(kind, "bad_arguments");
         assert!(message.contains(field), "{tool}: {message}");
     }
-    assert!(!desk.folder().exists("a"));
+    assert!(!fixture.folder().exists("a"));
 }
 
 proptest! {
@@ -607,12 +632,12 @@ proptest! {
     /// Reading a file range after range returns the whole file.
     #[test]
     fn consecutive_ranges_return_the_whole_file(content in "[a\u{e9}\r\n]{0,40}", limit in 1_u64..5) {
-        let desk = Desk::builtin();
-        desk.folder().write("a", &content);
+        let fixture = GateFixture::builtin();
+        fixture.folder().write("a", &content);
         let mut read = String::new();
         let mut offset = 1;
         loop {
-            let outcome = desk.call("builtin/file-read", json!({"path": "a", "offset": offset, "limit": limit}));
+            let outcome = fixture.call("builtin/file-read", json!({"path": "a", "offset": offset, "limit": limit}));
             let CallOutcome::Succeeded(success) = outcome else {
                 panic!("{}", outcome.for_model());
             };
@@ -628,28 +653,28 @@ proptest! {
     /// No path causes a change outside the sandbox or a panic.
     #[test]
     fn unusual_paths_stay_inside(path in "(\\.\\./|\\./|/|a|b/|~|link/|\\.\\.|\\\\){0,8}") {
-        let desk = Desk::builtin();
-        let outside = desk.folder().whole.path().join("outside");
+        let fixture = GateFixture::builtin();
+        let outside = fixture.folder().whole.path().join("outside");
         std::fs::create_dir(&outside).expect("made");
-        symlink("../../outside", desk.folder().top().join("link")).expect("linked");
-        let _outcome = desk.call("builtin/file-write", json!({"path": path, "content": "x"}));
+        symlink("../../outside", fixture.folder().top().join("link")).expect("linked");
+        let _outcome = fixture.call("builtin/file-write", json!({"path": path, "content": "x"}));
         prop_assert_eq!(std::fs::read_dir(&outside).expect("read").count(), 0);
-        let work_entries = std::fs::read_dir(desk.folder().whole.path().join("work")).expect("read").count();
+        let work_entries = std::fs::read_dir(fixture.folder().whole.path().join("work")).expect("read").count();
         prop_assert_eq!(work_entries, 1);
-        let outer_entries = std::fs::read_dir(desk.folder().whole.path()).expect("read").count();
+        let outer_entries = std::fs::read_dir(fixture.folder().whole.path()).expect("read").count();
         prop_assert_eq!(outer_entries, 2);
     }
 }
 
 #[test]
 fn a_mask_is_never_written_over_a_secret() {
-    let desk = Desk::builtin();
-    let path = desk.folder().root("app").join("conf.py");
+    let fixture = GateFixture::builtin();
+    let path = fixture.folder().root("app").join("conf.py");
     let text = format!("TOKEN = '{SECRET}'\nPORT = 1\n");
     std::fs::write(&path, &text).expect("a file");
-    let read = desk.ok("builtin/file-read", json!({"path": "conf.py"}));
+    let read = fixture.ok("builtin/file-read", json!({"path": "conf.py"}));
     assert_eq!(read, "TOKEN = '[REDACTED]'\nPORT = 1\n");
-    let message = desk.fails(
+    let message = fixture.fails(
         "builtin/file-write",
         json!({"path": "conf.py", "content": read.replace("PORT = 1", "PORT = 2")}),
     );
@@ -658,11 +683,11 @@ fn a_mask_is_never_written_over_a_secret() {
         "{message}"
     );
     let edit = |old: &str, new: &str| json!({"path": "conf.py", "edits": [{"old_text": old, "new_text": new}]});
-    desk.fails("builtin/file-edit", edit("PORT = 1", "PORT = '[REDACTED]'"));
-    let message = desk.fails("builtin/file-edit", edit("TOKEN = '[REDACTED]'", "T = 1"));
+    fixture.fails("builtin/file-edit", edit("PORT = 1", "PORT = '[REDACTED]'"));
+    let message = fixture.fails("builtin/file-edit", edit("TOKEN = '[REDACTED]'", "T = 1"));
     assert!(message.contains("secret"), "{message}");
     assert_eq!(std::fs::read_to_string(&path).expect("a file"), text);
-    desk.ok("builtin/file-edit", edit("PORT = 1", "PORT = 2"));
+    fixture.ok("builtin/file-edit", edit("PORT = 1", "PORT = 2"));
     assert_eq!(
         std::fs::read_to_string(&path).expect("a file"),
         text.replace("PORT = 1", "PORT = 2")
@@ -671,15 +696,15 @@ fn a_mask_is_never_written_over_a_secret() {
     let existing_mask = "MASK = \"[REDACTED]\"\n";
     std::fs::write(&path, existing_mask).expect("a file");
     let extended = format!("{existing_mask}X = 1\n");
-    desk.ok(
+    fixture.ok(
         "builtin/file-write",
         json!({"path": "conf.py", "content": extended}),
     );
-    desk.fails(
+    fixture.fails(
         "builtin/file-write",
         json!({"path": "conf.py", "content": format!("{extended}{existing_mask}")}),
     );
-    desk.fails(
+    fixture.fails(
         "builtin/file-write",
         json!({"path": "new.py", "content": existing_mask}),
     );
@@ -687,18 +712,18 @@ fn a_mask_is_never_written_over_a_secret() {
 
 #[test]
 fn a_path_that_starts_with_the_name_of_the_part_is_found() {
-    let desk = Desk::builtin();
-    let part = desk.folder().root("app");
+    let fixture = GateFixture::builtin();
+    let part = fixture.folder().root("app");
     std::fs::create_dir(part.join("app")).expect("a folder");
     std::fs::write(part.join("main.py"), "top\n").expect("a file");
     std::fs::write(part.join("app/inner.py"), "inner\n").expect("a file");
-    let read = |path: &str| desk.ok("builtin/file-read", json!({"path": path}));
+    let read = |path: &str| fixture.ok("builtin/file-read", json!({"path": path}));
     assert_eq!(read("app/main.py"), "top\n");
     assert_eq!(read("app/inner.py"), "inner\n");
     assert_eq!(read("app/app/inner.py"), "inner\n");
     assert_eq!(read("main.py"), "top\n");
     // Neither `app/new.py` nor `new.py` exists: the file is created at the path as written.
-    desk.ok(
+    fixture.ok(
         "builtin/file-write",
         json!({"path": "app/new.py", "content": "x\n"}),
     );
@@ -707,16 +732,16 @@ fn a_path_that_starts_with_the_name_of_the_part_is_found() {
 
 #[test]
 fn the_programs_own_temporary_files_are_not_listed() {
-    let desk = Desk::builtin();
-    let part = desk.folder().root("app");
+    let fixture = GateFixture::builtin();
+    let part = fixture.folder().root("app");
     std::fs::write(part.join(".cleveragents-17-3.tmp"), "half").expect("a file");
     std::fs::write(part.join("a.txt"), "x").expect("a file");
-    let listed = desk.ok("builtin/dir-list", json!({}));
+    let listed = fixture.ok("builtin/dir-list", json!({}));
     assert!(
         listed.contains("a.txt") && !listed.contains(".cleveragents"),
         "{listed}"
     );
-    let found = desk.ok("builtin/file-find", json!({"pattern": "*", "hidden": true}));
+    let found = fixture.ok("builtin/file-find", json!({"pattern": "*", "hidden": true}));
     assert!(
         found.contains("a.txt") && !found.contains(".cleveragents"),
         "{found}"

@@ -7,7 +7,7 @@ use cleveragents_tools::{
 };
 use serde_json::json;
 
-use crate::support::{Desk, repository};
+use crate::support::{GateFixture, repository};
 
 fn patch(body: &str) -> serde_json::Value {
     json!({"patch": format!("*** Begin Patch\n{body}\n*** End Patch")})
@@ -19,70 +19,80 @@ fn rules(text: &str) -> PermissionRules {
 
 #[test]
 fn short_names_run_the_built_in_tools() {
-    let desk = Desk::builtin();
-    desk.ok(
+    let fixture = GateFixture::builtin();
+    fixture.ok(
         "write_file",
         json!({"file_path": "src/a.txt", "contents": "one\ntwo\n"}),
     );
-    desk.ok(
+    fixture.ok(
         "edit_file",
         json!({"filePath": "src/a.txt", "old_string": "two", "new_string": "2"}),
     );
-    assert_eq!(desk.ok("Read", json!({"file": "src/a.txt"})), "one\n2\n");
-    assert_eq!(desk.ledger.last().tool, "builtin/file-read");
+    assert_eq!(fixture.ok("Read", json!({"file": "src/a.txt"})), "one\n2\n");
+    assert_eq!(fixture.ledger.last().tool, "builtin/file-read");
     assert_eq!(
-        desk.ok("bash", json!({"cmd": "cat a.txt", "cwd": "src"})),
+        fixture.ok("bash", json!({"cmd": "cat a.txt", "cwd": "src"})),
         "one\n2\n"
     );
-    assert_eq!(desk.ok("grep", json!({"query": "^o"})), "src/a.txt:1:one\n");
-    assert_eq!(desk.ok("glob", json!({"pattern": "*.txt"})), "src/a.txt\n");
-    desk.ok("write_file", json!({"path": "made/", "content": ""}));
-    desk.ok(
+    assert_eq!(
+        fixture.ok("grep", json!({"query": "^o"})),
+        "src/a.txt:1:one\n"
+    );
+    assert_eq!(
+        fixture.ok("glob", json!({"pattern": "*.txt"})),
+        "src/a.txt\n"
+    );
+    fixture.ok("write_file", json!({"path": "made/", "content": ""}));
+    fixture.ok(
         "move_file",
         json!({"from": "src/a.txt", "to": "made/b.txt", "copy": true}),
     );
-    desk.ok("move_file", json!({"from": "src/a.txt", "to": "c.txt"}));
-    let listed = desk.ok("list_dir", json!({"depth": 2}));
+    fixture.ok("move_file", json!({"from": "src/a.txt", "to": "c.txt"}));
+    let listed = fixture.ok("list_dir", json!({"depth": 2}));
     assert!(
         listed.contains("made/\n  b.txt") && listed.contains("c.txt"),
         "{listed}"
     );
-    desk.ok("delete_file", json!({"path": "c.txt"}));
+    fixture.ok("delete_file", json!({"path": "c.txt"}));
     assert!(
-        desk.fails("delete_file", json!({"path": "made"}))
+        fixture
+            .fails("delete_file", json!({"path": "made"}))
             .contains("recursive"),
         "a directory is not deleted by accident"
     );
-    desk.ok("delete_file", json!({"path": "made", "recursive": true}));
-    assert!(!desk.folder().exists("made") && !desk.folder().exists("c.txt"));
+    fixture.ok("delete_file", json!({"path": "made", "recursive": true}));
+    assert!(!fixture.folder().exists("made") && !fixture.folder().exists("c.txt"));
 }
 
 #[test]
 fn each_git_command_keeps_its_capability_and_its_rules() {
-    let mut desk = Desk::builtin();
-    repository(&desk.folder().top());
-    desk.folder().write("a.txt", "x");
-    desk.mode = PlanMode::Normal(Phase::Strategize);
+    let mut fixture = GateFixture::builtin();
+    repository(&fixture.folder().top());
+    fixture.folder().write("a.txt", "x");
+    fixture.mode = PlanMode::Normal(Phase::Strategize);
     assert!(
-        desk.ok("git", json!({"command": "status"}))
+        fixture
+            .ok("git", json!({"command": "status"}))
             .contains("a.txt")
     );
-    assert_eq!(desk.ledger.last().tool, "builtin/git-status");
+    assert_eq!(fixture.ledger.last().tool, "builtin/git-status");
     assert!(
-        desk.ok("git", json!({"command": "git log"}))
+        fixture
+            .ok("git", json!({"command": "git log"}))
             .contains("first")
     );
     let commit = json!({"command": "commit", "message": "second"});
-    assert_eq!(desk.refused("git", commit.clone()).0, "read_only_phase");
-    let message = desk.call("git", commit.clone()).for_model();
+    assert_eq!(fixture.refused("git", commit.clone()).0, "read_only_phase");
+    let message = fixture.call("git", commit.clone()).for_model();
     assert!(message.contains("`git commit` makes changes"), "{message}");
-    desk.mode = PlanMode::Normal(Phase::Execute);
-    desk.rules = rules("deny builtin/git-commit");
-    assert_eq!(desk.refused("git", commit.clone()).0, "rule");
-    desk.rules = rules("");
-    desk.ok("git", commit);
+    fixture.mode = PlanMode::Normal(Phase::Execute);
+    fixture.rules = rules("deny builtin/git-commit");
+    assert_eq!(fixture.refused("git", commit.clone()).0, "rule");
+    fixture.rules = rules("");
+    fixture.ok("git", commit);
     assert!(
-        desk.ok("git", json!({"command": "show", "from": "HEAD"}))
+        fixture
+            .ok("git", json!({"command": "show", "from": "HEAD"}))
             .contains("second")
     );
     for (arguments, message) in [
@@ -97,20 +107,20 @@ fn each_git_command_keeps_its_capability_and_its_rules() {
         ),
         (json!({"command": "commit"}), "`message` is missing"),
     ] {
-        let output = desk.call("git", arguments).for_model();
+        let output = fixture.call("git", arguments).for_model();
         assert!(output.contains(message), "{output}");
     }
 }
 
 #[test]
 fn a_patch_changes_all_its_files_and_is_captured() {
-    let desk = Desk::builtin();
-    desk.folder().write("a.py", "def f():\n    return 1\n");
-    desk.folder().write("run.sh", "echo old\n");
-    let place = desk.folder().top().join("run.sh");
+    let fixture = GateFixture::builtin();
+    fixture.folder().write("a.py", "def f():\n    return 1\n");
+    fixture.folder().write("run.sh", "echo old\n");
+    let place = fixture.folder().top().join("run.sh");
     std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o755)).expect("set");
-    desk.folder().write("gone", "x");
-    let output = desk.ok(
+    fixture.folder().write("gone", "x");
+    let output = fixture.ok(
         "apply_patch",
         patch(
             "*** Add File: new/b.txt\n+one\n*** Update File: a.py\n@@ def f():\n-    return 1\n+    return 2\n\
@@ -121,7 +131,7 @@ fn a_patch_changes_all_its_files_and_is_captured() {
         output.contains("added `new/b.txt`") && output.contains("moved `run.sh`"),
         "{output}"
     );
-    let folder = desk.folder();
+    let folder = fixture.folder();
     assert_eq!(folder.read("new/b.txt"), "one\n");
     assert_eq!(folder.read("a.py"), "def f():\n    return 2\n");
     assert_eq!(folder.read("bin/run.sh"), "echo new\n");
@@ -146,8 +156,8 @@ fn a_patch_changes_all_its_files_and_is_captured() {
 
 #[test]
 fn a_patch_that_fails_changes_nothing() {
-    let desk = Desk::builtin();
-    desk.folder().write("a.py", "x = 1\n");
+    let fixture = GateFixture::builtin();
+    fixture.folder().write("a.py", "x = 1\n");
     for (body, message) in [
         (
             "*** Add File: b\n+b\n*** Update File: a.py\n-y = 1\n+y = 2",
@@ -163,18 +173,18 @@ fn a_patch_that_fails_changes_nothing() {
             "file `a.py` does not exist",
         ),
     ] {
-        let why = desk.fails("apply_patch", patch(body));
+        let why = fixture.fails("apply_patch", patch(body));
         assert!(
             why.contains(message) && why.contains("Nothing was changed"),
             "{why}"
         );
-        assert_eq!(desk.folder().read("a.py"), "x = 1\n");
-        assert!(!desk.folder().exists("b"));
+        assert_eq!(fixture.folder().read("a.py"), "x = 1\n");
+        assert!(!fixture.folder().exists("b"));
     }
-    let outside = desk.refused("apply_patch", patch("*** Add File: ../b\n+b"));
+    let outside = fixture.refused("apply_patch", patch("*** Add File: ../b\n+b"));
     assert_eq!(outside.0, "outside_sandbox");
     assert_eq!(
-        desk.refused("apply_patch", json!({"patch": "x"})).0,
+        fixture.refused("apply_patch", json!({"patch": "x"})).0,
         "bad_arguments"
     );
 }
@@ -182,38 +192,38 @@ fn a_patch_that_fails_changes_nothing() {
 #[test]
 fn rules_guards_and_profiles_for_file_tools_apply_to_patches() {
     let add = || patch("*** Add File: keys/a\n+x");
-    let mut desk = Desk::builtin();
-    desk.folder().write("keys/b", "x\n");
-    desk.rules = rules("deny builtin/file-write(keys/**)");
-    assert_eq!(desk.refused("apply_patch", add()).0, "rule");
-    desk.rules = rules("deny builtin/file-move(keys/**)");
+    let mut fixture = GateFixture::builtin();
+    fixture.folder().write("keys/b", "x\n");
+    fixture.rules = rules("deny builtin/file-write(keys/**)");
+    assert_eq!(fixture.refused("apply_patch", add()).0, "rule");
+    fixture.rules = rules("deny builtin/file-move(keys/**)");
     let moving = patch("*** Update File: keys/b\n*** Move to: b\n-x\n+y");
-    assert_eq!(desk.refused("apply_patch", moving).0, "rule");
-    desk.rules =
+    assert_eq!(fixture.refused("apply_patch", moving).0, "rule");
+    fixture.rules =
         PermissionRules::parse("allow builtin/file-edit(src/**)", Effect::Deny).expect("rules");
-    assert_eq!(desk.refused("apply_patch", add()).0, "rule");
-    desk.folder().write("src/a", "x\n");
-    desk.ok("apply_patch", patch("*** Update File: src/a\n-x\n+y"));
-    desk.rules = rules("deny builtin/apply-patch(keys/**)");
-    assert_eq!(desk.refused("apply_patch", add()).0, "rule");
-    desk.rules = rules("");
-    desk.guards.denylist = vec!["builtin/file-write".parse().expect("a pattern")];
-    assert_eq!(desk.refused("apply_patch", add()).0, "denylist");
-    desk.guards.denylist.clear();
-    desk.profile.denied_tools = vec!["builtin/file-*".parse().expect("a pattern")];
-    assert_eq!(desk.refused("apply_patch", add()).0, "profile");
-    desk.profile.denied_tools.clear();
-    desk.mode = PlanMode::Normal(Phase::Strategize);
-    assert_eq!(desk.refused("apply_patch", add()).0, "read_only_phase");
-    assert!(!desk.folder().exists("keys/a") && desk.folder().exists("keys/b"));
+    assert_eq!(fixture.refused("apply_patch", add()).0, "rule");
+    fixture.folder().write("src/a", "x\n");
+    fixture.ok("apply_patch", patch("*** Update File: src/a\n-x\n+y"));
+    fixture.rules = rules("deny builtin/apply-patch(keys/**)");
+    assert_eq!(fixture.refused("apply_patch", add()).0, "rule");
+    fixture.rules = rules("");
+    fixture.guards.denylist = vec!["builtin/file-write".parse().expect("a pattern")];
+    assert_eq!(fixture.refused("apply_patch", add()).0, "denylist");
+    fixture.guards.denylist.clear();
+    fixture.profile.denied_tools = vec!["builtin/file-*".parse().expect("a pattern")];
+    assert_eq!(fixture.refused("apply_patch", add()).0, "profile");
+    fixture.profile.denied_tools.clear();
+    fixture.mode = PlanMode::Normal(Phase::Strategize);
+    assert_eq!(fixture.refused("apply_patch", add()).0, "read_only_phase");
+    assert!(!fixture.folder().exists("keys/a") && fixture.folder().exists("keys/b"));
 }
 
 #[test]
 fn a_missing_file_is_reported_with_a_suggestion() {
-    let mut desk = Desk::builtin();
-    desk.folder().write("boltons/setutils.py", "x");
-    desk.folder().write("boltons/hidden.py", "x");
-    desk.rules = rules("deny builtin/file-read(boltons/hidden.py)");
+    let mut fixture = GateFixture::builtin();
+    fixture.folder().write("boltons/setutils.py", "x");
+    fixture.folder().write("boltons/hidden.py", "x");
+    fixture.rules = rules("deny builtin/file-read(boltons/hidden.py)");
     for (path, message) in [
         (
             "boltons/setutil.py",
@@ -223,10 +233,10 @@ fn a_missing_file_is_reported_with_a_suggestion() {
         ("lib/setutils.py", "did you mean `boltons/setutils.py`?"),
         ("zzzz", "file `zzzz` does not exist; search with"),
     ] {
-        let output = desk.fails("read_file", json!({"path": path}));
+        let output = fixture.fails("read_file", json!({"path": path}));
         assert!(output.contains(message), "{output}");
     }
-    let output = desk.fails("read_file", json!({"path": "boltons/hiden.py"}));
+    let output = fixture.fails("read_file", json!({"path": "boltons/hiden.py"}));
     assert!(
         !output.contains("hidden.py"),
         "an unreadable file is not suggested: {output}"
@@ -235,15 +245,15 @@ fn a_missing_file_is_reported_with_a_suggestion() {
 
 #[test]
 fn a_long_file_is_read_in_whole_lines() {
-    let mut desk = Desk::builtin();
-    desk.shown_bytes = DEFAULT_SHOWN_BYTES;
+    let mut fixture = GateFixture::builtin();
+    fixture.shown_bytes = DEFAULT_SHOWN_BYTES;
     let lines: Vec<String> = (1..=9_000).map(|line| format!("line {line}\n")).collect();
     let text = lines.concat();
-    desk.folder().write("long", &text);
+    fixture.folder().write("long", &text);
     let mut read = String::new();
     let mut offset = 1;
     loop {
-        let outcome = desk.call(
+        let outcome = fixture.call(
             "read_file",
             json!({"path": "long", "offset": offset, "limit": 9_000}),
         );
@@ -272,7 +282,7 @@ fn a_long_file_is_read_in_whole_lines() {
 
 #[test]
 fn invalid_calls_are_explained_with_an_example() {
-    let desk = Desk::builtin();
+    let fixture = GateFixture::builtin();
     for (tool, arguments, message) in [
         (
             "raed_file",
@@ -310,7 +320,7 @@ fn invalid_calls_are_explained_with_an_example() {
             "`edits[0].old_string` is missing",
         ),
     ] {
-        let output = desk.call(tool, arguments).for_model();
+        let output = fixture.call(tool, arguments).for_model();
         assert!(output.contains(message), "{tool}: {output}");
         assert!(
             !output.contains("builtin/") && !output.contains(" column "),
@@ -321,13 +331,13 @@ fn invalid_calls_are_explained_with_an_example() {
 
 #[test]
 fn a_long_line_of_an_output_is_continued_by_offset() {
-    let mut desk = Desk::builtin();
-    desk.shown_bytes = 1_000;
-    let outcome = desk.call("shell", json!({"command": "printf '%03000d\\nend\\n' 7"}));
+    let mut fixture = GateFixture::builtin();
+    fixture.shown_bytes = 1_000;
+    let outcome = fixture.call("shell", json!({"command": "printf '%03000d\\nend\\n' 7"}));
     let message = outcome.for_model();
     assert!(message.contains("line 1 of 2 omitted"), "{message}");
     let id = outcome.invocation().to_string();
-    let CallOutcome::Succeeded(page) = desk.call("read_output", json!({"id": id})) else {
+    let CallOutcome::Succeeded(page) = fixture.call("read_output", json!({"id": id})) else {
         panic!("{message}");
     };
     let note = page.note.expect("a note on how to continue");
@@ -336,7 +346,8 @@ fn a_long_line_of_an_output_is_continued_by_offset() {
         "Lines 1–1 of 2. This line is truncated: continue with offset 1000."
     );
     assert!(
-        desk.ok("read_output", json!({"id": id, "byte": 2_999}))
+        fixture
+            .ok("read_output", json!({"id": id, "byte": 2_999}))
             .starts_with("7\nend"),
         "bytes are counted from 0"
     );
@@ -344,23 +355,24 @@ fn a_long_line_of_an_output_is_continued_by_offset() {
 
 #[test]
 fn excerpts_in_errors_are_data_and_respect_permission_rules() {
-    let mut desk = Desk::builtin();
-    desk.folder()
+    let mut fixture = GateFixture::builtin();
+    fixture
+        .folder()
         .write("a.py", "total = compute(first, second)\n");
     let old_text = "total = compute(first, third)";
     let edit = json!({"path": "a.py", "old_string": old_text, "new_string": "x"});
     let patch = patch(&format!("*** Update File: a.py\n-{old_text}\n+x"));
     for (tool, arguments) in [("edit_file", edit), ("apply_patch", patch)] {
-        desk.rules = rules("");
-        let message = desk.call(tool, arguments.clone()).for_model();
+        fixture.rules = rules("");
+        let message = fixture.call(tool, arguments.clone()).for_model();
         let (explanation, data) = message.split_once("<data-").expect("marked");
         assert!(
             !explanation.contains("second") && data.contains("1\ttotal = compute(first, second)"),
             "{message}"
         );
         assert!(data.contains("First difference, in line 1"), "{message}");
-        desk.rules = rules("deny builtin/file-read(a.py)");
-        let message = desk.call(tool, arguments).for_model();
+        fixture.rules = rules("deny builtin/file-read(a.py)");
+        let message = fixture.call(tool, arguments).for_model();
         assert!(
             message.contains("does not occur") && !message.contains("second"),
             "{message}"

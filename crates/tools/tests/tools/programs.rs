@@ -5,19 +5,21 @@ use std::os::unix::fs::PermissionsExt as _;
 use cleveragents_tools::{CallOutcome, Effect, FailureKind, PermissionRules, Registry};
 use serde_json::json;
 
-use crate::support::{Desk, Folder, SECRET, repository};
+use crate::support::{Folder, GateFixture, SECRET, repository};
 
 #[test]
 fn text_is_found_with_line_numbers_in_the_order_of_paths() {
-    let desk = Desk::builtin();
-    desk.folder().write("b.txt", "one\nneedle two\n");
-    desk.folder().write("a/c.txt", "Needle\nx\nneedle needle\n");
-    desk.folder().write("ignored.log", "needle");
-    desk.folder().write(".gitignore", "*.log\nbuild/\n");
-    desk.folder().write("build/x.txt", "needle");
-    desk.folder().write(".hidden", "needle");
-    desk.folder().write("binary", b"needle\0needle");
-    let search = |arguments| desk.ok("builtin/file-search", arguments);
+    let fixture = GateFixture::builtin();
+    fixture.folder().write("b.txt", "one\nneedle two\n");
+    fixture
+        .folder()
+        .write("a/c.txt", "Needle\nx\nneedle needle\n");
+    fixture.folder().write("ignored.log", "needle");
+    fixture.folder().write(".gitignore", "*.log\nbuild/\n");
+    fixture.folder().write("build/x.txt", "needle");
+    fixture.folder().write(".hidden", "needle");
+    fixture.folder().write("binary", b"needle\0needle");
+    let search = |arguments| fixture.ok("builtin/file-search", arguments);
     assert_eq!(
         search(json!({"pattern": "needle"})),
         "a/c.txt:3:needle needle\nb.txt:2:needle two\n"
@@ -47,16 +49,17 @@ fn text_is_found_with_line_numbers_in_the_order_of_paths() {
         search(json!({"pattern": "needle", "path": "build"})),
         "build/x.txt:1:needle\n"
     );
-    desk.folder().write("regex", "a.b(c\n");
+    fixture.folder().write("regex", "a.b(c\n");
     assert_eq!(
         search(json!({"pattern": "a.b(c", "literal": true})),
         "regex:1:a.b(c\n"
     );
-    let (kind, message) = desk.refused("builtin/file-search", json!({"pattern": "a("}));
+    let (kind, message) = fixture.refused("builtin/file-search", json!({"pattern": "a("}));
     assert_eq!(kind, "bad_arguments");
     assert!(message.contains("pattern"), "{message}");
     assert_eq!(
-        desk.refused("builtin/file-search", json!({"pattern": "a", "glob": "a{"}))
+        fixture
+            .refused("builtin/file-search", json!({"pattern": "a", "glob": "a{"}))
             .0,
         "bad_arguments"
     );
@@ -64,14 +67,15 @@ fn text_is_found_with_line_numbers_in_the_order_of_paths() {
 
 #[test]
 fn matches_beyond_the_limit_are_counted_and_the_order_is_stable() {
-    let desk = Desk::builtin();
+    let fixture = GateFixture::builtin();
     for number in 0..60 {
-        desk.folder()
+        fixture
+            .folder()
             .write(&format!("d{}/f{number:02}", number % 5), "hit\nhit\nhit\n");
     }
     let outputs: Vec<String> = (0..5)
         .map(|_| {
-            match desk.call(
+            match fixture.call(
                 "builtin/file-search",
                 json!({"pattern": "hit", "limit": 10}),
             ) {
@@ -93,7 +97,7 @@ fn matches_beyond_the_limit_are_counted_and_the_order_is_stable() {
         outputs[0]
     );
     assert!(outputs.iter().all(|shown| shown == &outputs[0]));
-    match desk.call("builtin/file-find", json!({"pattern": "f*", "limit": 3})) {
+    match fixture.call("builtin/file-find", json!({"pattern": "f*", "limit": 3})) {
         CallOutcome::Succeeded(success) => {
             assert_eq!(success.shown.head, "d0/f00\nd0/f05\nd0/f10\n");
             assert_eq!(
@@ -107,12 +111,12 @@ fn matches_beyond_the_limit_are_counted_and_the_order_is_stable() {
 
 #[test]
 fn a_very_long_line_is_shown_around_its_match() {
-    let desk = Desk::builtin();
-    desk.folder().write(
+    let fixture = GateFixture::builtin();
+    fixture.folder().write(
         "long",
         format!("{}needle{}\n", "é".repeat(50_000), "x".repeat(100_000)),
     );
-    let output = desk.ok("builtin/file-search", json!({"pattern": "needle"}));
+    let output = fixture.ok("builtin/file-search", json!({"pattern": "needle"}));
     assert!(
         output.len() < 600 && output.contains("needle") && output.contains('…'),
         "{output}"
@@ -121,7 +125,7 @@ fn a_very_long_line_is_shown_around_its_match() {
 
 #[test]
 fn files_are_found_by_patterns_in_every_part() {
-    let desk = Desk::new(
+    let fixture = GateFixture::new(
         Registry::with_builtins(),
         Some(Folder::new(&["app", "docs"])),
     );
@@ -131,11 +135,11 @@ fn files_are_found_by_patterns_in_every_part() {
         ("docs", "a.rs"),
         ("docs", "a.md"),
     ] {
-        let place = desk.folder().root(part).join(path);
+        let place = fixture.folder().root(part).join(path);
         std::fs::create_dir_all(place.parent().expect("a folder")).expect("made");
         std::fs::write(place, "").expect("written");
     }
-    let find = |arguments| desk.ok("builtin/file-find", arguments);
+    let find = |arguments| fixture.ok("builtin/file-find", arguments);
     assert_eq!(
         find(json!({"pattern": "*.rs"})),
         "app/src/deep/mod.rs\napp/src/main.rs\ndocs/a.rs\n"
@@ -154,9 +158,9 @@ fn files_are_found_by_patterns_in_every_part() {
 
 #[test]
 fn a_command_runs_in_the_sandbox_and_its_changes_are_captured() {
-    let desk = Desk::builtin();
-    desk.folder().write("sub/x", "");
-    let outcome = desk.call(
+    let fixture = GateFixture::builtin();
+    fixture.folder().write("sub/x", "");
+    let outcome = fixture.call(
         "builtin/shell",
         json!({"command": "echo out; echo err >&2; touch made"}),
     );
@@ -165,9 +169,10 @@ fn a_command_runs_in_the_sandbox_and_its_changes_are_captured() {
         message.contains("out\n") && message.contains("err\n") && message.ends_with("Exit code 0."),
         "{message}"
     );
-    assert!(desk.folder().exists("made"));
+    assert!(fixture.folder().exists("made"));
     assert_eq!(
-        desk.folder()
+        fixture
+            .folder()
             .captures
             .lock()
             .expect("not poisoned")
@@ -175,10 +180,11 @@ fn a_command_runs_in_the_sandbox_and_its_changes_are_captured() {
         [None]
     );
     assert!(
-        desk.ok("builtin/shell", json!({"command": "pwd", "folder": "sub"}))
+        fixture
+            .ok("builtin/shell", json!({"command": "pwd", "folder": "sub"}))
             .ends_with("/app/sub\n")
     );
-    match desk.call("builtin/shell", json!({"command": "echo why; exit 7"})) {
+    match fixture.call("builtin/shell", json!({"command": "echo why; exit 7"})) {
         CallOutcome::Failed(failure) => {
             assert_eq!(failure.message, "exit code 7");
             assert_eq!(failure.shown.head, "why\n");
@@ -186,7 +192,7 @@ fn a_command_runs_in_the_sandbox_and_its_changes_are_captured() {
         other => panic!("{}", other.for_model()),
     }
     assert_eq!(
-        desk.ok("builtin/shell", json!({"command": "cat"})),
+        fixture.ok("builtin/shell", json!({"command": "cat"})),
         "",
         "standard input is empty"
     );
@@ -194,16 +200,16 @@ fn a_command_runs_in_the_sandbox_and_its_changes_are_captured() {
 
 #[test]
 fn defect_5454_a_hanging_command_is_stopped_with_its_child_processes() {
-    let desk = Desk::builtin();
+    let fixture = GateFixture::builtin();
     let command = "sleep 1000 & echo $! > number; wait";
-    match desk.call(
+    match fixture.call(
         "builtin/shell",
         json!({"command": command, "timeout_seconds": 2}),
     ) {
         CallOutcome::Failed(failure) => assert_eq!(failure.kind, FailureKind::Timeout),
         other => panic!("{}", other.for_model()),
     }
-    let process: u32 = desk
+    let process: u32 = fixture
         .folder()
         .read("number")
         .trim()
@@ -221,17 +227,17 @@ fn defect_5454_a_hanging_command_is_stopped_with_its_child_processes() {
 
 #[test]
 fn a_cancelled_command_is_stopped() {
-    let desk = Desk::builtin();
-    let cancel = desk.cancel.clone();
+    let fixture = GateFixture::builtin();
+    let cancel = fixture.cancel.clone();
     std::thread::scope(|scope| {
-        let place = desk.folder().top().join("started");
+        let place = fixture.folder().top().join("started");
         scope.spawn(move || {
             while !place.exists() {
                 std::thread::yield_now();
             }
             cancel.cancel();
         });
-        match desk.call(
+        match fixture.call(
             "builtin/shell",
             json!({"command": "touch started; sleep 1000"}),
         ) {
@@ -243,10 +249,10 @@ fn a_cancelled_command_is_stopped() {
 
 #[test]
 fn head_and_tail_of_fifty_megabytes_of_output_are_shown() {
-    let mut desk = Desk::builtin();
-    desk.shown_bytes = 4_000;
+    let mut fixture = GateFixture::builtin();
+    fixture.shown_bytes = 4_000;
     let command = "echo first; head -c 50000000 /dev/zero | tr '\\0' x; echo; echo last";
-    match desk.call("builtin/shell", json!({"command": command})) {
+    match fixture.call("builtin/shell", json!({"command": command})) {
         CallOutcome::Succeeded(success) => {
             assert_eq!(success.shown.total, 50_000_012);
             assert!(
@@ -257,29 +263,29 @@ fn head_and_tail_of_fifty_megabytes_of_output_are_shown() {
         }
         other => panic!("{}", other.for_model()),
     }
-    assert_eq!(desk.ledger.last().output.len(), 50_000_012);
+    assert_eq!(fixture.ledger.last().output.len(), 50_000_012);
 }
 
 #[test]
 fn the_environment_of_a_command_contains_no_keys() {
-    let desk = Desk::builtin();
-    let output = desk.ok("builtin/shell", json!({"command": "env"}));
+    let fixture = GateFixture::builtin();
+    let output = fixture.ok("builtin/shell", json!({"command": "env"}));
     assert!(
         output.contains("PATH=") && !output.contains("CARGO_MANIFEST_DIR"),
         "{output}"
     );
-    let output = desk.ok(
+    let output = fixture.ok(
         "builtin/shell",
         json!({"command": format!("echo {SECRET}")}),
     );
     assert_eq!(output, "[REDACTED]\n");
-    assert!(!desk.ledger.last().arguments.to_string().contains(SECRET));
+    assert!(!fixture.ledger.last().arguments.to_string().contains(SECRET));
 }
 
 #[test]
 fn rules_for_commands_apply_to_the_shell() {
-    let mut desk = Desk::builtin();
-    desk.rules = PermissionRules::parse(
+    let mut fixture = GateFixture::builtin();
+    fixture.rules = PermissionRules::parse(
         "deny builtin/shell(touch *)\nallow builtin/shell(echo *)\nask builtin/shell",
         Effect::Allow,
     )
@@ -291,76 +297,88 @@ fn rules_for_commands_apply_to_the_shell() {
         "sh -c 'touch a'",
     ] {
         assert_eq!(
-            desk.refused("builtin/shell", json!({"command": command})).0,
+            fixture
+                .refused("builtin/shell", json!({"command": command}))
+                .0,
             "rule",
             "{command}"
         );
     }
     for command in ["ls", "echo $HOME", "echo x > a", "echo x | tee a"] {
         assert_eq!(
-            desk.refused("builtin/shell", json!({"command": command})).0,
+            fixture
+                .refused("builtin/shell", json!({"command": command}))
+                .0,
             "nobody_to_approve",
             "{command}"
         );
     }
     assert_eq!(
-        desk.ok("builtin/shell", json!({"command": "echo x; echo y"})),
+        fixture.ok("builtin/shell", json!({"command": "echo x; echo y"})),
         "x\ny\n"
     );
     assert_eq!(
-        desk.refused("builtin/shell", json!({"command": "rm -rf /"}))
+        fixture
+            .refused("builtin/shell", json!({"command": "rm -rf /"}))
             .0,
         "rule"
     );
-    assert!(!desk.folder().exists("a"));
+    assert!(!fixture.folder().exists("a"));
 }
 
 #[test]
 fn git_tools_show_status_and_commit() {
-    let desk = Desk::builtin();
-    repository(&desk.folder().top());
-    desk.folder().write("a.txt", "one\n");
+    let fixture = GateFixture::builtin();
+    repository(&fixture.folder().top());
+    fixture.folder().write("a.txt", "one\n");
     assert!(
-        desk.ok("builtin/git-status", json!({}))
+        fixture
+            .ok("builtin/git-status", json!({}))
             .contains("?? a.txt")
     );
-    desk.ok(
+    fixture.ok(
         "builtin/git_commit",
         json!({"message": "add a file\n\nwith a body"}),
     );
-    assert_eq!(desk.ok("builtin/git-status", json!({})), "## main\n");
-    let log = desk.ok("builtin/git-log", json!({"limit": 1}));
+    assert_eq!(fixture.ok("builtin/git-status", json!({})), "## main\n");
+    let log = fixture.ok("builtin/git-log", json!({"limit": 1}));
     assert!(log.contains("add a file"), "{log}");
-    desk.folder().write("a.txt", "two\n");
-    desk.folder().write("b.txt", "b\n");
-    let diff = desk.ok("builtin/git-diff", json!({"path": "a.txt"}));
+    fixture.folder().write("a.txt", "two\n");
+    fixture.folder().write("b.txt", "b\n");
+    let diff = fixture.ok("builtin/git-diff", json!({"path": "a.txt"}));
     assert!(diff.contains("-one") && diff.contains("+two"), "{diff}");
-    desk.ok(
+    fixture.ok(
         "builtin/git-commit",
         json!({"message": "only one", "paths": ["b.txt"]}),
     );
     assert!(
-        desk.ok("builtin/git-status", json!({}))
+        fixture
+            .ok("builtin/git-status", json!({}))
             .contains(" M a.txt")
     );
-    assert!(desk.ok("builtin/git-show", json!({})).contains("only one"));
+    assert!(
+        fixture
+            .ok("builtin/git-show", json!({}))
+            .contains("only one")
+    );
     assert_eq!(
-        desk.ok(
+        fixture.ok(
             "builtin/git-show",
             json!({"path": "a.txt", "commit": "HEAD"})
         ),
         "one\n"
     );
-    let summary = desk.ok(
+    let summary = fixture.ok(
         "builtin/git-diff",
         json!({"from": "HEAD~2", "to": "HEAD", "summary": true}),
     );
     assert!(summary.contains("2 files changed"), "{summary}");
     assert!(
-        desk.fails("builtin/git-show", json!({"commit": "nothing"}))
+        fixture
+            .fails("builtin/git-show", json!({"commit": "nothing"}))
             .contains("git failed")
     );
-    let other = Desk::builtin();
+    let other = GateFixture::builtin();
     assert!(
         other
             .fails("builtin/git-status", json!({}))
@@ -370,8 +388,8 @@ fn git_tools_show_status_and_commit() {
 
 #[test]
 fn git_accepts_no_options_from_a_model_and_runs_no_hooks() {
-    let desk = Desk::builtin();
-    let top = desk.folder().top();
+    let fixture = GateFixture::builtin();
+    let top = fixture.folder().top();
     repository(&top);
     for name in ["--output=/tmp/x", "-p", "", " "] {
         for (tool, arguments) in [
@@ -381,18 +399,19 @@ fn git_accepts_no_options_from_a_model_and_runs_no_hooks() {
             ("builtin/git-log", json!({"from": name})),
         ] {
             assert_eq!(
-                desk.refused(tool, arguments).0,
+                fixture.refused(tool, arguments).0,
                 "bad_arguments",
                 "{tool} {name:?}"
             );
         }
     }
-    desk.folder().write("--help", "x");
-    desk.ok("builtin/git-diff", json!({"path": "./--help"}));
+    fixture.folder().write("--help", "x");
+    fixture.ok("builtin/git-diff", json!({"path": "./--help"}));
     // Each hook, filter and driver would create this file.
-    let trace = desk.folder().whole.path().join("trace");
+    let trace = fixture.folder().whole.path().join("trace");
     let command = format!("touch {}", trace.display());
-    desk.folder()
+    fixture
+        .folder()
         .write(".git/hooks/pre-commit", format!("#!/bin/sh\n{command}\n"));
     let hook = top.join(".git/hooks/pre-commit");
     std::fs::set_permissions(hook, std::fs::Permissions::from_mode(0o755)).expect("set");
@@ -402,43 +421,46 @@ fn git_accepts_no_options_from_a_model_and_runs_no_hooks() {
          \tsmudge = {command}\n[diff \"evil\"]\n\ttextconv = {command}\n\tcommand = {command}\n"
     );
     std::fs::write(top.join(".git/config"), hostile_config).expect("written");
-    desk.folder()
+    fixture
+        .folder()
         .write(".gitattributes", "* filter=evil diff=evil\n");
-    desk.folder().write("a", "x");
-    desk.ok("builtin/git-status", json!({}));
-    desk.ok("builtin/git-commit", json!({"message": "m"}));
-    desk.folder().write("a", "y");
-    desk.ok("builtin/git-diff", json!({}));
-    desk.ok("builtin/git-show", json!({}));
+    fixture.folder().write("a", "x");
+    fixture.ok("builtin/git-status", json!({}));
+    fixture.ok("builtin/git-commit", json!({"message": "m"}));
+    fixture.folder().write("a", "y");
+    fixture.ok("builtin/git-diff", json!({}));
+    fixture.ok("builtin/git-show", json!({}));
     assert!(!trace.exists());
 }
 
 #[test]
 fn git_does_not_show_files_that_may_not_be_read() {
-    let mut desk = Desk::builtin();
-    repository(&desk.folder().top());
-    desk.folder().write("secrets/key", "secret");
-    desk.ok("builtin/git-commit", json!({"message": "m"}));
-    desk.rules =
+    let mut fixture = GateFixture::builtin();
+    repository(&fixture.folder().top());
+    fixture.folder().write("secrets/key", "secret");
+    fixture.ok("builtin/git-commit", json!({"message": "m"}));
+    fixture.rules =
         PermissionRules::parse("deny builtin/file-read(secrets/**)", Effect::Allow).expect("rules");
     assert!(
-        desk.fails("builtin/git-show", json!({"path": "secrets/key"}))
+        fixture
+            .fails("builtin/git-show", json!({"path": "secrets/key"}))
             .contains("may not be read")
     );
     assert!(
-        desk.fails("builtin/git-diff", json!({"path": "secrets"}))
+        fixture
+            .fails("builtin/git-diff", json!({"path": "secrets"}))
             .contains("may not be read")
     );
     // A diff or a commit without a path leaves the hidden files out.
-    desk.folder().write("secrets/key", "secret, changed");
-    desk.folder().write("other", "open");
-    let shown = desk.ok("builtin/git-show", json!({}));
+    fixture.folder().write("secrets/key", "secret, changed");
+    fixture.folder().write("other", "open");
+    let shown = fixture.ok("builtin/git-show", json!({}));
     assert!(
         shown.contains("left out") && !shown.contains("secret"),
         "{shown}"
     );
     for arguments in [json!({}), json!({"from": "HEAD"})] {
-        let shown = desk.ok("builtin/git-diff", arguments);
+        let shown = fixture.ok("builtin/git-diff", arguments);
         assert!(
             shown.contains("left out") && !shown.contains("secret"),
             "{shown}"
@@ -452,11 +474,11 @@ fn git_does_not_show_files_that_may_not_be_read() {
             json!({"from": blob, "to": "HEAD:other"}),
         ),
     ] {
-        let (reason, message) = desk.refused(tool, arguments);
+        let (reason, message) = fixture.refused(tool, arguments);
         assert_eq!(reason, "bad_arguments", "{message}");
     }
     assert_eq!(
-        desk.ok("builtin/file-search", json!({"pattern": "secret"})),
+        fixture.ok("builtin/file-search", json!({"pattern": "secret"})),
         ""
     );
 }

@@ -310,13 +310,13 @@ impl Ledger for Memory {
 }
 
 /// Gives the same answer to every question, and records the questions.
-pub(crate) struct Person {
+pub(crate) struct TestUser {
     pub(crate) approval: Approval,
     pub(crate) reply: Reply,
     pub(crate) asked: Mutex<Vec<String>>,
 }
 
-impl Default for Person {
+impl Default for TestUser {
     fn default() -> Self {
         Self {
             approval: Approval::NoUser,
@@ -326,7 +326,7 @@ impl Default for Person {
     }
 }
 
-impl Approver for Person {
+impl Approver for TestUser {
     fn approve(&self, request: &ApprovalRequest<'_>) -> Approval {
         let always: Vec<String> = request.always.iter().map(ToString::to_string).collect();
         let server = request.always_server;
@@ -433,11 +433,11 @@ impl Redact for Secrets {
 }
 
 /// A gate with the context of its calls.
-pub(crate) struct Desk {
+pub(crate) struct GateFixture {
     pub(crate) gate: Gate,
     pub(crate) folder: Option<Folder>,
     pub(crate) ledger: Memory,
-    pub(crate) person: Person,
+    pub(crate) user: TestUser,
     pub(crate) purse: TestBudget,
     pub(crate) profile: SafetyProfile,
     pub(crate) guards: Guards,
@@ -452,13 +452,13 @@ pub(crate) struct Desk {
     clippy::needless_pass_by_value,
     reason = "arguments are written where they are used"
 )]
-impl Desk {
+impl GateFixture {
     pub(crate) fn new(registry: Registry, folder: Option<Folder>) -> Self {
         Self {
             gate: Gate::new(Arc::new(registry)),
             folder,
             ledger: Memory::default(),
-            person: Person::default(),
+            user: TestUser::default(),
             purse: TestBudget::default(),
             profile: SafetyProfile::default(),
             guards: Guards::default(),
@@ -501,7 +501,7 @@ impl Desk {
                 .folder
                 .as_ref()
                 .map(|folder| -> &dyn Workspace { folder }),
-            approver: &self.person,
+            approver: &self.user,
             budget: &self.purse,
             ledger: &self.ledger,
             redactor: &Secrets,

@@ -115,7 +115,7 @@ fn gates(thresholds: &BTreeMap<AutomationGate, f64>) -> Table {
         .column("Asks below", Align::Right)
         .rows(thresholds.iter().map(|(gate, threshold)| {
             vec![
-                gate.gates().into(),
+                gate.description().into(),
                 if *threshold <= 0.0 {
                     Cell::Muted("never asks".to_owned())
                 } else if *threshold >= 1.0 {

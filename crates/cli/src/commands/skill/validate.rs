@@ -21,9 +21,9 @@ pub(super) fn run(
     if let SkillSource::Folder(folder) = &source {
         let inspection = inspect(folder);
         let problems: Vec<&DefinitionFileError> = inspection
-            .wrong
+            .errors
             .iter()
-            .chain(&inspection.departures)
+            .chain(&inspection.deviations)
             .collect();
         if let Some(first) = problems.first() {
             return Err(invalid_skill(first, &problems));

@@ -25,7 +25,7 @@ use crate::name::ToolName;
 use crate::ports::{MASK, PartPath};
 use crate::spec::{Category, Ground, ToolSpec};
 use crate::tool::{
-    Answer, Call, Failure, Grounds, PrepareError, PreparedCall, Subject, Tool, TouchedPaths,
+    Answer, Call, Failure, PrepareContext, PrepareError, PreparedCall, Subject, Tool, TouchedPaths,
 };
 
 #[derive(Deserialize, JsonSchema)]
@@ -58,8 +58,8 @@ impl Tool for ApplyPatch {
         self.0.spec()
     }
 
-    fn prepare<'a>(&'a self, arguments: Value, grounds: Grounds<'a>) -> PrepareResult<'a> {
-        self.0.prepare(arguments, grounds)
+    fn prepare<'a>(&'a self, arguments: Value, context: PrepareContext<'a>) -> PrepareResult<'a> {
+        self.0.prepare(arguments, context)
     }
 
     fn acts_as(&self, arguments: &Value) -> Vec<ToolName> {
@@ -101,11 +101,11 @@ enum Change<'a> {
     },
 }
 
-fn prepare(arguments: PatchArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
+fn prepare(arguments: PatchArguments, context: PrepareContext<'_>) -> PrepareResult<'_> {
     let sections = parse(&arguments.patch).map_err(PrepareError::Arguments)?;
     let mut changes = Vec::new();
     for section in sections {
-        let find = |path: &str, last| target(grounds, path, last, Access::Writes);
+        let find = |path: &str, last| target(context, path, last, Access::Writes);
         changes.push(match section {
             Section::Add { path, content } => Change::Add(find(&path, LastLink::Follow)?, content),
             Section::Delete { path } => Change::Delete(find(&path, LastLink::Keep)?),
@@ -158,7 +158,7 @@ impl PreparedCall for PreparedPatch<'_> {
     fn run(self: Box<Self>, _permit: Permit, call: &mut Call<'_>) -> Result<Answer, Failure> {
         let mut files = Files::default();
         for change in self.0 {
-            call.check_cancelled()?;
+            call.check_running()?;
             files.change(change, call).map_err(|failure| {
                 call.output.text(&files.excerpt);
                 Failure::new(format!("{}. Nothing was changed.", failure.message))
