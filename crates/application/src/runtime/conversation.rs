@@ -93,7 +93,7 @@ pub struct ConversationTurn<'a> {
 /// A request to summarize a conversation.
 pub struct ConversationCompaction<'a> {
     pub session: &'a Session,
-    /// What the summary must contain.
+    /// Topic that the summary must contain.
     pub focus: Option<&'a str>,
     pub observer: &'a dyn Observer,
     /// Stops the compaction.

@@ -271,7 +271,7 @@ mod tests {
     fn images_after_an_at_sign_are_recognized_by_their_content() {
         let folder = folder();
         let all = found(
-            "What is @a.png? And @\"no extension\", @photo.txt, @w.webp or @a.png",
+            "Compare @a.png? And @\"no extension\", @photo.txt, @w.webp or @a.png",
             folder.path(),
         );
         let png = ("a.png".to_owned(), "image/png");

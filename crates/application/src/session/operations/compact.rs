@@ -26,7 +26,7 @@ use crate::usage::CostReport;
 pub struct CompactSession {
     /// Id, prefix of at least 6 characters, or name.
     pub session: String,
-    /// What the summary must keep in detail.
+    /// Topic that the summary must keep in detail.
     #[serde(default)]
     pub focus: Option<String>,
     /// The model that writes the summary. Defaults to the actor of the session, then to the default model.
