@@ -183,7 +183,10 @@ fn list(context: &Context) -> Result<Report, CommandError> {
         .column("Key", Align::Left)
         .column("Value", Align::Left)
         .column("Set by", Align::Left)
-        .column("Meaning", Align::Left);
+        .column("Meaning", Align::Left)
+        .keep(["Key"])
+        .shorten(["Value"])
+        .drop_first(["Set by", "Meaning"]);
     for resolved in &all {
         table = table.row(vec![
             resolved.key.name.into(),

@@ -230,10 +230,10 @@ fn lists_fit_eighty_columns_and_break_no_name() {
         (["sandbox", "list"].as_slice(), "/data/sandboxes"),
         (&["session", "list"], "/data/sessions"),
         (&["resource", "list"], "/data/resources"),
-        (&["resource", "type", "list"], "/data/types"),
+        (&["resource", "type", "list"], "/data/resource_types"),
         (&["tool", "list"], "/data/tools"),
         (&["model", "list"], "/data/models"),
-        (&["automation-profile", "list"], "/data/profiles"),
+        (&["automation-profile", "list"], "/data/automation_profiles"),
         (&["doctor"], "/data/checks"),
     ] {
         let names = names(&agents, list, pointer);

@@ -56,7 +56,7 @@ pub(crate) fn list_report(context: &Context, request: ListModels) -> Result<Repo
         .column("Images", Align::Left)
         .column("Reasoning", Align::Left)
         .keep(["Model", "Key"])
-        .drop_first(["Reasoning", "Images"])
+        .drop_first(["Reasoning", "Images", "Output $/M", "Input $/M", "Context"])
         .empty("No model matches")
         .rows(listed.models.iter().map(list_row));
     let shown = listed.summary.shown;
