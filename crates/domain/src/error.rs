@@ -291,6 +291,7 @@ codes! {
     PlanRollback = "CA-1154", Conflict, "the plan cannot be rolled back";
     ProjectEmpty = "CA-1155", Usage, "the project has no resources";
     StepOutcomeUnknown = "CA-1156", HumanNeeded, "a step was interrupted and its outcome is unknown";
+    ConflictNotFound = "CA-1157", NotFound, "the plan has no conflict at this path";
     FilterTooLong = "CA-1160", Usage, "a filter is too long";
     Unauthenticated = "CA-1201", Failed, "the request has no valid token";
     Forbidden = "CA-1202", Failed, "the role does not permit this";

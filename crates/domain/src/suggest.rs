@@ -89,6 +89,7 @@ suggestions! {
     plan_redo(reference) = "plan/redo";
     plan_reject(reference) = "plan/reject";
     plan_resolve(reference, path, side) = "plan/resolve";
+    plan_resolve_of_child(reference, path, side, child) = "plan/resolve";
     plan_revert(reference) = "plan/revert";
     plan_rollback(reference, checkpoint) = "plan/rollback" + yes;
     plan_show_as(reference, document) = "plan/show";

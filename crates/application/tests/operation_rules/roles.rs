@@ -288,6 +288,8 @@ const OPERATIONS: &[(&str, &str, &[Part])] = {
         ("plan/show", "plan show", &[Plan("reference")]),
         ("plan/tree", "plan tree", &[Plan("reference")]),
         ("plan/explain", "plan explain", &[Decision("reference")]),
+        ("plan/children", "plan children", &[Plan("reference")]),
+        ("plan/conflicts", "plan conflicts", &[Plan("reference")]),
         ("plan/errors", "plan errors", &[Plan("reference")]),
         ("plan/diff", "plan diff", &[Plan("reference")]),
         ("plan/artifacts", "plan artifacts", &[Plan("reference")]),
@@ -313,6 +315,7 @@ const OPERATIONS: &[(&str, &str, &[Part])] = {
         ("plan/approve", "plan approve", &[Plan("reference")]),
         ("plan/reject", "plan reject", &[Plan("reference")]),
         ("plan/prompt", "plan prompt", &[Plan("reference")]),
+        ("plan/resolve", "plan resolve", &[Plan("reference")]),
         (
             "plan/edit",
             "plan edit",

@@ -66,6 +66,37 @@ Examples:
         #[command(flatten)]
         plan: PlanChoice,
     },
+    /// List the child plans of a plan
+    #[command(after_help = "Examples:
+  agents plan children
+  agents --format json plan children 01JX3Q")]
+    Children {
+        #[command(flatten)]
+        plan: PlanChoice,
+    },
+    /// Show the conflicts between the child plans of a plan
+    #[command(after_help = "Decide them with `agents plan resolve`.
+
+Example:
+  agents plan conflicts 01JX3Q")]
+    Conflicts {
+        #[command(flatten)]
+        plan: PlanChoice,
+    },
+    /// Resolve conflicts between the child plans of a plan
+    #[command(
+        after_help = "`ours` is the version of the plan, with the changes of earlier child plans; `theirs` is the version
+of the child plan. When all conflicts are resolved, continue with `agents plan execute`.
+
+Exit codes: 0 resolved, 3 no conflict at the path, 4 the plan has no conflicts or is running
+
+Examples:
+  agents plan resolve src/lib.rs --take theirs
+  agents plan resolve 01JX3Q src/lib.rs --file merged.rs
+  agents plan resolve 01JX3Q src/lib.rs --child 2 --take ours
+  agents plan resolve --all ours"
+    )]
+    Resolve(PlanResolve),
     /// Show the errors of a plan and how to recover
     Errors {
         #[command(flatten)]
@@ -115,10 +146,39 @@ pub(crate) struct PlanChoice {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct PlanResolve {
+    /// Path in conflict; two arguments are a plan and the path. With --all, only a plan
+    #[arg(value_name = "[PLAN] PATH", num_args = 0..=2)]
+    pub(crate) path: Vec<String>,
+    /// Version that the path gets
+    #[arg(long, value_enum, value_name = "SIDE", conflicts_with_all = ["file", "all"])]
+    pub(crate) take: Option<ConflictSideName>,
+    /// Edited file whose content the path gets, `-` for standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "all")]
+    pub(crate) file: Option<PathBuf>,
+    /// Resolve all unresolved conflicts with this version
+    #[arg(long, value_enum, value_name = "SIDE", conflicts_with = "child")]
+    pub(crate) all: Option<ConflictSideName>,
+    /// Number or id of the child plan, if several conflict at the path
+    #[arg(long, value_name = "CHILD")]
+    pub(crate) child: Option<String>,
+}
+
+/// The two versions of a path in conflict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ConflictSideName {
+    /// The version of the plan
+    Ours,
+    /// The version of the child plan
+    Theirs,
+}
+
+#[derive(Debug, Args)]
 #[command(after_help = "Examples:
   agents plan list
   agents plan list --phase execute --state errored
   agents plan list --state awaiting_input --project local/shop
+  agents plan list --tree
   agents plan list '^local/fix-'")]
 pub(crate) struct PlanList {
     /// Only plans in this phase
@@ -136,6 +196,9 @@ pub(crate) struct PlanList {
     /// Only plans whose name, action or description matches this regular expression
     #[arg(value_name = "REGEX")]
     pub(crate) pattern: Option<String>,
+    /// Also list child plans, each below its parent
+    #[arg(long)]
+    pub(crate) tree: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -118,6 +118,7 @@ const ROWS: &[CommandRow] = &[
         "plan checkpoint list",
         "<reference>",
     ),
+    row_of("plan/conflicts", "plan conflicts", "<reference>"),
     row_of("plan/diff", "plan diff", "<reference>"),
     row_of("plan/errors", "plan errors", "<reference>"),
     row_of("plan/execute", "plan execute", "<reference> --redo --skip"),
@@ -127,6 +128,11 @@ const ROWS: &[CommandRow] = &[
     row_of("plan/prompt", "plan prompt", "<reference> <guidance>"),
     row_of("plan/redo", "plan redo", "<reference>"),
     row_of("plan/reject", "plan reject", "<reference>"),
+    row_of(
+        "plan/resolve",
+        "plan resolve",
+        "<reference> <path> --child --take=side",
+    ),
     row_of("plan/revert", "plan revert", "<reference>"),
     row_of(
         "plan/rollback",
@@ -356,6 +362,7 @@ mod tests {
         ("document", "markdown"),
         ("metadata", "{}"),
         ("of", "action"),
+        ("side", "ours"),
     ];
 
     /// Every suggestion, with values that commands accept.

@@ -13,6 +13,7 @@ mod maintenance;
 mod models;
 mod modes;
 mod odd_paths;
+mod plan_children;
 mod plan_lifecycle;
 mod plan_views;
 mod projects;

@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use cleveragents_application::TreeSummary;
 use cleveragents_application::plan_operations::{
-    DecisionStatus, OutlineNode, ShowDecisionTree, TreeDrawing as DrawingLanguage, TreeForm,
+    DecisionStatus, OutlineNode, ShowDecisionTree, TreeChildPlan, TreeDrawing as DrawingLanguage,
+    TreeForm,
 };
-use cleveragents_domain::DecisionType;
+use cleveragents_domain::{DecisionType, PlanState};
 use serde_json::json;
 
 use crate::arguments::{PlanTree, TreeDrawing};
@@ -92,20 +93,50 @@ fn plain_text(outline: &[OutlineNode]) -> String {
 fn lines(outline: &[OutlineNode], columns: usize) -> Vec<Vec<Cell>> {
     // One entry per level: `true` if its vertical line continues below.
     let mut continues: Vec<bool> = Vec::new();
-    outline
-        .iter()
-        .map(|node| {
-            continues.truncate(node.depth);
-            let trunk = trunk(&continues, node);
-            continues.push(!node.is_last);
-            line(trunk, node, columns)
-        })
-        .collect()
+    let mut lines = Vec::with_capacity(outline.len());
+    for (at, node) in outline.iter().enumerate() {
+        continues.truncate(node.depth);
+        let drawn = trunk(&continues, node.depth, node.is_last);
+        continues.push(!node.is_last);
+        lines.push(line(drawn, node, columns));
+        if let Some(plan) = &node.child_plan {
+            let has_decisions = outline
+                .get(at + 1)
+                .is_some_and(|next| next.depth > node.depth);
+            let drawn = trunk(&continues, node.depth + 1, !has_decisions);
+            lines.push(child_plan_line(drawn, plan, columns));
+        }
+    }
+    lines
 }
 
-/// Vertical and horizontal lines before a decision.
-fn trunk(continues: &[bool], node: &OutlineNode) -> String {
-    if node.depth == 0 {
+/// Line of a child plan, below the decision that created it.
+fn child_plan_line(trunk: String, plan: &TreeChildPlan, columns: usize) -> Vec<Cell> {
+    let label = format!("child plan {}", plan.number);
+    let state = format!(" {}/{}", plan.phase.as_str(), plan.state.as_str());
+    let id = format!(" {}", plan.id);
+    let occupied = width(&trunk) + label.len() + 1 + state.len() + id.len();
+    let available = columns.saturating_sub(occupied).max(MIN_TEXT_WIDTH);
+    let title = one_line(&plan.title);
+    let title = truncate(&visible(&title), available).into_owned();
+    let state = match plan.state {
+        PlanState::Applied => Cell::Good(state),
+        PlanState::Errored | PlanState::Constrained => Cell::Bad(state),
+        PlanState::AwaitingInput => Cell::Warn(state),
+        _ => Cell::Muted(state),
+    };
+    vec![
+        Cell::Muted(trunk),
+        Cell::Id(label),
+        Cell::Text(format!(" {title}")),
+        state,
+        Cell::Muted(id),
+    ]
+}
+
+/// Vertical and horizontal lines before a decision or child plan.
+fn trunk(continues: &[bool], depth: usize, is_last: bool) -> String {
+    if depth == 0 {
         return String::new();
     }
     // The root has no vertical line.
@@ -119,7 +150,7 @@ fn trunk(continues: &[bool], node: &OutlineNode) -> String {
     for continues in &levels[skipped..] {
         text.push_str(if *continues { "│  " } else { "   " });
     }
-    text.push_str(if node.is_last { "└─ " } else { "├─ " });
+    text.push_str(if is_last { "└─ " } else { "├─ " });
     text
 }
 
