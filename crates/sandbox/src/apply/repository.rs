@@ -477,13 +477,41 @@ impl RefChange {
         Ok(())
     }
 
-    /// Updates the file times in git's index, so that the next `git status` is fast.
+    /// Updates the file times in git's index, so that programs that compare only times see no changes. A failure has no
+    /// consequences, except that git has to read the files.
     pub(crate) fn refresh(&self) {
-        if self.index.is_some()
-            && let Ok(checkout) = open_checkout(&self.location)
-        {
-            // Only an optimization; a failure has no consequences.
-            let _quick = checkout.git.try_run(&["update-index", "-q", "--refresh"]);
+        if let Some(index) = &self.index {
+            let _ignored = self.refresh_index(index);
         }
+    }
+
+    /// Git updates a copy, because a killed git process would leave its lock on the user's index. If the process dies
+    /// while it holds its own lock, the next one finds the lock by its content.
+    fn refresh_index(&self, index: &IndexChange) -> Result<(), Error> {
+        let copy = index.fresh.with_extension("refreshed");
+        let lock_of = |copy: &Path| -> Result<IndexLock<'_>, Error> {
+            let content = hash_file(copy).during("reading", copy)?;
+            Ok(IndexLock::new(&index.place, content, &self.new))
+        };
+        let is_unchanged = || -> Result<bool, Error> {
+            Ok(hash_file(&index.place).during("reading", &index.place)? == index.after)
+        };
+        if copy.exists() {
+            lock_of(&copy)?.release()?;
+        }
+        std::fs::copy(&index.place, &copy).during("copying", &index.place)?;
+        let checkout = open_checkout(&self.location)?;
+        let git = checkout.git.with("GIT_INDEX_FILE", &copy);
+        git.try_run(&["update-index", "-q", "--refresh"])?;
+        let lock = lock_of(&copy)?;
+        lock.acquire(&copy).during("making", lock.path())?;
+        kill_points::boundary();
+        let replaced = match is_unchanged() {
+            Ok(true) => lock.replace_index(),
+            Ok(false) => lock.release(),
+            Err(error) => lock.release().and(Err(error)),
+        };
+        kill_points::boundary();
+        replaced
     }
 }
