@@ -1,6 +1,7 @@
 //! Plans: crashes, concurrency, two terminals, and broken dependencies.
 
 mod by_products;
+mod children;
 mod concurrency;
 mod faults;
 mod full_disk;
