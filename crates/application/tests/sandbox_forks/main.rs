@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cleveragents_application::{
-    ComputedMerge, ForkToMerge, OpenSandbox, PlanExecutionContext, RollbackTarget, SandboxService,
-    SandboxView, Target,
+    ComputedMerge, ForkToMerge, OpenSandbox, PlanExecutionContext, RollbackTarget, SandboxDiff,
+    SandboxService, SandboxView, Target,
 };
 use cleveragents_domain::{
     CheckpointReason, FileState, MergeReason, MergeStrategy, PlanId, TreePath,
@@ -243,6 +243,29 @@ fn assert_same(found: &Tree, expected_tree: &Tree, when: &str) {
     assert!(wrong.is_empty(), "{when}:\n{}", wrong.join("\n"));
 }
 
+/// Asserts that a fork recorded exactly its changes.
+fn assert_recorded(diff: &SandboxDiff, base: &Tree, tree: &Tree) {
+    let state = |tree: &Tree, path: &Vec<u8>| tree.get(path).map(Entry::state);
+    let paths: BTreeSet<&Vec<u8>> = base.keys().chain(tree.keys()).collect();
+    let made: BTreeMap<Vec<u8>, _> = paths
+        .into_iter()
+        .filter(|path| state(base, path) != state(tree, path))
+        .map(|path| (path.clone(), (state(base, path), state(tree, path))))
+        .collect();
+    let recorded: BTreeMap<Vec<u8>, _> = diff
+        .parts
+        .iter()
+        .flat_map(|part| &part.changes)
+        .map(|change| {
+            (
+                change.path.as_bytes().to_vec(),
+                (change.before, change.after),
+            )
+        })
+        .collect();
+    assert_eq!(recorded, made, "the changes of a fork");
+}
+
 /// Changes lines of the text file.
 fn edit_text(root: &Path, dice: &mut Dice) {
     let place = tree::at(root, TEXT);
@@ -316,13 +339,20 @@ fn run(service: &SandboxService, plan: PlanId, seed: u64, source: Source) {
         let changes: Vec<_> = diff.parts.iter().flat_map(|part| &part.changes).collect();
         assert!(changes.is_empty(), "a new fork has changes: {changes:?}");
         edit(&root, dice.roll(7), dice);
-        service
-            .capture(&mut fork, None)
-            .expect("the tree is scanned");
+        let diff = service.diff(&mut fork).expect("a difference");
         drop(fork);
+        let mut tree = walk(&root);
+        // New files that git ignores stay in the fork.
+        for path in diff.parts.iter().flat_map(|part| &part.by_products) {
+            match base.get(path.as_bytes()) {
+                Some(entry) => tree.insert(path.as_bytes().to_vec(), entry.clone()),
+                None => tree.remove(path.as_bytes()),
+            };
+        }
+        assert_recorded(&diff, &base, &tree);
         forks.push(Fork {
             view: service.find(name).expect("it is there"),
-            tree: walk(&root),
+            tree,
             resolutions: BTreeMap::new(),
         });
     }
