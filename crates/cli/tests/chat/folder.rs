@@ -324,6 +324,46 @@ fn changes_that_wait_are_named_at_the_end_and_at_the_next_start() {
 }
 
 #[test]
+fn a_chat_at_a_terminal_names_changes_when_it_starts_stops_and_ends() {
+    const PROMPT: &str = "script.yaml>";
+    const CTRL_C: &str = "\u{3}";
+    const CTRL_D: &str = "\u{4}";
+    let agents = Agents::new(env!("CARGO_BIN_EXE_agents"));
+    std::fs::write(agents.cwd().join("script.yaml"), SCRIPT).expect("a file");
+    std::fs::write(agents.cwd().join("notes.txt"), "first\n").expect("a file");
+    let waiting = "1 changed file not applied: /diff";
+    let leaving = "1 changed file not applied; continue with `agents --continue`";
+    let steps = [
+        (PROMPT, "writes it\r"),
+        ("tokens in", ""),
+        (PROMPT, CTRL_D),
+        (leaving, ""),
+    ];
+    let (code, screen) = agents.play(&steps, &["-m", MODEL]);
+    assert_eq!(code, Some(0), "{screen}");
+    let steps = [
+        (waiting, ""),
+        (PROMPT, "endless\r"),
+        ("BEG", CTRL_C),
+        ("stopped; the session", ""),
+        (waiting, ""),
+        (PROMPT, CTRL_D),
+        (leaving, ""),
+    ];
+    let (code, screen) = agents.play(&steps, &["-m", MODEL, "--continue"]);
+    assert_eq!(code, Some(0), "{screen}");
+    let steps = [
+        ("today ", ""),
+        ("  writes it (2 turns, 1 changed file not applied)", ""),
+        ("Number: ", "1\r"),
+        (waiting, ""),
+        (PROMPT, CTRL_D),
+    ];
+    let (code, screen) = agents.play(&steps, &["-m", MODEL, "--resume"]);
+    assert_eq!(code, Some(0), "{screen}");
+}
+
+#[test]
 fn a_status_line_shows_that_an_answer_is_awaited_on_a_terminal() {
     let mut shop = Shop::new();
     shop.agents = shop.agents.with("TERM", "xterm");
