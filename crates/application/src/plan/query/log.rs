@@ -1,5 +1,7 @@
 //! Describes the events of a plan.
 
+use std::fmt::Write as _;
+
 use cleveragents_domain::{Event, EventKind, InvocationOutcome, ToolInvocation};
 use serde_json::Value;
 
@@ -123,7 +125,7 @@ pub(in crate::plan) fn describe_call(call: &ToolInvocation) -> String {
         .filter(|_| call.outcome != InvocationOutcome::Refused)
     {
         let seconds = finished.seconds_since(call.started_at);
-        text.push_str(&format!(" in {seconds:.1} s"));
+        let _never_fails = write!(text, " in {seconds:.1} s");
     }
     if let Some(error) = &call.error {
         text.push_str(": ");

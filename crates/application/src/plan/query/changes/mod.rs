@@ -213,8 +213,7 @@ fn add_committed_lines(changes: &mut PlanChanges, commits: &[AppliedCommit]) {
             if file.part != commit.part || file.is_folder {
                 continue;
             }
-            let path = std::ffi::OsStr::new(&file.path);
-            let Some(section) = by_path.remove(path) else {
+            let Some(section) = by_path.remove(std::ffi::OsStr::new(&file.path)) else {
                 continue;
             };
             if !section.is_binary {
