@@ -46,7 +46,6 @@ fn shell_words(line: &str) -> Vec<String> {
         match (quote, letter) {
             (Some(open), _) if letter == open => quote = None,
             (Some('"') | None, '\\') => word.get_or_insert_default().extend(letters.next()),
-            (Some(_), _) => word.get_or_insert_default().push(letter),
             (None, '\'' | '"') => {
                 quote = Some(letter);
                 word.get_or_insert_default();
@@ -54,7 +53,7 @@ fn shell_words(line: &str) -> Vec<String> {
             (None, '|' | ';' | '&' | '>' | '<' | ')') => break,
             (None, '#') if word.is_none() => break,
             (None, _) if letter.is_whitespace() => words.extend(word.take()),
-            (None, _) => word.get_or_insert_default().push(letter),
+            _ => word.get_or_insert_default().push(letter),
         }
     }
     words.extend(word);
