@@ -79,7 +79,10 @@ fn heading(diff: &PlanDiff) -> Option<String> {
         .iter()
         .map(|applied| {
             let branch = applied.branch.as_ref();
-            let branch = branch.map_or_else(String::new, |branch| format!(" on {branch}"));
+            let branch = branch.map_or_else(String::new, |branch| {
+                let name = branch.strip_prefix("refs/heads/").unwrap_or(branch);
+                format!(" on {name}")
+            });
             format!("{}{branch}", short_commit(&applied.commit))
         })
         .collect();
