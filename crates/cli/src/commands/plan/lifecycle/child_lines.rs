@@ -161,7 +161,7 @@ mod tests {
 
     fn call(tool: &str) -> AgentEvent {
         serde_json::from_value(serde_json::json!({
-            "type": "tool_call_started", "path": "step/1", "tool": tool, "arguments": "{}",
+            "type": "tool_call_started", "path": "step/1", "call": "c1", "tool": tool, "arguments": "{}",
         }))
         .expect("an event")
     }
