@@ -58,12 +58,11 @@ pub use actor::{
     ActorBundle, ActorService, ActorText, ActorWorld, ContextMessage, ContextService,
     ContextServiceError, ExportedContext, FoundActor, IsModel, ReferableNames, read_context,
 };
+pub use automation::operations as automation_operations;
 pub use automation::{AutomationService, Mode};
 pub use change_request::{
     ChangeRequestError, ChangeRequestService, ChangeRequestTarget, PublishedBranch,
 };
-pub use automation::operations as automation_operations;
-pub use count::counted;
 /// The handle of an open database, from which services are created.
 pub use cleveragents_store::Engine;
 /// An error of the database.
@@ -77,6 +76,7 @@ pub use cleveragents_store::{
     tokens::Token,
     usage_metrics::{Durations, RANGES as DURATION_RANGES, UsageMetrics},
 };
+pub use count::counted;
 pub use definition::{
     AddedDefinition, DefinitionError, DefinitionService, DefinitionText, DefinitionType,
     RegisteredDefinition, definition_schema,
@@ -102,21 +102,22 @@ pub use operation::{
 };
 pub use plan::operations as plan_operations;
 pub use plan::{
-    Alternative, ChangeStatus, CorrectionImpact, DecisionNode, DecisionTree, Explanation,
-    AppliedCommit, FileChange, Hunk, Impact, LimitUsage, PhaseProgress, PlanCandidate, PlanChanges, PlanFailure,
-    PlanFailureKind, PlanFailures, PlanGuard, PlanListQuery, PlanQueries, PlanQueryError,
-    PlanStatus, ProgressState, TreeOptions, TreeSummary, UndoneApply, checkpoint_name, describe_event,
+    AffectedDecision, AffectedStep, ContextError, CorrectionMode, CorrectionPreview, DETERMINISTIC,
+    DefaultActors, DriveOptions, ESTIMATOR, EXECUTOR, FailedCheck, KeptVariables, OpenChangeset,
+    PROMPTS, PlanCorrected, PlanDefaults, PlanError, PlanExecutionContext, PlanFrontEnd,
+    PlanLookup, PlanQueue, PlanRollbackPreview, PlanRolledBack, PlanService, QueueEntry, REVIEWER,
+    SERVER_LEASE, STRATEGIST, ServerClaim, UseAction, built_in_actors, calling_actor,
+    one_off_action,
+};
+pub use plan::{
+    Alternative, AppliedCommit, ChangeStatus, CorrectionImpact, DecisionNode, DecisionTree,
+    Explanation, FileChange, Hunk, Impact, LimitUsage, PhaseProgress, PlanCandidate, PlanChanges,
+    PlanFailure, PlanFailureKind, PlanFailures, PlanGuard, PlanListQuery, PlanQueries,
+    PlanQueryError, PlanStatus, ProgressState, TreeOptions, TreeSummary, UndoneApply,
+    checkpoint_name, describe_event,
 };
 pub use plan::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
 pub use plan::{ConflictChoice, ConflictSelection, ResolvedConflicts};
-pub use plan::{
-    ContextError, DETERMINISTIC, DefaultActors, DriveOptions, ESTIMATOR, EXECUTOR, FailedCheck,
-    KeptVariables, OpenChangeset, PROMPTS, PlanDefaults, PlanError, PlanExecutionContext,
-    AffectedDecision, AffectedStep, CorrectionMode, CorrectionPreview, PlanCorrected, PlanFrontEnd,
-    PlanLookup, PlanQueue, PlanRollbackPreview, PlanRolledBack, PlanService,
-    QueueEntry, REVIEWER, SERVER_LEASE, STRATEGIST, ServerClaim, UseAction, built_in_actors,
-    calling_actor, one_off_action,
-};
 pub use process::{Liveness, current_owner, liveness};
 pub use project::operations as project_operations;
 pub use project::{LinkRequest, NewProject, ProjectError, ProjectService, ProjectTarget};
@@ -134,17 +135,17 @@ pub use run::{
 pub use runtime::{
     ActorRunOptions, ActorRunReport, ActorRunRequest, ActorRunner, AgentRequest, AgentRuntime,
     ConnectedTools, Conversation, ConversationAnswer, ConversationCompaction, ConversationOptions,
-    ConversationTurn, EffectiveSafety, RememberingApprover, RunFrontEnd, RunPlace, RuntimeOptions, SafetyLayer,
-    SafetySelection, ToolCallRequest, ToolRequirements, Toolset, ToolsetOptions, WarningHandler,
-    agents_of, answer_text, find_safety_profile, for_each_node, mcp_server_homes,
+    ConversationTurn, EffectiveSafety, RememberingApprover, RunFrontEnd, RunPlace, RuntimeOptions,
+    SafetyLayer, SafetySelection, ToolCallRequest, ToolRequirements, Toolset, ToolsetOptions,
+    WarningHandler, agents_of, answer_text, find_safety_profile, for_each_node, mcp_server_homes,
     mcp_server_options, parse_usd, session_mode,
 };
 pub use sandbox::{
     ApplyRequest, ApplyResult, CacheTotal, CaptureReport, ChangeAuthor, ComputedMerge, DiskUsage,
-    ExecReport, ExecRequest, ForkToMerge, IDLE_SANDBOX_HOURS, IdleSandbox, MemberChanges, OpenSandbox, PendingChanges, QueryReport,
-    QueryRequest, Recording,
-    RecoveredOperation, RollbackTarget, RolledBack, SandboxDiff, SandboxError, SandboxService,
-    SandboxView, SourceChanges, Target,
+    ExecReport, ExecRequest, ForkToMerge, IDLE_SANDBOX_HOURS, IdleSandbox, MemberChanges,
+    OpenSandbox, PendingChanges, QueryReport, QueryRequest, Recording, RecoveredOperation,
+    RollbackTarget, RolledBack, SandboxDiff, SandboxError, SandboxService, SandboxView,
+    SourceChanges, Target,
 };
 pub use scheduler::{
     APPLICABLE_STAGES, EXECUTABLE_STAGES, Scheduler, Worker, WorkerEvent, WorkerOptions,
@@ -158,8 +159,8 @@ pub use services::Services;
 pub use session::operations as session_operations;
 pub use session::{
     Answer, AppendOutcome, AppendRequest, AppendResponder, BatchAppender, EXPORT_SCHEMA,
-    ExportSummary, Failure, ImportCheck, ImportSummary, Question, SessionError,
-    SessionOverview, SessionService, SessionView, StoredMessage, without_data_tags,
+    ExportSummary, Failure, ImportCheck, ImportSummary, Question, SessionError, SessionOverview,
+    SessionService, SessionView, StoredMessage, without_data_tags,
 };
 pub use skill::operations as skill_operations;
 pub use skill::{
@@ -185,9 +186,10 @@ pub use tool::{
     files_changed,
 };
 pub use turn::{
-    CompactionReport, Ending, InterruptedTurnSummary, LockedSession, PromptImage, ReportTool, ReportTools, TextAnswer,
-    TurnAllowance, TurnError, TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools,
-    UnlimitedAllowance, Waiting, instructions, project_instructions, prompt_images,
+    CompactionReport, Ending, InterruptedTurnSummary, LockedSession, PromptImage, ReportTool,
+    ReportTools, TextAnswer, TurnAllowance, TurnError, TurnReport, TurnRequest, TurnService,
+    TurnSettings, TurnTools, UnlimitedAllowance, Waiting, instructions, project_instructions,
+    prompt_images,
 };
 pub use validation::operations as validation_operations;
 pub use validation::{

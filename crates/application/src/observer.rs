@@ -159,7 +159,7 @@ pub enum AgentEvent {
         /// Position among the child plans of its parent, from 1.
         number: u64,
         title: String,
-        event: Box<AgentEvent>,
+        event: Box<Self>,
     },
     /// The strategy of a plan is complete.
     Strategy {

@@ -16,8 +16,7 @@ use crate::config::{Configuration, Environment, Flags, Home, keys};
 use crate::context::Context;
 use crate::logging::{self, Logs};
 use crate::output::{
-    CommandError, Format, Pager, Printer, Report, StandardStreams, Timing, choose,
-    wrap_help,
+    CommandError, Format, Pager, Printer, Report, StandardStreams, Timing, choose, wrap_help,
 };
 use crate::remote::{CommandMachine, Connection};
 

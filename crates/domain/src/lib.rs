@@ -86,9 +86,10 @@ pub use name::{ActorName, Name, NameError};
 pub use plan::{
     AnswerVerdict, ChildFailureMode, ChildPlan, ChildSettings, ChildState, ConflictResolution,
     ContextSnapshot, DEFAULT_MAX_PARALLEL, Decision, DecisionType, ExecutionMode, FailureCategory,
-    LARGEST_MAX_PARALLEL, LinkedPlan, MadeWith, MergeReason, MergeStrategy, NewDecision, Plan, PlanActors, PlanPhase, PlanProfile, PlanProject, PlanStage, PlanState,
-    PlanStep, PlanStrategy, REVERSION_LIMIT, StageTransition, StepCall, StepKind, StepRecord,
-    StepState, StoredConflict, StrategyFault, Waiting, criteria, list_items,
+    LARGEST_MAX_PARALLEL, LinkedPlan, MadeWith, MergeReason, MergeStrategy, NewDecision, Plan,
+    PlanActors, PlanPhase, PlanProfile, PlanProject, PlanStage, PlanState, PlanStep, PlanStrategy,
+    REVERSION_LIMIT, StageTransition, StepCall, StepKind, StepRecord, StepState, StoredConflict,
+    StrategyFault, Waiting, criteria, list_items,
 };
 pub use project::{Alias, Project, ProjectLink, ProjectPartError, ProjectRules};
 pub use remote_agent::{AGENT_TOKEN_PREFIX, RemoteAgent, is_agent_token_variable};

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cleveragents_domain::{FileKind, FileState, MergeReason, MergeStrategy, TreePath};
+use cleveragents_domain::{FileKind, FileMode, FileState, MergeReason, MergeStrategy, TreePath};
 
 use crate::apply::{Decision, Side, decide};
 use crate::capture::Change;
@@ -401,7 +401,7 @@ impl<'m> Merger<'m> {
     /// The paths directly inside a folder of the member before the merge. Empty if the path is not a folder.
     fn entries_before(&mut self, folder: &TreePath) -> Result<Vec<TreePath>, Error> {
         let state = self.before(folder)?;
-        if !state.is_some_and(|state| state.kind() == FileKind::Directory) {
+        if state.is_none_or(|state| state.kind() != FileKind::Directory) {
             return Ok(Vec::new());
         }
         let place = self.root.path().join(folder.as_path());
@@ -438,7 +438,7 @@ fn folder_permissions(fork: &Member, folder: &TreePath) -> Result<u32, Error> {
     Ok(stat
         .and_then(|stat| stat.mode)
         .filter(|mode| mode.kind() == FileKind::Directory)
-        .map_or(0o755, |mode| mode.permissions()))
+        .map_or(0o755, FileMode::permissions))
 }
 
 impl Member {

@@ -127,12 +127,11 @@ fn place(root: &Root, change: &Change, objects: &Objects) -> io::Result<()> {
             if needs_content(change).is_none() && root.has_other_names(&change.path)? =>
         {
             // The permissions belong to the file, so its other names would change too.
-            match objects.open_object(after.hash)? {
-                Some(mut content) => root.write_file(&change.path, after.mode, &mut content),
-                None => {
-                    let mut content = root.open_file(&change.path)?;
-                    root.write_file(&change.path, after.mode, &mut content)
-                }
+            if let Some(mut content) = objects.open_object(after.hash)? {
+                root.write_file(&change.path, after.mode, &mut content)
+            } else {
+                let mut content = root.open_file(&change.path)?;
+                root.write_file(&change.path, after.mode, &mut content)
             }
         }
         _ if needs_content(change).is_none() => root.set_mode(&change.path, after.mode),

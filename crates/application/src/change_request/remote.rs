@@ -23,18 +23,15 @@ pub(super) enum Forge {
 impl Remote {
     /// Parses a URL, or the short form `USER@HOST:PATH` of SSH. `None` for local paths.
     pub(super) fn parse(url: &str) -> Option<Self> {
-        let (scheme, authority, path) = match url.split_once("://") {
-            Some((scheme, rest)) => {
-                let (authority, path) = rest.split_once('/')?;
-                (scheme.to_ascii_lowercase(), authority, path)
+        let (scheme, authority, path) = if let Some((scheme, rest)) = url.split_once("://") {
+            let (authority, path) = rest.split_once('/')?;
+            (scheme.to_ascii_lowercase(), authority, path)
+        } else {
+            let (authority, path) = url.split_once(':')?;
+            if authority.contains('/') {
+                return None;
             }
-            None => {
-                let (authority, path) = url.split_once(':')?;
-                if authority.contains('/') {
-                    return None;
-                }
-                ("ssh".to_owned(), authority, path)
-            }
+            ("ssh".to_owned(), authority, path)
         };
         let is_http = matches!(scheme.as_str(), "http" | "https");
         if !is_http && !matches!(scheme.as_str(), "ssh" | "git+ssh" | "ssh+git") {

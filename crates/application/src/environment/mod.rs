@@ -200,7 +200,11 @@ impl PartEnvironment {
             }
         };
         let (has, is) = (
-            if git.uncommitted.len() == 1 { "has" } else { "have" },
+            if git.uncommitted.len() == 1 {
+                "has"
+            } else {
+                "have"
+            },
             if git.left_out.len() == 1 { "is" } else { "are" },
         );
         let description = "uncommitted edits of the user, which are in this copy";

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use cleveragents_actors::ports::FailureKind;
 use cleveragents_actors::{Actor, RunError};
 use cleveragents_domain::{
-    AutomationGate, Code, Diagnose as _, MicroUsd, Plan, PlanId, PlanPhase, Run, RunId, RunState, StepCall,
-    StepKind, Waiting,
+    AutomationGate, Code, Diagnose as _, MicroUsd, Plan, PlanId, PlanPhase, Run, RunId, RunState,
+    StepCall, StepKind, Waiting,
 };
 use cleveragents_process::Cancel;
 use cleveragents_sandbox::Source;

@@ -192,43 +192,7 @@ impl Diagnose for PlanError {
                 suggest::plan_wait(plan),
                 suggest::plan_cancel(plan)
             )),
-            Self::Waits { plan, waiting } => Some(match &**waiting {
-                Waiting::Gate { .. } | Waiting::Call { .. } => hint!(
-                    "{} or {}, then {}",
-                    suggest::plan_approve(plan),
-                    suggest::plan_reject(plan),
-                    suggest::plan_execute(plan)
-                ),
-                Waiting::Question { .. } => hint!(
-                    "{}, then {}",
-                    suggest::plan_approve_with_answer(plan, Placeholder("TEXT")),
-                    suggest::plan_execute(plan)
-                ),
-                Waiting::UnknownOutcome { .. } => hint!(
-                    "{} retries it, `{}` assumes it done",
-                    suggest::plan_execute_redo(plan),
-                    suggest::plan_skip().only_arguments()
-                ),
-                Waiting::ChildPlans { plans, .. } => match plans.first() {
-                    Some(child) => hint!(
-                        "{} shows what it needs; then {}",
-                        suggest::plan_status(child),
-                        suggest::plan_execute(plan)
-                    ),
-                    None => hint!("continue with {}", suggest::plan_execute(plan)),
-                },
-                Waiting::Conflicts { .. } => hint!(
-                    "{} shows both sides; decide with {}, then {}",
-                    suggest::plan_conflicts(plan),
-                    suggest::plan_resolve(plan, Placeholder("PATH"), Placeholder("SIDE")),
-                    suggest::plan_execute(plan)
-                ),
-                Waiting::Guidance { .. } => hint!(
-                    "{}, then {}",
-                    suggest::plan_prompt(plan, Placeholder("TEXT")),
-                    suggest::plan_execute(plan)
-                ),
-            }),
+            Self::Waits { plan, waiting } => Some(input_hint(*plan, waiting)),
             Self::Preflight { plan, .. } => {
                 Some(hint!("fix that and run {}", suggest::plan_execute(plan)))
             }
@@ -337,6 +301,47 @@ fn nearest_sentence(nearest: &[String]) -> String {
                 .map(|path| format!("`{path}`"))
                 .collect::<Vec<_>>()
                 .join(" or ")
+        ),
+    }
+}
+
+/// How the user provides the input that a plan waits for.
+fn input_hint(plan: PlanId, waiting: &Waiting) -> Hint {
+    match waiting {
+        Waiting::Gate { .. } | Waiting::Call { .. } => hint!(
+            "{} or {}, then {}",
+            suggest::plan_approve(plan),
+            suggest::plan_reject(plan),
+            suggest::plan_execute(plan)
+        ),
+        Waiting::Question { .. } => hint!(
+            "{}, then {}",
+            suggest::plan_approve_with_answer(plan, Placeholder("TEXT")),
+            suggest::plan_execute(plan)
+        ),
+        Waiting::UnknownOutcome { .. } => hint!(
+            "{} retries it, `{}` assumes it done",
+            suggest::plan_execute_redo(plan),
+            suggest::plan_skip().only_arguments()
+        ),
+        Waiting::ChildPlans { plans, .. } => match plans.first() {
+            Some(child) => hint!(
+                "{} shows what it needs; then {}",
+                suggest::plan_status(child),
+                suggest::plan_execute(plan)
+            ),
+            None => hint!("continue with {}", suggest::plan_execute(plan)),
+        },
+        Waiting::Conflicts { .. } => hint!(
+            "{} shows both sides; decide with {}, then {}",
+            suggest::plan_conflicts(plan),
+            suggest::plan_resolve(plan, Placeholder("PATH"), Placeholder("SIDE")),
+            suggest::plan_execute(plan)
+        ),
+        Waiting::Guidance { .. } => hint!(
+            "{}, then {}",
+            suggest::plan_prompt(plan, Placeholder("TEXT")),
+            suggest::plan_execute(plan)
         ),
     }
 }

@@ -47,24 +47,24 @@ pub use built_in::{
     DETERMINISTIC, ESTIMATOR, EXECUTOR, PROMPTS, REVIEWER, STRATEGIST, built_in_actors,
 };
 pub use call_actor::calling_actor;
-pub use correction::{
-    AffectedDecision, AffectedStep, CorrectionMode, CorrectionPreview, PlanCorrected,
-};
 pub use context::{ContextError, OpenChangeset, PlanExecutionContext};
 pub use control::{
     ConflictChoice, ConflictSelection, PlanQueue, QueueEntry, ResolvedConflicts, SERVER_LEASE,
     ServerClaim,
+};
+pub use correction::{
+    AffectedDecision, AffectedStep, CorrectionMode, CorrectionPreview, PlanCorrected,
 };
 pub use create::one_off_action;
 pub use error::PlanError;
 pub use front_end::PlanFrontEnd;
 pub use policy::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
 pub use query::{
-    Alternative, AppliedCommit, ChangeStatus, CorrectionImpact, DecisionNode, DecisionTree, Explanation,
-    FileChange, Hunk, Impact, LimitUsage, PhaseProgress, PlanCandidate, PlanChanges, PlanFailure,
-    PlanFailureKind, PlanFailures, PlanGuard, PlanListQuery, PlanLookup, PlanQueries,
-    PlanQueryError, PlanStatus, ProgressState, TreeOptions, TreeSummary, UndoneApply, checkpoint_name,
-    describe_event,
+    Alternative, AppliedCommit, ChangeStatus, CorrectionImpact, DecisionNode, DecisionTree,
+    Explanation, FileChange, Hunk, Impact, LimitUsage, PhaseProgress, PlanCandidate, PlanChanges,
+    PlanFailure, PlanFailureKind, PlanFailures, PlanGuard, PlanListQuery, PlanLookup, PlanQueries,
+    PlanQueryError, PlanStatus, ProgressState, TreeOptions, TreeSummary, UndoneApply,
+    checkpoint_name, describe_event,
 };
 pub(crate) use query::{PlanDependency, active_plans_using, finish_hint};
 pub use rollback::{PlanRollbackPreview, PlanRolledBack};

@@ -167,10 +167,10 @@ impl SandboxService {
                 };
                 let resolutions = fork.resolutions.get(&member.alias).unwrap_or(&none);
                 let alias = || member.alias.clone();
-                let merged = merger.add(copy, of_part, resolutions)?;
-                let changes = merged.changes.into_iter();
+                let effect = merger.add(copy, of_part, resolutions)?;
+                let changes = effect.changes.into_iter();
                 merge.by_fork[number].extend(changes.map(|change| (alias(), change)));
-                let conflicts = merged.conflicts.into_iter();
+                let conflicts = effect.conflicts.into_iter();
                 merge
                     .conflicts
                     .extend(conflicts.map(|conflict| (number, alias(), conflict)));

@@ -40,3 +40,4 @@ pub use service::{OpenSandbox, SandboxService, SandboxView};
 pub use session::{IDLE_SANDBOX_HOURS, IdleSandbox, PendingChanges};
 pub(crate) use session::{SESSION_SANDBOX, session_of_sandbox, session_sandbox};
 pub use target::Target;
+pub(crate) use undo_ranges::RangesToUndo;

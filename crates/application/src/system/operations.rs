@@ -263,12 +263,7 @@ pub struct RetentionInfo {
 
 impl CleanupReport {
     /// A report of the data that would be removed.
-    pub fn new(
-        rows: Cleanup,
-        disk: DiskUsage,
-        idle: Vec<IdleSandbox>,
-        events_days: u32,
-    ) -> Self {
+    pub fn new(rows: Cleanup, disk: DiskUsage, idle: Vec<IdleSandbox>, events_days: u32) -> Self {
         let usage = |total: CacheTotal| CacheUsage {
             projects: total.projects,
             bytes: total.bytes,

@@ -115,7 +115,10 @@ impl Reference {
 fn references(text: &str) -> Vec<Reference> {
     // A terminal may paste a path with spaces as it is.
     let whole = text.trim();
-    if !whole.contains('\n') && whole.contains(' ') && absolute(whole).is_some_and(is_file) {
+    if !whole.contains('\n')
+        && whole.contains(' ')
+        && absolute(whole).is_some_and(|path| is_file(&path))
+    {
         return absolute(whole).map(unmarked).into_iter().collect();
     }
     let mut found = Vec::new();
@@ -144,8 +147,8 @@ fn unmarked(path: String) -> Reference {
     }
 }
 
-fn is_file(path: String) -> bool {
-    Path::new(&path).is_file()
+fn is_file(path: &str) -> bool {
+    Path::new(path).is_file()
 }
 
 /// The next word, without quotes and escapes, and the text after it.

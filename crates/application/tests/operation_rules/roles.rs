@@ -316,6 +316,7 @@ const OPERATIONS: &[(&str, &str, &[Part])] = {
         ("plan/reject", "plan reject", &[Plan("reference")]),
         ("plan/prompt", "plan prompt", &[Plan("reference")]),
         ("plan/resolve", "plan resolve", &[Plan("reference")]),
+        ("plan/correct", "plan correct", &[Decision("decision")]),
         (
             "plan/edit",
             "plan edit",

@@ -191,10 +191,10 @@ impl Scene {
         assert_eq!(published.len(), 1);
         Ok(published.remove(0))
     }
+}
 
-    fn commit_of(&self, place: &Path, branch: &str) -> String {
-        git(place, &["rev-parse", &format!("refs/heads/{branch}")])
-    }
+fn commit_of(place: &Path, branch: &str) -> String {
+    git(place, &["rev-parse", &format!("refs/heads/{branch}")])
 }
 
 fn user(workshop: &Workshop) -> OperationContext {
@@ -243,8 +243,8 @@ fn gh_opens_it_once_and_a_repeat_finds_it() {
             "https://github.com/ada/shop/compare/main...agents/fix-the-price-2?expand=1"
         );
         assert_eq!(
-            scene.commit_of(&scene.remote, &branch),
-            scene.commit_of(&repository, &branch)
+            commit_of(&scene.remote, &branch),
+            commit_of(&repository, &branch)
         );
 
         scene.set("GH_TOKEN", "secret");
@@ -372,7 +372,7 @@ fn a_branch_is_pushed_even_if_no_service_is_known() {
     let refused = scene.publish().expect_err("not overwritten");
     assert_eq!(refused.code(), Code::GitFailed, "{refused}");
     assert!(refused.to_string().contains(&branch), "{refused}");
-    assert_eq!(scene.commit_of(&scene.remote, &branch), other);
+    assert_eq!(commit_of(&scene.remote, &branch), other);
 }
 
 fn a_repository_without_remote_is_refused_before_the_apply() {

@@ -1,5 +1,7 @@
 //! Child plans: steps that run in forks of the plan's sandbox, and the merge of their results.
 
+use std::fmt::Write as _;
+
 use cleveragents_application::PlanError;
 use cleveragents_domain::{
     ChildPlan, ChildState, Code, ConflictResolution, Diagnose as _, Plan, PlanPhase, PlanStage,
@@ -46,10 +48,11 @@ pub(crate) fn model(parts: &[(&str, &str, &str)], settings: &str) -> String {
         steps.push(format!(
             r#"{{"title": "{title}", "description": "Write {path}.", "child_plan": true}}"#
         ));
-        answers.push_str(&format!(
+        let _written = writeln!(
+            answers,
             "- when: '^Execute step 1 of 1: {title}'\n  text: I write it.\n  calls:\n  \
-             - {{name: builtin/file-write, arguments: {{path: {path}, content: \"{content}\"}}}}\n"
-        ));
+             - {{name: builtin/file-write, arguments: {{path: {path}, content: \"{content}\"}}}}"
+        );
     }
     format!(
         r#"at_end: repeat_last
@@ -130,7 +133,11 @@ fn disjoint_edits_of_child_plans_are_all_applied() {
             assert_eq!(child.stage, PlanStage::ApplyApplied);
             assert_eq!((child.parent, child.root), (Some(plan.id), plan.id));
         }
-        assert_eq!(divided.workshop.active_sandboxes(), 1, "the forks are removed");
+        assert_eq!(
+            divided.workshop.active_sandboxes(),
+            1,
+            "the forks are removed"
+        );
         assert_eq!(divided.read("one.txt"), None, "nothing is applied yet");
 
         let plan = divided.drive(PlanPhase::Apply).expect("applied");

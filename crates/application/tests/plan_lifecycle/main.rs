@@ -6,10 +6,10 @@
 #![expect(clippy::print_stdout, reason = "a test runner reports the results")]
 
 mod applied;
+mod change_request;
 mod child_operations;
 mod children;
 mod corrections;
-mod change_request;
 mod many_children;
 mod misbehaviour;
 mod operations;

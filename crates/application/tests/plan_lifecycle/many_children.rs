@@ -46,9 +46,10 @@ const SETTINGS: &str = r#""children": {"max_parallel": 24},"#;
 fn many_parts(overlapping: &[usize], settings: &str) -> String {
     let parts: Vec<[String; 3]> = (0..MANY)
         .map(|number| {
-            let path = match overlapping.contains(&number) {
-                true => "same.txt".to_owned(),
-                false => format!("folder/{number:02}.txt"),
+            let path = if overlapping.contains(&number) {
+                "same.txt".to_owned()
+            } else {
+                format!("folder/{number:02}.txt")
             };
             [format!("Part {number:02}"), path, format!("{number}\\n")]
         })
@@ -126,15 +127,18 @@ fn parallel_child_plans_stay_within_the_cost_limit_of_their_parent() {
         assert!(error.to_string().contains("budget"), "{error}");
 
         let scope = format!("plan {}", plan.id);
-        let used = workshop
+        let budget = workshop
             .engine
             .read(|reader| budgets::used(reader, &scope))
             .expect("readable");
-        assert!(used.spent <= limit, "{used:?}");
-        assert!(used.spent.0 > limit.0 / 2, "most of it is spent: {used:?}");
-        assert_eq!(used.reserved, MicroUsd(0), "nothing runs");
+        assert!(budget.spent <= limit, "{budget:?}");
+        assert!(
+            budget.spent.0 > limit.0 / 2,
+            "most of it is spent: {budget:?}"
+        );
+        assert_eq!(budget.reserved, MicroUsd(0), "nothing runs");
         let stored = stored(&workshop, plan.id);
-        assert_eq!(stored.usage.cost_micro_usd, used.spent);
+        assert_eq!(stored.usage.cost_micro_usd, budget.spent);
         assert!(!stored.is_cost_partial);
     }
 }

@@ -22,6 +22,7 @@ use cleveragents_application::{
 use cleveragents_domain::{CheckpointReason, TreePath};
 use cleveragents_sandbox::Source;
 use cleveragents_testkit::{Dice, TestDatabase, proof_size};
+use rustix::io::Errno;
 
 use real::RealFolder;
 use tree::{Entry, Tree, walk};
@@ -194,7 +195,7 @@ fn assert_patch(patch: &[u8], base: &Tree, expected_tree: &Tree, folder: &Path) 
     let leads_nowhere = |path: &Vec<u8>| {
         let place = folder.join(std::ffi::OsStr::from_bytes(path));
         std::fs::metadata(place)
-            .is_err_and(|error| error.kind() == std::io::ErrorKind::FilesystemLoop)
+            .is_err_and(|error| Errno::from_io_error(&error) == Some(Errno::LOOP))
     };
     let becomes_folder = |path: &Vec<u8>| expected_tree.get(path).is_some_and(Entry::is_folder);
     if files

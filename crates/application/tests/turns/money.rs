@@ -179,12 +179,12 @@ answers:
     setup.scopes = vec![scope(1_000_000)];
     let report = fixture.run_turn(script, setup).expect("answered");
     assert!(report.is_cost_partial, "the cost is unknown");
-    let used = fixture
+    let budget = fixture
         .engine
         .read(|reader| budgets::used(reader, "session test"))
         .expect("read");
-    assert!(used.spent.0 > 0, "{used:?}");
-    assert_eq!(used.reserved, MicroUsd(0));
+    assert!(budget.spent.0 > 0, "{budget:?}");
+    assert_eq!(budget.reserved, MicroUsd(0));
 }
 
 #[test]

@@ -47,8 +47,8 @@ pub(crate) use self::plan::{
     ConflictSideName, PhaseName, PlanCheckpoint, PlanCommand, PlanList, PlanLog, PlanResolve,
     PlanTree, StateName, StrategyDocument, TreeDrawing,
 };
-pub(crate) use self::plan_work::{PlanCorrect, 
-    Do, Plan, PlanApply, PlanChoices, PlanExecute, PlanUse, PlanWork, Worker,
+pub(crate) use self::plan_work::{
+    Do, Plan, PlanApply, PlanChoices, PlanCorrect, PlanExecute, PlanUse, PlanWork, Worker,
 };
 pub(crate) use self::project::{Project, ProjectCreate};
 pub(crate) use self::resource::{Resource, ResourceAdd, ResourceType};
@@ -58,8 +58,8 @@ pub(crate) use self::serve::{ConformanceProfile, Serve};
 pub(crate) use self::server::{Audit, AuditList, Server, ServerConnect, Token, TokenCreate};
 pub(crate) use self::skill::{Skill, SkillAdd};
 pub(crate) use self::tool::{
-    CallOutcomeName, Permission, PermissionPattern, SchemaOf, Tool, ToolCallShow, ToolCalls, ToolKind, ToolList,
-    ToolRun, ToolSource,
+    CallOutcomeName, Permission, PermissionPattern, SchemaOf, Tool, ToolCallShow, ToolCalls,
+    ToolKind, ToolList, ToolRun, ToolSource,
 };
 pub(crate) use self::turn::{Chat, TurnOptions};
 pub(crate) use self::validation::{

@@ -17,7 +17,6 @@ pub(crate) enum Plan {
 }
 
 #[derive(Debug, Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "created once per process")]
 pub(crate) enum PlanWork {
     /// Create a plan from an action and start it, as far as its automation profile allows
     #[command(
@@ -251,6 +250,7 @@ pub(crate) struct PlanExecute {
 }
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "one per option")]
 pub(crate) struct PlanApply {
     #[command(flatten)]
     pub(crate) plan: PlanChoice,

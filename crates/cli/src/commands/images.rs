@@ -13,7 +13,9 @@ pub(crate) fn prompt_images(
     message: Option<&str>,
 ) -> Result<Vec<PromptImage>, CommandError> {
     let environment = &context.environment;
-    let folder = environment.working_folder().unwrap_or(Path::new("/"));
+    let folder = environment
+        .working_folder()
+        .unwrap_or_else(|| Path::new("/"));
     let home = environment.text("HOME");
     let home = home.as_deref().map(Path::new);
     let message = message.unwrap_or_default();

@@ -266,7 +266,7 @@ fn an_interrupted_answer_closes_its_sandbox() {
     command.current_dir(shop.agents.cwd().join("shop"));
     command.stdin(Stdio::null()).stderr(Stdio::piped());
     let child = command.spawn().expect("the program starts");
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     while shop.left_behind().is_empty() {
         assert!(Instant::now() < deadline, "no sandbox");
         std::thread::sleep(Duration::from_millis(100));
@@ -469,7 +469,7 @@ fn an_interrupted_turn_is_announced() {
         .current_dir(shop.agents.cwd().join("shop"))
         .stdin(Stdio::null());
     let mut child = command.spawn().expect("the program starts");
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     while shop.left_behind().is_empty() {
         assert!(Instant::now() < deadline, "no sandbox");
         std::thread::sleep(Duration::from_millis(100));

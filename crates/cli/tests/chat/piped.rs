@@ -323,7 +323,7 @@ const PNG: &[u8] = b"\x89PNG\r\n\x1a\n and more";
 #[test]
 fn images_that_a_message_names_are_sent_to_the_model() {
     let world = World::new();
-    let folder = world.agents.cwd().to_owned();
+    let folder = world.agents.cwd();
     std::fs::write(folder.join("x.png"), PNG).expect("a file");
     let record = ["--record", "sent.jsonl"];
     let answer = world.feed(&record, "what is this? @x.png\n@gone.png\n");

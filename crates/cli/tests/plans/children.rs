@@ -177,7 +177,11 @@ fn assert_nothing_left(world: &World, sandboxes: usize, context: &str) {
     );
     let locks: Vec<String> = names(&repository.join(".git"))
         .into_iter()
-        .filter(|name| name.ends_with(".lock"))
+        .filter(|name| {
+            std::path::Path::new(name)
+                .extension()
+                .is_some_and(|ending| ending == "lock")
+        })
         .collect();
     assert!(locks.is_empty(), "{context}: {locks:?}");
 }

@@ -27,7 +27,7 @@ pub use tree::net_changes;
 use crate::capture::Change;
 use crate::database::{self, DatabaseChange};
 use crate::error::{Error, PathContext as _};
-use crate::git::{BranchUpdate, GitRequest, open_checkout, plan_result};
+use crate::git::{BranchUpdate, GitPlan, GitRequest, Update, open_checkout, plan_result};
 use crate::member::{Base, Member};
 use crate::objects::Objects;
 use crate::scoped_dir::Root;
@@ -101,6 +101,20 @@ pub struct CommitPreview {
     /// Whether the apply creates the branch; the current branch stays unchanged.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_new_branch: bool,
+}
+
+/// The paths that a commit changes.
+fn committed_paths(result: &GitPlan) -> Vec<PathChange> {
+    let operation = |update: &Update| match (&update.old, &update.new) {
+        (None, _) => "create",
+        (_, None) => "delete",
+        _ => "modify",
+    };
+    let changed = result.updates.iter().map(|update| PathChange {
+        path: update.path.clone(),
+        operation: operation(update),
+    });
+    changed.collect()
 }
 
 /// A computed apply without conflicts, ready to execute.
@@ -234,12 +248,11 @@ impl Part<'_> {
             return Err(Error::Damaged("the part is not a repository".to_owned()));
         };
         let checkout = open_checkout(&self.member.location)?;
-        let new_branch = match &self.options.new_branch {
-            Some(name) => Some(checkout.new_branch_reference(name)?),
-            None => {
-                checkout.check_idle()?;
-                None
-            }
+        let new_branch = if let Some(name) = &self.options.new_branch {
+            Some(checkout.new_branch_reference(name)?)
+        } else {
+            checkout.check_idle()?;
+            None
         };
         let has_files = !checkout.is_bare && new_branch.is_none();
         checkout.check_readable()?;
@@ -315,18 +328,7 @@ impl Part<'_> {
                 is_new_branch: new_branch.is_some(),
             });
             if !has_files {
-                preview.files = result
-                    .updates
-                    .iter()
-                    .map(|update| PathChange {
-                        path: update.path.clone(),
-                        operation: match (&update.old, &update.new) {
-                            (None, _) => "create",
-                            (_, None) => "delete",
-                            _ => "modify",
-                        },
-                    })
-                    .collect();
+                preview.files = committed_paths(&result);
             }
             if conflicts.is_empty() && !self.options.is_preview {
                 let log = format!("cleveragents: apply sandbox {}", self.id);

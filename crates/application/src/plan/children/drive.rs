@@ -2,6 +2,7 @@
 //! stops the others.
 
 use std::collections::VecDeque;
+use std::fmt::Write as _;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -315,7 +316,7 @@ impl ChildPlans<'_> {
             number => format!("{number} child plans failed: {}", reasons.join("; ")),
         };
         if count > 0 && !failed.is_empty() {
-            message.push_str(&format!(". {count} others were cancelled"));
+            let _written = write!(message, ". {count} others were cancelled");
         }
         let ids: Vec<PlanId> = failed.iter().map(|child| child.plan).collect();
         let facts = FailureFacts {

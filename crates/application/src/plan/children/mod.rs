@@ -11,7 +11,7 @@ mod spawn;
 use std::collections::BTreeMap;
 
 use cleveragents_domain::{
-    ChildPlan, ChildSettings, ChildState, Plan, PlanId, PlanStep, PlanStrategy, StepRecord,
+    ChildPlan, ChildSettings, Plan, PlanId, PlanStep, PlanStrategy, StepRecord,
 };
 use cleveragents_store::child_plans;
 
@@ -114,6 +114,3 @@ fn parallelism(settings: &ChildSettings) -> usize {
         }
     }
 }
-
-/// States in which a child plan has work left.
-const UNFINISHED: [ChildState; 2] = [ChildState::Open, ChildState::Failed];

@@ -3,16 +3,18 @@
 use std::fmt::Write as _;
 
 use cleveragents_domain::{
-    ChildSettings, ChildState, DecisionType, Invariant, InvariantId, InvariantScope, MadeWith,
-    NewDecision, Plan, PlanId, PlanPhase, PlanStep, PlanStrategy,
+    ChildSettings, ChildState, DecisionId, DecisionType, Invariant, InvariantId, InvariantScope,
+    MadeWith, NewDecision, Plan, PlanId, PlanPhase, PlanStep, PlanStrategy, StepRecord,
 };
 use cleveragents_store::child_plans::NewChild;
 use cleveragents_store::invariants::NewInvariant;
 use cleveragents_store::plan_steps::{Guidance, NewStep};
 use cleveragents_store::plans::NewPlan;
-use cleveragents_store::{child_plans, decisions, invariants, plan_steps, plans};
+use cleveragents_store::{
+    Error, UnitOfWork, child_plans, decisions, invariants, plan_steps, plans,
+};
 
-use super::{BatchMember, ChildPlans, ChildStep, UNFINISHED};
+use super::{BatchMember, ChildPlans, ChildStep};
 use crate::plan::decision::new_decision;
 use crate::plan::error::PlanError;
 use crate::plan::lineage::Lineage;
@@ -48,15 +50,7 @@ impl ChildPlans<'_> {
         workspace: &SandboxWorkspace,
     ) -> Result<Vec<BatchMember<'s>>, PlanError> {
         let id = plan.id;
-        let depth = self
-            .progress
-            .read(|reader| child_plans::depth(reader, id))?;
-        if depth >= self.max_depth {
-            return Err(PlanError::Usage(format!(
-                "the plan has {depth} plans above it, and `plan.max-child-depth` is {}: its steps cannot be child plans",
-                self.max_depth
-            )));
-        }
+        self.check_depth(plan)?;
         let known = self.progress.read(|reader| {
             let records = plan_steps::of_plan(reader, id)?;
             Ok((records, child_plans::of_plan(reader, id)?))
@@ -105,66 +99,10 @@ impl ChildPlans<'_> {
                 plan_steps::mark_guidance_applied(unit, id, last)?;
             }
             for spawn in &spawns {
-                let step = plan_steps::begin(
-                    unit,
-                    id,
-                    &NewStep {
-                        path: spawn.path.clone(),
-                        title: spawn.title.clone(),
-                        checkpoint,
-                        position,
-                    },
-                )?;
-                let mut decision = spawn.decision.clone();
-                if let Some(container) = &container {
-                    decision.parent = Some(container.id);
-                }
-                decisions::insert(unit, id, &decision)?;
-                plans::insert(unit, &spawn.plan)?;
-                plans::set_strategy(unit, spawn.plan.id, Some(&spawn.strategy))?;
-                for invariant in &spawn.invariants {
-                    invariants::insert(unit, invariant)?;
-                }
-                child_plans::insert(
-                    unit,
-                    &NewChild {
-                        plan: spawn.plan.id,
-                        parent: id,
-                        step: step.number,
-                        spawned_by: Some(decision.id),
-                        title: spawn.title.clone(),
-                        settings: settings.clone(),
-                    },
-                )?;
+                let parent = container.as_ref().map(|container| container.id);
+                store_spawn(unit, id, spawn, parent, &settings, (checkpoint, position))?;
             }
-            let mut records = Vec::with_capacity(paths.len());
-            let children = child_plans::of_plan(unit, id)?;
-            for path in &paths {
-                let step = plan_steps::current(unit, id, path)?;
-                let found = step.and_then(|step| {
-                    let child = children.iter().find(|child| {
-                        child.step == step.number && child.state != ChildState::Cancelled
-                    })?;
-                    Some((step, child.plan))
-                });
-                records.extend(found);
-            }
-            // A failed child plan is tried again when its parent is executed again.
-            for (step, child) in &records {
-                if child_plans::set_state(unit, *child, &UNFINISHED[1..], ChildState::Open, None)? {
-                    plan_steps::begin(
-                        unit,
-                        id,
-                        &NewStep {
-                            path: step.path.clone(),
-                            title: step.title.clone(),
-                            checkpoint: None,
-                            position,
-                        },
-                    )?;
-                }
-            }
-            Ok(records)
+            records_of(unit, id, &paths, position)
         })?;
         Ok(records
             .into_iter()
@@ -175,6 +113,20 @@ impl ChildPlans<'_> {
                 child,
             })
             .collect())
+    }
+
+    fn check_depth(&self, plan: &Plan) -> Result<(), PlanError> {
+        let id = plan.id;
+        let depth = self
+            .progress
+            .read(|reader| child_plans::depth(reader, id))?;
+        if depth < self.max_depth {
+            return Ok(());
+        }
+        Err(PlanError::Usage(format!(
+            "the plan has {depth} plans above it, and `plan.max-child-depth` is {}: its steps cannot be child plans",
+            self.max_depth
+        )))
     }
 
     fn spawns(
@@ -323,6 +275,76 @@ impl ChildPlans<'_> {
         }
         Ok(shortened(&text, SHOWN_DECISIONS))
     }
+}
+
+/// Stores a child plan with the step and the decision that it belongs to.
+fn store_spawn(
+    unit: &mut UnitOfWork<'_>,
+    parent: PlanId,
+    spawn: &Spawn,
+    container: Option<DecisionId>,
+    settings: &ChildSettings,
+    (checkpoint, position): (Option<u64>, u64),
+) -> Result<(), Error> {
+    let step = NewStep {
+        path: spawn.path.clone(),
+        title: spawn.title.clone(),
+        checkpoint,
+        position,
+    };
+    let step = plan_steps::begin(unit, parent, &step)?;
+    let mut decision = spawn.decision.clone();
+    decision.parent = container.or(decision.parent);
+    decisions::insert(unit, parent, &decision)?;
+    plans::insert(unit, &spawn.plan)?;
+    plans::set_strategy(unit, spawn.plan.id, Some(&spawn.strategy))?;
+    for invariant in &spawn.invariants {
+        invariants::insert(unit, invariant)?;
+    }
+    let child = NewChild {
+        plan: spawn.plan.id,
+        parent,
+        step: step.number,
+        spawned_by: Some(decision.id),
+        title: spawn.title.clone(),
+        settings: settings.clone(),
+    };
+    child_plans::insert(unit, &child)
+}
+
+/// The records of the steps at these paths with their child plans. A failed child plan is tried again, because its
+/// parent is executed again.
+fn records_of(
+    unit: &mut UnitOfWork<'_>,
+    parent: PlanId,
+    paths: &[String],
+    position: u64,
+) -> Result<Vec<(StepRecord, PlanId)>, Error> {
+    let mut records = Vec::with_capacity(paths.len());
+    let children = child_plans::of_plan(unit, parent)?;
+    for path in paths {
+        let step = plan_steps::current(unit, parent, path)?;
+        let found = step.and_then(|step| {
+            let child = children
+                .iter()
+                .find(|child| child.step == step.number && child.state != ChildState::Cancelled)?;
+            Some((step, child.plan))
+        });
+        records.extend(found);
+    }
+    for (step, child) in &records {
+        let failed = [ChildState::Failed];
+        if child_plans::set_state(unit, *child, &failed, ChildState::Open, None)? {
+            let step = NewStep {
+                path: step.path.clone(),
+                title: step.title.clone(),
+                checkpoint: None,
+                position,
+            };
+            plan_steps::begin(unit, parent, &step)?;
+        }
+    }
+    Ok(records)
 }
 
 fn paths_of(steps: &[ChildStep<'_>]) -> Vec<String> {

@@ -193,7 +193,7 @@ impl PlanCorrection {
     ) -> Result<PlanCorrected, PlanError> {
         self.check_correctable(plan, target)?;
         let Some(mut strategy) = plan.strategy.clone() else {
-            return Err(self.refusal(plan, "it has no strategy yet"));
+            return Err(refusal(plan, "it has no strategy yet"));
         };
         let title = guidance.lines().next().unwrap_or(guidance);
         strategy.steps.push(PlanStep {
@@ -259,7 +259,6 @@ impl PlanCorrection {
     /// the last rollback is no correction.
     pub(super) fn undo_last(&self, id: PlanId) -> Result<Option<PlanRolledBack>, PlanError> {
         let lease = self.store.acquire(id)?;
-        self.rollback.finish_interrupted(id, &lease)?;
         let plan = self.store.get(id)?;
         let (rollbacks, steps) = self.store.read(|reader| {
             Ok((
@@ -267,10 +266,12 @@ impl PlanCorrection {
                 plan_steps::of_plan(reader, id)?,
             ))
         })?;
+        // An interrupted rollback or redo is finished first, by the redo itself.
         let last = rollbacks
             .iter()
             .rev()
-            .find(|rollback| rollback.state == RollbackState::Done);
+            .find(|rollback| rollback.state != RollbackState::Redone)
+            .filter(|rollback| rollback.state == RollbackState::Done);
         let Some((last, scope)) = last.and_then(|last| {
             let scope = last.origin.correction.as_ref()?;
             Some((last, scope))
@@ -338,18 +339,6 @@ impl PlanCorrection {
         }
     }
 
-    fn refusal(&self, plan: &Plan, reason: impl Into<String>) -> PlanError {
-        PlanError::NotReady {
-            plan: plan.id,
-            stage: plan.stage,
-            reason: reason.into(),
-            hint: hint!(
-                "{} lists the decisions of the plan",
-                suggest::plan_tree(plan.id)
-            ),
-        }
-    }
-
     /// Refuses a finished plan, and a decision that is not in effect or that cannot be corrected.
     fn check_correctable(&self, plan: &Plan, target: DecisionId) -> Result<(), PlanError> {
         if plan.stage.is_terminal() {
@@ -358,19 +347,25 @@ impl PlanCorrection {
         if plan.stage == PlanStage::StrategizeProcessing || plan.stage == PlanStage::ApplyProcessing
         {
             let reason = "it is being strategized or applied";
-            return Err(self.refusal(plan, reason));
+            return Err(refusal(plan, reason));
         }
         let all = self
             .store
             .read(|reader| decisions::of_plan(reader, plan.id))?;
         let Some(decision) = all.iter().find(|decision| decision.said.id == target) else {
-            return Err(self.refusal(plan, format!("it has no decision {target}")));
+            return Err(refusal(plan, format!("it has no decision {target}")));
         };
         if let Some(by) = decision.superseded_by {
-            return Err(self.refusal(plan, format!("the decision {target} was replaced by {by}")));
+            return Err(refusal(
+                plan,
+                format!("the decision {target} was replaced by {by}"),
+            ));
         }
         if decision.undone_by.is_some() {
-            return Err(self.refusal(plan, format!("the decision {target} was rolled back")));
+            return Err(refusal(
+                plan,
+                format!("the decision {target} was rolled back"),
+            ));
         }
         match decision.said.kind {
             DecisionType::PromptDefinition => Err(PlanError::NotReady {
@@ -387,6 +382,18 @@ impl PlanCorrection {
             }),
             _ => Ok(()),
         }
+    }
+}
+
+fn refusal(plan: &Plan, reason: impl Into<String>) -> PlanError {
+    PlanError::NotReady {
+        plan: plan.id,
+        stage: plan.stage,
+        reason: reason.into(),
+        hint: hint!(
+            "{} lists the decisions of the plan",
+            suggest::plan_tree(plan.id)
+        ),
     }
 }
 

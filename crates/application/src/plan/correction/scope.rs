@@ -6,11 +6,11 @@ use std::ops::Range;
 use cleveragents_domain::{Decision, DecisionId, DecisionType, Plan, StepKind, StepRecord};
 use cleveragents_store::{decisions, plan_steps};
 
-use super::{PlanCorrection, STRATEGY};
+use super::{PlanCorrection, STRATEGY, refusal};
 use crate::plan::error::PlanError;
 use crate::plan::lineage::strategy_decision;
 use crate::plan::query::downstream;
-use crate::sandbox::{ComputedMerge, OpenSandbox};
+use crate::sandbox::{ComputedMerge, OpenSandbox, RangesToUndo};
 
 /// What a correction discards, for people.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -107,7 +107,7 @@ impl PlanCorrection {
                 .collect();
             let undo = match open.as_deref_mut() {
                 Some(open) => self.sandboxes.ranges_to_undo(open, &ranges)?,
-                None => Default::default(),
+                None => RangesToUndo::default(),
             };
             let mut more = false;
             for (alias, path, position) in &undo.changed_later {
@@ -120,7 +120,7 @@ impl PlanCorrection {
                 match decision {
                     Some(decision) => more |= roots.insert(decision),
                     None => {
-                        return Err(self.refusal(
+                        return Err(refusal(
                             plan,
                             format!("`{alias}/{path}` was changed later, outside its steps"),
                         ));
@@ -130,49 +130,57 @@ impl PlanCorrection {
             if more {
                 continue;
             }
-            let discarded: Vec<&Decision> = all
-                .iter()
-                .filter(|decision| affected.contains(&decision.said.id))
-                .collect();
             return Ok(Scope {
-                decisions: discarded.iter().map(|decision| decision.said.id).collect(),
+                preview: preview(&all, &affected, &steps, &undo, is_strategized_again),
+                decisions: in_order(&all, &affected)
+                    .map(|decision| decision.said.id)
+                    .collect(),
                 steps: steps.iter().map(|step| step.number).collect(),
-                preview: CorrectionPreview {
-                    kept_decisions: all
-                        .iter()
-                        .filter(|decision| {
-                            decision.holds() && !affected.contains(&decision.said.id)
-                        })
-                        .count(),
-                    decisions: discarded
-                        .iter()
-                        .map(|decision| AffectedDecision {
-                            id: decision.said.id,
-                            question: decision.said.question.clone(),
-                            chosen: decision.said.chosen.clone(),
-                        })
-                        .collect(),
-                    steps: steps
-                        .iter()
-                        .map(|step| AffectedStep {
-                            number: step.number,
-                            title: step.title.clone(),
-                        })
-                        .collect(),
-                    paths: undo
-                        .targets
-                        .targets
-                        .iter()
-                        .flat_map(|(alias, targets)| {
-                            targets.keys().map(move |path| format!("{alias}/{path}"))
-                        })
-                        .collect(),
-                    needs_new_strategy: is_strategized_again,
-                },
                 targets: undo.targets,
                 is_strategized_again,
             });
         }
+    }
+}
+
+/// The affected decisions in the order in which they were made.
+fn in_order<'a>(
+    all: &'a [Decision],
+    affected: &'a BTreeSet<DecisionId>,
+) -> impl Iterator<Item = &'a Decision> {
+    all.iter()
+        .filter(|decision| affected.contains(&decision.said.id))
+}
+
+fn preview(
+    all: &[Decision],
+    affected: &BTreeSet<DecisionId>,
+    steps: &[&StepRecord],
+    undo: &RangesToUndo,
+    needs_new_strategy: bool,
+) -> CorrectionPreview {
+    let stays = |decision: &&Decision| decision.holds() && !affected.contains(&decision.said.id);
+    let targets = undo.targets.targets.iter();
+    CorrectionPreview {
+        kept_decisions: all.iter().filter(stays).count(),
+        decisions: in_order(all, affected)
+            .map(|decision| AffectedDecision {
+                id: decision.said.id,
+                question: decision.said.question.clone(),
+                chosen: decision.said.chosen.clone(),
+            })
+            .collect(),
+        steps: steps
+            .iter()
+            .map(|step| AffectedStep {
+                number: step.number,
+                title: step.title.clone(),
+            })
+            .collect(),
+        paths: targets
+            .flat_map(|(alias, targets)| targets.keys().map(move |path| format!("{alias}/{path}")))
+            .collect(),
+        needs_new_strategy,
     }
 }
 

@@ -287,7 +287,7 @@ fn described(
     conflicts: &[StoredConflict],
 ) -> Result<Vec<PlanConflict>, OperationError> {
     let plans = context.plans();
-    let content = plans.conflict_content(plan)?;
+    let sides = plans.conflict_content(plan)?;
     let children: BTreeMap<PlanId, ChildPlan> = plans
         .child_places(plan.id)?
         .into_iter()
@@ -301,7 +301,7 @@ fn described(
     let description = |conflict: &StoredConflict| {
         let (part, path) = (conflict.alias.clone(), conflict.path.to_string());
         let count = counts.get(&(part.clone(), path.clone()));
-        let side = |state: Option<FileState>| state.map(|state| read(&content, &part, &state));
+        let side = |state: Option<FileState>| state.map(|state| read(&sides, &part, &state));
         let child = children.get(&conflict.child);
         PlanConflict {
             child: ConflictingChild {
@@ -309,7 +309,7 @@ fn described(
                 number: child.map_or(0, |child| child.number),
                 title: child.map_or_else(String::new, |child| child.title.clone()),
             },
-            label: if content.has_several_parts() {
+            label: if sides.has_several_parts() {
                 format!("{part}/{path}")
             } else {
                 path.clone()

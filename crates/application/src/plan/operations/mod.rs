@@ -53,8 +53,8 @@ pub use correct::{
     InvalidatedDecision, RepeatedStep,
 };
 pub use decisions::{
-    DecisionExplanation, DecisionStatus, DecisionTreeReport, ExplainDecision,
-    OutlineNode, ShowDecisionTree, SnapshotInfo, TreeDecision, TreeDrawing, TreeForm,
+    DecisionExplanation, DecisionStatus, DecisionTreeReport, ExplainDecision, OutlineNode,
+    ShowDecisionTree, SnapshotInfo, TreeDecision, TreeDrawing, TreeForm,
 };
 pub use errors::{ListPlanErrors, PlanErrorCount, PlanErrorInfo, PlanErrors};
 pub use execute::{

@@ -107,7 +107,9 @@ impl RollbackReport {
                     .checkpoint
                     .as_ref()
                     .map(|checkpoint| checkpoint_name(checkpoint.number)),
-                label: rolled_back.checkpoint.and_then(|checkpoint| checkpoint.label),
+                label: rolled_back
+                    .checkpoint
+                    .and_then(|checkpoint| checkpoint.label),
                 files_reverted: rolled_back.paths.len(),
             },
             changes_reverted: rolled_back.paths,

@@ -278,8 +278,10 @@ fn apply_options(options: &str) -> Result<ChatCommand, CommandError> {
             ("--branch", _) if branch.is_none() => match words.next() {
                 Some(name) => branch = Some(name.to_owned()),
                 None => {
-                    return Err(CommandError::usage("--branch needs the name of a new branch")
-                        .with_hint("use for example `/apply --branch fix/parser`"));
+                    return Err(
+                        CommandError::usage("--branch needs the name of a new branch")
+                            .with_hint("use for example `/apply --branch fix/parser`"),
+                    );
                 }
             },
             (_, Some(name)) if branch.is_none() => branch = Some(name.to_owned()),

@@ -76,7 +76,7 @@ pub(super) fn start(
     })?;
     arguments.turn.project = Some(project.name);
     arguments.turn.follows_files = true;
-    let mode = folder.mode.or(context.settings.mode());
+    let mode = folder.mode.or_else(|| context.settings.mode());
     arguments.turn.read_only |= mode.is_some_and(Mode::is_read_only);
     if folder.session != FolderSession::New {
         let conversation = context.conversation(&arguments.turn)?;

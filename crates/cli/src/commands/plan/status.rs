@@ -1,7 +1,7 @@
 //! `plan status`: progress of a plan.
 
-use cleveragents_application::{Mode, ProgressState};
 use cleveragents_application::plan_operations::{PlanCost, PlanStatusReport, ShowPlanStatus};
+use cleveragents_application::{Mode, ProgressState};
 use cleveragents_domain::{Code, MicroUsd, PlanStage, Waiting};
 use serde_json::{Map, Value};
 

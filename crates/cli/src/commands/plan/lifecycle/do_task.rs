@@ -119,7 +119,7 @@ pub(crate) fn run(context: &Context, arguments: Do) -> Result<Report, CommandErr
         choices.automation_profile = Some(mode.profile().to_owned());
     }
     let has_own_profile = arguments.mode.is_none() && choices.automation_profile.is_some();
-    let mode = arguments.mode.or(context.settings.mode());
+    let mode = arguments.mode.or_else(|| context.settings.mode());
     let mode = mode.filter(|_| !has_own_profile);
     if let Some(model) = arguments.model {
         for actor in [

@@ -55,7 +55,9 @@ pub(in crate::commands) fn run(
     match command {
         PlanWork::Use(arguments) => use_action::run(context, arguments),
         PlanWork::Execute(arguments) => run::execute(context, arguments),
-        PlanWork::Apply(arguments) if arguments.pr => change_request::apply_and_publish(context, arguments),
+        PlanWork::Apply(arguments) if arguments.pr => {
+            change_request::apply_and_publish(context, arguments)
+        }
         PlanWork::Apply(arguments) => run::apply(context, arguments),
         PlanWork::Cancel { plan, reason, yes } => {
             let plan = match plan.reference {
