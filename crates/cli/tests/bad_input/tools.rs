@@ -68,7 +68,7 @@ fn invalid_commands_are_refused() {
             2,
             "CA-0101",
         ),
-        (&["permission", "add", "deny shell"], 2, "CA-0906"),
+        (&["permission", "add", "forbid shell"], 2, "CA-0906"),
         (&["permission", "add", ""], 2, "CA-0906"),
         (
             &["permission", "remove", "deny builtin/shell"],
