@@ -71,6 +71,8 @@ const REPAIR_SQL: &str = "
     DELETE FROM run_steps WHERE run_id NOT IN (SELECT run_id FROM runs);
     DELETE FROM actor_contexts WHERE session_id NOT IN (SELECT session_id FROM sessions);
     DELETE FROM reservations WHERE scope NOT IN (SELECT scope FROM budgets);
+    UPDATE audit_head SET (number, hash) = (SELECT number, hash FROM audit_entries ORDER BY number DESC LIMIT 1)
+        WHERE EXISTS (SELECT 1 FROM audit_entries WHERE audit_entries.number > audit_head.number);
 ";
 
 /// Renames a damaged database and copies its readable rows into a new one.

@@ -322,7 +322,8 @@ fn issue_16_10_stored_runs_get_the_namespace_of_their_plan() {
         // Restores the previous schema version: without the column and the migration entry.
         database.meddle(
             "DROP INDEX runs_namespace; ALTER TABLE runs DROP COLUMN namespace; \
-             DROP TABLE context_summaries; DELETE FROM schema_migrations WHERE version >= 10",
+             DROP TABLE context_summaries; DROP TABLE merge_conflicts; DROP TABLE child_plans; \
+             DROP INDEX plans_parent; DELETE FROM schema_migrations WHERE version >= 10",
         );
         let engine = database.open();
         let found: Vec<String> = ids
