@@ -452,7 +452,7 @@ impl Member {
         Ok(Side::from_state(state, content.as_deref()))
     }
 
-    /// Stores content that a person or a model wrote to resolve a conflict. Returns its hash and size.
+    /// Stores content that the user or a model wrote to resolve a conflict. Returns its hash and size.
     pub fn keep_content(
         &self,
         content: &[u8],

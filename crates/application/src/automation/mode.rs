@@ -1,9 +1,8 @@
-//! [`Mode`]: how far work goes without asking, in four steps. Each is a built-in automation profile under a name that
-//! says what the user sees.
+//! [`Mode`]: the degree of automation, in four steps. Each stands for a built-in automation profile.
 
 use std::str::FromStr;
 
-/// How far work goes without asking.
+/// Degree of automation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Reads and proposes; changes nothing.
@@ -32,7 +31,7 @@ impl Mode {
         }
     }
 
-    /// What the mode does, in one line.
+    /// Description of the mode in one line.
     pub const fn description(self) -> &'static str {
         match self {
             Self::Plan => "reads and proposes; changes nothing",
@@ -84,7 +83,7 @@ mod tests {
     use super::Mode;
 
     #[test]
-    fn each_mode_asks_where_its_description_says() {
+    fn modes_ask_as_their_descriptions_state() {
         for (mode, asks_to_start, asks_to_apply) in [
             (Mode::Plan, true, true),
             (Mode::Ask, true, true),

@@ -71,7 +71,7 @@ pub(super) fn text(records: &PlanRecords<'_>) -> String {
     let plan = records.plan;
     let mut text = format!("{}\n", plan.description.trim());
     let done: Vec<String> = records.steps.iter().filter_map(step_text).collect();
-    section(&mut text, "What was done", &done);
+    section(&mut text, "Changes made", &done);
     let report = plan.report.as_ref();
     let changed = report.and_then(|report| report["changed"].as_array());
     let changed = changed.map_or(&[][..], Vec::as_slice);

@@ -28,7 +28,7 @@ pub(super) struct ChangeRequest<'a> {
 
 /// The outcome of finding or creating a change request.
 #[derive(Debug)]
-pub(super) enum Opened {
+pub(super) enum OpenedRequest {
     Existing(String),
     Created(String),
     /// It could not be created, for this reason.
@@ -41,7 +41,7 @@ impl ChangeRequest<'_> {
         &self,
         programs: &Programs<'_>,
         on_command: &mut dyn FnMut(String),
-    ) -> Result<Opened, ChangeRequestError> {
+    ) -> Result<OpenedRequest, ChangeRequestError> {
         let token = |names: &[&str]| {
             let mut found = names.iter().filter_map(|name| (programs.variables)(name));
             found.find(|value| !value.trim().is_empty())
@@ -67,7 +67,7 @@ impl ChangeRequest<'_> {
         &self,
         programs: &Programs<'_>,
         on_command: &mut dyn FnMut(String),
-    ) -> Result<Opened, ChangeRequestError> {
+    ) -> Result<OpenedRequest, ChangeRequestError> {
         let repository = format!("{}/{}", self.remote.host, self.remote.path);
         let list = [
             "pr",
@@ -92,7 +92,7 @@ impl ChangeRequest<'_> {
         }
         let found: Value = serde_json::from_str(&listed.out).unwrap_or_default();
         if let Some(url) = found[0]["url"].as_str() {
-            return Ok(Opened::Existing(url.to_owned()));
+            return Ok(OpenedRequest::Existing(url.to_owned()));
         }
         let create = [
             "pr",
@@ -117,7 +117,7 @@ impl ChangeRequest<'_> {
         &self,
         programs: &Programs<'_>,
         on_command: &mut dyn FnMut(String),
-    ) -> Result<Opened, ChangeRequestError> {
+    ) -> Result<OpenedRequest, ChangeRequestError> {
         let repository = format!("https://{}/{}", self.remote.host, self.remote.path);
         let list = [
             "mr",
@@ -138,7 +138,7 @@ impl ChangeRequest<'_> {
         }
         let found: Value = serde_json::from_str(&listed.out).unwrap_or_default();
         if let Some(url) = found[0]["web_url"].as_str() {
-            return Ok(Opened::Existing(url.to_owned()));
+            return Ok(OpenedRequest::Existing(url.to_owned()));
         }
         let create = [
             "mr",
@@ -201,7 +201,7 @@ impl ChangeRequest<'_> {
         }
     }
 
-    fn over_rest(&self, api: &RestApi, token: &str) -> Opened {
+    fn over_rest(&self, api: &RestApi, token: &str) -> OpenedRequest {
         let found = match api.call(&api.find, token, None) {
             Ok(found) => found,
             Err(reason) => return impossible(&reason),
@@ -210,14 +210,14 @@ impl ChangeRequest<'_> {
         let existing = existing
             .find(|request| request["head"]["ref"] == self.branch && request["state"] != "closed");
         if let Some(url) = existing.and_then(|request| request["html_url"].as_str()) {
-            return Opened::Existing(url.to_owned());
+            return OpenedRequest::Existing(url.to_owned());
         }
         let request = json!({
             "title": self.title, "body": self.text, "head": self.branch, "base": self.base,
         });
         match api.call(&api.create, token, Some(&request)) {
             Ok(created) => match created["html_url"].as_str() {
-                Some(url) => Opened::Created(url.to_owned()),
+                Some(url) => OpenedRequest::Created(url.to_owned()),
                 None => impossible("the answer of the server has no address"),
             },
             Err(reason) => impossible(&reason),
@@ -225,8 +225,8 @@ impl ChangeRequest<'_> {
     }
 }
 
-fn impossible(reason: &str) -> Opened {
-    Opened::Impossible(reason.to_owned())
+fn impossible(reason: &str) -> OpenedRequest {
+    OpenedRequest::Impossible(reason.to_owned())
 }
 
 /// The addresses and headers of a REST API.
@@ -317,14 +317,14 @@ fn message_of(answer: &Value) -> String {
 }
 
 /// The outcome of a program that prints the address of the change request.
-fn url_in(created: &super::programs::Finished, command: &str) -> Opened {
+fn url_in(created: &super::programs::ProgramOutput, command: &str) -> OpenedRequest {
     if !created.is_success {
         return impossible(&format!("`{command}` failed: {}", created.reason()));
     }
     let words = created.out.split_whitespace().rev();
     let mut urls = words.filter(|word| word.starts_with("https://") || word.starts_with("http://"));
     match urls.next() {
-        Some(url) => Opened::Created(url.to_owned()),
+        Some(url) => OpenedRequest::Created(url.to_owned()),
         None => impossible(&format!("`{command}` printed no address")),
     }
 }

@@ -2,7 +2,7 @@
 //! request) at the hosting service of the repository.
 //!
 //! Works with the user's git configuration and credentials, on the machine of the repository. All steps can be
-//! repeated: a pushed branch is not pushed again, and an open change request is found again.
+//! repeated: a pushed branch is not pushed again, and an open change request is looked up.
 
 mod body;
 mod error;
@@ -26,7 +26,7 @@ use crate::sandbox::SandboxService;
 use crate::scheduler::APPLICABLE_STAGES;
 use body::PlanRecords;
 pub use error::ChangeRequestError;
-use forge::{ChangeRequest, Opened, shown};
+use forge::{ChangeRequest, OpenedRequest, shown};
 use programs::Programs;
 use remote::Remote;
 
@@ -358,18 +358,18 @@ impl Publication<'_> {
                 (request.open(self.programs, &mut announce)?, Some(page))
             }
             (None, _) => (
-                Opened::Impossible(format!("`{REMOTE}` is not at a hosting service")),
+                OpenedRequest::Impossible(format!("`{REMOTE}` is not at a hosting service")),
                 None,
             ),
             (_, None) => (
-                Opened::Impossible(format!("`{REMOTE}` has no other branch")),
+                OpenedRequest::Impossible(format!("`{REMOTE}` has no other branch")),
                 None,
             ),
         };
         let (url, is_created, problem) = match opened {
-            Opened::Existing(url) => (Some(url), false, None),
-            Opened::Created(url) => (Some(url), true, None),
-            Opened::Impossible(reason) => (None, false, Some(reason)),
+            OpenedRequest::Existing(url) => (Some(url), false, None),
+            OpenedRequest::Created(url) => (Some(url), true, None),
+            OpenedRequest::Impossible(reason) => (None, false, Some(reason)),
         };
         Ok(PublishedBranch {
             repository: self.repository.display().to_string(),

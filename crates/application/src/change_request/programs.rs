@@ -43,7 +43,7 @@ const PASSED: [&str; 29] = [
     "GLAB_CONFIG_DIR",
 ];
 
-/// Settings that prevent questions, which nobody could answer.
+/// Settings that prevent questions, because no user could answer them.
 const QUIET: [(&str, &str); 5] = [
     ("GIT_TERMINAL_PROMPT", "0"),
     ("GH_PROMPT_DISABLED", "1"),
@@ -67,7 +67,7 @@ pub(super) struct Programs<'a> {
 
 /// The end of a program.
 #[derive(Debug)]
-pub(super) struct Finished {
+pub(super) struct ProgramOutput {
     pub(super) is_success: bool,
     pub(super) out: String,
     /// The error output.
@@ -75,7 +75,7 @@ pub(super) struct Finished {
     ending: Ending,
 }
 
-impl Finished {
+impl ProgramOutput {
     /// The reason of a failure: the last lines of the error output.
     pub(super) fn reason(&self) -> String {
         let text = if self.err.trim().is_empty() {
@@ -127,7 +127,7 @@ impl Programs<'_> {
         program: &str,
         arguments: &[&str],
         input: &str,
-    ) -> Result<Finished, ChangeRequestError> {
+    ) -> Result<ProgramOutput, ChangeRequestError> {
         let mut invocation = Invocation::new(program, self.folder);
         invocation.arguments = arguments.iter().map(Into::into).collect();
         invocation.environment = self.environment();
@@ -138,7 +138,7 @@ impl Programs<'_> {
         invocation.limits.time = Some(TIMEOUT);
         let finished = run(&invocation, self.cancel)?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ok(Finished {
+        Ok(ProgramOutput {
             is_success: finished.ending.is_success(),
             out: text(&finished.stdout.bytes),
             err: text(&finished.stderr.bytes),

@@ -305,7 +305,7 @@ fn nearest_sentence(nearest: &[String]) -> String {
     }
 }
 
-/// How the user provides the input that a plan waits for.
+/// The commands that give a plan the input that it waits for.
 fn input_hint(plan: PlanId, waiting: &Waiting) -> Hint {
     match waiting {
         Waiting::Gate { .. } | Waiting::Call { .. } => hint!(

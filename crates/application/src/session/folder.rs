@@ -37,7 +37,7 @@ pub(crate) fn sessions_of_folder(
 /// Number of first messages that are searched for a question.
 const SEARCHED_MESSAGES: u64 = 10;
 
-/// What a list of conversations shows of a session.
+/// Entry of a session in a list of conversations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionOverview {
     /// The first question; `None` if the session starts with messages of other roles.

@@ -251,7 +251,7 @@ pub struct PrivateFolders {
     pub private_bytes: u64,
 }
 
-/// How long data is kept.
+/// Retention periods.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RetentionInfo {
     pub events_days: u32,

@@ -64,7 +64,7 @@ while [ $# -gt 0 ]; do
   shift 2
 done
 if [ -z "$GH_TOKEN" ]; then
-  echo 'To get started with GitHub CLI, please run:  gh auth login' >&2
+  echo 'To get started with GitHub CLI, run:  gh auth login' >&2
   exit 4
 fi
 [ "$repo" = github.com/ada/shop ] || fail "Could not resolve to a Repository with the name '$repo'."

@@ -10,7 +10,7 @@ use cleveragents_domain::identity::Caller;
 use cleveragents_domain::{ChildState, Code, DecisionType, Diagnose as _, PlanPhase, PlanStage};
 use cleveragents_testkit::TestDatabase;
 
-use crate::children::{Divided, model};
+use crate::children::{DivisionFixture, model};
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
     (
@@ -43,13 +43,16 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ),
 ];
 
-fn call<O: Operation>(divided: &Divided, request: O) -> Result<O::Response, OperationError> {
+fn call<O: Operation>(
+    divided: &DivisionFixture,
+    request: O,
+) -> Result<O::Response, OperationError> {
     let application = divided.workshop.application();
     application.for_caller(Caller::local("ada")).call(request)
 }
 
 /// A plan whose child plans all write `side.txt`, and which waits for decisions.
-fn conflicting(database: &TestDatabase, contents: &[&str]) -> Divided {
+fn conflicting(database: &TestDatabase, contents: &[&str]) -> DivisionFixture {
     let titles: Vec<String> = contents
         .iter()
         .map(|content| format!("Write {content}"))
@@ -63,18 +66,18 @@ fn conflicting(database: &TestDatabase, contents: &[&str]) -> Divided {
         .zip(&lines)
         .map(|(title, line)| (title.as_str(), "side.txt", line.as_str()))
         .collect();
-    let divided = Divided::new(database, &model(&parts, ""), &[("side.txt", "middle\n")]);
+    let divided = DivisionFixture::new(database, &model(&parts, ""), &[("side.txt", "middle\n")]);
     let error = divided.execute().expect_err("a conflict");
     assert_eq!(error.code(), Code::PlanWaiting, "{error}");
     divided
 }
 
-fn conflicts(divided: &Divided) -> PlanConflicts {
+fn conflicts(divided: &DivisionFixture) -> PlanConflicts {
     let reference = Some(divided.plan.id.to_string());
     call(divided, ShowConflicts { reference }).expect("readable")
 }
 
-fn resolution(divided: &Divided) -> ResolveConflict {
+fn resolution(divided: &DivisionFixture) -> ResolveConflict {
     ResolveConflict {
         reference: Some(divided.plan.id.to_string()),
         path: Some("side.txt".to_owned()),
@@ -83,7 +86,7 @@ fn resolution(divided: &Divided) -> ResolveConflict {
 }
 
 fn take(
-    divided: &Divided,
+    divided: &DivisionFixture,
     side: ConflictVersion,
     child: Option<&str>,
 ) -> Result<ResolvedConflictReport, OperationError> {
@@ -96,7 +99,7 @@ fn take(
 }
 
 /// Executes and applies a plan whose conflicts are resolved. Returns the content of `side.txt`.
-fn finish(divided: &Divided) -> Option<String> {
+fn finish(divided: &DivisionFixture) -> Option<String> {
     let plan = divided.drive(PlanPhase::Execute).expect("executed");
     assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
     divided.drive(PlanPhase::Apply).expect("applied");
@@ -240,7 +243,7 @@ fn child_plans_are_listed_below_their_parent() {
             ],
             "",
         );
-        let divided = Divided::new(&database, &script, &[("price.txt", "wrong\n")]);
+        let divided = DivisionFixture::new(&database, &script, &[("price.txt", "wrong\n")]);
         divided.execute().expect("executed");
         let id = divided.plan.id;
         let reference = Some(id.to_string());
@@ -334,7 +337,7 @@ fn guidance_for_a_child_plan_reaches_its_model() {
     let refusing = script
         .replace(refusal, "")
         .replace("text: I write it.", "text: I'm unable to help with that.");
-    let divided = Divided::new(&database, &refusing, &[("price.txt", "wrong\n")]);
+    let divided = DivisionFixture::new(&database, &refusing, &[("price.txt", "wrong\n")]);
     let error = divided.execute().expect_err("the child plan fails");
     assert_eq!(error.code(), Code::PlanFailed, "{error}");
     let prompt = PromptPlan {

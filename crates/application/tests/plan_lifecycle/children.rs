@@ -68,13 +68,13 @@ answers:
     )
 }
 
-pub(crate) struct Divided {
+pub(crate) struct DivisionFixture {
     pub(crate) workshop: Workshop,
     user: User,
     pub(crate) plan: Plan,
 }
 
-impl Divided {
+impl DivisionFixture {
     pub(crate) fn new(database: &TestDatabase, script: &str, files: &[(&str, &str)]) -> Self {
         let workshop = Workshop::with(database, script, "it is written", files);
         let user = User::answering(Approval::Once);
@@ -124,7 +124,7 @@ fn disjoint_edits_of_child_plans_are_all_applied() {
             ],
             "",
         );
-        let divided = Divided::new(&database, &script, &[("price.txt", "wrong\n")]);
+        let divided = DivisionFixture::new(&database, &script, &[("price.txt", "wrong\n")]);
         let plan = divided.execute().expect("executed");
         assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
         assert_eq!(divided.states(), [ChildState::Merged; 3]);
@@ -160,7 +160,7 @@ fn edits_of_different_lines_of_a_file_are_merged() {
         "",
     );
     let files = [("list.txt", "a\nb\nc\nd\ne\nf\ng\nh\n")];
-    let divided = Divided::new(&database, &script, &files);
+    let divided = DivisionFixture::new(&database, &script, &files);
     divided.execute().expect("executed");
     divided.drive(PlanPhase::Apply).expect("applied");
     assert_eq!(
@@ -179,7 +179,7 @@ fn a_conflict_merges_nothing_until_it_is_resolved() {
             ],
             "",
         );
-        let divided = Divided::new(&database, &script, &[("side.txt", "middle\n")]);
+        let divided = DivisionFixture::new(&database, &script, &[("side.txt", "middle\n")]);
         let error = divided.execute().expect_err("a conflict");
         assert_eq!(error.code(), Code::PlanWaiting, "{error}");
         let plan = divided
@@ -233,7 +233,7 @@ fn a_failed_child_plan_cancels_the_others_and_is_tried_again() {
     let marker = "  calls:\n  - {name: builtin/file-write, arguments: {path: bad.txt, content: \"bad\\n\"}}\n";
     assert!(script.contains(marker));
     script = script.replace(marker, "");
-    let divided = Divided::new(&database, &script, &[("price.txt", "wrong\n")]);
+    let divided = DivisionFixture::new(&database, &script, &[("price.txt", "wrong\n")]);
     let error = divided.execute().expect_err("a child plan fails");
     assert_eq!(error.code(), Code::PlanFailed, "{error}");
     assert!(error.to_string().contains("Bad"), "{error}");
@@ -301,7 +301,7 @@ answers:
   text: '{"criteria": [{"number": 1, "met": true, "evidence": "seen"}]}'
 - text: Done.
 "#;
-    let divided = Divided::new(&database, script, &[("price.txt", "wrong\n")]);
+    let divided = DivisionFixture::new(&database, script, &[("price.txt", "wrong\n")]);
     divided.execute().expect("executed");
     divided.drive(PlanPhase::Apply).expect("applied");
     assert_eq!(divided.read("third.txt").as_deref(), Some("first\n"));
@@ -338,7 +338,7 @@ answers:
   text: '{"criteria": [{"number": 1, "met": true, "evidence": "seen"}]}'
 - text: Done.
 "#;
-    let divided = Divided::new(&database, script, &[("price.txt", "wrong\n")]);
+    let divided = DivisionFixture::new(&database, script, &[("price.txt", "wrong\n")]);
     let plan = divided.execute().expect("executed");
     assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
     assert_eq!(divided.states(), [ChildState::Merged; 2]);

@@ -1,4 +1,4 @@
-//! Corrections: one decision is made anew, and only what follows from it is discarded.
+//! Corrections: one decision is replaced, and only its consequences are discarded.
 
 use cleveragents_application::{CorrectionMode, PlanError};
 use cleveragents_domain::{
@@ -63,13 +63,13 @@ answers:
     )
 }
 
-struct Corrected {
+struct CorrectionFixture {
     workshop: Workshop,
     user: User,
     plan: Plan,
 }
 
-impl Corrected {
+impl CorrectionFixture {
     /// A plan whose steps are executed.
     fn executed(database: &TestDatabase) -> Self {
         let files = [("price.txt", "wrong\n")];
@@ -140,7 +140,7 @@ fn titles(steps: &[StepRecord]) -> Vec<&str> {
 
 fn a_correction_repeats_only_what_follows_from_the_decision() {
     for database in TestDatabase::each() {
-        let plan = Corrected::executed(&database);
+        let plan = CorrectionFixture::executed(&database);
         let before = plan.steps();
         let target = plan.step("One");
         let preview = plan
@@ -179,9 +179,9 @@ fn a_correction_repeats_only_what_follows_from_the_decision() {
 
 fn a_correction_can_be_undone_until_the_plan_continues() {
     let database = TestDatabase::sqlite();
-    let plan = Corrected::executed(&database);
+    let plan = CorrectionFixture::executed(&database);
     let (steps, changed) = (plan.steps(), plan.changed());
-    let in_effect = |plan: &Corrected| -> Vec<DecisionId> {
+    let in_effect = |plan: &CorrectionFixture| -> Vec<DecisionId> {
         let all = plan.decisions();
         let all = all.iter().filter(|decision| decision.holds());
         all.map(|decision| decision.said.id).collect()
@@ -211,7 +211,7 @@ fn a_correction_can_be_undone_until_the_plan_continues() {
 
 fn decisions_that_cannot_be_corrected_are_refused() {
     let database = TestDatabase::sqlite();
-    let plan = Corrected::executed(&database);
+    let plan = CorrectionFixture::executed(&database);
     let root = plan
         .workshop
         .plans
@@ -243,7 +243,7 @@ fn decisions_that_cannot_be_corrected_are_refused() {
 
 fn an_appended_correction_adds_a_child_plan_and_repeats_nothing() {
     let database = TestDatabase::sqlite();
-    let plan = Corrected::executed(&database);
+    let plan = CorrectionFixture::executed(&database);
     let before = plan.steps();
     plan.correct(plan.step("Two"), CorrectionMode::Append)
         .expect("corrected");

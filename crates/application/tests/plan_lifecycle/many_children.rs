@@ -15,7 +15,7 @@ use cleveragents_store::{budgets, child_plans, plans};
 use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::ports::Approval;
 
-use crate::children::{Divided, model};
+use crate::children::{DivisionFixture, model};
 use crate::support::{User, Workshop, git};
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
@@ -64,7 +64,7 @@ fn many_parts(overlapping: &[usize], settings: &str) -> String {
 fn many_parallel_child_plans_are_merged() {
     let database = TestDatabase::sqlite();
     let script = many_parts(&[], SETTINGS);
-    let divided = Divided::new(&database, &script, &[("price.txt", "wrong\n")]);
+    let divided = DivisionFixture::new(&database, &script, &[("price.txt", "wrong\n")]);
     divided.execute().expect("executed");
     assert_eq!(divided.states(), [ChildState::Merged; MANY]);
     assert_eq!(divided.workshop.active_sandboxes(), 1);
@@ -84,7 +84,7 @@ fn many_parallel_child_plans_are_merged() {
 fn an_overlap_of_many_child_plans_merges_nothing() {
     let database = TestDatabase::sqlite();
     let script = many_parts(&[5, 17], SETTINGS);
-    let divided = Divided::new(&database, &script, &[("price.txt", "wrong\n")]);
+    let divided = DivisionFixture::new(&database, &script, &[("price.txt", "wrong\n")]);
     let error = divided.execute().expect_err("a conflict");
     assert_eq!(error.code(), Code::PlanWaiting, "{error}");
     let plan = stored(&divided.workshop, divided.plan.id);

@@ -33,7 +33,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
 
 const FORMAT: WireFormat = WireFormat::OpenaiChat;
 
-/// How the reviewer answers its first request.
+/// The reviewer's answer to its first request.
 #[derive(Clone, Copy)]
 enum FirstReview {
     BlockingDefect,

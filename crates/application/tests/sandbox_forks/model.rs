@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::tree::{Entry, Tree};
 
-pub(crate) struct Expected {
+pub(crate) struct ExpectedMerge {
     /// The tree after the merge, unless there is a conflict.
     pub(crate) tree: Tree,
     /// The first fork with a conflict.
@@ -25,7 +25,7 @@ fn parent(path: &[u8]) -> Option<&[u8]> {
 }
 
 /// Merges forks of `base` in order, up to the first one with a conflict.
-pub(crate) fn merge(base: &Tree, forks: &[&Tree]) -> Expected {
+pub(crate) fn merge(base: &Tree, forks: &[&Tree]) -> ExpectedMerge {
     let mut current = base.clone();
     for (number, fork) in forks.iter().enumerate() {
         let mut next = current.clone();
@@ -40,7 +40,7 @@ pub(crate) fn merge(base: &Tree, forks: &[&Tree]) -> Expected {
         }
         let is_possible = add_folders(&mut next, [&current, base, fork]);
         if !conflicts.is_empty() || !is_possible {
-            return Expected {
+            return ExpectedMerge {
                 tree: current,
                 first_conflict: Some(number),
                 conflicts,
@@ -48,7 +48,7 @@ pub(crate) fn merge(base: &Tree, forks: &[&Tree]) -> Expected {
         }
         current = next;
     }
-    Expected {
+    ExpectedMerge {
         tree: current,
         first_conflict: None,
         conflicts: BTreeSet::new(),

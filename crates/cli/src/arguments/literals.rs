@@ -68,7 +68,7 @@ fn is_placeholder(word: &str) -> bool {
             && !word.chars().any(|letter| letter.is_ascii_lowercase())
 }
 
-/// Parses a command; `Err` says why nobody can type it.
+/// Parses a command; `Err` contains the reason if it is not valid.
 fn check(line: &str) -> Result<(), String> {
     // `ACTION|NAME` and `[--option]` are notations of synopses.
     let line = line.replace(['[', ']'], "").replace("\\\n", " ");

@@ -43,7 +43,7 @@ pub(crate) fn run(context: &Context, arguments: &Diagnostics) -> Result<Report, 
     Ok(report(checks, repairs))
 }
 
-/// The configuration file, or that there is none.
+/// The configuration file, or a note if it does not exist.
 fn configuration_file(context: &Context) -> String {
     let file = context.home.config_file();
     if file.exists() {

@@ -17,14 +17,14 @@ const MAX_TASK_CHARS: usize = 60;
 
 /// Kinds of work to announce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Announced {
+pub(crate) enum AnnouncedWork {
     All,
     /// Only the plan, because a conversation of the folder continues.
     Plan,
 }
 
 /// Prints the unfinished work of a folder to standard error, at most three lines.
-pub(crate) fn announce(context: &Context, folder: &Path, announced: Announced) {
+pub(crate) fn announce(context: &Context, folder: &Path, announced: AnnouncedWork) {
     if context.connection.is_some() || !context.printer.format().is_human() {
         return;
     }
@@ -42,10 +42,10 @@ pub(crate) fn announce(context: &Context, folder: &Path, announced: Announced) {
     }
 }
 
-fn lines(work: &UnfinishedWork, announced: Announced) -> Vec<String> {
+fn lines(work: &UnfinishedWork, announced: AnnouncedWork) -> Vec<String> {
     let now = Timestamp::now();
     let mut lines: Vec<String> = work.plan.iter().map(plan_line).collect();
-    if announced == Announced::All {
+    if announced == AnnouncedWork::All {
         let conversations = work.conversations.iter();
         lines.extend(conversations.map(|conversation| conversation_line(conversation, now)));
     }

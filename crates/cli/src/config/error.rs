@@ -63,7 +63,7 @@ pub enum Error {
     #[error("the home folder {} cannot be used: {reason}", path.display())]
     Home {
         path: PathBuf,
-        /// Why it cannot be used.
+        /// Reason.
         reason: &'static str,
         /// Error of the operating system.
         source: Option<io::Error>,

@@ -13,7 +13,7 @@ pub enum Align {
     Right,
 }
 
-/// How a column gives way when its table is wider than the terminal.
+/// Treatment of a column whose table is wider than the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Fit {
     /// Decided by the values: ids, numbers and times are kept, texts wrap.

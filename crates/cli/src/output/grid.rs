@@ -21,7 +21,7 @@ pub(crate) const LOSSLESS_WIDTH: usize = 120;
 /// Minimum length of a shortened id: the time part, which ids of different milliseconds do not share.
 const MIN_ID: usize = 10;
 
-/// Width above which a word of a text may be broken.
+/// Width above which a word may be broken.
 const MAX_WORD: usize = 40;
 
 /// Minimum width of a column of text that wraps.
@@ -79,7 +79,7 @@ impl Frame {
     }
 }
 
-/// How a column gives way.
+/// Treatment of a column that is too wide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Flexibility {
     shape: Shape,
@@ -139,7 +139,7 @@ pub(crate) struct FittedGrid {
 #[derive(Debug)]
 pub(crate) struct Grid {
     pub(crate) aligns: Vec<Align>,
-    /// How each column gives way.
+    /// Treatment of each column if the table is too wide.
     columns: Vec<Flexibility>,
     pub(crate) headings: Vec<StyledText>,
     pub(crate) rows: Vec<Vec<StyledText>>,
@@ -482,7 +482,7 @@ mod tests {
         "01J9ZC5V7Q8X9E0R1T2Y3V4X5Z",
         "01J9ZD5V7Q8W9E0R1T2Y3V4X5Z",
     ];
-    const PATH: &str = "/home/somebody/projects/customers/northwind/shop/backend";
+    const PATH: &str = "/home/ada/projects/customers/northwind/shop/backend";
 
     fn list() -> Report {
         let rows = (0..3).map(|index| {

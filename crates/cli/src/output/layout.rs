@@ -185,7 +185,7 @@ pub(crate) fn shorten_middle(text: &str, limit: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{start}…{}", &text[begin..]))
 }
 
-/// Width of the widest word of a text, in columns.
+/// Width of the widest word, in columns.
 pub(crate) fn widest_word(text: &str) -> usize {
     text.split([' ', '\n']).map(width).max().unwrap_or(0)
 }

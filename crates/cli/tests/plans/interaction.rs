@@ -178,7 +178,7 @@ fn the_apply_question_shows_what_is_applied() {
         let command = format!("agents plan {next} {plan}");
         assert!(screen.contains(&command), "{command}: {screen}");
     }
-    assert!(!screen.contains("CA-"), "it is no error: {screen}");
+    assert!(!screen.contains("CA-"), "not an error: {screen}");
     assert_eq!(world.stage(&plan), "execute/complete");
     let lines: Vec<String> = (0..1_000).map(|line| format!("line {line}")).collect();
     let long = format!("write `{}` to `long.txt`", lines.join("\\n"));
@@ -224,7 +224,7 @@ fn questions_of_a_task_have_keys_and_take_guidance() {
         ("guidance for the plan", ""),
         (PROMPT, "d\r"),
         ("## 1. write it", ""),
-        (PROMPT, "please do it in another way\r"),
+        (PROMPT, "do it in another way\r"),
         ("● strategize: complete", ""),
         (PROMPT, "y\r"),
         ("A check failed. Fix it?", ""),

@@ -54,7 +54,7 @@ words! {
 }
 
 words! {
-    /// What happens to the other child plans when one fails.
+    /// Treatment of the other child plans when one fails.
     ChildFailureMode {
         /// The others are cancelled.
         #[default]
@@ -65,7 +65,7 @@ words! {
 }
 
 words! {
-    /// How the results of child plans are merged into the sandbox of their parent.
+    /// Method by which the results of child plans are merged into the sandbox of their parent.
     MergeStrategy {
         /// Lines that only one side changed are combined; if any conflict remains, nothing is merged.
         #[default]
@@ -81,7 +81,7 @@ words! {
 }
 
 words! {
-    /// Why a path cannot be merged without a decision.
+    /// Reason for which a path cannot be merged without a decision.
     MergeReason {
         /// Both sides changed the same lines, or a file that has no lines.
         #[default]
@@ -113,7 +113,7 @@ impl MergeReason {
     }
 }
 
-/// How the child plans of a strategy run.
+/// Settings of the child plans of a strategy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ChildSettings {
@@ -121,7 +121,7 @@ pub struct ChildSettings {
     /// Maximum number of child plans that run at the same time, from 1 to 32.
     pub max_parallel: u32,
     pub on_failure: ChildFailureMode,
-    /// How often a failed child plan is tried again.
+    /// Maximum number of retries of a failed child plan.
     pub retries: u32,
     /// Time after which a child plan is cancelled, in seconds.
     pub timeout_seconds: Option<u64>,
@@ -195,7 +195,7 @@ pub struct ChildPlan {
     pub parent: PlanId,
     /// Position among the child plans of the parent, from 1. Results are merged in this order.
     pub number: u64,
-    /// Number of the parent's step that it carries out.
+    /// Number of the parent's step that it executes.
     pub step: u64,
     /// Decision that created it.
     pub spawned_by: Option<DecisionId>,

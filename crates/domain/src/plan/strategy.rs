@@ -36,7 +36,7 @@ pub struct PlanStep {
     /// Tool call that the step consists of, when no model is needed.
     #[serde(default)]
     pub call: Option<StepCall>,
-    /// Whether a child plan carries out the step in a sandbox of its own, at the same time as others.
+    /// Whether a child plan executes the step in a sandbox of its own, at the same time as others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub child_plan: bool,
 }
@@ -52,7 +52,7 @@ pub struct PlanStrategy {
     /// Risk of failure, from 0 to 1.
     #[serde(default)]
     pub risk: Option<f64>,
-    /// How the child plans run; the defaults when `None`.
+    /// Settings of the child plans; the defaults when `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub children: Option<ChildSettings>,
 }

@@ -19,7 +19,7 @@ const COLUMNS: &str = "plan_id, parent_plan_id, number, step_number, decision_id
 pub struct NewChild {
     pub plan: PlanId,
     pub parent: PlanId,
-    /// Number of the parent's step that it carries out.
+    /// Number of the parent's step that it executes.
     pub step: u64,
     pub spawned_by: Option<DecisionId>,
     pub title: String,

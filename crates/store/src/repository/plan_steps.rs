@@ -250,7 +250,7 @@ pub struct RollbackOrigin {
     pub correction: Option<CorrectionScope>,
 }
 
-/// What a correction of a decision undoes.
+/// The records that a correction undoes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CorrectionScope {
     /// The corrected decision.

@@ -34,7 +34,7 @@ struct RunningChild {
     is_late: bool,
 }
 
-/// How a run of a child plan ended.
+/// Outcome of a run of a child plan.
 enum ChildOutcome {
     Complete,
     /// It waits for the user.

@@ -1,4 +1,4 @@
-//! [`ChildPlans`]: carries out steps of a plan as child plans, each in a fork of the plan's sandbox, and merges their
+//! [`ChildPlans`]: runs steps of a plan as child plans, each in a fork of the plan's sandbox, and merges their
 //! results.
 //!
 //! Child plans are rows before they run. A process that continues the plan finds those that are done, continues those
@@ -46,7 +46,7 @@ pub(super) struct ChildPlans<'a> {
     pub(super) max_depth: u64,
 }
 
-/// A step that a child plan carries out.
+/// A step that a child plan executes.
 pub(super) struct ChildStep<'s> {
     /// Number of the step in the strategy, from 1.
     pub(super) number: u64,
@@ -63,7 +63,7 @@ struct BatchMember<'s> {
 }
 
 impl ChildPlans<'_> {
-    /// Carries out steps as child plans and merges their results. Returns when all are merged.
+    /// Runs steps as child plans and merges their results. Returns when all are merged.
     pub(super) fn run(
         &self,
         plan: &Plan,

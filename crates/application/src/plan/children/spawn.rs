@@ -205,7 +205,7 @@ impl ChildPlans<'_> {
                         root,
                         DecisionType::SubplanSpawn,
                         PlanPhase::Execute,
-                        format!("Who carries out step {}?", step.number),
+                        format!("Who executes step {}?", step.number),
                         format!("a child plan: {}", step.step.title),
                         "the strategy made it a child plan",
                     )
@@ -380,7 +380,7 @@ fn description(
     }
     let _written = write!(
         text,
-        "\n\nThis is one part of a larger task. Other agents carry out the other parts at the same time, each in a copy \
+        "\n\nThis is one part of a larger task. Other agents work on the other parts at the same time, each in a copy \
          of its own, and the results are merged. Do only this part, and change only the files that it needs.\n\n\
          The whole task:\n{}\n\nThe approach: {}\n",
         shortened(&parent.description, SHOWN_TASK),

@@ -55,7 +55,7 @@ impl PlanControl {
         id: PlanId,
         selection: &ConflictSelection,
         choice: &ConflictChoice,
-        person: &str,
+        user: &str,
     ) -> Result<ResolvedConflicts, PlanError> {
         let lease = self.store.acquire(id)?;
         let plan = self.store.get(id)?;
@@ -91,7 +91,7 @@ impl PlanControl {
             ConflictChoice::Content(_) => "an edited file",
         };
         let question = format!("Which version of {}?", labels.join(", "));
-        let reason = format!("decided by {person}");
+        let reason = format!("decision of {user}");
         let mut decision = self.user_decision(&plan, &question, chosen, Some(&reason))?;
         if let Some(decision) = &mut decision {
             decision.artifacts = labels;

@@ -28,12 +28,12 @@ use crate::sandbox::{OpenSandbox, SandboxError, SandboxService};
 
 pub use scope::{AffectedDecision, AffectedStep, CorrectionPreview};
 
-/// How a decision is corrected.
+/// Kind of a correction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CorrectionMode {
     /// Discards the decision and everything that follows from it, and does it again with the guidance.
     Revert,
-    /// Keeps everything, and adds a child plan that carries out the guidance.
+    /// Keeps everything, and adds a child plan whose task is the guidance.
     Append,
 }
 
@@ -54,7 +54,7 @@ pub struct PlanCorrected {
     pub plan: Plan,
     /// The decision that records the correction.
     pub decision: DecisionId,
-    /// What was discarded.
+    /// The discarded decisions, steps and files.
     pub discarded: CorrectionPreview,
     pub undone: RollbackCounts,
 }
@@ -69,7 +69,7 @@ pub(super) struct PlanCorrection {
 }
 
 impl PlanCorrection {
-    /// What a correction would discard.
+    /// The effects that a correction would have.
     pub(super) fn preview(
         &self,
         id: PlanId,
@@ -183,7 +183,7 @@ impl PlanCorrection {
         })
     }
 
-    /// Adds a step to the strategy, which a child plan carries out with the guidance.
+    /// Adds a step to the strategy, which a child plan executes; the guidance is its task.
     fn append(
         &self,
         plan: &Plan,

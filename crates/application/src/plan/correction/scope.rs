@@ -1,4 +1,4 @@
-//! What a correction discards: the decision, everything that follows from it, and the steps and files of these.
+//! The scope of a correction: the decision, everything that follows from it, and the steps and files of these.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -12,12 +12,12 @@ use crate::plan::lineage::strategy_decision;
 use crate::plan::query::downstream;
 use crate::sandbox::{ComputedMerge, OpenSandbox, RangesToUndo};
 
-/// What a correction discards, for people.
+/// Effects of a correction, to show them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CorrectionPreview {
     /// Discarded decisions, in the order in which they were made.
     pub decisions: Vec<AffectedDecision>,
-    /// Steps that are carried out again.
+    /// Steps that run again.
     pub steps: Vec<AffectedStep>,
     /// Paths that are restored, as `part/path`.
     pub paths: Vec<String>,
@@ -40,7 +40,7 @@ pub struct AffectedStep {
     pub title: String,
 }
 
-/// What a correction discards.
+/// Effects of a correction.
 pub(super) struct Scope {
     pub(super) decisions: Vec<DecisionId>,
     /// Numbers of step records.
@@ -52,7 +52,7 @@ pub(super) struct Scope {
 }
 
 impl PlanCorrection {
-    /// Finds what a correction of a decision discards.
+    /// Determines the effects of a correction.
     pub(super) fn scope(
         &self,
         plan: &Plan,
@@ -217,7 +217,7 @@ pub(super) fn affected(all: &[Decision], roots: &BTreeSet<DecisionId>) -> BTreeS
     affected
 }
 
-/// Whether a step is carried out again: its result or its place in the strategy is affected.
+/// Whether a step runs again: its result or its place in the strategy is affected.
 fn is_affected(
     plan: &Plan,
     all: &[Decision],

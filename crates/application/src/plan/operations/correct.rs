@@ -11,14 +11,14 @@ use crate::operation::{
 };
 use crate::plan::{CorrectionMode, CorrectionPreview, Explanation};
 
-/// How a decision is corrected.
+/// Kind of a correction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CorrectionForm {
     /// Discards the decision and everything that follows from it, and does it again.
     #[default]
     Revert,
-    /// Keeps everything, and adds a child plan that carries out the guidance.
+    /// Keeps everything, and adds a child plan whose task is the guidance.
     Append,
 }
 
@@ -80,7 +80,7 @@ pub struct CorrectionInfo {
     pub needs_new_strategy: bool,
 }
 
-/// What a correction discards, and what stays.
+/// The discarded decisions and steps, and the number of decisions that stay.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct AffectedSubtree {
     pub decisions_invalidated: Vec<InvalidatedDecision>,
@@ -96,7 +96,7 @@ pub struct InvalidatedDecision {
     pub chosen: String,
 }
 
-/// A step that is carried out again.
+/// A step that runs again.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RepeatedStep {
     pub number: u64,

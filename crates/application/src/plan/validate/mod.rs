@@ -31,7 +31,7 @@ pub use failed_check::FailedCheck;
 pub(super) use path_rule::{PathRule, path_violation};
 use review::ReviewRound;
 
-/// What to do with failed results that are still valid.
+/// Treatment of failed results that are still valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FailedResults {
     Keep,

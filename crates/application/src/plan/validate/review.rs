@@ -110,7 +110,7 @@ impl ValidatePhase<'_> {
                 is_met,
                 mut message,
                 is_given,
-            } = Verdict::of(&answer, number);
+            } = Verdict::from_answer(&answer, number);
             // Blocking defects fail the first criterion even if it is met, so that the review does not pass.
             let defects = std::mem::take(&mut blocking);
             if !defects.is_empty() {
@@ -290,7 +290,7 @@ struct Verdict {
 }
 
 impl Verdict {
-    fn of(answer: &Value, number: u64) -> Self {
+    fn from_answer(answer: &Value, number: u64) -> Self {
         let missing = |message: String| Self {
             is_met: false,
             message,

@@ -18,7 +18,7 @@ use crate::arguments::{Chat, FolderChat, FolderSession, OutputFormat};
 use crate::commands::images::prompt_images;
 use crate::commands::session::read_text;
 use crate::commands::turn_view::{short, time_to_minute};
-use crate::commands::unfinished::{self, Announced};
+use crate::commands::unfinished::{self, AnnouncedWork};
 use crate::commands::{counted, first_run, interactive, terminal};
 use crate::context::Context;
 use crate::output::{CommandError, Progress, Report, visible_lines, write_err, write_out};
@@ -96,8 +96,8 @@ pub(super) fn start(
     }
     if folder.print.is_none() {
         let announced = match arguments.session {
-            None => Announced::All,
-            Some(_) => Announced::Plan,
+            None => AnnouncedWork::All,
+            Some(_) => AnnouncedWork::Plan,
         };
         unfinished::announce(context, &project.folder, announced);
     }

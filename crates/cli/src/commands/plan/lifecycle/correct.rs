@@ -60,10 +60,10 @@ fn view(report: CorrectionReport, title: &'static str) -> Report {
             "Effect",
             match (correction.mode, correction.needs_new_strategy) {
                 (CorrectionForm::Append, _) => {
-                    "a child plan carries out the guidance; everything stays"
+                    "a child plan executes the guidance; everything stays"
                 }
                 (CorrectionForm::Revert, true) => "the strategist makes the strategy again",
-                (CorrectionForm::Revert, false) => "the discarded steps are carried out again",
+                (CorrectionForm::Revert, false) => "the discarded steps run again",
             },
         )
         .row("Stage", report.stage.to_string());

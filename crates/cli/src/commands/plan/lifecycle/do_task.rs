@@ -25,7 +25,7 @@ use super::use_action::chosen;
 use super::watcher::{prints_events, strategy_lines};
 use super::{edit, interactive};
 use crate::arguments::Do;
-use crate::commands::unfinished::{self, Announced};
+use crate::commands::unfinished::{self, AnnouncedWork};
 use crate::commands::{can_confirm, confirm, first_run};
 use crate::context::Context;
 use crate::output::{
@@ -232,7 +232,7 @@ impl Task<'_> {
             Code::LocationNotFound => error.with_hint("choose an existing folder with --folder"),
             _ => error,
         })?;
-        unfinished::announce(self.context, &project.folder, Announced::All);
+        unfinished::announce(self.context, &project.folder, AnnouncedWork::All);
         Ok(project.name)
     }
 

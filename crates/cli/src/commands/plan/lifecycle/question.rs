@@ -29,9 +29,9 @@ pub(super) enum PlanAnswer {
     Tell(String),
 }
 
-/// What the user typed.
+/// Input of the user.
 #[derive(Debug, PartialEq, Eq)]
-enum Typed {
+enum QuestionInput {
     Answer(PlanAnswer),
     Show,
     AskForText,
@@ -43,16 +43,16 @@ impl PlanQuestion<'_> {
     pub(super) fn ask(&self, context: &Context) -> Result<PlanAnswer, CommandError> {
         let prompt = format!(" [{}]: ", self.keys().join(", "));
         loop {
-            match Typed::parse(&read_line(&self.text, &prompt)?, self.can_edit) {
-                Typed::Answer(answer) => return Ok(answer),
-                Typed::Show => page(context, &(self.show)()?),
-                Typed::AskForText => {
+            match QuestionInput::parse(&read_line(&self.text, &prompt)?, self.can_edit) {
+                QuestionInput::Answer(answer) => return Ok(answer),
+                QuestionInput::Show => page(context, &(self.show)()?),
+                QuestionInput::AskForText => {
                     let text = read_line("What should it do differently?", "\n> ")?;
                     if !text.is_empty() {
                         return Ok(PlanAnswer::Tell(text));
                     }
                 }
-                Typed::Help => write_err(&self.help()),
+                QuestionInput::Help => write_err(&self.help()),
             }
         }
     }
@@ -81,7 +81,7 @@ impl PlanQuestion<'_> {
     }
 }
 
-impl Typed {
+impl QuestionInput {
     /// Parses a line. A sentence is guidance; a single word that is no key is a typing error.
     fn parse(line: &str, can_edit: bool) -> Self {
         let line = line.trim();
@@ -136,26 +136,26 @@ fn page(context: &Context, text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::{PlanAnswer, Typed};
+    use super::{PlanAnswer, QuestionInput};
 
     #[test]
     fn keys_words_and_sentences_are_distinguished() {
-        let tell = |text: &str| Typed::Answer(PlanAnswer::Tell(text.to_owned()));
+        let tell = |text: &str| QuestionInput::Answer(PlanAnswer::Tell(text.to_owned()));
         for (line, typed) in [
-            ("y", Typed::Answer(PlanAnswer::Yes)),
-            (" YES ", Typed::Answer(PlanAnswer::Yes)),
-            ("", Typed::Answer(PlanAnswer::No)),
-            ("n", Typed::Answer(PlanAnswer::No)),
-            ("e", Typed::Answer(PlanAnswer::Edit)),
-            ("t", Typed::AskForText),
-            ("d", Typed::Show),
-            ("?", Typed::Help),
-            ("x", Typed::Help),
-            ("quit", Typed::Help),
+            ("y", QuestionInput::Answer(PlanAnswer::Yes)),
+            (" YES ", QuestionInput::Answer(PlanAnswer::Yes)),
+            ("", QuestionInput::Answer(PlanAnswer::No)),
+            ("n", QuestionInput::Answer(PlanAnswer::No)),
+            ("e", QuestionInput::Answer(PlanAnswer::Edit)),
+            ("t", QuestionInput::AskForText),
+            ("d", QuestionInput::Show),
+            ("?", QuestionInput::Help),
+            ("x", QuestionInput::Help),
+            ("quit", QuestionInput::Help),
             ("Keep the old name", tell("Keep the old name")),
         ] {
-            assert_eq!(Typed::parse(line, true), typed, "{line}");
+            assert_eq!(QuestionInput::parse(line, true), typed, "{line}");
         }
-        assert_eq!(Typed::parse("e", false), Typed::Help);
+        assert_eq!(QuestionInput::parse("e", false), QuestionInput::Help);
     }
 }
