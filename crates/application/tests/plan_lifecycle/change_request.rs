@@ -258,7 +258,7 @@ fn gh_opens_it_once_and_a_repeat_finds_it() {
         let body = std::fs::read_to_string(state.join("body")).expect("a body");
         for part in [
             "Fix the price\n",
-            "## What was done\n\n- Write price.txt\n  The file is written.",
+            "## Changes made\n\n- Write price.txt\n  The file is written.",
             "## Files\n\n- `shop/price.txt`\n",
             "## Checks\n\n- `",
             "## Cost\n\n$0.0000",
