@@ -42,7 +42,7 @@ words! {
         ToolWrite = "on_tool_write",
         /// After a call that changed files.
         ToolWriteComplete = "on_tool_write_complete",
-        /// Before a child plan starts.
+        /// Before child plans start. Their steps start with a checkpoint in any case.
         SubplanSpawn = "on_subplan_spawn",
         /// After a failed step.
         Error = "on_error",

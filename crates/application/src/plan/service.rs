@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    ChildState, DecisionId, MicroUsd, NewDecision, Placeholder, Plan, PlanId, PlanPhase, hint,
-    suggest,
+    ChildPlan, ChildState, DecisionId, MicroUsd, NewDecision, Placeholder, Plan, PlanId, PlanPhase,
+    hint, suggest,
 };
 use cleveragents_sandbox::BranchUpdate;
-use cleveragents_store::{Engine, child_plans, plans};
+use cleveragents_store::{Engine, child_plans, plan_steps, plans};
 
 use super::actor_runner::PlanActorRunner;
 use super::apply::ApplyPhase;
@@ -235,25 +235,30 @@ impl PlanService {
         let children = self
             .store
             .read(|reader| child_plans::of_plan(reader, parent))?;
-        for child in children {
-            match self.cancel(child.plan, "its parent was cancelled") {
-                Ok(_) | Err(PlanError::NotReady { .. }) => {}
-                Err(error) => return Err(error),
-            }
-            let id = child.plan;
-            self.store.write(move |unit| {
-                let unfinished = [ChildState::Open, ChildState::Complete, ChildState::Failed];
-                let reason = Some("its parent was cancelled");
-                let cancelled = ChildState::Cancelled;
-                Ok(child_plans::set_state(
-                    unit,
-                    id,
-                    &unfinished,
-                    cancelled,
-                    reason,
-                )?)
-            })?;
+        for child in &children {
+            self.cancel_child(child, "its parent was cancelled")?;
         }
+        Ok(())
+    }
+
+    /// Cancels a child plan unless it is merged, and removes its sandbox.
+    fn cancel_child(&self, child: &ChildPlan, reason: &'static str) -> Result<(), PlanError> {
+        match self.cancel(child.plan, reason) {
+            Ok(_) | Err(PlanError::NotReady { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let id = child.plan;
+        self.store.write(move |unit| {
+            let unfinished = [ChildState::Open, ChildState::Complete, ChildState::Failed];
+            let cancelled = ChildState::Cancelled;
+            Ok(child_plans::set_state(
+                unit,
+                id,
+                &unfinished,
+                cancelled,
+                Some(reason),
+            )?)
+        })?;
         Ok(())
     }
 
@@ -320,7 +325,27 @@ impl PlanService {
 
     /// Rolls a plan back to a checkpoint of its sandbox.
     pub fn rollback(&self, id: PlanId, checkpoint: &str) -> Result<PlanRolledBack, PlanError> {
-        self.control.rollback.roll_back(id, checkpoint)
+        let rolled_back = self.control.rollback.roll_back(id, checkpoint)?;
+        self.cancel_children_of_undone_steps(id)?;
+        Ok(rolled_back)
+    }
+
+    /// Cancels the unfinished child plans of steps that a rollback or correction undid, and removes their sandboxes.
+    fn cancel_children_of_undone_steps(&self, parent: PlanId) -> Result<(), PlanError> {
+        let (children, steps) = self.store.read(|reader| {
+            Ok((
+                child_plans::of_plan(reader, parent)?,
+                plan_steps::of_plan(reader, parent)?,
+            ))
+        })?;
+        let is_undone = |child: &ChildPlan| {
+            let step = steps.iter().find(|step| step.number == child.step);
+            step.is_some_and(|step| step.undone_by.is_some())
+        };
+        for child in children.iter().filter(|child| is_undone(child)) {
+            self.cancel_child(child, "its step was undone")?;
+        }
+        Ok(())
     }
 
     /// Undoes the last rollback or correction.
@@ -349,7 +374,9 @@ impl PlanService {
         mode: CorrectionMode,
         guidance: &str,
     ) -> Result<PlanCorrected, PlanError> {
-        self.correction().correct(id, decision, mode, guidance)
+        let corrected = self.correction().correct(id, decision, mode, guidance)?;
+        self.cancel_children_of_undone_steps(id)?;
+        Ok(corrected)
     }
 
     fn correction(&self) -> PlanCorrection {
@@ -384,6 +411,8 @@ impl PlanService {
         let _plan = tracing::error_span!("plan", plan = %id).entered();
         let lease = self.store.acquire(id)?;
         self.control.rollback.finish_interrupted(id, &lease)?;
+        // The process that undid the steps may have died before it cancelled their child plans.
+        self.cancel_children_of_undone_steps(id)?;
         let plan = self.get(id)?;
         let stop = front_end.cancel.child();
         let _guard = lease.guard(&stop);

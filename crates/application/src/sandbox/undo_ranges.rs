@@ -16,9 +16,20 @@ use super::service::{OpenSandbox, SandboxService};
 pub(crate) struct RangesToUndo {
     /// The states to write.
     pub(crate) targets: ComputedMerge,
-    /// Paths in the ranges that were changed again after a range, each with its part and the position of that change.
-    /// As long as there are any, the ranges cannot be undone on their own.
-    pub(crate) changed_later: Vec<(String, TreePath, u64)>,
+    /// Later changes of paths in the ranges, outside the ranges.
+    pub(crate) changed_later: Vec<LaterChange>,
+}
+
+/// A change of a path after a range that changed it too.
+#[derive(Debug)]
+pub(crate) struct LaterChange {
+    /// Part of the sandbox.
+    pub(crate) alias: String,
+    pub(crate) path: TreePath,
+    /// Position of the change in the history.
+    pub(crate) position: u64,
+    /// Whether the path is now as the ranges left it, for example because a rollback was undone.
+    pub(crate) is_taken_back: bool,
 }
 
 impl SandboxService {
@@ -49,6 +60,8 @@ impl SandboxService {
     ) -> Result<RangesToUndo, SandboxError> {
         self.capture(open, None)?;
         let mut first: BTreeMap<(String, TreePath), Option<FileState>> = BTreeMap::new();
+        let mut last = BTreeMap::new();
+        let mut current = BTreeMap::new();
         let mut undo = RangesToUndo::default();
         for entry in self.entries(open, 0)? {
             let Some(change) = change_of(&entry) else {
@@ -57,10 +70,21 @@ impl SandboxService {
             let alias = entry.change.resource().to_owned();
             let key = (alias, change.path.clone());
             if ranges.iter().any(|range| range.contains(&entry.number.0)) {
-                first.entry(key).or_insert(change.before);
+                first.entry(key.clone()).or_insert(change.before);
+                last.insert(key.clone(), change.after);
             } else if first.contains_key(&key) {
-                undo.changed_later.push((key.0, key.1, entry.number.0));
+                undo.changed_later.push(LaterChange {
+                    alias: key.0.clone(),
+                    path: key.1.clone(),
+                    position: entry.number.0,
+                    is_taken_back: false,
+                });
             }
+            current.insert(key, change.after);
+        }
+        for later in &mut undo.changed_later {
+            let key = (later.alias.clone(), later.path.clone());
+            later.is_taken_back = last.get(&key) == current.get(&key);
         }
         for ((alias, path), state) in first {
             undo.targets

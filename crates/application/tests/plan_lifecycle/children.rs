@@ -31,6 +31,19 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
         a_failed_child_plan_cancels_the_others_and_is_tried_again,
     ),
     (
+        "child_plans_run_in_the_order_of_the_strategy",
+        child_plans_run_in_the_order_of_the_strategy,
+    ),
+    (
+        "sequential_apply_keeps_the_child_plans_before_a_conflict",
+        sequential_apply_keeps_the_child_plans_before_a_conflict,
+    ),
+    ("a_late_child_plan_is_stopped", a_late_child_plan_is_stopped),
+    (
+        "a_rollback_cancels_the_child_plans_of_undone_steps",
+        a_rollback_cancels_the_child_plans_of_undone_steps,
+    ),
+    (
         "a_child_plan_sees_the_result_of_the_steps_before_it",
         a_child_plan_sees_the_result_of_the_steps_before_it,
     ),
@@ -344,4 +357,101 @@ answers:
     assert_eq!(divided.states(), [ChildState::Merged; 2]);
     divided.drive(PlanPhase::Apply).expect("applied");
     assert_eq!(divided.read("both.txt").as_deref(), Some("2\n"));
+}
+
+fn child_plans_run_in_the_order_of_the_strategy() {
+    let database = TestDatabase::sqlite();
+    let script = r#"at_end: repeat_last
+answers:
+- when: '^Make the strategy'
+  text: |
+    {"summary": "In order", "steps": [
+      {"title": "Left", "description": "Write left.txt.", "child_plan": true},
+      {"title": "Between", "description": "Write between.txt."},
+      {"title": "Copy", "description": "Copy between.txt.", "child_plan": true}]}
+- when: '^Execute step 2 of 3: Between'
+  text: I write it.
+  calls:
+  - {name: builtin/file-write, arguments: {path: between.txt, content: "between\n"}}
+- when: '^Execute step 1 of 1: Left'
+  text: I write it.
+  calls:
+  - {name: builtin/file-write, arguments: {path: left.txt, content: "left\n"}}
+- when: '^Execute step 1 of 1: Copy'
+  text: I copy it.
+  calls:
+  - {name: builtin/file-copy, arguments: {from: between.txt, to: copy.txt}}
+- when: '^Review the result'
+  text: '{"criteria": [{"number": 1, "met": true, "evidence": "seen"}]}'
+- text: Done.
+"#;
+    let fixture = DivisionFixture::new(&database, script, &[("price.txt", "wrong\n")]);
+    fixture.execute().expect("executed");
+    fixture.drive(PlanPhase::Apply).expect("applied");
+    assert_eq!(fixture.read("copy.txt").as_deref(), Some("between\n"));
+}
+
+fn sequential_apply_keeps_the_child_plans_before_a_conflict() {
+    let database = TestDatabase::sqlite();
+    let script = model(
+        &[
+            ("Other", "other.txt", "other\\n"),
+            ("Left", "side.txt", "left\\n"),
+            ("Right", "side.txt", "right\\n"),
+        ],
+        r#""children": {"merge": "sequential_apply"},"#,
+    );
+    let fixture = DivisionFixture::new(&database, &script, &[("side.txt", "middle\n")]);
+    let error = fixture.execute().expect_err("a conflict");
+    assert_eq!(error.code(), Code::PlanWaiting, "{error}");
+    assert_eq!(
+        fixture.states(),
+        [ChildState::Merged, ChildState::Merged, ChildState::Complete]
+    );
+    let plan = fixture
+        .workshop
+        .plans
+        .get(fixture.plan.id)
+        .expect("it exists");
+    let changed = fixture.workshop.changed_in_sandbox(&plan);
+    assert_eq!(changed, ["other.txt", "side.txt"]);
+}
+
+fn a_late_child_plan_is_stopped() {
+    let database = TestDatabase::sqlite();
+    let script = model(
+        &[("Slow", "slow.txt", "slow\\n")],
+        r#""children": {"timeout_seconds": 1},"#,
+    )
+    .replace(
+        "- when: '^Execute step 1 of 1: Slow'\n",
+        "- when: '^Execute step 1 of 1: Slow'\n  first_delay_ms: 600000\n",
+    );
+    let fixture = DivisionFixture::new(&database, &script, &[("price.txt", "wrong\n")]);
+    let error = fixture.execute().expect_err("it takes too long");
+    assert!(
+        error.to_string().contains("longer than 1 second"),
+        "{error}"
+    );
+    assert_eq!(fixture.states(), [ChildState::Failed]);
+}
+
+fn a_rollback_cancels_the_child_plans_of_undone_steps() {
+    let database = TestDatabase::sqlite();
+    let script = model(
+        &[
+            ("Left", "side.txt", "left\\n"),
+            ("Right", "side.txt", "right\\n"),
+        ],
+        "",
+    );
+    let fixture = DivisionFixture::new(&database, &script, &[("side.txt", "middle\n")]);
+    fixture.execute().expect_err("a conflict");
+    assert_eq!(fixture.states(), [ChildState::Complete; 2]);
+    let plans = &fixture.workshop.plans;
+    plans
+        .rollback(fixture.plan.id, "step/1/1")
+        .expect("rolled back");
+    assert_eq!(fixture.states(), [ChildState::Cancelled; 2]);
+    assert_eq!(fixture.workshop.active_sandboxes(), 1, "no fork is left");
 }

@@ -343,3 +343,60 @@ fn a_repeated_call_finds_the_same_state_as_the_first() {
     );
     assert_eq!(world.tree(&plan)["log.txt"], "line\n");
 }
+
+/// Runs a command that kills itself at a step boundary of the sandbox. Returns false if it finished before.
+fn dies_at(world: &World, step: usize, arguments: &[&str]) -> bool {
+    let output = world
+        .agents
+        .command(arguments)
+        .env("CLEVERAGENTS_DIE_AT_STEP", step.to_string())
+        .output()
+        .expect("the program starts");
+    assert!(
+        matches!(output.status.code(), None | Some(0)),
+        "step {step}: {output:?}"
+    );
+    output.status.code().is_none()
+}
+
+#[test]
+fn a_correction_and_its_undo_killed_at_any_step_are_done_or_not_begun() {
+    let world = World::new();
+    world.long_action("local/steps");
+    let plan = world.executed("local/steps");
+    let before = (result_of(&world, &plan), world.stage(&plan));
+    let decision = world.ask(&format!(
+        "SELECT decision_id FROM plan_decisions WHERE plan_id = '{plan}' AND question = 'What is step 5?'"
+    ));
+    let decision = decision[0][0].as_str();
+    let correct = ["plan", "correct", decision, "--guidance", "better", "--yes"];
+    let redo = ["plan", "redo", &plan];
+    world.agents.data(&correct);
+    let after = (result_of(&world, &plan), world.stage(&plan));
+    assert_ne!(before, after);
+    world.agents.data(&redo);
+    assert_eq!((result_of(&world, &plan), world.stage(&plan)), before);
+    for (command, from, to) in [
+        (&correct[..], &before, &after),
+        (&redo[..], &after, &before),
+    ] {
+        let mut deaths = 0;
+        for step in 1.. {
+            let is_dead = dies_at(&world, step, command);
+            // The next command restores files that were not recorded.
+            world.agents.data(&["sandbox", "list"]);
+            let found = (result_of(&world, &plan), world.stage(&plan));
+            assert!(found == *from || found == *to, "step {step}: {found:#?}");
+            assert!(is_dead || found == *to, "step {step}");
+            if !is_dead {
+                break;
+            }
+            deaths += 1;
+            if found == *to {
+                break;
+            }
+        }
+        assert!(deaths > 0, "it has steps");
+    }
+    world.agents.assert_sound();
+}

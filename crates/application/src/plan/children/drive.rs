@@ -15,6 +15,7 @@ use cleveragents_store::{child_plans, plans};
 use serde_json::json;
 
 use super::{BatchMember, ChildPlans, parallelism};
+use crate::count::counted;
 use crate::observer::{AgentEvent, Observer};
 use crate::plan::error::PlanError;
 use crate::plan::failure::{FailureFacts, PhaseFailure};
@@ -221,7 +222,7 @@ impl ChildPlans<'_> {
             }
             ChildOutcome::Stopped if is_late => {
                 let seconds = settings.timeout_seconds.unwrap_or_default();
-                let reason = format!("it took longer than {seconds} seconds");
+                let reason = format!("it took longer than {}", counted(seconds, "second"));
                 self.failed(plan, child, reason, settings, group)
             }
             ChildOutcome::Stopped if self.front_end.cancel.is_cancelled() => Ok(None),

@@ -18,7 +18,6 @@ use super::{BatchMember, ChildPlans, ChildStep};
 use crate::plan::decision::new_decision;
 use crate::plan::error::PlanError;
 use crate::plan::lineage::Lineage;
-use crate::plan::policy::CheckpointTrigger;
 use crate::plan::prompt::shortened;
 use crate::plan::strategize::TASK_CRITERION;
 use crate::tool::SandboxWorkspace;
@@ -73,15 +72,8 @@ impl ChildPlans<'_> {
             .then(|| self.parallel_decision(plan, &missing, settings))
             .transpose()?;
         let checkpoint = match missing.first() {
-            Some(first)
-                if self
-                    .workspaces
-                    .policy
-                    .marks(CheckpointTrigger::SubplanSpawn) =>
-            {
-                Some(workspace.mark(&first.path)?.0)
-            }
-            _ => None,
+            Some(first) => Some(workspace.mark(&first.path)?.0),
+            None => None,
         };
         let position = workspace.position();
         let (settings, paths) = (settings.clone(), paths_of(steps));

@@ -110,16 +110,18 @@ impl PlanCorrection {
                 None => RangesToUndo::default(),
             };
             let mut more = false;
-            for (alias, path, position) in &undo.changed_later {
+            for later in &undo.changed_later {
                 let step = live.iter().find(|step| {
                     (step.position_before..step.position_after.unwrap_or(u64::MAX))
-                        .contains(position)
+                        .contains(&later.position)
                 });
                 // A step that changed the same path later worked with the result, so it is done again too.
                 let decision = step.and_then(|step| step.decision);
                 match decision {
                     Some(decision) => more |= roots.insert(decision),
+                    None if later.is_taken_back => {}
                     None => {
+                        let (alias, path) = (&later.alias, &later.path);
                         return Err(refusal(
                             plan,
                             format!("`{alias}/{path}` was changed later, outside its steps"),

@@ -318,11 +318,12 @@ fn index(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX) - 1
 }
 
-/// Numbers of the steps that can run as child plans now: those whose predecessors are done. The steps are sorted by
-/// their dependencies, so that the first child plan that is not done is always among them.
+/// Numbers of the steps that can run as child plans now: those before the next ordinary step whose predecessors are
+/// done. The steps are sorted by their dependencies, so that the first child plan that is not done is among them.
 fn ready_children(strategy: &PlanStrategy, done: &[bool]) -> Vec<u64> {
     (1..)
         .zip(&strategy.steps)
+        .take_while(|(number, step)| step.child_plan || done[index(*number)])
         .filter(|(number, step)| step.child_plan && !done[index(*number)])
         .filter(|(_, step)| step.after.iter().all(|number| done[number - 1]))
         .map(|(number, _)| number)

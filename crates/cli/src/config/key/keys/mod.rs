@@ -69,7 +69,7 @@ pub static MODE: Key = Key {
     variable: "CLEVERAGENTS_MODE",
     // The file of a cloned repository must not decide what is done without asking.
     scope: Scope::Person,
-    description: "How far work goes without asking: plan, ask, edit or auto; unset means ask",
+    description: "Degree of automation: plan, ask, edit or auto; unset means ask",
 };
 
 /// Automation profile of new plans and sessions.
@@ -78,7 +78,8 @@ pub static AUTOMATION_PROFILE: Key = Key {
     kind: Kind::Profile,
     default: Fallback::Text("supervised"),
     variable: "CLEVERAGENTS_AUTOMATION_PROFILE",
-    scope: Scope::Project,
+    // The file of a cloned repository must not decide what is done without asking.
+    scope: Scope::Person,
     description: "Default automation profile of plans",
 };
 
