@@ -48,8 +48,8 @@ mod validation;
 pub mod yaml;
 
 pub use action::{
-    Action, ActionActors, ActionArgument, ActionArgumentError, ActionArgumentType, ActionState,
-    ActionValues, ArgumentProblem,
+    Action, ActionActors, ActionArgument, ActionArgumentError, ActionArgumentType, ActionPart,
+    ActionParts, ActionState, ActionValues, ArgumentProblem, PartBounds, PartDivision,
 };
 pub use audit::{AUDIT_BEGINNING, AuditEntry, NewAuditEntry, audit_kinds};
 pub use automation::{

@@ -37,6 +37,7 @@ pub fn new_plan(name: &str) -> NewPlan {
                 automation_profile: None,
                 invariants: Vec::new(),
                 safety_profile: None,
+                parts: None,
             }),
             arguments: Map::from_iter([("suite".to_owned(), json!("unit"))]),
             arguments_order: vec!["suite".to_owned()],

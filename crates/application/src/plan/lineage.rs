@@ -6,6 +6,8 @@ use cleveragents_domain::{
     Decision, DecisionId, DecisionType, Plan, PlanPhase, StepKind, StepRecord,
 };
 
+use super::children::is_requested_part;
+
 /// The question of the decision that puts a step into the strategy. Steps are numbered from 1.
 pub(super) fn step_question(number: u64) -> String {
     format!("What is step {number}?")
@@ -41,8 +43,8 @@ impl Lineage {
                     .iter()
                     .any(|number| step_path(plan, *number as u64) == **other)
             });
-            let was_in_conversation =
-                step_of(plan, other).is_none_or(|step| step.call.is_none() && !step.child_plan);
+            let was_in_conversation = !is_requested_part(other)
+                && step_of(plan, other).is_none_or(|step| step.call.is_none() && !step.child_plan);
             if is_before || (is_in_conversation && was_in_conversation) {
                 lineage.influences.push(*decision);
             }

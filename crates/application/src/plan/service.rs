@@ -492,6 +492,7 @@ impl PlanService {
                 workspaces,
                 actors,
                 progress,
+                max_child_depth: self.max_child_depth,
             },
             execute: ExecutePhase {
                 requirements,

@@ -8,6 +8,7 @@ use cleveragents_actors::ports::{
 };
 use cleveragents_domain::{RunId, SessionId, ToolInvocation};
 use cleveragents_store::Engine;
+use cleveragents_tools::builtin::SUBPLAN_TOOL;
 use cleveragents_tools::{Gate, ToolName, ToolPattern};
 
 use super::context::RunContext;
@@ -63,8 +64,13 @@ impl RunExecutor<'_> {
         for server in servers {
             names.extend(self.run_context.sources.server(server).map_err(refused)?);
         }
+        // Only actors that name the tool may divide their task.
+        let is_selected = |pattern: &ToolPattern, name: &ToolName| {
+            pattern.matches(name) && (pattern.is_exact() || name.to_string() != SUBPLAN_TOOL)
+        };
         let registry = self.run_context.registry.narrowed(|spec| {
-            names.contains(&spec.name) || patterns.iter().any(|pattern| pattern.matches(&spec.name))
+            let mut patterns = patterns.iter();
+            names.contains(&spec.name) || patterns.any(|pattern| is_selected(pattern, &spec.name))
         });
         Ok(Gate::new(Arc::new(registry)))
     }

@@ -8,6 +8,7 @@ mod argument;
 #[cfg(test)]
 mod broken;
 mod file;
+mod parts;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 pub use argument::{
     ActionArgument, ActionArgumentError, ActionArgumentType, ActionValues, ArgumentProblem,
 };
+pub use parts::{ActionPart, ActionParts, PartBounds, PartDivision};
 
 /// Whether plans can be created from an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -97,12 +99,37 @@ pub struct Action {
     pub invariants: Vec<String>,
     /// Safety profile of plans of the action.
     pub safety_profile: Option<String>,
+    /// Division of the task into child plans. Its texts may contain placeholders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<ActionParts>,
 }
 
 impl Action {
     /// Looks up an argument by name; hyphen and underscore are equivalent.
     pub fn argument(&self, name: &str) -> Option<&ActionArgument> {
         argument::named(&self.arguments, name)
+    }
+
+    /// The division of the task, with values filled into its texts.
+    pub fn render_parts(&self, values: &ActionValues) -> Option<ActionParts> {
+        let parts = self.parts.as_ref()?;
+        let division = match &parts.division {
+            PartDivision::List(list) => PartDivision::List(
+                list.iter()
+                    .map(|part| ActionPart {
+                        title: self.render(&part.title, values),
+                        description: self.render(&part.description, values),
+                        ..part.clone()
+                    })
+                    .collect(),
+            ),
+            PartDivision::Paths(pattern) => PartDivision::Paths(self.render(pattern, values)),
+            PartDivision::Bounds(bounds) => PartDivision::Bounds(*bounds),
+        };
+        Some(ActionParts {
+            division,
+            children: parts.children.clone(),
+        })
     }
 
     /// Fills values into a text: `{name}` becomes the value of that argument, or nothing when it has none; `{{` and

@@ -1,8 +1,9 @@
 //! A strategy as Markdown that users read and edit, and the parser for it.
 //!
 //! The summary comes first, then one section for each step: a heading, the description of the step, and a list of
-//! facts: `- files: …`, `- after: …`, `- risk: …`, `- call: TOOL {"argument": …}`, `- child plan: yes`. The summary may be
-//! followed by `- child plans: {"max_parallel": …}`.
+//! facts: `- files: …`, `- after: …`, `- risk: …`, `- call: TOOL {"argument": …}`, `- child plan: yes`, and
+//! `- child step: {"title": …}` for each step of the child plan. The summary may be followed by
+//! `- child plans: {"max_parallel": …}`.
 
 use std::fmt::Write as _;
 
@@ -40,6 +41,9 @@ impl PlanStrategy {
             }
             if step.child_plan {
                 facts.push("- child plan: yes".to_owned());
+            }
+            for child_step in &step.steps {
+                facts.push(format!("- child step: {}", serde_json::json!(child_step)));
             }
             if !facts.is_empty() {
                 let _written = write!(text, "\n{}\n", facts.join("\n"));
@@ -88,7 +92,10 @@ impl PlanStrategy {
                     strategy.children =
                         Some(settings.map_err(|error| fault(format!("child plans: {error}")))?);
                 }
-                Some((name @ ("files" | "after" | "risk" | "call" | "child plan"), value)) => {
+                Some((
+                    name @ ("files" | "after" | "risk" | "call" | "child plan" | "child step"),
+                    value,
+                )) => {
                     let value = value.trim();
                     let in_step = !strategy.steps.is_empty();
                     read_fact(&mut facts, name, value).map_err(fault)?;
@@ -150,6 +157,11 @@ fn read_fact(facts: &mut PlanStep, name: &str, value: &str) -> Result<(), String
                 _ => return Err(format!("`{value}` is neither `yes` nor `no`")),
             };
         }
+        "child step" => {
+            let step = serde_json::from_str(value)
+                .map_err(|error| format!("the child step is not JSON: {error}"))?;
+            facts.steps.push(step);
+        }
         "risk" => {
             let risk = value
                 .parse()
@@ -204,6 +216,12 @@ mod tests {
                 PlanStep {
                     title: "Divide".to_owned(),
                     child_plan: true,
+                    steps: vec![PlanStep {
+                        title: "A part".to_owned(),
+                        files: vec!["a/**".to_owned()],
+                        child_plan: true,
+                        ..PlanStep::default()
+                    }],
                     ..PlanStep::default()
                 },
             ],
@@ -224,6 +242,7 @@ mod tests {
             Some(6)
         );
         assert_eq!(fault("so\n## 1. a\n- call: x {").line, Some(3));
+        assert_eq!(fault("so\n## 1. a\n- child step: x").line, Some(3));
         assert!(fault("# Strategy\n\nso").message.contains("no step"));
         assert!(fault("so\n## \n").message.contains("title"));
         assert!(

@@ -39,6 +39,25 @@ pub struct PlanStep {
     /// Whether a child plan executes the step in a sandbox of its own, at the same time as others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub child_plan: bool,
+    /// Steps of the child plan, which may be child plans too. Empty if the child plan executes the step as a whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Self>,
+}
+
+impl PlanStep {
+    /// Number of levels of child plans that the step needs: 0 for an ordinary step, 1 for a child plan without child
+    /// plans.
+    pub fn child_levels(&self) -> u64 {
+        if self.child_plan {
+            1 + child_levels(&self.steps)
+        } else {
+            0
+        }
+    }
+}
+
+fn child_levels(steps: &[PlanStep]) -> u64 {
+    steps.iter().map(PlanStep::child_levels).max().unwrap_or(0)
 }
 
 /// The steps by which a plan reaches its goal.
@@ -89,40 +108,23 @@ impl PlanStrategy {
         files
     }
 
-    /// Validates the strategy and sorts the steps so that each comes after its dependencies; fails for a cycle.
-    pub fn ordered(self) -> Result<Self, StrategyFault> {
+    /// Number of levels of child plans below the plan of the strategy.
+    pub fn child_levels(&self) -> u64 {
+        child_levels(&self.steps)
+    }
+
+    /// Validates the strategy and sorts the steps so that each comes after its dependencies; fails for a cycle. A step
+    /// with steps of its own becomes a child plan.
+    pub fn ordered(mut self) -> Result<Self, StrategyFault> {
         if self.summary.trim().is_empty() {
             return Err(StrategyFault::new("the strategy has no summary"));
         }
         if self.steps.is_empty() {
             return Err(StrategyFault::new("the strategy has no step"));
         }
-        let count = self.steps.len();
-        for (number, step) in (1..).zip(&self.steps) {
-            if step.title.trim().is_empty() {
-                let message = format!("step {number} has no title");
-                return Err(StrategyFault::new(message));
-            }
-            if let Some(missing) = step
-                .after
-                .iter()
-                .find(|after| **after == 0 || **after > count)
-            {
-                let message =
-                    format!("step {number} depends on step {missing}, which does not exist");
-                return Err(StrategyFault::new(message));
-            }
-            if step.child_plan && step.call.is_some() {
-                let message =
-                    format!("step {number} is a tool call, so it cannot be a child plan too");
-                return Err(StrategyFault::new(message));
-            }
-            for risk in step.risk.iter().chain(&self.risk) {
-                if !(0.0..=1.0).contains(risk) {
-                    let message = format!("the risk {risk} of step {number} is not from 0 to 1");
-                    return Err(StrategyFault::new(message));
-                }
-            }
+        if let Some(risk) = self.risk.filter(|risk| !(0.0..=1.0).contains(risk)) {
+            let message = format!("the risk {risk} of the strategy is not from 0 to 1");
+            return Err(StrategyFault::new(message));
         }
         if let Some(children) = &self.children
             && !(1..=LARGEST_MAX_PARALLEL).contains(&children.max_parallel)
@@ -133,32 +135,77 @@ impl PlanStrategy {
             );
             return Err(StrategyFault::new(message));
         }
-        let Some(order) = order(&self.steps) else {
-            let message = "the steps depend on each other in a cycle";
-            return Err(StrategyFault::new(message));
-        };
-        let new_number = |number: usize| {
-            order
-                .iter()
-                .position(|index| index + 1 == number)
-                .map_or(0, |index| index + 1)
-        };
-        let steps = order
-            .iter()
-            .map(|index| {
-                let mut step = self.steps[*index].clone();
-                step.after = step
-                    .after
-                    .iter()
-                    .map(|number| new_number(*number))
-                    .collect();
-                step.after.sort_unstable();
-                step.after.dedup();
-                step
-            })
-            .collect();
-        Ok(Self { steps, ..self })
+        self.steps = ordered_steps(self.steps, "")?;
+        Ok(self)
     }
+}
+
+/// Validates the steps of a strategy or of a child plan, and sorts them. `prefix` is the number of the step that
+/// contains them, such as `2.`.
+fn ordered_steps(steps: Vec<PlanStep>, prefix: &str) -> Result<Vec<PlanStep>, StrategyFault> {
+    let count = steps.len();
+    let mut checked = Vec::with_capacity(count);
+    for (number, step) in (1..).zip(steps) {
+        checked.push(checked_step(step, &format!("{prefix}{number}"), count)?);
+    }
+    let Some(order) = order(&checked) else {
+        let message = "the steps depend on each other in a cycle";
+        return Err(StrategyFault::new(message));
+    };
+    let new_number = |number: usize| {
+        order
+            .iter()
+            .position(|index| index + 1 == number)
+            .map_or(0, |index| index + 1)
+    };
+    let in_order = order.iter().map(|index| {
+        let mut step = checked[*index].clone();
+        step.after = step
+            .after
+            .iter()
+            .map(|number| new_number(*number))
+            .collect();
+        step.after.sort_unstable();
+        step.after.dedup();
+        step
+    });
+    Ok(in_order.collect())
+}
+
+/// Validates a step and the steps of its child plan. `count` is the number of steps beside it, with itself.
+fn checked_step(
+    mut step: PlanStep,
+    number: &str,
+    count: usize,
+) -> Result<PlanStep, StrategyFault> {
+    let fault = |message: String| Err(StrategyFault::new(message));
+    if step.title.trim().is_empty() {
+        return fault(format!("step {number} has no title"));
+    }
+    let is_missing = |after: &&usize| **after == 0 || **after > count;
+    if let Some(missing) = step.after.iter().find(is_missing) {
+        return fault(format!(
+            "step {number} depends on step {missing}, which does not exist"
+        ));
+    }
+    step.child_plan |= !step.steps.is_empty();
+    if step.child_plan && step.call.is_some() {
+        return fault(format!(
+            "step {number} is a tool call, so it cannot be a child plan too"
+        ));
+    }
+    let has_scope =
+        !step.description.trim().is_empty() || !step.files.is_empty() || !step.steps.is_empty();
+    if step.child_plan && !has_scope {
+        return fault(format!(
+            "step {number} is a child plan without a scope: give it a description, files or steps"
+        ));
+    }
+    if let Some(risk) = step.risk.filter(|risk| !(0.0..=1.0).contains(risk)) {
+        return fault(format!("the risk {risk} of step {number} is not from 0 to 1"));
+    }
+    step.steps = ordered_steps(step.steps, &format!("{number}."))?;
+    Ok(step)
 }
 
 /// Indices of the steps in dependency order; `None` for a cycle. Independent steps keep their order.
@@ -283,11 +330,46 @@ mod tests {
         }
         let mut call = strategy(&[&[]]);
         call.steps[0].child_plan = true;
+        call.steps[0].description = "all".to_owned();
         call.steps[0].call = Some(StepCall {
             tool: "shell".to_owned(),
             arguments: serde_json::Value::Null,
         });
         assert!(call.ordered().is_err());
+    }
+
+    #[test]
+    fn steps_of_child_plans_are_checked_at_every_level() {
+        let part = |title: &str, after: &[usize]| PlanStep {
+            title: title.to_owned(),
+            description: "do it".to_owned(),
+            after: after.to_vec(),
+            child_plan: true,
+            ..PlanStep::default()
+        };
+        let mut nested = strategy(&[&[]]);
+        nested.steps[0].steps = vec![part("b", &[2]), part("a", &[])];
+        let ordered = nested.clone().ordered().expect("an order");
+        assert!(ordered.steps[0].child_plan, "it has steps of its own");
+        let inner: Vec<&str> = ordered.steps[0]
+            .steps
+            .iter()
+            .map(|step| step.title.as_str())
+            .collect();
+        assert_eq!(inner, ["a", "b"]);
+        assert_eq!(ordered.child_levels(), 2);
+        assert_eq!(strategy(&[&[]]).child_levels(), 0);
+
+        let message = |strategy: PlanStrategy| strategy.ordered().expect_err("a fault").message;
+        nested.steps[0].steps[1].after = vec![1];
+        assert!(message(nested.clone()).contains("cycle"));
+        nested.steps[0].steps[1].after = vec![7];
+        assert!(message(nested.clone()).contains("step 1.2 depends on step 7"));
+        nested.steps[0].steps[1] = PlanStep {
+            description: " ".to_owned(),
+            ..part("a", &[])
+        };
+        assert!(message(nested).contains("step 1.2 is a child plan without a scope"));
     }
 
     #[test]

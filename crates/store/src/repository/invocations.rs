@@ -157,6 +157,27 @@ pub fn of_plan(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<ToolInvocati
         .collect()
 }
 
+/// Successful invocations of a tool in a plan that were not rolled back, oldest first.
+pub fn in_effect(
+    reader: &mut dyn Reader,
+    plan: PlanId,
+    tool: &str,
+) -> Result<Vec<ToolInvocation>, Error> {
+    reader
+        .query(
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM tool_invocations WHERE plan_id = ?1 AND tool = ?2 AND outcome = 'succeeded' \
+                 AND undone_by IS NULL ORDER BY invocation_id"
+            ),
+            params![plan, tool],
+        )?
+        .into_iter()
+        .map(read)
+        .collect()
+}
+
 /// Filter for listing invocations.
 #[derive(Debug, Clone, Default)]
 pub struct InvocationFilter {

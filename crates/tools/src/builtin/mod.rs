@@ -26,6 +26,7 @@ mod read;
 mod remove;
 mod search;
 mod shell;
+mod subplan;
 mod tree;
 mod walk;
 mod write;
@@ -33,6 +34,7 @@ mod write;
 pub use ask::is_unanswered;
 pub use paths::{SandboxLocation, locate};
 pub use read::image_media_type;
+pub use subplan::{RequestedPart, SUBPLAN_TOOL};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,6 +77,7 @@ pub(crate) const NAMES: &[&str] = &[
     "git-show",
     "git-status",
     "output-read",
+    "plan-subplan",
     "shell",
 ];
 
@@ -100,6 +103,7 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
         git::commit_tool(),
         shell::tool(),
         ask::tool(),
+        subplan::tool(),
         output::tool(),
     ]
 }

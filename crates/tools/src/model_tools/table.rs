@@ -260,6 +260,18 @@ pub(super) const TOOLS: &[ModelTool] = &[
         ],
     },
     ModelTool {
+        name: "plan_subplan",
+        about: "Request a child plan for a part of the task. Child plans run at the same time, each in a copy of the \
+                files, when this step is done; then their changes are merged. For parts that change different files.",
+        backings: &[backing("plan-subplan")],
+        required: &["title", "description"],
+        properties: &[
+            property("title", Kind::FilledText, ""),
+            property("description", Kind::Text, "Complete instructions"),
+            property("files", Kind::Texts, "Paths that the part changes"),
+        ],
+    },
+    ModelTool {
         name: "read_output",
         about: "Read more of the truncated output of an earlier call.",
         backings: &[backing("output-read")],

@@ -201,7 +201,7 @@ impl ChildPlans<'_> {
                 parent,
                 DecisionType::ImplementationChoice,
                 PlanPhase::Execute,
-                format!("How was step {} executed?", member.step.number),
+                format!("How was {} executed?", member.step.label()),
                 format!("by child plan {}", child.number),
                 summary.clone(),
             )

@@ -6,6 +6,7 @@
 
 mod drive;
 mod merge;
+mod requests;
 mod spawn;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,8 @@ use crate::run::UnknownOutcome;
 use crate::runtime::AgentRuntime;
 use crate::scheduler::PlanSlot;
 use crate::tool::SandboxWorkspace;
+
+pub(super) use requests::{PartRequest, is_requested_part, part_requests};
 
 /// Default of the maximum number of plans above a child plan.
 pub(super) const DEFAULT_CHILD_DEPTH: u64 = 5;
@@ -48,11 +51,21 @@ pub(super) struct ChildPlans<'a> {
 
 /// A step that a child plan executes.
 pub(super) struct ChildStep<'s> {
-    /// Number of the step in the strategy, from 1.
-    pub(super) number: u64,
+    /// Number of the step in the strategy, from 1; `None` for a part that an actor requested.
+    pub(super) number: Option<u64>,
     /// Path of the step's record.
     pub(super) path: String,
     pub(super) step: &'s PlanStep,
+}
+
+impl ChildStep<'_> {
+    /// The step in questions of decisions.
+    fn label(&self) -> String {
+        match self.number {
+            Some(number) => format!("step {number}"),
+            None => format!("the requested part \"{}\"", self.step.title),
+        }
+    }
 }
 
 /// A child plan with the record of its step.

@@ -175,15 +175,7 @@ impl ChildPlans<'_> {
                     definition_of_done: format!("- {TASK_CRITERION}\n"),
                     made_with: inputs_of_child(plan),
                 },
-                strategy: PlanStrategy {
-                    summary: step.step.title.clone(),
-                    steps: vec![PlanStep {
-                        child_plan: false,
-                        after: Vec::new(),
-                        ..step.step.clone()
-                    }],
-                    ..PlanStrategy::default()
-                },
+                strategy: strategy_of_child(strategy, step.step),
                 invariants: new_invariants,
                 decision: NewDecision {
                     snapshot: snapshot.clone(),
@@ -197,9 +189,12 @@ impl ChildPlans<'_> {
                         root,
                         DecisionType::SubplanSpawn,
                         PlanPhase::Execute,
-                        format!("Who executes step {}?", step.number),
+                        format!("Who executes {}?", step.label()),
                         format!("a child plan: {}", step.step.title),
-                        "the strategy made it a child plan",
+                        match step.number {
+                            Some(_) => "the strategy made it a child plan",
+                            None => "an actor requested it",
+                        },
                     )
                 },
             });
@@ -339,6 +334,29 @@ fn records_of(
     Ok(records)
 }
 
+/// The strategy of a child plan: its own steps, or one step for the whole part.
+fn strategy_of_child(parent: &PlanStrategy, step: &PlanStep) -> PlanStrategy {
+    let steps = if step.steps.is_empty() {
+        vec![PlanStep {
+            child_plan: false,
+            after: Vec::new(),
+            ..step.clone()
+        }]
+    } else {
+        step.steps.clone()
+    };
+    PlanStrategy {
+        summary: step.title.clone(),
+        steps,
+        // Child plans of the child plan run in the same way.
+        children: parent
+            .children
+            .clone()
+            .filter(|_| !step.steps.is_empty()),
+        ..PlanStrategy::default()
+    }
+}
+
 fn paths_of(steps: &[ChildStep<'_>]) -> Vec<String> {
     steps.iter().map(|step| step.path.clone()).collect()
 }
@@ -388,8 +406,8 @@ fn description(
         }
     }
     text.push_str("\nThe other parts:\n");
-    for (number, step) in (1..).zip(&strategy.steps) {
-        if number == own.number {
+    for (number, step) in (1_u64..).zip(&strategy.steps) {
+        if Some(number) == own.number {
             continue;
         }
         let files = match step.files.as_slice() {

@@ -119,6 +119,7 @@ impl PlanCreation {
                     .iter()
                     .map(|text| rendered(text))
                     .collect(),
+                parts: action.render_parts(&values),
                 ..action.clone()
             }),
         };

@@ -16,7 +16,7 @@ use serde_json::Map;
 
 use super::actor_runner::PlanActorRunner;
 use super::built_in::DETERMINISTIC;
-use super::children::{ChildPlans, ChildStep};
+use super::children::{ChildPlans, ChildStep, PartRequest, is_requested_part, part_requests};
 use super::control::PlanControl;
 use super::error::PlanError;
 use super::failure::{FailureFacts, PhaseFailure};
@@ -93,7 +93,7 @@ impl ExecutePhase<'_> {
                     let steps: Vec<ChildStep<'_>> = batch
                         .iter()
                         .map(|number| ChildStep {
-                            number: *number,
+                            number: Some(*number),
                             path: path(*number),
                             step: &strategy.steps[index(*number)],
                         })
@@ -120,9 +120,47 @@ impl ExecutePhase<'_> {
                 position: Some((number, count)),
             };
             self.run_step(plan, &spec, workspace)?;
+            self.run_requested_parts(plan, &spec.path, workspace)?;
             done[index(number)] = true;
         }
         Ok(())
+    }
+
+    /// Runs the parts that the actor of a step requested as child plans.
+    fn run_requested_parts(
+        &self,
+        plan: &Plan,
+        path: &str,
+        workspace: &SandboxWorkspace,
+    ) -> Result<(), PlanError> {
+        let mut requests = self
+            .progress
+            .read(|reader| part_requests(reader, plan.id))?;
+        requests.retain(|request| request.path == path);
+        if requests.is_empty() {
+            return Ok(());
+        }
+        let records = self
+            .progress
+            .read(|reader| plan_steps::of_plan(reader, plan.id))?;
+        let is_open = |request: &&PartRequest| {
+            let mut records = records.iter();
+            !records.any(|record| record.is_done() && record.path == request.part_path)
+        };
+        let steps: Vec<ChildStep<'_>> = requests
+            .iter()
+            .filter(is_open)
+            .map(|request| ChildStep {
+                number: None,
+                path: request.part_path.clone(),
+                step: &request.step,
+            })
+            .collect();
+        if steps.is_empty() {
+            return Ok(());
+        }
+        let strategy = plan.strategy.clone().unwrap_or_default();
+        self.children.run(plan, &strategy, &steps, workspace)
     }
 
     fn complete(&self, plan: &Plan) -> Result<Plan, PlanError> {
@@ -179,6 +217,7 @@ impl ExecutePhase<'_> {
             position: None,
         };
         self.run_step(plan, &spec, workspace)?;
+        self.run_requested_parts(plan, &spec.path, workspace)?;
         let (id, through) = (plan.id, last.number);
         self.progress
             .write(move |unit| plan_steps::mark_guidance_applied(unit, id, through))
@@ -231,6 +270,7 @@ impl ExecutePhase<'_> {
                 position: None,
             };
             self.run_step(plan, &spec, workspace)?;
+            self.run_requested_parts(plan, &spec.path, workspace)?;
         }
     }
 
@@ -285,7 +325,8 @@ impl ExecutePhase<'_> {
         let attempt_prefix = format!("{}/", StepKind::Fix.path(&[plan.attempt]));
         let fixes = steps
             .iter()
-            .filter(|step| step.is_done() && step.path.starts_with(&attempt_prefix));
+            .filter(|step| step.is_done() && step.path.starts_with(&attempt_prefix))
+            .filter(|step| !is_requested_part(&step.path));
         Ok(fixes.count() as u64)
     }
 

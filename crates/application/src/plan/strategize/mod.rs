@@ -1,6 +1,8 @@
 //! [`StrategizePhase`]: checks if a plan can start, runs the strategist, and stores the strategy and its decisions.
 
 mod deterministic;
+mod division;
+mod parts;
 mod preflight;
 mod prompt;
 mod strategy_decisions;
@@ -9,16 +11,17 @@ mod strategy_parser;
 use std::fmt::Write as _;
 
 use cleveragents_domain::{
-    Code, DecisionId, DecisionType, EventKind, FailureCategory, NewDecision, NewEvent, Plan,
-    PlanPhase, PlanStage, PlanStrategy, ReconciledInvariants, StageTransition, StepKind, StepState,
+    ActionParts, Code, DecisionId, DecisionType, EventKind, FailureCategory, NewDecision, NewEvent,
+    Plan, PlanPhase, PlanStage, PlanStep, PlanStrategy, ReconciledInvariants, StageTransition, StepKind, StepState,
 };
 use cleveragents_store::plan_steps::{NewStep, StepEnd};
 use cleveragents_store::plans::TransitionDetails;
-use cleveragents_store::{decisions, plan_steps, plans, validations};
+use cleveragents_store::{child_plans, decisions, plan_steps, plans, validations};
 use serde_json::{Value, json};
 
 use super::actor_runner::{ActorTask, Performer, PlanActorRunner, RunStop};
 use super::built_in::DETERMINISTIC;
+use super::children::part_requests;
 use super::decision::new_decision;
 use super::error::PlanError;
 use super::failure::{FailureFacts, PhaseFailure};
@@ -53,6 +56,8 @@ pub(super) struct StrategizePhase<'a> {
     pub(super) workspaces: &'a PlanWorkspaces,
     pub(super) actors: &'a PlanActorRunner<'a>,
     pub(super) progress: &'a PlanProgress<'a>,
+    /// Maximum number of plans above a child plan.
+    pub(super) max_child_depth: u64,
 }
 
 impl StrategizePhase<'_> {
@@ -86,6 +91,10 @@ impl StrategizePhase<'_> {
                 return self.progress.fail(&plan, failed, failure);
             }
         };
+        if let Some(message) = self.depth_fault(&plan, &strategy)? {
+            let failure = PhaseFailure::new(FailureCategory::Strategy, message);
+            return self.progress.fail(&plan, failed, failure);
+        }
         let reconciled = self.requirements.check_invariants(&plan)?;
         let violation = match planned_violation(&reconciled, &strategy) {
             Some(violation) => Some(violation),
@@ -102,6 +111,29 @@ impl StrategizePhase<'_> {
         }
         let plan = self.complete(&plan, root, &response, &strategy)?;
         self.estimate(&plan)
+    }
+
+    /// Describes a strategy whose child plans would be deeper than the limit.
+    fn depth_fault(
+        &self,
+        plan: &Plan,
+        strategy: &PlanStrategy,
+    ) -> Result<Option<String>, PlanError> {
+        let levels = strategy.child_levels();
+        if levels == 0 {
+            return Ok(None);
+        }
+        let above = self
+            .progress
+            .read(|reader| child_plans::depth(reader, plan.id))?;
+        let depth = above + levels;
+        Ok((depth > self.max_child_depth).then(|| {
+            format!(
+                "the strategy cannot be used: its child plans would be {depth} levels deep, and \
+                 `plan.max-child-depth` is {}",
+                self.max_child_depth
+            )
+        }))
     }
 
     /// Starts the phase: stores the root decision, the invariants and the new stage in one transaction.
@@ -255,6 +287,12 @@ impl StrategizePhase<'_> {
                 strategy.clone().into(),
             ))));
         }
+        if let Some(parts) = divided_by_action(plan) {
+            let workspace = self.workspaces.open(plan, self.progress.cancel)?;
+            return Ok(parts::strategy(parts, &workspace)
+                .map(|strategy| StrategistAnswer::Strategy(Box::new(strategy.into())))
+                .map_err(unusable));
+        }
         let name = &plan.made_with.actors.strategy;
         if name == DETERMINISTIC {
             return Ok(deterministic::strategy(plan)
@@ -299,20 +337,41 @@ impl StrategizePhase<'_> {
                 work: None,
             },
         )?;
+        let requested = self.requested_parts(plan, &path)?;
         Ok(
             answer.and_then(|value| match StrategyOutcome::parse(&value) {
                 StrategyOutcome::Blocked { reason, suggestion } => {
                     Ok(StrategistAnswer::Blocked { reason, suggestion })
+                }
+                StrategyOutcome::NothingToDo(summary) if !requested.is_empty() => {
+                    let strategy = PlanStrategy {
+                        summary,
+                        steps: requested,
+                        ..PlanStrategy::default()
+                    };
+                    Ok(StrategistAnswer::Strategy(Box::new(strategy.into())))
                 }
                 StrategyOutcome::NothingToDo(reason) => {
                     let response = StrategyResponse::nothing_to_do(&reason);
                     Ok(StrategistAnswer::Strategy(Box::new(response)))
                 }
                 StrategyOutcome::Strategy => parse_strategy(&value)
-                    .map(|response| StrategistAnswer::Strategy(Box::new(response)))
+                    .map(|mut response| {
+                        response.strategy.steps.extend(requested);
+                        StrategistAnswer::Strategy(Box::new(response))
+                    })
                     .map_err(unusable),
             }),
         )
+    }
+
+    /// The parts that the strategist requested with a tool.
+    fn requested_parts(&self, plan: &Plan, path: &str) -> Result<Vec<PlanStep>, PlanError> {
+        let requests = self
+            .progress
+            .read(|reader| part_requests(reader, plan.id))?;
+        let of_strategist = requests.into_iter().filter(|request| request.path == path);
+        Ok(of_strategist.map(|request| request.step).collect())
     }
 
     /// True if the strategist answered in this attempt.
@@ -356,7 +415,8 @@ impl StrategizePhase<'_> {
             decision.reasoning.clone_from(&reasoning);
         }
         let stored = strategy.clone();
-        let is_guidance_read = plan.made_with.actors.strategy != DETERMINISTIC;
+        let is_guidance_read =
+            plan.made_with.actors.strategy != DETERMINISTIC && divided_by_action(plan).is_none();
         let completed = self.progress.write(move |unit| {
             for decision in &new {
                 decisions::insert(unit, id, decision)?;
@@ -472,6 +532,12 @@ impl StrategizePhase<'_> {
         }
         Ok(outcome)
     }
+}
+
+/// The division of the task by the action. A child plan, which has the action of its parent, is one of the parts.
+fn divided_by_action(plan: &Plan) -> Option<&ActionParts> {
+    let action = plan.made_with.action.as_ref()?;
+    action.parts.as_ref().filter(|_| !plan.is_subplan())
 }
 
 /// The path of the strategist's step, which is also the key of its run.

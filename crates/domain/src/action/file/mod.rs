@@ -4,6 +4,7 @@
 //! that the value never contains a placeholder.
 
 mod arguments;
+mod parts;
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -12,6 +13,7 @@ use serde_json::{Number, Value};
 use serde_saphyr::Spanned;
 
 use self::arguments::ArgumentEntry;
+use self::parts::PartsForm;
 use super::argument::{self, ActionArgument};
 use super::template::{self, Piece};
 use super::{Action, ActionActors};
@@ -83,6 +85,9 @@ struct ActionFile {
     /// Safety profile of plans of the action.
     #[schemars(with = "Option<String>")]
     safety_profile: Option<Spanned<String>>,
+    /// Division of the task into child plans: a pattern of folders, a list, or bounds.
+    #[schemars(with = "Option<PartsForm>")]
+    parts: Option<Spanned<Value>>,
     #[schemars(skip)]
     inputs_schema: Option<Spanned<Value>>,
 }
@@ -355,7 +360,9 @@ impl FileParser<'_> {
             Some(text) => Some(self.template(text, "long_description", &arguments)?),
             None => None,
         };
+        let parts = self.parts(file.parts.as_ref(), &arguments)?;
         Ok(Action {
+            parts,
             name,
             description: self.template(&file.description, "description", &arguments)?,
             long_description,
