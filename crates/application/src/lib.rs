@@ -101,6 +101,7 @@ pub use operation::{
     RuntimeRequest,
 };
 pub use plan::operations as plan_operations;
+pub use plan::{AddedPart, ConflictChoice, ConflictSelection, PlanPartAdded, ResolvedConflicts};
 pub use plan::{
     AffectedDecision, AffectedStep, ContextError, CorrectionMode, CorrectionPreview, DETERMINISTIC,
     DefaultActors, DriveOptions, ESTIMATOR, EXECUTOR, FailedCheck, KeptVariables, OpenChangeset,
@@ -117,7 +118,6 @@ pub use plan::{
     checkpoint_name, describe_event,
 };
 pub use plan::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
-pub use plan::{ConflictChoice, ConflictSelection, ResolvedConflicts};
 pub use process::{Liveness, current_owner, liveness};
 pub use project::operations as project_operations;
 pub use project::{LinkRequest, NewProject, ProjectError, ProjectService, ProjectTarget};

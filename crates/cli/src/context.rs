@@ -165,6 +165,7 @@ impl Context {
             sandbox_policy: self.settings.sandbox_policy().clone(),
             plans: PlanSettings {
                 concurrency: self.settings.plan_concurrency(),
+                max_child_depth: self.settings.max_child_depth(),
                 actors: self.settings.plan_actors(),
             },
         }

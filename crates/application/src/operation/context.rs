@@ -11,7 +11,7 @@ use cleveragents_tools::ports::Approver;
 use super::authorize::authorize;
 use super::{Operation, OperationError, ProcessEnvironment, Requirement, Resolver};
 use crate::observer::{NoApprover, NoObserver, Observer};
-use crate::plan::{DefaultActors, PlanQueries, PlanService, SandboxPolicy};
+use crate::plan::{DEFAULT_CHILD_DEPTH, DefaultActors, PlanQueries, PlanService, SandboxPolicy};
 use crate::project::ProjectService;
 use crate::resource::ResourceService;
 use crate::run::RunService;
@@ -41,6 +41,8 @@ pub struct OperationSettings {
 pub struct PlanSettings {
     /// Maximum number of plans that run at the same time on the database.
     pub concurrency: u64,
+    /// Maximum number of plans above a child plan.
+    pub max_child_depth: u64,
     /// The actors of plans whose request and action name none.
     pub actors: DefaultActors,
 }
@@ -50,6 +52,7 @@ impl Default for PlanSettings {
     fn default() -> Self {
         Self {
             concurrency: 1,
+            max_child_depth: DEFAULT_CHILD_DEPTH,
             actors: DefaultActors::default(),
         }
     }
@@ -265,6 +268,7 @@ impl OperationContext {
         let variables = Arc::new(|_: &str| None);
         PlanService::new(self.engine(), self.sessions(), self.sandboxes(), variables)
             .with_policy(self.settings.sandbox_policy.clone())
+            .with_max_child_depth(self.settings.plans.max_child_depth)
     }
 
     /// A plan service that creates and runs plans.
@@ -272,6 +276,7 @@ impl OperationContext {
         let variables = Arc::clone(&self.settings.process.variables);
         PlanService::new(self.engine(), self.sessions(), self.sandboxes(), variables)
             .with_policy(self.settings.sandbox_policy.clone())
+            .with_max_child_depth(self.settings.plans.max_child_depth)
     }
 
     /// Starts a worker for queued plans unless one is running; returns whether it started one.

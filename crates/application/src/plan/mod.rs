@@ -47,13 +47,15 @@ pub use built_in::{
     DETERMINISTIC, ESTIMATOR, EXECUTOR, PROMPTS, REVIEWER, STRATEGIST, built_in_actors,
 };
 pub use call_actor::calling_actor;
+pub(crate) use children::DEFAULT_CHILD_DEPTH;
 pub use context::{ContextError, OpenChangeset, PlanExecutionContext};
 pub use control::{
-    ConflictChoice, ConflictSelection, PlanQueue, QueueEntry, ResolvedConflicts, SERVER_LEASE,
-    ServerClaim,
+    AddedPart, ConflictChoice, ConflictSelection, PlanPartAdded, PlanQueue, QueueEntry,
+    ResolvedConflicts, SERVER_LEASE, ServerClaim,
 };
 pub use correction::{
-    AffectedDecision, AffectedStep, CorrectionMode, CorrectionPreview, PlanCorrected,
+    AffectedCall, AffectedChild, AffectedDecision, AffectedStep, CorrectionAttempt, CorrectionMode,
+    CorrectionPreview, PlanCorrected,
 };
 pub use create::one_off_action;
 pub use error::PlanError;

@@ -14,7 +14,8 @@ use super::actor_runner::PlanActorRunner;
 use super::apply::ApplyPhase;
 use super::children::{ChildPlans, DEFAULT_CHILD_DEPTH};
 use super::control::{
-    ConflictChoice, ConflictSelection, PlanControl, QueueEntry, ResolvedConflicts,
+    AddedPart, ConflictChoice, ConflictSelection, PlanControl, PlanPartAdded, QueueEntry,
+    ResolvedConflicts,
 };
 use super::correction::{CorrectionMode, CorrectionPreview, PlanCorrected, PlanCorrection};
 use super::create::PlanCreation;
@@ -292,6 +293,11 @@ impl PlanService {
     /// Replaces the strategy of a plan before it is executed.
     pub fn edit(&self, id: PlanId, document: &str) -> Result<Plan, PlanError> {
         self.control.edit(id, document)
+    }
+
+    /// Adds a part to the strategy of a plan, which a child plan executes.
+    pub fn add_part(&self, id: PlanId, part: &AddedPart) -> Result<PlanPartAdded, PlanError> {
+        self.control.add_part(id, part, self.max_child_depth)
     }
 
     /// Returns a plan to the strategize phase for a new strategy.

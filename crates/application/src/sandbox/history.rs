@@ -349,8 +349,17 @@ impl SandboxService {
 
     /// Captures the changes of the sandbox and returns the net changes since it was created.
     pub fn diff(&self, open: &mut OpenSandbox) -> Result<SandboxDiff, SandboxError> {
+        self.diff_since(open, 0)
+    }
+
+    /// Like [`Self::diff`], but since a position of the history.
+    pub(crate) fn diff_since(
+        &self,
+        open: &mut OpenSandbox,
+        from: u64,
+    ) -> Result<SandboxDiff, SandboxError> {
         self.capture(open, None)?;
-        self.net(open, 0)
+        self.net(open, from)
     }
 
     /// Net changes since a position of the history.

@@ -290,6 +290,7 @@ const OPERATIONS: &[(&str, &str, &[Part])] = {
         ("plan/explain", "plan explain", &[Decision("reference")]),
         ("plan/children", "plan children", &[Plan("reference")]),
         ("plan/conflicts", "plan conflicts", &[Plan("reference")]),
+        ("plan/corrections", "plan corrections", &[Plan("reference")]),
         ("plan/errors", "plan errors", &[Plan("reference")]),
         ("plan/diff", "plan diff", &[Plan("reference")]),
         ("plan/artifacts", "plan artifacts", &[Plan("reference")]),
@@ -316,6 +317,7 @@ const OPERATIONS: &[(&str, &str, &[Part])] = {
         ("plan/reject", "plan reject", &[Plan("reference")]),
         ("plan/prompt", "plan prompt", &[Plan("reference")]),
         ("plan/resolve", "plan resolve", &[Plan("reference")]),
+        ("plan/spawn", "plan spawn", &[Plan("reference")]),
         ("plan/correct", "plan correct", &[Decision("decision")]),
         (
             "plan/edit",

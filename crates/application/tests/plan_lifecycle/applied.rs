@@ -35,6 +35,7 @@ fn an_applied_plan_shows_its_commit_its_calls_and_its_undo() {
             .call(ShowPlanDiff {
                 reference: reference.clone(),
                 stat: false,
+                correction: false,
             })
             .expect("a diff");
         let patch = diff.patch.expect("the lines of the commit");
@@ -102,6 +103,7 @@ fn an_applied_plan_shows_its_commit_its_calls_and_its_undo() {
             .call(ShowPlanDiff {
                 reference,
                 stat: false,
+                correction: false,
             })
             .expect("a diff");
         assert_eq!(diff.patch.as_deref(), Some(patch.as_str()));

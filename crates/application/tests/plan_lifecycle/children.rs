@@ -89,9 +89,18 @@ pub(crate) struct DivisionFixture {
 
 impl DivisionFixture {
     pub(crate) fn new(database: &TestDatabase, script: &str, files: &[(&str, &str)]) -> Self {
+        Self::with_profile(database, script, files, "trusted")
+    }
+
+    pub(crate) fn with_profile(
+        database: &TestDatabase,
+        script: &str,
+        files: &[(&str, &str)],
+        profile: &str,
+    ) -> Self {
         let workshop = Workshop::with(database, script, "it is written", files);
         let user = User::answering(Approval::Once);
-        let plan = workshop.plan("trusted");
+        let plan = workshop.plan(profile);
         Self {
             workshop,
             user,

@@ -9,7 +9,9 @@ mod applied;
 mod change_request;
 mod child_operations;
 mod children;
+mod correction_model;
 mod corrections;
+mod divisions;
 mod many_children;
 mod misbehaviour;
 mod operations;
@@ -72,7 +74,9 @@ fn main() -> ExitCode {
         applied::TESTS,
         child_operations::TESTS,
         children::TESTS,
+        correction_model::TESTS,
         corrections::TESTS,
+        divisions::TESTS,
         change_request::TESTS,
         many_children::TESTS,
         misbehaviour::TESTS,

@@ -6,11 +6,11 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use cleveragents_application::{
-    ActionService, AgentRuntime, Application, DefaultActors, DriveOptions, EffectiveSafety,
-    LinkRequest, NewProject, NewResource, NoObserver, OperationSettings, PlanDefaults,
-    PlanFrontEnd, PlanService, PlanSettings, ProcessEnvironment, ProjectService, Register,
-    ResourceService, RuntimeOptions, RuntimeRequest, SandboxPolicy, SandboxService, SessionService,
-    UseAction, one_off_action,
+    ActionService, ActorService, ActorWorld, AgentRuntime, Application, DefaultActors,
+    DriveOptions, EffectiveSafety, LinkRequest, NewProject, NewResource, NoObserver,
+    OperationSettings, PlanDefaults, PlanFrontEnd, PlanService, PlanSettings, ProcessEnvironment,
+    ProjectService, ReferableNames, Register, ResourceService, RuntimeOptions, RuntimeRequest,
+    SandboxPolicy, SandboxService, SessionService, UseAction, one_off_action,
 };
 use cleveragents_domain::{Hint, Plan, PlanId, PlanPhase};
 use cleveragents_models::{Catalogue, CatalogueOptions};
@@ -177,12 +177,33 @@ impl Workshop {
     }
 
     fn create_action(&self, name: &str, done: &str) {
-        let action = serde_json::json!({
+        self.add_action(&serde_json::json!({
             "name": name, "description": "Fix the price", "definition_of_done": done,
-        });
+        }));
+    }
+
+    /// Creates an action.
+    pub(crate) fn add_action(&self, action: &Value) {
         ActionService::new(Arc::clone(&self.engine))
             .add(&action.to_string(), "a test", Register::New, &|_| None)
             .expect("the action is created");
+    }
+
+    /// The name of the scripted model.
+    pub(crate) fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// Registers an actor.
+    pub(crate) fn add_actor(&self, actor: &Value) {
+        let world = ActorWorld {
+            referable_names: &ReferableNames::default(),
+            is_model: &|name| name == self.model,
+            variables: &|_| None,
+        };
+        ActorService::new(Arc::clone(&self.engine))
+            .add(&actor.to_string(), "a test", Register::New, world)
+            .expect("the actor is registered");
     }
 
     /// The runtime as any front end would build it.
@@ -220,9 +241,15 @@ impl Workshop {
 
     /// Creates a plan of the action `local/fix`, with an automation profile.
     pub(crate) fn plan(&self, profile: &str) -> Plan {
+        self.plan_of("local/fix", profile, DefaultActors::default())
+    }
+
+    /// Creates a plan of an action, with an automation profile and actors.
+    pub(crate) fn plan_of(&self, action: &str, profile: &str, actors: DefaultActors) -> Plan {
         let request = UseAction {
-            action: "local/fix".to_owned(),
+            action: action.to_owned(),
             projects: vec!["local/shop".to_owned()],
+            actors,
             ..UseAction::default()
         };
         let defaults = PlanDefaults {

@@ -48,7 +48,8 @@ pub(crate) use self::plan::{
     PlanTree, StateName, StrategyDocument, TreeDrawing,
 };
 pub(crate) use self::plan_work::{
-    Do, Plan, PlanApply, PlanChoices, PlanCorrect, PlanExecute, PlanUse, PlanWork, Worker,
+    Do, Plan, PlanApply, PlanChoices, PlanCorrect, PlanExecute, PlanSpawn, PlanUse, PlanWork,
+    Worker,
 };
 pub(crate) use self::project::{Project, ProjectCreate};
 pub(crate) use self::resource::{Resource, ResourceAdd, ResourceType};

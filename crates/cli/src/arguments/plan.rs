@@ -53,6 +53,7 @@ Examples:
 Examples:
   agents plan diff 01JX3Q
   agents plan diff 01JX3Q --stat
+  agents plan diff --correction
   agents --format plain plan diff 01JX3Q | git apply --check")]
     Diff {
         #[command(flatten)]
@@ -60,9 +61,20 @@ Examples:
         /// Only paths and line counts
         #[arg(long)]
         stat: bool,
+        /// Only changes since the last correction
+        #[arg(long)]
+        correction: bool,
     },
     /// List the paths that a plan wrote
     Artifacts {
+        #[command(flatten)]
+        plan: PlanChoice,
+    },
+    /// List the corrections of a plan
+    #[command(after_help = "Examples:
+  agents plan corrections
+  agents --format json plan corrections 01JX3Q")]
+    Corrections {
         #[command(flatten)]
         plan: PlanChoice,
     },

@@ -128,6 +128,14 @@ Examples:
   agents plan correct 01JX3Q --guidance 'use SQLite' --dry-run
   agents plan correct 01JX3Q --mode append --guidance 'also write the changelog'")]
     Correct(PlanCorrect),
+    /// Add a part to a plan, which a child plan executes
+    #[command(after_help = "\
+Finished steps are not repeated: `agents plan execute` runs only the new part.
+
+Examples:
+  agents plan spawn 'translate the shop to French' --files 'shop/**'
+  agents plan spawn 01JX3Q 'write the changelog' --after 1,2")]
+    Spawn(PlanSpawn),
     /// Undo the last rollback or correction of a plan
     Redo {
         #[command(flatten)]
@@ -332,6 +340,20 @@ pub(crate) struct Do {
     /// Stream the output of models
     #[arg(long)]
     pub(crate) stream: bool,
+}
+
+/// Arguments of `plan spawn`.
+#[derive(Debug, Args)]
+pub(crate) struct PlanSpawn {
+    /// Task of the part; two arguments are a plan and the task
+    #[arg(value_name = "[PLAN] TASK", num_args = 1..=2, required = true)]
+    pub(crate) task: Vec<String>,
+    /// Paths that the part changes, comma-separated
+    #[arg(long, value_name = "PATHS", value_delimiter = ',')]
+    pub(crate) files: Vec<String>,
+    /// Numbers of the steps that must be done before, comma-separated
+    #[arg(long, value_name = "STEPS", value_delimiter = ',')]
+    pub(crate) after: Vec<usize>,
 }
 
 /// Arguments of `plan correct`.

@@ -31,6 +31,7 @@ pub struct Settings {
     budget_per_day: Option<MicroUsd>,
     actor_defaults: Vec<(&'static Key, String)>,
     plan_concurrency: u64,
+    max_child_depth: u64,
     sandbox_policy: SandboxPolicy,
     model_default: Option<ModelName>,
     model_fallback: Vec<ModelName>,
@@ -99,6 +100,7 @@ impl Settings {
                 .filter_map(|key| Some(text(key).transpose()?.map(|name| (key, name))))
                 .collect::<Result<_, _>>()?,
             plan_concurrency: number(&keys::PLAN_CONCURRENCY)?,
+            max_child_depth: number(&keys::PLAN_MAX_CHILD_DEPTH)?,
             sandbox_policy: SandboxPolicy {
                 cleanup: text(&keys::SANDBOX_CLEANUP)?
                     .and_then(|word| SandboxCleanup::named(&word))
@@ -220,6 +222,11 @@ impl Settings {
     /// Maximum number of plans that run at the same time.
     pub const fn plan_concurrency(&self) -> u64 {
         self.plan_concurrency
+    }
+
+    /// Maximum number of plans above a child plan.
+    pub const fn max_child_depth(&self) -> u64 {
+        self.max_child_depth
     }
 
     /// Checkpoints and cleanup of plans' sandboxes.

@@ -173,11 +173,7 @@ fn ordered_steps(steps: Vec<PlanStep>, prefix: &str) -> Result<Vec<PlanStep>, St
 }
 
 /// Validates a step and the steps of its child plan. `count` is the number of steps beside it, with itself.
-fn checked_step(
-    mut step: PlanStep,
-    number: &str,
-    count: usize,
-) -> Result<PlanStep, StrategyFault> {
+fn checked_step(mut step: PlanStep, number: &str, count: usize) -> Result<PlanStep, StrategyFault> {
     let fault = |message: String| Err(StrategyFault::new(message));
     if step.title.trim().is_empty() {
         return fault(format!("step {number} has no title"));
@@ -202,7 +198,9 @@ fn checked_step(
         ));
     }
     if let Some(risk) = step.risk.filter(|risk| !(0.0..=1.0).contains(risk)) {
-        return fault(format!("the risk {risk} of step {number} is not from 0 to 1"));
+        return fault(format!(
+            "the risk {risk} of step {number} is not from 0 to 1"
+        ));
     }
     step.steps = ordered_steps(step.steps, &format!("{number}."))?;
     Ok(step)

@@ -254,6 +254,7 @@ fn drive(run: &TaskRun<'_>, id: PlanId) -> Result<(), Failure> {
         let diff = ShowPlanDiff {
             reference: Some(id.to_string()),
             stat: false,
+            correction: false,
         };
         if let Ok(diff) = call(run, diff) {
             run.add_artifact(artifact("diff", json!(diff)), None)?;

@@ -2,7 +2,7 @@
 
 use cleveragents_domain::{
     AnswerVerdict, DecisionId, EventKind, NewEvent, PlanId, PlanStage, RunId, StepRecord,
-    StepState, Timestamp,
+    StepState, Timestamp, ToolInvocationId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -451,6 +451,30 @@ pub fn set_rollback(
         json!({"number": number, "report": report}),
     );
     Ok(())
+}
+
+/// The tool calls in effect that a plan made while some of its steps ran, oldest first: their ids and tools.
+pub fn calls_of_steps(
+    reader: &mut dyn Reader,
+    plan: PlanId,
+    steps: &[u64],
+) -> Result<Vec<(ToolInvocationId, String)>, Error> {
+    let mut calls = Vec::new();
+    for step in steps {
+        let rows = reader.query(
+            "SELECT invocation_id, tool FROM tool_invocations WHERE plan_id = ?1 AND undone_by IS NULL \
+             AND started_at >= (SELECT started_at FROM plan_steps WHERE plan_id = ?1 AND number = ?2) \
+             AND started_at <= coalesce((SELECT finished_at FROM plan_steps WHERE plan_id = ?1 AND number = ?2), started_at) \
+             ORDER BY invocation_id",
+            params![plan, *step],
+        )?;
+        for mut row in rows {
+            calls.push((row.take()?, row.take()?));
+        }
+    }
+    calls.sort_unstable();
+    calls.dedup();
+    Ok(calls)
 }
 
 /// Stores a correction that is complete, marks the steps and tool calls that it undoes, and supersedes the decisions

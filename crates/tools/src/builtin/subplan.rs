@@ -65,7 +65,9 @@ fn prepare(part: RequestedPart, _context: PrepareContext<'_>) -> PrepareResult<'
     let subjects = vec![Subject::Text(part.title.clone())];
     Ok(ready(subjects, move |call| {
         if call.scope().plan.is_none() {
-            return Err(Failure::new("only the actors of a plan can request a child plan"));
+            return Err(Failure::new(
+                "only the actors of a plan can request a child plan",
+            ));
         }
         call.output.text(&format!(
             "A child plan will execute \"{}\" when this step is done, and its changes will be merged.",

@@ -31,7 +31,7 @@ use crate::tool::SandboxWorkspace;
 pub(super) use requests::{PartRequest, is_requested_part, part_requests};
 
 /// Default of the maximum number of plans above a child plan.
-pub(super) const DEFAULT_CHILD_DEPTH: u64 = 5;
+pub(crate) const DEFAULT_CHILD_DEPTH: u64 = 5;
 
 /// Runs the child plans of one plan, whose lease this process holds.
 pub(super) struct ChildPlans<'a> {

@@ -349,10 +349,7 @@ fn strategy_of_child(parent: &PlanStrategy, step: &PlanStep) -> PlanStrategy {
         summary: step.title.clone(),
         steps,
         // Child plans of the child plan run in the same way.
-        children: parent
-            .children
-            .clone()
-            .filter(|_| !step.steps.is_empty()),
+        children: parent.children.clone().filter(|_| !step.steps.is_empty()),
         ..PlanStrategy::default()
     }
 }

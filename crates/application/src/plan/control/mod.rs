@@ -2,6 +2,7 @@
 
 mod conflicts;
 mod queue;
+mod spawn;
 
 use std::sync::Arc;
 
@@ -26,6 +27,8 @@ use crate::lease::HeldLease;
 
 pub use conflicts::{ConflictChoice, ConflictSelection, ResolvedConflicts};
 pub use queue::{PlanQueue, QueueEntry, SERVER_LEASE, ServerClaim};
+pub use spawn::{AddedPart, PlanPartAdded};
+pub(super) use spawn::{added_step, store_strategy, with_part};
 
 /// Changes plans for the user. Cheap to clone.
 #[derive(Clone)]

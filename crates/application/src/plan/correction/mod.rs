@@ -3,30 +3,32 @@
 //! A correction restores the files that the discarded steps changed, and marks their records, in one unit of work. If
 //! the process dies before, nothing is corrected.
 
+mod attempts;
 mod scope;
 
 use cleveragents_domain::{
-    ChildSettings, DecisionId, DecisionType, EventKind, NewDecision, NewEvent, Plan, PlanId,
-    PlanPhase, PlanStage, PlanStep, StageTransition, hint, suggest,
+    DecisionId, DecisionType, NewDecision, Plan, PlanId, PlanPhase, PlanStage, StageTransition,
+    hint, suggest,
 };
 use cleveragents_store::plan_steps::{
     CorrectionScope, Rollback, RollbackCounts, RollbackOrigin, RollbackReport, RollbackState,
 };
 use cleveragents_store::plans::{self, TransitionDetails};
 use cleveragents_store::{UnitOfWork, decisions, leases, plan_steps};
-use serde_json::json;
 
+use super::control::{AddedPart, added_step, store_strategy, with_part};
 use super::decision::new_decision;
 use super::error::PlanError;
 use super::plan_store::PlanStore;
-use super::prompt::shortened;
 use super::rollback::{PlanRollback, PlanRolledBack, has_continued};
 use super::service::already_finished;
 use super::snapshot::DecisionSnapshots;
 use crate::lease::HeldLease;
 use crate::sandbox::{OpenSandbox, SandboxError, SandboxService};
 
-pub use scope::{AffectedDecision, AffectedStep, CorrectionPreview};
+pub use attempts::CorrectionAttempt;
+pub(super) use attempts::of_plan as correction_attempts;
+pub use scope::{AffectedCall, AffectedChild, AffectedDecision, AffectedStep, CorrectionPreview};
 
 /// Kind of a correction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,37 +194,32 @@ impl PlanCorrection {
         lease: &HeldLease,
     ) -> Result<PlanCorrected, PlanError> {
         self.check_correctable(plan, target)?;
-        let Some(mut strategy) = plan.strategy.clone() else {
+        let (Some(strategy), Some(root)) = (&plan.strategy, plan.decision_root) else {
             return Err(refusal(plan, "it has no strategy yet"));
         };
-        let title = guidance.lines().next().unwrap_or(guidance);
-        strategy.steps.push(PlanStep {
-            title: shortened(title, 80),
-            description: guidance.to_owned(),
-            child_plan: true,
-            ..PlanStep::default()
-        });
-        strategy.children.get_or_insert_with(ChildSettings::default);
+        let part = AddedPart {
+            task: guidance.to_owned(),
+            ..AddedPart::default()
+        };
+        let (strategy, number) = with_part(strategy, part.step())?;
         let decision = self.correction_decision(plan, target, CorrectionMode::Append, guidance)?;
+        let step = NewDecision {
+            snapshot: decision.snapshot.clone(),
+            influenced_by: vec![target, decision.id],
+            ..added_step(root, &strategy, number)
+        };
         let (id, new) = (plan.id, decision.clone());
         let guidance = guidance.to_owned();
         self.store.write_leased(lease, move |unit| {
             decisions::insert(unit, id, &new)?;
             decisions::set_corrected(unit, new.id, target, &guidance)?;
-            plans::set_strategy(unit, id, Some(&strategy))?;
-            let details = TransitionDetails {
-                clears_error: true,
-                reason: Some("a decision was corrected".to_owned()),
-                ..TransitionDetails::default()
-            };
-            plans::advance(unit, id, StageTransition::Rework, &details)?;
-            plans::clear_waiting(unit, id)?;
-            unit.emit(NewEvent {
-                kind: EventKind::PlanEdited,
-                subject: id.to_string(),
-                payload: json!({"steps": strategy.steps.len()}),
-            });
-            Ok(())
+            decisions::insert(unit, id, &step)?;
+            Ok(store_strategy(
+                unit,
+                id,
+                &strategy,
+                "a decision was corrected",
+            )?)
         })?;
         Ok(PlanCorrected {
             plan: self.store.get(id)?,

@@ -3,8 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-use cleveragents_domain::{Decision, DecisionId, DecisionType, Plan, StepKind, StepRecord};
-use cleveragents_store::{decisions, plan_steps};
+use cleveragents_domain::identity::Namespaces;
+use cleveragents_domain::{
+    ChildState, Decision, DecisionId, DecisionType, MicroUsd, Plan, PlanId, RunId, StepKind,
+    StepRecord, ToolInvocationId,
+};
+use cleveragents_store::{child_plans, decisions, plan_steps, plans, runs};
 
 use super::{PlanCorrection, STRATEGY, refusal};
 use crate::plan::error::PlanError;
@@ -19,6 +23,12 @@ pub struct CorrectionPreview {
     pub decisions: Vec<AffectedDecision>,
     /// Steps that run again.
     pub steps: Vec<AffectedStep>,
+    /// Child plans of these steps, whose results are discarded.
+    pub children: Vec<AffectedChild>,
+    /// Tool calls of these steps.
+    pub calls: Vec<AffectedCall>,
+    /// Cost of the discarded steps and child plans: the estimate for doing them again.
+    pub cost: MicroUsd,
     /// Paths that are restored, as `part/path`.
     pub paths: Vec<String>,
     /// Number of decisions that stay.
@@ -38,6 +48,21 @@ pub struct AffectedDecision {
 pub struct AffectedStep {
     pub number: u64,
     pub title: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AffectedChild {
+    pub plan: PlanId,
+    /// Position among the child plans, from 1.
+    pub number: u64,
+    pub title: String,
+    pub state: ChildState,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AffectedCall {
+    pub id: ToolInvocationId,
+    pub tool: String,
 }
 
 /// Effects of a correction.
@@ -132,8 +157,14 @@ impl PlanCorrection {
             if more {
                 continue;
             }
+            let work = self.discarded_work(plan, &steps)?;
             return Ok(Scope {
-                preview: preview(&all, &affected, &steps, &undo, is_strategized_again),
+                preview: CorrectionPreview {
+                    children: work.children,
+                    calls: work.calls,
+                    cost: work.cost,
+                    ..preview(&all, &affected, &steps, &undo, is_strategized_again)
+                },
                 decisions: in_order(&all, &affected)
                     .map(|decision| decision.said.id)
                     .collect(),
@@ -142,6 +173,52 @@ impl PlanCorrection {
                 is_strategized_again,
             });
         }
+    }
+}
+
+/// The work of discarded steps.
+struct DiscardedWork {
+    children: Vec<AffectedChild>,
+    calls: Vec<AffectedCall>,
+    cost: MicroUsd,
+}
+
+impl PlanCorrection {
+    /// The child plans, the tool calls and the cost of steps.
+    fn discarded_work(
+        &self,
+        plan: &Plan,
+        steps: &[&StepRecord],
+    ) -> Result<DiscardedWork, PlanError> {
+        let numbers: Vec<u64> = steps.iter().map(|step| step.number).collect();
+        let run_ids: Vec<RunId> = steps.iter().filter_map(|step| step.run).collect();
+        self.store.read(|reader| {
+            let mut children = child_plans::of_plan(reader, plan.id)?;
+            children.retain(|child| numbers.contains(&child.step));
+            let mut cost = 0;
+            for child in &children {
+                let plan = plans::get(reader, child.plan)?;
+                cost += plan.map_or(0, |plan| plan.usage.cost_micro_usd.0);
+            }
+            for run in run_ids {
+                let run = runs::get(reader, &Namespaces::All, run)?;
+                cost += run.map_or(0, |run| run.usage.cost_micro_usd.0);
+            }
+            let calls = plan_steps::calls_of_steps(reader, plan.id, &numbers)?.into_iter();
+            Ok(DiscardedWork {
+                children: children
+                    .into_iter()
+                    .map(|child| AffectedChild {
+                        plan: child.plan,
+                        number: child.number,
+                        title: child.title,
+                        state: child.state,
+                    })
+                    .collect(),
+                calls: calls.map(|(id, tool)| AffectedCall { id, tool }).collect(),
+                cost: MicroUsd(cost),
+            })
+        })
     }
 }
 
@@ -183,6 +260,7 @@ fn preview(
             .flat_map(|(alias, targets)| targets.keys().map(move |path| format!("{alias}/{path}")))
             .collect(),
         needs_new_strategy,
+        ..CorrectionPreview::default()
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use cleveragents_domain::identity::Permission;
-use cleveragents_domain::{Plan, PlanId};
+use cleveragents_domain::{Code, Plan, PlanId, hint, suggest};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,9 @@ pub struct ShowPlanDiff {
     /// Only paths and numbers of lines, without the patch.
     #[serde(default)]
     pub stat: bool,
+    /// Only the changes since the last correction: the discarded work, and the work that replaced it.
+    #[serde(default)]
+    pub correction: bool,
 }
 
 /// The response of `plan/diff`.
@@ -169,7 +172,12 @@ impl Operation for ShowPlanDiff {
     fn run(self, context: &OperationContext) -> Result<PlanDiff, OperationError> {
         let plan = find_chosen(context, self.reference.as_deref())?;
         let plans = context.plans();
-        let mut changes = plans.changes(&plan)?;
+        let since = if self.correction {
+            last_correction(context, &plan)?
+        } else {
+            0
+        };
+        let mut changes = plans.changes_since(&plan, since)?;
         let validations = plans.validations(plan.id)?;
         let passed = validations.iter().filter(|stored| stored.result.passed);
         let risk_assessment = RiskAssessment {
@@ -216,6 +224,17 @@ impl Operation for ShowPlanDiff {
             undone: UndoneApply::of_plan(&plan),
         })
     }
+}
+
+/// Length of the history of the sandbox before the last correction that is in effect.
+fn last_correction(context: &OperationContext, plan: &Plan) -> Result<u64, OperationError> {
+    let corrections = context.plans().corrections(plan.id)?;
+    let last = corrections.iter().rev().find(|made| !made.is_undone);
+    last.and_then(|made| made.position).ok_or_else(|| {
+        let message = format!("plan {} has no correction that discarded work", plan.id);
+        OperationError::new(Code::PlanNotReady, message)
+            .with_hint(hint!("{} lists its decisions", suggest::plan_tree(plan.id)))
+    })
 }
 
 fn preview(files: Vec<FileChange>) -> Vec<FilePreview> {

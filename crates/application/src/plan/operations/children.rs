@@ -206,6 +206,15 @@ pub struct TreeChildPlan {
     pub title: String,
     pub phase: PlanPhase,
     pub state: PlanState,
+    /// US dollars, of the calls whose price is known.
+    #[serde(default)]
+    pub cost_usd: f64,
+    /// Seconds from the start to the end, or until now; `null` before the start.
+    #[serde(default)]
+    pub elapsed_s: Option<f64>,
+    /// The process that runs it.
+    #[serde(default)]
+    pub owner: Option<String>,
     /// The decision that created it.
     #[serde(default)]
     pub spawned_by: Option<DecisionId>,
@@ -220,17 +229,23 @@ impl TreeChildPlan {
         let plans = context.plans();
         let stored = plans.children(parent)?;
         let places = plans.child_places(parent)?.into_iter();
-        let children = places.filter_map(|place| {
-            let plan = stored.iter().find(|plan| plan.id == place.plan)?;
-            Some(Self {
+        let mut children = Vec::with_capacity(stored.len());
+        for place in places {
+            let Some(plan) = stored.iter().find(|plan| plan.id == place.plan) else {
+                continue;
+            };
+            children.push(Self {
                 id: plan.id,
                 number: place.number,
                 title: place.title,
                 phase: plan.stage.phase(),
                 state: plan.shown_state(),
+                cost_usd: plan.usage.cost_micro_usd.as_usd(),
+                elapsed_s: elapsed(plan),
+                owner: plans.owner(plan.id)?.map(|lease| lease.owner.to_string()),
                 spawned_by: place.spawned_by,
-            })
-        });
-        Ok(children.collect())
+            });
+        }
+        Ok(children)
     }
 }

@@ -1,15 +1,17 @@
 //! `plan/correct`.
 
 use cleveragents_domain::identity::Permission;
-use cleveragents_domain::{DecisionId, PlanId, PlanStage, Suggestion};
+use cleveragents_domain::{
+    ChildState, DecisionId, PlanId, PlanStage, Suggestion, Timestamp, ToolInvocationId,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{find_plan, next_steps, requires};
+use super::{find_chosen, find_plan, next_steps, requires};
 use crate::operation::{
     Operation, OperationContext, OperationError, Requirement, Resolver, require_confirmation,
 };
-use crate::plan::{CorrectionMode, CorrectionPreview, Explanation};
+use crate::plan::{CorrectionAttempt, CorrectionMode, CorrectionPreview, Explanation};
 
 /// Kind of a correction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -85,7 +87,28 @@ pub struct CorrectionInfo {
 pub struct AffectedSubtree {
     pub decisions_invalidated: Vec<InvalidatedDecision>,
     pub steps_repeated: Vec<RepeatedStep>,
+    pub child_plans_rolled_back: Vec<DiscardedChildPlan>,
+    pub tool_calls_discarded: Vec<DiscardedCall>,
     pub unaffected_decisions: usize,
+    /// Cost of the discarded work in US dollars: the estimate for doing it again.
+    pub recompute_cost_usd: f64,
+}
+
+/// A child plan whose result is discarded.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct DiscardedChildPlan {
+    pub plan_id: PlanId,
+    /// Position among the child plans, from 1.
+    pub number: u64,
+    pub title: String,
+    pub state: ChildState,
+}
+
+/// A discarded tool call.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct DiscardedCall {
+    pub invocation_id: ToolInvocationId,
+    pub tool: String,
 }
 
 /// A discarded decision.
@@ -123,7 +146,26 @@ impl From<&CorrectionPreview> for AffectedSubtree {
                     title: step.title.clone(),
                 })
                 .collect(),
+            child_plans_rolled_back: preview
+                .children
+                .iter()
+                .map(|child| DiscardedChildPlan {
+                    plan_id: child.plan,
+                    number: child.number,
+                    title: child.title.clone(),
+                    state: child.state,
+                })
+                .collect(),
+            tool_calls_discarded: preview
+                .calls
+                .iter()
+                .map(|call| DiscardedCall {
+                    invocation_id: call.id,
+                    tool: call.tool.clone(),
+                })
+                .collect(),
             unaffected_decisions: preview.kept_decisions,
+            recompute_cost_usd: preview.cost.as_usd(),
         }
     }
 }
@@ -166,6 +208,84 @@ impl Operation for CorrectDecision {
             files_reverted: preview.paths,
             stage: plan.stage,
             next_steps: next_steps(&plan),
+        })
+    }
+}
+
+/// Lists the corrections of a plan.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListCorrections {
+    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out; it
+    /// then defaults to the current plan of their folder.
+    #[serde(default)]
+    pub reference: Option<String>,
+}
+
+/// The response of `plan/corrections`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct CorrectionList {
+    pub plan_id: PlanId,
+    /// The corrections, oldest first.
+    pub corrections: Vec<CorrectionAttemptInfo>,
+}
+
+/// A correction that was made.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct CorrectionAttemptInfo {
+    /// Number of the correction in the plan, from 1.
+    pub number: usize,
+    pub mode: CorrectionForm,
+    pub corrects: DecisionId,
+    /// The decision that records the correction.
+    pub decision_id: DecisionId,
+    pub guidance: String,
+    pub is_undone: bool,
+    pub discarded_decisions: u64,
+    pub discarded_steps: u64,
+    pub discarded_calls: u64,
+    /// Paths that were restored, as `part/path`.
+    pub files_reverted: Vec<String>,
+    pub created: Timestamp,
+}
+
+impl From<CorrectionAttempt> for CorrectionAttemptInfo {
+    fn from(made: CorrectionAttempt) -> Self {
+        Self {
+            number: made.number,
+            mode: match made.mode {
+                CorrectionMode::Revert => CorrectionForm::Revert,
+                CorrectionMode::Append => CorrectionForm::Append,
+            },
+            corrects: made.target,
+            decision_id: made.decision,
+            guidance: made.guidance,
+            is_undone: made.is_undone,
+            discarded_decisions: made.discarded_decisions,
+            discarded_steps: made.discarded_steps,
+            discarded_calls: made.discarded_calls,
+            files_reverted: made.paths,
+            created: made.created_at,
+        }
+    }
+}
+
+impl Operation for ListCorrections {
+    const NAME: &'static str = "plan/corrections";
+    const SUMMARY: &'static str = "List the corrections of a plan";
+    const REQUIREMENT: Requirement = requires(Permission::Read);
+    type Response = CorrectionList;
+
+    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
+        resolver.given_or_only_plan(&mut self.reference)
+    }
+
+    fn run(self, context: &OperationContext) -> Result<CorrectionList, OperationError> {
+        let plan = find_chosen(context, self.reference.as_deref())?;
+        let corrections = context.plans().corrections(plan.id)?;
+        Ok(CorrectionList {
+            plan_id: plan.id,
+            corrections: corrections.into_iter().map(Into::into).collect(),
         })
     }
 }

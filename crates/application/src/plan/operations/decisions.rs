@@ -194,8 +194,8 @@ impl Operation for ShowDecisionTree {
         let drawing = match self.drawing {
             TreeDrawing::Text => None,
             TreeDrawing::Svg => Some(svg(&draw::diagram(&tree, &title(&plan, &tree)))),
-            TreeDrawing::Mermaid => Some(mermaid(&draw::diagram(&tree, ""))),
-            TreeDrawing::Dot => Some(dot(&draw::diagram(&tree, ""))),
+            TreeDrawing::Mermaid => Some(mermaid(&draw::diagram_with_influences(&tree, ""))),
+            TreeDrawing::Dot => Some(dot(&draw::diagram_with_influences(&tree, ""))),
         };
         let mut summary = tree.summary;
         summary.child_plans = summary.child_plans.max(children.len());

@@ -20,6 +20,7 @@ mod list;
 mod log;
 mod rollback;
 mod show;
+mod spawn;
 mod status;
 mod undo;
 mod use_action;
@@ -49,8 +50,9 @@ pub use control::{
     PromptPlan, RejectPlan, Verdict,
 };
 pub use correct::{
-    AffectedSubtree, CorrectDecision, CorrectionForm, CorrectionInfo, CorrectionReport,
-    InvalidatedDecision, RepeatedStep,
+    AffectedSubtree, CorrectDecision, CorrectionAttemptInfo, CorrectionForm, CorrectionInfo,
+    CorrectionList, CorrectionReport, DiscardedCall, DiscardedChildPlan, InvalidatedDecision,
+    ListCorrections, RepeatedStep,
 };
 pub use decisions::{
     DecisionExplanation, DecisionStatus, DecisionTreeReport, ExplainDecision, OutlineNode,
@@ -73,6 +75,7 @@ pub use rollback::{
     RollbackReport, RollbackSummary,
 };
 pub use show::{PlanAutomation, PlanDetails, ShowPlan, StrategyFormat};
+pub use spawn::{SpawnChildPlan, SpawnedPart};
 pub use status::{
     AwaitPlan, CurrentStep, ExecutionInfo, PhaseStatus, PlanCost, PlanStatusReport, PlanTiming,
     ShowPlanStatus, StepProgress, WaitingInfo,
@@ -101,6 +104,7 @@ pub(crate) static ENTRIES: &[OperationEntry] = &[
     OperationEntry::new::<ExplainDecision>(),
     OperationEntry::new::<ListChildPlans>(),
     OperationEntry::new::<ShowConflicts>(),
+    OperationEntry::new::<ListCorrections>(),
     OperationEntry::new::<ListPlanErrors>(),
     OperationEntry::new::<ShowPlanDiff>(),
     OperationEntry::new::<ListArtifacts>(),
@@ -115,6 +119,7 @@ pub(crate) static ENTRIES: &[OperationEntry] = &[
     OperationEntry::new::<RejectPlan>(),
     OperationEntry::new::<PromptPlan>(),
     OperationEntry::new::<ResolveConflict>(),
+    OperationEntry::new::<SpawnChildPlan>(),
     OperationEntry::new::<EditStrategy>(),
     OperationEntry::new::<RollBackPlan>(),
     OperationEntry::new::<RedoRollback>(),

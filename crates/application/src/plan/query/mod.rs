@@ -5,6 +5,7 @@ mod applied;
 mod changes;
 mod checkpoints;
 mod children;
+mod corrections;
 pub(super) mod draw;
 mod error;
 mod explain;

@@ -123,7 +123,11 @@ fn divide_folder<'f>(
         add(whole, bounds, groups);
         return;
     }
-    let prefix = if folder.is_empty() { 0 } else { folder.len() + 1 };
+    let prefix = if folder.is_empty() {
+        0
+    } else {
+        folder.len() + 1
+    };
     let mut folders: BTreeMap<&str, Vec<&DividedFile>> = BTreeMap::new();
     let mut own: BTreeMap<&str, Vec<&DividedFile>> = BTreeMap::new();
     for file in files.iter().copied() {

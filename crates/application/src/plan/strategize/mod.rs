@@ -12,7 +12,8 @@ use std::fmt::Write as _;
 
 use cleveragents_domain::{
     ActionParts, Code, DecisionId, DecisionType, EventKind, FailureCategory, NewDecision, NewEvent,
-    Plan, PlanPhase, PlanStage, PlanStep, PlanStrategy, ReconciledInvariants, StageTransition, StepKind, StepState,
+    Plan, PlanPhase, PlanStage, PlanStep, PlanStrategy, ReconciledInvariants, StageTransition,
+    StepKind, StepState,
 };
 use cleveragents_store::plan_steps::{NewStep, StepEnd};
 use cleveragents_store::plans::TransitionDetails;

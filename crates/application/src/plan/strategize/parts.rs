@@ -74,8 +74,10 @@ fn listed(list: &[ActionPart]) -> Vec<PlanStep> {
     steps.collect()
 }
 
-/// A step for each folder or file that a pattern matches. `*` does not match `/`.
+/// A step for each folder or file that a pattern matches. `*` does not match `/`; a pattern that ends with `/` matches
+/// only folders.
 fn matching(pattern: &str, workspace: &SandboxWorkspace) -> Result<Vec<PlanStep>, String> {
+    let only_folders = pattern.ends_with('/');
     let pattern = pattern.trim_end_matches('/');
     let matcher = GlobBuilder::new(pattern)
         .literal_separator(true)
@@ -84,7 +86,7 @@ fn matching(pattern: &str, workspace: &SandboxWorkspace) -> Result<Vec<PlanStep>
         .compile_matcher();
     let mut steps = Vec::new();
     for path in paths(workspace)? {
-        if !matcher.is_match(&path.path) {
+        if !matcher.is_match(&path.path) || (only_folders && !path.is_folder) {
             continue;
         }
         let files = if path.is_folder {
@@ -130,7 +132,9 @@ fn paths(workspace: &SandboxWorkspace) -> Result<Vec<SandboxPath>, String> {
             let Ok(relative) = entry.path().strip_prefix(root) else {
                 continue;
             };
-            let Some(path) = relative.to_str().and_then(|text| text.parse::<TreePath>().ok())
+            let Some(path) = relative
+                .to_str()
+                .and_then(|text| text.parse::<TreePath>().ok())
             else {
                 continue;
             };

@@ -16,8 +16,14 @@ pub(super) fn run(
     context: &Context,
     reference: Option<String>,
     stat: bool,
+    correction: bool,
 ) -> Result<Report, CommandError> {
-    let diff = context.call(ShowPlanDiff { reference, stat })?;
+    let request = ShowPlanDiff {
+        reference,
+        stat,
+        correction,
+    };
+    let diff = context.call(request)?;
     if let Some(patch) = &diff.patch
         && context.printer.format() == Format::Plain
     {

@@ -3,6 +3,7 @@
 mod checkpoint;
 mod children;
 mod conflicts;
+mod corrections;
 mod diff;
 mod errors;
 mod explain;
@@ -71,6 +72,7 @@ pub(super) const fn name(command: &PlanCommand) -> &'static str {
         PlanCommand::Diff { .. } => "plan diff",
         PlanCommand::Artifacts { .. } => "plan artifacts",
         PlanCommand::Children { .. } => "plan children",
+        PlanCommand::Corrections { .. } => "plan corrections",
         PlanCommand::Conflicts { .. } => "plan conflicts",
         PlanCommand::Resolve(_) => "plan resolve",
         PlanCommand::Errors { .. } => "plan errors",
@@ -100,9 +102,14 @@ pub(super) fn run(context: &Context, command: PlanCommand) -> Result<Report, Com
                 show_reasoning,
             },
         ),
-        PlanCommand::Diff { plan, stat } => diff::run(context, plan.reference, stat),
+        PlanCommand::Diff {
+            plan,
+            stat,
+            correction,
+        } => diff::run(context, plan.reference, stat, correction),
         PlanCommand::Artifacts { plan } => diff::artifacts(context, plan.reference),
         PlanCommand::Children { plan } => children::run(context, plan.reference),
+        PlanCommand::Corrections { plan } => corrections::run(context, plan.reference),
         PlanCommand::Conflicts { plan } => conflicts::run(context, plan.reference),
         PlanCommand::Resolve(arguments) => resolve::run(context, arguments),
         PlanCommand::Errors { plan } => errors::run(context, plan.reference),

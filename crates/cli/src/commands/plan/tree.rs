@@ -113,7 +113,15 @@ fn lines(outline: &[OutlineNode], columns: usize) -> Vec<Vec<Cell>> {
 /// Line of a child plan, below the decision that created it.
 fn child_plan_line(trunk: String, plan: &TreeChildPlan, columns: usize) -> Vec<Cell> {
     let label = format!("child plan {}", plan.number);
-    let state = format!(" {}/{}", plan.phase.as_str(), plan.state.as_str());
+    let mut state = format!(" {}/{}", plan.phase.as_str(), plan.state.as_str());
+    // A child plan that runs.
+    if let Some(owner) = &plan.owner {
+        let seconds = plan.elapsed_s.unwrap_or_default();
+        let _ = write!(state, " {seconds:.0} s, {owner}");
+    }
+    if plan.cost_usd > 0.0 {
+        let _ = write!(state, " ${:.4}", plan.cost_usd);
+    }
     let id = format!(" {}", plan.id);
     let occupied = width(&trunk) + label.len() + 1 + state.len() + id.len();
     let available = columns.saturating_sub(occupied).max(MIN_TEXT_WIDTH);

@@ -114,6 +114,7 @@ pub static KEYS: [&Key; 55] = [
     &keys::SAFETY_MAX_CALLS,
     &keys::SAFETY_APPROVE_WRITES,
     &keys::PLAN_CONCURRENCY,
+    &keys::PLAN_MAX_CHILD_DEPTH,
     &keys::SANDBOX_CLEANUP,
     &keys::CHECKPOINT_AUTO_CREATE_ON,
     &keys::ACTOR_GENERAL,

@@ -96,7 +96,11 @@ impl FileParser<'_> {
                 let form = DivisionForm::deserialize(&written.value)
                     .map_err(|error| invalid(format!("the parts cannot be used: {error}")))?;
                 let settings = form.settings();
-                (form.division().map_err(|message| invalid(message.to_owned()))?, settings)
+                (
+                    form.division()
+                        .map_err(|message| invalid(message.to_owned()))?,
+                    settings,
+                )
             }
             value => {
                 let form = PartsForm::deserialize(value)
@@ -162,7 +166,8 @@ impl FileParser<'_> {
             };
             let is_missing = |after: &&usize| **after == 0 || **after > count;
             if let Some(after) = fields.after.iter().find(is_missing) {
-                let message = format!("part {number} depends on part {after}, which does not exist");
+                let message =
+                    format!("part {number} depends on part {after}, which does not exist");
                 return Err(rule(written, message, "name parts by their number, from 1"));
             }
             let description = match fields.description.trim() {

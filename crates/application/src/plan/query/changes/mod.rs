@@ -156,22 +156,29 @@ impl PlanQueries {
     /// works in the sandbox, or if the sandbox is not active or is on another machine. The lines of an applied plan
     /// come from its commits.
     pub fn changes(&self, plan: &Plan) -> Result<PlanChanges, PlanQueryError> {
+        self.changes_since(plan, 0)
+    }
+
+    /// Like [`Self::changes`], but since a position of the history of the plan's sandbox.
+    pub fn changes_since(&self, plan: &Plan, from: u64) -> Result<PlanChanges, PlanQueryError> {
         let Some(view) = self.sandbox(plan)? else {
             return Ok(PlanChanges::default());
         };
         if view.sandbox.state != SandboxState::Active {
-            let mut changes = self.recorded(&view, Lines::Without, false)?;
-            add_committed_lines(&mut changes, &AppliedCommit::of_plan(plan));
+            let mut changes = self.recorded(&view, from, Lines::Without, false)?;
+            if from == 0 {
+                add_committed_lines(&mut changes, &AppliedCommit::of_plan(plan));
+            }
             return Ok(changes);
         }
         match self.sandboxes.open(&view.sandbox.name) {
             Ok(mut open) => {
-                let diff = self.sandboxes.diff(&mut open)?;
+                let diff = self.sandboxes.diff_since(&mut open, from)?;
                 plan_changes(&open.view, &diff, Lines::With, false)
             }
-            Err(error) if error.is_held() => self.recorded(&view, Lines::With, true),
+            Err(error) if error.is_held() => self.recorded(&view, from, Lines::With, true),
             // The files of the sandbox exist, but not on this machine.
-            Err(SandboxError::Elsewhere { .. }) => self.recorded(&view, Lines::Without, true),
+            Err(SandboxError::Elsewhere { .. }) => self.recorded(&view, from, Lines::Without, true),
             Err(error) => Err(error.into()),
         }
     }
@@ -179,7 +186,7 @@ impl PlanQueries {
     /// The recorded paths that a plan changed. Reads no files and takes no lease.
     pub fn recorded_changes(&self, plan: &Plan) -> Result<PlanChanges, PlanQueryError> {
         match self.sandbox(plan)? {
-            Some(view) => self.recorded(&view, Lines::Without, false),
+            Some(view) => self.recorded(&view, 0, Lines::Without, false),
             None => Ok(PlanChanges::default()),
         }
     }
@@ -187,10 +194,11 @@ impl PlanQueries {
     fn recorded(
         &self,
         view: &SandboxView,
+        from: u64,
         lines: Lines,
         is_moving: bool,
     ) -> Result<PlanChanges, PlanQueryError> {
-        let diff = self.sandboxes.recorded(view, 0)?;
+        let diff = self.sandboxes.recorded(view, from)?;
         plan_changes(view, &diff, lines, is_moving)
     }
 }

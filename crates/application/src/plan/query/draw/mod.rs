@@ -1,11 +1,12 @@
 //! The diagram of a [`DecisionTree`].
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use cleveragents_actors::draw::{
     Arrangement, Diagram, DiagramEdge, DiagramNode, EdgeStyle, NodeGroup,
 };
-use cleveragents_domain::{Decision, DecisionType};
+use cleveragents_domain::{Decision, DecisionId, DecisionType};
 
 use super::DecisionTree;
 
@@ -43,6 +44,32 @@ pub(in crate::plan) fn diagram(tree: &DecisionTree, title: &str) -> Diagram {
         edges: edges.collect(),
         entry: None,
     }
+}
+
+/// Like [`diagram`], with a dashed edge from each decision to those that it influenced without being their parent.
+pub(in crate::plan) fn diagram_with_influences(tree: &DecisionTree, title: &str) -> Diagram {
+    let mut diagram = diagram(tree, title);
+    let shown: HashMap<DecisionId, usize> = tree
+        .nodes
+        .iter()
+        .enumerate()
+        .map(|(number, node)| (tree.decision(node).said.id, number))
+        .collect();
+    for (to, node) in tree.nodes.iter().enumerate() {
+        let said = &tree.decision(node).said;
+        let sources = said.influenced_by.iter();
+        for from in sources.filter(|from| Some(**from) != said.parent) {
+            if let Some(from) = shown.get(from) {
+                diagram.edges.push(DiagramEdge {
+                    from: *from,
+                    to,
+                    label: Some("influences".to_owned()),
+                    style: EdgeStyle::Dashed,
+                });
+            }
+        }
+    }
+    diagram
 }
 
 /// The label of a decision: the chosen option, or the question if nothing was chosen.

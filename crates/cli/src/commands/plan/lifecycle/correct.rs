@@ -70,6 +70,10 @@ fn view(report: CorrectionReport, title: &'static str) -> Report {
     if !report.files_reverted.is_empty() {
         panel = panel.row("Files restored", report.files_reverted.join(", "));
     }
+    if report.affected_subtree.recompute_cost_usd > 0.0 {
+        let cost = report.affected_subtree.recompute_cost_usd;
+        panel = panel.row("Cost of the discarded work", format!("${cost:.4}"));
+    }
     panel = panel.row(
         "Decisions kept",
         report.affected_subtree.unaffected_decisions,
@@ -95,6 +99,18 @@ fn discarded(affected: &AffectedSubtree) -> Option<Table> {
     }
     for step in &affected.steps_repeated {
         table = table.row(vec!["step".into(), step.title.clone().into()]);
+    }
+    for child in &affected.child_plans_rolled_back {
+        let text = format!(
+            "{}. {} ({})",
+            child.number,
+            child.title,
+            child.state.as_str()
+        );
+        table = table.row(vec!["child plan".into(), text.into()]);
+    }
+    for call in &affected.tool_calls_discarded {
+        table = table.row(vec!["tool call".into(), call.tool.clone().into()]);
     }
     Some(table)
 }

@@ -12,6 +12,7 @@ mod preview;
 mod question;
 mod rollback;
 mod run;
+mod spawn;
 mod undo;
 mod use_action;
 mod watcher;
@@ -41,6 +42,7 @@ pub(in crate::commands) const fn name(command: &PlanWork) -> &'static str {
         PlanWork::Prompt(_) => "plan prompt",
         PlanWork::Rollback { .. } => "plan rollback",
         PlanWork::Correct(_) => "plan correct",
+        PlanWork::Spawn(_) => "plan spawn",
         PlanWork::Redo { .. } => "plan redo",
         PlanWork::Revert { .. } => "plan revert",
         PlanWork::Resume { .. } => "plan resume",
@@ -89,6 +91,7 @@ pub(in crate::commands) fn run(
             rollback::rollback(context, plan, checkpoint, preview, yes)
         }
         PlanWork::Correct(arguments) => correct::run(context, arguments),
+        PlanWork::Spawn(arguments) => spawn::run(context, arguments),
         PlanWork::Redo { plan } => {
             rollback::redo(context, plan_reference(context, plan.reference)?)
         }

@@ -268,6 +268,7 @@ pub(super) fn ask_apply(
     let diff = context.call(ShowPlanDiff {
         reference: Some(plan.to_owned()),
         stat: false,
+        correction: false,
     })?;
     write_err(&changes_preview(context, &diff));
     let note = made_by_commands(&diff.made_by_commands)

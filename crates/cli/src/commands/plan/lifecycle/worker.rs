@@ -145,7 +145,8 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Co
         context.sandboxes()?,
         Arc::new(context.variables()),
     )
-    .with_policy(context.settings.sandbox_policy().clone());
+    .with_policy(context.settings.sandbox_policy().clone())
+    .with_max_child_depth(context.settings.max_child_depth());
     let (cancel, stop) = (Cancel::new(), CancellationToken::new());
     let signals = signals::stop_on_signals(&cancel, &stop)?;
     let started = Instant::now();

@@ -257,6 +257,19 @@ pub static PLAN_CONCURRENCY: Key = Key {
     description: "Maximum number of plans that run in parallel with one database; others wait",
 };
 
+/// Maximum depth of child plans.
+pub static PLAN_MAX_CHILD_DEPTH: Key = Key {
+    name: "plan.max-child-depth",
+    kind: Kind::Integer {
+        minimum: 0,
+        maximum: 16,
+    },
+    default: Fallback::Integer(5),
+    variable: "CLEVERAGENTS_PLAN_MAX_CHILD_DEPTH",
+    scope: Scope::Project,
+    description: "Maximum number of plans above a child plan; 0 forbids child plans",
+};
+
 /// Event that removes the sandbox of a plan.
 pub static SANDBOX_CLEANUP: Key = Key {
     name: "sandbox.cleanup",
