@@ -206,7 +206,7 @@ fn done(state: &PlanState) -> BTreeSet<usize> {
     let records = state.steps.iter();
     records
         .filter(|step| step.undone_by.is_none() && step.state == StepState::Done)
-        .map(|step| number_of(step))
+        .map(number_of)
         .collect()
 }
 
@@ -295,7 +295,7 @@ fn check(database: &TestDatabase, dice: &mut Dice) {
         .steps
         .iter()
         .filter(|step| step.undone_by.is_none() && !before.steps.contains(step))
-        .map(|step| number_of(step))
+        .map(number_of)
         .collect();
     assert_eq!(new, expected, "exactly these ran again: {context}");
     assert_eq!(done(&repeated), all, "{context}");
@@ -306,7 +306,6 @@ fn a_correction_of_a_random_plan_discards_exactly_what_follows() {
     for round in 0..proof_size(3, 120) {
         // Both databases, in turn.
         let databases = TestDatabase::each();
-        let databases: Vec<TestDatabase> = databases.into_iter().collect();
         check(&databases[round % databases.len()], &mut dice);
     }
 }

@@ -1,5 +1,7 @@
 //! Ways to divide a task: parts of an action, nested steps, parts that an actor requests, and parts that a user adds.
 
+use std::fmt::Write as _;
+
 use cleveragents_application::{AddedPart, DefaultActors};
 use cleveragents_domain::{
     ChildState, Code, DecisionType, Diagnose as _, Plan, PlanPhase, PlanStage,
@@ -70,7 +72,7 @@ const FILES: &[(&str, &str)] = &[
     ("price.txt", "wrong\n"),
 ];
 
-fn divided(database: &TestDatabase, script: &str, parts: Value) -> (Workshop, Plan, User) {
+fn divided(database: &TestDatabase, script: &str, parts: &Value) -> (Workshop, Plan, User) {
     let workshop = Workshop::with(database, script, "it is written", FILES);
     workshop.add_action(&json!({
         "name": "local/divided", "description": "Write done.txt", "definition_of_done": "it is written",
@@ -96,7 +98,7 @@ fn states(workshop: &Workshop, plan: &Plan) -> Vec<ChildState> {
 
 fn an_action_divides_its_task_by_a_pattern() {
     for database in TestDatabase::each() {
-        let (workshop, plan, user) = divided(&database, WORKER, json!("packages/*/"));
+        let (workshop, plan, user) = divided(&database, WORKER, &json!("packages/*/"));
         workshop
             .drive(&plan, PlanPhase::Strategize, &user)
             .expect("a strategy");
@@ -124,7 +126,7 @@ fn an_action_divides_its_task_by_a_list() {
         ],
         "max_parallel": 2,
     });
-    let (workshop, plan, user) = divided(&database, WORKER, parts);
+    let (workshop, plan, user) = divided(&database, WORKER, &parts);
     workshop
         .drive(&plan, PlanPhase::Strategize, &user)
         .expect("a strategy");
@@ -155,10 +157,11 @@ fn a_large_task_is_divided_by_folders_in_four_levels() {
     let mut script = "at_end: repeat_last\nanswers:\n".to_owned();
     for (path, _) in &files {
         let folder = path.split('/').next().expect("a folder");
-        script.push_str(&format!(
+        let _written = write!(
+            script,
             "- when: '^Execute step 1 of 1: {folder}'\n  text: I write it.\n  calls:\n  \
              - {{name: builtin/file-write, arguments: {{path: {folder}/new.rs, content: \"new\\n\"}}}}\n"
-        ));
+        );
     }
     script.push_str(
         "- when: '^Review the result'\n  text: '{\"criteria\": [{\"number\": 1, \"met\": true, \"evidence\": \"seen\"}]}'\n\
@@ -381,7 +384,7 @@ fn a_user_adds_a_part_before_and_after_the_execution() {
 
 fn divisions_that_cannot_run_change_nothing() {
     let database = TestDatabase::sqlite();
-    let (workshop, plan, user) = divided(&database, WORKER, json!("nothing/*"));
+    let (workshop, plan, user) = divided(&database, WORKER, &json!("nothing/*"));
     let error = workshop
         .drive(&plan, PlanPhase::Strategize, &user)
         .expect_err("nothing matches");

@@ -139,7 +139,11 @@ impl Command {
         let work = |command| Self::Plan(Plan::Work(Box::new(command)));
         match *short {
             CurrentPlan::Status { plan } => look(PlanCommand::Status { plan }),
-            CurrentPlan::Diff { plan, stat } => look(PlanCommand::Diff { plan, stat }),
+            CurrentPlan::Diff { plan, stat } => look(PlanCommand::Diff {
+                plan,
+                stat,
+                correction: false,
+            }),
             CurrentPlan::Log(log) => look(PlanCommand::Log(log)),
             CurrentPlan::Tree(tree) => look(PlanCommand::Tree(tree)),
             CurrentPlan::Show { plan, document } => look(PlanCommand::Show { plan, document }),

@@ -33,7 +33,8 @@ fn newest_plan(world: &World) -> String {
     id.expect("there is a plan").to_owned()
 }
 
-/// Runs a typed line. `PLAN` stands for the newest plan, `DECISION` for its first choice.
+/// Runs a typed line. `PLAN` stands for the newest plan, `DECISION` for its first choice, `STEP:2` for the decision
+/// that made its second step.
 fn type_line(world: &mut World, line: &str) {
     let mut arguments = split_words(line);
     assert_eq!(arguments.remove(0), "agents", "{line}");
@@ -42,6 +43,8 @@ fn type_line(world: &mut World, line: &str) {
             *argument = newest_plan(world);
         } else if argument == "DECISION" {
             *argument = first_choice(world);
+        } else if let Some(number) = argument.strip_prefix("STEP:") {
+            *argument = step_decision(world, number);
         }
     }
     let arguments: Vec<&str> = ["--format", "json"]
@@ -49,6 +52,21 @@ fn type_line(world: &mut World, line: &str) {
         .chain(arguments.iter().map(String::as_str))
         .collect();
     world.answer = Some(world.agents().run(&arguments));
+}
+
+/// Id of the decision that made a step of the newest plan.
+fn step_decision(world: &World, number: &str) -> String {
+    fn find<'t>(node: &'t Value, question: &str) -> Option<&'t str> {
+        if node["question"] == question {
+            return node["id"].as_str();
+        }
+        let children = node["children"].as_array().into_iter().flatten();
+        children.filter_map(|child| find(child, question)).last()
+    }
+    let tree = world.agents().data(&["plan", "tree", &newest_plan(world)]);
+    let question = format!("What is step {number}?");
+    let id = find(&tree["tree"], &question).expect("a step");
+    id.to_owned()
 }
 
 /// Id of the first strategy choice in the decision tree of the newest plan.

@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use cleveragents_testkit::{Dice, proof_size};
+use cleveragents_testkit::{Dice, TestDatabase, proof_size};
 use serde_json::{Value, json};
 
-use super::world::{World, git};
+use super::world::{RunningProgram, World, git};
 
 /// Number of child plans that are killed.
 const KILLED: usize = 8;
@@ -217,6 +217,74 @@ fn child_plans_killed_at_any_instant_are_merged_once_and_together() {
         eprintln!("child plans: {kills} kills, {:?}", started.elapsed());
     }
     world.agents.assert_sound();
+}
+
+/// Two workers run a plan with child plans; the one that runs it is killed in the middle.
+fn kill_one_of_two_workers(world: &World) {
+    let parts: Vec<(String, Value)> = (1..=KILLED)
+        .map(|number| {
+            let file =
+                json!({"path": format!("part-{number}.txt"), "content": format!("{number}\n")});
+            let write = json!({"name": "builtin/file-write", "arguments": file});
+            let answer = json!({"calls": [write], "first_delay_ms": 100 * number});
+            (format!("Part {number}"), answer)
+        })
+        .collect();
+    divided_action(world, &parts, &json!({"max_parallel": 4}));
+    let plan = world.plan("local/divided", &["--no-start"]);
+    let mut workers: Vec<RunningProgram> = (0..2).map(|_| world.start(&["worker"])).collect();
+    World::wait_until("two workers", || {
+        let leases = world
+            .ask("SELECT count(*) FROM leases WHERE kind = 'worker' AND owner_pid IS NOT NULL");
+        leases[0][0] == "2"
+    });
+    world
+        .agents
+        .data(&["plan", "execute", &plan, "--background"]);
+    World::wait_until("a finished child plan", || {
+        let done = world.ask("SELECT count(*) FROM child_plans WHERE state = 'complete'");
+        done[0][0] != "0"
+    });
+    let owners: BTreeSet<String> = world
+        .ask("SELECT owner_pid FROM leases WHERE kind = 'plan' AND owner_pid IS NOT NULL")
+        .into_iter()
+        .map(|row| row[0].clone())
+        .collect();
+    let index = workers
+        .iter_mut()
+        .position(|worker| owners.contains(&worker.id().to_string()))
+        .expect("a worker runs the plan");
+    assert!(workers.remove(index).kill(), "the worker was running");
+    World::wait_until("the other worker", || {
+        world.stage(&plan) == "execute/complete"
+    });
+    let states = world.ask(&format!(
+        "SELECT state, count(*) FROM child_plans WHERE parent_plan_id = '{plan}' GROUP BY 1"
+    ));
+    assert_eq!(states, [["merged", "8"]]);
+    let merged = merged_files(world, &plan).expect("a sandbox");
+    assert_eq!(merged.len(), KILLED, "{merged:?}");
+    let repeated = world.ask(
+        "SELECT session_id, turn_id, call_id, count(*) FROM tool_invocations WHERE outcome = 'succeeded' \
+         GROUP BY 1, 2, 3 HAVING count(*) > 1",
+    );
+    assert!(repeated.is_empty(), "repeated calls {repeated:?}");
+    drop(workers);
+    discard(world, &plan);
+    assert_nothing_left(world, 0, "after the end");
+}
+
+#[test]
+fn the_other_of_two_workers_continues_child_plans_on_sqlite() {
+    kill_one_of_two_workers(&World::new());
+}
+
+#[test]
+fn the_other_of_two_workers_continues_child_plans_on_postgresql() {
+    let Some(database) = TestDatabase::postgres() else {
+        return;
+    };
+    kill_one_of_two_workers(&World::on(Some(database)));
 }
 
 /// Command lines of the running processes that contain a text.

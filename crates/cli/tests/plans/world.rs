@@ -43,12 +43,22 @@ definition_of_done: |
 pub(crate) struct World {
     pub(crate) agents: Agents,
     first: String,
+    /// The database, if it is not the one in the home.
+    database: Option<TestDatabase>,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
-        let agents =
+        Self::on(None)
+    }
+
+    /// Like [`Self::new`], with another database than the one in the home.
+    pub(crate) fn on(database: Option<TestDatabase>) -> Self {
+        let mut agents =
             Agents::new(env!("CARGO_BIN_EXE_agents")).with("CLEVERAGENTS_PLAN_CONCURRENCY", "16");
+        if let Some(database) = &database {
+            agents = agents.on(&database.url);
+        }
         let repository = agents.cwd().join("repo");
         std::fs::create_dir(&repository).expect("a folder");
         for (name, content) in [("a.txt", "first\n"), ("v.txt", "v0\n")] {
@@ -58,7 +68,11 @@ impl World {
         git(&repository, &["add", "."]);
         git(&repository, &["commit", "-q", "-m", "first"]);
         let first = git(&repository, &["rev-parse", "HEAD"]);
-        let world = Self { agents, first };
+        let world = Self {
+            agents,
+            first,
+            database,
+        };
         let path = text(&repository);
         world.agents.data(&[
             "resource",
@@ -208,7 +222,10 @@ impl World {
 
     /// Queries the database.
     pub(crate) fn ask(&self, sql: &str) -> Vec<Vec<String>> {
-        TestDatabase::read_file(&self.agents.database(), sql)
+        match &self.database {
+            Some(database) => database.ask(sql),
+            None => TestDatabase::read_file(&self.agents.database(), sql),
+        }
     }
 
     /// Stage of a plan.
