@@ -99,6 +99,9 @@ enum Bench {
         /// Number of decisions to draw
         #[arg(long, default_value_t = 10_000)]
         decisions: usize,
+        /// Number of files in the repository of the child plans
+        #[arg(long, default_value_t = 50_000)]
+        files: usize,
     },
     /// Measure server mode, compared with the store and the official Python SDK for A2A
     Server {
@@ -189,7 +192,8 @@ fn main() -> anyhow::Result<()> {
             agents,
             plans,
             decisions,
-        } => (json, plans::measure(&agents, plans, decisions)?),
+            files,
+        } => (json, plans::measure(&agents, plans, decisions, files)?),
         Bench::Server {
             json,
             agents,

@@ -117,13 +117,13 @@ fn without_plan(calls: usize) -> anyhow::Result<(f64, (TempDir, Place))> {
 }
 
 /// A home with a project and an action.
-struct Home {
-    folder: TempDir,
+pub(super) struct Home {
+    pub(super) folder: TempDir,
     work_folder: TempDir,
 }
 
 impl Home {
-    fn new(agents: &Path) -> anyhow::Result<Self> {
+    pub(super) fn new(agents: &Path) -> anyhow::Result<Self> {
         let work_folder = work_folder()?;
         let home = Self {
             folder: tempfile::tempdir_in(std::env::current_dir()?)?,
@@ -148,11 +148,11 @@ impl Home {
         Ok(home)
     }
 
-    fn path(&self, name: &str) -> std::path::PathBuf {
+    pub(super) fn path(&self, name: &str) -> std::path::PathBuf {
         self.folder.path().join(name)
     }
 
-    fn run(&self, agents: &Path, arguments: &[&str]) -> anyhow::Result<Value> {
+    pub(super) fn run(&self, agents: &Path, arguments: &[&str]) -> anyhow::Result<Value> {
         let output = Command::new(agents)
             .args(["--format", "json"])
             .args(arguments)

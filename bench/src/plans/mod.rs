@@ -2,6 +2,7 @@
 //! plans.
 
 mod calls;
+mod children;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -28,8 +29,13 @@ const AT_ONCE: usize = 16;
 /// Number of children of each decision in the wide tree.
 const WIDTH: usize = 10;
 
-/// Measures with `plans` plans and `decisions` decisions.
-pub(crate) fn measure(agents: &Path, plans: usize, decisions: usize) -> anyhow::Result<Findings> {
+/// Measures with `plans` plans, `decisions` decisions, and child plans in a repository of `files` files.
+pub(crate) fn measure(
+    agents: &Path,
+    plans: usize,
+    decisions: usize,
+    files: usize,
+) -> anyhow::Result<Findings> {
     let folder = tempfile::tempdir_in(std::env::current_dir()?)?;
     let home = folder.path().join("home");
     run(agents, &home, &["plan", "list"])?;
@@ -40,9 +46,18 @@ pub(crate) fn measure(agents: &Path, plans: usize, decisions: usize) -> anyhow::
         strategized(&engine, plan);
     }
     tree(&engine, "wide", decisions, |number| (number - 1) / WIDTH);
-    tree(&engine, "chain", decisions, |number| number - 1);
+    let corrected = tree(&engine, "chain", decisions, |number| number - 1);
     let mut rows = Vec::new();
+    let dry_run = vec![
+        "plan",
+        "correct",
+        &corrected,
+        "--guidance",
+        "better",
+        "--dry-run",
+    ];
     for (name, arguments, limit) in [
+        ("dry run of a correction", dry_run, 200.0),
         ("list of plans", vec!["plan", "list"], 50.0),
         (
             "tree of decisions, wide",
@@ -78,15 +93,19 @@ pub(crate) fn measure(agents: &Path, plans: usize, decisions: usize) -> anyhow::
     }
     rows.push(calls::overhead(agents, CALLS)?);
     rows.push(calls::memory(agents, AT_ONCE)?);
+    rows.extend(children::forks(files)?);
+    rows.push(children::memory(agents)?);
+    rows.push(children::waiting(agents)?);
     Ok(Findings {
         rows,
         ours: serde_json::Map::new(),
-        counts: json!({"plans": plans, "decisions": decisions}),
+        counts: json!({"plans": plans, "decisions": decisions, "files": files}),
     })
 }
 
-/// Stores a plan with a tree of decisions; `above` returns the number of the parent.
-fn tree(engine: &Arc<Engine>, name: &str, count: usize, above: impl Fn(usize) -> usize) {
+/// Stores a plan with a tree of decisions; `above` returns the number of the parent. Returns the id of the first
+/// decision below the root.
+fn tree(engine: &Arc<Engine>, name: &str, count: usize, above: impl Fn(usize) -> usize) -> String {
     let plan = store(engine, &new_plan(name));
     let mut all: Vec<NewDecision> = Vec::with_capacity(count);
     for number in 0..count {
@@ -99,6 +118,8 @@ fn tree(engine: &Arc<Engine>, name: &str, count: usize, above: impl Fn(usize) ->
         });
     }
     decide(engine, plan, &all);
+    all.get(1)
+        .map_or_else(String::new, |decision| decision.id.to_string())
 }
 
 fn run(agents: &Path, home: &Path, arguments: &[&str]) -> anyhow::Result<()> {

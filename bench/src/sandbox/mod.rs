@@ -69,7 +69,7 @@ fn file(number: usize) -> PathBuf {
     ))
 }
 
-fn repository(folder: &Path, files: usize) -> anyhow::Result<()> {
+pub(crate) fn repository(folder: &Path, files: usize) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder)?;
     generate(folder, files)?;
     run("git", folder, &["init", "--quiet"])?;
@@ -128,7 +128,7 @@ impl Place {
 
 /// Measures our program and the other tool directly after each other, because the speed of a machine changes within
 /// minutes. Returns the pair with the median ratio.
-fn paired(
+pub(crate) fn paired(
     mut ours: impl FnMut() -> anyhow::Result<f64>,
     mut other: impl FnMut() -> anyhow::Result<f64>,
 ) -> anyhow::Result<(f64, f64)> {

@@ -103,12 +103,12 @@ pub use operation::{
 pub use plan::operations as plan_operations;
 pub use plan::{AddedPart, ConflictChoice, ConflictSelection, PlanPartAdded, ResolvedConflicts};
 pub use plan::{
-    AffectedDecision, AffectedStep, ContextError, CorrectionMode, CorrectionPreview, DETERMINISTIC,
-    DefaultActors, DriveOptions, ESTIMATOR, EXECUTOR, FailedCheck, KeptVariables, OpenChangeset,
-    PROMPTS, PlanCorrected, PlanDefaults, PlanError, PlanExecutionContext, PlanFrontEnd,
-    PlanLookup, PlanQueue, PlanRollbackPreview, PlanRolledBack, PlanService, QueueEntry, REVIEWER,
-    SERVER_LEASE, STRATEGIST, ServerClaim, UseAction, built_in_actors, calling_actor,
-    one_off_action,
+    AffectedCall, AffectedChild, AffectedDecision, AffectedStep, ContextError, CorrectionAttempt,
+    CorrectionMode, CorrectionPreview, DETERMINISTIC, DefaultActors, DriveOptions, ESTIMATOR,
+    EXECUTOR, FailedCheck, KeptVariables, OpenChangeset, PROMPTS, PlanCorrected, PlanDefaults,
+    PlanError, PlanExecutionContext, PlanFrontEnd, PlanLookup, PlanQueue, PlanRollbackPreview,
+    PlanRolledBack, PlanService, QueueEntry, REVIEWER, SERVER_LEASE, STRATEGIST, ServerClaim,
+    UseAction, built_in_actors, calling_actor, one_off_action,
 };
 pub use plan::{
     Alternative, AppliedCommit, ChangeStatus, CorrectionImpact, DecisionNode, DecisionTree,
