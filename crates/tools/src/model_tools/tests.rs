@@ -57,7 +57,8 @@ fn an_offer_limits_declared_tools_but_not_callable_tools() {
             "write_file",
             "search",
             "find_files",
-            "ask_user"
+            "ask_user",
+            "plan_subplan"
         ]
     );
     assert_eq!(
@@ -73,7 +74,8 @@ fn an_offer_limits_declared_tools_but_not_callable_tools() {
             "delete_file",
             "move_file",
             "git",
-            "ask_user"
+            "ask_user",
+            "plan_subplan"
         ]
     );
     for name in ["edit_file", "apply_patch", "git", "list_dir", "read_output"] {
