@@ -228,6 +228,25 @@ fn the_first_plan_of_the_readme_becomes_a_commit_and_is_undone_in_an_empty_folde
 }
 
 #[test]
+fn the_commands_of_the_tutorial_about_child_plans_run() {
+    let agents = agents_with_examples();
+    let page = "docs/tutorials/divide-and-correct.md";
+    let answer = shell(&agents, &commands(page, "\n## Try it\n"));
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    // The conflict, the preview of the correction, and the applied files.
+    for reported in [
+        "it needs you",
+        "Correction Preview",
+        "Buenos",
+        "French, German, Italian",
+    ] {
+        assert!(answer.out.contains(reported), "`{reported}`: {answer:?}");
+    }
+    let plan = &agents.data(&["plan", "list"])["plans"][0];
+    assert_eq!(plan["state"], "applied");
+}
+
+#[test]
 fn the_commands_of_the_tutorial_about_plans_run() {
     let agents = agents_with_examples();
     let page = "docs/tutorials/first-plan.md";

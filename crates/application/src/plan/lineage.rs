@@ -13,6 +13,14 @@ pub(super) fn step_question(number: u64) -> String {
     format!("What is step {number}?")
 }
 
+/// Whether a decision in effect put a step into the strategy.
+pub(super) fn is_step_decision(decision: &Decision) -> bool {
+    decision.holds()
+        && decision.said.kind == DecisionType::StrategyChoice
+        && decision.said.phase == PlanPhase::Strategize
+        && decision.said.question.starts_with("What is step ")
+}
+
 /// The parent of a decision, and the other decisions that influenced it.
 #[derive(Debug, Default)]
 pub(super) struct Lineage {

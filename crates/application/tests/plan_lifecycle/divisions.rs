@@ -40,6 +40,10 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
         a_user_adds_a_part_before_and_after_the_execution,
     ),
     (
+        "the_steps_of_an_edited_strategy_have_decisions",
+        the_steps_of_an_edited_strategy_have_decisions,
+    ),
+    (
         "divisions_that_cannot_run_change_nothing",
         divisions_that_cannot_run_change_nothing,
     ),
@@ -380,6 +384,37 @@ fn a_user_adds_a_part_before_and_after_the_execution() {
         let error = add("Add four", &[]).expect_err("it is applied");
         assert_eq!(error.code(), Code::PlanNotReady, "{error}");
     }
+}
+
+fn the_steps_of_an_edited_strategy_have_decisions() {
+    let database = TestDatabase::sqlite();
+    let script = model(&[("Part one", "one.txt", "1\\n")], "");
+    let files = [("price.txt", "wrong\n")];
+    let divided = DivisionFixture::with_profile(&database, &script, &files, "supervised");
+    divided.drive(PlanPhase::Strategize).expect("a strategy");
+    let document = "# Strategy\n\nIn parts\n\n## 1. Look\n\nWrite one.txt.\n\n- child plan: yes\n\n\
+                    ## 2. Part one\n\nWrite one.txt.\n\n- after: 1\n- child plan: yes\n";
+    let plans = &divided.workshop.plans;
+    plans.edit(divided.plan.id, document).expect("edited");
+    let known = divided
+        .workshop
+        .engine
+        .read(|reader| decisions::of_plan(reader, divided.plan.id))
+        .expect("readable");
+    let steps: Vec<(&str, &str)> = known
+        .iter()
+        .filter(|decision| decision.holds() && decision.said.question.starts_with("What is step"))
+        .map(|decision| {
+            (
+                decision.said.question.as_str(),
+                decision.said.chosen.as_str(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        steps,
+        [("What is step 1?", "Look"), ("What is step 2?", "Part one")]
+    );
 }
 
 fn divisions_that_cannot_run_change_nothing() {

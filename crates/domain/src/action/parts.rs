@@ -10,7 +10,7 @@ use crate::ChildSettings;
 #[serde(deny_unknown_fields)]
 pub struct ActionParts {
     pub division: PartDivision,
-    /// How the child plans run and how their results are merged.
+    /// Settings of the child plans.
     #[serde(default)]
     pub children: ChildSettings,
 }

@@ -172,7 +172,7 @@ fn ordered_steps(steps: Vec<PlanStep>, prefix: &str) -> Result<Vec<PlanStep>, St
     Ok(in_order.collect())
 }
 
-/// Validates a step and the steps of its child plan. `count` is the number of steps beside it, with itself.
+/// Validates a step and the steps of its child plan. `count` is the number of steps in the same list.
 fn checked_step(mut step: PlanStep, number: &str, count: usize) -> Result<PlanStep, StrategyFault> {
     let fault = |message: String| Err(StrategyFault::new(message));
     if step.title.trim().is_empty() {

@@ -7,8 +7,9 @@ mod spawn;
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    AnswerVerdict, DecisionId, DecisionType, EventKind, MicroUsd, NewDecision, NewEvent, Plan,
-    PlanId, PlanStage, PlanStrategy, REVERSION_LIMIT, StageTransition, Waiting, hint, suggest,
+    AnswerVerdict, Decision, DecisionId, DecisionType, EventKind, MicroUsd, NewDecision, NewEvent,
+    Plan, PlanId, PlanStage, PlanStrategy, REVERSION_LIMIT, StageTransition, Waiting, hint,
+    suggest,
 };
 use cleveragents_store::plans::{self, TransitionDetails};
 use cleveragents_store::{UnitOfWork, decisions, plan_steps};
@@ -18,10 +19,12 @@ use super::apply::recover_apply;
 use super::decision::new_decision;
 use super::error::PlanError;
 use super::gates::gate_subject;
+use super::lineage::is_step_decision;
 use super::plan_store::PlanStore;
 use super::rollback::PlanRollback;
 use super::service::already_finished;
 use super::snapshot::DecisionSnapshots;
+use super::strategize::step_decisions;
 use super::workspace::PlanWorkspaces;
 use crate::lease::HeldLease;
 
@@ -243,9 +246,14 @@ impl PlanControl {
         let Some(decision) = self.user_decision(&plan, "Which strategy?", chosen, None)? else {
             return Err(PlanError::NotFound(id));
         };
+        let (replaced, steps) = self.edited_steps(&plan, &strategy, decision.id)?;
         self.store.write_leased(&lease, move |unit| {
             plans::set_strategy(unit, id, Some(&strategy))?;
             decisions::insert(unit, id, &decision)?;
+            for step in &steps {
+                decisions::insert(unit, id, step)?;
+            }
+            decisions::supersede(unit, id, &replaced, decision.id)?;
             plans::clear_waiting(unit, id)?;
             unit.emit(NewEvent {
                 kind: EventKind::PlanEdited,
@@ -255,6 +263,29 @@ impl PlanControl {
             Ok(())
         })?;
         self.store.get(id)
+    }
+
+    /// The decisions that put the steps of the old strategy into it, and those for an edited strategy.
+    fn edited_steps(
+        &self,
+        plan: &Plan,
+        strategy: &PlanStrategy,
+        edit: DecisionId,
+    ) -> Result<(Vec<DecisionId>, Vec<NewDecision>), PlanError> {
+        let all = self
+            .store
+            .read(|reader| decisions::of_plan(reader, plan.id))?;
+        let old: Vec<&Decision> = all
+            .iter()
+            .filter(|decision| is_step_decision(decision))
+            .collect();
+        let above = old.first().and_then(|decision| decision.said.parent);
+        let Some(parent) = above.or(plan.decision_root) else {
+            return Err(PlanError::NotFound(plan.id));
+        };
+        let snapshot = self.snapshots.take(plan, None)?;
+        let new = step_decisions(parent, strategy, &[edit], &snapshot);
+        Ok((old.iter().map(|decision| decision.said.id).collect(), new))
     }
 
     /// Returns a plan to the strategize phase for a new strategy.

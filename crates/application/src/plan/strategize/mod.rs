@@ -37,6 +37,7 @@ use crate::run::bounded;
 
 pub(super) use deterministic::{Criterion, TASK_CRITERION, plan_criteria};
 use prompt::{StrategyInputs, invariants_prompt, strategy_prompt};
+pub(super) use strategy_decisions::step_decisions;
 use strategy_decisions::strategy_decisions;
 use strategy_parser::{StrategyResponse, parse_estimate, parse_strategy, parse_violations};
 

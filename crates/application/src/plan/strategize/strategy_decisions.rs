@@ -33,7 +33,7 @@ pub(super) fn strategy_decisions(
     let choices = choices(parent, response, snapshot);
     let made: Vec<DecisionId> = choices.iter().map(|choice| choice.id).collect();
     all.extend(choices);
-    all.extend(steps(parent, strategy, &made, snapshot));
+    all.extend(step_decisions(parent, strategy, &made, snapshot));
     all
 }
 
@@ -64,7 +64,7 @@ fn choices(
 }
 
 /// The decisions of the steps. The choices of the strategist precede them in the same answer, so they influence each.
-fn steps(
+pub(in crate::plan) fn step_decisions(
     parent: DecisionId,
     strategy: &PlanStrategy,
     choices: &[DecisionId],
