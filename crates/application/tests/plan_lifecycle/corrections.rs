@@ -5,7 +5,7 @@ use cleveragents_domain::{
     Code, Decision, DecisionId, Diagnose as _, Plan, PlanPhase, PlanStage, StepRecord,
 };
 use cleveragents_store::{decisions, plan_steps};
-use cleveragents_testkit::TestDatabase;
+use cleveragents_testkit::{TestDatabase, at_once};
 use cleveragents_tools::ports::Approval;
 
 use crate::support::{User, Workshop};
@@ -22,6 +22,10 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     (
         "decisions_that_cannot_be_corrected_are_refused",
         decisions_that_cannot_be_corrected_are_refused,
+    ),
+    (
+        "of_two_corrections_at_once_one_is_made",
+        of_two_corrections_at_once_one_is_made,
     ),
     (
         "an_appended_correction_adds_a_child_plan_and_repeats_nothing",
@@ -239,6 +243,29 @@ fn decisions_that_cannot_be_corrected_are_refused() {
         .correct(other, CorrectionMode::Revert)
         .expect_err("it is applied");
     assert_eq!(error.code(), Code::PlanNotReady, "{error}");
+}
+
+fn of_two_corrections_at_once_one_is_made() {
+    for database in TestDatabase::each() {
+        let plan = CorrectionFixture::executed(&database);
+        let targets = [plan.step("One"), plan.step("One")];
+        let results = at_once(2, |number| {
+            plan.correct(targets[number], CorrectionMode::Revert)
+        });
+        let made = results.iter().filter(|result| result.is_ok()).count();
+        assert_eq!(made, 1, "{results:?}");
+        assert_eq!(plan.changed(), ["two.txt"]);
+        let queries = plan.workshop.queries();
+        let attempts = queries.corrections(plan.plan.id).expect("readable");
+        assert_eq!(attempts.len(), 1, "{attempts:?}");
+        assert_eq!(attempts[0].target, targets[0]);
+        assert_eq!(attempts[0].guidance, "Add a better one.");
+        assert_eq!(attempts[0].paths, ["shop/copy.txt", "shop/one.txt"]);
+        assert!(!attempts[0].is_undone);
+        plan.workshop.plans.redo(plan.plan.id).expect("undone");
+        let attempts = queries.corrections(plan.plan.id).expect("readable");
+        assert!(attempts[0].is_undone, "{attempts:?}");
+    }
 }
 
 fn an_appended_correction_adds_a_child_plan_and_repeats_nothing() {

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use cleveragents_application::{
     ActionService, ActorService, ActorWorld, AgentRuntime, Application, DefaultActors,
     DriveOptions, EffectiveSafety, LinkRequest, NewProject, NewResource, NoObserver,
-    OperationSettings, PlanDefaults, PlanFrontEnd, PlanService, PlanSettings, ProcessEnvironment,
-    ProjectService, ReferableNames, Register, ResourceService, RuntimeOptions, RuntimeRequest,
-    SandboxPolicy, SandboxService, SessionService, UseAction, one_off_action,
+    OperationSettings, PlanDefaults, PlanFrontEnd, PlanQueries, PlanService, PlanSettings,
+    ProcessEnvironment, ProjectService, ReferableNames, Register, ResourceService, RuntimeOptions,
+    RuntimeRequest, SandboxPolicy, SandboxService, SessionService, UseAction, one_off_action,
 };
 use cleveragents_domain::{Hint, Plan, PlanId, PlanPhase};
 use cleveragents_models::{Catalogue, CatalogueOptions};
@@ -327,6 +327,11 @@ impl Workshop {
     /// Replaces the script of the model.
     pub(crate) fn replace_script(&self, script: &str) {
         std::fs::write(self.home.join(SCRIPT), script).expect("a file");
+    }
+
+    /// The plans, for reading.
+    pub(crate) fn queries(&self) -> PlanQueries {
+        PlanQueries::new(Arc::clone(&self.engine), self.sandbox_service())
     }
 
     /// The sandboxes of the plans.
