@@ -118,11 +118,12 @@ impl PlanCorrection {
             } else {
                 affected(&all, &roots)
             };
-            let steps: Vec<&StepRecord> = live
+            let made: Vec<&StepRecord> = live
                 .iter()
                 .copied()
                 .filter(|record| is_affected(plan, &all, record, &affected, is_strategized_again))
                 .collect();
+            let steps = with_requested_parts(&live, &made);
             let ranges: Vec<Range<u64>> = steps
                 .iter()
                 .filter_map(|step| {
@@ -174,6 +175,20 @@ impl PlanCorrection {
             });
         }
     }
+}
+
+/// Steps with the parts that their actors requested, which may not be finished yet.
+fn with_requested_parts<'r>(live: &[&'r StepRecord], steps: &[&StepRecord]) -> Vec<&'r StepRecord> {
+    let requested_by = |part: &StepRecord, step: &StepRecord| {
+        let rest = part.path.strip_prefix(&step.path);
+        rest.is_some_and(|rest| rest.starts_with('/'))
+    };
+    let mut live = live.to_vec();
+    live.retain(|record| {
+        let mut steps = steps.iter();
+        steps.any(|step| step.number == record.number || requested_by(record, step))
+    });
+    live
 }
 
 /// The work of discarded steps.
