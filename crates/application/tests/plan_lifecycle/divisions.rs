@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use cleveragents_application::{AddedPart, DefaultActors};
+use cleveragents_application::{AddedPart, CorrectionMode, DefaultActors};
 use cleveragents_domain::{
     ChildState, Code, DecisionType, Diagnose as _, Plan, PlanPhase, PlanStage,
 };
@@ -30,6 +30,10 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     (
         "parts_that_an_actor_requests_run_after_its_step",
         parts_that_an_actor_requests_run_after_its_step,
+    ),
+    (
+        "a_correction_discards_requested_parts_that_failed",
+        a_correction_discards_requested_parts_that_failed,
     ),
     (
         "parts_that_a_strategist_requests_are_steps",
@@ -269,11 +273,7 @@ fn parts_that_an_actor_requests_run_after_its_step() {
         let decision = lead.decision.expect("a decision");
         let preview = workshop
             .plans
-            .preview_correction(
-                plan.id,
-                decision,
-                cleveragents_application::CorrectionMode::Revert,
-            )
+            .preview_correction(plan.id, decision, CorrectionMode::Revert)
             .expect("a preview");
         let discarded: Vec<&str> = preview
             .children
@@ -290,6 +290,58 @@ fn parts_that_an_actor_requests_run_after_its_step() {
         // The part saw the file of the step that requested it.
         assert_eq!(read("right.txt").as_deref(), Some("lead\n"));
     }
+}
+
+fn a_correction_discards_requested_parts_that_failed() {
+    let database = TestDatabase::sqlite();
+    let refused = REQUESTS.replace(
+        "Left'\n  text: I write it.\n  calls:\n  - {name: builtin/file-write, arguments: {path: left.txt, content: \"left\\n\"}}",
+        "Left'\n  text: I'm unable to help with that.",
+    );
+    assert_ne!(refused, REQUESTS);
+    let files = [("price.txt", "wrong\n")];
+    let workshop = Workshop::with(&database, &refused, "it is written", &files);
+    requesting_actor(&workshop, "local/lead");
+    let actors = DefaultActors {
+        execution: Some("local/lead".to_owned()),
+        ..DefaultActors::default()
+    };
+    let plan = workshop.plan_of("local/fix", "supervised", actors);
+    let user = User::answering(Approval::Once);
+    workshop
+        .drive(&plan, PlanPhase::Strategize, &user)
+        .expect("a strategy");
+    workshop
+        .drive(&plan, PlanPhase::Execute, &user)
+        .expect_err("a part fails");
+    let known = workshop
+        .engine
+        .read(|reader| decisions::of_plan(reader, plan.id))
+        .expect("readable");
+    let step = known
+        .iter()
+        .find(|decision| decision.said.question == "What is step 1?")
+        .expect("a step");
+    workshop
+        .plans
+        .correct(
+            plan.id,
+            step.said.id,
+            CorrectionMode::Revert,
+            "Differently.",
+        )
+        .expect("corrected");
+    let steps = workshop
+        .engine
+        .read(|reader| plan_steps::of_plan(reader, plan.id))
+        .expect("readable");
+    let live: Vec<&str> = steps
+        .iter()
+        .filter(|step| step.undone_by.is_none() && step.path.starts_with("step/"))
+        .map(|step| step.path.as_str())
+        .collect();
+    assert!(live.is_empty(), "{live:?}");
+    assert_eq!(states(&workshop, &plan), [ChildState::Cancelled; 2]);
 }
 
 fn parts_that_a_strategist_requests_are_steps() {
