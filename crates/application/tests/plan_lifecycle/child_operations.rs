@@ -38,6 +38,10 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
         a_cancelled_child_plan_is_not_merged,
     ),
     (
+        "child_operations::a_model_combines_both_versions_of_a_conflict",
+        a_model_combines_both_versions_of_a_conflict,
+    ),
+    (
         "child_operations::guidance_for_a_child_plan_reaches_its_model",
         guidance_for_a_child_plan_reaches_its_model,
     ),
@@ -104,6 +108,29 @@ fn finish(divided: &DivisionFixture) -> Option<String> {
     assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
     divided.drive(PlanPhase::Apply).expect("applied");
     divided.read("side.txt")
+}
+
+fn a_model_combines_both_versions_of_a_conflict() {
+    for database in TestDatabase::each() {
+        let divided = conflicting(&database, &["left", "right"]);
+        let report = take(&divided, ConflictVersion::Model, None).expect("resolved");
+        assert_eq!(report.unresolved, 0);
+        let combining = "answers:\n- when: 'Child plans changed the same files(?s:.*)right'\n  text: I combine them.\n  \
+                         calls:\n  - {name: builtin/file-write, arguments: {path: side.txt, content: \"left right\\n\"}}\n";
+        let script = model(&[("Write left", "side.txt", "left\\n")], "");
+        let script = script.replacen("answers:\n", combining, 1);
+        divided.workshop.replace_script(&script);
+        assert_eq!(finish(&divided).as_deref(), Some("left right\n"));
+        let steps = divided
+            .workshop
+            .engine
+            .read(|reader| cleveragents_store::plan_steps::of_plan(reader, divided.plan.id))
+            .expect("readable");
+        let combined = steps
+            .iter()
+            .filter(|step| step.path.starts_with("guidance/"));
+        assert_eq!(combined.count(), 1, "{steps:?}");
+    }
 }
 
 fn a_conflict_is_shown_with_its_sides_and_resolved_with_one_of_them() {

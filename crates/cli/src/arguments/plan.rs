@@ -176,13 +176,15 @@ pub(crate) struct PlanResolve {
     pub(crate) child: Option<String>,
 }
 
-/// The two versions of a path in conflict.
+/// The versions of a path in conflict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ConflictSideName {
     /// The version of the plan
     Ours,
     /// The version of the child plan
     Theirs,
+    /// Both: the model combines them when the plan continues
+    Model,
 }
 
 #[derive(Debug, Args)]

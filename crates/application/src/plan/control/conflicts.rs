@@ -1,16 +1,30 @@
 //! Decisions of the user about conflicts between child plans.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use cleveragents_domain::{
-    ChildPlan, ConflictResolution, FileKind, FileMode, FileState, Plan, PlanId, StoredConflict,
-    Waiting, hint, nearest, suggest,
+    ChildPlan, ConflictResolution, Decision, FileKind, FileMode, FileState, Plan, PlanId,
+    StoredConflict, Waiting, hint, nearest, suggest,
 };
-use cleveragents_store::{child_plans, decisions, plans};
+use cleveragents_store::{child_plans, decisions, plan_steps, plans};
 
 use super::PlanControl;
+use crate::plan::built_in::DETERMINISTIC;
 use crate::plan::error::PlanError;
+use crate::plan::prompt::shortened;
 use crate::plan::service::already_finished;
+
+/// The beginning of the question of a decision to combine versions.
+const COMBINE_QUESTION: &str = "How are both versions combined?";
+
+/// Maximum size of the task of a child plan in a request to combine versions, in bytes.
+const SHOWN_TASK: usize = 2_000;
+
+/// Whether a decision asks the execution actor to combine versions of files.
+pub(in crate::plan) fn asks_to_combine(decision: &Decision) -> bool {
+    decision.holds() && decision.said.question.starts_with(COMBINE_QUESTION)
+}
 
 /// The conflicts that a decision is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +49,9 @@ pub enum ConflictChoice {
     Theirs,
     /// An edited file.
     Content(Vec<u8>),
+    /// The version in the sandbox of the parent, into which the execution actor then works what the child plan changed.
+    /// The checks of the plan run afterwards.
+    Combined,
 }
 
 /// The result of a decision about conflicts.
@@ -89,10 +106,18 @@ impl PlanControl {
             ConflictChoice::Ours => "ours: the version of the plan",
             ConflictChoice::Theirs => "theirs: the version of the child plan",
             ConflictChoice::Content(_) => "an edited file",
+            ConflictChoice::Combined => "both: the execution actor combines them",
         };
-        let question = format!("Which version of {}?", labels.join(", "));
+        let question = match choice {
+            ConflictChoice::Combined => format!("{COMBINE_QUESTION} {}", labels.join(", ")),
+            _ => format!("Which version of {}?", labels.join(", ")),
+        };
         let reason = format!("decision of {user}");
         let mut decision = self.user_decision(&plan, &question, chosen, Some(&reason))?;
+        let request = match choice {
+            ConflictChoice::Combined => Some(self.combine_request(&plan, &resolved, &children)?),
+            _ => None,
+        };
         if let Some(decision) = &mut decision {
             decision.artifacts = labels;
         }
@@ -116,6 +141,9 @@ impl PlanControl {
             }
             if let Some(decision) = &decision {
                 decisions::insert(unit, id, decision)?;
+                if let Some(request) = &request {
+                    plan_steps::guide(unit, id, request, decision.id)?;
+                }
             }
             let waits = plans::locked(unit, id)?.and_then(|plan| plan.waiting);
             if matches!(waits, Some(Waiting::Conflicts { .. })) {
@@ -135,6 +163,65 @@ impl PlanControl {
         })
     }
 
+    /// The guidance by which the execution actor combines the versions of conflicts.
+    fn combine_request(
+        &self,
+        plan: &Plan,
+        conflicts: &[StoredConflict],
+        children: &[ChildPlan],
+    ) -> Result<String, PlanError> {
+        if plan.made_with.actors.execution == DETERMINISTIC {
+            return Err(PlanError::Usage(
+                "the plan has no model that could combine the versions: choose one of them"
+                    .to_owned(),
+            ));
+        }
+        let name = plan
+            .sandbox
+            .as_deref()
+            .ok_or(PlanError::NotFound(plan.id))?;
+        let view = self.workspaces.sandboxes.find(name)?;
+        let several = view.members.len() > 1;
+        let mut text = "Child plans changed the same files, and only one version of each is in the sandbox now. \
+                        Work the other version into it, so that the intentions of both are kept. Change nothing else.\n"
+            .to_owned();
+        for conflict in conflicts {
+            let path = if several {
+                label(conflict)
+            } else {
+                conflict.path.to_string()
+            };
+            let content = |state: Option<FileState>| -> Result<String, PlanError> {
+                let Some(state) = state else {
+                    return Ok("(the file does not exist)".to_owned());
+                };
+                let mut members = view.members.iter();
+                let member = members.find(|member| member.alias == conflict.alias);
+                let side = member.and_then(|member| member.side(&state).ok());
+                let shown = side.and_then(|side| side.text);
+                shown
+                    .filter(|text| text.len() as u64 == state.size)
+                    .ok_or_else(|| {
+                        PlanError::Usage(format!(
+                            "`{path}` is not a short text, so a model cannot combine its versions: choose one of them"
+                        ))
+                    })
+            };
+            let child = children.iter().find(|child| child.plan == conflict.child);
+            let title = child.map_or("another child plan", |child| child.title.as_str());
+            let task = self.store.get(conflict.child)?.description;
+            let _written = write!(
+                text,
+                "\n{path}\n\nThe other version is of the child plan \"{title}\". Its task:\n{}\n\n\
+                 Before both:\n{}\n\nThe other version:\n{}\n",
+                shortened(&task, SHOWN_TASK),
+                content(conflict.base)?,
+                content(conflict.theirs)?,
+            );
+        }
+        Ok(text)
+    }
+
     fn resolution(
         &self,
         plan: &Plan,
@@ -142,7 +229,7 @@ impl PlanControl {
         choice: &ConflictChoice,
     ) -> Result<ConflictResolution, PlanError> {
         let content = match choice {
-            ConflictChoice::Ours => return Ok(ConflictResolution::Ours),
+            ConflictChoice::Ours | ConflictChoice::Combined => return Ok(ConflictResolution::Ours),
             ConflictChoice::Theirs => return Ok(ConflictResolution::Theirs),
             ConflictChoice::Content(content) => content,
         };

@@ -28,6 +28,7 @@ use super::strategize::step_decisions;
 use super::workspace::PlanWorkspaces;
 use crate::lease::HeldLease;
 
+pub(super) use conflicts::asks_to_combine;
 pub use conflicts::{ConflictChoice, ConflictSelection, ResolvedConflicts};
 pub use queue::{PlanQueue, QueueEntry, SERVER_LEASE, ServerClaim};
 pub use spawn::{AddedPart, PlanPartAdded};

@@ -6,18 +6,18 @@ mod step;
 mod step_run;
 
 use cleveragents_domain::{
-    AutomationGate, DecisionType, FailureCategory, GateAction, Plan, PlanStage, PlanStrategy,
-    REVERSION_LIMIT, StageTransition, StepKind, ValidationMode,
+    AutomationGate, Decision, DecisionType, FailureCategory, GateAction, Plan, PlanStage,
+    PlanStrategy, REVERSION_LIMIT, StageTransition, StepKind, ValidationMode,
 };
 use cleveragents_store::plan_steps::Guidance;
 use cleveragents_store::plans::TransitionDetails;
-use cleveragents_store::{plan_steps, plans};
+use cleveragents_store::{decisions, plan_steps, plans};
 use serde_json::Map;
 
 use super::actor_runner::PlanActorRunner;
 use super::built_in::DETERMINISTIC;
 use super::children::{ChildPlans, ChildStep, PartRequest, is_requested_part, part_requests};
-use super::control::PlanControl;
+use super::control::{PlanControl, asks_to_combine};
 use super::error::PlanError;
 use super::failure::{FailureFacts, PhaseFailure};
 use super::gates::{AutomationGates, GateOutcome};
@@ -98,7 +98,7 @@ impl ExecutePhase<'_> {
                             step: &strategy.steps[index(*number)],
                         })
                         .collect();
-                    self.children.run(plan, strategy, &steps, workspace)?;
+                    self.run_children(plan, strategy, &steps, workspace)?;
                     for number in batch {
                         done[index(number)] = true;
                     }
@@ -160,7 +160,32 @@ impl ExecutePhase<'_> {
             return Ok(());
         }
         let strategy = plan.strategy.clone().unwrap_or_default();
-        self.children.run(plan, &strategy, &steps, workspace)
+        self.run_children(plan, &strategy, &steps, workspace)
+    }
+
+    /// Runs child plans and merges their results. Then the execution actor combines the versions of files for which the
+    /// user asked it to.
+    fn run_children(
+        &self,
+        plan: &Plan,
+        strategy: &PlanStrategy,
+        steps: &[ChildStep<'_>],
+        workspace: &SandboxWorkspace,
+    ) -> Result<(), PlanError> {
+        self.children.run(plan, strategy, steps, workspace)?;
+        let (guidance, known) = self.progress.read(|reader| {
+            let guidance = plan_steps::guidance(reader, plan.id)?;
+            Ok((guidance, decisions::of_plan(reader, plan.id)?))
+        })?;
+        let is_pending = |decision: &Decision| {
+            let mut guidance = guidance.iter();
+            guidance.any(|entry| entry.applied_at.is_none() && entry.decision == decision.said.id)
+        };
+        let mut requests = known.iter().filter(|decision| asks_to_combine(decision));
+        if requests.any(is_pending) {
+            self.apply_guidance(plan, workspace)?;
+        }
+        Ok(())
     }
 
     fn complete(&self, plan: &Plan) -> Result<Plan, PlanError> {

@@ -183,6 +183,9 @@ pub enum ConflictVersion {
     Ours,
     /// The version of the child plan.
     Theirs,
+    /// The version in the sandbox of the plan, into which the execution actor works the changes of the child plan when
+    /// the plan continues.
+    Model,
 }
 
 /// The response of `plan/resolve`.
@@ -209,6 +212,7 @@ impl ResolveConflict {
         let choice = match (self.side, self.content, self.all) {
             (Some(ConflictVersion::Ours), None, _) => ConflictChoice::Ours,
             (Some(ConflictVersion::Theirs), None, _) => ConflictChoice::Theirs,
+            (Some(ConflictVersion::Model), None, _) => ConflictChoice::Combined,
             (None, Some(content), false) => ConflictChoice::Content(content.into_bytes()),
             (None, Some(_), true) => {
                 return Err(OperationError::usage(

@@ -27,6 +27,7 @@ fn request(arguments: PlanResolve) -> Result<ResolveConflict, CommandError> {
     let side = take.or(all).map(|side| match side {
         ConflictSideName::Ours => ConflictVersion::Ours,
         ConflictSideName::Theirs => ConflictVersion::Theirs,
+        ConflictSideName::Model => ConflictVersion::Model,
     });
     let mut path = None;
     if all.is_none() {
