@@ -106,7 +106,7 @@ Feature: Child plans and corrections
       | subplan_parallel_spawn  |
       | Web pages               |
       | Write the changelog too |
-      | apply/applied           |
+      | "applied"               |
     When I type
       """
       agents plan corrections PLAN

@@ -61,7 +61,9 @@ fn step_decision(world: &World, number: &str) -> String {
             return node["id"].as_str();
         }
         let children = node["children"].as_array().into_iter().flatten();
-        children.filter_map(|child| find(child, question)).last()
+        children
+            .filter_map(|child| find(child, question))
+            .next_back()
     }
     let tree = world.agents().data(&["plan", "tree", &newest_plan(world)]);
     let question = format!("What is step {number}?");
