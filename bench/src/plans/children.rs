@@ -38,7 +38,7 @@ pub(super) fn forks(files: usize) -> anyhow::Result<Vec<Row>> {
         || {
             number += 1;
             let name = format!("fork-{number}");
-            let plan = new_child(&place);
+            let plan = new_child(&place, &name);
             let (time, view) = timed(|| Ok(place.service.fork(&mut open, plan, &name)?))?;
             place.service.discard(&view.sandbox.name)?;
             Ok(time)
@@ -64,15 +64,15 @@ pub(super) fn forks(files: usize) -> anyhow::Result<Vec<Row>> {
     Ok(vec![spawn, merge])
 }
 
-fn new_child(place: &Place) -> PlanId {
-    store(&place.engine, &new_plan("child"))
+fn new_child(place: &Place, name: &str) -> PlanId {
+    store(&place.engine, &new_plan(name))
 }
 
 fn merge(place: &Place, open: &mut OpenSandbox) -> anyhow::Result<Row> {
     let mut best = f64::INFINITY;
     for round in 0..3 {
         let name = format!("merged-{round}");
-        let view = place.service.fork(open, new_child(place), &name)?;
+        let view = place.service.fork(open, new_child(place, &name), &name)?;
         for number in 0..CHANGED {
             let path = view.members[0]
                 .root
@@ -161,7 +161,7 @@ fn divided(
         std::fs::write(&path, text.to_string())?;
         let path = path.to_str().context("a path")?;
         let verb = if kind == "actor" { "add" } else { "create" };
-        home.run(agents, &[kind, verb, "--config", path, "--update"])?;
+        home.run(agents, &[kind, verb, "--config", path])?;
     }
     let created = home.run(
         agents,

@@ -251,6 +251,7 @@ fn of_two_corrections_at_once_one_is_made() {
         let targets = [plan.step("One"), plan.step("One")];
         let results = at_once(2, |number| {
             plan.correct(targets[number], CorrectionMode::Revert)
+                .map_err(|error| error.to_string())
         });
         let made = results.iter().filter(|result| result.is_ok()).count();
         assert_eq!(made, 1, "{results:?}");
