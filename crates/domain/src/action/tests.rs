@@ -1,7 +1,7 @@
 //! Tests of parsing actions, resolving their arguments, and rendering their texts.
 
-use super::{Action, ActionArgumentType, ActionValues, ArgumentProblem};
-use crate::{Code, Diagnose};
+use super::{Action, ActionArgumentType, ActionValues, ArgumentProblem, PartBounds, PartDivision};
+use crate::{ChildSettings, Code, Diagnose};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -317,5 +317,59 @@ proptest! {
             let filled = action.render(&action.description, &ActionValues::default());
             prop_assert!(!filled.is_empty());
         }
+    }
+}
+
+const DIVIDED: &str =
+    "name: divided\ndescription: d\ndefinition_of_done: done\narguments: [{name: what}]\n";
+
+#[test]
+fn parts_are_a_pattern_a_list_or_bounds() {
+    let parts = |text: &str| {
+        let action = read(&format!("{DIVIDED}parts: {text}\n"));
+        let values = action.resolve(&given(&[("what", "shop")])).expect("values");
+        action.render_parts(&values).expect("parts")
+    };
+    let pattern = parts("'{what}/*/'");
+    assert_eq!(pattern.division, PartDivision::Paths("shop/*/".to_owned()));
+    assert_eq!(pattern.children, ChildSettings::default());
+    let PartDivision::List(list) =
+        parts("[A, {title: 'B {what}', files: [b], after: [1]}]").division
+    else {
+        panic!("a list")
+    };
+    assert_eq!(list[0].title, "A");
+    assert_eq!(
+        (list[1].title.as_str(), list[1].after.as_slice()),
+        ("B shop", [1].as_slice())
+    );
+    let bounded = parts("{max_files: 7, on_failure: continue, max_parallel: 2}");
+    let bounds = PartBounds {
+        max_files: 7,
+        ..PartBounds::default()
+    };
+    assert_eq!(bounded.division, PartDivision::Bounds(bounds));
+    assert_eq!(bounded.children.max_parallel, 2);
+    let action = read(&format!("{DIVIDED}parts: [A]\n"));
+    let stored = serde_json::to_string(&action).expect("JSON");
+    let stored: Action = serde_json::from_str(&stored).expect("an action");
+    assert_eq!(stored, action);
+}
+
+#[test]
+fn parts_that_cannot_run_are_refused() {
+    for (text, reason) in [
+        ("[]", "empty"),
+        ("{paths: a, max_files: 2}", "several divisions"),
+        ("{on_failure: continue}", "no division"),
+        ("{max_files: 0}", "at least 1"),
+        ("{paths: a, max_parallel: 33}", "from 1 to 32"),
+        ("[{title: A, after: [2]}]", "part 2, which does not exist"),
+        ("['{where}']", "where"),
+        ("{paths: a, whatever: 1}", "whatever"),
+        ("7", "not the parts"),
+    ] {
+        let error = Action::read(&format!("{DIVIDED}parts: {text}\n"), &none).expect_err(text);
+        assert!(error.to_string().contains(reason), "{text}: {error}");
     }
 }
