@@ -488,11 +488,11 @@ answers:
     for (script, reason) in [
         (deep, "plan.max-child-depth"),
         (
-            "answers:\n- text: '{\"summary\": \"s\", \"steps\": [{\"title\": \"a\", \"child_plan\": true}]}'\n",
+            "at_end: repeat_last\nanswers:\n- text: '{\"summary\": \"s\", \"steps\": [{\"title\": \"a\", \"child_plan\": true}]}'\n",
             "without a scope",
         ),
         (
-            "answers:\n- text: '{\"summary\": \"s\", \"steps\": [{\"title\": \"a\", \"after\": [2]}, {\"title\": \"b\", \"after\": [1]}]}'\n",
+            "at_end: repeat_last\nanswers:\n- text: '{\"summary\": \"s\", \"steps\": [{\"title\": \"a\", \"after\": [2]}, {\"title\": \"b\", \"after\": [1]}]}'\n",
             "cycle",
         ),
     ] {
