@@ -106,7 +106,7 @@ fn defect_4064_plans_are_filtered_by_the_store() {
         executing(&engine, executed);
         let mut other = new_plan("other");
         "local/review".clone_into(&mut other.action);
-        other.made_with.projects.clear();
+        other.inputs.projects.clear();
         store(&engine, &other);
         let found = |query: PlanListQuery| names(&queries.list(&query).expect("a list"));
         let base = PlanListQuery::default;
@@ -196,7 +196,7 @@ fn defect_6459_a_list_takes_as_many_statements_for_many_plans_as_for_one() {
                     statements: 0,
                 };
                 let found = stored::list(&mut counting, &stored::PlanFilter::default())?;
-                assert!(found.iter().all(|plan| plan.made_with.projects.len() == 1));
+                assert!(found.iter().all(|plan| plan.inputs.projects.len() == 1));
                 Ok::<_, Error>((found.len(), counting.statements))
             })
             .expect("a list")
@@ -462,7 +462,7 @@ fn guards_come_from_the_profile_snapshot_and_the_lower_cost_limit_applies() {
         ..Default::default()
     });
     let mut new = new_plan("p");
-    new.made_with.profile.snapshot = profile.clone();
+    new.inputs.profile.snapshot = profile.clone();
     let plan = store(&engine, &new);
     strategized(&engine, plan);
     executing(&engine, plan);
@@ -511,7 +511,7 @@ fn project_in(engine: &Arc<Engine>, folder: &Path, name: &str) {
 
 fn store_for(engine: &Engine, name: &str, project: &str) -> PlanId {
     let mut plan = new_plan(name);
-    project.clone_into(&mut plan.made_with.projects[0].name);
+    project.clone_into(&mut plan.inputs.projects[0].name);
     store(engine, &plan)
 }
 

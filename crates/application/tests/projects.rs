@@ -321,7 +321,7 @@ fn an_actor_of_an_unfinished_plan_cannot_be_removed() {
             .add(text, "writer.yaml", Register::New, world)
             .expect("registered");
         let mut new = plans::new_plan("p");
-        new.made_with.actors.execution = "local/writer".to_owned();
+        new.inputs.actors.execution = "local/writer".to_owned();
         let plan = plans::store(&engine, &new);
         let error = actors
             .remove("writer", world)

@@ -132,7 +132,7 @@ impl PlanRunner<'_> {
             }
             PlanPhase::Apply => {
                 let (gate, opens) = (AutomationGate::Apply, GateAction::Apply);
-                let profile = &plan.made_with.profile.snapshot;
+                let profile = &plan.inputs.profile.snapshot;
                 let guards = profile.guards.as_ref();
                 // This guard requires approval whatever the threshold of the profile is.
                 let threshold = if guards.is_some_and(|guards| guards.require_approval_for_apply) {

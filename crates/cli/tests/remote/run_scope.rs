@@ -21,7 +21,7 @@ fn seed(agents: &Agents) -> Vec<RunId> {
         .open(&url)
         .expect("a database");
     let mut plan = plans::new_plan("quarterly");
-    for project in &mut plan.made_with.projects {
+    for project in &mut plan.inputs.projects {
         "acme/shop".clone_into(&mut project.name);
     }
     let plan = plans::store(&engine, &plan);

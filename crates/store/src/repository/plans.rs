@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use cleveragents_domain::identity::{LOCAL_NAMESPACE, Namespaces};
 use cleveragents_domain::{
-    AutomationProfile, EventKind, MadeWith, MicroUsd, NewEvent, Plan, PlanActors, PlanId,
+    AutomationProfile, EventKind, MicroUsd, NewEvent, Plan, PlanActors, PlanId, PlanInputs,
     PlanProfile, PlanStage, StageTransition, Timestamp, TokenUsage, Tokens, Version, Waiting,
 };
 use serde_json::{Map, Value, json};
@@ -50,7 +50,7 @@ fn read(mut row: Row) -> Result<Plan, Error> {
         attempt: row.take()?,
         description: row.take()?,
         definition_of_done: row.take()?,
-        made_with: {
+        inputs: {
             let text: String = row.take()?;
             if text == "{}" {
                 no_inputs()
@@ -85,8 +85,8 @@ fn read(mut row: Row) -> Result<Plan, Error> {
 }
 
 /// Empty inputs, for a plan that only owns changesets.
-fn no_inputs() -> MadeWith {
-    MadeWith {
+fn no_inputs() -> PlanInputs {
+    PlanInputs {
         action: None,
         arguments: Map::new(),
         arguments_order: Vec::new(),
@@ -118,7 +118,7 @@ pub struct NewPlan {
     /// Criteria that must be met.
     pub definition_of_done: String,
     /// Inputs: arguments, actors, projects and limits.
-    pub made_with: MadeWith,
+    pub inputs: PlanInputs,
 }
 
 impl NewPlan {
@@ -131,23 +131,23 @@ impl NewPlan {
             above: None,
             description: String::new(),
             definition_of_done: String::new(),
-            made_with: no_inputs(),
+            inputs: no_inputs(),
         }
     }
 
     /// Namespace of the first project, or of the action.
     fn namespace(&self) -> &str {
-        namespace_of(&self.action, &self.made_with)
+        namespace_of(&self.action, &self.inputs)
     }
 }
 
 /// Namespace of a plan: that of its first project, or of its action.
 pub fn belongs_to(plan: &Plan) -> &str {
-    namespace_of(&plan.action, &plan.made_with)
+    namespace_of(&plan.action, &plan.inputs)
 }
 
-fn namespace_of<'a>(action: &'a str, made_with: &'a MadeWith) -> &'a str {
-    let first = made_with.projects.first();
+fn namespace_of<'a>(action: &'a str, inputs: &'a PlanInputs) -> &'a str {
+    let first = inputs.projects.first();
     let name = first.map_or(action, |project| project.name.as_str());
     match name.split_once('/') {
         Some((namespace, _)) if !namespace.is_empty() => namespace,
@@ -171,12 +171,12 @@ pub fn insert(unit: &mut UnitOfWork<'_>, new: &NewPlan) -> Result<(), Error> {
             root.unwrap_or(new.id),
             &new.description,
             &new.definition_of_done,
-            text(&new.made_with)?,
+            text(&new.inputs)?,
             now,
             new.namespace()
         ],
     )?;
-    for (number, project) in (0_u64..).zip(&new.made_with.projects) {
+    for (number, project) in (0_u64..).zip(&new.inputs.projects) {
         unit.execute(
             "INSERT INTO plan_projects (plan_id, number, project) VALUES (?1, ?2, ?3)",
             params![new.id, number, &project.name],
@@ -603,12 +603,12 @@ pub fn set_max_cost(
     let Some(plan) = locked(unit, id)? else {
         return Ok(false);
     };
-    let before = plan.made_with.max_cost_micro_usd;
-    let made_with = MadeWith {
+    let before = plan.inputs.max_cost_micro_usd;
+    let inputs = PlanInputs {
         max_cost_micro_usd: limit.map(|limit| limit.0),
-        ..plan.made_with
+        ..plan.inputs
     };
-    set_text(unit, id, "made_with", Some(text(&made_with)?))?;
+    set_text(unit, id, "made_with", Some(text(&inputs)?))?;
     let payload = json!({"max_cost_micro_usd": limit.map(|limit| limit.0), "before": before});
     emit(unit, EventKind::PlanEdited, id, payload);
     Ok(true)
@@ -742,7 +742,7 @@ pub fn active_of_actor(
     is_actor: &dyn Fn(&str) -> bool,
 ) -> Result<Vec<PlanId>, Error> {
     let uses_actor = |plan: &Plan| {
-        let actors = &plan.made_with.actors;
+        let actors = &plan.inputs.actors;
         let optional = [&actors.estimation, &actors.invariant, &actors.review];
         let required = [&actors.strategy, &actors.execution];
         let mut names = required.into_iter().chain(optional.into_iter().flatten());

@@ -293,7 +293,7 @@ fn issue_16_10_stored_runs_get_the_namespace_of_their_plan() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let mut plan = cleveragents_testkit::plans::new_plan("p");
-        for project in &mut plan.made_with.projects {
+        for project in &mut plan.inputs.projects {
             project.name = "acme/shop".to_owned();
         }
         let plan = cleveragents_testkit::plans::store(&engine, &plan);

@@ -255,7 +255,7 @@ impl StrategizePhase<'_> {
                 strategy.clone().into(),
             ))));
         }
-        let name = &plan.made_with.actors.strategy;
+        let name = &plan.inputs.actors.strategy;
         if name == DETERMINISTIC {
             return Ok(deterministic::strategy(plan)
                 .map(|strategy| StrategistAnswer::Strategy(Box::new(strategy.into())))
@@ -327,7 +327,7 @@ impl StrategizePhase<'_> {
         reconciled: &ReconciledInvariants,
         strategy: &PlanStrategy,
     ) -> Result<Result<Option<String>, RunStop>, PlanError> {
-        let name = plan.made_with.actors.invariant.as_deref();
+        let name = plan.inputs.actors.invariant.as_deref();
         let Some(name) = name.filter(|name| *name != DETERMINISTIC) else {
             return Ok(Ok(None));
         };
@@ -356,7 +356,7 @@ impl StrategizePhase<'_> {
             decision.reasoning.clone_from(&reasoning);
         }
         let stored = strategy.clone();
-        let is_guidance_read = plan.made_with.actors.strategy != DETERMINISTIC;
+        let is_guidance_read = plan.inputs.actors.strategy != DETERMINISTIC;
         let completed = self.progress.write(move |unit| {
             for decision in &new {
                 decisions::insert(unit, id, decision)?;
@@ -394,7 +394,7 @@ impl StrategizePhase<'_> {
     fn estimate(&self, plan: &Plan) -> Result<Plan, PlanError> {
         let strategy = plan.strategy.clone().unwrap_or_default();
         let mut estimate = json!({"steps": strategy.steps.len(), "files": strategy.files().len()});
-        if let Some(name) = &plan.made_with.actors.estimation
+        if let Some(name) = &plan.inputs.actors.estimation
             && name != DETERMINISTIC
         {
             let prompt = format!("Estimate this strategy.\n\n{}", strategy.to_markdown());
