@@ -305,7 +305,7 @@ fn decisions_are_listed_explained_and_resolved() {
         let kinds: Vec<_> = shown
             .nodes
             .iter()
-            .map(|node| (node.depth, shown.decision(node).said.kind))
+            .map(|node| (node.depth, shown.decision(node).content.kind))
             .collect();
         assert_eq!(
             kinds,
@@ -329,7 +329,7 @@ fn decisions_are_listed_explained_and_resolved() {
         assert_eq!(reported.impact.downstream_decisions, 1, "by its share only");
         assert_eq!(reported.impact.artifacts_produced, 1);
         let reported = queries.explain("p").expect("the root of the plan");
-        assert_eq!(reported.decision.said.id, made.root);
+        assert_eq!(reported.decision.content.id, made.root);
         assert_eq!(reported.count, 5);
         assert_eq!(reported.impact.downstream_decisions, 3);
         assert_eq!(reported.impact.correction_impact, CorrectionImpact::Medium);
@@ -350,7 +350,7 @@ fn decisions_are_listed_explained_and_resolved() {
             ]
         );
         let work = queries.explain(&made.work.to_string()).expect("explained");
-        assert_eq!(work.decision.said.influenced_by, [made.invariant]);
+        assert_eq!(work.decision.content.influenced_by, [made.invariant]);
         let error = queries.explain("01ZZZZZZ").expect_err("neither");
         assert_eq!(error.code(), Code::DecisionNotFound);
         let shared = &made.root.to_string()[..6];

@@ -123,7 +123,7 @@ fn stored_inputs(reader: &mut dyn Reader, plan: &Plan) -> Result<ConfidenceInput
     let lowest = plan_decisions
         .iter()
         .filter(|decision| decision.holds())
-        .filter_map(|decision| decision.said.confidence)
+        .filter_map(|decision| decision.content.confidence)
         .min_by(f64::total_cmp);
     let strategy = plan.strategy.as_ref();
     Ok(ConfidenceInputs {

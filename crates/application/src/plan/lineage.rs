@@ -96,13 +96,13 @@ pub(super) fn strategy_decision(
     let question = step_question(number);
     let is_step = |decision: &&Decision| {
         decision.holds()
-            && decision.said.kind == DecisionType::StrategyChoice
-            && decision.said.phase == PlanPhase::Strategize
-            && decision.said.question == question
+            && decision.content.kind == DecisionType::StrategyChoice
+            && decision.content.phase == PlanPhase::Strategize
+            && decision.content.question == question
     };
     decisions
         .iter()
         .rev()
         .find(is_step)
-        .map(|decision| decision.said.id)
+        .map(|decision| decision.content.id)
 }

@@ -143,10 +143,10 @@ fn a_conflict_is_shown_with_its_sides_and_resolved_with_one_of_them() {
         let decisions = decisions.expect("readable");
         let intervention = decisions
             .iter()
-            .find(|decision| decision.said.kind == DecisionType::UserIntervention);
+            .find(|decision| decision.content.kind == DecisionType::UserIntervention);
         let intervention = intervention.expect("a decision of the user");
         assert_eq!(
-            intervention.said.question,
+            intervention.content.question,
             "Which version of shop/side.txt?"
         );
         assert_eq!(finish(&divided).as_deref(), Some("right\n"));

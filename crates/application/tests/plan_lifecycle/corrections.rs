@@ -113,8 +113,8 @@ impl CorrectionFixture {
     /// The decision that puts a step into the strategy.
     fn step(&self, title: &str) -> DecisionId {
         let all = self.decisions();
-        let step = all.iter().find(|decision| decision.said.chosen == title);
-        step.expect("a step").said.id
+        let step = all.iter().find(|decision| decision.content.chosen == title);
+        step.expect("a step").content.id
     }
 
     fn correct(&self, decision: DecisionId, mode: CorrectionMode) -> Result<(), PlanError> {
@@ -184,7 +184,7 @@ fn a_correction_can_be_undone_until_the_plan_continues() {
     let in_effect = |plan: &CorrectionFixture| -> Vec<DecisionId> {
         let all = plan.decisions();
         let all = all.iter().filter(|decision| decision.holds());
-        all.map(|decision| decision.said.id).collect()
+        all.map(|decision| decision.content.id).collect()
     };
     let decisions = in_effect(&plan);
     let stage = plan

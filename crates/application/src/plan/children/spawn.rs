@@ -251,7 +251,7 @@ impl ChildPlans<'_> {
         let mut text = String::new();
         for decision in all.iter().filter(|decision| decision.holds()) {
             let is_choice = matches!(
-                decision.said.kind,
+                decision.content.kind,
                 DecisionType::StrategyChoice
                     | DecisionType::ResourceSelection
                     | DecisionType::UserIntervention
@@ -260,8 +260,8 @@ impl ChildPlans<'_> {
                 let _written = writeln!(
                     text,
                     "- {} {}",
-                    decision.said.question,
-                    shortened(&decision.said.chosen, 300)
+                    decision.content.question,
+                    shortened(&decision.content.chosen, 300)
                 );
             }
         }

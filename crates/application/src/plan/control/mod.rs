@@ -317,8 +317,8 @@ impl PlanControl {
         };
         Ok(all
             .into_iter()
-            .filter(|decision| decision.holds() && !is_retained(decision.said.kind))
-            .map(|decision| decision.said.id)
+            .filter(|decision| decision.holds() && !is_retained(decision.content.kind))
+            .map(|decision| decision.content.id)
             .filter(|id| Some(*id) != plan.decision_root)
             .collect())
     }

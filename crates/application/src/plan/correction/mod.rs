@@ -352,7 +352,7 @@ impl PlanCorrection {
         let all = self
             .store
             .read(|reader| decisions::of_plan(reader, plan.id))?;
-        let Some(decision) = all.iter().find(|decision| decision.said.id == target) else {
+        let Some(decision) = all.iter().find(|decision| decision.content.id == target) else {
             return Err(refusal(plan, format!("it has no decision {target}")));
         };
         if let Some(by) = decision.superseded_by {
@@ -367,7 +367,7 @@ impl PlanCorrection {
                 format!("the decision {target} was rolled back"),
             ));
         }
-        match decision.said.kind {
+        match decision.content.kind {
             DecisionType::PromptDefinition => Err(PlanError::NotReady {
                 plan: plan.id,
                 stage: plan.stage,

@@ -240,7 +240,7 @@ fn nest(tree: &DecisionTree, plans: &[TreeChildPlan]) -> (Option<TreeDecision>, 
         let mut children = std::mem::take(&mut child_lists[at]);
         children.reverse();
         if node.depth >= MAX_NESTING {
-            decision.parent = Some(tree.decision(node).said.parent);
+            decision.parent = Some(tree.decision(node).content.parent);
             decision.depth = Some(node.depth);
             deeper.push(decision);
             if let Some(parent) = node.parent {
@@ -269,7 +269,7 @@ fn spawned(plans: &[TreeChildPlan], decision: DecisionId) -> Option<TreeChildPla
 }
 
 fn tree_decision(decision: &Decision, plans: &[TreeChildPlan]) -> TreeDecision {
-    let said = &decision.said;
+    let said = &decision.content;
     TreeDecision {
         id: said.id,
         kind: said.kind,
@@ -292,7 +292,7 @@ fn outline(tree: &DecisionTree, plans: &[TreeChildPlan]) -> Vec<OutlineNode> {
     let mut short_ids = short_ids(tree);
     let node = |node: &DecisionNode| {
         let decision = tree.decision(node);
-        let said = &decision.said;
+        let said = &decision.content;
         OutlineNode {
             id: said.id,
             short_id: short_ids.remove(&said.id).unwrap_or_default(),
@@ -317,7 +317,7 @@ fn outline(tree: &DecisionTree, plans: &[TreeChildPlan]) -> Vec<OutlineNode> {
 fn short_ids(tree: &DecisionTree) -> HashMap<DecisionId, String> {
     let decisions = tree.decisions.iter();
     let mut all: Vec<(String, DecisionId)> = decisions
-        .map(|decision| (decision.said.id.to_string(), decision.said.id))
+        .map(|decision| (decision.content.id.to_string(), decision.content.id))
         .collect();
     all.sort_unstable();
     let text = |at: usize| all.get(at).map(|(text, _)| text.as_str());
@@ -435,7 +435,7 @@ impl Operation for ExplainDecision {
             failed_checks,
         } = context.plans().explain(&self.reference)?;
         let holds = decision.holds();
-        let said = decision.said;
+        let said = decision.content;
         let snapshot = said.snapshot;
         let is_over = plan.stage.is_terminal();
         Ok(DecisionExplanation {

@@ -323,7 +323,7 @@ impl StrategySummary {
         let valid = decisions.iter().filter(|decision| decision.holds());
         let enforcing = valid
             .clone()
-            .filter(|decision| decision.said.kind == DecisionType::InvariantEnforced);
+            .filter(|decision| decision.content.kind == DecisionType::InvariantEnforced);
         let strategy = plan.strategy.as_ref();
         Ok(Self {
             invariants: enforcing.count(),

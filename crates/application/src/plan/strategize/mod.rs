@@ -193,8 +193,8 @@ impl StrategizePhase<'_> {
             .progress
             .read(|reader| decisions::of_plan(reader, plan.id))?
             .into_iter()
-            .filter(|decision| decision.said.kind == DecisionType::InvariantEnforced)
-            .map(|decision| decision.said.chosen)
+            .filter(|decision| decision.content.kind == DecisionType::InvariantEnforced)
+            .map(|decision| decision.content.chosen)
             .collect();
         for invariant in &reconciled.effective {
             if enforced.contains(&invariant.text) {

@@ -13,7 +13,7 @@ use super::DecisionTree;
 pub(in crate::plan) fn diagram(tree: &DecisionTree, title: &str) -> Diagram {
     let nodes = tree.nodes.iter().map(|node| {
         let decision = tree.decision(node);
-        let said = &decision.said;
+        let said = &decision.content;
         let mut lines = vec![heading(decision), description(decision).to_owned()];
         lines.extend((node.left_out > 0).then(|| format!("+{} deeper", node.left_out)));
         DiagramNode {
@@ -47,7 +47,7 @@ pub(in crate::plan) fn diagram(tree: &DecisionTree, title: &str) -> Diagram {
 
 /// The label of a decision: the chosen option, or the question if nothing was chosen.
 pub(in crate::plan) fn description(decision: &Decision) -> &str {
-    let said = &decision.said;
+    let said = &decision.content;
     if said.chosen.trim().is_empty() {
         &said.question
     } else {
@@ -82,7 +82,7 @@ const fn group(kind: DecisionType) -> NodeGroup {
 
 /// The line above a label: type and confidence of the decision, and why it is invalid.
 fn heading(decision: &Decision) -> String {
-    let said = &decision.said;
+    let said = &decision.content;
     // Writing to a string cannot fail.
     let mut text = said.kind.as_str().to_owned();
     if let Some(confidence) = said.confidence {

@@ -66,13 +66,13 @@ impl DecisionTree {
         let indices: HashMap<DecisionId, usize> = decisions
             .iter()
             .enumerate()
-            .map(|(at, decision)| (decision.said.id, at))
+            .map(|(at, decision)| (decision.content.id, at))
             .collect();
         let is_shown: Vec<bool> = decisions
             .iter()
             // The root is always shown: all other decisions are below it.
             .map(|decision| {
-                options.shows_superseded || decision.holds() || decision.said.parent.is_none()
+                options.shows_superseded || decision.holds() || decision.content.parent.is_none()
             })
             .collect();
         // A parent is stored before its children, so it has a smaller index.
@@ -82,7 +82,7 @@ impl DecisionTree {
         let mut roots = Vec::new();
         for at in 0..count {
             let parent = decisions[at]
-                .said
+                .content
                 .parent
                 .and_then(|parent| indices.get(&parent).copied())
                 .filter(|parent| *parent < at);
@@ -154,7 +154,7 @@ impl DecisionTree {
             .iter()
             .map(|node| {
                 let decision = self.decision(node);
-                let said = &decision.said;
+                let said = &decision.content;
                 let stem = match said.kind {
                     DecisionType::PromptDefinition => stem(said.kind),
                     kind if decision.holds() => stem(kind),
@@ -182,7 +182,7 @@ fn summary(decisions: &[Decision], is_shown: &[bool], depth: &[usize]) -> TreeSu
         summary.superseded += usize::from(decision.superseded_by.is_some());
         summary.taken_back += usize::from(decision.undone_by.is_some());
         if decision.holds() {
-            match decision.said.kind {
+            match decision.content.kind {
                 DecisionType::InvariantEnforced => summary.invariants += 1,
                 DecisionType::SubplanSpawn => summary.child_plans += 1,
                 _ => {}
