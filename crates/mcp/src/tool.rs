@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use cleveragents_domain::MicroUsd;
 use cleveragents_tools::ports::WorkspaceFolders;
 use cleveragents_tools::{
-    Access, Answer, Call, Capability, Category, Failure, FailureKind, Ground, Permit,
-    PrepareContext, PrepareError, PreparedCall, Source, Subject, Tool, ToolName, ToolSpec,
-    TouchedPaths, check_schema,
+    Access, Answer, Call, Capability, Category, Failure, FailureKind, Permit, PrepareContext,
+    PrepareError, PreparedCall, Source, Subject, Tool, ToolName, ToolSpec, TouchedPaths,
+    WorkspaceNeed, check_schema,
 };
 use rmcp::model::{CallToolRequestParams, CallToolResult, ElicitRequestParams, ElicitResult};
 use serde_json::{Map, Value};
@@ -70,7 +70,7 @@ impl McpTool {
             description: description(definition, listed),
             source: Source::Mcp,
             category: Category::External,
-            ground: Ground::Nothing,
+            workspace_need: WorkspaceNeed::None,
             input_schema,
             output_schema,
             capability: capability(listed.hints, &overrides),

@@ -45,7 +45,7 @@ pub use safety::{
     AllowList, Decision, Effect, Fence, Guards, PermissionRules, Rule, RuleError, STANDARD_PROFILE,
     Safety, SafetyProfile, ToolPattern, matches_pattern,
 };
-pub use spec::{Binding, Category, DEFAULT_TIMEOUT, Ground, Slot, Source, ToolSpec};
+pub use spec::{Binding, Category, DEFAULT_TIMEOUT, Slot, Source, ToolSpec, WorkspaceNeed};
 pub use tool::{
     Answer, Body, Call, Failure, FailureKind, PrepareContext, PrepareError, PreparedCall, Subject,
     Tool, TouchedPaths,

@@ -89,7 +89,7 @@ impl Category {
 /// Resources that a tool requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Ground {
+pub enum WorkspaceNeed {
     /// The sandbox; calls without a sandbox are refused.
     Workspace,
     /// None; the tool also runs without a sandbox.
@@ -142,7 +142,7 @@ pub struct ToolSpec {
     /// Group for safety profiles.
     pub category: Category,
     /// Resources that the tool requires.
-    pub ground: Ground,
+    pub workspace_need: WorkspaceNeed,
     /// JSON schema of the arguments.
     pub input_schema: Value,
     /// JSON schema of the answer, if the answer is JSON.

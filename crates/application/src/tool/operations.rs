@@ -15,8 +15,8 @@ use cleveragents_models::Redactor;
 use cleveragents_store::definitions::StoredDefinition;
 use cleveragents_store::invocations::InvocationFilter;
 use cleveragents_tools::{
-    Access, Binding, Capability, Category, Environment, Ground, Registry, Slot, Source,
-    ToolPattern, ToolSpec,
+    Access, Binding, Capability, Category, Environment, Registry, Slot, Source, ToolPattern,
+    ToolSpec, WorkspaceNeed,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -361,7 +361,7 @@ pub struct ToolDetails {
     pub source: Source,
     pub category: Category,
     /// Whether the tool needs a workspace.
-    pub ground: Ground,
+    pub workspace_need: WorkspaceNeed,
     /// Time limit of one call, in seconds.
     pub timeout: f64,
     pub input_schema: Value,
@@ -437,7 +437,7 @@ impl ToolDetails {
             description: secrets.text(&spec.description).into_owned(),
             source: spec.source,
             category: spec.category,
-            ground: spec.ground,
+            workspace_need: spec.workspace_need,
             timeout: spec.timeout.as_secs_f64(),
             input_schema: secrets.value(&spec.input_schema),
             output_schema: schema.map(|schema| secrets.value(schema)),

@@ -12,7 +12,7 @@ use cleveragents_models::{
 };
 use cleveragents_store::context_summaries::ContextSummary;
 use cleveragents_tools::{
-    Declaration, EditTool, Ground, ToolName, ToolOffer, ToolSearch, ToolSpec, called_tool,
+    Declaration, EditTool, ToolName, ToolOffer, ToolSearch, ToolSpec, WorkspaceNeed, called_tool,
 };
 use futures_util::StreamExt as _;
 use serde_json::Value;
@@ -714,9 +714,9 @@ fn make_distinct(
 /// declare other tools.
 pub(super) fn can_run(request: &TurnRequest<'_>, spec: &ToolSpec) -> bool {
     let tools = &request.tools;
-    let has_ground = spec.ground == Ground::Nothing || tools.workspace.is_some();
+    let has_workspace = spec.workspace_need == WorkspaceNeed::None || tools.workspace.is_some();
     let may_write = tools.mode.offers_writing() || !spec.capability.is_writing();
-    has_ground && may_write
+    has_workspace && may_write
 }
 
 fn definition(declaration: Declaration) -> ToolDefinition {

@@ -11,7 +11,7 @@ use super::paths::{LastLink, Target, target};
 use super::walk::{self, TreeEntry};
 use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, missing, ready, remove, write};
 use crate::capability::{Access, Capability};
-use crate::spec::{Category, Ground};
+use crate::spec::{Category, WorkspaceNeed};
 use crate::tool::{Answer, Call, Failure, PrepareContext, Tool, TouchedPaths};
 
 #[derive(Deserialize, JsonSchema)]
@@ -30,7 +30,7 @@ pub(super) fn move_tool() -> Arc<dyn Tool> {
         name: "file-move",
         about: "Moves or renames a file or a directory.",
         category: Category::FileOperations,
-        ground: Ground::Workspace,
+        workspace_need: WorkspaceNeed::Required,
         capability: Capability::writes("file"),
         timeout: FILE_TIMEOUT,
     };
@@ -42,7 +42,7 @@ pub(super) fn copy_tool() -> Arc<dyn Tool> {
         name: "file-copy",
         about: "Copies a file, or a directory with its content. Symlinks are copied as symlinks.",
         category: Category::FileOperations,
-        ground: Ground::Workspace,
+        workspace_need: WorkspaceNeed::Required,
         capability: Capability::writes("file"),
         timeout: FILE_TIMEOUT,
     };

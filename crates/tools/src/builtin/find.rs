@@ -16,7 +16,7 @@ use super::tree::{self, Options};
 use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, ready};
 use crate::capability::{Access, Capability};
 use crate::ports::PartPath;
-use crate::spec::{Category, Ground};
+use crate::spec::{Category, WorkspaceNeed};
 use crate::tool::{Answer, PrepareContext, PrepareError, Tool};
 
 /// Default of `limit`.
@@ -42,7 +42,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         name: "file-find",
         about: "Finds files by a glob pattern of their paths. Files ignored by .gitignore are excluded.",
         category: Category::FileOperations,
-        ground: Ground::Workspace,
+        workspace_need: WorkspaceNeed::Required,
         capability: Capability::reads(),
         timeout: FILE_TIMEOUT,
     };

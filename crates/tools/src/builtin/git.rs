@@ -14,7 +14,7 @@ use super::paths::{LastLink, Place, place, target, workspace};
 use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, ready};
 use crate::capability::{Access, Capability};
 use crate::ports::{Part, PartPath};
-use crate::spec::{Category, Ground};
+use crate::spec::{Category, WorkspaceNeed};
 use crate::tool::{
     Answer, Call, Failure, FailureKind, PrepareContext, PrepareError, Subject, Tool,
 };
@@ -96,7 +96,7 @@ fn description(name: &'static str, about: &'static str, capability: Capability) 
         name,
         about,
         category: Category::GitOperations,
-        ground: Ground::Workspace,
+        workspace_need: WorkspaceNeed::Required,
         capability,
         timeout: FILE_TIMEOUT,
     }

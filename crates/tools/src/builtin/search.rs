@@ -22,7 +22,7 @@ use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, ready};
 use crate::capability::{Access, Capability};
 use crate::ports::PartPath;
 use crate::safety::Fence;
-use crate::spec::{Category, Ground};
+use crate::spec::{Category, WorkspaceNeed};
 use crate::tool::{Answer, Call, Failure, PrepareContext, PrepareError, Tool};
 
 /// Default of `limit`.
@@ -61,7 +61,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         about: "Searches text in files. Binary files and files ignored by .gitignore are excluded. Returns lines of \
                       the form `path:line:text`.",
         category: Category::FileOperations,
-        ground: Ground::Workspace,
+        workspace_need: WorkspaceNeed::Required,
         capability: Capability::reads(),
         timeout: FILE_TIMEOUT,
     };

@@ -1,7 +1,7 @@
 //! `tool show`: definition of a tool.
 
 use cleveragents_application::tool_operations::{ShowTool, SlotInfo};
-use cleveragents_tools::{Binding, Ground};
+use cleveragents_tools::{Binding, WorkspaceNeed};
 
 use super::capability_panel;
 use crate::commands::yes_no;
@@ -10,9 +10,9 @@ use crate::output::{Cell, CommandError, Panel, Report, Table};
 
 pub(super) fn run(context: &Context, name: String) -> Result<Report, CommandError> {
     let tool = context.call(ShowTool { name })?;
-    let ground = match tool.ground {
-        Ground::Workspace => "the sandbox",
-        Ground::Nothing => "none of your files",
+    let ground = match tool.workspace_need {
+        WorkspaceNeed::Required => "the sandbox",
+        WorkspaceNeed::None => "none of your files",
     };
     let mut panel = Panel::new("Tool")
         .row("Name", tool.name.clone())
