@@ -74,7 +74,7 @@ impl Diagnose for LeaseError {
 type UnreleasedLeases = Arc<Mutex<HashSet<(LeaseSubject, LeaseToken)>>>;
 
 /// Subject and token that a write under a lease presents to the store.
-pub type Fence = (LeaseSubject, LeaseToken);
+pub type FencingToken = (LeaseSubject, LeaseToken);
 
 /// Acquires leases for this process. Clones share their state.
 #[derive(Clone)]
@@ -304,7 +304,7 @@ impl HeldLease {
     }
 
     /// Subject and token, as every write under this lease presents them.
-    pub fn fence(&self) -> Fence {
+    pub fn fencing_token(&self) -> FencingToken {
         (self.lease.subject.clone(), self.lease.token)
     }
 

@@ -87,7 +87,7 @@ pub use invariant::{
     ActionRules, EffectiveQuery, InvariantError, InvariantQuery, InvariantService, InvariantTarget,
     NewInvariant,
 };
-pub use lease::{Fence, HeldLease, LeaseError, LeaseService, WorkGuard};
+pub use lease::{FencingToken, HeldLease, LeaseError, LeaseService, WorkGuard};
 pub use mcp::{McpService, McpServiceError, hide_secrets};
 pub use observer::{AgentEvent, NoApprover, NoObserver, Observer, ToolCallStatus};
 pub use operation::{

@@ -142,7 +142,8 @@ impl PlanCorrection {
             paths: found.preview.paths.clone(),
             ..RollbackReport::default()
         };
-        let (id, is_strategized, fence) = (plan.id, found.is_strategized_again, lease.fence());
+        let (id, is_strategized, fence) =
+            (plan.id, found.is_strategized_again, lease.fencing_token());
         let new = decision.clone();
         let store = move |unit: &mut UnitOfWork<'_>| -> Result<RollbackCounts, SandboxError> {
             leases::require(unit, &fence.0, fence.1)?;
@@ -302,7 +303,7 @@ impl PlanCorrection {
         lease: &HeldLease,
     ) -> Result<(Vec<String>, RollbackCounts), PlanError> {
         let (id, number, stage) = (plan.id, correction.number, correction.origin.stage);
-        let (scope, fence) = (scope.clone(), lease.fence());
+        let (scope, fence) = (scope.clone(), lease.fencing_token());
         let store = move |unit: &mut UnitOfWork<'_>| -> Result<RollbackCounts, SandboxError> {
             leases::require(unit, &fence.0, fence.1)?;
             let undone = plan_steps::undo_correction(unit, id, number, &scope)?;
