@@ -42,8 +42,8 @@ pub use name::{ToolName, ToolNameError};
 pub use output::{DEFAULT_SHOWN_BYTES, LineRange, Log, Output, ShownOutput, Spool};
 pub use registry::{Registry, RegistryError, TightenError, check_schema, check_value};
 pub use safety::{
-    AllowList, Decision, Effect, Fence, Guards, PermissionRules, Rule, RuleError, STANDARD_PROFILE,
-    Safety, SafetyProfile, ToolPattern, matches_pattern,
+    AllowList, Decision, Effect, Guards, PathPermissions, PermissionRules, Rule, RuleError,
+    STANDARD_PROFILE, Safety, SafetyProfile, ToolPattern, matches_pattern,
 };
 pub use spec::{Binding, Category, DEFAULT_TIMEOUT, Slot, Source, ToolSpec, WorkspaceNeed};
 pub use tool::{

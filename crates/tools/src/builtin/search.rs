@@ -21,7 +21,7 @@ use super::tree::{self, Options};
 use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, ready};
 use crate::capability::{Access, Capability};
 use crate::ports::PartPath;
-use crate::safety::Fence;
+use crate::safety::PathPermissions;
 use crate::spec::{Category, WorkspaceNeed};
 use crate::tool::{Answer, Call, Failure, PrepareContext, PrepareError, Tool};
 
@@ -191,7 +191,7 @@ impl Search {
         place: &Place<'_>,
         path: &TreePath,
         needs_alias: bool,
-        fence: Fence<'_>,
+        fence: PathPermissions<'_>,
         searcher: &mut Searcher,
     ) {
         // Unreadable and deleted files are skipped.

@@ -341,7 +341,7 @@ fn approve(
         reasons.push("a guard requires it for every change".to_owned());
     }
     if reasons.is_empty() {
-        return Ok(Consent::NotAsked);
+        return Ok(Consent::NotRequired);
     }
     let reason = reasons.join("; ");
     let reason = context.redactor.redact(&reason).into_owned();

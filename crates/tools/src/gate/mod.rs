@@ -34,7 +34,7 @@ use crate::ports::{
     redact_value, shortened,
 };
 use crate::registry::{Entry, Registry};
-use crate::safety::Fence;
+use crate::safety::PathPermissions;
 use crate::spec::{Source, ToolSpec};
 use crate::tool::{Answer, Body, Call, Failure, FailureKind, PreparedCall, TouchedPaths};
 use admission::{AdmittedCall, Stop};
@@ -123,7 +123,7 @@ impl Gate {
                 action: "storing the record of the call",
                 source,
             })?;
-        let fence = Fence::new(context.rules, &spec.name, &self.reader, admitted.consent);
+        let fence = PathPermissions::new(context.rules, &spec.name, &self.reader, admitted.consent);
         let executed = execute(admitted.entry, admitted.prepared, fence, context);
         record_outcome(id, spec, executed, checkpoint, context).and_then(|outcome| {
             admitted
@@ -147,7 +147,7 @@ struct ExecutedCall {
 fn execute(
     entry: &Entry,
     prepared: Box<dyn PreparedCall + '_>,
-    fence: Fence<'_>,
+    fence: PathPermissions<'_>,
     context: &CallContext<'_>,
 ) -> ExecutedCall {
     let started = Instant::now();

@@ -11,7 +11,7 @@ mod rule;
 mod rules;
 
 pub(crate) use fence::Consent;
-pub use fence::Fence;
+pub use fence::PathPermissions;
 pub use named::{STANDARD_PROFILE, Safety};
 pub use pattern::{ToolPattern, matches_pattern};
 pub use profile::{AllowList, Guards, SafetyProfile};
