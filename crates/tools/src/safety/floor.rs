@@ -19,12 +19,12 @@ const RECURSIVE: &[&str] = &["rm", "chmod", "chown", "chgrp", "shred"];
 
 /// Paths and commands that no rule can allow.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Floor {
+pub(super) struct DenyList {
     /// Directories that no command may name, such as `CLEVERAGENTS_HOME`.
     pub(super) protected: Vec<PathBuf>,
 }
 
-impl Floor {
+impl DenyList {
     /// Reason why a path may not be accessed; `None` when it may.
     pub(super) fn path(path: &TreePath) -> Option<String> {
         path.names()
@@ -149,10 +149,10 @@ fn is_everything(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Floor;
+    use super::DenyList;
 
-    fn floor() -> Floor {
-        Floor {
+    fn floor() -> DenyList {
+        DenyList {
             protected: vec!["/home/ada/.cleveragents".into()],
         }
     }
@@ -235,7 +235,7 @@ mod tests {
             ("a.git/x", false),
         ] {
             assert_eq!(
-                Floor::path(&path.parse().expect("a path")).is_some(),
+                DenyList::path(&path.parse().expect("a path")).is_some(),
                 is_refused,
                 "{path}"
             );

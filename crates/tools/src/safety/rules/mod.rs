@@ -11,7 +11,7 @@
 use std::path::{Path, PathBuf};
 
 use super::command::{possible_commands, simple_commands, spellings};
-use super::floor::Floor;
+use super::floor::DenyList;
 use super::pattern::{TextPattern, ToolPattern};
 use super::rule::{Effect, Rule, RuleError};
 use crate::name::ToolName;
@@ -53,7 +53,7 @@ impl Decision {
 pub struct PermissionRules {
     rules: Vec<Rule>,
     default_effect: Effect,
-    floor: Floor,
+    floor: DenyList,
     /// The rules of projects.
     project: Vec<Rule>,
 }
@@ -71,7 +71,7 @@ impl PermissionRules {
         Self {
             rules,
             default_effect,
-            floor: Floor::default(),
+            floor: DenyList::default(),
             project: Vec::new(),
         }
     }
@@ -175,7 +175,7 @@ impl PermissionRules {
 
     fn decide_one(&self, tool: &ToolName, subject: &Subject) -> Decision {
         let floor = match subject {
-            Subject::Path { path, .. } => Floor::path(&path.path),
+            Subject::Path { path, .. } => DenyList::path(&path.path),
             Subject::Command(text) => self.floor.command(text),
             Subject::Part { .. } | Subject::Text(_) => None,
         };
