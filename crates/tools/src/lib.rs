@@ -39,7 +39,7 @@ pub use model_tools::{
     Declaration, EditTool, ToolOffer, called_tool, resolve_call, with_model_names, without_bounds,
 };
 pub use name::{ToolName, ToolNameError};
-pub use output::{DEFAULT_SHOWN_BYTES, LineRange, Log, Output, ShownOutput, Spool};
+pub use output::{DEFAULT_SHOWN_BYTES, LineRange, Log, Output, ShownOutput, SpooledOutput};
 pub use registry::{Registry, RegistryError, TightenError, check_schema, check_value};
 pub use safety::{
     AllowList, Decision, Effect, Guards, PathPermissions, PermissionRules, Rule, RuleError,

@@ -28,7 +28,7 @@ pub use refusal::RefusalReason;
 
 use crate::argument_errors::schema_errors;
 use crate::name::ToolName;
-use crate::output::{Log, Output, Spool};
+use crate::output::{Log, Output, SpooledOutput};
 use crate::ports::{
     Attribution, CapturedChanges, FinishedCall, PortError, Redact, RefusedCall, StartedCall,
     redact_value, shortened,
@@ -138,7 +138,7 @@ impl Gate {
 /// Result of running a tool.
 struct ExecutedCall {
     answer: Result<Answer, Failure>,
-    spool: Spool,
+    spool: SpooledOutput,
     log: String,
     elapsed: Duration,
 }
@@ -293,7 +293,7 @@ fn failure_with_unrecorded_changes(answer: &Result<Answer, Failure>) -> Failure 
 }
 
 /// Returns the output as an image; `None` when it is too large or cannot be read.
-fn picture(media_type: &'static str, spool: &mut Spool) -> Option<Picture> {
+fn picture(media_type: &'static str, spool: &mut SpooledOutput) -> Option<Picture> {
     let data = spool.bytes_up_to(MAX_IMAGE_SIZE).ok()??;
     Some(Picture { media_type, data })
 }
@@ -374,7 +374,7 @@ fn finish_output(
     mut output: Output<'_>,
     entry: &Entry,
     context: &CallContext<'_>,
-) -> (Result<Answer, Failure>, Spool) {
+) -> (Result<Answer, Failure>, SpooledOutput) {
     let json = match &result {
         Ok(Answer {
             body: Body::Json(value),
@@ -392,7 +392,7 @@ fn finish_output(
             let failure = Failure::new(format!("storing its output failed: {error}"));
             return (
                 Err(failure.touching(touched)),
-                Spool::new(context.shown_bytes),
+                SpooledOutput::new(context.shown_bytes),
             );
         }
     };
@@ -410,7 +410,7 @@ fn finish_output(
 fn check_output(
     entry: &Entry,
     json: Option<&Value>,
-    spool: &mut Spool,
+    spool: &mut SpooledOutput,
     redactor: &dyn Redact,
 ) -> Result<(), String> {
     let Some(schema) = &entry.output else {
