@@ -97,12 +97,12 @@ impl Enforcement {
     pub(crate) fn nothing(tree: Tree) -> Self {
         Self {
             tree,
-            namespaces: Layer::NotAsked,
-            landlock: Layer::NotAsked,
-            loopback: Layer::NotAsked,
-            seccomp: Layer::NotAsked,
-            privileges_dropped: Layer::NotAsked,
-            limits: Layer::NotAsked,
+            namespaces: Layer::NotRequested,
+            landlock: Layer::NotRequested,
+            loopback: Layer::NotRequested,
+            seccomp: Layer::NotRequested,
+            privileges_dropped: Layer::NotRequested,
+            limits: Layer::NotRequested,
         }
     }
 

@@ -18,7 +18,7 @@ pub(super) fn raise_loopback(plan: &Plan, namespaces: &[Namespace]) -> Layer<()>
         .as_ref()
         .is_some_and(|policy| policy.loopback);
     if !is_requested {
-        return Layer::NotAsked;
+        return Layer::NotRequested;
     }
     if !namespaces.contains(&Namespace::Network) {
         return Layer::Missing("it needs a network namespace".to_owned());

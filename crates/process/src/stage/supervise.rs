@@ -120,7 +120,7 @@ fn supervised(enforced: &Enforcement) -> Vec<EnforcedLimit> {
             let is_supervised = |limit: &&EnforcedLimit| limit.by == LimitMeans::Supervisor;
             limits.iter().filter(is_supervised).copied().collect()
         }
-        Layer::NotAsked | Layer::Missing(_) => Vec::new(),
+        Layer::NotRequested | Layer::Missing(_) => Vec::new(),
     }
 }
 

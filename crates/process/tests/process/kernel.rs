@@ -173,7 +173,7 @@ print('had it')";
         assert_eq!(limits, &[limit], "{mode:?}");
     }
     let finished = Sandbox::new().sh("true");
-    assert_eq!(finished.enforced.limits, Layer::NotAsked);
+    assert_eq!(finished.enforced.limits, Layer::NotRequested);
 }
 
 fn sizes_of_files_are_limited() {

@@ -74,7 +74,7 @@ fn an_unconfined_command_is_supervised() {
     let finished = started(&unconfined("echo hello"));
     assert_eq!(stdout(&finished), "hello\n");
     assert_eq!(finished.enforced.tree, Tree::Supervisor);
-    assert_eq!(finished.enforced.landlock, Layer::NotAsked);
+    assert_eq!(finished.enforced.landlock, Layer::NotRequested);
 }
 
 fn exit_codes_and_signals_are_unchanged() {
