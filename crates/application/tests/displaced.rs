@@ -69,7 +69,7 @@ impl Scene {
 
     /// Simulates another machine that takes the lease after its expiry.
     fn displace(&self) {
-        self.database.meddle(&format!(
+        self.database.execute_sql(&format!(
             "UPDATE leases SET token = token + 1, owner_process = '{}', owner_host = 'elsewhere' \
              WHERE kind = 'sandbox'",
             ProcessId::generate()

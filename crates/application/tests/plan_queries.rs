@@ -466,7 +466,7 @@ fn guards_come_from_the_profile_snapshot_and_the_lower_cost_limit_applies() {
     let plan = store(&engine, &new);
     strategized(&engine, plan);
     executing(&engine, plan);
-    database.meddle(TAKEN);
+    database.execute_sql(TAKEN);
     let guard = queries
         .guard(queries.get(plan).expect("a plan"))
         .expect("guards");

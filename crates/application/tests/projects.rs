@@ -187,9 +187,9 @@ fn aliases_are_unique_in_a_project() {
                 project.id
             )
         };
-        let duplicate = database.try_meddle(&insert("db"));
+        let duplicate = database.try_execute_sql(&insert("db"));
         duplicate.expect_err("an alias is unique");
-        database.meddle(&insert("c"));
+        database.execute_sql(&insert("c"));
         let (project, _) = projects.view("shop").expect("it is there");
         assert_eq!(aliases(&project), ["a", "a-2", "c", "db"]);
     });

@@ -161,7 +161,7 @@ fn a_key_is_claimed_once_and_released_by_a_request_without_effect() {
         };
         assert_eq!(keys.claim(&request).expect("answered"), answered);
         // A day later the key is free.
-        database.meddle("UPDATE request_keys SET created_at = created_at - 86401000000");
+        database.execute_sql("UPDATE request_keys SET created_at = created_at - 86401000000");
         assert_eq!(keys.claim(&request).expect("answered"), KeyClaim::First);
     }
 }

@@ -254,7 +254,7 @@ fn a_database_is_inspected_without_being_migrated() {
     );
     assert!(!database.file().exists(), "inspecting creates no file");
     for database in TestDatabase::each() {
-        database.meddle("CREATE TABLE other (x INTEGER)");
+        database.execute_sql("CREATE TABLE other (x INTEGER)");
         let status = cache
             .inspect(&database.parsed_url())
             .expect("opens")

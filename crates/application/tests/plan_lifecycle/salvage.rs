@@ -91,7 +91,7 @@ fn every_row_of_every_table_is_kept() {
 
 fn rows_whose_parent_is_lost_are_removed() {
     let database = database_with_plan();
-    database.meddle("PRAGMA foreign_keys = OFF; DELETE FROM tokens; DELETE FROM runs;");
+    database.execute_sql("PRAGMA foreign_keys = OFF; DELETE FROM tokens; DELETE FROM runs;");
     salvage(&database.file(), &Options::default()).expect("salvaged");
     assert_eq!(
         database.ask("PRAGMA foreign_key_check"),

@@ -11,7 +11,7 @@ fn a_database_newer_than_the_program_is_refused_unchanged() {
         let agents = agents().on(&database.url);
         agents.data(&["session", "create", "--name", "one"]);
         let known = agents.data(&["db", "status"])["newest_version"].clone();
-        database.meddle("INSERT INTO schema_migrations (version, name, applied_at) VALUES (9000, '9000_future', 0)");
+        database.execute_sql("INSERT INTO schema_migrations (version, name, applied_at) VALUES (9000, '9000_future', 0)");
         let bytes = || match database.folder() {
             Some(_) => std::fs::read(database.file()).expect("a file"),
             None => format!("{:?}", database.ask("SELECT * FROM sessions")).into_bytes(),

@@ -139,7 +139,7 @@ fn it_is_taken_over(world: &mut World) {
     let past = Timestamp::now().plus_seconds(-1).as_micros();
     world
         .database()
-        .meddle(&format!("UPDATE leases SET expires_at = {past}"));
+        .execute_sql(&format!("UPDATE leases SET expires_at = {past}"));
     let run = world.run();
     let lease =
         request_lease(run, remote_owner("the second machine")).expect("the lease has expired");

@@ -320,7 +320,7 @@ fn issue_16_10_stored_runs_get_the_namespace_of_their_plan() {
         }
         drop(engine);
         // Restores the previous schema version: without the column and the migration entry.
-        database.meddle(
+        database.execute_sql(
             "DROP INDEX runs_namespace; ALTER TABLE runs DROP COLUMN namespace; \
              DROP TABLE context_summaries; DROP TABLE merge_conflicts; DROP TABLE child_plans; \
              DROP INDEX plans_parent; DELETE FROM schema_migrations WHERE version >= 10",
