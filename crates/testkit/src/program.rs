@@ -123,7 +123,11 @@ impl Agents {
 
     /// Runs a command on a simulated full disk, repeatedly with a little more room, until it succeeds. Passes each
     /// failed attempt and its disk size to `inspect`. Panics if a failed command reports success.
-    pub fn squeezed(&self, arguments: &[&str], mut inspect: impl FnMut(&Answer, &str)) -> Answer {
+    pub fn run_on_growing_disk(
+        &self,
+        arguments: &[&str],
+        mut inspect: impl FnMut(&Answer, &str),
+    ) -> Answer {
         let mut room = 0;
         loop {
             let context = format!("{arguments:?} with room for {room} blocks");
