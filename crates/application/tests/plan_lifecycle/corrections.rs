@@ -8,7 +8,7 @@ use cleveragents_store::{decisions, plan_steps};
 use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::ports::Approval;
 
-use crate::support::{User, Workshop};
+use crate::support::{PlanEnvironment, User};
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
     (
@@ -64,7 +64,7 @@ answers:
 }
 
 struct CorrectionFixture {
-    workshop: Workshop,
+    environment: PlanEnvironment,
     user: User,
     plan: Plan,
 }
@@ -73,11 +73,11 @@ impl CorrectionFixture {
     /// A plan whose steps are executed.
     fn executed(database: &TestDatabase) -> Self {
         let files = [("price.txt", "wrong\n")];
-        let workshop = Workshop::with(database, &model("one"), "it is written", &files);
+        let environment = PlanEnvironment::with(database, &model("one"), "it is written", &files);
         let user = User::answering(Approval::Once);
-        let plan = workshop.plan("trusted");
+        let plan = environment.plan("trusted");
         let corrected = Self {
-            workshop,
+            environment,
             user,
             plan,
         };
@@ -87,13 +87,13 @@ impl CorrectionFixture {
     }
 
     fn drive(&self, phase: PlanPhase) -> Result<Plan, PlanError> {
-        self.workshop.drive(&self.plan, phase, &self.user)
+        self.environment.drive(&self.plan, phase, &self.user)
     }
 
     fn decisions(&self) -> Vec<Decision> {
         let plan = self.plan.id;
         let read = self
-            .workshop
+            .environment
             .engine
             .read(|reader| decisions::of_plan(reader, plan));
         read.expect("readable")
@@ -102,7 +102,7 @@ impl CorrectionFixture {
     fn steps(&self) -> Vec<StepRecord> {
         let plan = self.plan.id;
         let read = self
-            .workshop
+            .environment
             .engine
             .read(|reader| plan_steps::of_plan(reader, plan));
         let mut steps = read.expect("readable");
@@ -118,19 +118,19 @@ impl CorrectionFixture {
     }
 
     fn correct(&self, decision: DecisionId, mode: CorrectionMode) -> Result<(), PlanError> {
-        let plans = &self.workshop.plans;
+        let plans = &self.environment.plans;
         plans
             .correct(self.plan.id, decision, mode, "Add a better one.")
             .map(drop)
     }
 
     fn changed(&self) -> Vec<String> {
-        let plan = self.workshop.plans.get(self.plan.id).expect("it exists");
-        self.workshop.changed_in_sandbox(&plan)
+        let plan = self.environment.plans.get(self.plan.id).expect("it exists");
+        self.environment.changed_in_sandbox(&plan)
     }
 
     fn read(&self, path: &str) -> Option<String> {
-        std::fs::read_to_string(self.workshop.repository.join(path)).ok()
+        std::fs::read_to_string(self.environment.repository.join(path)).ok()
     }
 }
 
@@ -144,7 +144,7 @@ fn a_correction_repeats_only_what_follows_from_the_decision() {
         let before = plan.steps();
         let target = plan.step("One");
         let preview = plan
-            .workshop
+            .environment
             .plans
             .preview_correction(plan.plan.id, target, CorrectionMode::Revert)
             .expect("a preview");
@@ -162,7 +162,7 @@ fn a_correction_repeats_only_what_follows_from_the_decision() {
         assert_eq!(plan.changed(), ["two.txt"]);
         assert_eq!(titles(&plan.steps()), ["Two"]);
 
-        plan.workshop.replace_script(&model("better"));
+        plan.environment.replace_script(&model("better"));
         let executed = plan.drive(PlanPhase::Execute).expect("executed");
         assert_eq!(executed.stage, PlanStage::ExecuteComplete);
         let kept = before
@@ -188,7 +188,7 @@ fn a_correction_can_be_undone_until_the_plan_continues() {
     };
     let decisions = in_effect(&plan);
     let stage = plan
-        .workshop
+        .environment
         .plans
         .get(plan.plan.id)
         .expect("it exists")
@@ -196,13 +196,13 @@ fn a_correction_can_be_undone_until_the_plan_continues() {
     plan.correct(plan.step("One"), CorrectionMode::Revert)
         .expect("corrected");
     assert_ne!(plan.changed(), changed);
-    let undone = plan.workshop.plans.redo(plan.plan.id).expect("undone");
+    let undone = plan.environment.plans.redo(plan.plan.id).expect("undone");
     assert_eq!(undone.plan.stage, stage);
     assert_eq!(plan.steps(), steps);
     assert_eq!(plan.changed(), changed);
     assert_eq!(in_effect(&plan), decisions);
     let error = plan
-        .workshop
+        .environment
         .plans
         .redo(plan.plan.id)
         .expect_err("nothing is left to undo");
@@ -213,7 +213,7 @@ fn decisions_that_cannot_be_corrected_are_refused() {
     let database = TestDatabase::sqlite();
     let plan = CorrectionFixture::executed(&database);
     let root = plan
-        .workshop
+        .environment
         .plans
         .get(plan.plan.id)
         .expect("it exists")
