@@ -10,7 +10,7 @@ use cleveragents_testkit::proof_size;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::bench::{CountingObserver, Echo, Memory, run, state};
+use crate::fixtures::{CountingObserver, Echo, Memory, run, state};
 use crate::shapes::{actor_of, by_hand, parts};
 
 struct UninterruptedRun {
