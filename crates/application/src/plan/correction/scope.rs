@@ -119,7 +119,7 @@ impl PlanCorrection {
                 let decision = step.and_then(|step| step.decision);
                 match decision {
                     Some(decision) => more |= roots.insert(decision),
-                    None if later.is_taken_back => {}
+                    None if later.is_reverted => {}
                     None => {
                         let (alias, path) = (&later.alias, &later.path);
                         return Err(refusal(

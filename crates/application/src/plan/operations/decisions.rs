@@ -110,7 +110,8 @@ pub struct TreeDecision {
     pub superseded_by: Option<DecisionId>,
     /// The number of the rollback that undid the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub taken_back_by: Option<u64>,
+    #[serde(rename = "taken_back_by")]
+    pub rolled_back_by: Option<u64>,
     /// The child plan that the decision created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child_plan: Option<TreeChildPlan>,
@@ -279,7 +280,7 @@ fn tree_decision(decision: &Decision, plans: &[TreeChildPlan]) -> TreeDecision {
         phase: said.phase,
         confidence: said.confidence,
         superseded_by: decision.superseded_by,
-        taken_back_by: decision.undone_by,
+        rolled_back_by: decision.undone_by,
         child_plan: spawned(plans, said.id),
         children: None,
         children_left_out: None,
@@ -365,7 +366,8 @@ pub struct DecisionExplanation {
     pub holds: bool,
     pub superseded_by: Option<DecisionId>,
     /// The number of the rollback that undid the decision.
-    pub taken_back_by: Option<u64>,
+    #[serde(rename = "taken_back_by")]
+    pub rolled_back_by: Option<u64>,
     pub corrects: Option<DecisionId>,
     pub correction_reason: Option<String>,
     pub influenced_by: Vec<DecisionId>,
@@ -451,7 +453,7 @@ impl Operation for ExplainDecision {
             created: decision.created_at,
             holds,
             superseded_by: decision.superseded_by,
-            taken_back_by: decision.undone_by,
+            rolled_back_by: decision.undone_by,
             corrects: decision.corrects,
             correction_reason: decision.correction_reason,
             influenced_by: said.influenced_by,

@@ -45,7 +45,8 @@ pub struct TreeSummary {
     /// Number of superseded decisions.
     pub superseded: usize,
     /// Number of rolled-back decisions.
-    pub taken_back: usize,
+    #[serde(rename = "taken_back")]
+    pub rolled_back: usize,
 }
 
 /// The decisions of a plan as a tree.
@@ -180,7 +181,7 @@ fn summary(decisions: &[Decision], is_shown: &[bool], depth: &[usize]) -> TreeSu
             summary.depth = summary.depth.max(depth[at] + 1);
         }
         summary.superseded += usize::from(decision.superseded_by.is_some());
-        summary.taken_back += usize::from(decision.undone_by.is_some());
+        summary.rolled_back += usize::from(decision.undone_by.is_some());
         if decision.holds() {
             match decision.content.kind {
                 DecisionType::InvariantEnforced => summary.invariants += 1,
