@@ -86,14 +86,16 @@ impl Category {
     }
 }
 
-/// Resources that a tool requires.
+/// Whether a tool needs a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkspaceNeed {
-    /// The sandbox; calls without a sandbox are refused.
-    Workspace,
-    /// None; the tool also runs without a sandbox.
-    Nothing,
+    /// Calls without a sandbox are refused.
+    #[serde(rename = "workspace")]
+    Required,
+    /// The tool also runs without a sandbox.
+    #[serde(rename = "nothing")]
+    None,
 }
 
 /// Origin of the resource in a slot.
@@ -141,7 +143,8 @@ pub struct ToolSpec {
     pub source: Source,
     /// Group for safety profiles.
     pub category: Category,
-    /// Resources that the tool requires.
+    /// Whether the tool needs a sandbox.
+    #[serde(rename = "ground")]
     pub workspace_need: WorkspaceNeed,
     /// JSON schema of the arguments.
     pub input_schema: Value,

@@ -234,7 +234,7 @@ pub struct Call<'a> {
     pub(crate) ledger: &'a dyn Ledger,
     pub(crate) scope: &'a Scope,
     pub(crate) cancel: &'a Cancel,
-    pub(crate) fence: PathPermissions<'a>,
+    pub(crate) path_permissions: PathPermissions<'a>,
     pub(crate) started_at: Instant,
     pub(crate) timeout: Duration,
 }
@@ -267,8 +267,8 @@ impl<'a> Call<'a> {
     }
 
     /// Permission rules for paths that the tool finds, such as the content of a directory.
-    pub const fn fence(&self) -> PathPermissions<'a> {
-        self.fence
+    pub const fn path_permissions(&self) -> PathPermissions<'a> {
+        self.path_permissions
     }
 
     /// Remaining time.

@@ -361,6 +361,7 @@ pub struct ToolDetails {
     pub source: Source,
     pub category: Category,
     /// Whether the tool needs a workspace.
+    #[serde(rename = "ground")]
     pub workspace_need: WorkspaceNeed,
     /// Time limit of one call, in seconds.
     pub timeout: f64,

@@ -57,8 +57,9 @@ fn prepare_move(arguments: CopyArguments, context: PrepareContext<'_>) -> Prepar
     Ok(ready(subjects, move |call| {
         let pair = Pair::new(&from, &to, existing, call)?;
         for entry in &pair.inner {
-            call.fence().check(&from.part_path_of(&entry.path))?;
-            call.fence()
+            call.path_permissions()
+                .check(&from.part_path_of(&entry.path))?;
+            call.path_permissions()
                 .check(&to.part_path_of(&pair.new_path(&entry.path)?))?;
         }
         pair.relocate(call)
@@ -73,10 +74,10 @@ fn prepare_copy(arguments: CopyArguments, context: PrepareContext<'_>) -> Prepar
     Ok(ready(subjects, move |call| {
         let pair = Pair::new(&from, &to, existing, call)?;
         for entry in &pair.inner {
-            call.fence()
+            call.path_permissions()
                 .check(&to.part_path_of(&pair.new_path(&entry.path)?))?;
             let path = from.part_path_of(&entry.path);
-            if !call.fence().shows(&path) {
+            if !call.path_permissions().shows(&path) {
                 return Err(Failure::new(format!("`{path}` may not be read")));
             }
         }

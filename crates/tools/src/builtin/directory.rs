@@ -155,7 +155,7 @@ impl List {
                 alias: place.part.alias.clone(),
                 path: inner.clone(),
             };
-            if !call.fence().shows(&part_path) {
+            if !call.path_permissions().shows(&part_path) {
                 continue;
             }
             if self.remaining == 0 {

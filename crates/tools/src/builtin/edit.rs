@@ -89,7 +89,7 @@ fn edit(file: &Target<'_>, edits: &[Edit], call: &mut Call<'_>) -> Result<Answer
             } else {
                 String::new()
             };
-            if call.fence().shows(&file.part_path()) {
+            if call.path_permissions().shows(&file.part_path()) {
                 call.output.text(&mismatch.excerpt);
             }
             Failure::new(format!("{place}{}. Nothing was changed.", mismatch.why))

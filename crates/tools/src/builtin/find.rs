@@ -65,7 +65,7 @@ fn prepare_find(arguments: FindArguments, context: PrepareContext<'_>) -> Prepar
             glob: None,
         };
         let needs_alias = places.len() > 1 || has_parts(call)?;
-        let fence = call.fence();
+        let path_permissions = call.path_permissions();
         for place in &places {
             tree::walk(place, &options, call, || {
                 |path: &TreePath| {
@@ -73,7 +73,7 @@ fn prepare_find(arguments: FindArguments, context: PrepareContext<'_>) -> Prepar
                         alias: place.part.alias.clone(),
                         path: path.clone(),
                     };
-                    if !pattern.matches(place, path) || !fence.shows(&part_path) {
+                    if !pattern.matches(place, path) || !path_permissions.shows(&part_path) {
                         return;
                     }
                     total.fetch_add(1, Ordering::Relaxed);

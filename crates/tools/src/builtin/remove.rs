@@ -124,7 +124,8 @@ fn delete_tree(folder: &Target<'_>, call: &mut Call<'_>) -> Result<Answer, Failu
     let entries = walk::list_tree(folder, call)?;
     // All paths are checked before the first is deleted.
     for entry in &entries {
-        call.fence().check(&folder.part_path_of(&entry.path))?;
+        call.path_permissions()
+            .check(&folder.part_path_of(&entry.path))?;
     }
     let touched = touched(folder, &entries);
     for entry in entries.iter().rev() {

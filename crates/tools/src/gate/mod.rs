@@ -123,8 +123,9 @@ impl Gate {
                 action: "storing the record of the call",
                 source,
             })?;
-        let fence = PathPermissions::new(context.rules, &spec.name, &self.reader, admitted.consent);
-        let executed = execute(admitted.entry, admitted.prepared, fence, context);
+        let path_permissions =
+            PathPermissions::new(context.rules, &spec.name, &self.reader, admitted.consent);
+        let executed = execute(admitted.entry, admitted.prepared, path_permissions, context);
         record_outcome(id, spec, executed, checkpoint, context).and_then(|outcome| {
             admitted
                 .reservation
@@ -147,7 +148,7 @@ struct ExecutedCall {
 fn execute(
     entry: &Entry,
     prepared: Box<dyn PreparedCall + '_>,
-    fence: PathPermissions<'_>,
+    path_permissions: PathPermissions<'_>,
     context: &CallContext<'_>,
 ) -> ExecutedCall {
     let started = Instant::now();
@@ -164,7 +165,7 @@ fn execute(
         ledger: context.ledger,
         scope: context.scope,
         cancel: context.cancel,
-        fence,
+        path_permissions,
         started_at: started,
         timeout: entry.tool.spec().timeout,
     };

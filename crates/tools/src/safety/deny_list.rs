@@ -1,6 +1,6 @@
-//! The floor: paths and commands that no permission rule can allow.
+//! [`DenyList`]: paths and commands that no permission rule can allow.
 //!
-//! The floor is a second line of defence. Confinement keeps all commands inside the sandbox; the floor refuses
+//! The deny list is a second line of defence. Confinement keeps all commands inside the sandbox; the deny list refuses
 //! clearly destructive commands before they start, and protects the sandbox's internal files.
 
 use std::path::{Path, PathBuf};
@@ -151,7 +151,7 @@ fn is_everything(word: &str) -> bool {
 mod tests {
     use super::DenyList;
 
-    fn floor() -> DenyList {
+    fn deny_list() -> DenyList {
         DenyList {
             protected: vec!["/home/ada/.cleveragents".into()],
         }
@@ -195,7 +195,7 @@ mod tests {
             "sqlite3 '/home/ada/.cleveragents'/cleveragents.db",
             "rm${IFS}-rf${IFS}/",
         ] {
-            assert!(floor().command(text).is_some(), "{text}");
+            assert!(deny_list().command(text).is_some(), "{text}");
         }
     }
 
@@ -219,7 +219,7 @@ mod tests {
             "rm file",
             "echo 'a/b'",
         ] {
-            assert_eq!(floor().command(text), None, "{text}");
+            assert_eq!(deny_list().command(text), None, "{text}");
         }
     }
 

@@ -10,7 +10,7 @@ use crate::output::{Cell, CommandError, Panel, Report, Table};
 
 pub(super) fn run(context: &Context, name: String) -> Result<Report, CommandError> {
     let tool = context.call(ShowTool { name })?;
-    let ground = match tool.workspace_need {
+    let affected = match tool.workspace_need {
         WorkspaceNeed::Required => "the sandbox",
         WorkspaceNeed::None => "none of your files",
     };
@@ -19,7 +19,7 @@ pub(super) fn run(context: &Context, name: String) -> Result<Report, CommandErro
         .row("Description", tool.description.clone())
         .row("Source", tool.source.as_str())
         .row("Category", tool.category.as_str())
-        .row("Acts on", ground)
+        .row("Acts on", affected)
         .row("Timeout", Cell::Seconds(tool.timeout));
     if let Some(config) = &tool.config {
         panel = panel

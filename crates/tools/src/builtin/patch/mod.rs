@@ -276,7 +276,7 @@ impl<'a> Files<'a> {
         };
         let path = &file.path;
         let patched = apply(&content.text, hunks).map_err(|mismatch| {
-            if call.fence().shows(&file.part_path()) {
+            if call.path_permissions().shows(&file.part_path()) {
                 self.excerpt = mismatch.excerpt;
             }
             Failure::new(format!("`{path}`, {}", mismatch.why))
