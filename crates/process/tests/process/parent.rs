@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 const PARENT: &str = "--as-parent";
 
 /// The program: `--as-parent CONFINEMENT OUTPUT INSIDE PROGRAM ARGUMENTS…`. The output `twice` runs the command twice;
-/// `talk` starts it with pipes.
+/// `pipes` starts it with pipes.
 pub(crate) fn main(arguments: &[OsString]) -> Option<u8> {
     if arguments.get(1)? != PARENT {
         return None;
@@ -54,7 +54,7 @@ pub(crate) fn main(arguments: &[OsString]) -> Option<u8> {
         "inherit" => (Input::Inherit, Output::Inherit),
         _ => (Input::Inherit, Output::Terminal),
     };
-    if *output == "talk" {
+    if *output == "pipes" {
         let started = start(invocation, Box::new(|_| {}));
         // Blocks until this program is killed.
         let _unless_closed = started.map(|(_running, mut pipes)| pipes.output.read(&mut [0]));

@@ -61,7 +61,7 @@ fn stopping_kills_a_program_that_does_not_exit() {
 }
 
 fn dropping_kills_the_whole_tree() {
-    let mark = format!("talking-mark-{}", std::process::id());
+    let mark = format!("piped-mark-{}", std::process::id());
     let script = format!("setsid sh -c 'sleep 1000; # {mark}' & echo up; cat");
     let (running, pipes) = start(sh(&script), ignore_errors()).expect("it starts");
     let mut output = BufReader::new(pipes.output);
@@ -101,11 +101,11 @@ fn a_missing_program_is_reported() {
 
 fn a_started_program_dies_with_this_process() {
     for_every(|number, mode| {
-        let mark = format!("talking-parent-{number}-{}", std::process::id());
+        let mark = format!("piped-parent-{number}-{}", std::process::id());
         let sandbox = Sandbox::with_mode(mode);
         let script =
             format!("setsid sh -c 'touch ready; sleep 1000; # {mark}' & sleep 1000; # {mark}");
-        let mut parent = Parent::spawn(mode, "talk", &sandbox, &["sh", "-c", &script]);
+        let mut parent = Parent::spawn(mode, "pipes", &sandbox, &["sh", "-c", &script]);
         eventually("the daemon", || sandbox.inside.join("ready").exists());
         parent.child.kill().expect("a kill");
         parent.child.wait().expect("its end");

@@ -270,18 +270,18 @@ fn spawned(plans: &[TreeChildPlan], decision: DecisionId) -> Option<TreeChildPla
 }
 
 fn tree_decision(decision: &Decision, plans: &[TreeChildPlan]) -> TreeDecision {
-    let said = &decision.content;
+    let content = &decision.content;
     TreeDecision {
-        id: said.id,
-        kind: said.kind,
+        id: content.id,
+        kind: content.kind,
         description: draw::description(decision).to_owned(),
-        question: said.question.clone(),
+        question: content.question.clone(),
         sequence: decision.sequence,
-        phase: said.phase,
-        confidence: said.confidence,
+        phase: content.phase,
+        confidence: content.confidence,
         superseded_by: decision.superseded_by,
         rolled_back_by: decision.undone_by,
-        child_plan: spawned(plans, said.id),
+        child_plan: spawned(plans, content.id),
         children: None,
         children_left_out: None,
         parent: None,
@@ -293,13 +293,13 @@ fn outline(tree: &DecisionTree, plans: &[TreeChildPlan]) -> Vec<OutlineNode> {
     let mut short_ids = short_ids(tree);
     let node = |node: &DecisionNode| {
         let decision = tree.decision(node);
-        let said = &decision.content;
+        let content = &decision.content;
         OutlineNode {
-            id: said.id,
-            short_id: short_ids.remove(&said.id).unwrap_or_default(),
-            kind: said.kind,
+            id: content.id,
+            short_id: short_ids.remove(&content.id).unwrap_or_default(),
+            kind: content.kind,
             description: draw::description(decision).to_owned(),
-            confidence: said.confidence,
+            confidence: content.confidence,
             status: match (decision.superseded_by, decision.undone_by) {
                 (Some(_), _) => Some(DecisionStatus::Superseded),
                 (None, Some(_)) => Some(DecisionStatus::RolledBack),
@@ -308,7 +308,7 @@ fn outline(tree: &DecisionTree, plans: &[TreeChildPlan]) -> Vec<OutlineNode> {
             depth: node.depth,
             is_last: node.is_last,
             left_out: node.left_out,
-            child_plan: spawned(plans, said.id),
+            child_plan: spawned(plans, content.id),
         }
     };
     tree.nodes.iter().map(node).collect()
@@ -437,18 +437,18 @@ impl Operation for ExplainDecision {
             failed_checks,
         } = context.plans().explain(&self.reference)?;
         let holds = decision.holds();
-        let said = decision.content;
-        let snapshot = said.snapshot;
+        let content = decision.content;
+        let snapshot = content.snapshot;
         let is_over = plan.stage.is_terminal();
         Ok(DecisionExplanation {
-            decision_id: said.id,
-            kind: said.kind,
-            question: said.question,
-            chosen: said.chosen,
-            confidence: said.confidence,
+            decision_id: content.id,
+            kind: content.kind,
+            question: content.question,
+            chosen: content.chosen,
+            confidence: content.confidence,
             plan_id: plan.id,
-            parent_decision_id: said.parent,
-            phase: said.phase,
+            parent_decision_id: content.parent,
+            phase: content.phase,
             sequence: format!("{} of {count}", decision.sequence),
             created: decision.created_at,
             holds,
@@ -456,7 +456,7 @@ impl Operation for ExplainDecision {
             rolled_back_by: decision.undone_by,
             corrects: decision.corrects,
             correction_reason: decision.correction_reason,
-            influenced_by: said.influenced_by,
+            influenced_by: content.influenced_by,
             alternatives,
             impact,
             artifacts,
@@ -471,10 +471,10 @@ impl Operation for ExplainDecision {
                 relevant_resources: self.show_context.then_some(snapshot.relevant_resources),
                 actor_state_ref: self.show_context.then_some(snapshot.actor_state_ref),
             },
-            rationale: said.rationale,
+            rationale: content.rationale,
             correction_hint: (!is_over)
                 .then(|| suggest::plan_prompt(plan.id, Placeholder("GUIDANCE"))),
-            reasoning: self.show_reasoning.then_some(said.reasoning),
+            reasoning: self.show_reasoning.then_some(content.reasoning),
         })
     }
 }

@@ -115,9 +115,9 @@ impl PlanQueries {
         let mut artifacts: BTreeSet<&str> = BTreeSet::new();
         let mut child_plans = 0;
         for index in downstream.iter().copied().chain([at]) {
-            let said = &decisions[index].content;
-            artifacts.extend(said.artifacts.iter().map(String::as_str));
-            child_plans += usize::from(said.kind == DecisionType::SubplanSpawn);
+            let content = &decisions[index].content;
+            artifacts.extend(content.artifacts.iter().map(String::as_str));
+            child_plans += usize::from(content.kind == DecisionType::SubplanSpawn);
         }
         let consequences = downstream.len() + artifacts.len();
         let impact = Impact {
@@ -178,12 +178,12 @@ pub(crate) fn downstream(decisions: &[Decision], start: usize) -> Vec<usize> {
 }
 
 fn alternatives(decision: &Decision) -> Vec<Alternative> {
-    let said = &decision.content;
-    let others = said
+    let content = &decision.content;
+    let others = content
         .alternatives
         .iter()
-        .filter(|other| **other != said.chosen);
-    std::iter::once(&said.chosen)
+        .filter(|other| **other != content.chosen);
+    std::iter::once(&content.chosen)
         .chain(others)
         .enumerate()
         .map(|(number, description)| Alternative {

@@ -155,9 +155,9 @@ impl DecisionTree {
             .iter()
             .map(|node| {
                 let decision = self.decision(node);
-                let said = &decision.content;
-                let stem = match said.kind {
-                    DecisionType::PromptDefinition => stem(said.kind),
+                let content = &decision.content;
+                let stem = match content.kind {
+                    DecisionType::PromptDefinition => stem(content.kind),
                     kind if decision.holds() => stem(kind),
                     _ => "superseded",
                 };
@@ -167,7 +167,7 @@ impl DecisionTree {
                     "root" | "strategy" if *count == 1 => stem.to_owned(),
                     _ => format!("{stem}_{count}"),
                 };
-                (label, said.id)
+                (label, content.id)
             })
             .collect()
     }
