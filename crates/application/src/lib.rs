@@ -152,7 +152,7 @@ pub use scheduler::{
     WorkerSummary, phase_to_execute, phase_to_resume,
 };
 pub use server::{
-    AuditCheck, AuditError, AuditService, MadeToken, NewToken, RequestKeyService,
+    AuditCheck, AuditError, AuditService, CreatedToken, NewToken, RequestKeyService,
     Secret as TokenSecret, TokenError, TokenService, UsageService,
 };
 pub use services::Services;
@@ -194,6 +194,6 @@ pub use turn::{
 pub use validation::operations as validation_operations;
 pub use validation::{
     AttachRequest, AttachmentQuery, AttachmentView, CommandCheck, CommandLine, EffectiveValidation,
-    Keys, Validation, ValidationCheck, ValidationError, ValidationOutcome, ValidationRunner,
-    ValidationService, WrappedCheck, WrappedTool,
+    SecretValues, Validation, ValidationCheck, ValidationError, ValidationOutcome,
+    ValidationRunner, ValidationService, WrappedCheck, WrappedTool,
 };

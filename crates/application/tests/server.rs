@@ -141,7 +141,7 @@ fn token_names_are_unique_and_creation_and_revocation_are_audited() {
         assert_ne!(made.token.secret_hash, made.secret.reveal());
         let code = |outcome: Result<_, TokenError>| {
             outcome
-                .map(|_: cleveragents_application::MadeToken| ())
+                .map(|_: cleveragents_application::CreatedToken| ())
                 .expect_err("refused")
                 .code()
         };

@@ -51,7 +51,7 @@ fn responder() -> AppendResponder {
             let numbers: Vec<u64> = numbers.take(count).map(|number| number.0).collect();
             Ok(json!(numbers).to_string())
         },
-        kept: |body| (201, format!("kept {body}")),
+        stored_response: |body| (201, format!("kept {body}")),
     }
 }
 

@@ -94,7 +94,7 @@ pub struct Enforcement {
 
 impl Enforcement {
     /// No confinement is in force; only the process tree is killed at the end, by means of `tree`.
-    pub(crate) fn nothing(tree: Tree) -> Self {
+    pub(crate) fn unconfined(tree: Tree) -> Self {
         Self {
             tree,
             namespaces: Layer::NotRequested,

@@ -63,7 +63,7 @@ pub enum Error {
     #[error("the earlier content of these paths is lost: {}", list(.0))]
     ContentLost(Vec<TreePath>),
     /// A change cannot be applied to the real resource.
-    #[error("{alias}: {} of the changed paths cannot be applied: {}; nothing was applied", .problems.len(), some(.problems))]
+    #[error("{alias}: {} of the changed paths cannot be applied: {}; nothing was applied", .problems.len(), first_problems(.problems))]
     CannotApply {
         /// Alias of the sandbox member.
         alias: String,
@@ -147,7 +147,7 @@ fn list(paths: &[TreePath]) -> String {
 }
 
 /// The first paths, each with its reason; `details` lists all paths.
-fn some(problems: &[(TreePath, String)]) -> String {
+fn first_problems(problems: &[(TreePath, String)]) -> String {
     const MAX_SHOWN: usize = 10;
     let mut named: Vec<_> = problems
         .iter()

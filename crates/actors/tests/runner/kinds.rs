@@ -200,7 +200,7 @@ fn a_conditional_takes_the_first_true_condition() {
     let (outcome, _) = run_new(&by_edge, json!({"x": 15}));
     assert_eq!(outcome.state.get("went"), Some(&json!("other")));
     let error = run_failing(&by_edge, json!({"x": 16}), &Echo::default());
-    assert!(matches!(error, RunError::Nowhere { path } if path == "check#0"));
+    assert!(matches!(error, RunError::NoMatchingEdge { path } if path == "check#0"));
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn one_gets_it(world: &mut World) {
     assert_eq!(world.run().leases.len(), 1);
 }
 
-#[then("all others receive the owner")]
+#[then("all others receive the name of the owner")]
 fn other_callers_are_notified(world: &mut World) {
     let run = world.run();
     let (winner, _) = run

@@ -99,7 +99,7 @@ fn mask_reference(text: &str, reference: &str) -> String {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table of requests")]
-fn issue_16_10_a_viewer_reads_no_run_of_another_namespace() {
+fn a_viewer_reads_no_run_of_another_namespace() {
     let agents = agents();
     let secret = token(&agents, "viewer", &["other=viewer"]);
     let acme_token = token(&agents, "acme", &["acme=viewer"]);

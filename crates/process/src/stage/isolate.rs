@@ -59,7 +59,7 @@ pub(super) fn enter(plan: &Plan) -> Result<Vec<Namespace>, StepFailure> {
 
 fn enter_as_user(flags: UnshareFlags) -> Result<(), StepFailure> {
     let (user, group) = (geteuid(), getegid());
-    system::unshare(flags | UnshareFlags::NEWUSER).at("making namespaces")?;
+    system::unshare(flags | UnshareFlags::NEWUSER).at("creating namespaces")?;
     // Without this write the kernel accepts no group map. Old kernels do not have the file.
     let _where_it_exists = fs::write("/proc/self/setgroups", "deny");
     fs::write("/proc/self/uid_map", format!("{user} {user} 1")).at("mapping the user")?;

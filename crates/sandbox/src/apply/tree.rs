@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use cleveragents_domain::{FileKind, FileState, TreePath};
 
-use super::conflict::{Conflict, conflict, reason, yours};
+use super::conflict::{Conflict, conflict, current_side, reason};
 use crate::capture::Change;
 use crate::error::{Error, PathContext as _};
 use crate::objects::Objects;
@@ -54,7 +54,7 @@ pub(crate) fn plan_tree(
             Decision::Nothing => {}
             Decision::Make(after) => planned.push((change.path.clone(), current, after)),
             Decision::Conflict(reason) => {
-                let yours = yours(root, &change.path, current).during("reading", &place)?;
+                let yours = current_side(root, &change.path, current).during("reading", &place)?;
                 conflicts.push(conflict(
                     alias,
                     root,

@@ -39,7 +39,7 @@ impl Appender {
         let runtime = Handle::current();
         let appender = services.appender(AppendResponder {
             body,
-            kept: |body| (STORED, keys::stored_response(body)),
+            stored_response: |body| (STORED, keys::stored_response(body)),
         });
         std::thread::spawn(move || store_batches(&appender, jobs, &runtime));
         Self { jobs: sender }

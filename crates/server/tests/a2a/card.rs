@@ -182,7 +182,7 @@ fn the_card_of_0_3_has_its_own_path() {
 
 /// Clients of 0.3 read `/.well-known/agent-card.json` and need `url` there.
 #[test]
-fn issue_16_12_clients_of_0_3_find_the_url_in_the_card() {
+fn clients_of_0_3_find_the_url_in_the_card() {
     let database = TestDatabase::sqlite();
     let mut options = provider_options();
     options.insecure_local = false;

@@ -174,8 +174,8 @@ impl UndoPlan {
             let _discarded = sandboxes.discard(&name);
         }
         match outcome {
-            // An apply that was undone before can be undone again if the user has restored its changes. Only if the
-            // attempt fails is nothing left to undo.
+            // An apply that was undone can be undone again if the user has restored its changes. If not, the attempt
+            // fails, and nothing is left to undo.
             Err(_) if was_undone(context, plan)? => {
                 Err(nothing_to_undo(plan, "its apply was already undone"))
             }
