@@ -193,7 +193,7 @@ impl fmt::Display for EnforcedLimit {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Layer<T> {
     /// Not requested.
-    NotAsked,
+    NotRequested,
     InForce(T),
     /// Requested, but missing or only partly in force, for this reason.
     Missing(String),
@@ -204,7 +204,7 @@ impl<T> Layer<T> {
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Missing(reason) => Some(reason),
-            Self::NotAsked | Self::InForce(_) => None,
+            Self::NotRequested | Self::InForce(_) => None,
         }
     }
 }

@@ -19,7 +19,7 @@ pub struct PathPermissions<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Consent {
     /// No approval was required.
-    NotAsked,
+    NotRequired,
     /// The user approved the call.
     Given,
 }
