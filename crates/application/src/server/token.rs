@@ -168,6 +168,13 @@ impl TokenService {
         Ok(Some(token))
     }
 
+    /// Whether any token is valid, so that a client can call a server.
+    pub fn has_valid(&self) -> Result<bool, Error> {
+        let all = self.engine.read(|reader| tokens::list(reader, false))?;
+        let now = Timestamp::now();
+        Ok(all.iter().any(|token| token.is_valid_at(now)))
+    }
+
     /// The caller whose valid token has this name, with its current roles.
     pub fn caller(&self, name: &str) -> Result<Option<Caller>, Error> {
         let all = self.engine.read(|reader| tokens::list(reader, false))?;
