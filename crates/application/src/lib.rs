@@ -40,6 +40,7 @@ mod server;
 mod services;
 mod session;
 mod skill;
+mod stop_request;
 mod sync;
 mod system;
 mod task;
@@ -49,7 +50,6 @@ mod turn;
 mod unknown_outcome;
 mod usage;
 mod validation;
-mod watch;
 
 pub use action::operations as action_operations;
 pub use action::{ActionFilter, ActionService, RegisteredAction};

@@ -11,10 +11,10 @@ use cleveragents_tools::{
 use rmcp::model::{GetPromptRequestParams, PaginatedRequestParams, ReadResourceRequestParams};
 use serde_json::{Map, Value, json};
 
-use crate::ask::RequestError;
 use crate::connection::bounded;
 use crate::content;
 use crate::naming::OWN;
+use crate::request::RequestError;
 use crate::server::Server;
 use crate::tool::{CallAsker, failure, folders_of};
 

@@ -23,7 +23,7 @@ use tokio::net::unix::pipe;
 use crate::error::McpError;
 use crate::private_folders::PrivateFolders;
 use crate::resolve::{ResolvedServer, Secrets};
-use crate::view::ServerView;
+use crate::visible_paths::ServerView;
 
 /// Maximum size of a message, in bytes.
 pub(crate) const MAX_MESSAGE_SIZE: usize = 16 << 20;

@@ -13,13 +13,13 @@ use cleveragents_tools::{
 use rmcp::model::{CallToolRequestParams, CallToolResult, ElicitRequestParams, ElicitResult};
 use serde_json::{Map, Value};
 
-use crate::ask::{AskError, RequestCaller, RequestError};
 use crate::content;
 use crate::definition::{ServerDefinition, ToolOverride};
 use crate::elicit;
 use crate::error::McpError;
 use crate::listing::{Hints, ListedTool, Listing};
 use crate::paths::{self, PathRewriter};
+use crate::request::{AskError, RequestCaller, RequestError};
 use crate::server::Server;
 
 /// Maximum length of a description shown to models, in bytes.

@@ -20,7 +20,7 @@ mod name;
 mod output;
 pub mod ports;
 mod registry;
-pub mod running;
+pub mod run_command;
 mod safety;
 mod spec;
 mod tool;

@@ -16,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::recorder::Recorder;
 use self::request_digest::{difference, digest, normalised, ordered, without_means};
+use crate::async_stream::generate;
 use crate::error::{ErrorKind, ModelError};
 use crate::event::StreamEvent;
-use crate::generate::generate;
 use crate::model::{Capabilities, EventStream, Model};
 use crate::name::ModelName;
 use crate::price::Price;

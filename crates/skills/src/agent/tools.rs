@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cleveragents_domain::{FileKind, FileMode, MicroUsd, TreePath, nearest};
 use cleveragents_tools::ports::Command;
-use cleveragents_tools::running::{Streams, check_ending, exec};
+use cleveragents_tools::run_command::{Streams, check_ending, exec};
 use cleveragents_tools::{
     Access, Answer, Call, Capability, Category, DEFAULT_TIMEOUT, Failure, Permit, PrepareContext,
     PrepareError, PreparedCall, Source, Subject, Tool, ToolName, ToolSpec, TouchedPaths,

@@ -13,7 +13,7 @@ use super::paths::{LastLink, Place, is_everything, place, workspace};
 use super::{Description, PrepareResult, builtin, ready};
 use crate::capability::{Access, Capability};
 use crate::ports::Command;
-use crate::running::{Streams, check_ending, exec};
+use crate::run_command::{Streams, check_ending, exec};
 use crate::spec::{Category, WorkspaceNeed};
 use crate::tool::{
     Answer, Call, Failure, PrepareContext, PrepareError, Subject, Tool, TouchedPaths,

@@ -7,7 +7,7 @@ use cleveragents_domain::{
     Code, EventKind, LeaseSubject, NewEvent, Plan, PlanId, PlanStage, Suggestion, Ttl, hint,
     suggest,
 };
-use cleveragents_process::{Input, Limits, Output, WhenMissing};
+use cleveragents_process::WhenMissing;
 use cleveragents_store::plans;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -371,17 +371,8 @@ fn revert_in(
         }
         arguments.push(&commit.id);
         let request = ExecRequest {
-            program: "git".into(),
-            arguments: arguments.into_iter().map(Into::into).collect(),
             part,
-            environment: Vec::new(),
-            writable: Vec::new(),
-            readable: Vec::new(),
-            network: false,
-            when_missing: WhenMissing::Warn,
-            input: Input::Nothing,
-            output: Output::Capture,
-            limits: Limits::default(),
+            ..ExecRequest::captured("git", arguments, WhenMissing::Warn)
         };
         let report = sandboxes.exec(open, &request, context.cancel(), |_| {})?;
         if !report.finished.ending.is_success() {
