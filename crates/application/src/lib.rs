@@ -74,7 +74,7 @@ pub use cleveragents_store::{
     search::{Hit as SearchHit, Scope as SearchScope},
     sessions::{ExpectedVersion, SessionFilter},
     tokens::Token,
-    usage_metrics::{Durations, RANGES as DURATION_RANGES, UsageMetrics},
+    usage_metrics::{BUCKET_BOUNDS as DURATION_BUCKET_BOUNDS, Durations, UsageMetrics},
 };
 pub use count::counted;
 pub use definition::{

@@ -88,11 +88,11 @@ pub enum Error {
     /// Another process changed something during the apply; everything was rolled back.
     #[error("{0}; nothing was applied")]
     Raced(String),
-    /// An apply failed halfway and was rolled back.
+    /// An apply failed after its first change and was rolled back.
     #[error("apply failed and was rolled back, nothing was changed: {0}")]
     RolledBack(String),
     /// An apply could be neither completed nor rolled back.
-    #[error("apply stopped halfway and could not be rolled back: {0}")]
+    #[error("apply was interrupted and could not be rolled back: {0}")]
     Stuck(String),
     /// A database server is unreachable, or the connection was lost.
     #[error("database `{address}`: {message}")]

@@ -7,8 +7,8 @@
 
 use cleveragents_domain::identity::{Permission, Scope};
 use cleveragents_domain::{
-    ArgumentType, AutoDiscovery, Capabilities, ChildType, Code, InheritedType, ProjectId, Resource,
-    ResourceId, ResourceKind, ResourceType, SandboxStrategy, Timestamp, TypeName, Version,
+    ArgumentType, Code, InheritedType, ProjectId, Resource, ResourceId, ResourceKind,
+    SandboxStrategy, Timestamp, TypeName, Version,
 };
 use cleveragents_store::resources::LinkedResource;
 use schemars::JsonSchema;

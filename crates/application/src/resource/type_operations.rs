@@ -8,11 +8,12 @@
 use cleveragents_domain::identity::Permission;
 use cleveragents_domain::{
     ArgumentType, AutoDiscovery, Capabilities, ChildType, InheritedType, ResourceKind,
-    ResourceType, SandboxStrategy, Timestamp, TypeName, Version,
+    ResourceType, SandboxStrategy, TypeName,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::operations::ResourceListSummary;
 use crate::operation::{Operation, OperationContext, OperationError, Requirement, Resolver};
 
 /// Origin of a resource type.

@@ -10,10 +10,10 @@ use cleveragents_domain::{
     InvocationOutcome, PlanId, SessionId, Timestamp, ToolInvocation, ToolInvocationId, TurnId,
 };
 use cleveragents_store::invocations::InvocationFilter;
+use cleveragents_tools::ToolPattern;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::service::ToolError;
 use crate::operation::{
     Operation, OperationContext, OperationError, PageSummary, Requirement, Resolver,
 };

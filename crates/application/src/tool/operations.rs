@@ -11,8 +11,8 @@ use cleveragents_domain::{Diagnose as _, Placeholder, Timestamp, ValidationMode,
 use cleveragents_models::Redactor;
 use cleveragents_store::definitions::StoredDefinition;
 use cleveragents_tools::{
-    Access, Binding, Capability, Category, Environment, Registry, Slot, Source, ToolPattern,
-    ToolSpec, WorkspaceNeed,
+    Access, Binding, Capability, Category, Environment, Registry, Slot, Source, ToolSpec,
+    WorkspaceNeed,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

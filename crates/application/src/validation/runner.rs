@@ -37,7 +37,7 @@ pub struct ValidationOutcome {
     pub output: Vec<u8>,
     /// Run time.
     pub duration: Duration,
-    /// True if the validation could not run or reached its time limit: the failure says nothing about the files.
+    /// True if the validation could not run or reached its time limit: the failure does not mean that the files are wrong.
     pub is_environment_failure: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Apply for a real tree: compares each changed path with the user's current state.
+//! Plans the apply of changes to a directory tree of the user: compares each changed path with its current state.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -78,7 +78,7 @@ pub(crate) fn plan_tree(
         .collect();
     let mut obstacles = Obstacles::new(root, &removed);
     for (path, _, after) in &planned {
-        let Some(reason) = obstacles.before(path, *after)? else {
+        let Some(reason) = obstacles.blocking_reason(path, *after)? else {
             continue;
         };
         if let Some(change) = by_path.get(path) {
@@ -165,7 +165,7 @@ impl<'a> Obstacles<'a> {
     }
 
     /// Reason why a path cannot change to the state `after`.
-    pub(crate) fn before(
+    pub(crate) fn blocking_reason(
         &mut self,
         path: &TreePath,
         after: Option<FileState>,

@@ -102,7 +102,7 @@ fn check_card(card: &Value) {
 }
 
 #[test]
-fn the_public_card_is_strict_and_may_be_kept() {
+fn the_public_card_is_strict_and_cacheable() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local_options());
     // Neither a token nor a version is needed.

@@ -3,7 +3,6 @@
 use cleveragents_domain::{
     AnswerVerdict, DecisionId, EventKind, NewEvent, PlanId, RunId, StepRecord, StepState, Timestamp,
 };
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub use super::plan_rollbacks::{
