@@ -42,7 +42,7 @@ pub use request::{
     Ending, InterruptedTurnSummary, TurnAllowance, TurnReport, TurnRequest, TurnSettings,
     TurnTools, UnlimitedAllowance,
 };
-pub(crate) use resume::is_for_a_person;
+pub(crate) use resume::needs_absent_user;
 pub(crate) use secrets::Secrets;
 pub use service::TurnService;
 pub use session_lock::{LockedSession, Waiting};

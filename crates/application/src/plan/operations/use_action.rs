@@ -111,8 +111,8 @@ impl CreatedPlan {
         for project in &projects {
             resources += context.projects().targets(project)?.len();
         }
-        let mut inputs = inputs.arguments;
-        inputs.insert("automation_profile".to_owned(), json!(inputs.profile.name));
+        let mut reported_inputs = inputs.arguments;
+        reported_inputs.insert("automation_profile".to_owned(), json!(inputs.profile.name));
         Ok(Self {
             plan_id: plan.id,
             name: plan.name,
@@ -124,7 +124,7 @@ impl CreatedPlan {
             projects,
             automation_profile: inputs.profile.name.clone(),
             attempt: plan.attempt,
-            inputs,
+            inputs: reported_inputs,
             actors: inputs.actors,
             automation: PlanAutomation {
                 profile: inputs.profile.name,
