@@ -147,10 +147,10 @@ pub fn toolchain_environment() -> Vec<(OsString, OsString)> {
         .collect()
 }
 
-/// The first existing folder with this relative path below the user's home or another home with toolchains.
+/// The folder with this relative path below the user's own home, if it exists.
 pub fn home_folder(relative: &str) -> Option<PathBuf> {
-    let mut folders = homes().into_iter().map(|home| home.join(relative));
-    folders.find(|folder| folder.is_dir())
+    let folder = PathBuf::from(env::var_os("HOME")?).join(relative);
+    folder.is_dir().then_some(folder)
 }
 
 impl Toolchain {
