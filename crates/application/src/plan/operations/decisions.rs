@@ -437,18 +437,18 @@ impl Operation for ExplainDecision {
             failed_checks,
         } = context.plans().explain(&self.reference)?;
         let holds = decision.holds();
-        let content = decision.content;
-        let snapshot = content.snapshot;
+        let recorded = decision.content;
+        let snapshot = recorded.snapshot;
         let is_over = plan.stage.is_terminal();
         Ok(DecisionExplanation {
-            decision_id: content.id,
-            kind: content.kind,
-            question: content.question,
-            chosen: content.chosen,
-            confidence: content.confidence,
+            decision_id: recorded.id,
+            kind: recorded.kind,
+            question: recorded.question,
+            chosen: recorded.chosen,
+            confidence: recorded.confidence,
             plan_id: plan.id,
-            parent_decision_id: content.parent,
-            phase: content.phase,
+            parent_decision_id: recorded.parent,
+            phase: recorded.phase,
             sequence: format!("{} of {count}", decision.sequence),
             created: decision.created_at,
             holds,
@@ -456,7 +456,7 @@ impl Operation for ExplainDecision {
             rolled_back_by: decision.undone_by,
             corrects: decision.corrects,
             correction_reason: decision.correction_reason,
-            influenced_by: content.influenced_by,
+            influenced_by: recorded.influenced_by,
             alternatives,
             impact,
             artifacts,
@@ -471,10 +471,10 @@ impl Operation for ExplainDecision {
                 relevant_resources: self.show_context.then_some(snapshot.relevant_resources),
                 actor_state_ref: self.show_context.then_some(snapshot.actor_state_ref),
             },
-            rationale: content.rationale,
+            rationale: recorded.rationale,
             correction_hint: (!is_over)
                 .then(|| suggest::plan_prompt(plan.id, Placeholder("GUIDANCE"))),
-            reasoning: self.show_reasoning.then_some(content.reasoning),
+            reasoning: self.show_reasoning.then_some(recorded.reasoning),
         })
     }
 }
