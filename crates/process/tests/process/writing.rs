@@ -330,8 +330,8 @@ fn standard_streams_lead_to_no_file_outside() {
     for mode in ConfinementMode::confined() {
         let script = "chmod 4777 /dev/stdin /dev/stderr /proc/self/fd/0 /proc/self/fd/2
 truncate -s 0 /dev/stdin /dev/stderr; echo changed > /proc/self/fd/0; cat >&2";
-        let (mode, content) = with_the_file_as_streams(mode, script);
-        assert_eq!(mode, before.1, "{mode:?}");
+        let (file_mode, content) = with_the_file_as_streams(mode, script);
+        assert_eq!(file_mode, before.1, "{mode:?}");
         assert!(content.starts_with("original"), "{mode:?} {content}");
         if mode != ConfinementMode::Landlock {
             mode.sh("chmod 4777 /dev/stdin /dev/null /proc/self/fd/0");

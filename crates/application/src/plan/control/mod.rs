@@ -334,7 +334,7 @@ impl PlanControl {
 
     /// Queues a plan for a worker.
     pub(super) fn queue(&self, id: PlanId, entry: &QueueEntry) -> Result<Plan, PlanError> {
-        PlanQueue::new(Arc::clone(self.store.engine())).leave(id, entry)?;
+        PlanQueue::new(Arc::clone(self.store.engine())).enqueue(id, entry)?;
         self.store.get(id)
     }
 

@@ -100,7 +100,7 @@ pub(crate) fn run(context: &Context, mut arguments: Arguments) -> Result<Report,
         }
     }
     let outcome = chat.read_messages(&mut source);
-    chat.leave();
+    chat.finish();
     outcome?;
     let code = chat.failed.filter(|_| !is_interactive).unwrap_or(0);
     Ok(Report::written("chat", code))
@@ -446,7 +446,7 @@ impl Chat<'_> {
     }
 
     /// Closes the unchanged sandboxes of the chat, and prints how to continue.
-    fn leave(&self) {
+    fn finish(&self) {
         let is_own = self.conversation.options().sandbox.is_none();
         let mut pending = None;
         for session in self.used.iter().filter(|_| is_own) {
