@@ -2,7 +2,7 @@ Feature: Diagnostics
   Diagnostics start with any problem of the home, the configuration or the database, report it, and
   repair it if possible. They never delete data.
 
-  Scenario: A valid installation without a model has only that finding
+  Scenario: A valid installation without a model has one warning
     Given a new home
     And a session called "weekly" with 3 messages
     When I run "diagnostics"

@@ -9,7 +9,7 @@ Feature: Leases
   Scenario: One of many concurrent requests gets a free lease
     When 8 threads ask for the lease of the plan at the same instant
     Then exactly one of them gets it
-    And all others receive the owner
+    And all others receive the name of the owner
 
   @defect_7406
   Scenario: The lease of a dead program is taken over at once

@@ -41,7 +41,7 @@ Feature: Permissions
     Then the command succeeds and mentions "succeeded"
     And the sandbox "fix" has changed "a.txt"
 
-  Scenario Outline: No rule overrides the built-in floor
+  Scenario Outline: No rule overrides the built-in deny list
     When I call "builtin/shell" in the sandbox "fix" under the rule "allow builtin/shell" with
       """
       {"command": "<command>"}

@@ -23,11 +23,11 @@ use serde::Serialize;
 #[derive(Parser)]
 struct Arguments {
     #[command(subcommand)]
-    bench: Bench,
+    bench: Benchmark,
 }
 
 #[derive(Subcommand)]
-enum Bench {
+enum Benchmark {
     /// Measure appending to sessions and paging through them, compared with raw SQLite
     Sessions {
         /// File for the rows
@@ -160,7 +160,7 @@ fn main() -> anyhow::Result<()> {
         std::process::exit(code.into());
     }
     let (json, findings) = match Arguments::parse().bench {
-        Bench::Sessions {
+        Benchmark::Sessions {
             json,
             writers,
             seconds,
@@ -170,14 +170,14 @@ fn main() -> anyhow::Result<()> {
             json,
             sessions::run(&writers, seconds, long, agents.as_deref())?,
         ),
-        Bench::Sandbox {
+        Benchmark::Sandbox {
             json,
             files,
             new,
             only,
         } => (json, sandbox::measure(files, new, &only)?),
-        Bench::Graphs { json } => (json, graphs::measure()?),
-        Bench::Turns {
+        Benchmark::Graphs { json } => (json, graphs::measure()?),
+        Benchmark::Turns {
             json,
             agents,
             codex,
@@ -187,14 +187,14 @@ fn main() -> anyhow::Result<()> {
             json,
             turns::measure(&agents, codex.as_deref(), rg.as_deref(), files)?,
         ),
-        Bench::Plans {
+        Benchmark::Plans {
             json,
             agents,
             plans,
             decisions,
             files,
         } => (json, plans::measure(&agents, plans, decisions, files)?),
-        Bench::Server {
+        Benchmark::Server {
             json,
             agents,
             python,
@@ -203,7 +203,7 @@ fn main() -> anyhow::Result<()> {
             json,
             server::measure(&agents, python.as_deref().zip(peer.as_deref()))?,
         ),
-        Bench::Mcp { json, peers } => (json, mcp::measure(&peers)?),
+        Benchmark::Mcp { json, peers } => (json, mcp::measure(&peers)?),
     };
     for row in &findings.rows {
         println!(

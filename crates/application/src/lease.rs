@@ -74,7 +74,7 @@ impl Diagnose for LeaseError {
 type UnreleasedLeases = Arc<Mutex<HashSet<(LeaseSubject, LeaseToken)>>>;
 
 /// Subject and token that a write under a lease presents to the store.
-pub type Fence = (LeaseSubject, LeaseToken);
+pub type FencingToken = (LeaseSubject, LeaseToken);
 
 /// Acquires leases for this process. Clones share their state.
 #[derive(Clone)]
@@ -304,7 +304,7 @@ impl HeldLease {
     }
 
     /// Subject and token, as every write under this lease presents them.
-    pub fn fence(&self) -> Fence {
+    pub fn fencing_token(&self) -> FencingToken {
         (self.lease.subject.clone(), self.lease.token)
     }
 
@@ -413,12 +413,12 @@ impl Heartbeat {
                 Ok(_) => last_renewal = now,
                 Err(error @ cleveragents_store::Error::LeaseLost { .. }) => {
                     tracing::warn!(lease = %lease.subject, %error, "lease lost");
-                    return self.lose();
+                    return self.mark_lost();
                 }
                 // The store cannot be reached: another owner may have the lease by now.
                 Err(error) if now.saturating_sub(last_renewal) >= duration => {
                     tracing::warn!(lease = %lease.subject, %error, "lease expired without renewal");
-                    self.lose();
+                    self.mark_lost();
                 }
                 Err(error) => {
                     tracing::warn!(lease = %lease.subject, %error, "lease not renewed; trying again");
@@ -429,7 +429,7 @@ impl Heartbeat {
     }
 
     /// Marks the lease as lost and cancels the work under it.
-    fn lose(&self) {
+    fn mark_lost(&self) {
         self.lost.store(true, Ordering::Release);
         let work: Vec<Cancel> = {
             let work = lock(&self.work);

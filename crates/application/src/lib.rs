@@ -40,6 +40,7 @@ mod server;
 mod services;
 mod session;
 mod skill;
+mod stop_request;
 mod sync;
 mod system;
 mod task;
@@ -49,7 +50,6 @@ mod turn;
 mod unknown_outcome;
 mod usage;
 mod validation;
-mod watch;
 
 pub use action::operations as action_operations;
 pub use action::{ActionFilter, ActionService, RegisteredAction};
@@ -74,7 +74,7 @@ pub use cleveragents_store::{
     search::{Hit as SearchHit, Scope as SearchScope},
     sessions::{ExpectedVersion, SessionFilter},
     tokens::Token,
-    usage_metrics::{Durations, RANGES as DURATION_RANGES, UsageMetrics},
+    usage_metrics::{BUCKET_BOUNDS as DURATION_BUCKET_BOUNDS, Durations, UsageMetrics},
 };
 pub use count::counted;
 pub use definition::{
@@ -87,7 +87,7 @@ pub use invariant::{
     ActionRules, EffectiveQuery, InvariantError, InvariantQuery, InvariantService, InvariantTarget,
     NewInvariant,
 };
-pub use lease::{Fence, HeldLease, LeaseError, LeaseService, WorkGuard};
+pub use lease::{FencingToken, HeldLease, LeaseError, LeaseService, WorkGuard};
 pub use mcp::{McpService, McpServiceError, hide_secrets};
 pub use observer::{AgentEvent, NoApprover, NoObserver, Observer, ToolCallStatus};
 pub use operation::{
@@ -152,7 +152,7 @@ pub use scheduler::{
     WorkerSummary, phase_to_execute, phase_to_resume,
 };
 pub use server::{
-    AuditCheck, AuditError, AuditService, MadeToken, NewToken, RequestKeyService,
+    AuditCheck, AuditError, AuditService, CreatedToken, NewToken, RequestKeyService,
     Secret as TokenSecret, TokenError, TokenService, UsageService,
 };
 pub use services::Services;
@@ -194,6 +194,6 @@ pub use turn::{
 pub use validation::operations as validation_operations;
 pub use validation::{
     AttachRequest, AttachmentQuery, AttachmentView, CommandCheck, CommandLine, EffectiveValidation,
-    Keys, Validation, ValidationCheck, ValidationError, ValidationOutcome, ValidationRunner,
-    ValidationService, WrappedCheck, WrappedTool,
+    SecretValues, Validation, ValidationCheck, ValidationError, ValidationOutcome,
+    ValidationRunner, ValidationService, WrappedCheck, WrappedTool,
 };

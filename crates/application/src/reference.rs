@@ -2,6 +2,8 @@
 
 use cleveragents_domain::check_prefix;
 use cleveragents_store::Reader;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 /// Maximum number of candidates in the error for an ambiguous reference.
 pub(crate) const CANDIDATES: u64 = 20;
@@ -49,6 +51,18 @@ pub(crate) fn find_referenced<T, E>(
 )]
 pub(crate) fn unnamed<T, E>(_: &mut dyn Reader) -> Result<Vec<T>, E> {
     Ok(Vec::new())
+}
+
+/// Details of the error for a reference that matches several objects, each with its id and name.
+pub(crate) fn ambiguity_details(
+    reference: &str,
+    candidates: &[(impl Serialize, impl Serialize)],
+) -> Value {
+    let candidates: Vec<Value> = candidates
+        .iter()
+        .map(|(id, name)| json!({"id": id, "name": name}))
+        .collect();
+    json!({"reference": reference, "candidates": candidates})
 }
 
 #[cfg(test)]

@@ -330,9 +330,9 @@ fn a_plan_keeps_the_invariants_of_its_action_with_its_own_values() {
         let values = action.resolve(&given).expect("it fits");
         let mut new = NewPlan::empty(PlanId::generate());
         new.action.clone_from(&action.name);
-        new.made_with.action = Some(action);
-        new.made_with.arguments = values.values;
-        new.made_with.arguments_order = values.order;
+        new.inputs.action = Some(action);
+        new.inputs.arguments = values.values;
+        new.inputs.arguments_order = values.order;
         let id = new.id.to_string();
         database
             .open()

@@ -132,7 +132,7 @@ fn defect_7163_a_closed_changeset_is_no_longer_active() {
         assert_eq!(recorded.0, outer.id());
 
         // Another process closes the changeset.
-        database.meddle(&format!(
+        database.execute_sql(&format!(
             "UPDATE changesets SET closed_at = 1 WHERE changeset_id = '{}'",
             outer.id()
         ));

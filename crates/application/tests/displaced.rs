@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use cleveragents_application::{ApplyRequest, ExecRequest, OpenSandbox, SandboxService, Target};
 use cleveragents_domain::{Code, Diagnose as _, ProcessId, Ttl};
-use cleveragents_process::{Cancel, Input, Limits, Output, WhenMissing};
+use cleveragents_process::{Cancel, WhenMissing};
 use cleveragents_sandbox::Source;
 use cleveragents_testkit::TestDatabase;
 
@@ -69,7 +69,7 @@ impl Scene {
 
     /// Simulates another machine that takes the lease after its expiry.
     fn displace(&self) {
-        self.database.meddle(&format!(
+        self.database.execute_sql(&format!(
             "UPDATE leases SET token = token + 1, owner_process = '{}', owner_host = 'elsewhere' \
              WHERE kind = 'sandbox'",
             ProcessId::generate()
@@ -110,19 +110,7 @@ fn the_command_of_a_displaced_owner_is_stopped() {
     let scene = Scene::new();
     let (mut open, root) = scene.open();
     let script = "echo begun > begun; sleep 600; echo late > late";
-    let request = ExecRequest {
-        program: "sh".into(),
-        arguments: vec!["-c".into(), script.into()],
-        part: None,
-        environment: Vec::new(),
-        writable: Vec::new(),
-        readable: Vec::new(),
-        network: false,
-        when_missing: WhenMissing::Warn,
-        input: Input::Nothing,
-        output: Output::Capture,
-        limits: Limits::default(),
-    };
+    let request = ExecRequest::captured("sh", ["-c", script], WhenMissing::Warn);
     let outcome = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !root.join("begun").exists() {

@@ -54,7 +54,7 @@ fn acquire_without_heartbeat(engine: &Engine, owner: &Owner) -> Lease {
 
 fn expire(database: &TestDatabase) {
     let moment = Timestamp::now().plus_seconds(-1).as_micros();
-    database.meddle(&format!("UPDATE leases SET expires_at = {moment}"));
+    database.execute_sql(&format!("UPDATE leases SET expires_at = {moment}"));
 }
 
 /// A release can fail, for example because the disk is full.
@@ -65,7 +65,7 @@ fn an_unreleased_lease_is_free_only_for_its_former_owner() {
     let mine = service(&engine, current_owner());
     let held = mine.acquire(subject(), Ttl::default()).expect("free");
     let token = held.token();
-    database.meddle(
+    database.execute_sql(
         "CREATE TRIGGER broken BEFORE UPDATE ON leases BEGIN SELECT RAISE(ABORT, 'no room'); END",
     );
     assert!(held.release().is_err(), "the release cannot be stored");
@@ -74,7 +74,7 @@ fn an_unreleased_lease_is_free_only_for_its_former_owner() {
         !matches!(refused, Err(LeaseError::Held { .. })),
         "the error reports that it cannot be stored"
     );
-    database.meddle("DROP TRIGGER broken");
+    database.execute_sql("DROP TRIGGER broken");
     let others = service(&engine, current_owner());
     let refused = others.acquire(subject(), Ttl::default());
     assert!(
@@ -552,7 +552,7 @@ fn work_under_a_lease_is_cancelled_when_it_cannot_be_renewed_for_its_duration() 
     let lease = service(&engine, remote_owner("a machine"))
         .acquire(subject(), ttl)
         .expect("free");
-    database.meddle(
+    database.execute_sql(
         "CREATE TRIGGER broken BEFORE UPDATE ON leases BEGIN SELECT RAISE(ABORT, 'no room'); END",
     );
     let work = Cancel::new();
@@ -691,10 +691,10 @@ fn defect_3951_expiry_compares_instants() {
     for database in TestDatabase::each() {
         let engine = database.open();
         for (shift, is_free) in [(-1, true), (1, false), (-24 * 365, true), (24 * 365, false)] {
-            database.meddle("DELETE FROM leases");
+            database.execute_sql("DELETE FROM leases");
             acquire_without_heartbeat(&engine, &remote_owner("a machine"));
             let (instant, micros) = hour(shift);
-            database.meddle(&format!("UPDATE leases SET expires_at = {micros}"));
+            database.execute_sql(&format!("UPDATE leases SET expires_at = {micros}"));
             let holder = engine
                 .read(|reader| leases::holder(reader, &subject()))
                 .expect("read");
@@ -728,7 +728,7 @@ fn stale_leases_are_released_and_live_ones_are_not() {
             mine.release_stale().expect("answered").is_empty(),
             "none is stale"
         );
-        database.meddle(&format!(
+        database.execute_sql(&format!(
             "UPDATE leases SET expires_at = 1 WHERE subject_id = '{}'",
             subject().id
         ));

@@ -41,7 +41,7 @@ fn caller(grants: &[&str]) -> Caller {
 /// A plan that works on a project in a namespace.
 fn plan(engine: &Engine, namespace: &str) -> PlanId {
     let mut new = plans::new_plan(&format!("{namespace}-plan"));
-    for project in &mut new.made_with.projects {
+    for project in &mut new.inputs.projects {
         project.name = format!("{namespace}/shop");
     }
     plans::store(engine, &new)

@@ -156,7 +156,7 @@ fn search_results_contain_the_positions_of_matches() {
         let engine = database.open();
         let application = application(&engine);
         let local_caller = Caller::local("ada");
-        let id = create(&application, &local_caller, "talk", None);
+        let id = create(&application, &local_caller, "work", None);
         let append = AppendMessage {
             reference: id,
             role: "user".to_owned(),

@@ -106,7 +106,7 @@ fn defect_4064_plans_are_filtered_by_the_store() {
         executing(&engine, executed);
         let mut other = new_plan("other");
         "local/review".clone_into(&mut other.action);
-        other.made_with.projects.clear();
+        other.inputs.projects.clear();
         store(&engine, &other);
         let found = |query: PlanListQuery| names(&queries.list(&query).expect("a list"));
         let base = PlanListQuery::default;
@@ -196,7 +196,7 @@ fn defect_6459_a_list_takes_as_many_statements_for_many_plans_as_for_one() {
                     statements: 0,
                 };
                 let found = stored::list(&mut counting, &stored::PlanFilter::default())?;
-                assert!(found.iter().all(|plan| plan.made_with.projects.len() == 1));
+                assert!(found.iter().all(|plan| plan.inputs.projects.len() == 1));
                 Ok::<_, Error>((found.len(), counting.statements))
             })
             .expect("a list")
@@ -305,7 +305,7 @@ fn decisions_are_listed_explained_and_resolved() {
         let kinds: Vec<_> = shown
             .nodes
             .iter()
-            .map(|node| (node.depth, shown.decision(node).said.kind))
+            .map(|node| (node.depth, shown.decision(node).content.kind))
             .collect();
         assert_eq!(
             kinds,
@@ -329,7 +329,7 @@ fn decisions_are_listed_explained_and_resolved() {
         assert_eq!(reported.impact.downstream_decisions, 1, "by its share only");
         assert_eq!(reported.impact.artifacts_produced, 1);
         let reported = queries.explain("p").expect("the root of the plan");
-        assert_eq!(reported.decision.said.id, made.root);
+        assert_eq!(reported.decision.content.id, made.root);
         assert_eq!(reported.count, 5);
         assert_eq!(reported.impact.downstream_decisions, 3);
         assert_eq!(reported.impact.correction_impact, CorrectionImpact::Medium);
@@ -350,7 +350,7 @@ fn decisions_are_listed_explained_and_resolved() {
             ]
         );
         let work = queries.explain(&made.work.to_string()).expect("explained");
-        assert_eq!(work.decision.said.influenced_by, [made.invariant]);
+        assert_eq!(work.decision.content.influenced_by, [made.invariant]);
         let error = queries.explain("01ZZZZZZ").expect_err("neither");
         assert_eq!(error.code(), Code::DecisionNotFound);
         let shared = &made.root.to_string()[..6];
@@ -462,11 +462,11 @@ fn guards_come_from_the_profile_snapshot_and_the_lower_cost_limit_applies() {
         ..Default::default()
     });
     let mut new = new_plan("p");
-    new.made_with.profile.snapshot = profile.clone();
+    new.inputs.profile.snapshot = profile.clone();
     let plan = store(&engine, &new);
     strategized(&engine, plan);
     executing(&engine, plan);
-    database.meddle(TAKEN);
+    database.execute_sql(TAKEN);
     let guard = queries
         .guard(queries.get(plan).expect("a plan"))
         .expect("guards");
@@ -511,7 +511,7 @@ fn project_in(engine: &Arc<Engine>, folder: &Path, name: &str) {
 
 fn store_for(engine: &Engine, name: &str, project: &str) -> PlanId {
     let mut plan = new_plan(name);
-    project.clone_into(&mut plan.made_with.projects[0].name);
+    project.clone_into(&mut plan.inputs.projects[0].name);
     store(engine, &plan)
 }
 

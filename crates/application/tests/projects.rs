@@ -187,9 +187,9 @@ fn aliases_are_unique_in_a_project() {
                 project.id
             )
         };
-        let duplicate = database.try_meddle(&insert("db"));
+        let duplicate = database.try_execute_sql(&insert("db"));
         duplicate.expect_err("an alias is unique");
-        database.meddle(&insert("c"));
+        database.execute_sql(&insert("c"));
         let (project, _) = projects.view("shop").expect("it is there");
         assert_eq!(aliases(&project), ["a", "a-2", "c", "db"]);
     });
@@ -321,7 +321,7 @@ fn an_actor_of_an_unfinished_plan_cannot_be_removed() {
             .add(text, "writer.yaml", Register::New, world)
             .expect("registered");
         let mut new = plans::new_plan("p");
-        new.made_with.actors.execution = "local/writer".to_owned();
+        new.inputs.actors.execution = "local/writer".to_owned();
         let plan = plans::store(&engine, &new);
         let error = actors
             .remove("writer", world)

@@ -96,7 +96,7 @@ fn register(engine: &Arc<Engine>) {
 
 fn plan_of(actor: &str) -> NewPlan {
     let mut new = plans::new_plan("p");
-    new.made_with.actors.review = Some(actor.to_owned());
+    new.inputs.actors.review = Some(actor.to_owned());
     new
 }
 

@@ -431,7 +431,7 @@ fn defect_6886_a_resource_with_children_stays() {
         // A foreign key of the database also refuses the deletion.
         let id = tree[0].resource.id;
         database
-            .try_meddle(
+            .try_execute_sql(
                 &format!(
                     "PRAGMA foreign_keys = ON; DELETE FROM resources WHERE resource_id = '{id}'"
                 )

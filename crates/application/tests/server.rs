@@ -24,7 +24,7 @@ fn audit_without_triggers(database: &TestDatabase) -> AuditService {
     }
     let sqlite = "DROP TRIGGER audit_entries_stay; DROP TRIGGER audit_entries_remain;";
     let postgres = "ALTER TABLE audit_entries DISABLE TRIGGER USER;";
-    database.meddle(if database.folder().is_some() {
+    database.execute_sql(if database.folder().is_some() {
         sqlite
     } else {
         postgres
@@ -92,7 +92,7 @@ fn defect_5809_every_way_to_change_the_audit_is_found_out() {
     for (manipulation, sql, first) in manipulations {
         for database in TestDatabase::each() {
             let audit = audit_without_triggers(&database);
-            database.meddle(sql);
+            database.execute_sql(sql);
             assert_eq!(first_broken_entry(&audit), first, "{manipulation}");
         }
     }
@@ -106,7 +106,7 @@ fn a_stored_head_detects_a_truncated_audit_log() {
         let audit = audit_without_triggers(&database);
         let stored_head = audit.verify(None).expect("intact").head;
         audit.verify(Some(&stored_head)).expect("the same");
-        database.meddle(
+        database.execute_sql(
             "DELETE FROM audit_entries WHERE number = 5; \
              UPDATE audit_head SET number = 4, hash = (SELECT hash FROM audit_entries WHERE number = 4)",
         );
@@ -126,7 +126,7 @@ fn the_database_refuses_to_change_the_audit_log() {
             "UPDATE audit_entries SET identity = 'eve'",
             "DELETE FROM audit_entries",
         ] {
-            assert!(database.try_meddle(sql).is_err(), "{sql}");
+            assert!(database.try_execute_sql(sql).is_err(), "{sql}");
         }
     }
 }
@@ -141,7 +141,7 @@ fn token_names_are_unique_and_creation_and_revocation_are_audited() {
         assert_ne!(made.token.secret_hash, made.secret.reveal());
         let code = |outcome: Result<_, TokenError>| {
             outcome
-                .map(|_: cleveragents_application::MadeToken| ())
+                .map(|_: cleveragents_application::CreatedToken| ())
                 .expect_err("refused")
                 .code()
         };

@@ -51,7 +51,7 @@ fn responder() -> AppendResponder {
             let numbers: Vec<u64> = numbers.take(count).map(|number| number.0).collect();
             Ok(json!(numbers).to_string())
         },
-        kept: |body| (201, format!("kept {body}")),
+        stored_response: |body| (201, format!("kept {body}")),
     }
 }
 
@@ -161,7 +161,7 @@ fn a_key_is_claimed_once_and_released_by_a_request_without_effect() {
         };
         assert_eq!(keys.claim(&request).expect("answered"), answered);
         // A day later the key is free.
-        database.meddle("UPDATE request_keys SET created_at = created_at - 86401000000");
+        database.execute_sql("UPDATE request_keys SET created_at = created_at - 86401000000");
         assert_eq!(keys.claim(&request).expect("answered"), KeyClaim::First);
     }
 }

@@ -949,7 +949,7 @@ fn a_fork_of_a_session_with_a_gap_has_each_message_once() {
         for number in 0..10 {
             append(&service, id, format!("w/{number}")).expect("stored");
         }
-        database.meddle(&format!(
+        database.execute_sql(&format!(
             "DELETE FROM messages WHERE session_id = '{id}' AND sequence IN (2, 3, 4)"
         ));
         let texts = |id| -> Vec<String> {

@@ -516,7 +516,7 @@ fn tasks_of_an_earlier_version_are_read() {
         let engine = database.open();
         let tasks = tasks(&engine);
         let id = create(&tasks, "hello").record.id;
-        database.meddle(&format!(
+        database.execute_sql(&format!(
             r#"UPDATE task_messages SET message = '{{"messageId":"m","role":"ROLE_USER","parts":[{{"text":"old","mediaType":"text/plain"}},{{"data":null}}],"contextId":"c","taskId":"{id}","metadata":{{"cleveragents":{{}}}}}}';
                UPDATE tasks SET status_message = '{{"messageId":"s","role":"ROLE_AGENT","parts":[{{"text":"?"}}],"contextId":"c","taskId":"{id}"}}';
                INSERT INTO task_artifacts (task_id, artifact_id, number, artifact) VALUES ('{id}', 'answer', 0, '{{"artifactId":"answer","name":"answer","parts":[{{"text":"hi"}}]}}');

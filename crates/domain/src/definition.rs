@@ -83,7 +83,7 @@ impl DefinitionKind {
         }
     }
 
-    /// The code for a file that breaks a rule.
+    /// The code for a file with an invalid definition.
     pub const fn invalid(self) -> Code {
         match self {
             Self::Action => Code::InvalidAction,
@@ -133,7 +133,7 @@ pub enum DefinitionFault {
     /// The text cannot be parsed.
     #[error(transparent)]
     Malformed(Fault),
-    /// The text can be parsed and breaks a rule.
+    /// The text can be parsed, but the definition is invalid.
     #[error(transparent)]
     Rule(Fault),
 }

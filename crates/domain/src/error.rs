@@ -66,7 +66,7 @@ macro_rules! codes {
 }
 
 codes! {
-    Internal = "CA-0100", Failed, "an internal rule was broken";
+    Internal = "CA-0100", Failed, "an internal error occurred";
     Usage = "CA-0101", Usage, "the command line is invalid";
     InvalidName = "CA-0102", Usage, "a name is not well formed";
     InvalidId = "CA-0103", Usage, "an id is not well formed";
@@ -122,7 +122,7 @@ codes! {
     ResourceTypeNotFound = "CA-0604", NotFound, "the resource type does not exist";
     ResourceTypeExists = "CA-0605", Conflict, "a resource type of this name exists already";
     MalformedResourceType = "CA-0606", Usage, "the resource type file cannot be read";
-    InvalidResourceType = "CA-0607", Usage, "the resource type breaks a rule";
+    InvalidResourceType = "CA-0607", Usage, "the resource type definition is invalid";
     ResourceTypeInUse = "CA-0608", Conflict, "the resource type is still in use";
     BuiltInResourceType = "CA-0609", Conflict, "a built-in resource type cannot be changed";
     ResourceNotAddable = "CA-0610", Usage, "resources of this type cannot be registered by hand";
@@ -135,7 +135,7 @@ codes! {
     LinkNotFound = "CA-0617", NotFound, "the link does not exist";
     DiscoveredLink = "CA-0618", Conflict, "a discovered link cannot be removed by hand";
     LinkExists = "CA-0619", Conflict, "the link exists already";
-    NoSandboxBoundary = "CA-0620", Failed, "nothing around the resource can be isolated";
+    NoSandboxBoundary = "CA-0620", Failed, "the resource cannot be isolated in a sandbox";
     GitUnavailable = "CA-0621", Failed, "git cannot be run";
     ProjectNotFound = "CA-0631", NotFound, "the project does not exist";
     AmbiguousProject = "CA-0632", Usage, "several projects match";
@@ -158,7 +158,7 @@ codes! {
     GitUnusable = "CA-0651", Failed, "the git program is missing or too old";
     ContentLost = "CA-0652", Failed, "earlier content is lost";
     SandboxElsewhere = "CA-0653", Failed, "the sandbox is on another machine";
-    RepositoryBusy = "CA-0654", Conflict, "another git command works on the repository";
+    RepositoryBusy = "CA-0654", Conflict, "another git command is using the repository";
     ApplyRolledBack = "CA-0655", Failed, "an apply failed and was rolled back";
     ApplyStuck = "CA-0656", Failed, "an apply could be neither finished nor rolled back";
     ApplyRaced = "CA-0657", Conflict, "a resource changed while it was being applied";
@@ -195,14 +195,14 @@ codes! {
     MalformedModelFile = "CA-0818", Usage, "a file of models or answers is invalid";
     NoScriptedAnswer = "CA-0819", Failed, "the script has no answer for this";
     NotRecorded = "CA-0820", Failed, "the recording does not contain this request";
-    ModelNotCapable = "CA-0821", Failed, "no model of the chain can do this";
+    ModelNotCapable = "CA-0821", Failed, "no model of the fallback chain supports the request";
     KeyringUnavailable = "CA-0822", Failed, "the keyring cannot be used";
     NoModel = "CA-0823", Usage, "no model is set";
     ProjectInUse = "CA-0870", Conflict, "unfinished plans use the project";
     ToolNotFound = "CA-0901", NotFound, "the tool does not exist";
     ToolExists = "CA-0902", Conflict, "a tool of this name exists already";
     MalformedTool = "CA-0903", Usage, "the tool file cannot be read";
-    InvalidTool = "CA-0904", Usage, "the tool breaks a rule";
+    InvalidTool = "CA-0904", Usage, "the tool definition is invalid";
     BuiltInTool = "CA-0905", Conflict, "a built-in tool cannot be changed";
     InvalidRule = "CA-0906", Usage, "the permission rule is not well formed";
     ToolRefused = "CA-0907", Failed, "the tool call was refused";
@@ -215,13 +215,13 @@ codes! {
     RuleNotFound = "CA-0914", NotFound, "the permission rule does not exist";
     ToolInUse = "CA-0915", Conflict, "unfinished plans use the tool";
     MalformedSafety = "CA-0920", Usage, "the safety file cannot be read";
-    InvalidSafety = "CA-0921", Usage, "the safety file breaks a rule";
+    InvalidSafety = "CA-0921", Usage, "the safety profile definition is invalid";
     SafetyNotFound = "CA-0922", NotFound, "the safety profile does not exist";
     InvocationNotFound = "CA-0923", NotFound, "the tool call does not exist";
     ActorNotFound = "CA-1001", NotFound, "the actor does not exist";
     ActorExists = "CA-1002", Conflict, "an actor of this name exists already";
     MalformedActor = "CA-1003", Usage, "the actor file cannot be read";
-    InvalidActor = "CA-1004", Usage, "the actor breaks a rule";
+    InvalidActor = "CA-1004", Usage, "the actor definition is invalid";
     BuiltInActor = "CA-1005", Conflict, "a built-in actor cannot be changed";
     ActorInUse = "CA-1006", Conflict, "the actor is still in use";
     UnsafeActor = "CA-1007", Failed, "the actor is unsafe and was not allowed";
@@ -231,7 +231,7 @@ codes! {
     RunLimit = "CA-1023", Failed, "the run reached a limit";
     RunCancelled = "CA-1024", Failed, "the run was stopped";
     RunOver = "CA-1025", Conflict, "the run has finished";
-    RunBusy = "CA-1026", Conflict, "another process works on the run";
+    RunBusy = "CA-1026", Conflict, "another process is working on the run";
     RunWaiting = "CA-1027", HumanNeeded, "the run waits for the user";
     AnswerMismatch = "CA-1028", Failed, "the answer does not match the response format";
     ContextNotFound = "CA-1029", NotFound, "the context does not exist";
@@ -241,27 +241,27 @@ codes! {
     McpServerNotFound = "CA-1041", NotFound, "the MCP server does not exist";
     McpServerExists = "CA-1042", Conflict, "an MCP server of this name exists already";
     MalformedMcp = "CA-1043", Usage, "the MCP server file cannot be read";
-    InvalidMcp = "CA-1044", Usage, "the MCP server breaks a rule";
+    InvalidMcp = "CA-1044", Usage, "the MCP server definition is invalid";
     McpUnreachable = "CA-1045", Failed, "the MCP server cannot be reached";
-    McpProtocol = "CA-1046", Failed, "the MCP server breaks the protocol";
+    McpProtocol = "CA-1046", Failed, "the MCP server violates the protocol";
     McpTimeout = "CA-1047", Failed, "the MCP server timed out";
     McpAuthorization = "CA-1048", HumanNeeded, "the MCP server requires a login";
     McpServerInUse = "CA-1049", Conflict, "unfinished plans use the MCP server";
     SkillNotFound = "CA-1061", NotFound, "the skill does not exist";
     SkillExists = "CA-1062", Conflict, "a skill of this name exists already";
     MalformedSkill = "CA-1063", Usage, "the skill cannot be read";
-    InvalidSkill = "CA-1064", Usage, "the skill breaks a rule";
+    InvalidSkill = "CA-1064", Usage, "the skill definition is invalid";
     SkillInUse = "CA-1065", Conflict, "the skill is still in use";
     ActionNotFound = "CA-1101", NotFound, "the action does not exist";
     ActionExists = "CA-1102", Conflict, "an action of this name exists already";
     MalformedAction = "CA-1103", Usage, "the action file cannot be read";
-    InvalidAction = "CA-1104", Usage, "the action breaks a rule";
+    InvalidAction = "CA-1104", Usage, "the action definition is invalid";
     ActionArchived = "CA-1105", Conflict, "the action is archived";
     InvalidActionArgument = "CA-1106", Usage, "an argument of the action is missing or invalid";
     ProfileNotFound = "CA-1111", NotFound, "the automation profile does not exist";
     ProfileExists = "CA-1112", Conflict, "an automation profile of this name exists already";
     MalformedProfile = "CA-1113", Usage, "the automation profile file cannot be read";
-    InvalidProfile = "CA-1114", Usage, "the automation profile breaks a rule";
+    InvalidProfile = "CA-1114", Usage, "the automation profile definition is invalid";
     BuiltInProfile = "CA-1115", Conflict, "a built-in automation profile cannot be changed";
     ProfileInUse = "CA-1116", Conflict, "the automation profile is still in use";
     InvariantNotFound = "CA-1121", NotFound, "the invariant does not exist";
@@ -270,14 +270,14 @@ codes! {
     InvariantViolated = "CA-1124", Failed, "an invariant is violated";
     ValidationNotFound = "CA-1131", NotFound, "the validation does not exist";
     MalformedValidation = "CA-1132", Usage, "the validation file cannot be read";
-    InvalidValidation = "CA-1133", Usage, "the validation breaks a rule";
+    InvalidValidation = "CA-1133", Usage, "the validation definition is invalid";
     NotAValidation = "CA-1134", Usage, "the tool is not a validation";
     AttachmentNotFound = "CA-1135", NotFound, "the attachment does not exist";
     AttachmentExists = "CA-1136", Conflict, "the validation is attached already";
     ValidationInUse = "CA-1137", Conflict, "the validation is still attached";
     AmbiguousPlan = "CA-1141", Usage, "several plans match";
     PlanNotReady = "CA-1142", Conflict, "the plan is in the wrong state for this";
-    PlanBusy = "CA-1143", Conflict, "another process works on the plan";
+    PlanBusy = "CA-1143", Conflict, "another process is working on the plan";
     PlanWaiting = "CA-1144", HumanNeeded, "the plan waits for the user";
     PlanFailed = "CA-1145", Failed, "the plan failed";
     PreflightFailed = "CA-1146", Failed, "the plan cannot start";
@@ -313,7 +313,7 @@ codes! {
     TaskOver = "CA-1218", Conflict, "the task has finished";
     ServerBusy = "CA-1219", Failed, "the server is overloaded";
     ServerEnding = "CA-1220", Failed, "the server is stopping";
-    AddressRefused = "CA-1221", Usage, "the address must not be called";
+    AddressRefused = "CA-1221", Usage, "calls to this address are not allowed";
     CannotListen = "CA-1222", Failed, "the server cannot listen";
     RemoteAgent = "CA-1223", Failed, "the remote agent failed";
     UnknownOperation = "CA-1224", NotFound, "the operation does not exist";

@@ -10,7 +10,7 @@ use crate::{SessionId, Timestamp, TurnId};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TurnState {
-    /// A process works on the turn, or died while it did.
+    /// A process is running the turn, or died while running it.
     Running,
     /// The turn finished with an answer.
     Complete,
@@ -36,7 +36,6 @@ impl TurnState {
     }
 }
 
-/// One turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Turn {
     /// Turn id.

@@ -81,7 +81,7 @@ pub struct Attachment {
     pub project: Option<crate::ProjectId>,
     /// The plan, if the validation applies only to one plan.
     pub plan: Option<PlanId>,
-    /// Values of the placeholders: a map of texts.
+    /// Values of the placeholders: an object of strings.
     pub arguments: Value,
     /// Time of creation.
     pub created_at: Timestamp,

@@ -96,7 +96,7 @@ pub(crate) fn failed(server: &str, error: &(dyn std::error::Error + 'static)) ->
         why: why.to_owned(),
         challenge: challenge.map(str::to_owned),
     };
-    let mut deepest = error;
+    let mut cause = error;
     let mut next = Some(error);
     while let Some(current) = next {
         if let Some(auth_error) = current.downcast_ref::<AuthRequiredError>() {
@@ -112,10 +112,10 @@ pub(crate) fn failed(server: &str, error: &(dyn std::error::Error + 'static)) ->
         if let Some(AuthError::AuthorizationRequired) = current.downcast_ref() {
             return sign_in_required("it requires a sign-in", None);
         }
-        deepest = current;
+        cause = current;
         next = current.source();
     }
-    let why = bounded(&deepest.to_string());
+    let why = bounded(&cause.to_string());
     if why.contains("HTTP 401") || why.contains("HTTP 403") {
         return sign_in_required("it rejected your credentials", None);
     }

@@ -9,7 +9,6 @@
 //! untrusted content, and never change a rule. The process crate supervises the programs and ends them
 //! with this process. Only this crate depends on the MCP SDK.
 
-mod ask;
 mod callers;
 mod check;
 mod connection;
@@ -30,13 +29,14 @@ mod offered_tools;
 mod paths;
 mod post;
 mod private_folders;
+mod request;
 mod resolve;
 mod schema;
 mod server;
 mod servers;
 mod stdio;
 mod tool;
-mod view;
+mod visible_paths;
 
 pub use check::BrokenRule;
 pub use definition::{
@@ -53,4 +53,4 @@ pub use resolve::Variables;
 pub use schema::schema;
 pub use servers::{MOST_OFFERED, Options, Servers, Status};
 pub use tool::McpTool;
-pub use view::ServerView;
+pub use visible_paths::ServerView;

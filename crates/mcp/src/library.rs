@@ -5,16 +5,16 @@ use std::sync::{Arc, Weak};
 use cleveragents_domain::MicroUsd;
 use cleveragents_tools::ports::WorkspaceFolders;
 use cleveragents_tools::{
-    Answer, Call, Capability, Category, Failure, Ground, Permit, PrepareContext, PrepareError,
-    PreparedCall, Source, Subject, Tool, ToolName, ToolSpec,
+    Answer, Call, Capability, Category, Failure, Permit, PrepareContext, PrepareError,
+    PreparedCall, Source, Subject, Tool, ToolName, ToolSpec, WorkspaceNeed,
 };
 use rmcp::model::{GetPromptRequestParams, PaginatedRequestParams, ReadResourceRequestParams};
 use serde_json::{Map, Value, json};
 
-use crate::ask::RequestError;
 use crate::connection::bounded;
 use crate::content;
 use crate::naming::OWN;
+use crate::request::RequestError;
 use crate::server::Server;
 use crate::tool::{CallAsker, failure, folders_of};
 
@@ -77,7 +77,7 @@ fn spec(short: &str, description: &str, input_schema: Value) -> ToolSpec {
         description: description.to_owned(),
         source: Source::Mcp,
         category: Category::External,
-        ground: Ground::Nothing,
+        workspace_need: WorkspaceNeed::None,
         input_schema,
         output_schema: None,
         capability: Capability::reads(),

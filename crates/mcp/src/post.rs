@@ -133,7 +133,7 @@ async fn parse_response(
     if kind.starts_with(JSON) {
         let body = read_body(response, MAX_MESSAGE_SIZE).await?;
         let mut message = Message::default();
-        message.see(&body).map_err(unexpected)?;
+        message.count(&body).map_err(unexpected)?;
         return match serde_json::from_slice(&body) {
             Ok(parsed) => Ok(StreamableHttpPostResponse::Json(parsed, session)),
             Err(_) if !is_request => Ok(StreamableHttpPostResponse::Accepted),
@@ -257,7 +257,7 @@ fn bounded_events(
                     event + part.len()
                 };
             }
-            line.see(&chunk).map_err(std::io::Error::other)?;
+            line.count(&chunk).map_err(std::io::Error::other)?;
             if event > MAX_MESSAGE_SIZE {
                 return Err(std::io::Error::other("it sent an event that is too long"));
             }

@@ -9,7 +9,7 @@ use reqwest::Url;
 
 use crate::definition::ServerDefinition;
 use crate::error::McpError;
-use crate::view::{DeclaredPaths, ServerView};
+use crate::visible_paths::{DeclaredPaths, ServerView};
 
 /// Returns the value of a variable.
 pub type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;

@@ -23,7 +23,7 @@ use tokio::net::unix::pipe;
 use crate::error::McpError;
 use crate::private_folders::PrivateFolders;
 use crate::resolve::{ResolvedServer, Secrets};
-use crate::view::ServerView;
+use crate::visible_paths::ServerView;
 
 /// Maximum size of a message, in bytes.
 pub(crate) const MAX_MESSAGE_SIZE: usize = 16 << 20;
@@ -232,7 +232,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for BoundedReader<R> {
         match Pin::new(&mut self.inner).poll_read(context, buffer) {
             Poll::Ready(Ok(())) => {
                 let this = &mut *self;
-                match this.message.see(&buffer.filled()[before..]) {
+                match this.message.count(&buffer.filled()[before..]) {
                     Ok(()) => Poll::Ready(Ok(())),
                     Err(why) => {
                         let why = this.fault.get_or_init(|| why);
@@ -256,7 +256,7 @@ pub(crate) struct Message {
 
 impl Message {
     /// Counts the next bytes.
-    pub(crate) fn see(&mut self, bytes: &[u8]) -> Result<(), String> {
+    pub(crate) fn count(&mut self, bytes: &[u8]) -> Result<(), String> {
         for &byte in bytes {
             if byte == b'\n' {
                 *self = Self::default();
@@ -303,13 +303,13 @@ mod tests {
         let mut message = Message::default();
         let piece = vec![b'x'; 1 << 20];
         for _ in 0..MAX_MESSAGE_SIZE >> 20 {
-            message.see(&piece).expect("at the size limit");
+            message.count(&piece).expect("at the size limit");
         }
-        assert!(message.see(b"x").is_err());
+        assert!(message.count(b"x").is_err());
         let mut message = Message::default();
         for _ in 0..64 {
-            message.see(&piece).expect("short");
-            message.see(b"\n").expect("short");
+            message.count(&piece).expect("short");
+            message.count(b"\n").expect("short");
         }
     }
 
@@ -317,10 +317,10 @@ mod tests {
     fn values_are_counted_outside_of_strings_only() {
         let mut message = Message::default();
         let commas = vec![b','; MAX_VALUES];
-        message.see(br#"{"a":"\""#).expect("start of a string");
-        message.see(&commas).expect("inside the string");
-        message.see(br#"","b":["#).expect("end of the string");
-        assert!(message.see(&commas).is_err());
+        message.count(br#"{"a":"\""#).expect("start of a string");
+        message.count(&commas).expect("inside the string");
+        message.count(br#"","b":["#).expect("end of the string");
+        assert!(message.count(&commas).is_err());
     }
 
     #[test]

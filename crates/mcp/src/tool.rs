@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 use cleveragents_domain::MicroUsd;
 use cleveragents_tools::ports::WorkspaceFolders;
 use cleveragents_tools::{
-    Access, Answer, Call, Capability, Category, Failure, FailureKind, Ground, Permit,
-    PrepareContext, PrepareError, PreparedCall, Source, Subject, Tool, ToolName, ToolSpec,
-    TouchedPaths, check_schema,
+    Access, Answer, Call, Capability, Category, Failure, FailureKind, Permit, PrepareContext,
+    PrepareError, PreparedCall, Source, Subject, Tool, ToolName, ToolSpec, TouchedPaths,
+    WorkspaceNeed, check_schema,
 };
 use rmcp::model::{CallToolRequestParams, CallToolResult, ElicitRequestParams, ElicitResult};
 use serde_json::{Map, Value};
 
-use crate::ask::{AskError, RequestCaller, RequestError};
 use crate::content;
 use crate::definition::{ServerDefinition, ToolOverride};
 use crate::elicit;
 use crate::error::McpError;
 use crate::listing::{Hints, ListedTool, Listing};
 use crate::paths::{self, PathRewriter};
+use crate::request::{AskError, RequestCaller, RequestError};
 use crate::server::Server;
 
 /// Maximum length of a description shown to models, in bytes.
@@ -70,7 +70,7 @@ impl McpTool {
             description: description(definition, listed),
             source: Source::Mcp,
             category: Category::External,
-            ground: Ground::Nothing,
+            workspace_need: WorkspaceNeed::None,
             input_schema,
             output_schema,
             capability: capability(listed.hints, &overrides),

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use tokio_util::sync::CancellationToken;
 
+use crate::async_stream::{Outlet, generate};
 use crate::error::{ErrorKind, ModelError};
 use crate::event::{Retry, StreamEvent};
-use crate::generate::{Outlet, generate};
 use crate::model::{Capabilities, EventStream, Model};
 use crate::name::ModelName;
 use crate::price::Price;

@@ -90,7 +90,9 @@ impl Http {
         if key.is_local {
             builder = builder.no_proxy();
         }
-        let client = builder.build().map_err(|error| outbound::deepest(&error))?;
+        let client = builder
+            .build()
+            .map_err(|error| outbound::root_cause(&error))?;
         clients.insert(key, client.clone());
         Ok(client)
     }
@@ -130,7 +132,7 @@ pub(crate) async fn next_chunk(
         Ok(Err(error)) => Err(ModelError::new(
             ErrorKind::Interrupted,
             model,
-            format!("the connection was cut: {}", outbound::deepest(&error)),
+            format!("the connection was cut: {}", outbound::root_cause(&error)),
         )),
         Err(_) => Err(ModelError::new(
             ErrorKind::Timeout,
@@ -153,7 +155,7 @@ fn failed(model: &ModelName, error: &reqwest::Error) -> ModelError {
     ModelError::new(
         kind,
         model,
-        format!("{problem}: {}", outbound::deepest(error)),
+        format!("{problem}: {}", outbound::root_cause(error)),
     )
 }
 

@@ -13,13 +13,13 @@
 
 mod agent;
 mod assemble;
+mod async_stream;
 mod catalogue;
 mod error;
 mod event;
 mod fallback;
 mod file;
 mod frames;
-mod generate;
 mod http;
 #[cfg(feature = "keyring")]
 mod keyring;

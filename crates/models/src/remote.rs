@@ -8,10 +8,10 @@ use reqwest::header::CONTENT_TYPE;
 use serde_json::Value;
 
 use crate::assemble::Assembler;
+use crate::async_stream::{Outlet, generate};
 use crate::error::{ErrorKind, ModelError};
 use crate::event::{Completion, StreamEvent};
 use crate::frames::Frames;
-use crate::generate::{Outlet, generate};
 use crate::http::{Http, next_chunk};
 use crate::limits::Limits;
 use crate::model::{Capabilities, EventStream};

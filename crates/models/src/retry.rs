@@ -10,9 +10,9 @@ use futures_util::StreamExt;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use crate::async_stream::{Outlet, generate};
 use crate::error::{ErrorKind, ModelError};
 use crate::event::{Completion, Retry, StopReason, StreamEvent};
-use crate::generate::{Outlet, generate};
 use crate::http::seconds;
 use crate::limits::{Limits, RetryPolicy};
 use crate::model::{Capabilities, EventStream, Model};

@@ -9,7 +9,7 @@ pub(crate) fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, Mod
     serde_saphyr::from_str(text).map_err(|error| malformed(file, &error))
 }
 
-/// Creates an error for a file that breaks a rule, without a position.
+/// Creates an error for an invalid definition, without a position.
 pub(crate) fn broken(file: &str, message: impl Into<String>) -> ModelError {
     ModelError::about(ErrorKind::MalformedFile, file, message)
 }

@@ -15,14 +15,14 @@ use reqwest::header::HeaderValue;
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, RequestBuilder, Url};
 
-/// Why an address must not, or cannot, be called.
+/// Reason why a URL is refused or cannot be resolved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// It is not an `http` or `https` URL.
     #[error("it is not an http or https URL")]
     Malformed,
     /// It contains credentials, which must not be part of a URL.
-    #[error("it holds a user name or a password")]
+    #[error("it contains a user name or a password")]
     Credentials,
     /// It is not encrypted.
     #[error("it is not https")]
@@ -31,7 +31,7 @@ pub enum AddressError {
     #[error("it is an address of a private network or of this machine")]
     Private,
     /// Its host name cannot be resolved.
-    #[error("its name cannot be looked up")]
+    #[error("its host name cannot be resolved")]
     Unresolved,
 }
 
@@ -53,8 +53,8 @@ pub fn check(url: &str, allows_private: bool) -> Result<Url, AddressError> {
     }
     let plain = host.trim_start_matches('[').trim_end_matches(']');
     let name = plain.trim_end_matches('.').to_ascii_lowercase();
-    let is_here = name == "localhost" || name.ends_with(".localhost");
-    if is_here || plain.parse().is_ok_and(is_private) {
+    let is_this_machine = name == "localhost" || name.ends_with(".localhost");
+    if is_this_machine || plain.parse().is_ok_and(is_private) {
         return Err(AddressError::Private);
     }
     Ok(url)
@@ -124,7 +124,7 @@ impl Target {
     }
 }
 
-const NO_CLIENT: &str = "no HTTP client can be created for it";
+const NO_CLIENT: &str = "the HTTP client cannot be created";
 
 /// Creates a header value that is never logged. A text that is not a valid header value becomes empty.
 pub fn secret(text: &str) -> HeaderValue {
@@ -161,7 +161,7 @@ pub fn tls(is_secure: bool) -> Result<rustls::ClientConfig, String> {
 }
 
 /// Message of the innermost source of an error. The outer errors only repeat it, or name the URL.
-pub fn deepest(error: &dyn Error) -> String {
+pub fn root_cause(error: &dyn Error) -> String {
     let mut current = error;
     while let Some(source) = current.source() {
         current = source;

@@ -35,7 +35,7 @@ impl CancelState {
     fn cancel(&self) {
         self.cancelled.store(true, Ordering::SeqCst);
         for mailbox in lock(&self.listeners).iter() {
-            mailbox.ring();
+            mailbox.notify();
         }
         for child in self.living() {
             child.cancel();
@@ -49,7 +49,7 @@ impl CancelState {
     fn signal(&self, number: i32) {
         for mailbox in lock(&self.listeners).iter() {
             lock(&mailbox.signals).push(number);
-            mailbox.ring();
+            mailbox.notify();
         }
         for child in self.living() {
             child.signal(number);
@@ -71,7 +71,7 @@ struct Mailbox {
 }
 
 impl Mailbox {
-    fn ring(&self) {
+    fn notify(&self) {
         // The write fails only if the counter is full; then the listener is woken anyway.
         let _unless_full = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }

@@ -72,7 +72,7 @@ pub(crate) fn run(attempt: &Attempt<'_>) -> Result<CommandResult, ProcessError> 
         ending,
         leftovers,
         None,
-        Enforcement::nothing(Tree::ProcessGroup),
+        Enforcement::unconfined(Tree::ProcessGroup),
     ))
 }
 

@@ -64,18 +64,18 @@ enum StreamPassing {
 
 impl StreamPassing {
     fn for_stream(stream: BorrowedFd<'_>) -> Self {
-        const NAMELESS_PIPES: u64 = 0x5049_5045;
+        const PIPEFS_MAGIC: u64 = 0x5049_5045;
         let Ok(file) = fstat(stream) else {
             return Self::Piped;
         };
-        let is_nameless = || {
+        let is_unnamed = || {
             fstatfs(stream).is_ok_and(|system| {
-                u64::try_from(system.f_type).is_ok_and(|kind| kind == NAMELESS_PIPES)
+                u64::try_from(system.f_type).is_ok_and(|kind| kind == PIPEFS_MAGIC)
             })
         };
         match FileType::from_raw_mode(file.st_mode) {
             FileType::Socket => Self::Direct,
-            FileType::Fifo if is_nameless() => Self::Direct,
+            FileType::Fifo if is_unnamed() => Self::Direct,
             FileType::CharacterDevice if isatty(stream) => Self::Direct,
             FileType::CharacterDevice if file.st_rdev == makedev(1, 3) => Self::Null,
             _ => Self::Piped,

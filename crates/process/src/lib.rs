@@ -23,6 +23,7 @@
 mod cancel;
 mod capabilities;
 mod control_group;
+mod credentials;
 mod direct;
 mod environment;
 mod error;
@@ -37,10 +38,12 @@ mod run;
 mod stage;
 mod start;
 mod system;
+mod toolchains;
 mod wire;
 
 pub use cancel::Cancel;
 pub use capabilities::{Capabilities, capabilities};
+pub use credentials::{is_clean, is_credential};
 pub use environment::clean_environment;
 pub use error::ProcessError;
 pub use invocation::{Input, Invocation, Isolation, Layers, Limits, Output, Policy, WhenMissing};
@@ -49,10 +52,8 @@ pub use outcome::{
     CapturedStream, CommandResult, Ending, EnforcedLimit, Enforcement, Layer, LimitMeans,
     LimitedResource, Namespace, Stream, Tree,
 };
-pub use readable::{
-    contains_home, hide, home_folder, is_clean, is_credential, prepare_home, refusal,
-    toolchain_environment,
-};
+pub use readable::{contains_home, hide, prepare_home, refusal};
 pub use run::{run, run_tapped};
 pub use stage::stage_main;
 pub use start::{Pipes, RunningProcess, StderrCallback, start};
+pub use toolchains::{home_folder, toolchain_environment};

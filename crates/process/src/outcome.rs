@@ -94,15 +94,15 @@ pub struct Enforcement {
 
 impl Enforcement {
     /// No confinement is in force; only the process tree is killed at the end, by means of `tree`.
-    pub(crate) fn nothing(tree: Tree) -> Self {
+    pub(crate) fn unconfined(tree: Tree) -> Self {
         Self {
             tree,
-            namespaces: Layer::NotAsked,
-            landlock: Layer::NotAsked,
-            loopback: Layer::NotAsked,
-            seccomp: Layer::NotAsked,
-            privileges_dropped: Layer::NotAsked,
-            limits: Layer::NotAsked,
+            namespaces: Layer::NotRequested,
+            landlock: Layer::NotRequested,
+            loopback: Layer::NotRequested,
+            seccomp: Layer::NotRequested,
+            privileges_dropped: Layer::NotRequested,
+            limits: Layer::NotRequested,
         }
     }
 
@@ -193,7 +193,7 @@ impl fmt::Display for EnforcedLimit {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Layer<T> {
     /// Not requested.
-    NotAsked,
+    NotRequested,
     InForce(T),
     /// Requested, but missing or only partly in force, for this reason.
     Missing(String),
@@ -204,7 +204,7 @@ impl<T> Layer<T> {
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Missing(reason) => Some(reason),
-            Self::NotAsked | Self::InForce(_) => None,
+            Self::NotRequested | Self::InForce(_) => None,
         }
     }
 }

@@ -20,7 +20,7 @@ const MAX_READS: usize = 16;
 /// Callback for each chunk of output as it arrives.
 pub(crate) type OutputCallback<'a> = &'a dyn Fn(Stream, &[u8]);
 
-/// A stream that is kept up to a limit.
+/// Captures a stream up to a limit, or forwards it.
 pub(crate) struct Capture<'a> {
     reader: Option<PipeReader>,
     limit: u64,
@@ -59,7 +59,7 @@ impl<'a> Capture<'a> {
             let Some(reader) = &self.reader else { return };
             match rustix::io::read(reader, &mut *buffer) {
                 Ok(0) => self.reader = None,
-                Ok(length) => self.keep(&buffer[..length]),
+                Ok(length) => self.store(&buffer[..length]),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return,
                 Err(_) => self.reader = None,
@@ -67,7 +67,7 @@ impl<'a> Capture<'a> {
         }
     }
 
-    fn keep(&mut self, bytes: &[u8]) {
+    fn store(&mut self, bytes: &[u8]) {
         if let Some(file) = &mut self.forward {
             if file.write_all(bytes).is_err() {
                 // The destination accepts no more data. Closing our end gives the command the same error as writing
@@ -98,7 +98,7 @@ impl<'a> Capture<'a> {
     }
 }
 
-/// Copies our input to a confined command, which must not get the file itself.
+/// Copies our input to a confined command, which must not receive the file descriptor of the input.
 pub(crate) struct InputFeed {
     source: File,
     /// Closed (`None`) at the end of the source.
@@ -156,12 +156,12 @@ impl InputFeed {
 
     /// Moves the position of an input file back to the end of the data that the command read, for later readers of the
     /// file.
-    pub(crate) fn give_back(self) {
+    pub(crate) fn rewind_unread_input(self) {
         let in_pipe = self.sink.as_ref().map(rustix::io::ioctl_fionread);
         let in_pipe = in_pipe.and_then(Result::ok).unwrap_or_default();
         let unread = i64::try_from(in_pipe + self.pending.len() as u64).unwrap_or_default();
         if unread > 0 {
-            let _where_it_has_a_position = (&self.source).seek(SeekFrom::Current(-unread));
+            let _fails_for_pipes = (&self.source).seek(SeekFrom::Current(-unread));
         }
     }
 }
@@ -243,7 +243,7 @@ impl<'a> Watch<'a> {
                 readers
                     .into_iter()
                     .flatten()
-                    .map(|one| PollFd::new(one, PollFlags::IN)),
+                    .map(|reader| PollFd::new(reader, PollFlags::IN)),
             );
             let timeout = left.map(timespec);
             match poll(&mut fds, timeout.as_ref()) {
@@ -251,7 +251,7 @@ impl<'a> Watch<'a> {
                 Err(error) => return Err(error.into()),
             }
             let ready = !fds[0].revents().is_empty();
-            let has_mail = !fds[1].revents().is_empty();
+            let has_notification = !fds[1].revents().is_empty();
             let can_feed = has_feed && !fds[2].revents().is_empty();
             drop(fds);
             if can_feed && let Some(feed) = &mut self.feed {
@@ -262,7 +262,7 @@ impl<'a> Watch<'a> {
             if ready {
                 return Ok(Event::Ready);
             }
-            if has_mail {
+            if has_notification {
                 let signals = self.listener.take_signals();
                 if !signals.is_empty() && !self.stopping {
                     return Ok(Event::Signals(signals));

@@ -5,14 +5,16 @@
 //! Credential files are masked even where a declared directory contains them, and so are files below `/etc` that are
 //! not world-readable, because commands often run as root.
 
+use crate::credentials::{CREDENTIALS, is_clean, is_credential, secrets_below};
 use crate::error::ProcessError;
 use crate::invocation::{Invocation, Policy};
+use crate::toolchains::{TOOLCHAINS, homes};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -46,104 +48,6 @@ const SYSTEM: &[&str] = &[
 /// Files below `/etc` that may be links to a file outside the system's directories.
 const LINKED: &[&str] = &["/etc/resolv.conf", "/etc/hosts", "/etc/localtime"];
 
-/// A toolchain that is installed below the home directory.
-struct Toolchain {
-    /// Environment variable with its directory; empty if there is none.
-    variable: &'static str,
-    /// Default directory, relative to the home directory.
-    folder: &'static str,
-    /// Readable parts of the directory; empty for the whole directory.
-    parts: &'static [&'static str],
-}
-
-const fn whole_folder(variable: &'static str, folder: &'static str) -> Toolchain {
-    Toolchain {
-        variable,
-        folder,
-        parts: &[],
-    }
-}
-
-const TOOLCHAINS: &[Toolchain] = &[
-    whole_folder("RUSTUP_HOME", ".rustup"),
-    Toolchain {
-        variable: "CARGO_HOME",
-        folder: ".cargo",
-        parts: &["bin", "registry", "git", "env"],
-    },
-    whole_folder("PYENV_ROOT", ".pyenv"),
-    Toolchain {
-        variable: "PYTHONUSERBASE",
-        folder: ".local",
-        parts: &["bin", "lib"],
-    },
-    whole_folder("NVM_DIR", ".nvm"),
-    whole_folder("FNM_DIR", ".local/share/fnm"),
-    whole_folder("VOLTA_HOME", ".volta"),
-    whole_folder("ASDF_DATA_DIR", ".asdf"),
-    whole_folder("MISE_DATA_DIR", ".local/share/mise"),
-    whole_folder("RBENV_ROOT", ".rbenv"),
-    whole_folder("GOENV_ROOT", ".goenv"),
-    whole_folder("NODENV_ROOT", ".nodenv"),
-    whole_folder("SDKMAN_DIR", ".sdkman"),
-    whole_folder("BUN_INSTALL", ".bun"),
-    whole_folder("DENO_INSTALL", ".deno"),
-    whole_folder("ELAN_HOME", ".elan"),
-    whole_folder("OPAMROOT", ".opam"),
-    whole_folder("DOTNET_ROOT", ".dotnet"),
-    whole_folder("PNPM_HOME", ".local/share/pnpm"),
-    whole_folder("GOMODCACHE", "go/pkg/mod"),
-    whole_folder("", "go/bin"),
-    whole_folder("", "sdk"),
-    whole_folder("", ".rvm"),
-    Toolchain {
-        variable: "",
-        folder: ".gem",
-        parts: &["ruby", "bin"],
-    },
-    whole_folder("", ".ghcup"),
-    Toolchain {
-        variable: "",
-        folder: ".cabal",
-        parts: &["bin", "packages", "store"],
-    },
-    whole_folder("", ".juliaup"),
-    whole_folder("", ".julia"),
-    whole_folder("", ".nix-profile"),
-    whole_folder("", ".local/state/nix/profiles"),
-    whole_folder("", ".local/pipx"),
-    whole_folder("", ".local/share/pipx"),
-    whole_folder("", ".local/share/uv"),
-    whole_folder("", ".local/share/virtualenvs"),
-    whole_folder("", ".local/share/pypoetry"),
-    whole_folder("", ".virtualenvs"),
-    whole_folder("", ".m2/repository"),
-    Toolchain {
-        variable: "",
-        folder: ".gradle",
-        parts: &["caches", "wrapper"],
-    },
-    whole_folder("", ".ivy2/cache"),
-    whole_folder("", ".nuget/packages"),
-    Toolchain {
-        variable: "",
-        folder: ".pub-cache",
-        parts: &["bin", "hosted"],
-    },
-    whole_folder("", ".cache/pip"),
-    whole_folder("", ".cache/uv"),
-    whole_folder("", ".cache/coursier"),
-    whole_folder("", ".npm/_cacache"),
-    whole_folder("", ".npm-global"),
-    whole_folder("", ".linuxbrew"),
-    whole_folder("", "miniconda3"),
-    whole_folder("", "anaconda3"),
-    whole_folder("", "miniforge3"),
-    whole_folder("", "mambaforge"),
-    whole_folder("", ".jdks"),
-    whole_folder("", ".swiftly"),
-];
-
 /// Configuration files that tools look for below the home directory. Readable unless they contain a secret.
 const SETTINGS: &[&str] = &[
     ".cargo/config.toml",
@@ -152,55 +56,6 @@ const SETTINGS: &[&str] = &[
     ".config/git/config",
     ".config/git/ignore",
     ".config/git/attributes",
-];
-
-/// If a configuration file contains one of these words, it counts as containing a secret.
-const SECRET_WORDS: &[&str] = &[
-    "token",
-    "password",
-    "passwd",
-    "secret",
-    "extraheader",
-    "_auth",
-];
-
-/// Files and directories with credentials, relative to the home directory or to a declared directory.
-const CREDENTIALS: &[&str] = &[
-    ".ssh",
-    ".gnupg",
-    ".aws",
-    ".azure",
-    ".kube",
-    ".docker",
-    ".netrc",
-    "_netrc",
-    ".npmrc",
-    ".yarnrc.yml",
-    ".pypirc",
-    ".pgpass",
-    ".my.cnf",
-    ".boto",
-    ".s3cfg",
-    ".vault-token",
-    ".git-credentials",
-    ".password-store",
-    ".config/gh",
-    ".config/hub",
-    ".config/glab-cli",
-    ".config/gcloud",
-    ".config/git/credentials",
-    ".config/pip",
-    ".config/rclone",
-    ".config/doctl",
-    ".local/share/keyrings",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".gem/credentials",
-    ".m2/settings.xml",
-    ".m2/settings-security.xml",
-    ".gradle/gradle.properties",
-    ".terraform.d/credentials.tfrc.json",
-    ".pub-cache/credentials.json",
 ];
 
 /// Lifetime of the cached list of system directories and toolchains.
@@ -260,70 +115,10 @@ fn is_own(real: &Path) -> bool {
     hidden().iter().any(|hidden| real.starts_with(hidden))
 }
 
-/// Whether a path is a credential file of the user or lies in a directory of credentials.
-pub fn is_credential(path: &Path) -> bool {
-    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let homes = homes();
-    CREDENTIALS
-        .iter()
-        .any(|name| homes.iter().any(|home| real.starts_with(home.join(name))))
-}
-
 /// Whether a directory is or contains the user's home.
 pub fn contains_home(path: &Path) -> bool {
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     homes().iter().any(|home| home.starts_with(&real))
-}
-
-/// The home directory, and every other home in which `PATH` contains a toolchain: the home of another user, or the
-/// user's own if `HOME` was set to another directory.
-fn homes() -> Vec<PathBuf> {
-    let home = env::var_os("HOME").map(PathBuf::from);
-    let path = env::var_os("PATH").unwrap_or_default();
-    let others = env::split_paths(&path).filter_map(|folder| home_of_toolchain(&folder));
-    let mut homes: Vec<PathBuf> = Vec::new();
-    for home in home.into_iter().chain(others) {
-        if let Ok(real) = fs::canonicalize(&home)
-            && real != Path::new("/")
-            && !homes.contains(&real)
-        {
-            homes.push(real);
-        }
-    }
-    homes
-}
-
-/// The home that contains a program directory such as `.cargo/bin` or `.pyenv/shims`.
-fn home_of_toolchain(folder: &Path) -> Option<PathBuf> {
-    let mut above = folder.ancestors().filter(|_| folder.is_absolute());
-    let toolchain = above.find(|folder| {
-        let name = folder.file_name().unwrap_or_default();
-        let is_named =
-            |candidate: &Toolchain| candidate.folder.starts_with('.') && name == candidate.folder;
-        TOOLCHAINS.iter().any(is_named)
-    })?;
-    toolchain.parent().map(Path::to_owned)
-}
-
-/// Variables that locate the toolchains below the home directory for commands with a different `HOME`.
-pub fn toolchain_environment() -> Vec<(OsString, OsString)> {
-    let homes = homes();
-    let toolchains = TOOLCHAINS
-        .iter()
-        .filter(|toolchain| !toolchain.variable.is_empty());
-    toolchains
-        .filter_map(|toolchain| {
-            let mut folders = homes.iter().map(|home| toolchain.place(home));
-            let folder = folders.find(|folder| folder.is_dir())?;
-            Some((toolchain.variable.into(), folder.into_os_string()))
-        })
-        .collect()
-}
-
-/// The first existing folder with this relative path below the user's home or another home with toolchains.
-pub fn home_folder(relative: &str) -> Option<PathBuf> {
-    let mut folders = homes().into_iter().map(|home| home.join(relative));
-    folders.find(|folder| folder.is_dir())
 }
 
 /// The user's git configuration files that commands may read. A private home includes them.
@@ -365,19 +160,6 @@ pub fn prepare_home(home: &Path) -> io::Result<()> {
         .create_new(true)
         .open(&settings)?;
     file.write_all(&included)
-}
-
-impl Toolchain {
-    fn place(&self, home: &Path) -> PathBuf {
-        let from_variable = env::var_os(self.variable).filter(|_| !self.variable.is_empty());
-        match from_variable
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-        {
-            Some(path) if !home.starts_with(&path) => path,
-            _ => home.join(self.folder),
-        }
-    }
 }
 
 /// The parts of the file system visible to a command, besides its writable directories.
@@ -466,55 +248,6 @@ impl BaseView {
             self.add(folder);
         }
     }
-}
-
-/// Whether a configuration file exists and contains no secret, so that commands may read it.
-pub fn is_clean(path: &Path) -> bool {
-    const MAX_BYTES: u64 = 256 << 10;
-    if !fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= MAX_BYTES) {
-        return false;
-    }
-    fs::read(path).is_ok_and(|bytes| {
-        let text = String::from_utf8_lossy(&bytes).to_lowercase();
-        let has_login = text.lines().any(|line| {
-            let after = line.split_once("://").map(|(_, after)| after);
-            after.is_some_and(|after| {
-                after
-                    .split('/')
-                    .next()
-                    .is_some_and(|authority| authority.contains('@'))
-            })
-        });
-        !has_login && !SECRET_WORDS.iter().any(|word| text.contains(word))
-    })
-}
-
-/// Files below a directory that are not world-readable.
-fn secrets_below(folder: &Path) -> Vec<PathBuf> {
-    const MAX_DEPTH: usize = 6;
-    let mut secrets = Vec::new();
-    let mut pending = vec![(folder.to_owned(), 0)];
-    while let Some((folder, depth)) = pending.pop() {
-        let Ok(entries) = fs::read_dir(&folder) else {
-            continue;
-        };
-        for entry in entries.filter_map(Result::ok) {
-            let Ok(metadata) = entry.metadata() else {
-                continue;
-            };
-            let mode = metadata.permissions().mode();
-            if metadata.is_dir() {
-                if mode & 0o005 != 0o005 {
-                    secrets.push(entry.path());
-                } else if depth < MAX_DEPTH {
-                    pending.push((entry.path(), depth + 1));
-                }
-            } else if !metadata.is_symlink() && mode & 0o004 == 0 {
-                secrets.push(entry.path());
-            }
-        }
-    }
-    secrets
 }
 
 /// Resolves a path and collects the symbolic links that it passes through. Returns `None` if it does not exist.
@@ -682,9 +415,9 @@ pub(crate) fn without_masked(folder: &Path, masked: &[PathBuf]) -> Vec<PathBuf> 
 
 #[cfg(test)]
 mod tests {
-    use super::{arrange, is_clean, secrets_below, trace, without_masked};
+    use super::{arrange, trace, without_masked};
     use std::collections::BTreeSet;
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::os::unix::fs::symlink;
     use std::path::{Path, PathBuf};
     use std::{env, fs};
 
@@ -692,44 +425,6 @@ mod tests {
         let place = env::temp_dir().join(format!("readable-{name}-{}", std::process::id()));
         fs::create_dir_all(&place).expect("a folder");
         fs::canonicalize(place).expect("its path")
-    }
-
-    #[test]
-    fn settings_with_a_secret_are_not_clean() {
-        let place = folder("settings");
-        let file = place.join("config");
-        for (text, clean) in [
-            ("[user]\nname = A\nemail = a@example.org\n", true),
-            (
-                "[source.x]\nregistry = \"https://example.org/index\"\n",
-                true,
-            ),
-            ("[registries.x]\ntoken = \"abc\"\n", false),
-            ("[url \"https://me:key@example.org/\"]\n", false),
-            ("[http]\nextraHeader = Authorization: x\n", false),
-        ] {
-            fs::write(&file, text).expect("a file");
-            assert_eq!(is_clean(&file), clean, "{text}");
-        }
-        assert!(!is_clean(&place.join("absent")));
-        fs::remove_dir_all(place).expect("tidied");
-    }
-
-    #[test]
-    fn files_not_readable_by_everybody_are_found() {
-        let place = folder("modes");
-        for (name, mode) in [("passwd", 0o644), ("shadow", 0o640)] {
-            fs::write(place.join(name), "x").expect("a file");
-            let permissions = fs::Permissions::from_mode(mode);
-            fs::set_permissions(place.join(name), permissions).expect("its mode");
-        }
-        fs::create_dir(place.join("private")).expect("a folder");
-        let permissions = fs::Permissions::from_mode(0o710);
-        fs::set_permissions(place.join("private"), permissions).expect("its mode");
-        let mut found = secrets_below(&place);
-        found.sort();
-        assert_eq!(found, [place.join("private"), place.join("shadow")]);
-        fs::remove_dir_all(place).expect("tidied");
     }
 
     #[test]

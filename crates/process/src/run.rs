@@ -150,7 +150,7 @@ impl<'a> Attempt<'a> {
             elapsed: self.started_at.elapsed(),
             killed_leftovers: 0,
             exceeded: None,
-            enforced: Enforcement::nothing(Tree::Supervisor),
+            enforced: Enforcement::unconfined(Tree::Supervisor),
         }
     }
 
@@ -234,7 +234,7 @@ impl<'a> Attempt<'a> {
         enforced: Enforcement,
     ) -> CommandResult {
         if let Some(feed) = watch.feed {
-            feed.give_back();
+            feed.rewind_unread_input();
         }
         CommandResult {
             ending,
@@ -361,7 +361,7 @@ impl StageFollower<'_> {
             } => {
                 let enforced = self
                     .enforced
-                    .unwrap_or_else(|| Enforcement::nothing(Tree::Supervisor));
+                    .unwrap_or_else(|| Enforcement::unconfined(Tree::Supervisor));
                 let ending = self.ending.unwrap_or(ending);
                 let exceeded = exceeded.or_else(|| self.group?.exceeded());
                 let finished = self

@@ -34,7 +34,7 @@ pub(crate) fn fork() -> io::Result<Fork> {
 }
 
 /// Exits at once, without cleanup: in a forked copy, cleanup is the task of the original process.
-pub(crate) fn leave(code: u8) -> ! {
+pub(crate) fn exit_immediately(code: u8) -> ! {
     // SAFETY: no memory is passed, and nothing of this process is used again.
     unsafe { libc::_exit(code.into()) }
 }

@@ -63,7 +63,7 @@ pub enum Error {
     #[error("the earlier content of these paths is lost: {}", list(.0))]
     ContentLost(Vec<TreePath>),
     /// A change cannot be applied to the real resource.
-    #[error("{alias}: {} of the changed paths cannot be applied: {}; nothing was applied", .problems.len(), some(.problems))]
+    #[error("{alias}: {} of the changed paths cannot be applied: {}; nothing was applied", .problems.len(), first_problems(.problems))]
     CannotApply {
         /// Alias of the sandbox member.
         alias: String,
@@ -88,11 +88,11 @@ pub enum Error {
     /// Another process changed something during the apply; everything was rolled back.
     #[error("{0}; nothing was applied")]
     Raced(String),
-    /// An apply failed halfway and was rolled back.
+    /// An apply failed after its first change and was rolled back.
     #[error("apply failed and was rolled back, nothing was changed: {0}")]
     RolledBack(String),
     /// An apply could be neither completed nor rolled back.
-    #[error("apply stopped halfway and could not be rolled back: {0}")]
+    #[error("apply was interrupted and could not be rolled back: {0}")]
     Stuck(String),
     /// A database server is unreachable, or the connection was lost.
     #[error("database `{address}`: {message}")]
@@ -147,7 +147,7 @@ fn list(paths: &[TreePath]) -> String {
 }
 
 /// The first paths, each with its reason; `details` lists all paths.
-fn some(problems: &[(TreePath, String)]) -> String {
+fn first_problems(problems: &[(TreePath, String)]) -> String {
     const MAX_SHOWN: usize = 10;
     let mut named: Vec<_> = problems
         .iter()

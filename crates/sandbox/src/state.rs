@@ -66,7 +66,7 @@ pub(crate) fn read_state(
             return Ok(Some((FileState { hash, size, mode }, stat)));
         }
     }
-    Err(io::Error::other(format!("`{path}` changes all the time")))
+    Err(io::Error::other(format!("`{path}` keeps changing")))
 }
 
 type Content = Option<(ContentHash, u64)>;

@@ -13,7 +13,7 @@ use crate::a2a::TaskRegistry;
 use crate::api::Appender;
 use crate::callers::Callers;
 use crate::fair_queue::{FairQueue, Slot};
-use crate::feed::Feed;
+use crate::live_events::Feed;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::problem::Problem;

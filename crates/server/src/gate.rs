@@ -12,7 +12,7 @@ use cleveragents_domain::identity::{Caller, Namespaces, Permission, Scope};
 use cleveragents_domain::{Code, PlanId, SessionId};
 use http::{HeaderMap, Method};
 
-use crate::api::keys;
+use crate::api::idempotency;
 use crate::app::App;
 use crate::log;
 use crate::problem::Problem;
@@ -144,9 +144,9 @@ async fn admit(
     match (route.handler, permit) {
         (Handler::Open(handler), _) => handler(Arc::clone(app), request).await,
         (Handler::Permitted(handler), Some(permit))
-            if route.verb == Verb::Post && keys::has_key(request.headers()) =>
+            if route.verb == Verb::Post && idempotency::has_key(request.headers()) =>
         {
-            keys::once(app, permit, request, handler).await
+            idempotency::once(app, permit, request, handler).await
         }
         (Handler::Permitted(handler) | Handler::WithKeys(handler), Some(permit)) => {
             handler(Arc::clone(app), permit, request).await

@@ -36,7 +36,7 @@ pub(crate) async fn enqueue(
     }
     let entry = queue_entry(app, caller.identity());
     let (queue, stored) = (app.services_of(caller).plan_queue(), entry.clone());
-    crate::blocking(move || queue.leave(plan, &stored))
+    crate::blocking(move || queue.enqueue(plan, &stored))
         .await
         .map_err(|error| Problem::from_error(&error))?;
     let driver = PlanDriver {
@@ -101,7 +101,7 @@ fn claim_orphans(app: &App) -> Result<Vec<(PlanId, Arc<Caller>, QueueEntry)>, Fa
             .map(|caller| queue_entry(app, caller.identity()));
         // If the caller has no valid token, the plan is released and stays unchanged.
         let is_ours = queue
-            .pass_on(plan.id, &previous, new_entry.as_ref())
+            .replace_if_equal(plan.id, &previous, new_entry.as_ref())
             .map_err(failed)?;
         if let (true, Some(caller), Some(new_entry)) = (is_ours, caller, new_entry) {
             tracing::info!(plan = %plan.id, from = served.server, "took over the plan of a dead server");
@@ -179,7 +179,7 @@ impl PlanDriver {
     async fn release(&self) -> Result<(), PlanError> {
         let queue = self.app.services_of(&self.caller).plan_queue();
         let (plan, entry) = (self.plan, self.entry.clone());
-        crate::blocking(move || queue.pass_on(plan, &entry, None).map(drop)).await
+        crate::blocking(move || queue.replace_if_equal(plan, &entry, None).map(drop)).await
     }
 }
 

@@ -5,7 +5,9 @@ use std::fmt::{self, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cleveragents_application::{DURATION_RANGES, Durations, Services, StoreError, UsageMetrics};
+use cleveragents_application::{
+    DURATION_BUCKET_BOUNDS, Durations, Services, StoreError, UsageMetrics,
+};
 use tokio::sync::Mutex;
 
 /// Maximum age of cached metrics: counting takes longer as the database grows.
@@ -163,7 +165,7 @@ fn histogram(
         let mut cumulative = 0;
         for (number, count) in durations.counts.iter().enumerate() {
             cumulative += count;
-            let end = DURATION_RANGES.get(number);
+            let end = DURATION_BUCKET_BOUNDS.get(number);
             let end = end.map_or_else(
                 || "+Inf".to_owned(),
                 |end| format!("{:?}", unit.convert_micros(*end)),

@@ -18,11 +18,12 @@ impl Dialect {
         }
     }
 
-    /// Statement that takes the lock ordering event numbers, held to the end of the transaction.
+    /// Statement that acquires the lock under which event numbers are assigned; the transaction holds it until
+    /// it ends.
     ///
-    /// SQLite has one writer at a time, so the order of numbers is the order of commits. PostgreSQL
-    /// would let a later commit carry an earlier number, and a reader resuming after the later one
-    /// would miss it.
+    /// SQLite has one writer at a time, so numbers are in the order of commits. Without the lock, PostgreSQL
+    /// could commit a lower number after a higher one, and a reader that resumes after the higher number
+    /// would miss the lower one.
     pub(crate) const fn lock_event_numbers(self) -> Option<&'static str> {
         match self {
             Self::Sqlite => None,
@@ -32,8 +33,8 @@ impl Dialect {
         }
     }
 
-    /// Statement that takes the lock ordering changes of resource types, resources and projects,
-    /// held to the end of the transaction. SQLite has one writer at a time and needs none.
+    /// Statement that acquires the lock for changes of resource types, resources and projects; the transaction
+    /// holds it until it ends. SQLite has one writer at a time and needs none.
     pub(crate) const fn lock_registry(self) -> Option<&'static str> {
         match self {
             Self::Sqlite => None,

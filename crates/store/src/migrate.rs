@@ -327,11 +327,11 @@ mod tests {
         });
         assert_eq!(outcome, Ok((1, Migration::newest())));
         assert!(
-            database.try_meddle("SELECT * FROM half").is_err(),
+            database.try_execute_sql("SELECT * FROM half").is_err(),
             "the new table is gone"
         );
         assert!(
-            database.try_meddle("SELECT half FROM plans").is_err(),
+            database.try_execute_sql("SELECT half FROM plans").is_err(),
             "the new column is gone"
         );
     }

@@ -254,7 +254,7 @@ fn a_database_is_inspected_without_being_migrated() {
     );
     assert!(!database.file().exists(), "inspecting creates no file");
     for database in TestDatabase::each() {
-        database.meddle("CREATE TABLE other (x INTEGER)");
+        database.execute_sql("CREATE TABLE other (x INTEGER)");
         let status = cache
             .inspect(&database.parsed_url())
             .expect("opens")
@@ -287,7 +287,7 @@ fn a_database_is_inspected_without_being_migrated() {
 
 /// A write to a file that no later process can open must not be acknowledged.
 #[test]
-fn issue_16_25_a_database_that_was_replaced_or_deleted_is_not_written_to() {
+fn a_database_that_was_replaced_or_deleted_is_not_written_to() {
     use cleveragents_domain::Diagnose as _;
     for is_replaced in [false, true] {
         let database = TestDatabase::sqlite();

@@ -107,7 +107,7 @@ fn a_newer_database_is_refused_unchanged() {
     };
     for database in TestDatabase::each() {
         drop(database.open());
-        database.meddle(&mark_newer);
+        database.execute_sql(&mark_newer);
         let before = database.folder().map(|_| fingerprint(&database.file()));
         for _ in 0..3 {
             assert_eq!(open(&database.parsed_url()).expect_err("refused"), expected);
@@ -130,7 +130,7 @@ fn a_newer_database_with_a_log_is_refused_unchanged() {
     let engine = original.open();
     add_session(&engine, "kept", vec!["in the log".to_owned()]);
     let newer = Migration::newest() + 1;
-    original.meddle(&format!(
+    original.execute_sql(&format!(
         "INSERT INTO schema_migrations (version, name, applied_at) VALUES ({newer}, 'x', 0)"
     ));
     // A copy of the open files is the state after a crash.
@@ -415,7 +415,7 @@ fn defect_5417_rows_without_a_parent_are_refused_and_children_are_deleted_with_i
         );
         assert_eq!(entries[0].change.tool(), Some("builtin/write"));
 
-        database.meddle(&format!("DELETE FROM plans WHERE plan_id = '{plan}'"));
+        database.execute_sql(&format!("DELETE FROM plans WHERE plan_id = '{plan}'"));
         for table in ["changesets", "change_entries"] {
             assert_eq!(
                 database.count(&format!("SELECT COUNT(*) FROM {table}")),
@@ -437,7 +437,7 @@ fn the_schema_refuses_invalid_rows() {
             vec!["zero".to_owned(), "one".to_owned()],
         );
         let insert = |message: &str, sequence: i64, role: &str, state: &str, content: &str| {
-            database.try_meddle(&format!(
+            database.try_execute_sql(&format!(
                 "INSERT INTO messages (message_id, session_id, sequence, role, state, content, metadata, created_at) \
                  VALUES ('{message}', '{id}', {sequence}, '{role}', '{state}', '{content}', '{{}}', 0)"
             ))

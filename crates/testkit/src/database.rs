@@ -96,12 +96,13 @@ impl TestDatabase {
     }
 
     /// Changes the database directly, bypassing the store.
-    pub fn meddle(&self, sql: &str) {
-        self.try_meddle(sql).expect("the direct statement runs");
+    pub fn execute_sql(&self, sql: &str) {
+        self.try_execute_sql(sql)
+            .expect("the direct statement runs");
     }
 
     /// Tries to change the database directly; returns the error of the database.
-    pub fn try_meddle(&self, sql: &str) -> Result<(), String> {
+    pub fn try_execute_sql(&self, sql: &str) -> Result<(), String> {
         match &self.guard {
             Guard::Folder(_) => connect_file(&self.file())
                 .execute_batch(sql)

@@ -1,9 +1,9 @@
 //! Creates plans through the functions of the store, for tests of code that displays plans.
 
 use cleveragents_domain::{
-    Action, ActionActors, AutomationProfile, ContextSnapshot, DecisionId, DecisionType, MadeWith,
-    NewDecision, PlanActors, PlanId, PlanPhase, PlanProfile, PlanProject, PlanStep, PlanStrategy,
-    StageTransition, StepState, Waiting,
+    Action, ActionActors, AutomationProfile, ContextSnapshot, DecisionId, DecisionType,
+    NewDecision, PlanActors, PlanId, PlanInputs, PlanPhase, PlanProfile, PlanProject, PlanStep,
+    PlanStrategy, StageTransition, StepState, Waiting,
 };
 use cleveragents_store::plan_steps::{NewStep, StepEnd};
 use cleveragents_store::plans::{NewPlan, TransitionDetails};
@@ -24,7 +24,7 @@ pub fn new_plan(name: &str) -> NewPlan {
         above: None,
         description: "Mend the failing test".to_owned(),
         definition_of_done: "- all tests pass".to_owned(),
-        made_with: MadeWith {
+        inputs: PlanInputs {
             action: Some(Action {
                 name: "local/fix-tests".to_owned(),
                 description: "Mend the failing test".to_owned(),

@@ -123,7 +123,11 @@ impl Agents {
 
     /// Runs a command on a simulated full disk, repeatedly with a little more room, until it succeeds. Passes each
     /// failed attempt and its disk size to `inspect`. Panics if a failed command reports success.
-    pub fn squeezed(&self, arguments: &[&str], mut inspect: impl FnMut(&Answer, &str)) -> Answer {
+    pub fn run_on_growing_disk(
+        &self,
+        arguments: &[&str],
+        mut inspect: impl FnMut(&Answer, &str),
+    ) -> Answer {
         let mut room = 0;
         loop {
             let context = format!("{arguments:?} with room for {room} blocks");
@@ -133,7 +137,7 @@ impl Agents {
             if answer.code == Some(0) {
                 return answer;
             }
-            answer.assert_no_claim(&context);
+            answer.assert_reports_failure(&context);
             inspect(&answer, &context);
             room += ROOM_STEP.max(room / 2);
             assert!(room < ENOUGH_ROOM, "{context}: {answer:?}");
@@ -235,7 +239,7 @@ impl Answer {
     }
 
     /// Asserts that a command with `--format json` failed and reported an error.
-    pub fn assert_no_claim(&self, context: &str) {
+    pub fn assert_reports_failure(&self, context: &str) {
         assert_ne!(self.code, Some(0), "{context} claims success: {self:?}");
         let received = self.json();
         assert_eq!(received["status"], "error", "{context}: {self:?}");

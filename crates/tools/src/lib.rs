@@ -20,7 +20,7 @@ mod name;
 mod output;
 pub mod ports;
 mod registry;
-pub mod running;
+pub mod run_command;
 mod safety;
 mod spec;
 mod tool;
@@ -39,13 +39,13 @@ pub use model_tools::{
     Declaration, EditTool, ToolOffer, called_tool, resolve_call, with_model_names, without_bounds,
 };
 pub use name::{ToolName, ToolNameError};
-pub use output::{DEFAULT_SHOWN_BYTES, LineRange, Log, Output, ShownOutput, Spool};
+pub use output::{DEFAULT_SHOWN_BYTES, LineRange, Log, Output, ShownOutput, SpooledOutput};
 pub use registry::{Registry, RegistryError, TightenError, check_schema, check_value};
 pub use safety::{
-    AllowList, Decision, Effect, Fence, Guards, PermissionRules, Rule, RuleError, STANDARD_PROFILE,
-    Safety, SafetyProfile, ToolPattern, matches_pattern,
+    AllowList, Decision, Effect, Guards, PathPermissions, PermissionRules, Rule, RuleError,
+    STANDARD_PROFILE, Safety, SafetyProfile, ToolPattern, matches_pattern,
 };
-pub use spec::{Binding, Category, DEFAULT_TIMEOUT, Ground, Slot, Source, ToolSpec};
+pub use spec::{Binding, Category, DEFAULT_TIMEOUT, Slot, Source, ToolSpec, WorkspaceNeed};
 pub use tool::{
     Answer, Body, Call, Failure, FailureKind, PrepareContext, PrepareError, PreparedCall, Subject,
     Tool, TouchedPaths,

@@ -86,14 +86,16 @@ impl Category {
     }
 }
 
-/// Resources that a tool requires.
+/// Whether a tool needs a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Ground {
-    /// The sandbox; calls without a sandbox are refused.
-    Workspace,
-    /// None; the tool also runs without a sandbox.
-    Nothing,
+pub enum WorkspaceNeed {
+    /// Calls without a sandbox are refused.
+    #[serde(rename = "workspace")]
+    Required,
+    /// The tool also runs without a sandbox.
+    #[serde(rename = "nothing")]
+    None,
 }
 
 /// Origin of the resource in a slot.
@@ -141,8 +143,9 @@ pub struct ToolSpec {
     pub source: Source,
     /// Group for safety profiles.
     pub category: Category,
-    /// Resources that the tool requires.
-    pub ground: Ground,
+    /// Whether the tool needs a sandbox.
+    #[serde(rename = "ground")]
+    pub workspace_need: WorkspaceNeed,
     /// JSON schema of the arguments.
     pub input_schema: Value,
     /// JSON schema of the answer, if the answer is JSON.

@@ -12,7 +12,7 @@ use crate::gate::Permit;
 use crate::name::ToolName;
 use crate::output::{Log, Output};
 use crate::ports::{Approver, Ledger, PartPath, PortError, Scope, Workspace};
-use crate::safety::Fence;
+use crate::safety::PathPermissions;
 use crate::spec::ToolSpec;
 
 /// A part of a call that permission rules can match.
@@ -234,7 +234,7 @@ pub struct Call<'a> {
     pub(crate) ledger: &'a dyn Ledger,
     pub(crate) scope: &'a Scope,
     pub(crate) cancel: &'a Cancel,
-    pub(crate) fence: Fence<'a>,
+    pub(crate) path_permissions: PathPermissions<'a>,
     pub(crate) started_at: Instant,
     pub(crate) timeout: Duration,
 }
@@ -267,8 +267,8 @@ impl<'a> Call<'a> {
     }
 
     /// Permission rules for paths that the tool finds, such as the content of a directory.
-    pub const fn fence(&self) -> Fence<'a> {
-        self.fence
+    pub const fn path_permissions(&self) -> PathPermissions<'a> {
+        self.path_permissions
     }
 
     /// Remaining time.

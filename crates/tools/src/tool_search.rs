@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::capability::Capability;
 use crate::gate::Permit;
 use crate::name::ToolName;
-use crate::spec::{Category, DEFAULT_TIMEOUT, Ground, Source, ToolSpec};
+use crate::spec::{Category, DEFAULT_TIMEOUT, Source, ToolSpec, WorkspaceNeed};
 use crate::tool::{
     Answer, Body, Call, Failure, PrepareContext, PrepareError, PreparedCall, Subject, Tool,
 };
@@ -93,7 +93,7 @@ impl ToolSearch {
             description,
             source,
             category,
-            ground: Ground::Nothing,
+            workspace_need: WorkspaceNeed::None,
             input_schema,
             output_schema: None,
             capability: Capability::reads(),

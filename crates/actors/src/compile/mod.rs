@@ -334,13 +334,13 @@ impl<'c> Compiler<'c> {
         let nesting_error =
             |why: String| broken_rule(name.place, why, "remove one of the references");
         let reference = if let Some(local) = self.local.get(key) {
-            if let Some(why) = trail.objection(&self.name, key) {
+            if let Some(why) = trail.refusal(&self.name, key) {
                 return Err(nesting_error(why));
             }
             self.compile_local(local, &trail.then(&self.name, key))?
         } else {
             let full_name = canonical(key);
-            if let Some(why) = trail.objection("", &full_name) {
+            if let Some(why) = trail.refusal("", &full_name) {
                 return Err(nesting_error(why));
             }
             let actor = self

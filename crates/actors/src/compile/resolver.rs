@@ -12,12 +12,11 @@ const MAX_DEPTH: usize = 64;
 
 /// Looks up the actors and tool sources that a file references.
 pub trait Resolver {
-    /// Returns another actor, or a model by the name `provider/model`. An implementation compiles an actor that has a
-    /// file with [`compile_within`](super::compile_within) and this stack.
-    fn actor(&self, name: &str, trail: &CompileStack<'_>) -> Result<Arc<Actor>, ResolveError>;
+    /// Returns another actor, or a model by the name `provider/model`. Implementations compile actors that are defined
+    /// in files with [`compile_within`](super::compile_within), and pass `stack` to it.
+    fn actor(&self, name: &str, stack: &CompileStack<'_>) -> Result<Arc<Actor>, ResolveError>;
 
-    /// Checks whether a tool (or a tool that matches a pattern), a skill or a server of this name exists; returns
-    /// similar names when it does not.
+    /// Checks that a tool, a pattern of tools, a skill or a server exists; returns similar names when it does not.
     fn find(&self, kind: ToolSource, name: &str) -> Result<(), Vec<String>>;
 }
 
@@ -92,14 +91,14 @@ impl<'t> CompileStack<'t> {
         std::iter::successors(Some(self), |step| step.parent)
     }
 
-    /// Reason why an actor cannot be added to the stack: the cycle it would create, or the depth.
-    pub(crate) fn objection(&self, owner: &str, name: &str) -> Option<String> {
-        let closes = |step: &&Self| step.owner == owner && step.name == name;
-        if self.steps().any(|step| closes(&step)) {
+    /// Reason why an actor cannot be added to the stack: it would create a cycle, or exceed the maximum depth.
+    pub(crate) fn refusal(&self, owner: &str, name: &str) -> Option<String> {
+        let is_same = |step: &&Self| step.owner == owner && step.name == name;
+        if self.steps().any(|step| is_same(&step)) {
             let mut cycle = vec![name];
             for step in self.steps() {
                 cycle.push(step.name);
-                if closes(&step) {
+                if is_same(&step) {
                     break;
                 }
             }

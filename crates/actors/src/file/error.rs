@@ -14,7 +14,7 @@ pub(crate) fn malformed(
     DefinitionFault::Malformed(fault(place, message, fix))
 }
 
-/// The file breaks a rule at a position.
+/// The definition is invalid at a position.
 pub(crate) fn broken_rule(
     place: FilePosition,
     message: impl Into<String>,

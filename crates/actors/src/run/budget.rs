@@ -78,7 +78,7 @@ impl<'a> Budget<'a> {
     }
 
     /// Returns the [`Halt`] of a run whose time limit has expired.
-    pub(super) fn late(&self) -> Halt {
+    pub(super) fn timed_out(&self) -> Halt {
         let timeout = self.limits.timeout.unwrap_or_default();
         let milliseconds = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         self.reached(LimitKind::Timeout, milliseconds)
@@ -156,7 +156,7 @@ impl<'a> Budget<'a> {
     }
 
     /// Adds usage.
-    pub(super) fn take(&self, additional: StepUsage) {
+    pub(super) fn add(&self, additional: StepUsage) {
         if additional == StepUsage::default() {
             return;
         }
@@ -166,11 +166,11 @@ impl<'a> Budget<'a> {
         }
     }
 
-    /// Adds the usage inside a reused step.
-    pub(super) fn take_inside(&self, inside: NestedSteps) {
-        self.take(inside.usage);
+    /// Adds the usage of the steps inside a reused step.
+    pub(super) fn add_nested(&self, nested: NestedSteps) {
+        self.add(nested.usage);
         for budget in self.chain() {
-            budget.steps.fetch_add(inside.steps, Ordering::Relaxed);
+            budget.steps.fetch_add(nested.steps, Ordering::Relaxed);
         }
     }
 
@@ -296,9 +296,9 @@ impl Calls {
         self.tools = self.tools.saturating_add(additional.tools);
     }
 
-    const fn subtract(&mut self, less: Self) {
-        self.models = self.models.saturating_sub(less.models);
-        self.tools = self.tools.saturating_sub(less.tools);
+    const fn subtract(&mut self, other: Self) {
+        self.models = self.models.saturating_sub(other.models);
+        self.tools = self.tools.saturating_sub(other.tools);
     }
 }
 

@@ -215,7 +215,7 @@ impl StepCaller<'_> {
                 change,
                 answer,
             }),
-            Err(Halt::Stopped) if !scope.is_over() => Err(actor_run.budget.late()),
+            Err(Halt::Stopped) if !scope.is_over() => Err(actor_run.budget.timed_out()),
             Err(halt) => Err(halt),
         }
     }

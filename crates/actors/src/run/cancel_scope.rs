@@ -75,7 +75,7 @@ impl<'a> CancelScope<'a> {
             return work(self);
         };
         match work(&self.within(timeout)) {
-            Err(Halt::Stopped) if !self.is_over() => Err(Halt::late(
+            Err(Halt::Stopped) if !self.is_over() => Err(Halt::attempt_timed_out(
                 path,
                 format!("timeout after {} ms", timeout.as_millis()),
             )),

@@ -70,7 +70,7 @@ pub enum RunError {
     },
     /// No edge of a node matches, and the node is not an exit.
     #[error("no edge of step `{path}` matches, and its node is not an exit")]
-    Nowhere {
+    NoMatchingEdge {
         /// Path of the step.
         path: String,
     },
@@ -112,7 +112,7 @@ impl RunError {
         match self {
             // A resumed run gets a new time limit.
             Self::Limit { kind, .. } => !matches!(kind, LimitKind::Timeout),
-            Self::Expression { .. } | Self::Nowhere { .. } => true,
+            Self::Expression { .. } | Self::NoMatchingEdge { .. } => true,
             Self::Node { .. }
             | Self::Cancelled
             | Self::HumanNeeded { .. }
@@ -133,7 +133,7 @@ impl Diagnose for RunError {
             }
             Self::Node { .. }
             | Self::Expression { .. }
-            | Self::Nowhere { .. }
+            | Self::NoMatchingEdge { .. }
             | Self::Log(_)
             | Self::Broken { .. } => Code::RunFailed,
         }
@@ -152,7 +152,7 @@ impl Diagnose for RunError {
                 "correct the expression, or set the key before this node: \
                  `x is defined` and `x | default(…)` handle keys that may be missing"
             }
-            Self::Nowhere { .. } => {
+            Self::NoMatchingEdge { .. } => {
                 "give the node an edge without a condition, or name it in `exit_nodes`"
             }
             Self::Limit { kind, .. } => {
@@ -171,7 +171,7 @@ impl Diagnose for RunError {
         match self {
             Self::Node { path, failure } => json!({"step": path, "kind": failure.kind}),
             Self::Expression { path, .. }
-            | Self::Nowhere { path }
+            | Self::NoMatchingEdge { path }
             | Self::HumanNeeded { path, .. }
             | Self::Broken { path, .. } => json!({ "step": path }),
             Self::Limit { kind, limit } => json!({"limit": kind.key(), "allowed": limit}),

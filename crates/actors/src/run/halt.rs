@@ -6,7 +6,6 @@ use crate::expression::ExpressionError;
 use crate::ports::{Failure, FailureKind, StepUsage};
 use crate::state::Mismatch;
 
-/// Reason why a part of a run stops.
 #[derive(Debug)]
 pub(super) enum Halt {
     /// The scope was cancelled or its deadline passed. The owner of the scope determines the cause.
@@ -50,7 +49,7 @@ impl Halt {
     }
 
     /// One attempt at the node timed out.
-    pub(super) fn late(path: &str, message: String) -> Self {
+    pub(super) fn attempt_timed_out(path: &str, message: String) -> Self {
         Self::node_failure(path, FailureKind::Timeout, message)
     }
 
@@ -107,12 +106,12 @@ impl Halt {
                     error.to_string()
                 },
             }),
-            Self::Error(error @ (RunError::Expression { .. } | RunError::Nowhere { .. })) => {
-                Some(HandledFailure {
-                    kind: FailureKind::Refused,
-                    message: error.to_string(),
-                })
-            }
+            Self::Error(
+                error @ (RunError::Expression { .. } | RunError::NoMatchingEdge { .. }),
+            ) => Some(HandledFailure {
+                kind: FailureKind::Refused,
+                message: error.to_string(),
+            }),
             Self::Limit {
                 kind,
                 limit,

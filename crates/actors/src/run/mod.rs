@@ -107,7 +107,7 @@ impl Run<'_> {
             Halt::Error(error) => error,
             Halt::Limit { kind, limit, .. } => RunError::Limit { kind, limit },
             Halt::Stopped if self.cancel.is_cancelled() => RunError::Cancelled,
-            Halt::Stopped => match actor_run.budget.late() {
+            Halt::Stopped => match actor_run.budget.timed_out() {
                 Halt::Limit { kind, limit, .. } => RunError::Limit { kind, limit },
                 _ => RunError::Cancelled,
             },

@@ -73,8 +73,8 @@ impl<'a> RunShared<'a> {
             ));
         }
         self.recalled.fetch_add(1, Ordering::Relaxed);
-        budget.take(step.usage);
-        budget.take_inside(step.inside);
+        budget.add(step.usage);
+        budget.add_nested(step.inside);
         self.observer.finished(&step, true);
         Ok(Some(step))
     }
@@ -339,7 +339,7 @@ impl<'a> GraphTraversal<'a> {
                 return Ok(Some(edge.target));
             }
         }
-        Err(Halt::Error(RunError::Nowhere {
+        Err(Halt::Error(RunError::NoMatchingEdge {
             path: self.path.clone(),
         }))
     }

@@ -1,4 +1,4 @@
-//! [`View`]: the names that expressions see at one point of a run, and the evaluation of arguments.
+//! [`View`]: the values that expressions can use at one point of a run, and the evaluation of arguments.
 
 use serde_json::{Map, Value};
 

@@ -11,8 +11,8 @@ use cleveragents_actors::{Actor, Executor, NodeKind, Reducer, RunError};
 use cleveragents_testkit::proof_size;
 use serde_json::{Value, json};
 
-use crate::bench::{Echo, Memory, failure, run, state};
 use crate::draft::{Draft, agent, function, map};
+use crate::fixtures::{Echo, Memory, failure, run, state};
 
 /// Builds branches that all update one key after a model call. Returns the actor and the expected value of the key.
 fn updating_branches(reducer: Reducer) -> (Actor, Value) {

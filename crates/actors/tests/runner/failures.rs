@@ -11,8 +11,8 @@ use cleveragents_domain::{Code, Diagnose, MicroUsd};
 use cleveragents_process::Cancel;
 use serde_json::{Map, Value, json};
 
-use crate::bench::{Echo, Memory, failure, model_call, run, run_failing, run_new, state};
 use crate::draft::{Draft, agent, function, map, subgraph, tool};
+use crate::fixtures::{Echo, Memory, failure, model_call, run, run_failing, run_new, state};
 use crate::shapes::counting_loop;
 
 fn single_node(kind: NodeKind) -> Draft {
@@ -187,7 +187,7 @@ fn a_retried_subgraph_starts_over_under_new_paths() {
     assert_eq!(outcome.state.get("n"), Some(&json!(1)));
     let steps = log.into_steps();
     assert_eq!(
-        crate::bench::paths(&steps),
+        crate::fixtures::paths(&steps),
         [
             "node#0/count#0",
             "node#0~1/count#0",

@@ -10,10 +10,10 @@ use cleveragents_actors::ports::{FailureKind, NoLog};
 use cleveragents_actors::{NodeKind, RunError};
 use serde_json::{Value, json};
 
-use crate::bench::{Echo, failure, model_call, paths, run, run_failing, run_new, state};
 use crate::draft::{
     Draft, agent, bare_agent, call, expression, function, map, pairs, subgraph, template, tool,
 };
+use crate::fixtures::{Echo, failure, model_call, paths, run, run_failing, run_new, state};
 
 #[test]
 fn an_agent_writes_its_key_and_the_conversation() {
@@ -200,7 +200,7 @@ fn a_conditional_takes_the_first_true_condition() {
     let (outcome, _) = run_new(&by_edge, json!({"x": 15}));
     assert_eq!(outcome.state.get("went"), Some(&json!("other")));
     let error = run_failing(&by_edge, json!({"x": 16}), &Echo::default());
-    assert!(matches!(error, RunError::Nowhere { path } if path == "check#0"));
+    assert!(matches!(error, RunError::NoMatchingEdge { path } if path == "check#0"));
 }
 
 #[test]
@@ -440,7 +440,7 @@ fn a_map_can_keep_failures_in_its_results() {
     }
     let actor = Draft::new(&["all"]).does("all", kind).exit("all").actor();
     let echo = Echo::failing("all#0[1]", vec![failure(FailureKind::Failed, "no luck")]);
-    let log = crate::bench::Memory::default();
+    let log = crate::fixtures::Memory::default();
     let outcome = run(&actor, &state(json!({})), &echo, &log).expect("a run");
     assert_eq!(outcome.output, json!(["[1]", {"error": "no luck"}, "[3]"]));
     let steps = log.into_steps();

@@ -11,9 +11,9 @@ use cleveragents_actors::{Actor, Executor, LimitKind, Outcome, Run, RunError};
 use cleveragents_process::Cancel;
 use serde_json::{Map, json};
 
-use crate::bench::{failure, state};
 use crate::draft::{Draft, agent, map};
 use crate::failures::limit_of;
+use crate::fixtures::{failure, state};
 
 /// Makes as many calls as the limits allow, like a model that never stops calling tools.
 #[derive(Default)]

@@ -1,9 +1,9 @@
 //! Tests of the graph runner, with graphs that the tests build.
 
-mod bench;
 mod concurrency;
 mod draft;
 mod failures;
+mod fixtures;
 mod kinds;
 mod limits;
 mod resume;

@@ -10,8 +10,8 @@ use cleveragents_testkit::proof_size;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::bench::{CountingObserver, Echo, Memory, run, state};
-use crate::shapes::{actor_of, by_hand, parts};
+use crate::fixtures::{CountingObserver, Echo, Memory, run, state};
+use crate::shapes::{actor_of, hand_written, parts};
 
 struct UninterruptedRun {
     outcome: Outcome,
@@ -90,7 +90,7 @@ fn assert_resumes_after(
 
 #[test]
 fn every_prefix_of_a_log_leads_to_the_same_result() {
-    for (name, actor, input) in by_hand() {
+    for (name, actor, input) in hand_written() {
         let uninterrupted = run_uninterrupted(&actor, &input);
         for finished in 0..=uninterrupted.steps.len() {
             assert_resumes_after(
@@ -149,7 +149,7 @@ enum Interruption {
 
 #[test]
 fn a_run_interrupted_at_every_call_makes_every_call_once() {
-    for (name, actor, input) in by_hand() {
+    for (name, actor, input) in hand_written() {
         let uninterrupted = run_uninterrupted(&actor, &input);
         let asked = interrupt_repeatedly(&actor, &input, Interruption::Executor, &uninterrupted);
         assert_eq!(asked, uninterrupted.calls, "{name}");
@@ -158,7 +158,7 @@ fn a_run_interrupted_at_every_call_makes_every_call_once() {
 
 #[test]
 fn a_run_whose_log_fails_at_every_step_has_the_same_result() {
-    for (name, actor, input) in by_hand() {
+    for (name, actor, input) in hand_written() {
         let uninterrupted = run_uninterrupted(&actor, &input);
         let asked = interrupt_repeatedly(&actor, &input, Interruption::Log, &uninterrupted);
         // A call whose step could not be stored is repeated, so some calls occur more than once.
@@ -170,7 +170,7 @@ fn a_run_whose_log_fails_at_every_step_has_the_same_result() {
 
 #[test]
 fn a_log_of_another_actor_is_refused() {
-    let (_, actor, input) = by_hand().swap_remove(1);
+    let (_, actor, input) = hand_written().swap_remove(1);
     let uninterrupted = run_uninterrupted(&actor, &input);
     let mut steps = uninterrupted.steps.clone();
     steps[1].kind = "agent".to_owned();

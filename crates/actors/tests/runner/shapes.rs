@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::draft::{Draft, agent, function, map, subgraph, tool};
 
 /// All hand-built graphs, each with a name and its input.
-pub(crate) fn by_hand() -> Vec<(&'static str, Actor, Value)> {
+pub(crate) fn hand_written() -> Vec<(&'static str, Actor, Value)> {
     vec![
         ("reviewers", reviewers(), json!({"input": "a change"})),
         ("a loop", counting_loop(5), json!({})),

@@ -146,14 +146,7 @@ impl DefinitionType for Arc<Actor> {
         _: &[StoredDefinition],
     ) -> Result<(), DefinitionError> {
         let plans = plans::active_of_actor(reader, &|named| whole_name(named) == found.name)?;
-        if plans.is_empty() {
-            return Ok(());
-        }
-        Err(DefinitionError::UsedByPlans {
-            kind: Self::KIND,
-            name: found.name.clone(),
-            plans,
-        })
+        DefinitionError::require_no_plans(Self::KIND, &found.name, plans)
     }
 }
 

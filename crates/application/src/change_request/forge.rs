@@ -273,7 +273,7 @@ impl RestApi {
         let failed = |error: &dyn std::error::Error| {
             format!(
                 "`{url}` cannot be called: {}",
-                cleveragents_outbound::deepest(error)
+                cleveragents_outbound::root_cause(error)
             )
         };
         let mut response = request

@@ -38,7 +38,7 @@ impl Remote {
             return None;
         }
         let host = authority.rsplit('@').next().unwrap_or(authority);
-        // The port of SSH says nothing about the port of the API.
+        // The API does not use the port of SSH.
         let host = match host.rsplit_once(':') {
             Some((name, _)) if !is_http => name,
             _ => host,

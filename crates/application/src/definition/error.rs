@@ -208,6 +208,24 @@ fn built_in_hint(kind: DefinitionKind, name: &str) -> Hint {
     }
 }
 
+impl DefinitionError {
+    /// Refuses the removal of a definition that unfinished plans use.
+    pub(crate) fn require_no_plans(
+        kind: DefinitionKind,
+        name: &str,
+        plans: Vec<PlanId>,
+    ) -> Result<(), Self> {
+        if plans.is_empty() {
+            return Ok(());
+        }
+        Err(Self::UsedByPlans {
+            kind,
+            name: name.to_owned(),
+            plans,
+        })
+    }
+}
+
 impl Diagnose for DefinitionError {
     fn code(&self) -> Code {
         match self {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cleveragents_domain::yaml::Variables;
 use cleveragents_domain::{
-    Action, ActionValues, Invariant, InvariantId, InvariantScope, MadeWith, PlanId,
+    Action, ActionValues, Invariant, InvariantId, InvariantScope, PlanId, PlanInputs,
     ReconciledInvariants, SourcedInvariant, reconcile,
 };
 use cleveragents_store::invariants::{self, InvariantFilter};
@@ -317,7 +317,7 @@ impl InvariantService {
                 InvariantTarget::Project(reference) => query.projects.push(reference.clone()),
                 InvariantTarget::Action(name) => action_name = Some(name.clone()),
                 InvariantTarget::Plan(reference) => {
-                    let (sources, made_with) = self.engine.read(|reader| {
+                    let (sources, inputs) = self.engine.read(|reader| {
                         let mut sources = find_plan(reader, reference)?;
                         let plan = plans::get(reader, sources.plan)?;
                         let mut existing = Vec::new();
@@ -329,11 +329,11 @@ impl InvariantService {
                             existing.extend(project.map(|project| project.name.to_string()));
                         }
                         sources.projects = existing;
-                        Ok::<_, InvariantError>((sources, plan.map(|plan| plan.made_with)))
+                        Ok::<_, InvariantError>((sources, plan.map(|plan| plan.inputs)))
                     })?;
                     query.plan = Some(sources.plan);
                     query.projects.extend(sources.projects);
-                    query.action = made_with.as_ref().and_then(rules_of);
+                    query.action = inputs.as_ref().and_then(rules_of);
                 }
             }
         }
@@ -348,11 +348,11 @@ impl InvariantService {
 }
 
 /// The invariants of a plan's action, with the plan's values in their placeholders.
-fn rules_of(made_with: &MadeWith) -> Option<ActionRules> {
-    let action = made_with.action.as_ref()?;
+fn rules_of(inputs: &PlanInputs) -> Option<ActionRules> {
+    let action = inputs.action.as_ref()?;
     let values = ActionValues {
-        values: made_with.arguments.clone(),
-        order: made_with.arguments_order.clone(),
+        values: inputs.arguments.clone(),
+        order: inputs.arguments_order.clone(),
     };
     let texts = action.invariants.iter();
     Some(ActionRules {

@@ -119,15 +119,11 @@ impl DefinitionType for ServerDefinition {
         _: &[StoredDefinition],
     ) -> Result<(), McpServiceError> {
         let plans = active_plans_using(reader, PlanDependency::Server(&found.name))?;
-        if plans.is_empty() {
-            return Ok(());
-        }
-        Err(DefinitionError::UsedByPlans {
-            kind: Self::KIND,
-            name: found.name.clone(),
+        Ok(DefinitionError::require_no_plans(
+            Self::KIND,
+            &found.name,
             plans,
-        }
-        .into())
+        )?)
     }
 }
 

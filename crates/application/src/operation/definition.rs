@@ -27,6 +27,11 @@ pub struct PageSummary {
     pub matching: u64,
 }
 
+/// Default maximum number of results on a page.
+pub(crate) const fn default_page_size() -> u64 {
+    20
+}
+
 /// The mode for the flag `update` of a request.
 pub(crate) const fn register_mode(update: bool) -> Register {
     if update {

@@ -22,7 +22,9 @@ pub use context::{
     ProgressStarter, WorkerStarter,
 };
 pub use definition::{PageSummary, RemovedDefinition};
-pub(crate) use definition::{confirm_removal, name_filter, redacted, register_mode};
+pub(crate) use definition::{
+    confirm_removal, default_page_size, name_filter, redacted, register_mode,
+};
 pub use error::OperationError;
 pub use process::{CatalogueFactory, ProcessEnvironment, RuntimeFactory, RuntimeRequest};
 pub use registry::{OperationEntry, PreparedCall, find_operation, operations};

@@ -223,7 +223,7 @@ impl<'a> Resolver<'a> {
             candidates: Vec::new(),
         };
         let (found, plan) = match plans.resolve_decision(reference) {
-            Ok(decision) => (decision.said.id.to_string(), decision.plan),
+            Ok(decision) => (decision.content.id.to_string(), decision.plan),
             Err(missing @ PlanQueryError::DecisionNotFound { .. }) => {
                 match plans.resolve(reference) {
                     Ok(plan) => (plan.id.to_string(), plan.id),

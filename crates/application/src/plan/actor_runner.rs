@@ -136,7 +136,7 @@ impl PlanActorRunner<'_> {
         let request = AgentRequest {
             actor: &resolved.actor,
             budget_name: budget_name(plan.id),
-            cost_limits: vec![plan.made_with.max_cost_micro_usd.map(MicroUsd)],
+            cost_limits: vec![plan.inputs.max_cost_micro_usd.map(MicroUsd)],
             shared_budgets: self.budgets_above(plan)?,
             plan: Some(plan.id),
             requirements: ToolRequirements::default(),
@@ -269,7 +269,7 @@ impl PlanActorRunner<'_> {
             let above = self.gates.store.get(id)?;
             let (profile, guards) = profile_safety(&above)?;
             let limits = [
-                above.made_with.max_cost_micro_usd.map(MicroUsd),
+                above.inputs.max_cost_micro_usd.map(MicroUsd),
                 guards.total_cost(&profile),
             ];
             budgets.push((budget_name(id), limits.into_iter().flatten().min()));
@@ -281,7 +281,7 @@ impl PlanActorRunner<'_> {
     /// The safety demands of the action and the automation profile of a plan.
     fn safety(&self, plan: &Plan) -> Result<Vec<EffectiveSafety>, PlanError> {
         let mut demands = Vec::new();
-        let action = plan.made_with.action.as_ref();
+        let action = plan.inputs.action.as_ref();
         if let Some(name) = action.and_then(|action| action.safety_profile.as_deref()) {
             let folder = &self.runtime.options().working_folder;
             let safety = find_safety_profile(name, folder, "").map_err(PlanError::from_service)?;
@@ -294,7 +294,7 @@ impl PlanActorRunner<'_> {
 
     /// Chooses the source of answers to questions of actors in a phase, by the gates of the plan's profile.
     fn answered_by(&self, plan: &Plan, phase: PlanPhase) -> Result<AnsweredBy, PlanError> {
-        let thresholds = &plan.made_with.profile.snapshot.thresholds;
+        let thresholds = &plan.inputs.profile.snapshot.thresholds;
         let (phase_gate, other_gate) = match phase {
             PlanPhase::Strategize => (
                 AutomationGate::StrategyDecision,
@@ -416,7 +416,7 @@ const fn built_in_role(kind: StepKind) -> Option<&'static str> {
 /// the changes of these commands are rolled back.
 fn plan_mode(plan: &Plan, task: &ActorTask<'_>) -> PlanMode {
     let is_actor = matches!(task.performer, Performer::Actor(..));
-    let is_read_only = plan.made_with.read_only;
+    let is_read_only = plan.inputs.read_only;
     match task.phase {
         PlanPhase::Strategize if is_actor => PlanMode::Trial(Phase::Strategize),
         PlanPhase::Execute if is_actor && is_read_only => PlanMode::Trial(Phase::Execute),

@@ -81,7 +81,7 @@ pub(super) fn add_decisions(decisions: &[Decision], text: &mut String) {
     let is_listed = |decision: &&Decision| {
         decision.holds()
             && matches!(
-                decision.said.kind,
+                decision.content.kind,
                 DecisionType::StrategyChoice
                     | DecisionType::ResourceSelection
                     | DecisionType::UserIntervention
@@ -93,7 +93,7 @@ pub(super) fn add_decisions(decisions: &[Decision], text: &mut String) {
     }
     text.push_str("\n## Decisions\n\n");
     for decision in listed.iter().skip(listed.len().saturating_sub(MAX_LISTED)) {
-        let line = format!("{} {}", decision.said.question, decision.said.chosen);
+        let line = format!("{} {}", decision.content.question, decision.content.chosen);
         let _written = writeln!(text, "- {}", shortened(&line, MAX_LINE));
     }
 }

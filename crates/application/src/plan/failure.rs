@@ -168,7 +168,7 @@ fn validation_hint(plan: &Plan) -> Hint {
         Hint::default()
     };
     // Guidance has no effect without a model.
-    let fix = if plan.made_with.actors.execution == DETERMINISTIC {
+    let fix = if plan.inputs.actors.execution == DETERMINISTIC {
         hint!("retry with {}", suggest::plan_execute(id))
     } else {
         hint!(

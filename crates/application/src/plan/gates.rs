@@ -63,7 +63,7 @@ impl AutomationGates {
         gate: AutomationGate,
         opens: GateAction,
     ) -> Result<GateOutcome, PlanError> {
-        let threshold = plan.made_with.profile.snapshot.thresholds.threshold(gate);
+        let threshold = plan.inputs.profile.snapshot.thresholds.threshold(gate);
         self.check_at(plan, gate, opens, threshold)
     }
 
@@ -115,7 +115,7 @@ impl AutomationGates {
 fn stored_inputs(reader: &mut dyn Reader, plan: &Plan) -> Result<ConfidenceInputs, Error> {
     let (succeeded, ended) = plans::record_of_action(reader, &plan.action)?;
     let mut familiarity = None;
-    for project in &plan.made_with.projects {
+    for project in &plan.inputs.projects {
         let (applied, _) = plans::record_of_project(reader, &project.name)?;
         familiarity = Some(familiarity.map_or(applied, |least: u64| least.min(applied)));
     }
@@ -123,7 +123,7 @@ fn stored_inputs(reader: &mut dyn Reader, plan: &Plan) -> Result<ConfidenceInput
     let lowest = plan_decisions
         .iter()
         .filter(|decision| decision.holds())
-        .filter_map(|decision| decision.said.confidence)
+        .filter_map(|decision| decision.content.confidence)
         .min_by(f64::total_cmp);
     let strategy = plan.strategy.as_ref();
     Ok(ConfidenceInputs {

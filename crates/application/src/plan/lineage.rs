@@ -15,10 +15,19 @@ pub(super) fn step_question(number: u64) -> String {
 
 /// Whether a decision in effect put a step into the strategy.
 pub(super) fn is_step_decision(decision: &Decision) -> bool {
+    let content = &decision.content;
+    let digits: String = content
+        .question
+        .chars()
+        .filter(char::is_ascii_digit)
+        .collect();
+    let names_step = digits
+        .parse()
+        .is_ok_and(|number| content.question == step_question(number));
     decision.holds()
-        && decision.said.kind == DecisionType::StrategyChoice
-        && decision.said.phase == PlanPhase::Strategize
-        && decision.said.question.starts_with("What is step ")
+        && content.kind == DecisionType::StrategyChoice
+        && content.phase == PlanPhase::Strategize
+        && names_step
 }
 
 /// The parent of a decision, and the other decisions that influenced it.
@@ -106,13 +115,13 @@ pub(super) fn strategy_decision(
     let question = step_question(number);
     let is_step = |decision: &&Decision| {
         decision.holds()
-            && decision.said.kind == DecisionType::StrategyChoice
-            && decision.said.phase == PlanPhase::Strategize
-            && decision.said.question == question
+            && decision.content.kind == DecisionType::StrategyChoice
+            && decision.content.phase == PlanPhase::Strategize
+            && decision.content.question == question
     };
     decisions
         .iter()
         .rev()
         .find(is_step)
-        .map(|decision| decision.said.id)
+        .map(|decision| decision.content.id)
 }

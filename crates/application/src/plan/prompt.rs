@@ -30,7 +30,7 @@ pub(super) fn plan_instructions(plan: &Plan, reconciled: &ReconciledInvariants) 
             let _written = writeln!(text, "- {}", invariant.text);
         }
     }
-    if plan.made_with.read_only {
+    if plan.inputs.read_only {
         text.push_str("\nThis plan is read-only: it changes no file.\n");
     }
     text

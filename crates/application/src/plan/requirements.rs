@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    AutomationGuard, AutomationProfile, MadeWith, MicroUsd, Plan, ProjectId, ReconciledInvariants,
-    ResourceId,
+    AutomationGuard, AutomationProfile, MicroUsd, Plan, PlanInputs, ProjectId,
+    ReconciledInvariants, ResourceId,
 };
 use cleveragents_store::Engine;
 use cleveragents_tools::{AllowList, Guards, SafetyProfile, ToolPattern};
@@ -62,13 +62,13 @@ impl PlanRequirements {
 
     /// The resources that a plan works on.
     pub(super) fn targets(&self, plan: &Plan) -> Result<Vec<Target>, PlanError> {
-        self.targets_of(&plan.made_with)
+        self.targets_of(&plan.inputs)
     }
 
     /// The resources that a plan created with these inputs works on.
-    pub(super) fn targets_of(&self, made_with: &MadeWith) -> Result<Vec<Target>, PlanError> {
+    pub(super) fn targets_of(&self, inputs: &PlanInputs) -> Result<Vec<Target>, PlanError> {
         let mut links = Vec::new();
-        for project in &made_with.projects {
+        for project in &inputs.projects {
             let found = self
                 .projects
                 .targets(&project.name)
@@ -84,7 +84,7 @@ impl PlanRequirements {
         let mut targets = Target::of_project(&self.resources, &links)?;
         Target::make_distinct(&mut targets);
         for target in &mut targets {
-            target.is_read_only |= made_with.read_only;
+            target.is_read_only |= inputs.read_only;
         }
         Ok(targets)
     }
@@ -112,7 +112,7 @@ impl PlanRequirements {
     ) -> Result<(Vec<ProjectId>, Vec<ResourceId>), PlanError> {
         let mut projects = Vec::new();
         let mut resources = Vec::new();
-        for project in &plan.made_with.projects {
+        for project in &plan.inputs.projects {
             let (project, links) = self
                 .projects
                 .view(&project.name)
@@ -126,7 +126,7 @@ impl PlanRequirements {
     /// The names of the resources that a plan works on. A deleted project is listed by its own name.
     pub(super) fn resource_names(&self, plan: &Plan) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
-        for project in &plan.made_with.projects {
+        for project in &plan.inputs.projects {
             let found = match self.projects.view(&project.name) {
                 Ok((_, targets)) => targets
                     .into_iter()
@@ -146,8 +146,8 @@ impl PlanRequirements {
 
 /// The query for the effective invariants of a plan.
 pub(super) fn invariant_query(plan: &Plan) -> EffectiveQuery {
-    let action = plan.made_with.action.as_ref();
-    let projects = plan.made_with.projects.iter();
+    let action = plan.inputs.action.as_ref();
+    let projects = plan.inputs.projects.iter();
     EffectiveQuery {
         plan: Some(plan.id),
         action: action.map(ActionRules::from),
@@ -157,12 +157,12 @@ pub(super) fn invariant_query(plan: &Plan) -> EffectiveQuery {
 
 /// The safety demands of a plan's automation profile.
 pub(super) fn profile_safety(plan: &Plan) -> Result<(SafetyProfile, Guards), PlanError> {
-    let profile = &plan.made_with.profile.snapshot;
+    let profile = &plan.inputs.profile.snapshot;
     let safety = SafetyProfile {
         require_sandbox: profile.require_sandbox,
         require_checkpoints: profile.require_checkpoints,
         allow_unsafe_tools: profile.allow_unsafe_tools,
-        max_cost_per_plan: plan.made_with.max_cost_micro_usd.map(MicroUsd),
+        max_cost_per_plan: plan.inputs.max_cost_micro_usd.map(MicroUsd),
         ..SafetyProfile::unrestricted()
     };
     Ok((safety, guards_of(profile)?))

@@ -75,7 +75,7 @@ impl PlanRunner<'_> {
             if self.progress.cancel.is_cancelled() {
                 return Err(self.progress.stopped(&plan)?);
             }
-            if let Some(phase) = gated_phase(plan.stage) {
+            if let Some(phase) = plan.stage.gated_phase() {
                 if consent != Some(phase) && !self.may_enter(&plan, phase)? {
                     return self.progress.store.get(plan.id);
                 }
@@ -132,7 +132,7 @@ impl PlanRunner<'_> {
             }
             PlanPhase::Apply => {
                 let (gate, opens) = (AutomationGate::Apply, GateAction::Apply);
-                let profile = &plan.made_with.profile.snapshot;
+                let profile = &plan.inputs.profile.snapshot;
                 let guards = profile.guards.as_ref();
                 // This guard requires approval whatever the threshold of the profile is.
                 let threshold = if guards.is_some_and(|guards| guards.require_approval_for_apply) {
@@ -286,16 +286,6 @@ fn failed_validation(plan: &Plan) -> bool {
     let error = plan.error.as_ref();
     plan.stage == PlanStage::ExecuteErrored
         && error.is_some_and(|error| error.get("error_category").is_some_and(|is| is == category))
-}
-
-/// The phase whose gate a plan passes when it leaves a stage; `None` for stages without a gate.
-const fn gated_phase(stage: PlanStage) -> Option<PlanPhase> {
-    match stage {
-        PlanStage::StrategizeQueued => Some(PlanPhase::Strategize),
-        PlanStage::StrategizeComplete => Some(PlanPhase::Execute),
-        PlanStage::ExecuteComplete => Some(PlanPhase::Apply),
-        _ => None,
-    }
 }
 
 fn not_ready(plan: &Plan, reason: &str, hint: Hint) -> PlanError {

@@ -41,7 +41,7 @@ use crate::runtime::AgentRuntime;
 use crate::sandbox::SandboxService;
 use crate::scheduler::PlanSlot;
 use crate::session::SessionService;
-use crate::watch::Watch;
+use crate::stop_request::Watch;
 
 /// Looks up an environment variable that a definition refers to.
 pub(super) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;

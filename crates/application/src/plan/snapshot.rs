@@ -43,7 +43,7 @@ impl DecisionSnapshots {
                 (context, format!("run {}", run.id))
             }
             None => (
-                json!([instructions, plan.made_with, plan.strategy]),
+                json!([instructions, plan.inputs, plan.strategy]),
                 format!("plan {}", plan.id),
             ),
         };

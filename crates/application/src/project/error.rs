@@ -6,6 +6,7 @@ use cleveragents_domain::{
 };
 use serde_json::{Value, json};
 
+use crate::reference::ambiguity_details;
 use crate::{DefinitionError, ResourceError};
 
 /// A failure of the project service.
@@ -173,13 +174,7 @@ impl Diagnose for ProjectError {
             Self::Ambiguous {
                 reference,
                 candidates,
-            } => {
-                let candidates: Vec<Value> = candidates
-                    .iter()
-                    .map(|(id, name)| json!({"id": id, "name": name}))
-                    .collect();
-                json!({"reference": reference, "candidates": candidates})
-            }
+            } => ambiguity_details(reference, candidates),
             Self::Exists(name) => json!({"name": name}),
             Self::AliasTaken {
                 project,

@@ -6,6 +6,8 @@ use cleveragents_domain::{
 };
 use serde_json::{Value, json};
 
+use crate::reference::ambiguity_details;
+
 /// A reference to a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResourceUser {
@@ -382,13 +384,7 @@ impl Diagnose for ResourceError {
             Self::Ambiguous {
                 reference,
                 candidates,
-            } => {
-                let candidates: Vec<Value> = candidates
-                    .iter()
-                    .map(|(id, name)| json!({"id": id, "name": name}))
-                    .collect();
-                json!({"reference": reference, "candidates": candidates})
-            }
+            } => ambiguity_details(reference, candidates),
             Self::Exists { name, type_name } => json!({"name": name, "type": type_name}),
             Self::TypeNotFound { name, nearest } => json!({"name": name, "nearest": nearest}),
             Self::TypeExists(name) | Self::BuiltIn(name) | Self::NotAddable(name) => {

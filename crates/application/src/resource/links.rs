@@ -9,7 +9,7 @@ use super::registry::TypeRegistry;
 use super::service::{ResourceService, find};
 
 /// Finds the parent and the child of a link.
-pub(super) fn ends(
+pub(super) fn find_ends(
     reader: &mut dyn Reader,
     parent: &str,
     child: &str,
@@ -42,7 +42,7 @@ impl ResourceService {
         let (parent, child) = (parent.to_owned(), child.to_owned());
         self.engine.write(move |unit| {
             resources::lock(unit)?;
-            let (parent, child) = ends(unit, &parent, &child)?;
+            let (parent, child) = find_ends(unit, &parent, &child)?;
             let names = || (parent.name.to_string(), child.name.to_string());
             let types = TypeRegistry::load(unit)?;
             let (upper, lower) = (
@@ -83,7 +83,7 @@ impl ResourceService {
         let (parent, child) = (parent.to_owned(), child.to_owned());
         self.engine.write(move |unit| {
             resources::lock(unit)?;
-            let (parent, child) = ends(unit, &parent, &child)?;
+            let (parent, child) = find_ends(unit, &parent, &child)?;
             match resources::find_link(unit, parent.id, child.id)? {
                 Some(link) if link.auto_discovered => Err(ResourceError::DiscoveredLink {
                     parent: parent.name.to_string(),

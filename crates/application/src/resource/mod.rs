@@ -17,6 +17,7 @@ pub mod operations;
 mod registry;
 mod service;
 mod tree;
+mod type_operations;
 mod types;
 mod yaml;
 

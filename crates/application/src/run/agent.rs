@@ -156,7 +156,7 @@ impl RunExecutor<'_> {
                         Err(why) if turns > limit => {
                             return Err(Failure {
                                 kind: FailureKind::InvalidFormat,
-                                message: misfit(&why, &text),
+                                message: unusable_answer(&why, &text),
                                 usage,
                             });
                         }
@@ -557,7 +557,7 @@ fn is_answer(step: &Value) -> bool {
 }
 
 /// The error message for an unusable answer: the reason and the beginning of the answer.
-fn misfit(why: &str, text: &str) -> String {
+fn unusable_answer(why: &str, text: &str) -> String {
     let text = text.trim();
     let message = format!("the answer does not fit the response format: {why}");
     if text.is_empty() {

@@ -12,7 +12,7 @@ use cleveragents_tools::builtin::SUBPLAN_TOOL;
 use cleveragents_tools::{Gate, ToolName, ToolPattern};
 
 use super::context::RunContext;
-use crate::lease::Fence;
+use crate::lease::FencingToken;
 use crate::session::SessionService;
 use crate::turn::TurnService;
 
@@ -24,7 +24,7 @@ pub(super) struct RunExecutor<'a> {
     pub(super) run_context: &'a RunContext<'a>,
     pub(super) run: RunId,
     /// The lease of the run.
-    pub(super) fence: Fence,
+    pub(super) fence: FencingToken,
     /// The conversation to which calls of tool nodes belong.
     pub(super) session: SessionId,
     /// The last call of each tool step in earlier attempts of the run, by call id.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::tool::storable_json;
-use crate::turn::is_for_a_person;
+use crate::turn::needs_absent_user;
 
 /// The tool whose calls are questions.
 const ASK_USER: &str = "builtin/ask-user";
@@ -81,7 +81,7 @@ pub(super) fn open_questions(
         for row in invocations::of_session(reader, session)? {
             // The later row of a repeated call replaces the earlier row.
             open.retain(|known| known.session != row.session || known.call_id != row.call_id);
-            if is_for_a_person(&row) {
+            if needs_absent_user(&row) {
                 open.push(row);
             }
         }

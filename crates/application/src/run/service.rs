@@ -27,8 +27,8 @@ use crate::lease::{HeldLease, LeaseError, LeaseService};
 use crate::observer::NodeObserver;
 use crate::reference::{find_referenced, unnamed};
 use crate::session::SessionService;
+use crate::stop_request::Watch;
 use crate::turn::TurnService;
-use crate::watch::Watch;
 
 /// Values by name.
 type Values = Map<String, Value>;

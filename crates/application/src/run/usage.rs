@@ -7,7 +7,7 @@ use cleveragents_store::{Error, Reader, invocations, runs, sessions, turns};
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::turn::is_for_a_person;
+use crate::turn::needs_absent_user;
 
 /// Usage of a run, including failed and unfinished steps.
 pub(super) fn of_run(reader: &mut dyn Reader, run: RunId) -> Result<StepUsage, Error> {
@@ -33,7 +33,7 @@ pub(super) fn of_session(reader: &mut dyn Reader, session: SessionId) -> Result<
         usage,
         model_calls,
         // A call that waits for approval has not run yet.
-        tool_calls: calls.iter().filter(|row| !is_for_a_person(row)).count() as u64,
+        tool_calls: calls.iter().filter(|row| !needs_absent_user(row)).count() as u64,
     })
 }
 

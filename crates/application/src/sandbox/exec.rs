@@ -41,6 +41,29 @@ pub struct ExecRequest {
     pub limits: Limits,
 }
 
+impl ExecRequest {
+    /// A request without input, network, or access outside the sandbox, whose output is captured.
+    pub fn captured(
+        program: impl Into<OsString>,
+        arguments: impl IntoIterator<Item = impl Into<OsString>>,
+        when_missing: WhenMissing,
+    ) -> Self {
+        Self {
+            program: program.into(),
+            arguments: arguments.into_iter().map(Into::into).collect(),
+            part: None,
+            environment: Vec::new(),
+            writable: Vec::new(),
+            readable: Vec::new(),
+            network: false,
+            when_missing,
+            input: Input::Nothing,
+            output: Output::Capture,
+            limits: Limits::default(),
+        }
+    }
+}
+
 /// Result of a command in a sandbox.
 #[derive(Debug)]
 pub struct ExecReport {

@@ -12,7 +12,7 @@ use cleveragents_store::sandboxes::{self, NewSandbox};
 use cleveragents_store::{UnitOfWork, leases};
 
 use super::error::SandboxError;
-use super::history::fence;
+use super::history::fencing_token;
 use super::service::{OpenSandbox, SandboxService, SandboxView, base_text, machine, path_text};
 use crate::log_fields::milliseconds;
 
@@ -194,7 +194,7 @@ impl SandboxService {
         for member in &open.view.members {
             member.check_restore(targets(&member.alias))?;
         }
-        let (position, fence) = (open.view.position, fence(open));
+        let (position, fence) = (open.view.position, fencing_token(open));
         self.engine.write(move |unit| {
             leases::require(unit, &fence.0, fence.1)?;
             Ok::<_, SandboxError>(sandboxes::set_rolling_back(unit, id, Some(position))?)

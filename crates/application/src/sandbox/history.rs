@@ -256,7 +256,7 @@ impl SandboxService {
         mut also: impl FnMut(&mut UnitOfWork<'_>, u64) -> Result<T, SandboxError> + Send + 'static,
     ) -> Result<T, SandboxError> {
         let entries = new_entries(changes, by)?;
-        let (changeset, fence) = (open.view.sandbox.changeset, fence(open));
+        let (changeset, fence) = (open.view.sandbox.changeset, fencing_token(open));
         let position = open.view.position + entries.len() as u64;
         let result = self.engine.write(move |unit| {
             leases::require(unit, &fence.0, fence.1)?;
@@ -496,7 +496,7 @@ fn new_entries(
     Ok(entries)
 }
 
-pub(super) fn fence(open: &OpenSandbox) -> (LeaseSubject, LeaseToken) {
+pub(super) fn fencing_token(open: &OpenSandbox) -> (LeaseSubject, LeaseToken) {
     (open.lease.subject().clone(), open.lease.token())
 }
 

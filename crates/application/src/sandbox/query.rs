@@ -1,5 +1,5 @@
-//! Queries on the databases of a sandbox, in their state after the recorded statements, and recording of
-//! further statements.
+//! Runs SQL on the databases of a sandbox, after the statements that the sandbox has already recorded, and
+//! records further statements.
 
 use cleveragents_domain::{CheckpointNumber, CheckpointReason};
 use cleveragents_sandbox::{Base, Member, QueryResult, Servers as _};
@@ -11,7 +11,7 @@ use super::service::{OpenSandbox, SandboxService};
 /// A query on a database of a sandbox.
 #[derive(Debug, Clone)]
 pub struct QueryRequest {
-    /// The part; by default the only database on a server.
+    /// Alias of the part; by default the only part that is a database on a server.
     pub part: Option<String>,
     /// SQL statements.
     pub sql: String,
@@ -42,8 +42,8 @@ pub struct QueryReport {
 }
 
 impl SandboxService {
-    /// Runs the script of a part and then the statements on its database, and rolls everything back.
-    /// Recording only appends the statements to the script.
+    /// Runs the script of a part, then the statements of the request, in one transaction on its database, and
+    /// rolls it back. Recording appends the statements to the script.
     pub fn query(
         &self,
         open: &mut OpenSandbox,

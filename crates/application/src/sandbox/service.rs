@@ -15,7 +15,7 @@ use cleveragents_store::{Engine, UnitOfWork, changesets, leases, sandboxes};
 use serde_json::Value;
 
 use super::error::SandboxError;
-use super::history::fence;
+use super::history::fencing_token;
 use super::own_files;
 use super::recover::is_settled;
 use super::target::Target;
@@ -359,7 +359,7 @@ impl SandboxService {
         open: &OpenSandbox,
         mut work: impl FnMut(&mut UnitOfWork<'_>) -> Result<T, SandboxError> + Send + 'static,
     ) -> Result<T, SandboxError> {
-        let fence = fence(open);
+        let fence = fencing_token(open);
         self.engine.write(move |unit| {
             leases::require(unit, &fence.0, fence.1)?;
             work(unit)
@@ -386,7 +386,7 @@ impl SandboxService {
         result: Option<Value>,
     ) -> Result<(), SandboxError> {
         let (id, name) = (open.view.sandbox.id, open.view.sandbox.name.clone());
-        let fences: Vec<_> = held.iter().map(HeldLease::fence).collect();
+        let fences: Vec<_> = held.iter().map(HeldLease::fencing_token).collect();
         self.write(open, move |unit| {
             for (subject, token) in &fences {
                 leases::require(unit, subject, *token)?;

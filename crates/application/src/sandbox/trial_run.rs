@@ -10,7 +10,7 @@ use cleveragents_sandbox::{Change, Error};
 use cleveragents_store::{leases, sandboxes};
 
 use super::error::SandboxError;
-use super::history::{BY_ROLLBACK, fence, remember};
+use super::history::{BY_ROLLBACK, fencing_token, remember};
 use super::rollback::HistoryMove;
 use super::service::{OpenSandbox, SandboxService};
 
@@ -73,7 +73,7 @@ impl SandboxService {
     }
 
     fn mark(&self, open: &OpenSandbox, position: Option<u64>) -> Result<(), SandboxError> {
-        let (id, fence) = (open.view.sandbox.id, fence(open));
+        let (id, fence) = (open.view.sandbox.id, fencing_token(open));
         self.engine.write(move |unit| {
             leases::require(unit, &fence.0, fence.1)?;
             Ok(sandboxes::set_rolling_back(unit, id, position)?)

@@ -29,7 +29,7 @@ pub(crate) struct LaterChange {
     /// Position of the change in the history.
     pub(crate) position: u64,
     /// Whether the path is now as the ranges left it, for example because a rollback was undone.
-    pub(crate) is_taken_back: bool,
+    pub(crate) is_reverted: bool,
 }
 
 impl SandboxService {
@@ -77,14 +77,14 @@ impl SandboxService {
                     alias: key.0.clone(),
                     path: key.1.clone(),
                     position: entry.number.0,
-                    is_taken_back: false,
+                    is_reverted: false,
                 });
             }
             current.insert(key, change.after);
         }
         for later in &mut undo.changed_later {
             let key = (later.alias.clone(), later.path.clone());
-            later.is_taken_back = last.get(&key) == current.get(&key);
+            later.is_reverted = last.get(&key) == current.get(&key);
         }
         for ((alias, path), state) in first {
             undo.targets

@@ -100,7 +100,7 @@ impl Scheduler {
     }
 }
 
-/// The slot in which a plan runs. A plan that waits for its child plans gives the slot back meanwhile, so that plans of
+/// The slot in which a plan runs. A plan releases its slot while it waits for its child plans, so that plans of
 /// any depth run with a concurrency of 1.
 pub(crate) struct PlanSlot {
     scheduler: Scheduler,
@@ -125,7 +125,7 @@ impl PlanSlot {
         Ok(Self::new(self.scheduler.clone(), slot))
     }
 
-    /// Gives the slot back.
+    /// Releases the slot.
     pub(crate) fn release(&self) {
         let slot = self.held().take();
         drop(slot);

@@ -10,5 +10,5 @@ pub use audit::{AuditCheck, AuditService};
 pub use error::{AuditError, TokenError};
 pub use request_key::RequestKeyService;
 pub(crate) use request_key::prune as prune_request_keys;
-pub use token::{MadeToken, NewToken, Secret, TokenService};
+pub use token::{CreatedToken, NewToken, Secret, TokenService};
 pub use usage::UsageService;

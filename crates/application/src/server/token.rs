@@ -78,7 +78,7 @@ pub struct NewToken {
 
 /// A new token with its secret.
 #[derive(Debug)]
-pub struct MadeToken {
+pub struct CreatedToken {
     /// Stored token.
     pub token: Token,
     /// The secret of the token, which is not stored.
@@ -98,7 +98,7 @@ impl TokenService {
     }
 
     /// Creates a token.
-    pub fn create(&self, new: NewToken) -> Result<MadeToken, TokenError> {
+    pub fn create(&self, new: NewToken) -> Result<CreatedToken, TokenError> {
         let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || b"._@-".contains(&byte);
         if new.name.is_empty()
             || new.name.len() > MAX_NAME_LENGTH
@@ -145,10 +145,10 @@ impl TokenService {
             unit.emit(event(EventKind::TokenCreated, &stored));
             Ok(())
         })?;
-        Ok(MadeToken { token, secret })
+        Ok(CreatedToken { token, secret })
     }
 
-    /// The valid token with this hash of its secret. Records the use of the token at most once a minute.
+    /// The valid token whose secret has this hash. Records the use of the token at most once a minute.
     pub fn authenticate(&self, secret_hash: &str) -> Result<Option<Token>, Error> {
         let found = self
             .engine
@@ -162,9 +162,17 @@ impl TokenService {
             .is_some_and(|used| now.seconds_since(used) < MIN_USE_INTERVAL_SECONDS);
         if !is_recent {
             let id = token.id;
-            self.engine.write(move |unit| tokens::used(unit, id))?;
+            self.engine
+                .write(move |unit| tokens::record_use(unit, id))?;
         }
         Ok(Some(token))
+    }
+
+    /// Whether any token is valid, so that a client can call a server.
+    pub fn has_valid(&self) -> Result<bool, Error> {
+        let all = self.engine.read(|reader| tokens::list(reader, false))?;
+        let now = Timestamp::now();
+        Ok(all.iter().any(|token| token.is_valid_at(now)))
     }
 
     /// The caller whose valid token has this name, with its current roles.

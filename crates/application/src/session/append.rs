@@ -63,8 +63,8 @@ pub struct AppendResponder {
     /// Builds the body. The iterator returns the sequence numbers of the messages in order. The function
     /// must take exactly one number for each message of the request.
     pub body: fn(&AppendRequest, &mut dyn Iterator<Item = Sequence>) -> Result<String, Error>,
-    /// Converts a body to the HTTP status and the text that are stored as the response to repeated requests.
-    pub kept: fn(&str) -> (u16, String),
+    /// Converts a body to the HTTP status and the text that are stored with the key and answer repeated requests.
+    pub stored_response: fn(&str) -> (u16, String),
 }
 
 /// Appends messages of many requests at once.
@@ -166,7 +166,7 @@ fn append_once(
         return Ok(AppendOutcome::NoSession);
     };
     let body = (responder.body)(request, &mut numbers.into_iter())?;
-    let (status, stored_body) = (responder.kept)(&body);
+    let (status, stored_body) = (responder.stored_response)(&body);
     request_keys::answer(unit, key, status, &stored_body)?;
     Ok(AppendOutcome::Stored(body))
 }

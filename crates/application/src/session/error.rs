@@ -6,6 +6,8 @@ use cleveragents_domain::{
 };
 use serde_json::{Value, json};
 
+use crate::reference::ambiguity_details;
+
 /// A failure of the session service.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
@@ -181,13 +183,7 @@ impl Diagnose for SessionError {
             Self::Ambiguous {
                 reference,
                 candidates,
-            } => {
-                let candidates: Vec<Value> = candidates
-                    .iter()
-                    .map(|(id, name)| json!({"id": id, "name": name}))
-                    .collect();
-                json!({"reference": reference, "candidates": candidates})
-            }
+            } => ambiguity_details(reference, candidates),
             Self::Content(ContentError::TooLarge { actual, limit }) => {
                 json!({"bytes": actual, "limit": limit})
             }

@@ -67,7 +67,7 @@ pub(super) struct ExportedMessage {
     pub(super) metadata: Metadata,
 }
 
-/// The content of an export.
+/// Counts and checksum of an export.
 #[derive(Debug, Clone, Serialize)]
 pub struct ExportSummary {
     /// The exported session.

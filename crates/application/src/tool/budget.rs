@@ -128,7 +128,7 @@ impl StoreBudget {
     ) -> Result<MoneyReservation<'_>, Shortage> {
         if amount == MicroUsd(0) {
             self.require_room(extra)?;
-            return Ok(MoneyReservation::nothing(self));
+            return Ok(MoneyReservation::empty(self));
         }
         let (limits, owner) = (self.limits(extra), self.owner.clone());
         self.engine.write(move |unit| {
@@ -215,7 +215,7 @@ pub(crate) struct MoneyReservation<'a> {
 }
 
 impl<'a> MoneyReservation<'a> {
-    const fn nothing(budget: &'a StoreBudget) -> Self {
+    const fn empty(budget: &'a StoreBudget) -> Self {
         Self {
             budget,
             reserved: None,

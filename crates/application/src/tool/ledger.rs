@@ -13,7 +13,7 @@ use cleveragents_tools::ports::{
 };
 use serde_json::{Value, json};
 
-use crate::lease::Fence;
+use crate::lease::FencingToken;
 
 /// A write that must be committed before the next call or together with it.
 pub(crate) type PrecedingWrite =
@@ -24,7 +24,7 @@ pub struct StoreLedger {
     engine: Arc<Engine>,
     turn: Option<TurnId>,
     /// The lease that must be held when a call starts or ends.
-    fence: Option<Fence>,
+    fence: Option<FencingToken>,
     /// The write to run in the unit of work that stores the next call.
     preceding: Mutex<Option<PrecedingWrite>>,
 }
@@ -42,7 +42,7 @@ impl StoreLedger {
 
     /// Requires a lease: if the lease is lost, no call starts or ends.
     #[must_use]
-    pub(crate) fn under(self, fence: Fence) -> Self {
+    pub(crate) fn under(self, fence: FencingToken) -> Self {
         Self {
             fence: Some(fence),
             ..self
@@ -126,7 +126,7 @@ impl StoreLedger {
     }
 }
 
-fn require(unit: &mut UnitOfWork<'_>, fence: Option<&Fence>) -> Result<(), Error> {
+fn require(unit: &mut UnitOfWork<'_>, fence: Option<&FencingToken>) -> Result<(), Error> {
     match fence {
         Some((subject, token)) => leases::require(unit, subject, *token),
         None => Ok(()),

@@ -2,6 +2,7 @@
 //! budget), and the service for registered tools.
 
 mod budget;
+mod call_operations;
 mod call_patch;
 mod call_summary;
 mod calls;

@@ -191,15 +191,11 @@ impl DefinitionType for ToolSpec {
         _: &[StoredDefinition],
     ) -> Result<(), ToolError> {
         let plans = active_plans_using(reader, PlanDependency::Tool(&found.name))?;
-        if plans.is_empty() {
-            return Ok(());
-        }
-        Err(DefinitionError::UsedByPlans {
-            kind: Self::KIND,
-            name: found.name.clone(),
+        Ok(DefinitionError::require_no_plans(
+            Self::KIND,
+            &found.name,
             plans,
-        }
-        .into())
+        )?)
     }
 }
 

@@ -8,7 +8,7 @@ use cleveragents_domain::{
 };
 use cleveragents_models::ToolCall;
 use cleveragents_process::{
-    Cancel, CommandResult, Input, Limits, Output, ProcessError, Stream, WhenMissing, run_tapped,
+    Cancel, CommandResult, Input, Limits, ProcessError, Stream, WhenMissing, run_tapped,
 };
 use cleveragents_sandbox::{Base, Change, Git};
 use cleveragents_store::UnitOfWork;
@@ -487,25 +487,20 @@ impl Workspace for SandboxWorkspace {
                 .map_err(PortError::new)?;
         }
         let request = ExecRequest {
-            program: command.program.clone(),
-            arguments: command.arguments.clone(),
             part: command.part.clone(),
             environment: command.environment.clone(),
-            writable: Vec::new(),
-            readable: Vec::new(),
             network: command.network,
-            when_missing: self.when_missing,
             input: if command.input.is_empty() {
                 Input::Nothing
             } else {
                 Input::Bytes(command.input.clone())
             },
-            output: Output::Capture,
             limits: Limits {
                 time: Some(command.time),
                 output_bytes: 0,
                 ..Limits::untrusted()
             },
+            ..ExecRequest::captured(&command.program, &command.arguments, self.when_missing)
         };
         let mut invocation = invocation(&self.view, &request).map_err(PortError::new)?;
         if let Some(folder) = &command.folder {

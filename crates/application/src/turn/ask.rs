@@ -1,39 +1,32 @@
-//! One request to the model: its messages, the reservation of its cost, and the streamed answer.
+//! One request to the model: its messages, the reservation of its cost, and its answer.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use cleveragents_domain::{Diagnose as _, Message, MicroUsd, TokenUsage, Tokens};
 use cleveragents_models::{
-    AGENT_PROVIDER, AssistantMessage, ChatMessage, ChatRequest, Completion, ErrorKind, EventStream,
-    ModelError, Price, StopReason, StreamEvent, StreamRedactor, ToolCall, ToolDefinition,
-    ToolResult, Usage, UserPart,
+    AGENT_PROVIDER, AssistantMessage, ChatMessage, ChatRequest, Completion, ErrorKind, ModelError,
+    Price, StopReason, ToolCall, ToolDefinition, Usage, UserPart,
 };
 use cleveragents_store::context_summaries::ContextSummary;
-use cleveragents_tools::{
-    Declaration, EditTool, Ground, ToolName, ToolOffer, ToolSearch, ToolSpec, called_tool,
-};
-use futures_util::StreamExt as _;
-use serde_json::Value;
+use cleveragents_tools::ToolName;
 use tracing::field::Empty;
 use tracing::{Span, info_span};
 
+use super::answer_stream::{StreamPause, StreamStats, StreamingAnswer};
 use super::calls::CallRunner;
 use super::compaction::RemainingMessages;
 use super::context::fit;
 use super::error::TurnError;
 use super::history;
-use super::report::ReportTool;
 use super::request::{TurnReport, TurnRequest};
 use super::secrets;
 use super::service::{RunningTurn, StepCost, TurnService, chat_text};
+use super::tool_declarations::{can_run, definition, definitions, find_deferred, tool_bytes};
 use crate::log_fields::milliseconds;
 use crate::observer::AgentEvent;
 use crate::tool::{MoneyReservation, Shortage};
-
-/// Interval at which a streaming request checks whether the turn was cancelled.
-const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Assumed context window of a model without a known one, in tokens.
 pub(crate) const USUAL_WINDOW: u64 = 128_000;
@@ -137,74 +130,6 @@ impl RequestBase {
         let found_tools = found_tools.into_iter().skip(first);
         self.tools.iter().cloned().chain(found_tools).collect()
     }
-}
-
-/// The tool that searches among deferred tools of MCP servers.
-pub(super) const SEARCH_TOOLS: &str = "mcp/search-tools";
-
-/// Adds the deferred tools that a search listed or the model called, in the order of the
-/// conversation.
-fn find_deferred<'a>(
-    deferred: &BTreeSet<ToolName>,
-    messages: impl Iterator<Item = &'a ChatMessage>,
-    found_tools: &mut Vec<ToolName>,
-) {
-    if deferred.is_empty() {
-        return;
-    }
-    let wire: Vec<(String, &ToolName)> = deferred
-        .iter()
-        .map(|name| (name.declared_name(), name))
-        .collect();
-    let mut add = |name: &ToolName| {
-        if !found_tools.contains(name) {
-            found_tools.push(name.clone());
-        }
-    };
-    let mut searches: HashSet<&str> = HashSet::new();
-    for message in messages {
-        match message {
-            ChatMessage::Assistant(answer) => {
-                for call in &answer.calls {
-                    let Some(name) = called_tool(&call.name, &call.arguments) else {
-                        continue;
-                    };
-                    let is_search =
-                        name == ToolSearch::builtin_name() || name.to_string() == SEARCH_TOOLS;
-                    if is_search {
-                        searches.insert(call.id.as_str());
-                    } else if deferred.contains(&name) {
-                        add(&name);
-                    }
-                }
-            }
-            ChatMessage::Tool { results } => {
-                let is_search = |result: &&ToolResult| searches.contains(result.call_id.as_str());
-                for result in results.iter().filter(is_search) {
-                    let mut listed: Vec<(usize, &ToolName)> = wire
-                        .iter()
-                        .filter_map(|(wire, name)| {
-                            let quoted = format!("\"{wire}\"");
-                            Some((result.content.find(&quoted)?, *name))
-                        })
-                        .collect();
-                    listed.sort_unstable();
-                    for (_, name) in listed {
-                        add(name);
-                    }
-                }
-            }
-            ChatMessage::User { .. } => {}
-        }
-    }
-}
-
-/// Size of the tool declarations in a request, in bytes.
-fn tool_bytes(tools: &[ToolDefinition]) -> usize {
-    let bytes = tools
-        .iter()
-        .map(|tool| tool.description.len() + tool.input_schema.to_string().len());
-    bytes.sum()
 }
 
 impl TurnService {
@@ -333,14 +258,7 @@ impl TurnService {
                 );
             }
         };
-        let mut stream = StreamingAnswer {
-            request,
-            events: request.model.stream(chat, request.stop.clone()),
-            text: StreamRedactor::new(request.redactor.clone()),
-            reasoning: StreamRedactor::new(request.redactor.clone()),
-            streamed: StreamStats::default(),
-            was_shown: false,
-        };
+        let mut stream = StreamingAnswer::start(request, chat);
         loop {
             // Streaming pauses to store a note, because a database write blocks the thread.
             let streamed_answer = runtime.block_on(stream.receive());
@@ -407,127 +325,6 @@ impl TurnService {
 pub(super) struct ModelAnswer {
     pub(super) completion: Completion,
     pub(super) cost: StepCost,
-}
-
-/// An answer that is being streamed.
-struct StreamingAnswer<'a> {
-    request: &'a TurnRequest<'a>,
-    events: EventStream,
-    text: StreamRedactor,
-    reasoning: StreamRedactor,
-    streamed: StreamStats,
-    /// Whether the observer received text of the current attempt.
-    was_shown: bool,
-}
-
-/// The size of a streamed answer and of its failed attempts.
-#[derive(Debug, Clone, Copy, Default)]
-struct StreamStats {
-    /// Whether the last attempt sent anything.
-    has_begun: bool,
-    /// The bytes of the last attempt.
-    bytes: u64,
-    /// The number of attempts that failed after they sent something.
-    lost_attempts: u64,
-    /// The bytes of the failed attempts.
-    lost_bytes: u64,
-}
-
-impl StreamStats {
-    fn add(&mut self, bytes: usize) {
-        self.has_begun = true;
-        self.bytes = self.bytes.saturating_add(bytes as u64);
-    }
-
-    fn restart(&mut self) {
-        if self.has_begun {
-            self.lost_attempts += 1;
-            self.lost_bytes = self.lost_bytes.saturating_add(self.bytes);
-        }
-        self.has_begun = false;
-        self.bytes = 0;
-    }
-}
-
-/// The reason why streaming paused or ended.
-enum StreamPause {
-    /// The answer is complete.
-    Answer(Box<Completion>),
-    /// A note that must be stored before streaming continues.
-    Note(Value),
-    /// The stream ended without an answer.
-    Ended,
-}
-
-impl StreamingAnswer<'_> {
-    /// Streams until the answer is complete or a note must be stored. Sends each piece of text to the
-    /// observer.
-    async fn receive(&mut self) -> Result<StreamPause, ModelError> {
-        loop {
-            // Cancelling the tools of a turn also cancels the model.
-            let next = tokio::time::timeout(CANCEL_POLL_INTERVAL, self.events.next()).await;
-            let Ok(next) = next else {
-                if self.request.cancel.is_cancelled() {
-                    self.request.stop.cancel();
-                }
-                continue;
-            };
-            let Some(event) = next else {
-                return Ok(StreamPause::Ended);
-            };
-            match event? {
-                StreamEvent::Text(piece) => {
-                    self.streamed.add(piece.len());
-                    let piece = self.text.push(&piece);
-                    self.show_text(&piece);
-                }
-                StreamEvent::Reasoning(piece) => {
-                    self.streamed.add(piece.len());
-                    let piece = self.reasoning.push(&piece);
-                    self.show_reasoning(&piece);
-                }
-                StreamEvent::ToolCallStarted { name, .. } => self.streamed.add(name.len()),
-                StreamEvent::ToolCallArguments { fragment, .. } => {
-                    self.streamed.add(fragment.len());
-                }
-                StreamEvent::Retrying(mut retry) => {
-                    self.streamed.restart();
-                    self.text = StreamRedactor::new(self.request.redactor.clone());
-                    self.reasoning = StreamRedactor::new(self.request.redactor.clone());
-                    retry.reason = self.request.redactor.text(&retry.reason).into_owned();
-                    let was_shown = std::mem::take(&mut self.was_shown);
-                    let event = AgentEvent::retry(&retry, was_shown);
-                    self.request.observer.event(&event);
-                }
-                StreamEvent::Noted(note) => return Ok(StreamPause::Note(note)),
-                StreamEvent::Finished(completion) => {
-                    let (reasoning, text) = (self.reasoning.finish(), self.text.finish());
-                    self.show_reasoning(&reasoning);
-                    self.show_text(&text);
-                    return Ok(StreamPause::Answer(completion));
-                }
-            }
-        }
-    }
-
-    fn show_text(&mut self, piece: &str) {
-        if !piece.is_empty() {
-            self.was_shown = true;
-            self.request.observer.event(&AgentEvent::Text {
-                path: None,
-                text: piece.to_owned(),
-            });
-        }
-    }
-
-    fn show_reasoning(&self, piece: &str) {
-        if !piece.is_empty() {
-            self.request.observer.event(&AgentEvent::Reasoning {
-                path: None,
-                text: piece.to_owned(),
-            });
-        }
-    }
 }
 
 /// The tracing span of a call to a model or to a remote agent.
@@ -710,123 +507,11 @@ fn make_distinct(
     }
 }
 
-/// Whether the turn has the sandbox and the write permission that a tool needs. Requests do not
-/// declare other tools.
-pub(super) fn can_run(request: &TurnRequest<'_>, spec: &ToolSpec) -> bool {
-    let tools = &request.tools;
-    let has_ground = spec.ground == Ground::Nothing || tools.workspace.is_some();
-    let may_write = tools.mode.offers_writing() || !spec.capability.is_writing();
-    has_ground && may_write
-}
-
-fn definition(declaration: Declaration) -> ToolDefinition {
-    ToolDefinition {
-        name: declaration.name,
-        description: declaration.description,
-        input_schema: declaration.input_schema,
-    }
-}
-
-/// The selection of built-in tools for the model of a turn. Plans send many requests and therefore
-/// declare the smallest set.
-pub(super) fn offer(request: &TurnRequest<'_>) -> ToolOffer {
-    ToolOffer {
-        edit: if request.model.capabilities().apply_patch {
-            EditTool::ApplyPatch
-        } else {
-            EditTool::EditFile
-        },
-        is_compact: request.plan.is_some(),
-    }
-}
-
-/// The tools that every request declares: the tools that can run and are not deferred.
-fn definitions(request: &TurnRequest<'_>) -> Arc<[ToolDefinition]> {
-    if !request.model.capabilities().tools {
-        return Arc::default();
-    }
-    let is_declared =
-        |spec: &ToolSpec| can_run(request, spec) && !request.tools.deferred.contains(&spec.name);
-    let registry = request.tools.gate.registry();
-    let declared = registry.declarations(is_declared, offer(request));
-    let reports = request.reports.offered.iter().map(ReportTool::definition);
-    declared
-        .into_iter()
-        .map(definition)
-        .chain(reports)
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use cleveragents_models::{AssistantMessage, ToolCall};
 
-    use cleveragents_models::{AssistantMessage, ChatMessage, ToolCall, ToolResult};
-    use cleveragents_tools::ToolName;
-
-    use super::{find_deferred, make_distinct};
-
-    fn assistant_call(id: &str, name: &str) -> ChatMessage {
-        ChatMessage::Assistant(AssistantMessage {
-            calls: vec![ToolCall {
-                id: id.to_owned(),
-                name: name.to_owned(),
-                arguments: "{}".to_owned(),
-                signature: None,
-            }],
-            ..AssistantMessage::default()
-        })
-    }
-
-    fn tool_result(id: &str, content: &str) -> ChatMessage {
-        ChatMessage::Tool {
-            results: vec![ToolResult {
-                call_id: id.to_owned(),
-                content: content.to_owned(),
-                is_error: false,
-                pictures: Vec::new(),
-            }],
-        }
-    }
-
-    #[test]
-    fn deferred_tools_are_found_by_search_or_call_in_conversation_order() {
-        let name = |text: &str| text.parse::<ToolName>().expect("a name");
-        let deferred: BTreeSet<ToolName> =
-            ["mcp/s-alpha", "mcp/s-beta", "mcp/s-gamma", "mcp/s-delta"]
-                .map(name)
-                .into();
-        let messages = [
-            ChatMessage::user("find \"mcp_S_s-delta\""),
-            assistant_call("1", "mcp_S_search-tools"),
-            tool_result(
-                "1",
-                r#"[{"name": "mcp_S_s-gamma"}, {"name": "mcp_S_s-alpha"}]"#,
-            ),
-            assistant_call("2", "builtin_S_file-read"),
-            tool_result("2", r#""mcp_S_s-delta""#),
-            assistant_call("3", "mcp_S_s-beta"),
-        ];
-        let mut found = Vec::new();
-        find_deferred(&deferred, messages.iter(), &mut found);
-        assert_eq!(
-            found,
-            ["mcp/s-gamma", "mcp/s-alpha", "mcp/s-beta"].map(name)
-        );
-        // Tools of a later search are added at the end, without duplicates.
-        let later = [
-            assistant_call("4", "mcp_S_search-tools"),
-            tool_result(
-                "4",
-                r#"[{"name":"mcp_S_s-alpha"},{"name":"mcp_S_s-delta"}]"#,
-            ),
-        ];
-        find_deferred(&deferred, later.iter(), &mut found);
-        assert_eq!(
-            found,
-            ["mcp/s-gamma", "mcp/s-alpha", "mcp/s-beta", "mcp/s-delta"].map(name)
-        );
-    }
+    use super::make_distinct;
 
     #[test]
     fn call_ids_are_unique_in_a_conversation() {

@@ -12,6 +12,7 @@
 //! reuses stored results, and asks the user about calls whose outcome is unknown instead of
 //! repeating them.
 
+mod answer_stream;
 mod ask;
 mod calls;
 mod compaction;
@@ -26,6 +27,7 @@ mod secrets;
 mod service;
 mod session_lock;
 mod system;
+mod tool_declarations;
 mod tool_limit;
 
 pub(crate) use ask::USUAL_WINDOW;
@@ -40,7 +42,7 @@ pub use request::{
     Ending, InterruptedTurnSummary, TurnAllowance, TurnReport, TurnRequest, TurnSettings,
     TurnTools, UnlimitedAllowance,
 };
-pub(crate) use resume::is_for_a_person;
+pub(crate) use resume::needs_absent_user;
 pub(crate) use secrets::Secrets;
 pub use service::TurnService;
 pub use session_lock::{LockedSession, Waiting};

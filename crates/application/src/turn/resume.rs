@@ -199,7 +199,7 @@ impl TurnService {
                     self.resolve_unknown_outcome(request, row)
                 }
                 // The call had no effect and is retried, because a user may be present now.
-                Some(row) if is_for_a_person(row) => Ok(None),
+                Some(row) if needs_absent_user(row) => Ok(None),
                 Some(row) if row.error.as_deref() == Some(RETRIED) => Ok(None),
                 Some(row) => Ok(Some(self.stored_result(request, row)?)),
             })
@@ -325,7 +325,7 @@ impl TurnService {
 
 /// Whether a call was refused or got no answer because no user was present. A resumed turn repeats
 /// such a call.
-pub(crate) fn is_for_a_person(row: &ToolInvocation) -> bool {
+pub(crate) fn needs_absent_user(row: &ToolInvocation) -> bool {
     match row.outcome {
         InvocationOutcome::Refused => row.reason.as_deref() == Some("nobody_to_approve"),
         InvocationOutcome::Failed => {

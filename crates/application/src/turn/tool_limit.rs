@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use cleveragents_tools::{Gate, Source, ToolName, ToolSpec};
 
-use super::ask::{SEARCH_TOOLS, can_run, offer};
 use super::request::{TurnRequest, TurnTools};
+use super::tool_declarations::{SEARCH_TOOLS, can_run, offer};
 
 /// The tools of a turn whose model accepts fewer tools than the turn has.
 pub(super) struct LimitedTools {

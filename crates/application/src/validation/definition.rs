@@ -23,12 +23,12 @@ pub struct Validation {
     /// Command or tool that performs the check.
     pub check: ValidationCheck,
     /// Secret values in the definition.
-    pub keys: Keys,
+    pub keys: SecretValues,
 }
 
 /// Values of variables whose names indicate a secret.
 #[derive(Clone, Default)]
-pub struct Keys(Vec<String>);
+pub struct SecretValues(Vec<String>);
 
 /// Parts of variable names that indicate a secret.
 const KEY_NAMES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "AUTH"];
@@ -36,7 +36,7 @@ const KEY_NAMES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "
 /// Minimum length of a secret, in bytes: redacting shorter values would damage unrelated text.
 const MIN_KEY_BYTES: usize = 6;
 
-impl Keys {
+impl SecretValues {
     /// Records the value of a variable if its name indicates a secret.
     pub(super) fn note(&mut self, name: &str, value: &str) {
         let upper = name.to_uppercase();
@@ -74,7 +74,7 @@ impl Keys {
     }
 }
 
-impl fmt::Debug for Keys {
+impl fmt::Debug for SecretValues {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("[HIDDEN]")
     }
@@ -172,8 +172,8 @@ impl fmt::Debug for WrappedCheck {
 }
 
 impl Validation {
-    /// The names of the placeholders, which arguments must fill.
-    pub fn places(&self) -> BTreeSet<String> {
+    /// Names of the placeholders, each of which needs an argument.
+    pub fn placeholder_names(&self) -> BTreeSet<String> {
         match &self.check {
             ValidationCheck::Command(check) => match &check.command {
                 CommandLine::Shell(text) => placeholders::names(text),
@@ -187,8 +187,8 @@ impl Validation {
     }
 
     /// Description of a mismatch between arguments and placeholders.
-    pub fn misfit(&self, arguments: &BTreeMap<String, String>) -> Option<String> {
-        let placeholders = self.places();
+    pub fn argument_mismatch(&self, arguments: &BTreeMap<String, String>) -> Option<String> {
+        let placeholders = self.placeholder_names();
         let listed = |names: Vec<&String>| {
             let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
             names.join(", ")

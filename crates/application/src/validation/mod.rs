@@ -8,7 +8,9 @@ mod placeholders;
 mod runner;
 mod service;
 
-pub use definition::{CommandCheck, CommandLine, Keys, Validation, ValidationCheck, WrappedCheck};
+pub use definition::{
+    CommandCheck, CommandLine, SecretValues, Validation, ValidationCheck, WrappedCheck,
+};
 pub use error::ValidationError;
 pub use runner::{ValidationOutcome, ValidationRunner, WrappedTool};
 pub use service::{

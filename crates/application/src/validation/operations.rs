@@ -153,7 +153,7 @@ impl Validation {
             name: self.name.clone(),
             description: hide(&self.description),
             mode: self.mode,
-            arguments: self.places().into_iter().collect(),
+            arguments: self.placeholder_names().into_iter().collect(),
             check,
         }
     }

@@ -13,7 +13,7 @@ use cleveragents_tools::ports::{Command, PortError, Workspace as _};
 use serde_json::{Map, Value, json};
 
 use super::definition::{
-    CommandCheck, CommandLine, Keys, Validation, ValidationCheck, WrappedCheck,
+    CommandCheck, CommandLine, SecretValues, Validation, ValidationCheck, WrappedCheck,
 };
 use super::error::ValidationError;
 use super::placeholders;
@@ -37,7 +37,7 @@ pub struct ValidationOutcome {
     pub output: Vec<u8>,
     /// Run time.
     pub duration: Duration,
-    /// True if the validation could not run or reached its time limit: the failure says nothing about the files.
+    /// True if the validation could not run or reached its time limit: the failure does not mean that the files are wrong.
     pub is_environment_failure: bool,
 }
 
@@ -159,7 +159,7 @@ impl ValidationRunner {
         target: &ValidationTarget<'_>,
         wrapped: WrappedTool<'_>,
     ) -> Result<ValidationOutcome, ValidationError> {
-        if let Some(why) = validation.misfit(arguments) {
+        if let Some(why) = validation.argument_mismatch(arguments) {
             return Ok(outcome_of(IntermediateResult::not_run(why), Duration::ZERO));
         }
         let started = Instant::now();
@@ -218,7 +218,7 @@ fn cannot_run(error: &PortError) -> String {
 }
 
 /// Redacts the secrets of a validation in its result.
-fn hide(outcome: &mut ValidationOutcome, keys: &Keys) {
+fn hide(outcome: &mut ValidationOutcome, keys: &SecretValues) {
     if keys.is_empty() {
         return;
     }

@@ -182,7 +182,7 @@ impl DefinitionService<Validation> {
         let registered = self.get_registered(&request.validation, variables)?;
         let validation = registered.definition?;
         let arguments = canonical(&request.arguments);
-        if let Some(why) = validation.misfit(&arguments) {
+        if let Some(why) = validation.argument_mismatch(&arguments) {
             return Err(ValidationError::Arguments {
                 name: validation.name,
                 why,
@@ -368,7 +368,7 @@ fn check_attachments(
     validation: &Validation,
 ) -> Result<(), ValidationError> {
     for attachment in attachments_of(unit, &validation.name)? {
-        if let Some(why) = validation.misfit(&arguments_of(&attachment)) {
+        if let Some(why) = validation.argument_mismatch(&arguments_of(&attachment)) {
             return Err(ValidationError::AttachmentMismatch {
                 name: validation.name.clone(),
                 attachment: attachment.id,

@@ -439,7 +439,7 @@ impl CommandResult {
 /// Stores a plan whose projects are in a namespace.
 fn plan(served: &ServedOperations, namespace: &str) -> cleveragents_domain::PlanId {
     let mut new = plans::new_plan("a plan");
-    for known in &mut new.made_with.projects {
+    for known in &mut new.inputs.projects {
         known.name = format!("{namespace}/shop");
     }
     plans::store(&served.engine, &new)

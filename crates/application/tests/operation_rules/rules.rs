@@ -292,7 +292,7 @@ fn parameters_are_parsed_strictly_and_never_as_command_line_options() {
 
 /// A document that a command prints is a field of the response of its operation.
 #[test]
-fn issue_16_12_documents_are_answered_with_their_content() {
+fn documents_are_answered_with_their_content() {
     let served = served();
     let local_caller = Caller::local("ada");
     let made = served.run(&local_caller, "session/create", &json!({"name": "weekly"}));
@@ -321,7 +321,7 @@ fn issue_16_12_documents_are_answered_with_their_content() {
 
 /// SQLite refuses patterns above its limit. The caller gets a usage error, not an internal error.
 #[test]
-fn issue_16_12_a_filter_that_is_too_long_is_the_callers_mistake() {
+fn a_filter_that_is_too_long_is_the_callers_mistake() {
     let served = served();
     let local_caller = Caller::local("ada");
     let long = "x".repeat(50_000);

@@ -9,7 +9,7 @@ use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::ports::Approval;
 
 use crate::MODEL;
-use crate::support::{User, Workshop, git};
+use crate::support::{PlanEnvironment, User, git};
 
 /// The tests of this module by name, which `main` runs.
 pub(crate) const TESTS: &[(&str, fn())] = &[(
@@ -19,16 +19,16 @@ pub(crate) const TESTS: &[(&str, fn())] = &[(
 
 fn an_applied_plan_shows_its_commit_its_calls_and_its_undo() {
     for database in TestDatabase::each() {
-        let workshop = Workshop::new(&database, MODEL);
+        let environment = PlanEnvironment::new(&database, MODEL);
         let user = User::answering(Approval::Once);
-        let mut plan = workshop.plan("supervised");
+        let mut plan = environment.plan("supervised");
         for phase in [PlanPhase::Strategize, PlanPhase::Execute, PlanPhase::Apply] {
-            plan = workshop.drive(&plan, phase, &user).expect("it runs");
+            plan = environment.drive(&plan, phase, &user).expect("it runs");
         }
-        let application = workshop.application();
+        let application = environment.application();
         let context = || application.for_caller(Caller::local("ada"));
         let reference = Some(plan.id.to_string());
-        let head = || git(&workshop.repository, &["rev-parse", "HEAD"]);
+        let head = || git(&environment.repository, &["rev-parse", "HEAD"]);
         let applied = head();
 
         let diff = context()
@@ -70,9 +70,9 @@ fn an_applied_plan_shows_its_commit_its_calls_and_its_undo() {
         assert!(done.contains(&"passed: 1 of 1 criteria met"), "{done:?}");
 
         // The patch is that of the plan's commit, not of later commits.
-        std::fs::write(workshop.repository.join("later.txt"), "later\n").expect("a file");
-        git(&workshop.repository, &["add", "."]);
-        git(&workshop.repository, &["commit", "-q", "-m", "later"]);
+        std::fs::write(environment.repository.join("later.txt"), "later\n").expect("a file");
+        git(&environment.repository, &["add", "."]);
+        git(&environment.repository, &["commit", "-q", "-m", "later"]);
         context()
             .call(UndoPlan {
                 reference: reference.clone(),
@@ -80,7 +80,7 @@ fn an_applied_plan_shows_its_commit_its_calls_and_its_undo() {
                 yes: true,
             })
             .expect("undone");
-        assert_eq!(workshop.price(), "wrong\n");
+        assert_eq!(environment.price(), "wrong\n");
         let reverts = vec![head()];
 
         let status = context()

@@ -15,7 +15,7 @@ use cleveragents_testkit::{ForgeApi, ForgeServer, TestDatabase};
 use cleveragents_tools::ports::Approval;
 
 use crate::MODEL;
-use crate::support::{User, Workshop, git};
+use crate::support::{PlanEnvironment, User, git};
 
 /// The tests of this module by name, which `main` runs.
 pub(crate) const TESTS: &[(&str, fn())] = &[
@@ -89,7 +89,7 @@ esac
 
 /// An executed plan, in a repository with a bare remote.
 struct Scene {
-    workshop: Workshop,
+    environment: PlanEnvironment,
     plan: PlanId,
     remote: PathBuf,
     /// The only folder on the user's `PATH`.
@@ -114,9 +114,9 @@ impl Scene {
             std::os::unix::fs::symlink(place, programs.join(name)).expect("a link");
         }
         git(&remote, &["init", "-q", "--bare", "-b", "main"]);
-        let workshop = Workshop::new(database, MODEL);
+        let environment = PlanEnvironment::new(database, MODEL);
         let path = remote.display().to_string();
-        let repository = &workshop.repository;
+        let repository = &environment.repository;
         git(
             repository,
             &["remote", "add", "origin", url.unwrap_or(&path)],
@@ -128,13 +128,13 @@ impl Scene {
             );
         }
         git(repository, &["push", "-q", "origin", "main"]);
-        let plan = executed(&workshop);
+        let plan = executed(&environment);
         let variables = BTreeMap::from([
             ("PATH".to_owned(), programs.display().to_string()),
             ("GIT_CONFIG_GLOBAL".to_owned(), "/dev/null".to_owned()),
         ]);
         Self {
-            workshop,
+            environment,
             plan,
             remote,
             programs,
@@ -162,10 +162,10 @@ impl Scene {
     fn service(&self) -> ChangeRequestService {
         let variables = self.variables.clone();
         ChangeRequestService::new(
-            Arc::clone(&self.workshop.engine),
-            self.workshop.sandbox_service(),
+            Arc::clone(&self.environment.engine),
+            self.environment.sandbox_service(),
             Arc::new(move |name: &str| variables.get(name).cloned()),
-            &self.workshop.repository,
+            &self.environment.repository,
         )
     }
 
@@ -182,7 +182,7 @@ impl Scene {
             branch: Some(target.branch.clone()),
             ..ApplyPlan::default()
         };
-        user(&self.workshop).call(apply).expect("applied");
+        user(&self.environment).call(apply).expect("applied");
         target.branch
     }
 
@@ -197,16 +197,16 @@ fn commit_of(place: &Path, branch: &str) -> String {
     git(place, &["rev-parse", &format!("refs/heads/{branch}")])
 }
 
-fn user(workshop: &Workshop) -> OperationContext {
-    let context = workshop.application().for_caller(Caller::local("ada"));
+fn user(environment: &PlanEnvironment) -> OperationContext {
+    let context = environment.application().for_caller(Caller::local("ada"));
     context.with_front_end(FrontEnd {
         approver: Arc::new(User::answering(Approval::Once)),
         ..FrontEnd::default()
     })
 }
 
-fn executed(workshop: &Workshop) -> PlanId {
-    let plan = user(workshop)
+fn executed(environment: &PlanEnvironment) -> PlanId {
+    let plan = user(environment)
         .call(UsePlan {
             action: "local/fix".to_owned(),
             projects: vec!["local/shop".to_owned()],
@@ -217,7 +217,7 @@ fn executed(workshop: &Workshop) -> PlanId {
         reference: Some(plan.plan_id.to_string()),
         ..ExecutePlan::default()
     };
-    user(workshop).call(execute).expect("executed");
+    user(environment).call(execute).expect("executed");
     plan.plan_id
 }
 
@@ -225,7 +225,7 @@ fn gh_opens_it_once_and_a_repeat_finds_it() {
     for database in TestDatabase::each() {
         let mut scene = Scene::new(&database, Some("git@github.com:ada/shop.git"));
         let state = scene.install_gh();
-        let repository = scene.workshop.repository.clone();
+        let repository = scene.environment.repository.clone();
         git(&repository, &["branch", "agents/fix-the-price"]);
         let head = git(&repository, &["rev-parse", "HEAD"]);
         let branch = scene.apply();
@@ -276,12 +276,12 @@ fn gh_opens_it_once_and_a_repeat_finds_it() {
         assert_eq!(created.count(), 1, "{calls}");
         let target = scene.service().target(None, None).expect("the same plan");
         assert!(target.is_applied && target.branch == branch);
-        let plan = scene.workshop.plans.get(scene.plan).expect("the plan");
+        let plan = scene.environment.plans.get(scene.plan).expect("the plan");
         let report = plan.report.expect("a report");
         assert_eq!(report["change_request"].as_str(), url.as_deref());
 
         assert_eq!(git(&repository, &["rev-parse", "HEAD"]), head);
-        assert_eq!(scene.workshop.price(), "wrong\n");
+        assert_eq!(scene.environment.price(), "wrong\n");
         assert_eq!(git(&repository, &["status", "--porcelain"]), "");
     }
 }
@@ -357,16 +357,16 @@ fn a_branch_is_pushed_even_if_no_service_is_known() {
         &["update-ref", &format!("refs/heads/{branch}"), "main"],
     );
     git(
-        &scene.workshop.repository,
+        &scene.environment.repository,
         &["push", "-q", "origin", "--delete", &branch],
     );
     let other = git(
-        &scene.workshop.repository,
+        &scene.environment.repository,
         &["commit-tree", "main^{tree}", "-m", "other"],
     );
     let refspec = format!("{other}:refs/heads/{branch}");
     git(
-        &scene.workshop.repository,
+        &scene.environment.repository,
         &["push", "-q", "origin", &refspec],
     );
     let refused = scene.publish().expect_err("not overwritten");
@@ -378,7 +378,10 @@ fn a_branch_is_pushed_even_if_no_service_is_known() {
 fn a_repository_without_remote_is_refused_before_the_apply() {
     let database = TestDatabase::sqlite();
     let scene = Scene::new(&database, None);
-    git(&scene.workshop.repository, &["remote", "remove", "origin"]);
+    git(
+        &scene.environment.repository,
+        &["remote", "remove", "origin"],
+    );
     let refused = scene.service().target(Some(&scene.plan.to_string()), None);
     let refused = refused.expect_err("no remote");
     assert!(

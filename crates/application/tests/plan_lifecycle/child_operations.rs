@@ -51,7 +51,7 @@ fn call<O: Operation>(
     divided: &DivisionFixture,
     request: O,
 ) -> Result<O::Response, OperationError> {
-    let application = divided.workshop.application();
+    let application = divided.environment.application();
     application.for_caller(Caller::local("ada")).call(request)
 }
 
@@ -119,10 +119,10 @@ fn a_model_combines_both_versions_of_a_conflict() {
                          calls:\n  - {name: builtin/file-write, arguments: {path: side.txt, content: \"left right\\n\"}}\n";
         let script = model(&[("Write left", "side.txt", "left\\n")], "");
         let script = script.replacen("answers:\n", combining, 1);
-        divided.workshop.replace_script(&script);
+        divided.environment.replace_script(&script);
         assert_eq!(finish(&divided).as_deref(), Some("left right\n"));
         let steps = divided
-            .workshop
+            .environment
             .engine
             .read(|reader| cleveragents_store::plan_steps::of_plan(reader, divided.plan.id))
             .expect("readable");
@@ -164,16 +164,16 @@ fn a_conflict_is_shown_with_its_sides_and_resolved_with_one_of_them() {
             .collect();
         assert_eq!(next, ["plan/execute"]);
         let decisions = divided
-            .workshop
+            .environment
             .engine
             .read(|reader| cleveragents_store::decisions::of_plan(reader, divided.plan.id));
         let decisions = decisions.expect("readable");
         let intervention = decisions
             .iter()
-            .find(|decision| decision.said.kind == DecisionType::UserIntervention);
+            .find(|decision| decision.content.kind == DecisionType::UserIntervention);
         let intervention = intervention.expect("a decision of the user");
         assert_eq!(
-            intervention.said.question,
+            intervention.content.question,
             "Which version of shop/side.txt?"
         );
         assert_eq!(finish(&divided).as_deref(), Some("right\n"));
@@ -204,7 +204,11 @@ fn the_side_of_the_plan_follows_the_resolutions_of_earlier_child_plans() {
         assert_eq!(error.code(), Code::Usage, "{error}");
         let resolved = take(&divided, ConflictVersion::Theirs, Some("2")).expect("resolved");
         assert_eq!(resolved.unresolved, 1);
-        let plan = divided.workshop.plans.get(divided.plan.id).expect("a plan");
+        let plan = divided
+            .environment
+            .plans
+            .get(divided.plan.id)
+            .expect("a plan");
         assert!(plan.waiting.is_some(), "one conflict is left");
         let third = conflicts(&divided).conflicts.remove(1);
         let ours = third.ours.and_then(|side| side.text);
@@ -248,7 +252,7 @@ fn wrong_resolutions_are_refused_and_change_nothing() {
     assert_eq!(error.code(), Code::ConflictNotFound);
     assert_eq!(conflicts(&divided).unresolved, 1);
 
-    let quiet = divided.workshop.plan("trusted").id.to_string();
+    let quiet = divided.environment.plan("trusted").id.to_string();
     let request = ResolveConflict {
         reference: Some(quiet.clone()),
         side: Some(ConflictVersion::Ours),
@@ -348,7 +352,7 @@ fn a_cancelled_child_plan_is_not_merged() {
             reason: "not needed".to_owned(),
         };
         call(&divided, cancel).expect("cancelled");
-        let stage = divided.workshop.plans.get(second).expect("a plan").stage;
+        let stage = divided.environment.plans.get(second).expect("a plan").stage;
         assert_eq!(stage, PlanStage::ExecuteCancelled);
         let child = divided.children().remove(1);
         assert_eq!(child.state, ChildState::Cancelled);
@@ -372,10 +376,10 @@ fn guidance_for_a_child_plan_reaches_its_model() {
         guidance: "write it in lower case".to_owned(),
     };
     call(&divided, prompt).expect("guidance");
-    divided.workshop.replace_script(&script);
+    divided.environment.replace_script(&script);
     let plan = divided.drive(PlanPhase::Execute).expect("executed");
     assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
-    let requests = divided.workshop.requests();
+    let requests = divided.environment.requests();
     let is_guided =
         |request: &serde_json::Value| request.to_string().contains("write it in lower case");
     assert!(

@@ -11,7 +11,7 @@ use cleveragents_store::child_plans;
 use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::ports::Approval;
 
-use crate::support::{User, Workshop};
+use crate::support::{PlanEnvironment, User};
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
     (
@@ -82,7 +82,7 @@ answers:
 }
 
 pub(crate) struct DivisionFixture {
-    pub(crate) workshop: Workshop,
+    pub(crate) environment: PlanEnvironment,
     user: User,
     pub(crate) plan: Plan,
 }
@@ -98,18 +98,18 @@ impl DivisionFixture {
         files: &[(&str, &str)],
         profile: &str,
     ) -> Self {
-        let workshop = Workshop::with(database, script, "it is written", files);
+        let environment = PlanEnvironment::with(database, script, "it is written", files);
         let user = User::answering(Approval::Once);
-        let plan = workshop.plan(profile);
+        let plan = environment.plan(profile);
         Self {
-            workshop,
+            environment,
             user,
             plan,
         }
     }
 
     pub(crate) fn drive(&self, phase: PlanPhase) -> Result<Plan, PlanError> {
-        self.workshop.drive(&self.plan, phase, &self.user)
+        self.environment.drive(&self.plan, phase, &self.user)
     }
 
     /// Strategizes and executes.
@@ -121,7 +121,7 @@ impl DivisionFixture {
     pub(crate) fn children(&self) -> Vec<ChildPlan> {
         let parent = self.plan.id;
         let read = self
-            .workshop
+            .environment
             .engine
             .read(|reader| child_plans::of_plan(reader, parent));
         read.expect("readable")
@@ -132,7 +132,7 @@ impl DivisionFixture {
     }
 
     pub(crate) fn read(&self, path: &str) -> Option<String> {
-        std::fs::read_to_string(self.workshop.repository.join(path)).ok()
+        std::fs::read_to_string(self.environment.repository.join(path)).ok()
     }
 }
 
@@ -151,12 +151,16 @@ fn disjoint_edits_of_child_plans_are_all_applied() {
         assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
         assert_eq!(divided.states(), [ChildState::Merged; 3]);
         for child in divided.children() {
-            let child = divided.workshop.plans.get(child.plan).expect("it exists");
+            let child = divided
+                .environment
+                .plans
+                .get(child.plan)
+                .expect("it exists");
             assert_eq!(child.stage, PlanStage::ApplyApplied);
             assert_eq!((child.parent, child.root), (Some(plan.id), plan.id));
         }
         assert_eq!(
-            divided.workshop.active_sandboxes(),
+            divided.environment.active_sandboxes(),
             1,
             "the forks are removed"
         );
@@ -205,17 +209,17 @@ fn a_conflict_merges_nothing_until_it_is_resolved() {
         let error = divided.execute().expect_err("a conflict");
         assert_eq!(error.code(), Code::PlanWaiting, "{error}");
         let plan = divided
-            .workshop
+            .environment
             .plans
             .get(divided.plan.id)
             .expect("it exists");
         let paths = vec!["shop/side.txt".to_owned()];
         assert_eq!(plan.waiting, Some(Waiting::Conflicts { paths }));
-        let changed = divided.workshop.changed_in_sandbox(&plan);
+        let changed = divided.environment.changed_in_sandbox(&plan);
         assert!(changed.is_empty(), "nothing is merged: {changed:?}");
 
         let parent = plan.id;
-        let engine = &divided.workshop.engine;
+        let engine = &divided.environment.engine;
         let conflicts = engine
             .read(|reader| child_plans::conflicts(reader, parent))
             .expect("readable");
@@ -268,13 +272,13 @@ fn a_failed_child_plan_cancels_the_others_and_is_tried_again() {
         ]
     );
     let plan = divided
-        .workshop
+        .environment
         .plans
         .get(divided.plan.id)
         .expect("it exists");
     assert_eq!(plan.stage, PlanStage::ExecuteErrored);
     assert_eq!(
-        divided.workshop.active_sandboxes(),
+        divided.environment.active_sandboxes(),
         3,
         "of the plan, and of both child plans that ran"
     );
@@ -287,14 +291,14 @@ fn a_failed_child_plan_cancels_the_others_and_is_tried_again() {
         ],
         "",
     );
-    divided.workshop.replace_script(&script);
+    divided.environment.replace_script(&script);
     let plan = divided.drive(PlanPhase::Execute).expect("executed");
     assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
     divided.drive(PlanPhase::Apply).expect("applied");
     for path in ["good.txt", "bad.txt", "late.txt"] {
         assert!(divided.read(path).is_some(), "{path}");
     }
-    assert_eq!(divided.workshop.active_sandboxes(), 0);
+    assert_eq!(divided.environment.active_sandboxes(), 0);
 }
 
 fn a_child_plan_sees_the_result_of_the_steps_before_it() {
@@ -418,11 +422,11 @@ fn sequential_apply_keeps_the_child_plans_before_a_conflict() {
         [ChildState::Merged, ChildState::Merged, ChildState::Complete]
     );
     let plan = fixture
-        .workshop
+        .environment
         .plans
         .get(fixture.plan.id)
         .expect("it exists");
-    let changed = fixture.workshop.changed_in_sandbox(&plan);
+    let changed = fixture.environment.changed_in_sandbox(&plan);
     assert_eq!(changed, ["other.txt", "side.txt"]);
 }
 
@@ -457,10 +461,10 @@ fn a_rollback_cancels_the_child_plans_of_undone_steps() {
     let fixture = DivisionFixture::new(&database, &script, &[("side.txt", "middle\n")]);
     fixture.execute().expect_err("a conflict");
     assert_eq!(fixture.states(), [ChildState::Complete; 2]);
-    let plans = &fixture.workshop.plans;
+    let plans = &fixture.environment.plans;
     plans
         .rollback(fixture.plan.id, "step/1/1")
         .expect("rolled back");
     assert_eq!(fixture.states(), [ChildState::Cancelled; 2]);
-    assert_eq!(fixture.workshop.active_sandboxes(), 1, "no fork is left");
+    assert_eq!(fixture.environment.active_sandboxes(), 1, "no fork is left");
 }

@@ -13,7 +13,7 @@ use cleveragents_testkit::{Dice, TestDatabase, proof_size};
 use cleveragents_tools::ports::Approval;
 use serde_json::{Value, json};
 
-use crate::support::{User, Workshop};
+use crate::support::{PlanEnvironment, User};
 
 pub(crate) const TESTS: &[(&str, fn())] = &[(
     "a_correction_of_a_random_plan_discards_exactly_what_follows",
@@ -124,7 +124,7 @@ struct PlanState {
 }
 
 struct ModelFixture {
-    workshop: Workshop,
+    environment: PlanEnvironment,
     user: User,
     plan: Plan,
 }
@@ -132,14 +132,14 @@ struct ModelFixture {
 impl ModelFixture {
     fn executed(database: &TestDatabase, steps: &[ModelStep]) -> Self {
         let files = [("price.txt", "wrong\n")];
-        let workshop = Workshop::with(database, &script(steps), "- check `true`", &files);
+        let environment = PlanEnvironment::with(database, &script(steps), "- check `true`", &files);
         let actors = DefaultActors {
             execution: Some(DETERMINISTIC.to_owned()),
             ..DefaultActors::default()
         };
-        let plan = workshop.plan_of("local/fix", "trusted", actors);
+        let plan = environment.plan_of("local/fix", "trusted", actors);
         let fixture = Self {
-            workshop,
+            environment,
             user: User::answering(Approval::Once),
             plan,
         };
@@ -149,7 +149,7 @@ impl ModelFixture {
     }
 
     fn drive(&self, phase: PlanPhase) {
-        self.workshop
+        self.environment
             .drive(&self.plan, phase, &self.user)
             .expect("it runs");
     }
@@ -157,7 +157,7 @@ impl ModelFixture {
     fn state(&self) -> PlanState {
         let id = self.plan.id;
         let (decisions, steps, calls) = self
-            .workshop
+            .environment
             .engine
             .read(|reader| {
                 Ok::<_, cleveragents_store::Error>((
@@ -167,9 +167,9 @@ impl ModelFixture {
                 ))
             })
             .expect("readable");
-        let plan = self.workshop.plans.get(id).expect("it exists");
+        let plan = self.environment.plans.get(id).expect("it exists");
         let name = plan.sandbox.as_deref().expect("a sandbox");
-        let open = self.workshop.sandbox_service().open(name).expect("free");
+        let open = self.environment.sandbox_service().open(name).expect("free");
         let mut files = BTreeMap::new();
         read_files(&open.view.members[0].root, Path::new(""), &mut files);
         PlanState {
@@ -221,7 +221,7 @@ fn check(database: &TestDatabase, dice: &mut Dice) {
     let expected = following(&steps, target);
     let context = format!("{steps:?}\ncorrected: {target}, expected: {expected:?}");
     let fixture = ModelFixture::executed(database, &steps);
-    let (plans, id) = (&fixture.workshop.plans, fixture.plan.id);
+    let (plans, id) = (&fixture.environment.plans, fixture.plan.id);
     let before = fixture.state();
     assert_eq!(before.decisions.len(), 2 + 2 * STEPS, "{context}");
     assert_eq!(
@@ -233,9 +233,9 @@ fn check(database: &TestDatabase, dice: &mut Dice) {
     let decision = before
         .decisions
         .iter()
-        .find(|decision| decision.said.chosen == title)
+        .find(|decision| decision.content.chosen == title)
         .expect("the decision of the step")
-        .said
+        .content
         .id;
 
     let preview = plans

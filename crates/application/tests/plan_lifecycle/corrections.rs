@@ -8,7 +8,7 @@ use cleveragents_store::{decisions, plan_steps};
 use cleveragents_testkit::{TestDatabase, at_once};
 use cleveragents_tools::ports::Approval;
 
-use crate::support::{User, Workshop};
+use crate::support::{PlanEnvironment, User};
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
     (
@@ -68,7 +68,7 @@ answers:
 }
 
 struct CorrectionFixture {
-    workshop: Workshop,
+    environment: PlanEnvironment,
     user: User,
     plan: Plan,
 }
@@ -77,11 +77,11 @@ impl CorrectionFixture {
     /// A plan whose steps are executed.
     fn executed(database: &TestDatabase) -> Self {
         let files = [("price.txt", "wrong\n")];
-        let workshop = Workshop::with(database, &model("one"), "it is written", &files);
+        let environment = PlanEnvironment::with(database, &model("one"), "it is written", &files);
         let user = User::answering(Approval::Once);
-        let plan = workshop.plan("trusted");
+        let plan = environment.plan("trusted");
         let corrected = Self {
-            workshop,
+            environment,
             user,
             plan,
         };
@@ -91,13 +91,13 @@ impl CorrectionFixture {
     }
 
     fn drive(&self, phase: PlanPhase) -> Result<Plan, PlanError> {
-        self.workshop.drive(&self.plan, phase, &self.user)
+        self.environment.drive(&self.plan, phase, &self.user)
     }
 
     fn decisions(&self) -> Vec<Decision> {
         let plan = self.plan.id;
         let read = self
-            .workshop
+            .environment
             .engine
             .read(|reader| decisions::of_plan(reader, plan));
         read.expect("readable")
@@ -106,7 +106,7 @@ impl CorrectionFixture {
     fn steps(&self) -> Vec<StepRecord> {
         let plan = self.plan.id;
         let read = self
-            .workshop
+            .environment
             .engine
             .read(|reader| plan_steps::of_plan(reader, plan));
         let mut steps = read.expect("readable");
@@ -117,24 +117,24 @@ impl CorrectionFixture {
     /// The decision that puts a step into the strategy.
     fn step(&self, title: &str) -> DecisionId {
         let all = self.decisions();
-        let step = all.iter().find(|decision| decision.said.chosen == title);
-        step.expect("a step").said.id
+        let step = all.iter().find(|decision| decision.content.chosen == title);
+        step.expect("a step").content.id
     }
 
     fn correct(&self, decision: DecisionId, mode: CorrectionMode) -> Result<(), PlanError> {
-        let plans = &self.workshop.plans;
+        let plans = &self.environment.plans;
         plans
             .correct(self.plan.id, decision, mode, "Add a better one.")
             .map(drop)
     }
 
     fn changed(&self) -> Vec<String> {
-        let plan = self.workshop.plans.get(self.plan.id).expect("it exists");
-        self.workshop.changed_in_sandbox(&plan)
+        let plan = self.environment.plans.get(self.plan.id).expect("it exists");
+        self.environment.changed_in_sandbox(&plan)
     }
 
     fn read(&self, path: &str) -> Option<String> {
-        std::fs::read_to_string(self.workshop.repository.join(path)).ok()
+        std::fs::read_to_string(self.environment.repository.join(path)).ok()
     }
 }
 
@@ -148,7 +148,7 @@ fn a_correction_repeats_only_what_follows_from_the_decision() {
         let before = plan.steps();
         let target = plan.step("One");
         let preview = plan
-            .workshop
+            .environment
             .plans
             .preview_correction(plan.plan.id, target, CorrectionMode::Revert)
             .expect("a preview");
@@ -166,7 +166,7 @@ fn a_correction_repeats_only_what_follows_from_the_decision() {
         assert_eq!(plan.changed(), ["two.txt"]);
         assert_eq!(titles(&plan.steps()), ["Two"]);
 
-        plan.workshop.replace_script(&model("better"));
+        plan.environment.replace_script(&model("better"));
         let executed = plan.drive(PlanPhase::Execute).expect("executed");
         assert_eq!(executed.stage, PlanStage::ExecuteComplete);
         let kept = before
@@ -188,11 +188,11 @@ fn a_correction_can_be_undone_until_the_plan_continues() {
     let in_effect = |plan: &CorrectionFixture| -> Vec<DecisionId> {
         let all = plan.decisions();
         let all = all.iter().filter(|decision| decision.holds());
-        all.map(|decision| decision.said.id).collect()
+        all.map(|decision| decision.content.id).collect()
     };
     let decisions = in_effect(&plan);
     let stage = plan
-        .workshop
+        .environment
         .plans
         .get(plan.plan.id)
         .expect("it exists")
@@ -200,13 +200,13 @@ fn a_correction_can_be_undone_until_the_plan_continues() {
     plan.correct(plan.step("One"), CorrectionMode::Revert)
         .expect("corrected");
     assert_ne!(plan.changed(), changed);
-    let undone = plan.workshop.plans.redo(plan.plan.id).expect("undone");
+    let undone = plan.environment.plans.redo(plan.plan.id).expect("undone");
     assert_eq!(undone.plan.stage, stage);
     assert_eq!(plan.steps(), steps);
     assert_eq!(plan.changed(), changed);
     assert_eq!(in_effect(&plan), decisions);
     let error = plan
-        .workshop
+        .environment
         .plans
         .redo(plan.plan.id)
         .expect_err("nothing is left to undo");
@@ -217,7 +217,7 @@ fn decisions_that_cannot_be_corrected_are_refused() {
     let database = TestDatabase::sqlite();
     let plan = CorrectionFixture::executed(&database);
     let root = plan
-        .workshop
+        .environment
         .plans
         .get(plan.plan.id)
         .expect("it exists")
@@ -256,14 +256,14 @@ fn of_two_corrections_at_once_one_is_made() {
         let made = results.iter().filter(|result| result.is_ok()).count();
         assert_eq!(made, 1, "{results:?}");
         assert_eq!(plan.changed(), ["two.txt"]);
-        let queries = plan.workshop.queries();
+        let queries = plan.environment.queries();
         let attempts = queries.corrections(plan.plan.id).expect("readable");
         assert_eq!(attempts.len(), 1, "{attempts:?}");
         assert_eq!(attempts[0].target, targets[0]);
         assert_eq!(attempts[0].guidance, "Add a better one.");
         assert_eq!(attempts[0].paths, ["shop/copy.txt", "shop/one.txt"]);
         assert!(!attempts[0].is_undone);
-        plan.workshop.plans.redo(plan.plan.id).expect("undone");
+        plan.environment.plans.redo(plan.plan.id).expect("undone");
         let attempts = queries.corrections(plan.plan.id).expect("readable");
         assert!(attempts[0].is_undone, "{attempts:?}");
     }

@@ -12,7 +12,7 @@ use cleveragents_tools::ports::Approval;
 use serde_json::{Value, json};
 
 use crate::children::{DivisionFixture, model};
-use crate::support::{User, Workshop};
+use crate::support::{PlanEnvironment, User};
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
     (
@@ -80,24 +80,24 @@ const FILES: &[(&str, &str)] = &[
     ("price.txt", "wrong\n"),
 ];
 
-fn divided(database: &TestDatabase, script: &str, parts: &Value) -> (Workshop, Plan, User) {
-    let workshop = Workshop::with(database, script, "it is written", FILES);
-    workshop.add_action(&json!({
+fn divided(database: &TestDatabase, script: &str, parts: &Value) -> (PlanEnvironment, Plan, User) {
+    let environment = PlanEnvironment::with(database, script, "it is written", FILES);
+    environment.add_action(&json!({
         "name": "local/divided", "description": "Write done.txt", "definition_of_done": "it is written",
         "parts": parts,
     }));
-    let plan = workshop.plan_of("local/divided", "supervised", DefaultActors::default());
-    (workshop, plan, User::answering(Approval::Once))
+    let plan = environment.plan_of("local/divided", "supervised", DefaultActors::default());
+    (environment, plan, User::answering(Approval::Once))
 }
 
-fn titles(workshop: &Workshop, plan: &Plan) -> Vec<String> {
-    let plan = workshop.plans.get(plan.id).expect("it exists");
+fn titles(environment: &PlanEnvironment, plan: &Plan) -> Vec<String> {
+    let plan = environment.plans.get(plan.id).expect("it exists");
     let steps = plan.strategy.expect("a strategy").steps.into_iter();
     steps.map(|step| step.title).collect()
 }
 
-fn states(workshop: &Workshop, plan: &Plan) -> Vec<ChildState> {
-    let children = workshop
+fn states(environment: &PlanEnvironment, plan: &Plan) -> Vec<ChildState> {
+    let children = environment
         .engine
         .read(|reader| child_plans::of_plan(reader, plan.id))
         .expect("readable");
@@ -106,20 +106,23 @@ fn states(workshop: &Workshop, plan: &Plan) -> Vec<ChildState> {
 
 fn an_action_divides_its_task_by_a_pattern() {
     for database in TestDatabase::each() {
-        let (workshop, plan, user) = divided(&database, WORKER, &json!("packages/*/"));
-        workshop
+        let (environment, plan, user) = divided(&database, WORKER, &json!("packages/*/"));
+        environment
             .drive(&plan, PlanPhase::Strategize, &user)
             .expect("a strategy");
         // The file is no folder.
-        assert_eq!(titles(&workshop, &plan), ["packages/one", "packages/two"]);
-        workshop
+        assert_eq!(
+            titles(&environment, &plan),
+            ["packages/one", "packages/two"]
+        );
+        environment
             .drive(&plan, PlanPhase::Execute, &user)
             .expect("executed");
-        assert_eq!(states(&workshop, &plan), [ChildState::Merged; 2]);
-        workshop
+        assert_eq!(states(&environment, &plan), [ChildState::Merged; 2]);
+        environment
             .drive(&plan, PlanPhase::Apply, &user)
             .expect("applied");
-        let done = workshop.repository.join("packages/two/done.txt");
+        let done = environment.repository.join("packages/two/done.txt");
         assert_eq!(std::fs::read_to_string(done).expect("written"), "two\n");
     }
 }
@@ -134,22 +137,22 @@ fn an_action_divides_its_task_by_a_list() {
         ],
         "max_parallel": 2,
     });
-    let (workshop, plan, user) = divided(&database, WORKER, &parts);
-    workshop
+    let (environment, plan, user) = divided(&database, WORKER, &parts);
+    environment
         .drive(&plan, PlanPhase::Strategize, &user)
         .expect("a strategy");
-    let stored = workshop.plans.get(plan.id).expect("it exists");
+    let stored = environment.plans.get(plan.id).expect("it exists");
     let strategy = stored.strategy.expect("a strategy");
     assert_eq!(strategy.children.expect("settings").max_parallel, 2);
-    let executed = workshop
+    let executed = environment
         .drive(&plan, PlanPhase::Execute, &user)
         .expect("executed");
     assert_eq!(executed.stage, PlanStage::ExecuteComplete);
-    assert_eq!(states(&workshop, &plan), [ChildState::Merged; 3]);
-    workshop
+    assert_eq!(states(&environment, &plan), [ChildState::Merged; 3]);
+    environment
         .drive(&plan, PlanPhase::Apply, &user)
         .expect("applied");
-    let read = |path: &str| std::fs::read_to_string(workshop.repository.join(path)).ok();
+    let read = |path: &str| std::fs::read_to_string(environment.repository.join(path)).ok();
     assert_eq!(read("all.txt").as_deref(), Some("one\n"));
     assert_eq!(read("packages/two/done.txt").as_deref(), Some("two\n"));
 }
@@ -176,36 +179,36 @@ fn a_large_task_is_divided_by_folders_in_four_levels() {
          - text: Written.\n",
     );
     let database = TestDatabase::sqlite();
-    let workshop = Workshop::with(&database, &script, "it is written", &files);
-    workshop.add_action(&json!({
+    let environment = PlanEnvironment::with(&database, &script, "it is written", &files);
+    environment.add_action(&json!({
         "name": "local/large", "description": "Write new.rs in every folder",
         "definition_of_done": "it is written",
         "parts": {"max_files": 1, "max_parts": 2, "max_parallel": 8},
     }));
-    let plan = workshop.plan_of("local/large", "supervised", DefaultActors::default());
+    let plan = environment.plan_of("local/large", "supervised", DefaultActors::default());
     let user = User::answering(Approval::Once);
-    workshop
+    environment
         .drive(&plan, PlanPhase::Strategize, &user)
         .expect("a strategy");
-    let stored = workshop.plans.get(plan.id).expect("it exists");
+    let stored = environment.plans.get(plan.id).expect("it exists");
     assert_eq!(stored.strategy.expect("a strategy").child_levels(), 4);
-    workshop
+    environment
         .drive(&plan, PlanPhase::Execute, &user)
         .expect("executed");
-    workshop
+    environment
         .drive(&plan, PlanPhase::Apply, &user)
         .expect("applied");
     for number in 0..16 {
-        let path = workshop.repository.join(format!("m{number:02}/new.rs"));
+        let path = environment.repository.join(format!("m{number:02}/new.rs"));
         assert_eq!(std::fs::read_to_string(path).expect("written"), "new\n");
     }
-    assert_eq!(workshop.active_sandboxes(), 0, "the forks are removed");
+    assert_eq!(environment.active_sandboxes(), 0, "the forks are removed");
 }
 
 /// An actor whose model may request child plans.
-fn requesting_actor(workshop: &Workshop, name: &str) {
-    workshop.add_actor(&json!({
-        "name": name, "type": "llm", "model": workshop.model(),
+fn requesting_actor(environment: &PlanEnvironment, name: &str) {
+    environment.add_actor(&json!({
+        "name": name, "type": "llm", "model": environment.model(),
         "system_prompt": "Work.", "tools": ["builtin/*", "builtin/plan-subplan"],
     }));
 }
@@ -238,22 +241,22 @@ answers:
 fn parts_that_an_actor_requests_run_after_its_step() {
     for database in TestDatabase::each() {
         let files = [("price.txt", "wrong\n")];
-        let workshop = Workshop::with(&database, REQUESTS, "it is written", &files);
-        requesting_actor(&workshop, "local/lead");
+        let environment = PlanEnvironment::with(&database, REQUESTS, "it is written", &files);
+        requesting_actor(&environment, "local/lead");
         let actors = DefaultActors {
             execution: Some("local/lead".to_owned()),
             ..DefaultActors::default()
         };
-        let plan = workshop.plan_of("local/fix", "supervised", actors);
+        let plan = environment.plan_of("local/fix", "supervised", actors);
         let user = User::answering(Approval::Once);
-        workshop
+        environment
             .drive(&plan, PlanPhase::Strategize, &user)
             .expect("a strategy");
-        workshop
+        environment
             .drive(&plan, PlanPhase::Execute, &user)
             .expect("executed");
-        assert_eq!(states(&workshop, &plan), [ChildState::Merged; 2]);
-        let steps = workshop
+        assert_eq!(states(&environment, &plan), [ChildState::Merged; 2]);
+        let steps = environment
             .engine
             .read(|reader| plan_steps::of_plan(reader, plan.id))
             .expect("readable");
@@ -271,7 +274,7 @@ fn parts_that_an_actor_requests_run_after_its_step() {
         );
         // A correction of the step discards the parts that it requested.
         let decision = lead.decision.expect("a decision");
-        let preview = workshop
+        let preview = environment
             .plans
             .preview_correction(plan.id, decision, CorrectionMode::Revert)
             .expect("a preview");
@@ -282,10 +285,10 @@ fn parts_that_an_actor_requests_run_after_its_step() {
             .collect();
         assert_eq!(discarded, ["Left", "Right"]);
         assert!(!preview.calls.is_empty(), "{preview:?}");
-        workshop
+        environment
             .drive(&plan, PlanPhase::Apply, &user)
             .expect("applied");
-        let read = |path: &str| std::fs::read_to_string(workshop.repository.join(path)).ok();
+        let read = |path: &str| std::fs::read_to_string(environment.repository.join(path)).ok();
         assert_eq!(read("left.txt").as_deref(), Some("left\n"));
         // The part saw the file of the step that requested it.
         assert_eq!(read("right.txt").as_deref(), Some("lead\n"));
@@ -300,38 +303,38 @@ fn a_correction_discards_requested_parts_that_failed() {
     );
     assert_ne!(refused, REQUESTS);
     let files = [("price.txt", "wrong\n")];
-    let workshop = Workshop::with(&database, &refused, "it is written", &files);
-    requesting_actor(&workshop, "local/lead");
+    let environment = PlanEnvironment::with(&database, &refused, "it is written", &files);
+    requesting_actor(&environment, "local/lead");
     let actors = DefaultActors {
         execution: Some("local/lead".to_owned()),
         ..DefaultActors::default()
     };
-    let plan = workshop.plan_of("local/fix", "supervised", actors);
+    let plan = environment.plan_of("local/fix", "supervised", actors);
     let user = User::answering(Approval::Once);
-    workshop
+    environment
         .drive(&plan, PlanPhase::Strategize, &user)
         .expect("a strategy");
-    workshop
+    environment
         .drive(&plan, PlanPhase::Execute, &user)
         .expect_err("a part fails");
-    let known = workshop
+    let known = environment
         .engine
         .read(|reader| decisions::of_plan(reader, plan.id))
         .expect("readable");
     let step = known
         .iter()
-        .find(|decision| decision.said.question == "What is step 1?")
+        .find(|decision| decision.content.question == "What is step 1?")
         .expect("a step");
-    workshop
+    environment
         .plans
         .correct(
             plan.id,
-            step.said.id,
+            step.content.id,
             CorrectionMode::Revert,
             "Differently.",
         )
         .expect("corrected");
-    let steps = workshop
+    let steps = environment
         .engine
         .read(|reader| plan_steps::of_plan(reader, plan.id))
         .expect("readable");
@@ -341,7 +344,7 @@ fn a_correction_discards_requested_parts_that_failed() {
         .map(|step| step.path.as_str())
         .collect();
     assert!(live.is_empty(), "{live:?}");
-    assert_eq!(states(&workshop, &plan), [ChildState::Cancelled; 2]);
+    assert_eq!(states(&environment, &plan), [ChildState::Cancelled; 2]);
 }
 
 fn parts_that_a_strategist_requests_are_steps() {
@@ -365,18 +368,18 @@ answers:
     {"summary": "In parts", "steps": [{"title": "Rest", "description": "Write the rest.", "child_plan": true}]}
 "#;
     let database = TestDatabase::sqlite();
-    let workshop = Workshop::with(&database, script, "it is written", FILES);
-    requesting_actor(&workshop, "local/divider");
+    let environment = PlanEnvironment::with(&database, script, "it is written", FILES);
+    requesting_actor(&environment, "local/divider");
     let actors = DefaultActors {
         strategy: Some("local/divider".to_owned()),
         ..DefaultActors::default()
     };
-    let plan = workshop.plan_of("local/fix", "supervised", actors);
+    let plan = environment.plan_of("local/fix", "supervised", actors);
     let user = User::answering(Approval::Once);
-    workshop
+    environment
         .drive(&plan, PlanPhase::Strategize, &user)
         .expect("a strategy");
-    assert_eq!(titles(&workshop, &plan), ["Rest", "packages/one"]);
+    assert_eq!(titles(&environment, &plan), ["Rest", "packages/one"]);
 }
 
 fn a_user_adds_a_part_before_and_after_the_execution() {
@@ -401,7 +404,7 @@ fn a_user_adds_a_part_before_and_after_the_execution() {
                 after: after.to_vec(),
                 ..AddedPart::default()
             };
-            divided.workshop.plans.add_part(divided.plan.id, &part)
+            divided.environment.plans.add_part(divided.plan.id, &part)
         };
         let two = add("Add two\nIn a file.", &[1]).expect("added");
         assert_eq!(
@@ -418,15 +421,15 @@ fn a_user_adds_a_part_before_and_after_the_execution() {
         assert_eq!(after[..2], before, "finished parts are not repeated");
         assert_eq!(after[2].title, "Add three");
         let known = divided
-            .workshop
+            .environment
             .engine
             .read(|reader| decisions::of_plan(reader, divided.plan.id))
             .expect("readable");
         let question = |number: usize| format!("What is step {number}?");
         for number in [2, 3] {
             let recorded = known.iter().find(|decision| {
-                decision.said.question == question(number)
-                    && decision.said.kind == DecisionType::StrategyChoice
+                decision.content.question == question(number)
+                    && decision.content.kind == DecisionType::StrategyChoice
             });
             assert!(recorded.is_some(), "step {number}");
         }
@@ -446,20 +449,20 @@ fn the_steps_of_an_edited_strategy_have_decisions() {
     divided.drive(PlanPhase::Strategize).expect("a strategy");
     let document = "# Strategy\n\nIn parts\n\n## 1. Look\n\nWrite one.txt.\n\n- child plan: yes\n\n\
                     ## 2. Part one\n\nWrite one.txt.\n\n- after: 1\n- child plan: yes\n";
-    let plans = &divided.workshop.plans;
+    let plans = &divided.environment.plans;
     plans.edit(divided.plan.id, document).expect("edited");
     let known = divided
-        .workshop
+        .environment
         .engine
         .read(|reader| decisions::of_plan(reader, divided.plan.id))
         .expect("readable");
     let steps: Vec<(&str, &str)> = known
         .iter()
-        .filter(|decision| decision.holds() && decision.said.question.starts_with("What is step"))
+        .filter(|decision| decision.holds() && decision.content.question.contains(" is step "))
         .map(|decision| {
             (
-                decision.said.question.as_str(),
-                decision.said.chosen.as_str(),
+                decision.content.question.as_str(),
+                decision.content.chosen.as_str(),
             )
         })
         .collect();
@@ -471,8 +474,8 @@ fn the_steps_of_an_edited_strategy_have_decisions() {
 
 fn divisions_that_cannot_run_change_nothing() {
     let database = TestDatabase::sqlite();
-    let (workshop, plan, user) = divided(&database, WORKER, &json!("nothing/*"));
-    let error = workshop
+    let (environment, plan, user) = divided(&database, WORKER, &json!("nothing/*"));
+    let error = environment
         .drive(&plan, PlanPhase::Strategize, &user)
         .expect_err("nothing matches");
     assert!(
@@ -498,21 +501,21 @@ answers:
     ] {
         let files = [("price.txt", "wrong\n")];
         let database = TestDatabase::sqlite();
-        let workshop = Workshop::with(&database, script, "it is written", &files);
-        let plan = workshop.plan("trusted");
-        let error = workshop
+        let environment = PlanEnvironment::with(&database, script, "it is written", &files);
+        let plan = environment.plan("trusted");
+        let error = environment
             .drive(&plan, PlanPhase::Strategize, &user)
             .expect_err("refused");
         assert!(error.to_string().contains(reason), "{reason}: {error}");
-        let stored = workshop.plans.get(plan.id).expect("it exists");
+        let stored = environment.plans.get(plan.id).expect("it exists");
         assert_eq!(stored.stage, PlanStage::StrategizeErrored);
         assert_eq!(stored.strategy, None);
-        assert!(states(&workshop, &plan).is_empty());
+        assert!(states(&environment, &plan).is_empty());
         let part = AddedPart {
             task: "More".to_owned(),
             ..AddedPart::default()
         };
-        let error = workshop
+        let error = environment
             .plans
             .add_part(plan.id, &part)
             .expect_err("no strategy");

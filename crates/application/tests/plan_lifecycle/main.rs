@@ -32,7 +32,7 @@ use cleveragents_process::Cancel;
 use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::ports::Approval;
 
-use support::{User, Workshop, git};
+use support::{PlanEnvironment, User, git};
 
 const TESTS: &[(&str, fn())] = &[
     (
@@ -135,12 +135,12 @@ answers:
 
 fn a_plan_runs_from_strategize_to_apply_without_a_front_end() {
     for database in TestDatabase::each() {
-        let workshop = Workshop::new(&database, MODEL);
+        let environment = PlanEnvironment::new(&database, MODEL);
         let user = User::answering(Approval::Once);
-        let plan = workshop.plan("supervised");
+        let plan = environment.plan("supervised");
         assert_eq!(phase_to_execute(&plan), PlanPhase::Strategize);
 
-        let plan = workshop
+        let plan = environment
             .drive(&plan, PlanPhase::Strategize, &user)
             .expect("a strategy");
         assert_eq!(plan.stage, PlanStage::StrategizeComplete);
@@ -150,38 +150,42 @@ fn a_plan_runs_from_strategize_to_apply_without_a_front_end() {
         );
         assert_eq!(phase_to_execute(&plan), PlanPhase::Execute);
 
-        let plan = workshop
+        let plan = environment
             .drive(&plan, PlanPhase::Execute, &user)
             .expect("executed");
         assert_eq!(plan.stage, PlanStage::ExecuteComplete);
-        assert_eq!(workshop.price(), "wrong\n", "only the sandbox is changed");
+        assert_eq!(
+            environment.price(),
+            "wrong\n",
+            "only the sandbox is changed"
+        );
 
-        let plan = workshop
+        let plan = environment
             .drive(&plan, PlanPhase::Apply, &user)
             .expect("applied");
         assert_eq!(plan.stage, PlanStage::ApplyApplied);
-        assert_eq!(workshop.price(), "right\n");
+        assert_eq!(environment.price(), "right\n");
         assert_eq!(
-            git(&workshop.repository, &["rev-list", "--count", "HEAD"]),
+            git(&environment.repository, &["rev-list", "--count", "HEAD"]),
             "2"
         );
-        assert_eq!(git(&workshop.repository, &["status", "--porcelain"]), "");
+        assert_eq!(git(&environment.repository, &["status", "--porcelain"]), "");
     }
 }
 
 fn a_worker_runs_queued_plans_and_ends_when_idle() {
     for database in TestDatabase::each() {
-        let workshop = Workshop::new(&database, MODEL);
-        let plan = workshop.plan("trusted");
-        workshop
+        let environment = PlanEnvironment::new(&database, MODEL);
+        let plan = environment.plan("trusted");
+        environment
             .plans
             .queue(plan.id, &QueueEntry::default())
             .expect("queued");
         let cancel = Cancel::new();
-        let runtime = || Ok(workshop.runtime());
+        let runtime = || Ok(environment.runtime());
         let worker = Worker::new(
-            std::sync::Arc::clone(&workshop.engine),
-            &workshop.plans,
+            std::sync::Arc::clone(&environment.engine),
+            &environment.plans,
             2,
             WorkerOptions {
                 concurrency: None,
@@ -199,9 +203,9 @@ fn a_worker_runs_queued_plans_and_ends_when_idle() {
                 ..WorkerSummary::default()
             }
         );
-        let plan = workshop.plans.get(plan.id).expect("it exists");
+        let plan = environment.plans.get(plan.id).expect("it exists");
         assert!(plan.strategy.is_some(), "{:?}", plan.stage);
-        let scheduler = Scheduler::new(std::sync::Arc::clone(&workshop.engine), 2);
+        let scheduler = Scheduler::new(std::sync::Arc::clone(&environment.engine), 2);
         assert!(
             !scheduler.has_worker().expect("readable"),
             "its lease is released"
@@ -213,23 +217,23 @@ fn a_plan_above_the_concurrency_limit_waits_until_it_is_cancelled() {
     use cleveragents_application::{DriveOptions, LeaseService, NoObserver, PlanFrontEnd};
     use cleveragents_domain::{Code, Diagnose as _, LeaseSubject, Ttl};
     for database in TestDatabase::each() {
-        let workshop = Workshop::new(&database, MODEL);
-        let plan = workshop.plan("supervised");
-        let leases = LeaseService::new(std::sync::Arc::clone(&workshop.engine));
+        let environment = PlanEnvironment::new(&database, MODEL);
+        let plan = environment.plan("supervised");
+        let leases = LeaseService::new(std::sync::Arc::clone(&environment.engine));
         let _other_plan = leases
             .acquire(LeaseSubject::new("plan-slot", 0), Ttl::default())
             .expect("the only slot");
         let cancel = Cancel::new();
         cancel.cancel();
         let user = User::answering(Approval::NoUser);
-        let outcome = Scheduler::new(std::sync::Arc::clone(&workshop.engine), 1).run(
-            &workshop.plans,
+        let outcome = Scheduler::new(std::sync::Arc::clone(&environment.engine), 1).run(
+            &environment.plans,
             &plan,
             &DriveOptions {
                 consent: Some(PlanPhase::Strategize),
                 ..DriveOptions::default()
             },
-            &workshop.runtime(),
+            &environment.runtime(),
             PlanFrontEnd {
                 approver: &user,
                 observer: &NoObserver,
@@ -238,21 +242,21 @@ fn a_plan_above_the_concurrency_limit_waits_until_it_is_cancelled() {
         );
         let error = outcome.expect_err("all slots are taken");
         assert_eq!(error.code(), Code::PlanCancelled);
-        let plan = workshop.plans.get(plan.id).expect("it exists");
+        let plan = environment.plans.get(plan.id).expect("it exists");
         assert_eq!(plan.stage, PlanStage::StrategizeQueued, "it did not start");
     }
 }
 
 fn a_phase_that_cannot_run_leaves_the_plan_errored_and_not_running() {
     for database in TestDatabase::each() {
-        let workshop = Workshop::new(&database, MODEL);
+        let environment = PlanEnvironment::new(&database, MODEL);
         let user = User::answering(Approval::Once);
-        let plan = workshop.plan("supervised");
+        let plan = environment.plan("supervised");
         // A sandbox cannot be created from a repository without a commit.
-        git(&workshop.repository, &["update-ref", "-d", "HEAD"]);
-        let outcome = workshop.drive(&plan, PlanPhase::Strategize, &user);
+        git(&environment.repository, &["update-ref", "-d", "HEAD"]);
+        let outcome = environment.drive(&plan, PlanPhase::Strategize, &user);
         assert!(outcome.is_err());
-        let plan = workshop.plans.get(plan.id).expect("it exists");
+        let plan = environment.plans.get(plan.id).expect("it exists");
         assert_eq!(plan.stage, PlanStage::StrategizeErrored);
     }
 }
@@ -280,24 +284,24 @@ answers:
 
 fn changes_after_a_review_are_reviewed_again() {
     for database in TestDatabase::each() {
-        let workshop = Workshop::new(&database, REVIEWED_TWICE);
+        let environment = PlanEnvironment::new(&database, REVIEWED_TWICE);
         let user = User::answering(Approval::Once);
-        let plan = workshop.plan("supervised");
-        let plan = workshop
+        let plan = environment.plan("supervised");
+        let plan = environment
             .drive(&plan, PlanPhase::Strategize, &user)
             .expect("a strategy");
-        let plan = workshop
+        let plan = environment
             .drive(&plan, PlanPhase::Execute, &user)
             .expect("executed");
-        assert_eq!(workshop.reviews(plan.id), 1);
-        workshop
+        assert_eq!(environment.reviews(plan.id), 1);
+        environment
             .plans
             .prompt(plan.id, "break it")
             .expect("guidance");
-        let outcome = workshop.drive(&plan, PlanPhase::Execute, &user);
+        let outcome = environment.drive(&plan, PlanPhase::Execute, &user);
         assert!(outcome.is_ok(), "{outcome:?}");
         assert_eq!(
-            workshop.reviews(plan.id),
+            environment.reviews(plan.id),
             2,
             "the changed files were reviewed again"
         );

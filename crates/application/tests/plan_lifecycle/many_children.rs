@@ -16,7 +16,7 @@ use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::ports::Approval;
 
 use crate::children::{DivisionFixture, model};
-use crate::support::{User, Workshop, git};
+use crate::support::{PlanEnvironment, User, git};
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
     (
@@ -67,7 +67,7 @@ fn many_parallel_child_plans_are_merged() {
     let divided = DivisionFixture::new(&database, &script, &[("price.txt", "wrong\n")]);
     divided.execute().expect("executed");
     assert_eq!(divided.states(), [ChildState::Merged; MANY]);
-    assert_eq!(divided.workshop.active_sandboxes(), 1);
+    assert_eq!(divided.environment.active_sandboxes(), 1);
     divided.drive(PlanPhase::Apply).expect("applied");
     for number in 0..MANY {
         let path = format!("folder/{number:02}.txt");
@@ -75,7 +75,7 @@ fn many_parallel_child_plans_are_merged() {
     }
     assert_eq!(divided.read("price.txt").as_deref(), Some("wrong\n"));
     let refs = git(
-        &divided.workshop.repository,
+        &divided.environment.repository,
         &["for-each-ref", "refs/cleveragents"],
     );
     assert_eq!(refs, "");
@@ -87,13 +87,13 @@ fn an_overlap_of_many_child_plans_merges_nothing() {
     let divided = DivisionFixture::new(&database, &script, &[("price.txt", "wrong\n")]);
     let error = divided.execute().expect_err("a conflict");
     assert_eq!(error.code(), Code::PlanWaiting, "{error}");
-    let plan = stored(&divided.workshop, divided.plan.id);
+    let plan = stored(&divided.environment, divided.plan.id);
     let paths = vec!["shop/same.txt".to_owned()];
     assert_eq!(plan.waiting, Some(Waiting::Conflicts { paths }));
-    assert!(divided.workshop.changed_in_sandbox(&plan).is_empty());
+    assert!(divided.environment.changed_in_sandbox(&plan).is_empty());
     assert_eq!(divided.states(), [ChildState::Complete; MANY]);
     let conflicts = divided
-        .workshop
+        .environment
         .engine
         .read(|reader| child_plans::conflicts(reader, plan.id))
         .expect("readable");
@@ -116,18 +116,18 @@ fn parallel_child_plans_stay_within_the_cost_limit_of_their_parent() {
             many_parts(&[], settings)
         );
         let files = [("price.txt", "wrong\n")];
-        let workshop = Workshop::with(&database, &script, "it is written", &files);
+        let environment = PlanEnvironment::with(&database, &script, "it is written", &files);
         let user = User::answering(Approval::Once);
-        let plan = plan_with_limit(&workshop, limit);
+        let plan = plan_with_limit(&environment, limit);
         // The profile starts the execution too.
-        let error = workshop
+        let error = environment
             .drive(&plan, PlanPhase::Strategize, &user)
             .expect_err("the limit is too low for all child plans");
         assert_eq!(error.code(), Code::PlanFailed, "{error}");
         assert!(error.to_string().contains("budget"), "{error}");
 
         let scope = format!("plan {}", plan.id);
-        let budget = workshop
+        let budget = environment
             .engine
             .read(|reader| budgets::used(reader, &scope))
             .expect("readable");
@@ -137,13 +137,13 @@ fn parallel_child_plans_stay_within_the_cost_limit_of_their_parent() {
             "most of it is spent: {budget:?}"
         );
         assert_eq!(budget.reserved, MicroUsd(0), "nothing runs");
-        let stored = stored(&workshop, plan.id);
+        let stored = stored(&environment, plan.id);
         assert_eq!(stored.usage.cost_micro_usd, budget.spent);
         assert!(!stored.is_cost_partial);
     }
 }
 
-fn plan_with_limit(workshop: &Workshop, limit: MicroUsd) -> Plan {
+fn plan_with_limit(environment: &PlanEnvironment, limit: MicroUsd) -> Plan {
     let request = UseAction {
         action: "local/fix".to_owned(),
         projects: vec!["local/shop".to_owned()],
@@ -154,7 +154,7 @@ fn plan_with_limit(workshop: &Workshop, limit: MicroUsd) -> Plan {
         profile: "trusted".to_owned(),
         actors: DefaultActors::default(),
     };
-    workshop
+    environment
         .plans
         .create(&request, &defaults, &|_| None)
         .expect("a plan")
@@ -180,58 +180,58 @@ answers:
              - text: It is written.\n"
         );
         let files = [("price.txt", "wrong\n")];
-        let workshop = Workshop::with(&database, &refusing, "it is written", &files);
-        let plan = workshop.plan("trusted");
+        let environment = PlanEnvironment::with(&database, &refusing, "it is written", &files);
+        let plan = environment.plan("trusted");
         let mut deepest = plan.id;
         for level in 1..=LEVELS {
             let phase = if level == 1 {
                 PlanPhase::Strategize
             } else {
-                divide(&workshop, deepest, level);
+                divide(&environment, deepest, level);
                 PlanPhase::Execute
             };
-            let error = run_in_one_slot(&workshop, &plan, phase);
+            let error = run_in_one_slot(&environment, &plan, phase);
             let error = error.expect_err("the model refuses");
             assert_eq!(error.code(), Code::PlanFailed, "level {level}: {error}");
             let parent = deepest;
-            let children = workshop
+            let children = environment
                 .engine
                 .read(|reader| child_plans::of_plan(reader, parent))
                 .expect("readable");
             assert_eq!(children.len(), 1, "level {level}");
             deepest = children[0].plan;
         }
-        workshop.replace_script(&writing);
+        environment.replace_script(&writing);
 
-        let only_step = stored(&workshop, deepest).strategy.expect("a strategy");
-        divide(&workshop, deepest, LEVELS + 1);
-        let error = run_in_one_slot(&workshop, &plan, PlanPhase::Execute).expect_err("too deep");
+        let only_step = stored(&environment, deepest).strategy.expect("a strategy");
+        divide(&environment, deepest, LEVELS + 1);
+        let error = run_in_one_slot(&environment, &plan, PlanPhase::Execute).expect_err("too deep");
         assert!(
             error.to_string().contains("plan.max-child-depth"),
             "{error}"
         );
 
-        workshop
+        environment
             .engine
             .write(move |unit| plans::set_strategy(unit, deepest, Some(&only_step)))
             .expect("stored");
-        let executed = run_in_one_slot(&workshop, &plan, PlanPhase::Execute).expect("executed");
+        let executed = run_in_one_slot(&environment, &plan, PlanPhase::Execute).expect("executed");
         assert_eq!(executed.stage, PlanStage::ExecuteComplete);
-        assert_eq!(stored(&workshop, deepest).stage, PlanStage::ApplyApplied);
-        assert_eq!(workshop.active_sandboxes(), 1, "the forks are removed");
-        run_in_one_slot(&workshop, &plan, PlanPhase::Apply).expect("applied");
-        let written = std::fs::read_to_string(workshop.repository.join("deep.txt"));
+        assert_eq!(stored(&environment, deepest).stage, PlanStage::ApplyApplied);
+        assert_eq!(environment.active_sandboxes(), 1, "the forks are removed");
+        run_in_one_slot(&environment, &plan, PlanPhase::Apply).expect("applied");
+        let written = std::fs::read_to_string(environment.repository.join("deep.txt"));
         assert_eq!(written.expect("a file"), "deep\n");
     }
 }
 
-fn stored(workshop: &Workshop, plan: PlanId) -> Plan {
-    workshop.plans.get(plan).expect("it exists")
+fn stored(environment: &PlanEnvironment, plan: PlanId) -> Plan {
+    environment.plans.get(plan).expect("it exists")
 }
 
 /// Replaces the strategy of a plan by one step that is a child plan.
-fn divide(workshop: &Workshop, plan: PlanId, level: u64) {
-    let old = stored(workshop, plan).strategy.expect("a strategy");
+fn divide(environment: &PlanEnvironment, plan: PlanId, level: u64) {
+    let old = stored(environment, plan).strategy.expect("a strategy");
     let strategy = PlanStrategy {
         steps: vec![PlanStep {
             title: format!("Level {level}"),
@@ -240,14 +240,18 @@ fn divide(workshop: &Workshop, plan: PlanId, level: u64) {
         }],
         ..old
     };
-    workshop
+    environment
         .engine
         .write(move |unit| plans::set_strategy(unit, plan, Some(&strategy)))
         .expect("stored");
 }
 
 /// Runs a plan through the scheduler, with one slot for all plans.
-fn run_in_one_slot(workshop: &Workshop, plan: &Plan, phase: PlanPhase) -> Result<Plan, PlanError> {
+fn run_in_one_slot(
+    environment: &PlanEnvironment,
+    plan: &Plan,
+    phase: PlanPhase,
+) -> Result<Plan, PlanError> {
     let user = User::answering(Approval::Once);
     let front_end = PlanFrontEnd {
         approver: &user,
@@ -258,11 +262,11 @@ fn run_in_one_slot(workshop: &Workshop, plan: &Plan, phase: PlanPhase) -> Result
         consent: Some(phase),
         ..DriveOptions::default()
     };
-    Scheduler::new(Arc::clone(&workshop.engine), 1).run(
-        &workshop.plans,
+    Scheduler::new(Arc::clone(&environment.engine), 1).run(
+        &environment.plans,
         plan,
         &options,
-        &workshop.runtime(),
+        &environment.runtime(),
         front_end,
     )
 }

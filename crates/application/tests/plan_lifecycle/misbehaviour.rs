@@ -9,7 +9,7 @@ use cleveragents_testkit::model_server::{ModelServer, Response, Step, WireFormat
 use cleveragents_tools::ports::Approval;
 use serde_json::{Value, json};
 
-use crate::support::{User, Workshop};
+use crate::support::{PlanEnvironment, User};
 
 /// The tests of this module by name, which `main` runs.
 pub(crate) const TESTS: &[(&str, fn())] = &[
@@ -106,15 +106,15 @@ fn run_script(format: WireFormat, script: Vec<Turn>) -> Outcome {
         ),
     ];
     let done = "- check `test -f price.txt`";
-    let workshop = Workshop::against(&database, &server.url(), format, done, &files);
+    let environment = PlanEnvironment::against(&database, &server.url(), format, done, &files);
     let user = User::answering(Approval::Once);
-    let plan = workshop.plan("trusted");
-    let _outcome = workshop.drive(&plan, PlanPhase::Strategize, &user);
-    let plan = workshop.plans.get(plan.id).expect("it exists");
+    let plan = environment.plan("trusted");
+    let _outcome = environment.drive(&plan, PlanPhase::Strategize, &user);
+    let plan = environment.plans.get(plan.id).expect("it exists");
     let refused = server.refused();
     assert!(refused.is_empty(), "{format:?}: {refused:#?}");
     let is_price_changed_in_sandbox = plan.sandbox.is_some()
-        && workshop
+        && environment
             .changed_in_sandbox(&plan)
             .contains(&"price.txt".to_owned());
     Outcome {

@@ -17,7 +17,7 @@ use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::ports::Approval;
 
 use crate::MODEL;
-use crate::support::{User, Workshop, git};
+use crate::support::{PlanEnvironment, User, git};
 
 /// The tests of this module by name, which `main` runs.
 pub(crate) const TESTS: &[(&str, fn())] = &[
@@ -114,9 +114,9 @@ fn code<O: Operation>(context: OperationContext, request: O) -> Option<Code> {
 
 fn an_editor_runs_a_plan_from_strategize_to_apply_and_sees_its_events_in_order() {
     for database in TestDatabase::each() {
-        let workshop = Workshop::new(&database, MODEL);
-        workshop.share_in("acme");
-        let application = workshop.application();
+        let environment = PlanEnvironment::new(&database, MODEL);
+        environment.share_in("acme");
+        let application = environment.application();
         let recorder = Arc::new(Recorder::default());
         let editor = || {
             let context = application.for_caller(caller(&["acme=editor"]));
@@ -152,7 +152,11 @@ fn an_editor_runs_a_plan_from_strategize_to_apply_and_sees_its_events_in_order()
         let progress: Vec<_> = progress.map(|phase| (phase.status, phase.count)).collect();
         assert_eq!(progress[1], (ExecutionStatus::Done, Some(1)), "one call");
         assert_eq!(progress[2], (ExecutionStatus::Done, Some(1)), "one file");
-        assert_eq!(workshop.price(), "wrong\n", "only the sandbox is changed");
+        assert_eq!(
+            environment.price(),
+            "wrong\n",
+            "only the sandbox is changed"
+        );
         assert_eq!(
             recorder.take(),
             [
@@ -173,14 +177,14 @@ fn an_editor_runs_a_plan_from_strategize_to_apply_and_sees_its_events_in_order()
         let refused = editor().call(apply(&plan, false)).expect_err("unconfirmed");
         assert_eq!(refused.code(), Code::ConfirmationNeeded);
         assert_eq!(refused.details()["plan_id"], plan.plan_id.to_string());
-        assert_eq!(workshop.price(), "wrong\n");
+        assert_eq!(environment.price(), "wrong\n");
 
         let applied = editor().call(apply(&plan, true)).expect("applied");
         assert_eq!(applied.artifacts, 1);
         assert_eq!(applied.changes.insertions, Some(1));
-        assert_eq!(workshop.price(), "right\n");
+        assert_eq!(environment.price(), "right\n");
         assert_eq!(
-            git(&workshop.repository, &["rev-list", "--count", "HEAD"]),
+            git(&environment.repository, &["rev-list", "--count", "HEAD"]),
             "2"
         );
         assert_eq!(code(editor(), execute(&plan)), Some(Code::PlanNotReady));
@@ -190,9 +194,9 @@ fn an_editor_runs_a_plan_from_strategize_to_apply_and_sees_its_events_in_order()
 
 fn viewers_and_callers_of_other_namespaces_cannot_run_plans() {
     for database in TestDatabase::each() {
-        let workshop = Workshop::new(&database, MODEL);
-        workshop.share_in("acme");
-        let application = workshop.application();
+        let environment = PlanEnvironment::new(&database, MODEL);
+        environment.share_in("acme");
+        let application = environment.application();
         let editor = || application.for_caller(caller(&["acme=editor"]));
         let plan = UsePlan {
             no_start: true,
@@ -235,14 +239,16 @@ fn viewers_and_callers_of_other_namespaces_cannot_run_plans() {
 
 fn a_local_caller_queues_the_only_plan_and_a_remote_one_cannot() {
     for database in TestDatabase::each() {
-        let workshop = Workshop::new(&database, MODEL);
-        workshop.share_in("acme");
+        let environment = PlanEnvironment::new(&database, MODEL);
+        environment.share_in("acme");
         let started = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&started);
-        let application = workshop.application().starting_workers(Arc::new(move || {
-            counter.fetch_add(1, Ordering::SeqCst);
-            Ok(true)
-        }));
+        let application = environment
+            .application()
+            .starting_workers(Arc::new(move || {
+                counter.fetch_add(1, Ordering::SeqCst);
+                Ok(true)
+            }));
         let local = || application.for_caller(Caller::local("ada"));
         let plan = UsePlan {
             no_start: true,
@@ -266,15 +272,15 @@ fn a_local_caller_queues_the_only_plan_and_a_remote_one_cannot() {
         assert_eq!(queued.plan_id, plan.plan_id);
         assert!(queued.worker_begun);
         assert_eq!(started.load(Ordering::SeqCst), 1);
-        let stored = workshop.plans.get(plan.plan_id).expect("it exists");
+        let stored = environment.plans.get(plan.plan_id).expect("it exists");
         assert!(stored.queued_for.is_some());
     }
 }
 
 fn resuming_previews_and_then_continues_where_the_plan_stopped() {
     for database in TestDatabase::each() {
-        let workshop = Workshop::new(&database, MODEL);
-        let application = workshop.application();
+        let environment = PlanEnvironment::new(&database, MODEL);
+        let application = environment.application();
         let user = |approval| {
             let context = application.for_caller(Caller::local("ada"));
             context.with_front_end(FrontEnd {
@@ -314,8 +320,8 @@ fn without_a_front_end_a_plan_waits_for_approval() {
     let front_end = FrontEnd::default();
     assert!(!front_end.observer.is_watching());
     let database = TestDatabase::sqlite();
-    let workshop = Workshop::new(&database, MODEL);
-    let application = workshop.application();
+    let environment = PlanEnvironment::new(&database, MODEL);
+    let application = environment.application();
     let context = application.for_caller(Caller::local("ada"));
     let context = context.with_front_end(FrontEnd {
         approver: Arc::new(NoApprover),

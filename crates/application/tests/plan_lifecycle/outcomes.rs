@@ -11,7 +11,7 @@ use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::ports::Approval;
 use serde_json::Value;
 
-use crate::support::{User, Workshop, git};
+use crate::support::{PlanEnvironment, User, git};
 use crate::thread::{contains, count, messages, repeated};
 
 /// The tests of this module by name, which `main` runs.
@@ -60,14 +60,17 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
 
 /// Cancels the plan when a tool call starts.
 struct CancelsAtCall<'a> {
-    workshop: &'a Workshop,
+    environment: &'a PlanEnvironment,
     plan: PlanId,
 }
 
 impl Observer for CancelsAtCall<'_> {
     fn event(&self, event: &AgentEvent) {
         if matches!(event, AgentEvent::ToolCallStarted { .. }) {
-            let context = self.workshop.application().for_caller(Caller::local("ada"));
+            let context = self
+                .environment
+                .application()
+                .for_caller(Caller::local("ada"));
             let cancelled = context.call(CancelPlan {
                 reference: self.plan.to_string(),
                 reason: "not needed".to_owned(),
@@ -81,8 +84,8 @@ impl Observer for CancelsAtCall<'_> {
 
 fn a_plan_cancelled_just_before_a_tool_call_is_cancelled_and_not_failed() {
     for database in TestDatabase::each() {
-        let workshop = Workshop::new(&database, "answers: []");
-        let plan = workshop.one_off("run `true`", &[], Some("builtin/deterministic"));
+        let environment = PlanEnvironment::new(&database, "answers: []");
+        let plan = environment.one_off("run `true`", &[], Some("builtin/deterministic"));
         let options = DriveOptions {
             consent: Some(PlanPhase::Execute),
             ..DriveOptions::default()
@@ -90,15 +93,16 @@ fn a_plan_cancelled_just_before_a_tool_call_is_cancelled_and_not_failed() {
         let front_end = PlanFrontEnd {
             approver: &User::answering(Approval::Once),
             observer: &CancelsAtCall {
-                workshop: &workshop,
+                environment: &environment,
                 plan: plan.id,
             },
             cancel: &Cancel::new(),
         };
-        let _outcome = workshop
-            .plans
-            .drive(plan.id, &options, &workshop.runtime(), front_end);
-        let plan = workshop.plans.get(plan.id).expect("it exists");
+        let _outcome =
+            environment
+                .plans
+                .drive(plan.id, &options, &environment.runtime(), front_end);
+        let plan = environment.plans.get(plan.id).expect("it exists");
         assert_eq!(plan.stage, PlanStage::ExecuteCancelled, "{:?}", plan.error);
     }
 }
@@ -107,14 +111,14 @@ fn error_of(plan: &Plan) -> Value {
     plan.error.clone().map(Value::Object).unwrap_or_default()
 }
 
-fn run(workshop: &Workshop, user: &User, plan: &Plan) -> Plan {
-    let _outcome = workshop
+fn run(environment: &PlanEnvironment, user: &User, plan: &Plan) -> Plan {
+    let _outcome = environment
         .drive(plan, PlanPhase::Strategize, user)
         .and_then(|plan| match plan.stage {
-            PlanStage::StrategizeComplete => workshop.drive(&plan, PlanPhase::Execute, user),
+            PlanStage::StrategizeComplete => environment.drive(&plan, PlanPhase::Execute, user),
             _ => Ok(plan),
         });
-    workshop.plans.get(plan.id).expect("it exists")
+    environment.plans.get(plan.id).expect("it exists")
 }
 
 const COMPLETES: &str = r#"
@@ -139,22 +143,22 @@ fn a_one_off_task_is_sent_once_per_request() {
             .collect();
         let task = format!("Correct the price. {}", sentences.join(" "));
         assert!(task.len() > 1_200, "about 300 tokens");
-        let workshop = Workshop::new(&database, COMPLETES);
-        let plan = workshop.one_off(&task, &["grep -q right price.txt".to_owned()], None);
+        let environment = PlanEnvironment::new(&database, COMPLETES);
+        let plan = environment.one_off(&task, &["grep -q right price.txt".to_owned()], None);
         let user = User::answering(Approval::Once);
-        let plan = run(&workshop, &user, &plan);
+        let plan = run(&environment, &user, &plan);
         assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
-        let requests = workshop.requests();
+        let requests = environment.requests();
         assert_eq!(requests.len(), 3, "strategy, step and review");
         for request in requests {
             assert_eq!(count(&request, "Sentence 7 of the task"), 1);
             assert_eq!(repeated(&request), None);
         }
-        let plan = workshop
+        let plan = environment
             .drive(&plan, PlanPhase::Apply, &user)
             .expect("applied");
         assert_eq!(plan.stage, PlanStage::ApplyApplied);
-        let message = git(&workshop.repository, &["log", "-1", "--format=%B"]);
+        let message = git(&environment.repository, &["log", "-1", "--format=%B"]);
         let lines: Vec<&str> = message.lines().collect();
         assert!(
             lines[0].chars().count() <= 72 && lines[0].ends_with('…'),
@@ -180,20 +184,24 @@ fn only_the_deterministic_strategist_executes_a_task() {
         "run `touch junk.txt`",
     ] {
         let database = TestDatabase::sqlite();
-        let workshop = Workshop::new(&database, COMPLETES);
-        let plan = workshop.one_off(task, &[], None);
-        let plan = run(&workshop, &user, &plan);
+        let environment = PlanEnvironment::new(&database, COMPLETES);
+        let plan = environment.one_off(task, &[], None);
+        let plan = run(&environment, &user, &plan);
         assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
-        assert_eq!(workshop.changed_in_sandbox(&plan), ["price.txt"], "{task}");
-        assert_eq!(workshop.reviews(plan.id), 1, "{task}");
+        assert_eq!(
+            environment.changed_in_sandbox(&plan),
+            ["price.txt"],
+            "{task}"
+        );
+        assert_eq!(environment.reviews(plan.id), 1, "{task}");
     }
     let database = TestDatabase::sqlite();
-    let workshop = Workshop::new(&database, COMPLETES);
+    let environment = PlanEnvironment::new(&database, COMPLETES);
     let actor = Some("builtin/deterministic");
-    let plan = workshop.one_off("run `touch made.txt`", &[], actor);
-    let plan = run(&workshop, &user, &plan);
+    let plan = environment.one_off("run `touch made.txt`", &[], actor);
+    let plan = run(&environment, &user, &plan);
     assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
-    assert_eq!(workshop.changed_in_sandbox(&plan), ["made.txt"]);
+    assert_eq!(environment.changed_in_sandbox(&plan), ["made.txt"]);
 }
 
 fn an_impossible_task_is_blocked_with_its_reason() {
@@ -204,9 +212,9 @@ answers:
   calls:
   - {name: step_blocked, arguments: {reason: there is no price list, suggestion: add one}}
 ";
-        let workshop = Workshop::new(&database, script);
+        let environment = PlanEnvironment::new(&database, script);
         let user = User::answering(Approval::Once);
-        let plan = run(&workshop, &user, &workshop.plan("trusted"));
+        let plan = run(&environment, &user, &environment.plan("trusted"));
         assert_eq!(plan.stage, PlanStage::StrategizeErrored);
         let error = error_of(&plan);
         assert_eq!(error["error_category"], "blocked");
@@ -214,7 +222,7 @@ answers:
             error["message"],
             "the task is blocked: there is no price list. Suggestion: add one"
         );
-        assert_eq!(workshop.price(), "wrong\n");
+        assert_eq!(environment.price(), "wrong\n");
     }
 }
 
@@ -229,9 +237,9 @@ answers:
   calls:
   - {name: submit_review, arguments: {criteria: [{number: 1, met: true, evidence: 'price.txt:1'}]}}
 ";
-        let workshop = Workshop::new(&database, script);
+        let environment = PlanEnvironment::new(&database, script);
         let user = User::answering(Approval::Once);
-        let plan = run(&workshop, &user, &workshop.plan("trusted"));
+        let plan = run(&environment, &user, &environment.plan("trusted"));
         assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
         let strategy = plan.strategy.clone().expect("a strategy");
         assert_eq!(
@@ -239,12 +247,12 @@ answers:
             "Nothing to do: price.txt says wrong as wanted"
         );
         assert_eq!(strategy.steps.len(), 0);
-        assert_eq!(workshop.reviews(plan.id), 1, "the claim is reviewed");
-        let plan = workshop
+        assert_eq!(environment.reviews(plan.id), 1, "the claim is reviewed");
+        let plan = environment
             .drive(&plan, PlanPhase::Apply, &user)
             .expect("an empty result is applied");
         assert_eq!(plan.stage, PlanStage::ApplyApplied);
-        assert_eq!(workshop.price(), "wrong\n");
+        assert_eq!(environment.price(), "wrong\n");
     }
 }
 
@@ -252,14 +260,14 @@ fn a_refusal_never_counts_as_done() {
     let user = User::answering(Approval::Once);
     let refuses = "answers:\n- {text: I can't help with that.}\nat_end: repeat_last\n";
     let database = TestDatabase::sqlite();
-    let workshop = Workshop::new(&database, refuses);
-    let plan = run(&workshop, &user, &workshop.plan("trusted"));
+    let environment = PlanEnvironment::new(&database, refuses);
+    let plan = run(&environment, &user, &environment.plan("trusted"));
     assert_eq!(plan.stage, PlanStage::StrategizeErrored);
     let error = error_of(&plan);
     assert_eq!(error["error_category"], "blocked");
     let message = error["message"].as_str().expect("a message");
     assert!(message.contains("I can't help with that"), "{message}");
-    assert_eq!(workshop.requests().len(), 2, "one reminder");
+    assert_eq!(environment.requests().len(), 2, "one reminder");
 
     // A refusal after a change also blocks the step.
     let later = COMPLETES.replace(
@@ -271,8 +279,8 @@ fn a_refusal_never_counts_as_done() {
         "- text: I cannot continue with this.\nat_end: repeat_last",
     );
     let database = TestDatabase::sqlite();
-    let workshop = Workshop::new(&database, &later);
-    let plan = run(&workshop, &user, &workshop.plan("trusted"));
+    let environment = PlanEnvironment::new(&database, &later);
+    let plan = run(&environment, &user, &environment.plan("trusted"));
     assert_eq!(plan.stage, PlanStage::ExecuteErrored);
     let error = error_of(&plan);
     assert_eq!(error["error_category"], "blocked");
@@ -291,8 +299,8 @@ fn prose_without_a_change_gets_one_reminder() {
     );
     // If the model only repeats its claim, the step is blocked.
     let database = TestDatabase::sqlite();
-    let workshop = Workshop::new(&database, &claims);
-    let plan = run(&workshop, &user, &workshop.plan("trusted"));
+    let environment = PlanEnvironment::new(&database, &claims);
+    let plan = run(&environment, &user, &environment.plan("trusted"));
     assert_eq!(plan.stage, PlanStage::ExecuteErrored);
     let error = error_of(&plan);
     assert_eq!(error["error_category"], "blocked");
@@ -308,10 +316,10 @@ fn prose_without_a_change_gets_one_reminder() {
          - {name: step_done, arguments: {summary: Now it is.}}\n- text: Nothing more.",
     );
     let database = TestDatabase::sqlite();
-    let workshop = Workshop::new(&database, &corrects);
-    let plan = run(&workshop, &user, &workshop.plan("trusted"));
+    let environment = PlanEnvironment::new(&database, &corrects);
+    let plan = run(&environment, &user, &environment.plan("trusted"));
     assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
-    assert_eq!(workshop.changed_in_sandbox(&plan), ["price.txt"]);
+    assert_eq!(environment.changed_in_sandbox(&plan), ["price.txt"]);
 }
 
 fn a_retry_continues_the_conversation_of_a_failed_turn() {
@@ -338,17 +346,17 @@ answers:
   calls:
   - {name: submit_review, arguments: {criteria: [{number: 1, met: true, evidence: 'price.txt:1'}]}}
 "#;
-        let workshop = Workshop::new(&database, script);
+        let environment = PlanEnvironment::new(&database, script);
         let user = User::answering(Approval::Once);
-        let plan = run(&workshop, &user, &workshop.plan("trusted"));
+        let plan = run(&environment, &user, &environment.plan("trusted"));
         assert_eq!(plan.stage, PlanStage::ExecuteErrored);
         let message = error_of(&plan)["message"].to_string();
         assert!(message.contains("bad day"), "{message}");
-        let plan = workshop
+        let plan = environment
             .drive(&plan, PlanPhase::Execute, &user)
             .expect("executed");
         assert_eq!(plan.stage, PlanStage::ExecuteComplete);
-        let requests = workshop.requests();
+        let requests = environment.requests();
         let resumed = requests
             .iter()
             .find(|request| contains(request, "Your last turn was interrupted"))
@@ -395,11 +403,11 @@ answers:
             .map(|(name, text)| (*name, text.as_str()))
             .collect();
         let done = "price.txt says right";
-        let workshop = Workshop::with(&database, script, done, &files);
+        let environment = PlanEnvironment::with(&database, script, done, &files);
         let user = User::answering(Approval::Once);
-        let plan = run(&workshop, &user, &workshop.plan("trusted"));
+        let plan = run(&environment, &user, &environment.plan("trusted"));
         assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
-        let requests = workshop.requests();
+        let requests = environment.requests();
         let strategy = &requests[1];
         assert!(contains(strategy, "other entry 77"), "a file that was read");
         let step = requests
@@ -438,16 +446,16 @@ fn nested_instructions_are_shown_for_every_name_of_a_tool() {
             ("shop/AGENTS.md", "Prices have no currency sign.\n"),
         ];
         let database = TestDatabase::sqlite();
-        let workshop = Workshop::with(&database, &script, "price.txt says right", &files);
+        let environment = PlanEnvironment::with(&database, &script, "price.txt says right", &files);
         let user = User::answering(Approval::Once);
-        let plan = run(&workshop, &user, &workshop.plan("trusted"));
+        let plan = run(&environment, &user, &environment.plan("trusted"));
         assert_eq!(
             plan.stage,
             PlanStage::ExecuteComplete,
             "{call}: {:?}",
             plan.error
         );
-        let requests = workshop.requests();
+        let requests = environment.requests();
         let shown: Vec<usize> = requests
             .iter()
             .map(|request| count(request, "Prices have no currency sign."))

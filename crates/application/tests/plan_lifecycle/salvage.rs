@@ -10,7 +10,7 @@ use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::ports::Approval;
 
 use crate::MODEL;
-use crate::support::{User, Workshop};
+use crate::support::{PlanEnvironment, User};
 
 /// The tests of this module by name, which `main` runs.
 pub(crate) const TESTS: &[(&str, fn())] = &[
@@ -27,14 +27,14 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
 /// A database with an applied plan and a token.
 fn database_with_plan() -> TestDatabase {
     let database = TestDatabase::sqlite();
-    let workshop = Workshop::new(&database, MODEL);
+    let environment = PlanEnvironment::new(&database, MODEL);
     let user = User::answering(Approval::Once);
     let check = "grep -q right price.txt".to_owned();
-    let mut plan = workshop.one_off("write it", &[check], None);
+    let mut plan = environment.one_off("write it", &[check], None);
     for phase in [PlanPhase::Strategize, PlanPhase::Execute, PlanPhase::Apply] {
-        plan = workshop.drive(&plan, phase, &user).unwrap_or(plan);
+        plan = environment.drive(&plan, phase, &user).unwrap_or(plan);
     }
-    let tokens = TokenService::new(workshop.engine.acting_as("ada"));
+    let tokens = TokenService::new(environment.engine.acting_as("ada"));
     let token = NewToken {
         name: "ci".to_owned(),
         grants: vec!["acme=editor".parse().expect("a grant")],
@@ -42,7 +42,7 @@ fn database_with_plan() -> TestDatabase {
         expires_at: None,
     };
     tokens.create(token).expect("a token");
-    drop(workshop);
+    drop(environment);
     database
 }
 
@@ -91,7 +91,7 @@ fn every_row_of_every_table_is_kept() {
 
 fn rows_whose_parent_is_lost_are_removed() {
     let database = database_with_plan();
-    database.meddle("PRAGMA foreign_keys = OFF; DELETE FROM tokens; DELETE FROM runs;");
+    database.execute_sql("PRAGMA foreign_keys = OFF; DELETE FROM tokens; DELETE FROM runs;");
     salvage(&database.file(), &Options::default()).expect("salvaged");
     assert_eq!(
         database.ask("PRAGMA foreign_key_check"),

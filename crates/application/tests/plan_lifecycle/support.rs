@@ -57,7 +57,7 @@ impl Approver for User {
 }
 
 /// A home with a repository, a project, an action and a model, used without a front end.
-pub(crate) struct Workshop {
+pub(crate) struct PlanEnvironment {
     pub(crate) engine: Arc<Engine>,
     pub(crate) plans: PlanService,
     /// The repository of the user.
@@ -69,7 +69,7 @@ pub(crate) struct Workshop {
     _folder: tempfile::TempDir,
 }
 
-impl Workshop {
+impl PlanEnvironment {
     /// A repository with one commit, and a model that answers from `script`.
     pub(crate) fn new(database: &TestDatabase, script: &str) -> Self {
         let done = "price.txt says right";
@@ -131,7 +131,7 @@ impl Workshop {
             sandboxes,
             Arc::new(|_: &str| None),
         );
-        let workshop = Self {
+        let environment = Self {
             engine,
             plans,
             repository,
@@ -140,8 +140,8 @@ impl Workshop {
             variables,
             _folder: folder,
         };
-        workshop.register(done);
-        workshop
+        environment.register(done);
+        environment
     }
 
     fn register(&self, done: &str) {

@@ -8,7 +8,7 @@ use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::ports::Approval;
 use serde_json::Value;
 
-use crate::support::{User, Workshop, git};
+use crate::support::{PlanEnvironment, User, git};
 
 /// The tests of this module by name, which `main` runs.
 pub(crate) const TESTS: &[(&str, fn())] = &[
@@ -128,22 +128,22 @@ pub(crate) fn count(request: &Value, text: &str) -> usize {
     texts.iter().map(|part| part.matches(text).count()).sum()
 }
 
-fn shop(database: &TestDatabase, script: &str) -> (Workshop, User, Plan) {
+fn shop(database: &TestDatabase, script: &str) -> (PlanEnvironment, User, Plan) {
     let files = [("price.txt", "wrong\n"), ("check.sh", CHECK)];
-    let workshop = Workshop::with(database, script, DONE, &files);
-    let plan = workshop.plan("trusted");
-    (workshop, User::answering(Approval::Once), plan)
+    let environment = PlanEnvironment::with(database, script, DONE, &files);
+    let plan = environment.plan("trusted");
+    (environment, User::answering(Approval::Once), plan)
 }
 
 fn changes_by_commands_while_strategizing_are_rolled_back() {
     for database in TestDatabase::each() {
-        let (workshop, user, _) = shop(&database, MODEL);
-        let plan = workshop.plan("supervised");
-        let plan = workshop
+        let (environment, user, _) = shop(&database, MODEL);
+        let plan = environment.plan("supervised");
+        let plan = environment
             .drive(&plan, PlanPhase::Strategize, &user)
             .expect("a strategy");
         assert_eq!(plan.stage, PlanStage::StrategizeComplete);
-        let requests = workshop.requests();
+        let requests = environment.requests();
         assert!(
             contains(&requests[1], "price.txt: expected right"),
             "the check ran"
@@ -152,28 +152,28 @@ fn changes_by_commands_while_strategizing_are_rolled_back() {
             &requests[1],
             "the phase strategize allows no changes to files"
         ));
-        assert_eq!(workshop.changed_in_sandbox(&plan), Vec::<String>::new());
+        assert_eq!(environment.changed_in_sandbox(&plan), Vec::<String>::new());
     }
 }
 
 fn a_plan_is_one_conversation_from_the_strategy_to_the_fix() {
     for database in TestDatabase::each() {
-        let (workshop, user, plan) = shop(&database, MODEL);
-        let plan = workshop
+        let (environment, user, plan) = shop(&database, MODEL);
+        let plan = environment
             .drive(&plan, PlanPhase::Strategize, &user)
             .expect("executed");
         assert_eq!(plan.stage, PlanStage::ExecuteComplete);
-        assert_eq!(workshop.changed_in_sandbox(&plan), ["price.txt"]);
-        let plan = workshop
+        assert_eq!(environment.changed_in_sandbox(&plan), ["price.txt"]);
+        let plan = environment
             .drive(&plan, PlanPhase::Apply, &user)
             .expect("applied");
         assert_eq!(plan.stage, PlanStage::ApplyApplied);
-        assert_eq!(workshop.price(), "right\n");
-        assert_eq!(git(&workshop.repository, &["status", "--porcelain"]), "");
-        assert!(!workshop.repository.join("junk.txt").exists());
-        assert!(!workshop.repository.join("refused.txt").exists());
+        assert_eq!(environment.price(), "right\n");
+        assert_eq!(git(&environment.repository, &["status", "--porcelain"]), "");
+        assert!(!environment.repository.join("junk.txt").exists());
+        assert!(!environment.repository.join("refused.txt").exists());
 
-        let requests = workshop.requests();
+        let requests = environment.requests();
         let [ask, strategy, step, fix, review] = requests.as_slice() else {
             panic!("{} requests", requests.len());
         };
@@ -236,25 +236,25 @@ answers:
 
 fn a_blocked_step_fails_and_is_continued_with_the_guidance_of_the_user() {
     for database in TestDatabase::each() {
-        let (workshop, user, plan) = shop(&database, BLOCKED);
-        let blocked = workshop
+        let (environment, user, plan) = shop(&database, BLOCKED);
+        let blocked = environment
             .drive(&plan, PlanPhase::Strategize, &user)
-            .and_then(|plan| workshop.drive(&plan, PlanPhase::Execute, &user));
+            .and_then(|plan| environment.drive(&plan, PlanPhase::Execute, &user));
         assert!(blocked.is_err(), "{blocked:?}");
-        let plan = workshop.plans.get(plan.id).expect("it exists");
+        let plan = environment.plans.get(plan.id).expect("it exists");
         assert_eq!(plan.stage, PlanStage::ExecuteErrored);
         let error = plan.error.clone().expect("an error");
         assert_eq!(error["error_category"], "blocked");
         assert_eq!(error["details"]["suggestion"], "name the word");
-        assert_eq!(workshop.changed_in_sandbox(&plan), Vec::<String>::new());
-        workshop
+        assert_eq!(environment.changed_in_sandbox(&plan), Vec::<String>::new());
+        environment
             .plans
             .prompt(plan.id, "the word is right")
             .expect("guidance");
-        workshop
+        environment
             .drive(&plan, PlanPhase::Execute, &user)
             .expect("executed");
-        let requests = workshop.requests();
+        let requests = environment.requests();
         let resumed = requests
             .iter()
             .find(|request| contains(request, "the word is right"))
@@ -295,23 +295,23 @@ answers:
 
 fn a_rollback_also_rolls_back_the_conversation() {
     for database in TestDatabase::each() {
-        let (workshop, user, _) = shop(&database, TWO_STEPS);
-        let plan = workshop.plan("supervised");
-        let plan = workshop
+        let (environment, user, _) = shop(&database, TWO_STEPS);
+        let plan = environment.plan("supervised");
+        let plan = environment
             .drive(&plan, PlanPhase::Strategize, &user)
             .expect("a strategy");
-        let plan = workshop
+        let plan = environment
             .drive(&plan, PlanPhase::Execute, &user)
             .expect("executed");
-        workshop
+        environment
             .plans
             .rollback(plan.id, "step/1/2")
             .expect("rolled back");
-        let before = workshop.requests().len();
-        workshop
+        let before = environment.requests().len();
+        environment
             .drive(&plan, PlanPhase::Execute, &user)
             .expect("executed again");
-        let requests = workshop.requests();
+        let requests = environment.requests();
         let again = &requests[before];
         assert!(contains(again, "Execute step 2 of 2"));
         assert!(contains(again, "The notes are written"), "step 1 is in it");
@@ -328,16 +328,16 @@ fn a_conversation_that_is_too_long_is_replaced_by_a_digest() {
             "sh check.sh'}}\n- when: '^Execute",
             "sh check.sh; seq 1 4000'}}\n- when: '^Execute",
         );
-        let (workshop, user, plan) = shop(&database, &script);
-        let plan = workshop
+        let (environment, user, plan) = shop(&database, &script);
+        let plan = environment
             .drive(&plan, PlanPhase::Strategize, &user)
             .expect("a strategy");
         if plan.stage == PlanStage::StrategizeComplete {
-            workshop
+            environment
                 .drive(&plan, PlanPhase::Execute, &user)
                 .expect("executed");
         }
-        let requests = workshop.requests();
+        let requests = environment.requests();
         let step = requests
             .iter()
             .find(|request| contains(request, "Execute step 1 of 1"))

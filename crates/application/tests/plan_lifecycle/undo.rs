@@ -18,7 +18,7 @@ use cleveragents_testkit::plans::write as write_store;
 use cleveragents_tools::ports::Approval;
 
 use crate::MODEL;
-use crate::support::{User, Workshop, git};
+use crate::support::{PlanEnvironment, User, git};
 
 /// The tests of this module by name, which `main` runs.
 pub(crate) const TESTS: &[(&str, fn())] = &[
@@ -49,8 +49,8 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
 ];
 
 /// A local user who approves everything.
-fn user(workshop: &Workshop) -> OperationContext {
-    let context = workshop.application().for_caller(Caller::local("ada"));
+fn user(environment: &PlanEnvironment) -> OperationContext {
+    let context = environment.application().for_caller(Caller::local("ada"));
     context.with_front_end(FrontEnd {
         approver: Arc::new(User::answering(Approval::Once)),
         ..FrontEnd::default()
@@ -58,8 +58,8 @@ fn user(workshop: &Workshop) -> OperationContext {
 }
 
 /// Creates and executes a plan, and applies it if `applied`.
-fn finished(workshop: &Workshop, project: &str, applied: bool) -> PlanId {
-    let plan = user(workshop)
+fn finished(environment: &PlanEnvironment, project: &str, applied: bool) -> PlanId {
+    let plan = user(environment)
         .call(UsePlan {
             action: "local/fix".to_owned(),
             projects: vec![project.to_owned()],
@@ -71,64 +71,68 @@ fn finished(workshop: &Workshop, project: &str, applied: bool) -> PlanId {
         reference: reference.clone(),
         ..ExecutePlan::default()
     };
-    user(workshop).call(execute).expect("executed");
+    user(environment).call(execute).expect("executed");
     if applied {
         let apply = ApplyPlan {
             reference,
             yes: true,
             ..ApplyPlan::default()
         };
-        user(workshop).call(apply).expect("applied");
+        user(environment).call(apply).expect("applied");
     }
     plan.plan_id
 }
 
-fn undo(workshop: &Workshop, plan: PlanId, dry_run: bool) -> Result<UndonePlan, OperationError> {
-    user(workshop).call(UndoPlan {
+fn undo(
+    environment: &PlanEnvironment,
+    plan: PlanId,
+    dry_run: bool,
+) -> Result<UndonePlan, OperationError> {
+    user(environment).call(UndoPlan {
         reference: Some(plan.to_string()),
         dry_run,
         yes: true,
     })
 }
 
-fn stored(workshop: &Workshop, plan: PlanId) -> Plan {
-    workshop.plans.get(plan).expect("it exists")
+fn stored(environment: &PlanEnvironment, plan: PlanId) -> Plan {
+    environment.plans.get(plan).expect("it exists")
 }
 
-fn write(workshop: &Workshop, path: &str, text: &str) {
-    std::fs::write(workshop.repository.join(path), text).expect("a file is written");
+fn write(environment: &PlanEnvironment, path: &str, text: &str) {
+    std::fs::write(environment.repository.join(path), text).expect("a file is written");
 }
 
 fn an_apply_is_reverted_by_a_commit_and_later_edits_stay() {
     for database in TestDatabase::each() {
         let files = [("price.txt", "wrong\n"), ("notes.txt", "notes\n")];
-        let workshop = Workshop::with(&database, MODEL, "price.txt says right", &files);
-        let plan = finished(&workshop, "local/shop", true);
-        let repository = workshop.repository.clone();
+        let environment = PlanEnvironment::with(&database, MODEL, "price.txt says right", &files);
+        let plan = finished(&environment, "local/shop", true);
+        let repository = environment.repository.clone();
         let head = || git(&repository, &["rev-parse", "HEAD"]);
         let applied = head();
-        assert_eq!(workshop.price(), "right\n");
-        write(&workshop, "later.txt", "committed later\n");
+        assert_eq!(environment.price(), "right\n");
+        write(&environment, "later.txt", "committed later\n");
         git(&repository, &["add", "later.txt"]);
         git(&repository, &["commit", "-q", "-m", "later"]);
-        write(&workshop, "notes.txt", "not committed\n");
+        write(&environment, "notes.txt", "not committed\n");
         let before = head();
 
-        let preview = undo(&workshop, plan, true).expect("a preview");
+        let preview = undo(&environment, plan, true).expect("a preview");
         assert!(preview.dry_run);
         assert_eq!(preview.files, ["shop/price.txt"]);
         assert_eq!(
-            (workshop.price().as_str(), head()),
+            (environment.price().as_str(), head()),
             ("right\n", before.clone())
         );
         let unconfirmed = UndoPlan {
             reference: Some(plan.to_string()),
             ..UndoPlan::default()
         };
-        let refused = user(&workshop).call(unconfirmed).expect_err("no yes");
+        let refused = user(&environment).call(unconfirmed).expect_err("no yes");
         assert_eq!(refused.code(), Code::ConfirmationNeeded);
 
-        let undone = undo(&workshop, plan, false).expect("undone");
+        let undone = undo(&environment, plan, false).expect("undone");
         assert_eq!(undone.files, ["shop/price.txt"]);
         let UndoneChange::Apply { commits } = undone.undone else {
             panic!("a step: {undone:?}");
@@ -137,7 +141,7 @@ fn an_apply_is_reverted_by_a_commit_and_later_edits_stay() {
         assert_eq!(commits[0].commit, applied);
         assert_eq!(commits[0].reverted_by, Some(head()));
         assert_eq!(git(&repository, &["rev-parse", "HEAD^"]), before);
-        assert_eq!(workshop.price(), "wrong\n");
+        assert_eq!(environment.price(), "wrong\n");
         let changed = git(
             &repository,
             &["show", "--format=%s%n%b", "--name-only", "HEAD"],
@@ -156,7 +160,7 @@ fn an_apply_is_reverted_by_a_commit_and_later_edits_stay() {
         let notes = std::fs::read_to_string(repository.join("notes.txt"));
         assert_eq!(notes.expect("it exists"), "not committed\n");
 
-        let log = user(&workshop).call(ReadPlanLog {
+        let log = user(&environment).call(ReadPlanLog {
             reference: Some(plan.to_string()),
             limit: 100,
             after: None,
@@ -166,51 +170,57 @@ fn an_apply_is_reverted_by_a_commit_and_later_edits_stay() {
             .iter()
             .filter(|event| event.kind == "plan.apply_reverted");
         assert_eq!(reverted.count(), 1);
-        let again = undo(&workshop, plan, false).expect_err("undone already");
+        let again = undo(&environment, plan, false).expect_err("undone already");
         assert_eq!(again.code(), Code::PlanNotReady);
         assert!(again.to_string().contains("already undone"), "{again}");
-        assert_eq!(workshop.price(), "wrong\n");
+        assert_eq!(environment.price(), "wrong\n");
 
         // The user restores the change, so it can be undone again.
         git(&repository, &["revert", "--no-edit", "HEAD"]);
-        assert_eq!(workshop.price(), "right\n");
-        undo(&workshop, plan, false).expect("undone again");
-        assert_eq!(workshop.price(), "wrong\n");
+        assert_eq!(environment.price(), "right\n");
+        undo(&environment, plan, false).expect("undone again");
+        assert_eq!(environment.price(), "wrong\n");
     }
 }
 
 fn an_apply_that_later_changes_overlap_is_not_undone_at_all() {
     for committed in [true, false] {
         let database = TestDatabase::sqlite();
-        let workshop = Workshop::new(&database, MODEL);
-        let plan = finished(&workshop, "local/shop", true);
-        write(&workshop, "price.txt", "right, and more\n");
+        let environment = PlanEnvironment::new(&database, MODEL);
+        let plan = finished(&environment, "local/shop", true);
+        write(&environment, "price.txt", "right, and more\n");
         if committed {
-            git(&workshop.repository, &["commit", "-q", "-a", "-m", "more"]);
+            git(
+                &environment.repository,
+                &["commit", "-q", "-a", "-m", "more"],
+            );
         }
-        let head = git(&workshop.repository, &["rev-parse", "HEAD"]);
-        let status = git(&workshop.repository, &["status", "--porcelain"]);
+        let head = git(&environment.repository, &["rev-parse", "HEAD"]);
+        let status = git(&environment.repository, &["status", "--porcelain"]);
         for dry_run in [true, false] {
-            let refused = undo(&workshop, plan, dry_run).expect_err("overlap");
+            let refused = undo(&environment, plan, dry_run).expect_err("overlap");
             assert_eq!(refused.code(), Code::ApplyConflict, "{refused}");
-            assert_eq!(workshop.price(), "right, and more\n");
-            assert_eq!(git(&workshop.repository, &["rev-parse", "HEAD"]), head);
-            let present = git(&workshop.repository, &["status", "--porcelain"]);
+            assert_eq!(environment.price(), "right, and more\n");
+            assert_eq!(git(&environment.repository, &["rev-parse", "HEAD"]), head);
+            let present = git(&environment.repository, &["status", "--porcelain"]);
             assert_eq!(present, status);
         }
         // The sandbox of the failed undo is gone, and a later attempt succeeds.
-        write(&workshop, "price.txt", "right\n");
+        write(&environment, "price.txt", "right\n");
         if committed {
-            git(&workshop.repository, &["commit", "-q", "-a", "-m", "less"]);
+            git(
+                &environment.repository,
+                &["commit", "-q", "-a", "-m", "less"],
+            );
         }
-        undo(&workshop, plan, false).expect("undone");
-        assert_eq!(workshop.price(), "wrong\n");
+        undo(&environment, plan, false).expect("undone");
+        assert_eq!(environment.price(), "wrong\n");
     }
 }
 
 fn an_apply_to_a_plain_directory_is_refused() {
     let database = TestDatabase::sqlite();
-    let workshop = Workshop::new(&database, MODEL);
+    let environment = PlanEnvironment::new(&database, MODEL);
     let folder = tempfile::tempdir().expect("a folder");
     let price = folder.path().join("price.txt");
     std::fs::write(&price, "wrong\n").expect("a file");
@@ -221,7 +231,7 @@ fn an_apply_to_a_plain_directory_is_refused() {
         base: PathBuf::from("/"),
         ..NewResource::default()
     };
-    ResourceService::new(Arc::clone(&workshop.engine))
+    ResourceService::new(Arc::clone(&environment.engine))
         .add(&resource, Register::New)
         .expect("the resource is registered");
     let project = NewProject {
@@ -233,13 +243,13 @@ fn an_apply_to_a_plain_directory_is_refused() {
         }],
         ..NewProject::default()
     };
-    ProjectService::new(Arc::clone(&workshop.engine))
+    ProjectService::new(Arc::clone(&environment.engine))
         .create(project)
         .expect("the project is created");
-    let plan = finished(&workshop, "local/plain", true);
+    let plan = finished(&environment, "local/plain", true);
     let content = || std::fs::read_to_string(&price).expect("it exists");
     assert_eq!(content(), "right\n");
-    let refused = undo(&workshop, plan, false).expect_err("no commit to revert");
+    let refused = undo(&environment, plan, false).expect_err("no commit to revert");
     assert_eq!(refused.code(), Code::PlanNotReady);
     assert!(
         refused.to_string().contains("not a git repository"),
@@ -250,9 +260,9 @@ fn an_apply_to_a_plain_directory_is_refused() {
 
 fn an_apply_to_a_new_branch_leaves_nothing_to_undo() {
     for database in TestDatabase::each() {
-        let workshop = Workshop::new(&database, MODEL);
-        let plan = finished(&workshop, "local/shop", false);
-        let repository = workshop.repository.clone();
+        let environment = PlanEnvironment::new(&database, MODEL);
+        let plan = finished(&environment, "local/shop", false);
+        let repository = environment.repository.clone();
         let head = git(&repository, &["rev-parse", "HEAD"]);
         let apply = |branch: &str| ApplyPlan {
             reference: Some(plan.to_string()),
@@ -260,20 +270,24 @@ fn an_apply_to_a_new_branch_leaves_nothing_to_undo() {
             branch: Some(branch.to_owned()),
             ..ApplyPlan::default()
         };
-        let refused = user(&workshop).call(apply("main")).expect_err("it exists");
+        let refused = user(&environment)
+            .call(apply("main"))
+            .expect_err("it exists");
         assert_eq!(refused.code(), Code::CannotApply, "{refused}");
-        let report = stored(&workshop, plan).report.expect("its target");
+        let report = stored(&environment, plan).report.expect("its target");
         assert_eq!(report["branch"], "main", "a later process resumes it there");
 
-        let applied = user(&workshop).call(apply("fix/price")).expect("applied");
+        let applied = user(&environment)
+            .call(apply("fix/price"))
+            .expect("applied");
         assert_eq!(applied.branch.as_deref(), Some("fix/price"));
-        assert_eq!(stored(&workshop, plan).stage, PlanStage::ApplyApplied);
-        assert_eq!(workshop.price(), "wrong\n");
+        assert_eq!(stored(&environment, plan).stage, PlanStage::ApplyApplied);
+        assert_eq!(environment.price(), "wrong\n");
         assert_eq!(git(&repository, &["rev-parse", "HEAD"]), head);
         assert_eq!(git(&repository, &["rev-parse", "fix/price^"]), head);
         assert_eq!(git(&repository, &["show", "fix/price:price.txt"]), "right");
 
-        let refused = undo(&workshop, plan, false).expect_err("nothing to undo");
+        let refused = undo(&environment, plan, false).expect_err("nothing to undo");
         assert_eq!(refused.code(), Code::PlanNotReady);
         assert!(refused.to_string().contains("`fix/price`"), "{refused}");
         let hint = refused.hint().map(|hint| hint.neutral());
@@ -287,9 +301,9 @@ fn an_apply_to_a_new_branch_leaves_nothing_to_undo() {
 fn an_interrupted_apply_to_a_branch_keeps_its_target() {
     for stage in [PlanStage::ApplyQueued, PlanStage::ApplyProcessing] {
         let database = TestDatabase::sqlite();
-        let workshop = Workshop::new(&database, MODEL);
-        let plan = finished(&workshop, "local/shop", false);
-        write_store(&workshop.engine, move |unit| {
+        let environment = PlanEnvironment::new(&database, MODEL);
+        let plan = finished(&environment, "local/shop", false);
+        write_store(&environment.engine, move |unit| {
             let details = TransitionDetails {
                 report: Some(serde_json::json!({"branch": "fix/price"})),
                 ..TransitionDetails::default()
@@ -304,26 +318,26 @@ fn an_interrupted_apply_to_a_branch_keeps_its_target() {
             ..ApplyPlan::default()
         };
         if stage == PlanStage::ApplyProcessing {
-            let refused = user(&workshop).call(apply(Some("other")));
+            let refused = user(&environment).call(apply(Some("other")));
             assert_eq!(refused.expect_err("its target").code(), Code::PlanNotReady);
         }
-        let applied = user(&workshop).call(apply(None)).expect("applied");
+        let applied = user(&environment).call(apply(None)).expect("applied");
         assert_eq!(applied.branch.as_deref(), Some("fix/price"));
-        assert_eq!(workshop.price(), "wrong\n");
-        let branch = git(&workshop.repository, &["show", "fix/price:price.txt"]);
+        assert_eq!(environment.price(), "wrong\n");
+        let branch = git(&environment.repository, &["show", "fix/price:price.txt"]);
         assert_eq!(branch, "right");
     }
 }
 
 fn an_executed_step_is_undone_and_redone() {
     for database in TestDatabase::each() {
-        let workshop = Workshop::new(&database, MODEL);
-        let plan = finished(&workshop, "local/shop", false);
-        let changed = || workshop.changed_in_sandbox(&stored(&workshop, plan));
+        let environment = PlanEnvironment::new(&database, MODEL);
+        let plan = finished(&environment, "local/shop", false);
+        let changed = || environment.changed_in_sandbox(&stored(&environment, plan));
         assert_eq!(changed(), ["price.txt"]);
-        let preview = undo(&workshop, plan, true).expect("a preview");
+        let preview = undo(&environment, plan, true).expect("a preview");
         assert_eq!(changed(), ["price.txt"], "{preview:?}");
-        let undone = undo(&workshop, plan, false).expect("undone");
+        let undone = undo(&environment, plan, false).expect("undone");
         assert!(
             matches!(undone.undone, UndoneChange::Step { .. }),
             "{undone:?}"
@@ -333,8 +347,12 @@ fn an_executed_step_is_undone_and_redone() {
         let redo = RedoRollback {
             reference: plan.to_string(),
         };
-        user(&workshop).call(redo).expect("redone");
+        user(&environment).call(redo).expect("redone");
         assert_eq!(changed(), ["price.txt"]);
-        assert_eq!(workshop.price(), "wrong\n", "only the sandbox was changed");
+        assert_eq!(
+            environment.price(),
+            "wrong\n",
+            "only the sandbox was changed"
+        );
     }
 }

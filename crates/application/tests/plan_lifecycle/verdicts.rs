@@ -9,7 +9,7 @@ use cleveragents_testkit::model_server::{ModelServer, Response, WireFormat};
 use cleveragents_tools::ports::Approval;
 use serde_json::{Value, json};
 
-use crate::support::{User, Workshop};
+use crate::support::{PlanEnvironment, User};
 
 /// The tests of this module by name, which `main` runs.
 pub(crate) const TESTS: &[(&str, fn())] = &[
@@ -42,7 +42,7 @@ enum FirstReview {
 
 /// A plan whose reviewer fails the first review and passes every later one.
 struct Review {
-    workshop: Workshop,
+    environment: PlanEnvironment,
     /// The roles that the model was asked for, in order.
     asked: Arc<Mutex<Vec<&'static str>>>,
     user: User,
@@ -66,9 +66,9 @@ impl Review {
         });
         let files = [("price.txt", "wrong\n")];
         let done = "price.txt says right";
-        let workshop = Workshop::against(&database, &server.url(), FORMAT, done, &files);
+        let environment = PlanEnvironment::against(&database, &server.url(), FORMAT, done, &files);
         Self {
-            workshop,
+            environment,
             asked,
             user: User::answering(Approval::Once),
             _server: server,
@@ -78,29 +78,31 @@ impl Review {
 
     /// Runs a new plan until it waits for the approval of a fix.
     fn until_fix_is_asked(&self) -> Plan {
-        let plan = self.workshop.plan("supervised");
+        let plan = self.environment.plan("supervised");
         let plan = self
-            .workshop
+            .environment
             .drive(&plan, PlanPhase::Strategize, &self.user)
             .expect("a strategy");
-        let outcome = self.workshop.drive(&plan, PlanPhase::Execute, &self.user);
+        let outcome = self
+            .environment
+            .drive(&plan, PlanPhase::Execute, &self.user);
         assert!(outcome.is_err(), "it waits for the approval of the fix");
-        let plan = self.workshop.plans.get(plan.id).expect("it exists");
+        let plan = self.environment.plans.get(plan.id).expect("it exists");
         assert!(plan.waiting.is_some(), "{:?} {:?}", plan.stage, plan.error);
         self.asked.lock().expect("no panic").clear();
         plan
     }
 
     fn answer(&self, plan: &Plan, is_approved: bool) {
-        self.workshop
+        self.environment
             .plans
             .answer(plan.id, is_approved, None, "ada")
             .expect("answered");
     }
 
     fn execute(&self, plan: &Plan) -> Plan {
-        let _outcome = self.workshop.drive(plan, PlanPhase::Execute, &self.user);
-        self.workshop.plans.get(plan.id).expect("it exists")
+        let _outcome = self.environment.drive(plan, PlanPhase::Execute, &self.user);
+        self.environment.plans.get(plan.id).expect("it exists")
     }
 
     fn asked(&self) -> Vec<&'static str> {
@@ -159,11 +161,11 @@ fn an_approved_fix_runs_before_the_reviewer_is_asked_again() {
         assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
         assert_eq!(review.asked(), ["fix", "review"]);
         let applied = review
-            .workshop
+            .environment
             .drive(&plan, PlanPhase::Apply, &review.user)
             .expect("applied");
         assert_eq!(applied.stage, PlanStage::ApplyApplied);
-        assert_eq!(review.workshop.price(), "right\n");
+        assert_eq!(review.environment.price(), "right\n");
     }
 }
 

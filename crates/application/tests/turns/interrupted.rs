@@ -113,7 +113,7 @@ fn another_question_ends_an_interrupted_turn_and_keeps_its_results() {
 /// Simulates a process that died during the first call.
 fn interrupted_during_call(database: &TestDatabase, is_repeatable: bool) -> TurnFixture {
     let fixture = crashed(database, true, "one");
-    database.meddle(&format!(
+    database.execute_sql(&format!(
         "UPDATE tool_invocations SET outcome = 'running', finished_at = NULL, output_hash = NULL, \
          repeatable = {}",
         u8::from(is_repeatable)
@@ -282,7 +282,7 @@ fn a_turn_with_a_stored_answer_ends_without_another_request() {
     // Results are stored together with the answer that follows them.
     for (number, step) in [(2, results), (3, answer)] {
         let step = serde_json::to_string(&step).expect("JSON");
-        database.meddle(&format!(
+        database.execute_sql(&format!(
             "INSERT INTO turn_steps (turn_id, number, message) SELECT turn_id, {number}, '{step}' FROM turns"
         ));
     }

@@ -9,7 +9,7 @@ use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::ports::{
     CapturedChanges, FinishedCall, Ledger as _, PortError, Scope, StartedCall,
 };
-use cleveragents_tools::{Capability, Spool, ToolName};
+use cleveragents_tools::{Capability, SpooledOutput, ToolName};
 use serde_json::json;
 
 fn begin(ledger: &StoreLedger) -> ToolInvocationId {
@@ -33,7 +33,7 @@ fn finish(ledger: &StoreLedger, id: ToolInvocationId, log: &str) -> Result<(), P
     ledger.finish(&mut FinishedCall {
         id,
         outcome: InvocationOutcome::Succeeded,
-        output: &mut Spool::new(1 << 10),
+        output: &mut SpooledOutput::new(1 << 10),
         media_type: None,
         log,
         error: None,

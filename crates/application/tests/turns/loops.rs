@@ -70,7 +70,7 @@ fn a_turn_acts_in_the_sandbox_and_is_stored_completely() {
             TurnSetup::asking("and now?", &user),
         );
         assert_eq!(again.expect("answered").answer, "The fourth.");
-        let view = fixture.sandboxes.find("talk").expect("there");
+        let view = fixture.sandboxes.find("work").expect("there");
         assert_eq!(view.position, 1, "one change is recorded");
     }
 }

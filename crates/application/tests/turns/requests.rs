@@ -10,9 +10,9 @@ use cleveragents_models::{
 };
 use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::{
-    Answer, Body, Call, CallOutcome, Capability, Category, Failure, Ground, Permit, Phase,
-    PlanMode, PrepareContext, PrepareError, PreparedCall, Source, Subject, Tool, ToolName,
-    ToolSpec,
+    Answer, Body, Call, CallOutcome, Capability, Category, Failure, Permit, Phase, PlanMode,
+    PrepareContext, PrepareError, PreparedCall, Source, Subject, Tool, ToolName, ToolSpec,
+    WorkspaceNeed,
 };
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ impl FixedTool {
             description: format!("The tool {name}."),
             source: Source::Mcp,
             category: Category::External,
-            ground: Ground::Nothing,
+            workspace_need: WorkspaceNeed::None,
             input_schema: json!({"type": "object"}),
             output_schema: None,
             capability: Capability::reads(),

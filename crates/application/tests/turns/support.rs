@@ -147,7 +147,7 @@ impl TurnFixture {
 
     /// The folder of the sandbox's only part.
     pub(crate) fn sandbox_folder(&self) -> PathBuf {
-        let view = self.sandboxes.find("talk").expect("a sandbox");
+        let view = self.sandboxes.find("work").expect("a sandbox");
         view.members[0].root.clone()
     }
 
@@ -156,7 +156,7 @@ impl TurnFixture {
     }
 
     fn workspace(&self) -> SandboxWorkspace {
-        if self.sandboxes.find("talk").is_err() {
+        if self.sandboxes.find("work").is_err() {
             let target = Target {
                 alias: "code".to_owned(),
                 resource: "local/code".to_owned(),
@@ -166,10 +166,10 @@ impl TurnFixture {
                 is_read_only: false,
             };
             self.sandboxes
-                .create("talk", "test", &[target])
+                .create("work", "test", &[target])
                 .expect("a sandbox");
         }
-        let open = self.sandboxes.open("talk").expect("opened");
+        let open = self.sandboxes.open("work").expect("opened");
         SandboxWorkspace::new(self.sandboxes.clone(), open, WhenMissing::Warn).expect("a workspace")
     }
 

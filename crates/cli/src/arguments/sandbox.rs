@@ -217,8 +217,8 @@ pub(crate) struct SandboxRollback {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Your uncommitted changes stay. If both sides changed the same file, nothing is
-applied and the conflicts are listed (exit code 4). If the machine stops halfway, the next sandbox
-command finishes or undoes it.
+applied and the conflicts are listed (exit code 4). If the machine stops during the apply, the next
+sandbox command finishes or undoes it.
 
 Examples:
   agents sandbox apply fix --dry-run

@@ -1,4 +1,5 @@
-//! The first screen of a user without a model: what to set for each provider, and what to try without one.
+//! The first screen of a user without a model: the variable to set for each provider, and commands that need no
+//! model.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
@@ -40,7 +41,7 @@ pub(crate) fn screen(
 
 fn report(name: &'static str, catalogue: &Catalogue) -> Report {
     let choices = catalogue.models_of_keys();
-    let mut table = Table::with_columns("Set one of these keys", ["Variable", "Model it starts"]);
+    let mut table = Table::with_columns("Set one of these keys", ["Variable", "Default model"]);
     for (model, variable) in &choices {
         table = table.row([variable.clone().into(), model.to_string().into()]);
     }

@@ -1,9 +1,54 @@
-//! Progress lines of a turn.
+//! Progress lines of a turn, and the printer that shows them next to a streamed answer.
+
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cleveragents_application::{ToolCallStatus, without_data_tags};
 use cleveragents_domain::Timestamp;
 
-use crate::output::Cell;
+use crate::context::Context;
+use crate::output::{Cell, visible_lines, write_err, write_out};
+
+/// Prints a streamed answer to standard output, and progress lines to standard error, each on a line of its own.
+pub(crate) struct ProgressPrinter {
+    /// Whether the answer is streamed.
+    pub(crate) streams: bool,
+    /// Whether progress lines are printed.
+    pub(crate) prints_lines: bool,
+    /// Whether the last output is an unfinished line of the answer.
+    has_text: AtomicBool,
+}
+
+impl ProgressPrinter {
+    pub(crate) fn new(context: &Context, is_stream: bool) -> Self {
+        let printer = context.printer;
+        let is_human = printer.format().is_human();
+        Self {
+            streams: is_stream && is_human,
+            prints_lines: is_human && (is_stream || printer.shows_progress()),
+            has_text: AtomicBool::new(false),
+        }
+    }
+
+    /// Prints a piece of the answer.
+    pub(crate) fn text(&self, piece: &str) {
+        self.has_text.store(true, Ordering::Relaxed);
+        write_out(&visible_lines(piece));
+    }
+
+    pub(crate) fn line(&self, line: &str) {
+        if self.prints_lines {
+            self.end_answer();
+            write_err(&format!("{}\n", visible_lines(line)));
+        }
+    }
+
+    /// Ends the line of the answer, so that later output starts on a new line.
+    pub(crate) fn end_answer(&self) {
+        if self.has_text.swap(false, Ordering::Relaxed) {
+            write_out("\n");
+        }
+    }
+}
 
 /// Joins a text to one line and truncates it to `max_chars` characters.
 pub(crate) fn short(text: &str, max_chars: usize) -> String {

@@ -182,7 +182,7 @@ impl Printer {
                 (Level::Info, _) => (Tone::Id, "[INFO]"),
                 (Level::Warn | Level::Error, _) => continue,
             };
-            if report.passed_on.is_some() {
+            if report.program_exit_code.is_some() {
                 continue;
             }
             if !is_separated {
@@ -217,7 +217,7 @@ impl Printer {
             let text = message(&entry.text, 9, self.message_widths.1);
             writeln!(err, ": {text}")?;
         }
-        if report.passed_on.is_some() {
+        if report.program_exit_code.is_some() {
             for entry in report
                 .messages
                 .iter()

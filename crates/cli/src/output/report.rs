@@ -88,7 +88,7 @@ pub struct Report {
     pub(crate) messages: Vec<Message>,
     pub(crate) failure: Option<CommandError>,
     /// Exit code of a program that the command ran for the user; becomes the exit code of the process.
-    pub(crate) passed_on: Option<u8>,
+    pub(crate) program_exit_code: Option<u8>,
     /// True if the command has already written all its output.
     pub(crate) is_written: bool,
     /// Bytes to output unchanged: on standard output instead of the report, or in a file that the
@@ -105,7 +105,7 @@ impl Report {
             blocks: Vec::new(),
             messages: Vec::new(),
             failure: None,
-            passed_on: None,
+            program_exit_code: None,
             is_written: false,
             document: None,
         }
@@ -114,7 +114,7 @@ impl Report {
     /// The report of a command that has written all its output, with its exit code.
     pub(crate) fn written(command: &'static str, code: u8) -> Self {
         Self {
-            passed_on: Some(code),
+            program_exit_code: Some(code),
             is_written: true,
             ..Self::new(command)
         }
@@ -244,7 +244,7 @@ impl Report {
     /// messages go to standard error, and the process exits with `code`.
     #[must_use]
     pub fn exit_with(mut self, code: u8) -> Self {
-        self.passed_on = Some(code);
+        self.program_exit_code = Some(code);
         self
     }
 
@@ -266,7 +266,7 @@ impl Report {
     /// The exit code of the process.
     pub fn exit_code(&self) -> u8 {
         let failure = self.failure.as_ref().map(CommandError::exit_code);
-        failure.or(self.passed_on).unwrap_or(0)
+        failure.or(self.program_exit_code).unwrap_or(0)
     }
 
     fn block(mut self, block: Block) -> Self {

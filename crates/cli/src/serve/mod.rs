@@ -9,10 +9,10 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cleveragents_application::Application;
-use cleveragents_domain::{Code, Timestamp};
+use cleveragents_application::{Application, TokenService};
+use cleveragents_domain::Code;
 use cleveragents_server::Options;
-use cleveragents_store::{Engine, tokens};
+use cleveragents_store::Engine;
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -76,9 +76,7 @@ pub(crate) fn run(context: &Context, arguments: &Serve) -> Result<Report, Comman
 
 /// Refuses to start a server without a valid token, because no client could call it.
 fn require_token(engine: &Arc<Engine>) -> Result<(), CommandError> {
-    let known = engine.read(|reader| tokens::list(reader, false))?;
-    let now = Timestamp::now();
-    if known.iter().any(|token| token.is_valid_at(now)) {
+    if TokenService::new(Arc::clone(engine)).has_valid()? {
         return Ok(());
     }
     Err(CommandError::new(

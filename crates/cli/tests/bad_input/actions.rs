@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{agents, refuse};
 
-fn furnished() -> Agents {
+fn agents_with_data() -> Agents {
     let agents = agents();
     for (name, text) in [
         (
@@ -48,7 +48,7 @@ fn stored(agents: &Agents) -> Value {
 
 #[test]
 fn invalid_commands_are_refused() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let before = stored(&agents);
     let cases: &[(&[&str], i32, &str)] = &[
         (&["action", "create"], 2, "CA-0101"),
@@ -147,7 +147,7 @@ fn invalid_commands_are_refused() {
 
 #[test]
 fn an_invalid_file_is_refused_with_its_position() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let create = ["action", "create", "--config", "place.yaml"];
     let error = refuse(&agents, &create).with(2, "CA-1104");
     let message = error["message"].as_str().expect("a message");

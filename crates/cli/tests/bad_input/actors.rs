@@ -116,7 +116,7 @@ fn add(agents: &Agents, name: &str, text: &str) {
 }
 
 /// A home with actors, a context, a complete run and a failed run; returns their ids.
-fn furnished() -> (Agents, String, String) {
+fn agents_with_data() -> (Agents, String, String) {
     let agents = agents();
     write(&agents, "fine.yaml", "answers:\n- {when: ., text: fine}\n");
     let model = "type: llm\nmodel: scripted/fine.yaml\n";
@@ -221,19 +221,19 @@ fn assert_refused(agents: &Agents, cases: &str) {
 
 #[test]
 fn invalid_commands_on_actors_are_refused() {
-    let (agents, ..) = furnished();
+    let (agents, ..) = agents_with_data();
     assert_refused(&agents, ACTORS);
 }
 
 #[test]
 fn a_run_that_cannot_start_stores_nothing() {
-    let (agents, ..) = furnished();
+    let (agents, ..) = agents_with_data();
     assert_refused(&agents, INVALID_STARTS);
 }
 
 #[test]
 fn invalid_commands_on_runs_are_refused() {
-    let (agents, complete, failed) = furnished();
+    let (agents, complete, failed) = agents_with_data();
     // The prefix that both ids share is ambiguous.
     let common: String = complete
         .chars()
@@ -252,7 +252,7 @@ fn invalid_commands_on_runs_are_refused() {
 /// register nothing.
 #[test]
 fn every_broken_file_is_refused_with_position_and_hint() {
-    let (agents, ..) = furnished();
+    let (agents, ..) = agents_with_data();
     // Actors that some of the files refer to.
     add(&agents, "reviewer", "type: llm\nmodel: openai/a\n");
     add(&agents, "deep", "type: graph\nnodes: {a: {prompt: x}}\n");

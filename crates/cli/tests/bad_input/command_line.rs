@@ -1,6 +1,6 @@
 //! The command line itself.
 
-use super::{agents, contents, files, furnished, refuse};
+use super::{agents, agents_with_data, contents, files, refuse};
 
 #[test]
 fn an_invalid_command_line_is_a_usage_error() {
@@ -35,7 +35,7 @@ fn an_invalid_command_line_is_a_usage_error() {
     ] {
         refuse(&agents, &arguments).with(2, "CA-0101");
     }
-    assert!(!agents.home().exists(), "nothing was made");
+    assert!(!agents.home().exists(), "nothing was created");
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn no_command_at_all_shows_the_help_and_fails() {
 
 #[test]
 fn a_refused_command_line_changes_nothing() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let (before, bytes) = (contents(&agents), files(&agents.cwd()));
     refuse(&agents, &["session", "delete", "one", "--yes", "--bogus"]).with(2, "CA-0101");
     refuse(&agents, &["init", "--force", "--yes", "--bogus"]).with(2, "CA-0101");
@@ -110,7 +110,7 @@ fn a_refused_command_line_changes_nothing() {
 /// A control character in an argument must not reach a terminal.
 #[test]
 fn control_characters_are_made_visible_in_errors() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let answer = agents.run(&["session", "show", "\u{1b}[31mred\u{7}"]);
     assert_eq!(answer.code, Some(3));
     assert!(

@@ -5,11 +5,11 @@ use std::path::Path;
 use cleveragents_testkit::Agents;
 use serde_json::json;
 
-use super::{agents, contents, files, furnished, refuse};
+use super::{agents, agents_with_data, contents, files, refuse};
 
 #[test]
 fn an_unknown_key_is_answered_with_the_nearest() {
-    let agents = furnished();
+    let agents = agents_with_data();
     agents.data(&["config", "set", "core.format", "plain"]);
     let before = files(agents.home());
     for (wrong, nearest) in [
@@ -41,7 +41,7 @@ fn an_unknown_key_is_answered_with_the_nearest() {
 
 #[test]
 fn a_value_that_is_not_allowed_is_refused() {
-    let agents = furnished();
+    let agents = agents_with_data();
     agents.data(&["config", "set", "store.connections", "3"]);
     let before = files(agents.home());
     for (key, value) in [
@@ -99,7 +99,7 @@ fn a_variable_that_is_not_allowed_is_named() {
 
 #[test]
 fn the_error_for_invalid_toml_has_line_and_column() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let before = contents(&agents);
     let file = agents.config_file();
     for (text, line, column) in [
@@ -144,7 +144,7 @@ fn the_error_for_invalid_toml_has_line_and_column() {
 
 #[test]
 fn a_file_with_a_wrong_key_or_value_is_named_with_its_line() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let file = agents.config_file();
     for (text, exit, code, line) in [
         ("[core]\nfromat = \"plain\"\n", 2, "CA-0110", 2),
@@ -163,7 +163,7 @@ fn a_file_with_a_wrong_key_or_value_is_named_with_its_line() {
 
 #[test]
 fn a_project_cannot_set_user_only_keys() {
-    let agents = furnished();
+    let agents = agents_with_data();
     for key in [
         "core.database-url",
         "store.connections",

@@ -3,7 +3,7 @@
 use cleveragents_testkit::{Agents, Dice, TestDatabase};
 use serde_json::{Value, json};
 
-use super::{agents, contents, files, furnished, refuse};
+use super::{agents, agents_with_data, contents, files, refuse};
 
 #[test]
 fn a_database_newer_than_the_program_is_refused_unchanged() {
@@ -11,7 +11,7 @@ fn a_database_newer_than_the_program_is_refused_unchanged() {
         let agents = agents().on(&database.url);
         agents.data(&["session", "create", "--name", "one"]);
         let known = agents.data(&["db", "status"])["newest_version"].clone();
-        database.meddle("INSERT INTO schema_migrations (version, name, applied_at) VALUES (9000, '9000_future', 0)");
+        database.execute_sql("INSERT INTO schema_migrations (version, name, applied_at) VALUES (9000, '9000_future', 0)");
         let bytes = || match database.folder() {
             Some(_) => std::fs::read(database.file()).expect("a file"),
             None => format!("{:?}", database.ask("SELECT * FROM sessions")).into_bytes(),
@@ -131,7 +131,7 @@ fn assert_repaired_after(
 
 #[test]
 fn a_file_of_random_bytes_is_moved_aside() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let saved = assert_repaired(&agents, |bytes| {
         let mut dice = Dice::default();
         for byte in bytes {
@@ -143,7 +143,7 @@ fn a_file_of_random_bytes_is_moved_aside() {
 
 #[test]
 fn a_text_file_in_place_of_the_database_is_moved_aside() {
-    let agents = furnished();
+    let agents = agents_with_data();
     assert_repaired(&agents, |bytes| {
         *bytes = b"this is my shopping list\n".repeat(100);
     });
@@ -151,7 +151,7 @@ fn a_text_file_in_place_of_the_database_is_moved_aside() {
 
 #[test]
 fn a_truncated_database_is_moved_aside() {
-    let agents = furnished();
+    let agents = agents_with_data();
     assert_repaired(&agents, |bytes| bytes.truncate(bytes.len() / 2));
     // The second repair does not overwrite the file that the first moved aside.
     let first = files(agents.home()).len();
@@ -161,7 +161,7 @@ fn a_truncated_database_is_moved_aside() {
 
 #[test]
 fn readable_data_of_a_damaged_database_is_recovered() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let lines: String = (0..2_000)
         .map(|index| json!({"content": format!("{index} {}", "x".repeat(200))}).to_string() + "\n")
         .collect();
@@ -213,7 +213,7 @@ fn find(bytes: &[u8], needle: &[u8]) -> usize {
 
 #[test]
 fn a_wrong_url_is_refused() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let before = contents(&agents);
     for url in [
         "mysql://localhost/x",
@@ -239,7 +239,7 @@ fn a_wrong_url_is_refused() {
 
 #[test]
 fn a_missing_database_is_reported() {
-    let agents = furnished();
+    let agents = agents_with_data();
     // The operating system just assigned this port as free, so no process listens on it.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())

@@ -3,7 +3,7 @@
 use cleveragents_testkit::{Agents, Dice, proof_size};
 use serde_json::Value;
 
-use super::{contents, furnished, refuse};
+use super::{agents_with_data, contents, refuse};
 
 fn export(agents: &Agents) -> Vec<u8> {
     let answer = agents.run(&["session", "export", "one"]);
@@ -24,7 +24,7 @@ fn refuse_import(agents: &Agents, document: &[u8], code: &str) -> Value {
 /// Report 7345: an import refuses any single changed byte and accepts the unchanged export.
 #[test]
 fn defect_7345_an_import_with_one_byte_changed_is_refused() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let document = export(&agents);
     let before = contents(&agents);
     let mut dice = Dice::default();
@@ -63,7 +63,7 @@ fn defect_7345_an_import_with_one_byte_changed_is_refused() {
 
 #[test]
 fn an_import_of_a_newer_schema_is_refused() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let text = String::from_utf8(export(&agents)).expect("text");
     let before = contents(&agents);
     for newer in ["\"2.0\"", "\"1.1\"", "\"99\"", "2", "1.5", "99"] {
@@ -90,7 +90,7 @@ fn an_import_of_a_newer_schema_is_refused() {
 
 #[test]
 fn a_truncated_import_is_refused() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let document = export(&agents);
     let before = contents(&agents);
     let ends = [
@@ -115,7 +115,7 @@ fn a_truncated_import_is_refused() {
 
 #[test]
 fn an_import_of_another_document_is_refused() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let before = contents(&agents);
     for document in [
         b"".as_slice(),
@@ -137,7 +137,7 @@ fn an_import_of_another_document_is_refused() {
 /// `--unverified` skips the checksum but not the other checks.
 #[test]
 fn an_unverified_import_still_obeys_the_rules() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let text = String::from_utf8(export(&agents)).expect("text");
     let before = contents(&agents);
     for (from, to) in [
@@ -169,7 +169,7 @@ fn an_unverified_import_still_obeys_the_rules() {
 
 #[test]
 fn an_export_overwrites_a_file_only_with_force() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let file = agents.cwd().join("out.json");
     std::fs::write(&file, "precious").expect("a file");
     let arguments = ["session", "export", "one", "--output", "out.json"];

@@ -30,7 +30,7 @@ fn agents() -> Agents {
 }
 
 /// A home with two sessions; the first, `one`, has three messages.
-fn furnished() -> Agents {
+fn agents_with_data() -> Agents {
     let agents = agents();
     for name in ["one", "two"] {
         agents.data(&["session", "create", "--name", name]);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{agents, refuse};
 
 /// A home with folders `a` and `b`, both registered, and a project `p` that links `a`.
-fn furnished() -> Agents {
+fn agents_with_data() -> Agents {
     let agents = agents();
     for name in ["a", "b"] {
         std::fs::create_dir(agents.cwd().join(name)).expect("a folder");
@@ -29,7 +29,7 @@ fn stored(agents: &Agents) -> Value {
 
 /// Asserts that every command is refused with its exit code and error, and changes nothing.
 fn assert_all_refused(table: &[(Vec<&str>, i32, &str)]) {
-    let agents = furnished();
+    let agents = agents_with_data();
     let before = stored(&agents);
     for (arguments, exit, code) in table {
         refuse(&agents, arguments).with(*exit, code);
@@ -263,7 +263,7 @@ fn invalid_project_commands_are_refused() {
 
 #[test]
 fn errors_for_misspelt_flags_and_types_have_suggestions() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let error = refuse(
         &agents,
         &["resource", "add", "fs-directory", "x", "--pth", "a"],
@@ -290,7 +290,7 @@ fn errors_for_misspelt_flags_and_types_have_suggestions() {
 
 #[test]
 fn an_invalid_type_file_is_refused_with_its_position() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let before = stored(&agents);
     for (yaml, code, line) in [
         ("", "CA-0606", None),
@@ -350,7 +350,7 @@ fn an_invalid_type_file_is_refused_with_its_position() {
 
 #[test]
 fn errors_for_definitions_in_use_name_the_command_that_frees_them() {
-    let agents = furnished();
+    let agents = agents_with_data();
     agents.data(&["resource", "link-child", "a", "b"]);
     let error = refuse(&agents, &["resource", "remove", "a", "--yes"]).with(4, "CA-0614");
     let hint = error["hint"].as_str().expect("a hint");

@@ -5,11 +5,11 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use serde_json::json;
 
-use super::{contents, furnished, refuse};
+use super::{agents_with_data, contents, refuse};
 
 #[test]
 fn an_unknown_session_is_not_found_by_any_command() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let before = contents(&agents);
     let unknown = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
     for reference in [unknown, "01ARZ3", "no such name", "01", "0", "💥", "-"] {
@@ -34,7 +34,7 @@ fn an_unknown_session_is_not_found_by_any_command() {
 
 #[test]
 fn an_id_prefix_that_is_too_short_is_refused() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let session = contents(&agents)["sessions"][0]["id"].clone();
     let short = &session.as_str().expect("an id")[..5];
     let error = refuse(&agents, &["session", "show", short]).with(3, "CA-0301");
@@ -51,7 +51,7 @@ fn the_error_for_an_ambiguous_session_lists_the_candidates() {
     // The first six characters of an id are the time in units of about a quarter of an hour. Repeat
     // until both ids share them.
     let (agents, before) = loop {
-        let agents = furnished();
+        let agents = agents_with_data();
         let before = contents(&agents);
         if id_of(&before, 0)[..6] == id_of(&before, 1)[..6] {
             break (agents, before);
@@ -86,7 +86,7 @@ fn the_error_for_an_ambiguous_session_lists_the_candidates() {
 
 #[test]
 fn a_role_that_does_not_exist_is_refused() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let before = contents(&agents);
     for role in ["robot", "", "USER ", "user\n"] {
         let error =
@@ -105,7 +105,7 @@ fn a_role_that_does_not_exist_is_refused() {
 
 #[test]
 fn an_empty_message_is_refused() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let before = contents(&agents);
     for text in ["", " ", "\n", " \t\r\n ", "\u{2003}\u{a0}"] {
         refuse(&agents, &["session", "append", "one", text]).with(2, "CA-0304");
@@ -118,7 +118,7 @@ fn an_empty_message_is_refused() {
 
 #[test]
 fn a_message_above_the_limit_is_refused_wherever_the_limit_is_set() {
-    let agents = furnished();
+    let agents = agents_with_data();
     agents.data(&["config", "set", "session.max-message-bytes", "10"]);
     let before = contents(&agents);
     let refused = |agents: &cleveragents_testkit::Agents, bytes: usize, limit: usize| {
@@ -153,7 +153,7 @@ fn a_message_above_the_limit_is_refused_wherever_the_limit_is_set() {
 
 #[test]
 fn metadata_that_is_not_a_json_object_is_refused() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let before = contents(&agents);
     for metadata in [
         "",
@@ -177,7 +177,7 @@ fn metadata_that_is_not_a_json_object_is_refused() {
 
 #[test]
 fn text_that_is_not_utf8_is_refused() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let before = contents(&agents);
     let broken = OsStr::from_bytes(b"caf\xe9");
     for arguments in [
@@ -198,7 +198,7 @@ fn text_that_is_not_utf8_is_refused() {
 
 #[test]
 fn an_invalid_name_is_refused() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let before = contents(&agents);
     let long = "x".repeat(201);
     for name in ["", "  ", "two\nlines", "bell\u{7}", &long] {
@@ -214,7 +214,7 @@ fn an_invalid_name_is_refused() {
 
 #[test]
 fn a_fork_after_the_last_message_is_refused() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let before = contents(&agents);
     let error = refuse(&agents, &["session", "fork", "one", "--at", "3"]).with(3, "CA-0312");
     assert_eq!(error["details"]["messages"], 3);
@@ -229,7 +229,7 @@ fn a_fork_after_the_last_message_is_refused() {
 
 #[test]
 fn a_rename_with_an_outdated_version_is_a_conflict() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let before = contents(&agents);
     let error = refuse(
         &agents,
@@ -242,7 +242,7 @@ fn a_rename_with_an_outdated_version_is_a_conflict() {
 
 #[test]
 fn an_empty_search_is_refused() {
-    let agents = furnished();
+    let agents = agents_with_data();
     for query in ["", " ", "\"\"", "*", "?!"] {
         refuse(&agents, &["session", "search", query]).with(2, "CA-0314");
     }
@@ -250,7 +250,7 @@ fn an_empty_search_is_refused() {
 
 #[test]
 fn deleting_needs_confirmation_or_yes() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let before = contents(&agents);
     let error = refuse(&agents, &["session", "delete", "one"])
         .reading("y\n")

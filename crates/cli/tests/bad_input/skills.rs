@@ -12,7 +12,7 @@ fn write(agents: &Agents, name: &str, text: &[u8]) {
 }
 
 /// A home with two skills, one of which includes the other.
-fn furnished() -> Agents {
+fn agents_with_data() -> Agents {
     let agents = agents();
     write(
         &agents,
@@ -41,7 +41,7 @@ fn stored(agents: &Agents) -> Value {
 
 #[test]
 fn invalid_commands_are_refused() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let before = stored(&agents);
     let cases: [(&[&str], i32, &str); 17] = [
         (&["skill", "add"], 2, "CA-0101"),
@@ -188,7 +188,7 @@ const BROKEN: [(&str, &[u8], &str, u64, &str); 14] = [
 /// The parser tests cover the whole corpus of broken files; this test has some of each kind.
 #[test]
 fn a_broken_file_or_folder_is_refused_with_position_and_hint() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let before = stored(&agents);
     let long = format!("name: local/x\ndescription: {}\n", "x".repeat(2 << 20));
     for (path, text, code, line, message) in BROKEN {
@@ -220,7 +220,7 @@ fn a_broken_file_or_folder_is_refused_with_position_and_hint() {
 
 #[test]
 fn an_update_that_would_break_another_skill_is_refused() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let before = stored(&agents);
     write(
         &agents,

@@ -4,7 +4,7 @@
 use cleveragents_testkit::Agents;
 use serde_json::{Value, json};
 
-use super::{agents, assert_error_document, furnished, refuse};
+use super::{agents, agents_with_data, assert_error_document, refuse};
 
 /// Feeds two valid lines, an invalid line and a valid line. The invalid line must end the stream.
 fn feed_invalid_line(line: &[u8], code: &str) -> Value {
@@ -142,7 +142,7 @@ fn a_line_that_is_not_utf8_is_named() {
 
 #[test]
 fn empty_lines_are_counted_but_ignored() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let input = "\n  \n{\"content\":\"x\"}\r\n\n{wrong\n";
     let answer = agents.run_with(
         &["session", "append", "two", "--jsonl", "-"],
@@ -155,7 +155,7 @@ fn empty_lines_are_counted_but_ignored() {
 
 #[test]
 fn a_last_line_without_a_line_feed_counts() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let answer = agents.run_with(
         &["session", "append", "two", "--jsonl", "-"],
         b"{\"content\":\"a\"}\n{\"content\":\"b\"}",
@@ -166,7 +166,7 @@ fn a_last_line_without_a_line_feed_counts() {
 
 #[test]
 fn a_missing_file_of_lines_is_named() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let error = refuse(
         &agents,
         &["session", "append", "one", "--jsonl", "missing.jsonl"],
@@ -183,7 +183,7 @@ fn a_missing_file_of_lines_is_named() {
 
 #[test]
 fn a_long_stream_with_a_wrong_line_keeps_everything_before_it() {
-    let agents: Agents = furnished();
+    let agents: Agents = agents_with_data();
     let mut input: String = (0..3_000)
         .map(|index| json!({"content": format!("line {index}")}).to_string() + "\n")
         .collect();

@@ -8,7 +8,7 @@ use super::{agents, refuse};
 const GOOD: &str = "name: local/good\ndescription: does\ncommand: ['true']\n";
 
 /// A home with one tool, one rule and a sandbox.
-fn furnished() -> Agents {
+fn agents_with_data() -> Agents {
     let agents = agents();
     std::fs::write(agents.cwd().join("good.yaml"), GOOD).expect("a file");
     std::fs::create_dir(agents.cwd().join("src")).expect("a folder");
@@ -30,7 +30,7 @@ fn stored(agents: &Agents) -> Value {
 
 #[test]
 fn invalid_commands_are_refused() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let before = stored(&agents);
     let cases: [(&[&str], i32, &str); 28] = [
         (&["tool", "add"], 2, "CA-0101"),
@@ -91,7 +91,7 @@ fn invalid_commands_are_refused() {
 /// The parser tests cover the whole corpus of broken files; this test has some of each kind.
 #[test]
 fn a_broken_file_is_refused_with_position_and_hint() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let before = stored(&agents);
     for (text, code, line, message) in [
         ("name: local/x\ndescription: [\n", "CA-0903", 2, ""),
@@ -136,7 +136,7 @@ fn a_broken_file_is_refused_with_position_and_hint() {
 
 #[test]
 fn a_binary_or_oversized_file_is_refused() {
-    let agents = furnished();
+    let agents = agents_with_data();
     let before = stored(&agents);
     let add = ["tool", "add", "--config", "-"];
     refuse(&agents, &add)

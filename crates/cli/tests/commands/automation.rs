@@ -89,8 +89,8 @@ fn defect_6231_a_missing_profile_is_never_replaced_by_another() {
 fn a_missing_profile_cannot_become_the_default() {
     let agents = agents();
     let set = |name: &str| agents.run(&["config", "set", "core.automation-profile", name]);
-    for is_furnished in [false, true] {
-        if is_furnished {
+    for has_profile in [false, true] {
+        if has_profile {
             add_profile(&agents);
         }
         for name in ["local/carefull", "team/trusted"] {
@@ -98,7 +98,7 @@ fn a_missing_profile_cannot_become_the_default() {
             assert_eq!(refused.code, Some(3), "{refused:?}");
             assert!(refused.err.contains("CA-1111"), "{refused:?}");
             let is_reported = refused.err.contains("did you mean `local/careful`?");
-            let is_similar = is_furnished && name == "local/carefull";
+            let is_similar = has_profile && name == "local/carefull";
             assert_eq!(is_reported, is_similar, "{refused:?}");
             let now = agents.data(&["config", "get", "core.automation-profile"]);
             assert_eq!(now["value"], "supervised");

@@ -9,7 +9,7 @@ use crate::agents;
 
 /// Commands used to panic if their JSON contained such a path, some of them after storing data.
 #[test]
-fn issue_16_25_paths_that_are_not_utf_8_are_shown_without_panic() {
+fn paths_that_are_not_utf_8_are_shown_without_panic() {
     let folder = tempfile::tempdir().expect("a folder");
     let path_named = |name: &[u8]| folder.path().join(OsStr::from_bytes(name));
     let home = path_named(b"home-\xff");

@@ -54,7 +54,7 @@ fn one_gets_it(world: &mut World) {
     assert_eq!(world.run().leases.len(), 1);
 }
 
-#[then("all others receive the owner")]
+#[then("all others receive the name of the owner")]
 fn other_callers_are_notified(world: &mut World) {
     let run = world.run();
     let (winner, _) = run
@@ -139,7 +139,7 @@ fn it_is_taken_over(world: &mut World) {
     let past = Timestamp::now().plus_seconds(-1).as_micros();
     world
         .database()
-        .meddle(&format!("UPDATE leases SET expires_at = {past}"));
+        .execute_sql(&format!("UPDATE leases SET expires_at = {past}"));
     let run = world.run();
     let lease =
         request_lease(run, remote_owner("the second machine")).expect("the lease has expired");

@@ -157,7 +157,7 @@ fn a_newer_database(world: &mut World) {
     let database = TestDatabase::sqlite();
     let path = world.agents().database();
     std::fs::copy(&path, database.file()).expect("a copy");
-    database.meddle(
+    database.execute_sql(
         "INSERT INTO schema_migrations (version, name, applied_at) VALUES (9000, '9000_future', 0)",
     );
     std::fs::copy(database.file(), &path).expect("a copy");

@@ -69,7 +69,7 @@ fn assert_atomic(world: &World, tables: &[&str], arguments: &[&str]) {
         break_table(world, table, "");
         let answer = world.run(arguments);
         fix_project(world);
-        answer.assert_no_claim(&situation);
+        answer.assert_reports_failure(&situation);
         assert_eq!(rows(world), before, "{situation}");
     }
     let before = rows(world);
@@ -199,7 +199,7 @@ fn execution() {
         let answer = world.run(&["plan", "execute", &plan]);
         fix_project(&world);
         let situation = format!("execute with {table} broken {condition}");
-        answer.assert_no_claim(&situation);
+        answer.assert_reports_failure(&situation);
         assert_ne!(world.stage(&plan), "execute/complete", "{situation}");
         let mut answer = world.run(&["plan", "execute", &plan]);
         if answer.code == Some(5) {
@@ -222,14 +222,14 @@ fn execution() {
     break_table(&world, "sandbox_checkpoints", "NEW.label LIKE 'after %'");
     let answer = world.run(&["plan", "execute", &plan]);
     fix_project(&world);
-    answer.assert_no_claim("execute without a checkpoint after a change");
+    answer.assert_reports_failure("execute without a checkpoint after a change");
     assert_eq!(world.ask(recorded), before);
     // The command does not report success if the result could not be stored.
     let plan = world.plan("local/steps", &[]);
     break_table(&world, "plans", "NEW.stage = 'execute/complete'");
     let answer = world.run(&["plan", "execute", &plan]);
     fix_project(&world);
-    answer.assert_no_claim("the last transition of execute");
+    answer.assert_reports_failure("the last transition of execute");
     world.agents.data(&["plan", "execute", &plan]);
     assert_eq!(world.tree(&plan)["log.txt"], "line\n");
 }
@@ -253,7 +253,7 @@ fn apply() {
         let answer = world.run(&apply);
         fix_project(&world);
         let situation = format!("apply with {table} broken {condition}");
-        answer.assert_no_claim(&situation);
+        answer.assert_reports_failure(&situation);
         assert_ne!(world.stage(&plan), "apply/applied", "{situation}");
         if world.seen() != before {
             assert_eq!(
@@ -288,8 +288,8 @@ fn a_missing_repository() {
     let applying = world.run(&["plan", "apply", &done, "--yes"]);
     std::fs::remove_file(&repository).expect("removed");
     std::fs::rename(&aside, &repository).expect("moved back");
-    executing.assert_no_claim("execute");
-    applying.assert_no_claim("apply");
+    executing.assert_reports_failure("execute");
+    applying.assert_reports_failure("apply");
     // Whether or not the plan was created, no strategy is reported for a missing repository.
     if creating.code == Some(0) {
         assert_ne!(creating.json()["data"]["phase"], "execute", "{creating:?}");
@@ -329,7 +329,7 @@ fn rollback_and_redo() {
         break_table(&world, table, "");
         let answer = world.run(&rollback);
         fix_project(&world);
-        answer.assert_no_claim(&situation);
+        answer.assert_reports_failure(&situation);
         assert_eq!(world.stage(&plan), "execute/complete", "{situation}");
         // The next command finishes the interrupted one.
         world
@@ -345,7 +345,7 @@ fn rollback_and_redo() {
             break_table(&world, table, "");
             let answer = world.run(&redo);
             fix_project(&world);
-            answer.assert_no_claim(&situation);
+            answer.assert_reports_failure(&situation);
             assert_ne!(world.stage(&plan), "execute/complete", "{situation}");
         }
         let answer = world.run(&redo);

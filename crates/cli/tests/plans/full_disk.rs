@@ -45,7 +45,7 @@ fn run_until_space_suffices(world: &World, leftover: LeftoverState, arguments: &
             assert!(free_blocks > 0, "{context}: the full disk had no effect");
             return answer;
         }
-        answer.assert_no_claim(&context);
+        answer.assert_reports_failure(&context);
         if !arguments.contains(&"--background") {
             assert_ne!(
                 answer.code,
@@ -212,7 +212,7 @@ fn a_worker() {
         if answer.code == Some(0) {
             break;
         }
-        answer.assert_no_claim(&format!("a worker with room for {free_blocks} blocks"));
+        answer.assert_reports_failure(&format!("a worker with room for {free_blocks} blocks"));
         free_blocks += MIN_INCREMENT.max(free_blocks / 2);
         assert!(free_blocks < ENOUGH_BLOCKS, "{answer:?}");
     }
@@ -260,7 +260,7 @@ fn plans_from_task_to_files() {
             assert_eq!(world.seen().0["one.txt"], "one\n", "{answer:?}");
             break;
         }
-        answer.assert_no_claim(&format!("do with room for {free_blocks} blocks"));
+        answer.assert_reports_failure(&format!("do with room for {free_blocks} blocks"));
         assert_eq!(
             world.seen(),
             repository,
@@ -280,7 +280,7 @@ fn the_tour() {
     world.agents = world.agents.with("TMPDIR", path);
     for free_blocks in [0, 64, 160, 320, 640] {
         let answer = run_with_space(&world, free_blocks, &["demo"]);
-        answer.assert_no_claim(&format!("demo with room for {free_blocks} blocks"));
+        answer.assert_reports_failure(&format!("demo with room for {free_blocks} blocks"));
         let left = std::fs::read_dir(&folder).expect("a folder").count();
         assert_eq!(
             left, 0,

@@ -79,7 +79,7 @@ fn noise(seed: u64) -> String {
 
 /// Ctrl-C, after a pause in which an answer would have taken effect.
 const CTRL_C: &str = "\u{e000}\u{3}";
-/// Start of the keys that a question of a plan lists.
+/// Beginning of the list of keys in a question of a plan.
 const PROMPT: &str = "[y/N, ";
 
 /// A phase: name, output at its start, the questions before it, and the stage in which the plan

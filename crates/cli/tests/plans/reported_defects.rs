@@ -50,7 +50,7 @@ fn defect_10874_a_failed_execute_keeps_the_strategy() {
         break_table(&world, table, "");
         let answer = world.run(&["plan", "execute", &plan]);
         fix_project(&world);
-        answer.assert_no_claim(table);
+        answer.assert_reports_failure(table);
         assert_eq!((strategy(), decisions(&world, &plan)), before, "{table}");
     }
     world.agents.data(&["plan", "execute", &plan]);
@@ -73,7 +73,7 @@ fn defect_3186_a_plan_whose_stage_cannot_be_read_is_refused() {
         &["plan", "resume", &plan],
     ] {
         let answer = world.run(arguments);
-        answer.assert_no_claim(&format!("{arguments:?}"));
+        answer.assert_reports_failure(&format!("{arguments:?}"));
     }
     assert_eq!(world.seen(), repository);
 }

@@ -349,6 +349,12 @@ fn a_worker_that_a_signal_stops_during_a_plan_reports_it() {
     let world = World::new();
     let plan = waiting_plan(&world);
     let mut worker = world.start(&["worker"]);
+    // Without a live worker, `--background` starts one of its own.
+    World::wait_until("the lease of the worker", || {
+        !world
+            .ask("SELECT 1 FROM leases WHERE kind = 'worker'")
+            .is_empty()
+    });
     world
         .agents
         .data(&["plan", "execute", &plan, "--background"]);

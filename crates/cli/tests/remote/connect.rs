@@ -132,7 +132,7 @@ fn local_data_never_leaves_the_machine() {
 
 /// A connected client never silently runs a command locally that could be meant for the server.
 #[test]
-fn issue_16_17_a_connected_command_line_never_silently_runs_locally() {
+fn a_connected_command_line_never_silently_runs_locally() {
     let agents = crate::agents();
     let server = crate::Server::start(&agents, &["--insecure-local"]);
     let client = crate::agents();
@@ -166,7 +166,7 @@ fn issue_16_17_a_connected_command_line_never_silently_runs_locally() {
 /// Neither the root of the file system nor the program's home can be a task folder, and nothing is
 /// stored.
 #[test]
-fn issue_16_17_a_task_for_the_root_or_the_home_is_refused_before_anything_is_stored() {
+fn a_task_for_the_root_or_the_home_is_refused_before_anything_is_stored() {
     let agents = crate::agents().with("ANTHROPIC_API_KEY", "no-key-at-all");
     agents.create_session();
     let home = agents.home().to_str().expect("a path").to_owned();
@@ -187,7 +187,7 @@ fn issue_16_17_a_task_for_the_root_or_the_home_is_refused_before_anything_is_sto
 
 /// A plan for such a folder is also refused if the folder is a resource of a project.
 #[test]
-fn issue_16_17_no_plan_is_stored_for_the_root_of_the_file_system() {
+fn no_plan_is_stored_for_the_root_of_the_file_system() {
     let agents = crate::agents();
     let action = agents.cwd().join("action.yaml");
     let text =

@@ -32,7 +32,7 @@ fn tokens_on_a_full_disk_are_created_and_revoked_atomically() {
     ] {
         let before = rows(&host);
         let mut failures = 0;
-        let answer = host.squeezed(arguments, |answer, context| {
+        let answer = host.run_on_growing_disk(arguments, |answer, context| {
             failures += 1;
             assert_eq!(rows(&host), before, "{context}");
             assert!(
@@ -63,7 +63,7 @@ fn the_audit_log_on_a_full_disk_is_shown_correctly_or_not_at_all() {
     let before = rows(&host);
     for arguments in [&["audit", "list"][..], &["audit", "verify"]] {
         let expected = host.data(arguments);
-        let shown = host.squeezed(arguments, |_, context| {
+        let shown = host.run_on_growing_disk(arguments, |_, context| {
             assert_eq!(rows(&host), before, "{context}");
         });
         assert_eq!(shown.json()["data"], expected, "{arguments:?}");
@@ -77,7 +77,7 @@ fn the_audit_log_on_a_full_disk_is_shown_correctly_or_not_at_all() {
         let output = host
             .on_full_disk(free_blocks, &["--format", "json", "audit", "verify"])
             .output();
-        Answer::from_output(&output.expect("the program starts")).assert_no_claim("verify");
+        Answer::from_output(&output.expect("the program starts")).assert_reports_failure("verify");
     }
 }
 
@@ -111,7 +111,7 @@ fn a_connection_on_a_full_disk_is_changed_atomically() {
     ] {
         let before = connection(&client);
         let mut failures = 0;
-        client.squeezed(arguments, |_, context| {
+        client.run_on_growing_disk(arguments, |_, context| {
             failures += 1;
             assert_eq!(connection(&client), before, "{context}");
         });

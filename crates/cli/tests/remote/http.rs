@@ -15,7 +15,7 @@ pub(crate) enum MissingResponse {
     /// The connection ended before the first byte of a response.
     Unanswered,
     /// The response started but was not completed.
-    Torn,
+    Truncated,
 }
 
 /// A complete response.
@@ -81,7 +81,7 @@ impl Caller {
         let _written = self.stream.get_mut().write_all(request.as_bytes());
         match self.stream.fill_buf() {
             Ok(bytes) if !bytes.is_empty() => {
-                head(&mut self.stream).map_err(|_| MissingResponse::Torn)
+                head(&mut self.stream).map_err(|_| MissingResponse::Truncated)
             }
             _ => Err(MissingResponse::Unanswered),
         }
@@ -100,7 +100,7 @@ impl Caller {
         let stream = &mut self.stream;
         Body { stream, remaining }
             .read_to_end(&mut body)
-            .map_err(|_| MissingResponse::Torn)?;
+            .map_err(|_| MissingResponse::Truncated)?;
         Ok(Answer {
             status: head.status,
             head: head.text,
@@ -125,7 +125,7 @@ impl Caller {
         }
         let mut bytes = Vec::new();
         body.read_to_end(&mut bytes)
-            .map_err(|_| MissingResponse::Torn)?;
+            .map_err(|_| MissingResponse::Truncated)?;
         Ok(Err(Answer {
             status: head.status,
             head: head.text,
@@ -253,10 +253,10 @@ impl Events {
                 match self.0.fill_buf() {
                     Ok([]) => return Ok(None),
                     Ok(_) => has_started = true,
-                    Err(_) => return Err(MissingResponse::Torn),
+                    Err(_) => return Err(MissingResponse::Truncated),
                 }
             }
-            let line = line(&mut self.0).map_err(|_| MissingResponse::Torn)?;
+            let line = line(&mut self.0).map_err(|_| MissingResponse::Truncated)?;
             if let Some(id) = line.strip_prefix("id: ") {
                 event.position = id.parse().ok();
             } else if let Some(kind) = line.strip_prefix("event: ") {

@@ -21,7 +21,7 @@ fn seed(agents: &Agents) -> Vec<RunId> {
         .open(&url)
         .expect("a database");
     let mut plan = plans::new_plan("quarterly");
-    for project in &mut plan.made_with.projects {
+    for project in &mut plan.inputs.projects {
         "acme/shop".clone_into(&mut project.name);
     }
     let plan = plans::store(&engine, &plan);
@@ -99,7 +99,7 @@ fn mask_reference(text: &str, reference: &str) -> String {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table of requests")]
-fn issue_16_10_a_viewer_reads_no_run_of_another_namespace() {
+fn a_viewer_reads_no_run_of_another_namespace() {
     let agents = agents();
     let secret = token(&agents, "viewer", &["other=viewer"]);
     let acme_token = token(&agents, "acme", &["acme=viewer"]);

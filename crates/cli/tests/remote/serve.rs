@@ -155,7 +155,7 @@ fn send_signal(server: &Server, signal: rustix::process::Signal) {
 
 /// A closed terminal stops a server like SIGTERM: it drains, and the exit code reports it.
 #[test]
-fn issue_16_12_sighup_drains() {
+fn sighup_drains() {
     let agents = agents();
     let mut server = Server::start(&agents, &["--insecure-local"]);
     send_signal(&server, rustix::process::Signal::HUP);
@@ -166,7 +166,7 @@ fn issue_16_12_sighup_drains() {
 /// Each failed request has a log line, and the cause of a 500 is logged with the id in its
 /// response.
 #[test]
-fn issue_16_12_the_log_has_the_cause_of_internal_errors() {
+fn the_log_has_the_cause_of_internal_errors() {
     let agents = agents();
     let log = agents.home().join("server.log");
     let path = log.to_str().expect("a path");
@@ -279,7 +279,7 @@ fn a_server_logs_json_lines_without_secrets() {
 
 /// Clients cannot connect to `0.0.0.0`, and tokens sent without TLS can be read.
 #[test]
-fn issue_16_12_a_server_without_tls_prints_a_reachable_address_and_a_warning() {
+fn a_server_without_tls_prints_a_reachable_address_and_a_warning() {
     use std::io::{BufRead as _, BufReader, Read as _};
     let agents = agents();
     token(&agents, "ci", &["acme=viewer"]);
@@ -318,7 +318,7 @@ fn issue_16_12_a_server_without_tls_prints_a_reachable_address_and_a_warning() {
 
 /// A server whose database was deleted accepts nothing, and is not ready.
 #[test]
-fn issue_16_25_a_server_without_its_database_acknowledges_nothing() {
+fn a_server_without_its_database_acknowledges_nothing() {
     let agents = agents();
     let server = Server::start(&agents, &["--insecure-local"]);
     let ask = |line: &str, body: &str| {

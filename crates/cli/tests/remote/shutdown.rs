@@ -91,7 +91,7 @@ impl Client<'_> {
         let started = Instant::now();
         let mut caller = None;
         for round in 0.. {
-            assert!(started.elapsed() < WAIT_LIMIT, "the server does not end");
+            assert!(started.elapsed() < WAIT_LIMIT, "the server does not stop");
             if caller.is_none() {
                 caller = Caller::connect(self.address);
             }
@@ -102,7 +102,9 @@ impl Client<'_> {
                 // Reuse the connection if the server keeps it open.
                 Ok(reusable) => caller = reusable,
                 Err(MissingResponse::Unanswered) => break,
-                Err(MissingResponse::Torn) => panic!("a truncated response for {:?}", self.kind),
+                Err(MissingResponse::Truncated) => {
+                    panic!("a truncated response for {:?}", self.kind)
+                }
             }
         }
         (self.kind, self.results)

@@ -137,7 +137,9 @@ fn concurrent_database_changes_are_detected_before_anything_is_changed() {
     };
     world.write("INSERT INTO t VALUES (2, 'mine');");
     world.agents.data(&PREVIEW);
-    world.database.meddle("INSERT INTO t VALUES (2, 'theirs')");
+    world
+        .database
+        .execute_sql("INSERT INTO t VALUES (2, 'theirs')");
     let old = world.state();
     let message = world.refused(&APPLY, 1, "CA-0659");
     assert!(message.contains("23505"), "{message}");
@@ -245,7 +247,7 @@ fn concurrent_applies_are_serialized() {
     other.data(&["sandbox", "create", "fix", "--resource", "shop"]);
     // Each script counts the existing rows and writes the next number. Concurrent scripts would
     // write the same number.
-    world.database.meddle("CREATE TABLE numbers (n int)");
+    world.database.execute_sql("CREATE TABLE numbers (n int)");
     let sql = "INSERT INTO numbers SELECT count(*) FROM numbers; SELECT pg_sleep(0.05)";
     for agents in [&world.agents, &other] {
         agents.data(&["sandbox", "query", "fix", "--part", "shop", "--record", sql]);

@@ -56,7 +56,7 @@ fn no_disguised_script_commits_early() {
     let Some(world) = World::with_sandbox() else {
         return;
     };
-    world.database.meddle(HELPERS);
+    world.database.execute_sql(HELPERS);
     let old = world.state();
     for disguise in DISGUISES {
         let sql = format!(

@@ -14,7 +14,7 @@ type State = (Vec<(String, String)>, Vec<Vec<String>>);
 
 /// Restores the user's data, and makes changes in a new sandbox. Returns the state before an apply.
 fn prepare(world: &World) -> State {
-    world.database.meddle("DELETE FROM t WHERE id <> 1; UPDATE t SET v = 'old'; ALTER TABLE t DROP COLUMN IF EXISTS w");
+    world.database.execute_sql("DELETE FROM t WHERE id <> 1; UPDATE t SET v = 'old'; ALTER TABLE t DROP COLUMN IF EXISTS w");
     std::fs::remove_dir_all(world.place("plain")).expect("removed");
     std::fs::create_dir(world.place("plain")).expect("a folder");
     std::fs::write(world.place("plain/file"), "before\n").expect("a file");

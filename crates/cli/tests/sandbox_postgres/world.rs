@@ -26,8 +26,9 @@ impl World {
     /// Returns `None` if no server is available.
     pub(crate) fn new() -> Option<Self> {
         let database = TestDatabase::postgres()?;
-        database
-            .meddle("CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'old')");
+        database.execute_sql(
+            "CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'old')",
+        );
         let world = Self {
             agents: Agents::new(env!("CARGO_BIN_EXE_agents")),
             database,

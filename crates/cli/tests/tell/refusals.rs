@@ -70,7 +70,7 @@ fn cases() -> Vec<Case> {
             ..Case::new("rule", "a permission rule denies it")
         },
         Case {
-            // No rule can allow what the built-in floor forbids.
+            // No rule can allow what the built-in deny list forbids.
             options: &["--rule", "allow builtin/shell"],
             arguments: r#"{"command": "echo x >> log.txt; rm -rf /"}"#,
             ..Case::new("rule", "a permission rule denies it")

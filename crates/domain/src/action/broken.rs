@@ -5,7 +5,7 @@ use crate::DefinitionFault;
 
 const HEADER: &str = "name: a\ndescription: d\ndefinition_of_done: d\n";
 
-/// Text of a file, whether it breaks a rule (otherwise it is malformed), expected line, start of the expected message,
+/// Text of a file, whether its definition is invalid (otherwise it is malformed), expected line, start of the expected message,
 /// and part of the expected fix.
 type BrokenCase = (&'static str, bool, u64, &'static str, &'static str);
 

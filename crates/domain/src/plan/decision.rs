@@ -109,7 +109,7 @@ pub struct Decision {
     /// Number in the plan, from 1.
     pub sequence: u64,
     /// Content of the decision.
-    pub said: NewDecision,
+    pub content: NewDecision,
     /// Decision that this decision corrects.
     pub corrects: Option<DecisionId>,
     pub correction_reason: Option<String>,

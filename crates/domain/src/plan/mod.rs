@@ -82,7 +82,7 @@ pub struct PlanProfile {
 
 /// Inputs of a plan. They do not change after it was created, except for the cost limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct MadeWith {
+pub struct PlanInputs {
     /// The action at the time the plan was created; `None` for a plan that only owns changesets.
     pub action: Option<Action>,
     /// Argument values by name.
@@ -223,7 +223,7 @@ pub struct Plan {
     /// Criteria for being done, one per line.
     pub definition_of_done: String,
     /// Inputs of the plan.
-    pub made_with: MadeWith,
+    pub inputs: PlanInputs,
     /// Strategy, once there is one.
     pub strategy: Option<PlanStrategy>,
     /// Estimate of effort and cost.

@@ -181,6 +181,16 @@ impl PlanStage {
         )
     }
 
+    /// The phase whose gate a plan passes when it leaves this stage; `None` for stages without a gate.
+    pub const fn gated_phase(self) -> Option<PlanPhase> {
+        match self {
+            Self::StrategizeQueued => Some(PlanPhase::Strategize),
+            Self::StrategizeComplete => Some(PlanPhase::Execute),
+            Self::ExecuteComplete => Some(PlanPhase::Apply),
+            _ => None,
+        }
+    }
+
     /// Whether the phase runs, or was interrupted.
     pub const fn is_processing(self) -> bool {
         matches!(

@@ -45,7 +45,7 @@ pub(super) enum CallError {
 
 impl CallError {
     pub(super) fn from_transport(error: &reqwest::Error) -> Self {
-        let why = outbound::deepest(error);
+        let why = outbound::root_cause(error);
         if error.is_connect() {
             Self::Unreachable(why)
         } else {

@@ -15,10 +15,10 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 pub use self::recorder::Recorder;
-use self::request_digest::{difference, digest, normalised, ordered, without_means};
+use self::request_digest::{difference, digest, normalised, ordered, remove_ignored_fields};
+use crate::async_stream::generate;
 use crate::error::{ErrorKind, ModelError};
 use crate::event::StreamEvent;
-use crate::generate::generate;
 use crate::model::{Capabilities, EventStream, Model};
 use crate::name::ModelName;
 use crate::price::Price;
@@ -91,7 +91,7 @@ impl Replay {
                 );
                 return Err(yaml::broken(&format!("{file}:{number}"), message));
             }
-            if without_means(&mut exchange.request) {
+            if remove_ignored_fields(&mut exchange.request) {
                 exchange.request = ordered(&exchange.request);
                 exchange.digest = digest(&exchange.request);
             }

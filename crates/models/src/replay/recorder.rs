@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::request_digest::{digest, normalised};
 use super::{Exchange, RecordedFailure, VERSION};
+use crate::async_stream::generate;
 use crate::error::{ErrorKind, ModelError};
 use crate::event::StreamEvent;
-use crate::generate::generate;
 use crate::model::{Capabilities, EventStream, Model};
 use crate::name::ModelName;
 use crate::price::Price;

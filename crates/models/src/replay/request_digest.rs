@@ -26,14 +26,14 @@ const ENVIRONMENT: &str = "<environment>";
 /// ignored fields, and with sorted object fields.
 pub(super) fn normalised(request: &ChatRequest, redactor: &Redactor) -> Value {
     let mut value = serde_json::to_value(request).unwrap_or_default();
-    without_means(&mut value);
+    remove_ignored_fields(&mut value);
     ordered(&redactor.value(&value))
 }
 
 /// Removes fields that the comparison ignores. The output limit is ignored because its default depends on the model,
 /// and a recording is replayed under a model name of its own. Recordings of older versions contain the limit. Returns
 /// whether anything was removed.
-pub(super) fn without_means(request: &mut Value) -> bool {
+pub(super) fn remove_ignored_fields(request: &mut Value) -> bool {
     let Value::Object(fields) = request else {
         return false;
     };

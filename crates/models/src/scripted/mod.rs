@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use self::file::{AnswerCounting, AtEnd, Script, ScriptedAnswer, ScriptedFailure};
 use crate::assemble::Assembler;
+use crate::async_stream::{Outlet, generate};
 use crate::error::{ErrorKind, ModelError};
 use crate::event::{Completion, StreamEvent, Usage};
-use crate::generate::{Outlet, generate};
 use crate::message::{ChatMessage, UserPart};
 use crate::model::{Capabilities, EventStream};
 use crate::name::ModelName;

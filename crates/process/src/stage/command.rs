@@ -69,26 +69,26 @@ fn prepare(
     writable: &[PathBuf],
     held: &Supervisor,
 ) -> Result<Enforcement, StepFailure> {
-    set_dumpable_behavior(DumpableBehavior::Dumpable).at("preparing it")?;
+    set_dumpable_behavior(DumpableBehavior::Dumpable).at("setting its attributes")?;
     // The command must die with its supervisor.
-    set_parent_process_death_signal(Some(Signal::KILL)).at("preparing it")?;
+    set_parent_process_death_signal(Some(Signal::KILL)).at("setting its attributes")?;
     let Files { streams, entrance } = files;
     let [input, output, errors] = streams;
     match plan.output {
         Output::Capture => {
-            setsid().at("making its session")?;
+            setsid().at("creating its session")?;
         }
         Output::Terminal => {
-            setpgid(None, None).at("making its process group")?;
+            setpgid(None, None).at("creating its process group")?;
             if held.takes_terminal {
-                tcsetpgrp(&input, getpid()).at("giving it the terminal")?;
+                tcsetpgrp(&input, getpid()).at("passing the terminal")?;
             }
         }
         Output::Inherit => {}
     }
-    dup2_stdin(input).at("giving it its input")?;
-    dup2_stdout(output).at("giving it its output")?;
-    dup2_stderr(errors).at("giving it its output")?;
+    dup2_stdin(input).at("connecting standard input")?;
+    dup2_stdout(output).at("connecting standard output")?;
+    dup2_stderr(errors).at("connecting standard error")?;
     chdir(plan.folder.as_os_str()).at("entering its folder")?;
     let mut enforced = held.enforced(plan);
     // If the command cannot enter its group, the limits that need no group apply.
@@ -100,7 +100,7 @@ fn prepare(
     };
     enforced.limits = restrict::limits(&plan.limits, grouped, &held.namespaces);
     if let Some(confinement) = &plan.confinement {
-        restrict::no_new_privileges().at("giving up new privileges")?;
+        restrict::no_new_privileges().at("disabling new privileges")?;
         let layers = confinement.layers;
         let has_loopback = enforced.loopback == Layer::InForce(());
         let may_use_tcp = confinement.network || has_loopback;
@@ -126,7 +126,7 @@ fn prepare(
         };
     }
     system::close_all_on_exec().at("closing files")?;
-    system::unblock_signals().at("letting signals through")?;
+    system::unblock_signals().at("unblocking signals")?;
     Ok(enforced)
 }
 

@@ -34,7 +34,7 @@ pub(super) fn serve() -> io::Result<u8> {
                 drop((requests, stages));
                 // Otherwise the stage could not write its own user map.
                 set_dumpable_behavior(DumpableBehavior::Dumpable)?;
-                system::leave(first_stage(control, fork_server).unwrap_or(FAILED));
+                system::exit_immediately(first_stage(control, fork_server).unwrap_or(FAILED));
             }
             Ok(Fork::Parent(stage)) => {
                 drop(control);

@@ -18,7 +18,7 @@ pub(super) fn raise_loopback(plan: &Plan, namespaces: &[Namespace]) -> Layer<()>
         .as_ref()
         .is_some_and(|policy| policy.loopback);
     if !is_requested {
-        return Layer::NotAsked;
+        return Layer::NotRequested;
     }
     if !namespaces.contains(&Namespace::Network) {
         return Layer::Missing("it needs a network namespace".to_owned());
@@ -59,7 +59,7 @@ pub(super) fn enter(plan: &Plan) -> Result<Vec<Namespace>, StepFailure> {
 
 fn enter_as_user(flags: UnshareFlags) -> Result<(), StepFailure> {
     let (user, group) = (geteuid(), getegid());
-    system::unshare(flags | UnshareFlags::NEWUSER).at("making namespaces")?;
+    system::unshare(flags | UnshareFlags::NEWUSER).at("creating namespaces")?;
     // Without this write the kernel accepts no group map. Old kernels do not have the file.
     let _where_it_exists = fs::write("/proc/self/setgroups", "deny");
     fs::write("/proc/self/uid_map", format!("{user} {user} 1")).at("mapping the user")?;

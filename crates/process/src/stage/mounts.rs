@@ -72,12 +72,12 @@ pub(super) fn prepare(
     folder: &Path,
     tree: ProcessTree,
 ) -> Result<Vec<PathBuf>, StepFailure> {
-    const STEP: &str = "making a private root";
+    const STEP: &str = "creating a private root";
     mount_change(
         "/",
         MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
     )
-    .at("parting from the mounts of others")?;
+    .at("making the mounts private")?;
     let mut placed = placed(confinement)?;
     if confinement.temporary.is_some() {
         add_ancestors(&mut placed, confinement, folder);
@@ -164,7 +164,7 @@ fn placed(confinement: &Confinement) -> Result<Vec<(PathBuf, MountEntry)>, StepF
     for path in &confinement.view.readable {
         let path = PathBuf::from(path);
         if let Ok(handle) = open(&path, OFlags::empty()) {
-            placed.push((path, MountEntry::Bound(handle, "binding a readable folder")));
+            placed.push((path, MountEntry::Bound(handle, "binding a readable path")));
         }
     }
     if let Some(folder) = &confinement.temporary {
@@ -211,7 +211,7 @@ fn add_ancestors(
             }
         }
     }
-    // A bound path needs no such folder.
+    // A path that is itself bound needs no `Ancestor`.
     ancestors.retain(|ancestor| !placed.iter().any(|(path, _)| path == ancestor));
     placed.extend(
         ancestors
@@ -229,10 +229,10 @@ impl NewRoot {
     /// Mounts one entry at its path. `bound` lists the already mounted directories of the machine, in which nothing may
     /// be created.
     fn place(&self, path: &Path, what: &MountEntry, bound: &[PathBuf]) -> Result<(), StepFailure> {
-        let is_ours = !bound.iter().any(|folder| path.starts_with(folder));
+        let is_in_new_root = !bound.iter().any(|folder| path.starts_with(folder));
         match what {
             MountEntry::Bound(handle, step) => {
-                if is_ours {
+                if is_in_new_root {
                     self.make_place(path, handle).at(step)?;
                 }
                 let place = self.find(path).at(step)?;
@@ -350,7 +350,7 @@ fn path_of(file: &OwnedFd) -> String {
 
 /// Creates a `/dev` without disks, memory and similar devices, and without the terminals of other processes.
 fn make_devices(originals: &[(&str, OwnedFd)]) -> Result<(), StepFailure> {
-    const STEP: &str = "making a private /dev";
+    const STEP: &str = "creating a private /dev";
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     fs::create_dir(in_new_root(Path::new("/dev"))).at(STEP)?;
     for (device, original) in originals {

@@ -89,7 +89,7 @@ pub(super) fn limits(
         .chain(per_process)
         .collect();
     if in_force.is_empty() {
-        Layer::NotAsked
+        Layer::NotRequested
     } else {
         Layer::InForce(in_force)
     }

@@ -97,7 +97,7 @@ impl Supervisor {
 
     /// The restrictions that are in force before the command process restricts itself.
     pub(super) fn enforced(&self, plan: &Plan) -> Enforcement {
-        let mut enforced = Enforcement::nothing(match self.tree {
+        let mut enforced = Enforcement::unconfined(match self.tree {
             ProcessTree::Namespace => outcome::Tree::Namespace,
             ProcessTree::Descendants => outcome::Tree::Supervisor,
         });
@@ -120,7 +120,7 @@ fn supervised(enforced: &Enforcement) -> Vec<EnforcedLimit> {
             let is_supervised = |limit: &&EnforcedLimit| limit.by == LimitMeans::Supervisor;
             limits.iter().filter(is_supervised).copied().collect()
         }
-        Layer::NotAsked | Layer::Missing(_) => Vec::new(),
+        Layer::NotRequested | Layer::Missing(_) => Vec::new(),
     }
 }
 

@@ -52,7 +52,7 @@ impl Terminal {
         let foreground = tcgetpgrp(&self.file).ok();
         if foreground == Some(self.caller_group) && self.job.get().is_some() {
             // An earlier request did not stop the caller, and the shell has since moved it to the foreground.
-            self.lend();
+            self.give_to_command();
             return;
         }
         let settings = tcgetattr(&self.file).ok();
@@ -71,12 +71,12 @@ impl Terminal {
             if let Some(settings) = settings {
                 let _unless_gone = tcsetattr(&self.file, OptionalActions::Drain, &settings);
             }
-            self.lend();
+            self.give_to_command();
         }
     }
 
     /// Gives the terminal to the command again.
-    fn lend(&self) {
+    fn give_to_command(&self) {
         if let Some(job) = self.job.get() {
             let _unless_gone = tcsetpgrp(&self.file, job);
         }

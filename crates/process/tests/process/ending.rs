@@ -1,7 +1,7 @@
 //! The whole process tree is killed: when the command ends, at the time limit, on cancel, and when this process dies.
 
 use crate::harness::{
-    ProcessLimits, Sandbox, eventually, for_every, lives, started, stdout, tests, try_run,
+    ConfinementMode, Sandbox, eventually, for_every, lives, started, stdout, tests, try_run,
 };
 use crate::parent::Parent;
 use cleveragents_domain::{Code, Diagnose};
@@ -62,25 +62,25 @@ fn assert_gone(mark: &str, sandbox: &Sandbox) {
 }
 
 fn daemons_die_with_the_command() {
-    for_every(|number, held| {
+    for_every(|number, mode| {
         let mark = mark("daemon", number);
-        let sandbox = Sandbox::held_by(held);
+        let sandbox = Sandbox::with_mode(mode);
         let script = format!("{}print('done')", daemon(&mark));
         let finished = started(&sandbox.invocation("python3", &["-c", &script]));
         assert_eq!(finished.ending, Ending::Exited(0), "{finished:?}");
         // The shell, and the sleep it waits for.
         assert!(
             (1..=2).contains(&finished.killed_leftovers),
-            "{held:?} {finished:?}"
+            "{mode:?} {finished:?}"
         );
         assert_gone(&mark, &sandbox);
     });
 }
 
 fn the_time_limit_kills_the_whole_tree() {
-    for_every(|number, held| {
+    for_every(|number, mode| {
         let mark = mark("limit", number);
-        let sandbox = Sandbox::held_by(held);
+        let sandbox = Sandbox::with_mode(mode);
         let script = format!("{}print('x', flush=True); time.sleep(1000)", daemon(&mark));
         let mut invocation = sandbox.invocation("python3", &["-c", &script]);
         invocation.limits.time = Some(Duration::from_secs(4));
@@ -99,16 +99,16 @@ fn the_time_limit_kills_the_whole_tree() {
         assert_eq!(stdout(&finished), "x\n");
         assert!(
             (1..=2).contains(&finished.killed_leftovers),
-            "{held:?} {finished:?}"
+            "{mode:?} {finished:?}"
         );
-        assert!(!lives(&mark), "{held:?} {mark} lives");
+        assert!(!lives(&mark), "{mode:?} {mark} lives");
     });
 }
 
 fn cancel_kills_the_whole_tree() {
-    for_every(|number, held| {
+    for_every(|number, mode| {
         let mark = mark("cancel", number);
-        let sandbox = Sandbox::held_by(held);
+        let sandbox = Sandbox::with_mode(mode);
         let script = format!("{}time.sleep(1000)", daemon(&mark));
         let invocation = sandbox.invocation("python3", &["-c", &script]);
         let cancel = Cancel::new();
@@ -133,11 +133,11 @@ fn a_cancelled_handle_stops_later_commands() {
 }
 
 fn nothing_survives_the_death_of_this_process() {
-    for_every(|number, held| {
+    for_every(|number, mode| {
         let mark = mark("death", number);
-        let sandbox = Sandbox::held_by(held);
+        let sandbox = Sandbox::with_mode(mode);
         let script = format!("{}time.sleep(1000) # {mark}", daemon(&mark));
-        let mut parent = Parent::spawn(held, "capture", &sandbox, &["python3", "-c", &script]);
+        let mut parent = Parent::spawn(mode, "capture", &sandbox, &["python3", "-c", &script]);
         eventually("the daemon", || sandbox.inside.join("ready").exists());
         assert!(lives(&mark));
         parent.child.kill().expect("a kill");
@@ -148,8 +148,8 @@ fn nothing_survives_the_death_of_this_process() {
 }
 
 fn signals_are_forwarded() {
-    for held in ProcessLimits::every() {
-        let sandbox = Sandbox::held_by(held);
+    for mode in ConfinementMode::every() {
+        let sandbox = Sandbox::with_mode(mode);
         let script = "trap 'echo term; exit 3' TERM; touch ready; while :; do sleep 0.05; done";
         let invocation = sandbox.invocation("sh", &["-c", script]);
         let cancel = Cancel::new();
@@ -159,7 +159,7 @@ fn signals_are_forwarded() {
             cancel.signal(15);
             running.join().expect("no panic").expect("it started")
         });
-        assert_eq!(finished.ending, Ending::Exited(3), "{held:?}");
+        assert_eq!(finished.ending, Ending::Exited(3), "{mode:?}");
         assert_eq!(stdout(&finished), "term\n");
     }
 }
@@ -192,8 +192,8 @@ try:
 except OSError:
     print('refused after', children)
 ";
-    for held in ProcessLimits::every() {
-        let sandbox = Sandbox::held_by(held);
+    for mode in ConfinementMode::every() {
+        let sandbox = Sandbox::with_mode(mode);
         let mut invocation = sandbox.invocation("python3", &["-c", script]);
         invocation.limits.processes = Some(40);
         let finished = started(&invocation);
@@ -201,27 +201,27 @@ except OSError:
             assert_eq!(
                 finished.ending,
                 Ending::Signalled(9),
-                "{held:?} {}",
+                "{mode:?} {}",
                 stdout(&finished)
             );
         } else {
             let refused: usize = stdout(&finished)
                 .strip_prefix("refused after ")
                 .and_then(|count| count.trim().parse().ok())
-                .unwrap_or_else(|| panic!("{held:?} {finished:?}"));
-            assert!((20..60).contains(&refused), "{held:?} {refused}");
+                .unwrap_or_else(|| panic!("{mode:?} {finished:?}"));
+            assert!((20..60).contains(&refused), "{mode:?} {refused}");
         }
         assert!(
             finished.killed_leftovers > 10,
-            "{held:?} {}",
+            "{mode:?} {}",
             finished.killed_leftovers
         );
     }
 }
 
 fn processes_that_ignore_signals_die_too() {
-    for held in ProcessLimits::every() {
-        let sandbox = Sandbox::held_by(held);
+    for mode in ConfinementMode::every() {
+        let sandbox = Sandbox::with_mode(mode);
         let mut invocation = sandbox.invocation(
             "sh",
             &["-c", "trap '' TERM INT HUP QUIT; while :; do sleep 1; done"],
@@ -258,7 +258,7 @@ fn one_handle_serves_several_commands() {
 
 /// A trusted command can kill its supervisor, but then it is killed too.
 fn a_command_does_not_outlive_its_supervisor() {
-    let sandbox = Sandbox::held_by(ProcessLimits::Unconfined);
+    let sandbox = Sandbox::with_mode(ConfinementMode::Unconfined);
     let mark = mark("supervisor", 0);
     let script = format!("kill -9 $PPID; sleep {DELAY}; touch late; # {mark}");
     let error =
@@ -301,13 +301,13 @@ fn fork_servers_of(parent: u32) -> Vec<i32> {
 
 /// A running command completes or is killed, and the next command gets a new fork server.
 fn commands_run_after_their_fork_server_was_killed() {
-    for_every(|number, held| {
+    for_every(|number, mode| {
         let mark = mark("fork_server", number);
-        let sandbox = Sandbox::held_by(held);
+        let sandbox = Sandbox::with_mode(mode);
         let script = format!(
             "[ -e ready ] && exec echo again; touch ready; sleep {DELAY}; touch late; # {mark}"
         );
-        let mut parent = Parent::spawn(held, "twice", &sandbox, &["sh", "-c", &script]);
+        let mut parent = Parent::spawn(mode, "twice", &sandbox, &["sh", "-c", &script]);
         eventually("the command", || sandbox.inside.join("ready").exists());
         let servers = fork_servers_of(parent.child.id());
         assert_eq!(servers.len(), 1, "{servers:?}");
@@ -332,8 +332,8 @@ fn commands_run_after_their_fork_server_was_killed() {
 fn the_fork_server_ends_with_this_process() {
     let sandbox = Sandbox::new();
     let script = "touch ready; sleep 1000";
-    let held = ProcessLimits::Unconfined;
-    let mut parent = Parent::spawn(held, "capture", &sandbox, &["sh", "-c", script]);
+    let mode = ConfinementMode::Unconfined;
+    let mut parent = Parent::spawn(mode, "capture", &sandbox, &["sh", "-c", script]);
     eventually("the command", || sandbox.inside.join("ready").exists());
     let servers = fork_servers_of(parent.child.id());
     assert_eq!(servers.len(), 1, "{servers:?}");

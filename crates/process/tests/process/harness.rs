@@ -132,7 +132,7 @@ pub(crate) fn need_landlock() {
 
 /// Supervision and confinement of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ProcessLimits {
+pub(crate) enum ConfinementMode {
     /// All layers.
     Whole,
     /// Only namespaces and mounts.
@@ -145,7 +145,7 @@ pub(crate) enum ProcessLimits {
     Unconfined,
 }
 
-impl ProcessLimits {
+impl ConfinementMode {
     /// The ways to supervise a process tree that this machine supports.
     pub(crate) fn every() -> Vec<Self> {
         let all = [
@@ -154,7 +154,7 @@ impl ProcessLimits {
             Self::Landlock,
             Self::Unconfined,
         ];
-        all.into_iter().filter(|held| held.is_possible()).collect()
+        all.into_iter().filter(|mode| mode.is_possible()).collect()
     }
 
     /// The ways to confine a command that this machine supports.
@@ -165,14 +165,14 @@ impl ProcessLimits {
             Self::Landlock,
             Self::Namespaces,
         ];
-        all.into_iter().filter(|held| held.is_possible()).collect()
+        all.into_iter().filter(|mode| mode.is_possible()).collect()
     }
 
     /// The ways of [`Self::confined`] that filter system calls.
     pub(crate) fn filtered() -> Vec<Self> {
         Self::confined()
             .into_iter()
-            .filter(|held| *held != Self::Namespaces)
+            .filter(|mode| *mode != Self::Namespaces)
             .collect()
     }
 
@@ -193,7 +193,7 @@ impl ProcessLimits {
             Self::Namespaces,
             Self::Unconfined,
         ];
-        all.into_iter().find(|held| format!("{held:?}") == name)
+        all.into_iter().find(|mode| format!("{mode:?}") == name)
     }
 
     fn layers(self) -> Layers {
@@ -211,12 +211,12 @@ impl ProcessLimits {
 
     /// Runs a program in its own sandbox.
     pub(crate) fn run(self, program: &str, arguments: &[&str]) -> CommandResult {
-        started(&Sandbox::held_by(self).invocation(program, arguments))
+        started(&Sandbox::with_mode(self).invocation(program, arguments))
     }
 
     /// Runs a shell script in its own sandbox.
     pub(crate) fn sh(self, script: &str) -> CommandResult {
-        Sandbox::held_by(self).sh(script)
+        Sandbox::with_mode(self).sh(script)
     }
 }
 
@@ -232,10 +232,10 @@ pub(crate) struct Sandbox {
 
 impl Sandbox {
     pub(crate) fn new() -> Self {
-        Self::held_by(ProcessLimits::Whole)
+        Self::with_mode(ConfinementMode::Whole)
     }
 
-    pub(crate) fn held_by(held: ProcessLimits) -> Self {
+    pub(crate) fn with_mode(mode: ConfinementMode) -> Self {
         let root = tempfile::tempdir().expect("a temporary folder");
         let path = fs::canonicalize(root.path()).expect("its path");
         let (inside, outside) = (path.join("inside"), path.join("outside"));
@@ -243,14 +243,14 @@ impl Sandbox {
         fs::create_dir(&outside).expect("a folder outside");
         Self {
             _root: Some(root),
-            ..Self::at(inside, held)
+            ..Self::at(inside, mode)
         }
     }
 
     /// A sandbox in an existing directory.
-    pub(crate) fn at(inside: PathBuf, held: ProcessLimits) -> Self {
+    pub(crate) fn at(inside: PathBuf, mode: ConfinementMode) -> Self {
         let policy = Policy {
-            layers: held.layers(),
+            layers: mode.layers(),
             ..Policy::beneath(&inside)
         };
         Self {
@@ -261,7 +261,7 @@ impl Sandbox {
                 time: Some(Duration::from_mins(1)),
                 ..Limits::default()
             },
-            policy: (held != ProcessLimits::Unconfined).then_some(policy),
+            policy: (mode != ConfinementMode::Unconfined).then_some(policy),
         }
     }
 
@@ -326,11 +326,11 @@ pub(crate) fn stderr(finished: &CommandResult) -> String {
 }
 
 /// Runs a test with every supported way to supervise a command, concurrently.
-pub(crate) fn for_every(test: impl Fn(usize, ProcessLimits) + Sync) {
+pub(crate) fn for_every(test: impl Fn(usize, ConfinementMode) + Sync) {
     thread::scope(|scope| {
-        for (number, held) in ProcessLimits::every().into_iter().enumerate() {
+        for (number, mode) in ConfinementMode::every().into_iter().enumerate() {
             let test = &test;
-            scope.spawn(move || test(number, held));
+            scope.spawn(move || test(number, mode));
         }
     });
 }

@@ -1,6 +1,6 @@
 //! Confinement of privileges, access to other processes, system calls and resources.
 
-use crate::harness::{ProcessLimits, Sandbox, need_namespaces, stderr, stdout, tests};
+use crate::harness::{ConfinementMode, Sandbox, need_namespaces, stderr, stdout, tests};
 use cleveragents_process::{Ending, Layer, LimitedResource, Limits};
 use std::fs;
 
@@ -19,8 +19,8 @@ tests![
 ];
 
 fn privileges_are_dropped_permanently() {
-    for held in ProcessLimits::confined() {
-        let finished = held.sh("grep -E '^(Cap|NoNew)' /proc/self/status");
+    for mode in ConfinementMode::confined() {
+        let finished = mode.sh("grep -E '^(Cap|NoNew)' /proc/self/status");
         let text = stdout(&finished);
         for line in text.lines() {
             let (name, value) = line.split_once(":\t").expect("name and value");
@@ -28,8 +28,9 @@ fn privileges_are_dropped_permanently() {
                 "NoNewPrivs" => assert_eq!(value, "1"),
                 // For an ordinary user without a user namespace, the bounding set stays unchanged.
                 "CapBnd"
-                    if held == ProcessLimits::Landlock && !rustix::process::getuid().is_root() => {}
-                _ => assert_eq!(value, "0000000000000000", "{held:?} {name}"),
+                    if mode == ConfinementMode::Landlock
+                        && !rustix::process::getuid().is_root() => {}
+                _ => assert_eq!(value, "0000000000000000", "{mode:?} {name}"),
             }
         }
         assert_eq!(text.lines().count(), 6);
@@ -68,7 +69,7 @@ if libc.syscall(435, 0, 0) != -1 or ctypes.get_errno() != 38: print('clone3')
 }
 
 fn new_namespaces_are_refused() {
-    for held in ProcessLimits::filtered() {
+    for mode in ConfinementMode::filtered() {
         for kind in [
             "--user",
             "--mount",
@@ -77,8 +78,8 @@ fn new_namespaces_are_refused() {
             "--ipc",
             "--uts",
         ] {
-            let finished = held.sh(&format!("unshare {kind} true"));
-            assert!(!finished.ending.is_success(), "{held:?} {kind}");
+            let finished = mode.sh(&format!("unshare {kind} true"));
+            assert!(!finished.ending.is_success(), "{mode:?} {kind}");
             assert!(
                 stderr(&finished).contains("not permitted"),
                 "{}",
@@ -108,14 +109,14 @@ fn other_processes_are_hidden_or_inaccessible() {
     let processes: usize = stdout(&finished).trim().parse().expect("a count");
     assert!(processes <= 5, "{processes}");
     let own = std::process::id();
-    for held in ProcessLimits::confined() {
-        let finished = held.sh(&format!("kill -0 {own}"));
-        assert!(!finished.ending.is_success(), "{held:?}");
-        let finished = held.sh(&format!("cat /proc/{own}/environ"));
-        assert!(finished.stdout.bytes.is_empty(), "{held:?}");
+    for mode in ConfinementMode::confined() {
+        let finished = mode.sh(&format!("kill -0 {own}"));
+        assert!(!finished.ending.is_success(), "{mode:?}");
+        let finished = mode.sh(&format!("cat /proc/{own}/environ"));
+        assert!(finished.stdout.bytes.is_empty(), "{mode:?}");
     }
     assert!(
-        ProcessLimits::Unconfined
+        ConfinementMode::Unconfined
             .sh(&format!("kill -0 {own}"))
             .ending
             .is_success()
@@ -123,15 +124,15 @@ fn other_processes_are_hidden_or_inaccessible() {
 }
 
 fn the_supervisor_cannot_be_killed_or_inspected() {
-    for held in ProcessLimits::confined() {
-        let finished = held.sh(
+    for mode in ConfinementMode::confined() {
+        let finished = mode.sh(
             "kill -9 $PPID 2>/dev/null; kill -STOP $PPID 2>/dev/null; kill -9 1 2>/dev/null
 cat /proc/$PPID/environ /proc/$PPID/mem /proc/$PPID/maps 2>/dev/null; readlink /proc/$PPID/fd/* /proc/$PPID/cwd /proc/$PPID/exe; head -c1 /proc/$PPID/fd/* 2>/dev/null
 setsid sleep 1000 & exit 4",
         );
-        assert_eq!(finished.ending, Ending::Exited(4), "{held:?}");
-        assert_eq!(stdout(&finished), "", "{held:?}");
-        assert_eq!(finished.killed_leftovers, 1, "{held:?}");
+        assert_eq!(finished.ending, Ending::Exited(4), "{mode:?}");
+        assert_eq!(stdout(&finished), "", "{mode:?}");
+        assert_eq!(finished.killed_leftovers, 1, "{mode:?}");
     }
 }
 
@@ -143,7 +144,7 @@ fn memory_is_limited() {
     };
     let script = "
 try:
-    held = bytearray(1 << 30); print('had it')
+    mode = bytearray(1 << 30); print('had it')
 except MemoryError:
     print('refused')";
     assert_eq!(stdout(&sandbox.python(script)), "refused\n");
@@ -152,27 +153,27 @@ except MemoryError:
 }
 
 fn the_memory_of_all_processes_together_is_limited() {
-    for held in ProcessLimits::every() {
-        let mut sandbox = Sandbox::held_by(held);
+    for mode in ConfinementMode::every() {
+        let mut sandbox = Sandbox::with_mode(mode);
         sandbox.limits.total_memory_bytes = Some(256 << 20);
         let script = "
 import os, time
 for _ in range(8):
     if os.fork() == 0:
-        held = bytearray(b'x') * (64 << 20); time.sleep(50); os._exit(0)
+        mode = bytearray(b'x') * (64 << 20); time.sleep(50); os._exit(0)
 for _ in range(8): os.wait()
 print('had it')";
         let finished = sandbox.python(script);
-        assert_eq!(finished.ending, Ending::Signalled(9), "{held:?}");
+        assert_eq!(finished.ending, Ending::Signalled(9), "{mode:?}");
         let limit = finished.exceeded.expect("the limit that was exceeded");
-        assert_eq!(limit.resource, LimitedResource::TotalMemory, "{held:?}");
+        assert_eq!(limit.resource, LimitedResource::TotalMemory, "{mode:?}");
         let Layer::InForce(limits) = &finished.enforced.limits else {
-            panic!("{held:?} {finished:?}");
+            panic!("{mode:?} {finished:?}");
         };
-        assert_eq!(limits, &[limit], "{held:?}");
+        assert_eq!(limits, &[limit], "{mode:?}");
     }
     let finished = Sandbox::new().sh("true");
-    assert_eq!(finished.enforced.limits, Layer::NotAsked);
+    assert_eq!(finished.enforced.limits, Layer::NotRequested);
 }
 
 fn sizes_of_files_are_limited() {
@@ -197,8 +198,8 @@ fn sizes_of_files_are_limited() {
 }
 
 fn no_memory_dump_is_written() {
-    for held in ProcessLimits::every() {
-        assert_eq!(stdout(&held.sh("ulimit -Hc")), "0\n", "{held:?}");
+    for mode in ConfinementMode::every() {
+        assert_eq!(stdout(&mode.sh("ulimit -Hc")), "0\n", "{mode:?}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Commands without network reach nothing; commands with network can use the usual protocols.
 
 use crate::harness::{
-    ProcessLimits, Sandbox, need_landlock, need_namespaces, stderr, stdout, tests,
+    ConfinementMode, Sandbox, need_landlock, need_namespaces, stderr, stdout, tests,
 };
 use cleveragents_process::{Ending, Isolation, Layers, WhenMissing};
 use std::io::Read;
@@ -33,10 +33,10 @@ for family in list(range(0, 46)):
 ";
 
 fn sockets_of_every_family_are_refused_without_network() {
-    for held in ProcessLimits::filtered() {
-        let finished = Sandbox::held_by(held).python(FAMILIES);
+    for mode in ConfinementMode::filtered() {
+        let finished = Sandbox::with_mode(mode).python(FAMILIES);
         assert_eq!(finished.ending, Ending::Exited(0), "{}", stderr(&finished));
-        assert_eq!(stdout(&finished), "", "{held:?}");
+        assert_eq!(stdout(&finished), "", "{mode:?}");
     }
 }
 
@@ -50,8 +50,8 @@ asyncio.run(asyncio.sleep(0)); print('loop')",
 }
 
 fn tcp_on_loopback_works_with_network() {
-    for held in ProcessLimits::filtered() {
-        let mut sandbox = Sandbox::held_by(held);
+    for mode in ConfinementMode::filtered() {
+        let mut sandbox = Sandbox::with_mode(mode);
         sandbox.policy().network = true;
         let finished = sandbox.python(
             "import socket
@@ -62,7 +62,7 @@ client.send(b'hello'); print(server.accept()[0].recv(5))",
         assert_eq!(
             stdout(&finished),
             "b'hello'\n",
-            "{held:?} {}",
+            "{mode:?} {}",
             stderr(&finished)
         );
     }
@@ -93,13 +93,13 @@ except OSError as error:
 }
 
 fn a_server_outside_is_reached_with_network_only() {
-    for held in ProcessLimits::confined() {
-        let mut sandbox = Sandbox::held_by(held);
-        assert!(!reaches(&sandbox), "{held:?}");
+    for mode in ConfinementMode::confined() {
+        let mut sandbox = Sandbox::with_mode(mode);
+        assert!(!reaches(&sandbox), "{mode:?}");
         sandbox.policy().network = true;
-        assert!(reaches(&sandbox), "{held:?}");
+        assert!(reaches(&sandbox), "{mode:?}");
     }
-    assert!(reaches(&Sandbox::held_by(ProcessLimits::Unconfined)));
+    assert!(reaches(&Sandbox::with_mode(ConfinementMode::Unconfined)));
 }
 
 fn each_layer_alone_blocks_tcp() {
@@ -160,13 +160,13 @@ try:
 except OSError as error:
     print('refused')"
     );
-    for held in ProcessLimits::filtered() {
-        let mut sandbox = Sandbox::held_by(held);
+    for mode in ConfinementMode::filtered() {
+        let mut sandbox = Sandbox::with_mode(mode);
         sandbox.policy().network = true;
-        assert_eq!(stdout(&sandbox.python(&script)), "refused\n", "{held:?}");
+        assert_eq!(stdout(&sandbox.python(&script)), "refused\n", "{mode:?}");
     }
     assert_eq!(
-        stdout(&Sandbox::held_by(ProcessLimits::Unconfined).python(&script)),
+        stdout(&Sandbox::with_mode(ConfinementMode::Unconfined).python(&script)),
         "reached\n"
     );
     drop(server);

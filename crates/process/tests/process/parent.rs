@@ -3,7 +3,7 @@
 
 #![expect(clippy::print_stdout, reason = "its report is read by the test")]
 
-use crate::harness::{ProcessLimits, Sandbox};
+use crate::harness::{ConfinementMode, Sandbox};
 use cleveragents_process::{Cancel, CommandResult, Input, Output, ProcessError, run, start};
 use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 const PARENT: &str = "--as-parent";
 
 /// The program: `--as-parent CONFINEMENT OUTPUT INSIDE PROGRAM ARGUMENTS…`. The output `twice` runs the command twice;
-/// `talk` starts it with pipes.
+/// `pipes` starts it with pipes.
 pub(crate) fn main(arguments: &[OsString]) -> Option<u8> {
     if arguments.get(1)? != PARENT {
         return None;
@@ -24,11 +24,11 @@ pub(crate) fn main(arguments: &[OsString]) -> Option<u8> {
         .iter()
         .filter_map(|text| text.to_str())
         .collect();
-    let [held, output, inside, program, rest @ ..] = texts.as_slice() else {
+    let [mode, output, inside, program, rest @ ..] = texts.as_slice() else {
         return Some(2);
     };
-    let held = ProcessLimits::named(held)?;
-    let sandbox = Sandbox::at(PathBuf::from(inside), held);
+    let mode = ConfinementMode::named(mode)?;
+    let sandbox = Sandbox::at(PathBuf::from(inside), mode);
     let mut invocation = sandbox.invocation(program, rest);
     invocation.limits.time = None;
     if let Some(path) = std::env::var_os("HIDE") {
@@ -54,7 +54,7 @@ pub(crate) fn main(arguments: &[OsString]) -> Option<u8> {
         "inherit" => (Input::Inherit, Output::Inherit),
         _ => (Input::Inherit, Output::Terminal),
     };
-    if *output == "talk" {
+    if *output == "pipes" {
         let started = start(invocation, Box::new(|_| {}));
         // Blocks until this program is killed.
         let _unless_closed = started.map(|(_running, mut pipes)| pipes.output.read(&mut [0]));
@@ -91,23 +91,23 @@ pub(crate) struct Parent {
 }
 
 impl Parent {
-    pub(crate) fn command(held: ProcessLimits, output: &str, sandbox: &Sandbox) -> Vec<OsString> {
+    pub(crate) fn command(mode: ConfinementMode, output: &str, sandbox: &Sandbox) -> Vec<OsString> {
         vec![
             std::env::current_exe().expect("this program").into(),
             PARENT.into(),
-            format!("{held:?}").into(),
+            format!("{mode:?}").into(),
             output.into(),
             sandbox.inside.clone().into(),
         ]
     }
 
     pub(crate) fn spawn(
-        held: ProcessLimits,
+        mode: ConfinementMode,
         output: &str,
         sandbox: &Sandbox,
         command: &[&str],
     ) -> Self {
-        let own = Self::command(held, output, sandbox);
+        let own = Self::command(mode, output, sandbox);
         let child = Command::new(&own[0])
             .args(&own[1..])
             .args(command)

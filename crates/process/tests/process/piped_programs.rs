@@ -29,8 +29,8 @@ fn ignore_errors() -> cleveragents_process::StderrCallback {
 }
 
 fn a_program_answers_line_by_line_and_ends_with_its_input() {
-    for_every(|_, held| {
-        let sandbox = Sandbox::held_by(held);
+    for_every(|_, mode| {
+        let sandbox = Sandbox::with_mode(mode);
         let script = "while read line; do echo \"<$line>\"; done; exit 3";
         let invocation = sandbox.invocation("sh", &["-c", script]);
         let (running, mut pipes) = start(invocation, ignore_errors()).expect("it starts");
@@ -44,7 +44,7 @@ fn a_program_answers_line_by_line_and_ends_with_its_input() {
         assert!(!running.has_ended());
         drop(pipes.input);
         let finished = running.stop(Duration::from_mins(1)).expect("it ends");
-        assert_eq!(finished.ending, Ending::Exited(3), "{held:?}");
+        assert_eq!(finished.ending, Ending::Exited(3), "{mode:?}");
     });
 }
 
@@ -61,7 +61,7 @@ fn stopping_kills_a_program_that_does_not_exit() {
 }
 
 fn dropping_kills_the_whole_tree() {
-    let mark = format!("talking-mark-{}", std::process::id());
+    let mark = format!("piped-mark-{}", std::process::id());
     let script = format!("setsid sh -c 'sleep 1000; # {mark}' & echo up; cat");
     let (running, pipes) = start(sh(&script), ignore_errors()).expect("it starts");
     let mut output = BufReader::new(pipes.output);
@@ -100,12 +100,12 @@ fn a_missing_program_is_reported() {
 }
 
 fn a_started_program_dies_with_this_process() {
-    for_every(|number, held| {
-        let mark = format!("talking-parent-{number}-{}", std::process::id());
-        let sandbox = Sandbox::held_by(held);
+    for_every(|number, mode| {
+        let mark = format!("piped-parent-{number}-{}", std::process::id());
+        let sandbox = Sandbox::with_mode(mode);
         let script =
             format!("setsid sh -c 'touch ready; sleep 1000; # {mark}' & sleep 1000; # {mark}");
-        let mut parent = Parent::spawn(held, "talk", &sandbox, &["sh", "-c", &script]);
+        let mut parent = Parent::spawn(mode, "pipes", &sandbox, &["sh", "-c", &script]);
         eventually("the daemon", || sandbox.inside.join("ready").exists());
         parent.child.kill().expect("a kill");
         parent.child.wait().expect("its end");

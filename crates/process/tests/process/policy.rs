@@ -1,7 +1,7 @@
 //! Policies that this machine cannot enforce, and contradictory policies.
 
 use crate::harness::{
-    ProcessLimits, Sandbox, need_landlock, need_namespaces, started, stdout, tests, try_run,
+    ConfinementMode, Sandbox, need_landlock, need_namespaces, started, stdout, tests, try_run,
 };
 use crate::parent::Parent;
 use cleveragents_domain::{Code, Diagnose, Kind};
@@ -55,7 +55,7 @@ fn a_machine_without_any_layer_warns_on_request() {
 
 fn a_machine_that_cannot_block_the_network_refuses() {
     need_landlock();
-    let mut sandbox = Sandbox::held_by(ProcessLimits::Landlock);
+    let mut sandbox = Sandbox::with_mode(ConfinementMode::Landlock);
     sandbox.policy().layers.seccomp = false;
     let error = try_run(&sandbox.invocation("true", &[])).expect_err("other protocols are open");
     assert_eq!(error.code(), Code::ConfinementUnavailable);
@@ -98,12 +98,12 @@ fn a_writable_folder_has_to_exist() {
 }
 
 fn folders_reached_by_links_are_writable() {
-    for held in ProcessLimits::filtered() {
-        let mut sandbox = Sandbox::held_by(held);
+    for mode in ConfinementMode::filtered() {
+        let mut sandbox = Sandbox::with_mode(mode);
         let link = sandbox.inside.with_file_name("link");
         symlink(&sandbox.inside, &link).expect("a link");
         sandbox.policy().writable = vec![link];
-        assert!(sandbox.sh("echo x > file").ending.is_success(), "{held:?}");
+        assert!(sandbox.sh("echo x > file").ending.is_success(), "{mode:?}");
     }
 }
 
@@ -118,19 +118,19 @@ fn on_a_machine(setup: &str) -> Option<String> {
         return None;
     }
     let sandbox = Sandbox::new();
-    let parent = Parent::command(ProcessLimits::Whole, "capture", &sandbox);
+    let parent = Parent::command(ConfinementMode::Whole, "capture", &sandbox);
     let output = Command::new("unshare")
         .args(["-Urm", "sh", "-c", &format!("{setup}; exec \"$@\""), "sh"])
         .args(parent)
         .args([
             "sh",
             "-c",
-            "echo > inside; echo > ../outside/file || echo held",
+            "echo > inside; echo > ../outside/file || echo mode",
         ])
         .output()
         .expect("unshare");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(text.contains("said \"held"), "{text} {output:?}");
+    assert!(text.contains("said \"mode"), "{text} {output:?}");
     assert!(sandbox.inside.join("inside").exists());
     assert!(!sandbox.outside.join("file").exists());
     Some(text)

@@ -1,6 +1,6 @@
 //! A command's own `/tmp` and its own loopback.
 
-use crate::harness::{ProcessLimits, Sandbox, need_namespaces, stderr, stdout, tests};
+use crate::harness::{ConfinementMode, Sandbox, need_namespaces, stderr, stdout, tests};
 use cleveragents_process::{Ending, Layer};
 use std::fs;
 use std::io::Read as _;
@@ -19,8 +19,8 @@ tests![
 ];
 
 /// A sandbox whose folder `temporary` is mounted at `/tmp` for its commands.
-fn with_temporary(held: ProcessLimits) -> (Sandbox, PathBuf) {
-    let mut sandbox = Sandbox::held_by(held);
+fn with_temporary(mode: ConfinementMode) -> (Sandbox, PathBuf) {
+    let mut sandbox = Sandbox::with_mode(mode);
     let folder = sandbox.inside.join("temporary");
     fs::create_dir(&folder).expect("a folder");
     sandbox.policy().temporary = Some(folder.clone());
@@ -29,28 +29,28 @@ fn with_temporary(held: ProcessLimits) -> (Sandbox, PathBuf) {
 
 fn the_temporary_folder_is_found_at_tmp() {
     need_namespaces();
-    for held in [
-        ProcessLimits::Whole,
-        ProcessLimits::WithoutProcesses,
-        ProcessLimits::Namespaces,
+    for mode in [
+        ConfinementMode::Whole,
+        ConfinementMode::WithoutProcesses,
+        ConfinementMode::Namespaces,
     ] {
-        let (sandbox, folder) = with_temporary(held);
+        let (sandbox, folder) = with_temporary(mode);
         let name = format!("cleveragents-private-{}", std::process::id());
         let script = format!("echo one > /tmp/{name} && echo two >> /var/tmp/{name}");
         let finished = sandbox.sh(&script);
         assert_eq!(finished.ending, Ending::Exited(0), "{}", stderr(&finished));
         let written = fs::read_to_string(folder.join(&name)).expect("a file");
-        assert_eq!(written, "one\ntwo\n", "{held:?}");
+        assert_eq!(written, "one\ntwo\n", "{mode:?}");
         assert!(!Path::new("/tmp").join(&name).exists());
         // The next command finds the file.
         let finished = sandbox.sh(&format!("cat /tmp/{name}"));
-        assert_eq!(stdout(&finished), "one\ntwo\n", "{held:?}");
+        assert_eq!(stdout(&finished), "one\ntwo\n", "{mode:?}");
     }
 }
 
 fn siblings_of_a_folder_below_tmp_cannot_be_written() {
     need_namespaces();
-    let (sandbox, folder) = with_temporary(ProcessLimits::Whole);
+    let (sandbox, folder) = with_temporary(ConfinementMode::Whole);
     if !sandbox.inside.starts_with("/tmp") {
         crate::harness::not_run("temporary folders in /tmp");
     }
@@ -69,7 +69,7 @@ echo evil > $OUTSIDE/file; echo evil > $INSIDE/../file; true",
 
 fn a_link_left_in_tmp_is_not_followed() {
     need_namespaces();
-    let (sandbox, folder) = with_temporary(ProcessLimits::Whole);
+    let (sandbox, folder) = with_temporary(ConfinementMode::Whole);
     let Ok(inner) = sandbox.inside.strip_prefix("/tmp") else {
         crate::harness::not_run("temporary folders in /tmp");
     };
@@ -108,16 +108,16 @@ print(urllib.request.urlopen('http://localhost:%d/' % server.server_port).status
 
 fn loopback_works_in_a_network_of_its_own() {
     need_namespaces();
-    for held in [
-        ProcessLimits::Whole,
-        ProcessLimits::WithoutProcesses,
-        ProcessLimits::Namespaces,
+    for mode in [
+        ConfinementMode::Whole,
+        ConfinementMode::WithoutProcesses,
+        ConfinementMode::Namespaces,
     ] {
-        let mut sandbox = Sandbox::held_by(held);
+        let mut sandbox = Sandbox::with_mode(mode);
         sandbox.policy().loopback = true;
         let finished = sandbox.python(SERVE);
         let text = stdout(&finished);
-        assert_eq!(text, "b4\nb6\n200\n", "{held:?} {}", stderr(&finished));
+        assert_eq!(text, "b4\nb6\n200\n", "{mode:?} {}", stderr(&finished));
         assert_eq!(finished.enforced.loopback, Layer::InForce(()));
         assert!(finished.enforced.network_confined());
     }
@@ -128,12 +128,12 @@ fn loopback_does_not_reach_servers_of_the_machine() {
     let server = TcpListener::bind("127.0.0.1:0").expect("a server");
     let port = server.local_addr().expect("its address").port();
     server.set_nonblocking(true).expect("set");
-    for held in [
-        ProcessLimits::Whole,
-        ProcessLimits::WithoutProcesses,
-        ProcessLimits::Namespaces,
+    for mode in [
+        ConfinementMode::Whole,
+        ConfinementMode::WithoutProcesses,
+        ConfinementMode::Namespaces,
     ] {
-        let mut sandbox = Sandbox::held_by(held);
+        let mut sandbox = Sandbox::with_mode(mode);
         sandbox.policy().loopback = true;
         let finished = sandbox.python(&format!(
             "import socket
@@ -144,7 +144,7 @@ for address in (('127.0.0.1', {port}), ('192.0.2.1', 80)):
         print('refused')"
         ));
         let text = stdout(&finished);
-        assert_eq!(text, "refused\nrefused\n", "{held:?} {}", stderr(&finished));
+        assert_eq!(text, "refused\nrefused\n", "{mode:?} {}", stderr(&finished));
     }
     let connection = server.accept().map(|(mut client, _)| {
         let mut text = String::new();

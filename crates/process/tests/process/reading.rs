@@ -1,7 +1,7 @@
 //! A confined command can read the system's directories, toolchains and declared directories, but no other files
 //! outside its sandbox.
 
-use crate::harness::{ProcessLimits, Sandbox, started, stderr, stdout, tests, try_run};
+use crate::harness::{ConfinementMode, Sandbox, started, stderr, stdout, tests, try_run};
 use crate::parent::Parent;
 use cleveragents_domain::{Code, Diagnose as _};
 use cleveragents_process::Ending;
@@ -33,8 +33,8 @@ struct PlantedSecrets {
     secrets: Vec<PathBuf>,
 }
 
-fn planted(held: ProcessLimits) -> PlantedSecrets {
-    let sandbox = Sandbox::held_by(held);
+fn planted(mode: ConfinementMode) -> PlantedSecrets {
+    let sandbox = Sandbox::with_mode(mode);
     let top = sandbox.inside.parent().expect("a folder").to_owned();
     fs::set_permissions(&top, fs::Permissions::from_mode(0o755)).expect("its mode");
     let home = top.join("home");
@@ -64,17 +64,17 @@ fn planted(held: ProcessLimits) -> PlantedSecrets {
 
 impl PlantedSecrets {
     /// Runs a command in the sandbox, from a process with this home.
-    fn run(&self, held: ProcessLimits, command: &[&str]) -> String {
-        self.run_with(held, command, &[])
+    fn run(&self, mode: ConfinementMode, command: &[&str]) -> String {
+        self.run_with(mode, command, &[])
     }
 
     fn run_with(
         &self,
-        held: ProcessLimits,
+        mode: ConfinementMode,
         command: &[&str],
         variables: &[(&str, &str)],
     ) -> String {
-        let own = Parent::command(held, "inherit", &self.sandbox);
+        let own = Parent::command(mode, "inherit", &self.sandbox);
         let secrets: Vec<&str> = self
             .secrets
             .iter()
@@ -99,13 +99,13 @@ impl PlantedSecrets {
         format!("{reported}{}", String::from_utf8_lossy(&output.stderr))
     }
 
-    fn attack(&self, held: ProcessLimits) -> Vec<String> {
+    fn attack(&self, mode: ConfinementMode) -> Vec<String> {
         let mut variables = Vec::new();
-        if held == ProcessLimits::Unconfined {
+        if mode == ConfinementMode::Unconfined {
             variables.push(("PASS_UNCONFINED", "1"));
         }
-        let text = self.run_with(held, &["python3", "-c", READS], &variables);
-        assert!(text.contains("all tried"), "{held:?} {text}");
+        let text = self.run_with(mode, &["python3", "-c", READS], &variables);
+        assert!(text.contains("all tried"), "{mode:?} {text}");
         text.lines()
             .filter_map(|line| line.strip_prefix("succeeded "))
             .map(str::to_owned)
@@ -114,16 +114,16 @@ impl PlantedSecrets {
 }
 
 fn every_attempt_to_read_outside_fails() {
-    for held in ProcessLimits::confined() {
-        let succeeded = planted(held).attack(held);
-        assert!(succeeded.is_empty(), "{held:?} {succeeded:?}");
+    for mode in ConfinementMode::confined() {
+        let succeeded = planted(mode).attack(mode);
+        assert!(succeeded.is_empty(), "{mode:?} {succeeded:?}");
     }
 }
 
 /// The attempts succeed without confinement, so it is the confinement that stops them in the other tests.
 fn attempts_to_read_succeed_without_confinement() {
-    let planted = planted(ProcessLimits::Unconfined);
-    let succeeded = planted.attack(ProcessLimits::Unconfined);
+    let planted = planted(ConfinementMode::Unconfined);
+    let succeeded = planted.attack(ConfinementMode::Unconfined);
     for attempt in [
         "open",
         "wildcard",
@@ -154,20 +154,20 @@ fn attempts_to_read_succeed_without_confinement() {
 }
 
 fn toolchains_below_the_home_are_readable_and_credentials_are_not() {
-    for held in ProcessLimits::confined() {
-        let planted = planted(held);
+    for mode in ConfinementMode::confined() {
+        let planted = planted(mode);
         let text = planted.run(
-            held,
+            mode,
             &["sh", "-c", "the-tool; ls -A ~/.cargo; cat ~/.cargo/cr*"],
         );
-        assert!(text.contains("tool runs"), "{held:?} {text}");
-        assert!(!text.contains("PLANTED"), "{held:?} {text}");
+        assert!(text.contains("tool runs"), "{mode:?} {text}");
+        assert!(!text.contains("PLANTED"), "{mode:?} {text}");
     }
 }
 
 fn a_declared_folder_is_readable_without_its_credentials() {
-    for held in ProcessLimits::confined() {
-        let mut sandbox = Sandbox::held_by(held);
+    for mode in ConfinementMode::confined() {
+        let mut sandbox = Sandbox::with_mode(mode);
         let outside = sandbox.outside.clone();
         fs::create_dir_all(outside.join(".config/gh")).expect("a folder");
         fs::create_dir_all(outside.join(".ssh")).expect("a folder");
@@ -184,7 +184,7 @@ fn a_declared_folder_is_readable_without_its_credentials() {
         assert_eq!(
             stdout(&finished),
             "readablealso",
-            "{held:?} {}",
+            "{mode:?} {}",
             stderr(&finished)
         );
         assert_eq!(
@@ -202,32 +202,32 @@ fn a_declared_folder_has_to_exist() {
 }
 
 fn a_sandbox_inside_a_hidden_folder_is_visible_and_its_neighbours_are_not() {
-    for held in ProcessLimits::confined() {
-        let mut planted = planted(held);
+    for mode in ConfinementMode::confined() {
+        let mut planted = planted(mode);
         let home = planted.home.join(".cleveragents");
         let own = home.join("sandboxes/own/work");
         fs::create_dir_all(&own).expect("a folder");
         fs::write(own.join("mine"), "visible\n").expect("a file");
-        let _kept_until_the_end = std::mem::replace(&mut planted.sandbox, Sandbox::at(own, held));
+        let _kept_until_the_end = std::mem::replace(&mut planted.sandbox, Sandbox::at(own, mode));
         let script = format!(
             "cat mine; cat ../../other/work/file {}/*.db",
             home.display()
         );
-        let text = planted.run(held, &["sh", "-c", &script]);
-        assert!(text.contains("visible"), "{held:?} {text}");
-        assert!(!text.contains("PLANTED"), "{held:?} {text}");
+        let text = planted.run(mode, &["sh", "-c", &script]);
+        assert!(text.contains("visible"), "{mode:?} {text}");
+        assert!(!text.contains("PLANTED"), "{mode:?} {text}");
     }
 }
 
 fn folders_reached_by_links_are_readable() {
-    for held in ProcessLimits::confined() {
-        let mut sandbox = Sandbox::held_by(held);
+    for mode in ConfinementMode::confined() {
+        let mut sandbox = Sandbox::with_mode(mode);
         fs::write(sandbox.outside.join("file"), "found").expect("a file");
         let link = sandbox.inside.with_file_name("link");
         symlink(&sandbox.outside, &link).expect("a link");
         sandbox.policy().readable = vec![link.clone()];
         let finished = sandbox.sh(&format!("cat {}/file", link.display()));
-        assert_eq!(stdout(&finished), "found", "{held:?} {}", stderr(&finished));
+        assert_eq!(stdout(&finished), "found", "{mode:?} {}", stderr(&finished));
     }
 }
 
@@ -236,24 +236,25 @@ fn secret_files_of_the_system_are_not_readable() {
         // For users other than root, the files are unreadable even without confinement.
         return;
     }
-    for held in ProcessLimits::confined() {
-        let sandbox = Sandbox::held_by(held);
+    for mode in ConfinementMode::confined() {
+        let sandbox = Sandbox::with_mode(mode);
         let finished =
             sandbox.sh("cat /etc/passwd > /dev/null && echo known; cat /etc/shadow /etc/gshadow");
-        assert_eq!(stdout(&finished), "known\n", "{held:?}");
+        assert_eq!(stdout(&finished), "known\n", "{mode:?}");
         assert!(!finished.ending.is_success());
     }
     assert!(Path::new("/etc/shadow").exists());
-    let unconfined =
-        started(&Sandbox::held_by(ProcessLimits::Unconfined).invocation("cat", &["/etc/shadow"]));
+    let unconfined = started(
+        &Sandbox::with_mode(ConfinementMode::Unconfined).invocation("cat", &["/etc/shadow"]),
+    );
     assert_eq!(unconfined.ending, Ending::Exited(0));
 }
 
 /// A policy may declare the whole home, for example for an MCP server. Secrets in it stay hidden, and a credential file
 /// is readable only if it is listed itself.
 fn a_declared_home_shows_no_secrets_but_named_credentials() {
-    for held in ProcessLimits::confined() {
-        let planted = planted(held);
+    for mode in ConfinementMode::confined() {
+        let planted = planted(mode);
         let home = planted.home.clone();
         let show = |name: &str| home.join(name).display().to_string();
         let script = format!(
@@ -270,31 +271,31 @@ fn a_declared_home_shows_no_secrets_but_named_credentials() {
         let declare = |name: &str, credentials: &str| {
             let declared = home.display().to_string();
             let variables = [(name, declared.as_str()), ("CREDENTIALS", credentials)];
-            planted.run_with(held, &["sh", "-c", &script], &variables)
+            planted.run_with(mode, &["sh", "-c", &script], &variables)
         };
         let text = declare("READABLE", "");
-        assert_eq!(text.matches("PLANTED").count(), 1, "{held:?} {text}");
-        assert!(!home.join("written").exists(), "{held:?} {text}");
+        assert_eq!(text.matches("PLANTED").count(), 1, "{mode:?} {text}");
+        assert!(!home.join("written").exists(), "{mode:?} {text}");
         let text = declare("READABLE", &show(".npmrc"));
-        assert_eq!(text.matches("PLANTED").count(), 2, "{held:?} {text}");
+        assert_eq!(text.matches("PLANTED").count(), 2, "{mode:?} {text}");
         let text = declare("WRITABLE", "");
-        assert_eq!(text.matches("PLANTED").count(), 1, "{held:?} {text}");
-        assert!(!home.join(".cleveragents/written").exists(), "{held:?}");
+        assert_eq!(text.matches("PLANTED").count(), 1, "{mode:?} {text}");
+        assert!(!home.join(".cleveragents/written").exists(), "{mode:?}");
         // Landlock alone cannot permit new entries in a directory that contains hidden paths.
-        let has_mounts = !matches!(held, ProcessLimits::Landlock);
-        assert_eq!(home.join("written").exists(), has_mounts, "{held:?} {text}");
+        let has_mounts = !matches!(mode, ConfinementMode::Landlock);
+        assert_eq!(home.join("written").exists(), has_mounts, "{mode:?} {text}");
     }
 }
 
 /// Another process could create the link between the check of a declared path and its use.
 fn a_declared_link_into_a_hidden_folder_is_refused() {
-    let planted = planted(ProcessLimits::Whole);
+    let planted = planted(ConfinementMode::Whole);
     let link = planted.sandbox.inside.join("link");
     symlink(planted.home.join(".cleveragents/sandboxes"), &link).expect("a link");
     let link = link.display().to_string();
     let script = format!("cat {link}/other/work/file");
     let variables = [("READABLE", link.as_str())];
-    let text = planted.run_with(ProcessLimits::Whole, &["sh", "-c", &script], &variables);
+    let text = planted.run_with(ConfinementMode::Whole, &["sh", "-c", &script], &variables);
     assert!(!text.contains("PLANTED"), "{text}");
     assert!(text.contains("failed"), "{text}");
 }

@@ -1,7 +1,7 @@
 //! Starting commands: errors, environment, open files and exit codes.
 
 use crate::harness::{
-    ProcessLimits, Sandbox, need_landlock, need_namespaces, started, stderr, stdout, tests,
+    ConfinementMode, Sandbox, need_landlock, need_namespaces, started, stderr, stdout, tests,
     try_run, unconfined,
 };
 use cleveragents_domain::{Code, Diagnose};
@@ -62,7 +62,7 @@ fn a_confined_command_reports_its_enforcement() {
 
 fn a_command_under_landlock_alone_reports_it() {
     need_landlock();
-    let enforced = Sandbox::held_by(ProcessLimits::Landlock)
+    let enforced = Sandbox::with_mode(ConfinementMode::Landlock)
         .sh("true")
         .enforced;
     assert_eq!(enforced.tree, Tree::Supervisor);
@@ -74,7 +74,7 @@ fn an_unconfined_command_is_supervised() {
     let finished = started(&unconfined("echo hello"));
     assert_eq!(stdout(&finished), "hello\n");
     assert_eq!(finished.enforced.tree, Tree::Supervisor);
-    assert_eq!(finished.enforced.landlock, Layer::NotAsked);
+    assert_eq!(finished.enforced.landlock, Layer::NotRequested);
 }
 
 fn exit_codes_and_signals_are_unchanged() {
@@ -87,10 +87,10 @@ fn exit_codes_and_signals_are_unchanged() {
         ("kill -KILL $$", Ending::Signalled(9), 137),
         ("kill -PIPE $$", Ending::Signalled(13), 141),
     ];
-    for held in ProcessLimits::every() {
+    for mode in ConfinementMode::every() {
         for (script, ending, code) in endings {
-            let finished = held.sh(script);
-            assert_eq!(finished.ending, ending, "{held:?} {script}");
+            let finished = mode.sh(script);
+            assert_eq!(finished.ending, ending, "{mode:?} {script}");
             assert_eq!(finished.ending.exit_code(), code);
         }
     }
@@ -99,9 +99,9 @@ fn exit_codes_and_signals_are_unchanged() {
 }
 
 fn a_missing_program_differs_from_exit_code_127() {
-    for layers in ProcessLimits::filtered() {
+    for layers in ConfinementMode::filtered() {
         for program in ["no-such-program", "/no/such/program", "./no-such-program"] {
-            let error = try_run(&Sandbox::held_by(layers).invocation(program, &[]));
+            let error = try_run(&Sandbox::with_mode(layers).invocation(program, &[]));
             let error = error.expect_err("it does not exist");
             assert_eq!(error.code(), Code::ProgramNotFound, "{error}");
             assert!(error.to_string().contains(program));
@@ -135,8 +135,8 @@ fn an_error_names_the_missing_folder() {
 }
 
 fn the_environment_is_exactly_the_given_one() {
-    for layers in ProcessLimits::confined() {
-        let sandbox = Sandbox::held_by(layers);
+    for layers in ConfinementMode::confined() {
+        let sandbox = Sandbox::with_mode(layers);
         let mut invocation = sandbox.invocation("/usr/bin/env", &[]);
         invocation.environment = vec![
             ("ONE".into(), "1".into()),
@@ -157,8 +157,8 @@ fn the_environment_is_exactly_the_given_one() {
 
 /// With these variables, the dynamic loader writes one trace file per process.
 fn the_environment_does_not_reach_the_stages() {
-    for held in ProcessLimits::every() {
-        let sandbox = Sandbox::held_by(held);
+    for mode in ConfinementMode::every() {
+        let sandbox = Sandbox::with_mode(mode);
         let mut invocation = sandbox.invocation("/usr/bin/env", &["true"]);
         let traces = sandbox.inside.join("trace");
         invocation
@@ -171,20 +171,20 @@ fn the_environment_does_not_reach_the_stages() {
         // There is one file for both programs (`env` and `true`), because one process executed
         // both.
         let written = fs::read_dir(&sandbox.inside).expect("the folder").count();
-        assert_eq!(written, 1, "{held:?}");
+        assert_eq!(written, 1, "{mode:?}");
     }
 }
 
 fn only_the_standard_streams_are_open() {
     // A descriptor without `CLOEXEC`, which children inherit.
     let inherited = rustix::io::dup(fs::File::open("/").expect("a folder")).expect("a copy");
-    for held in ProcessLimits::every() {
+    for mode in ConfinementMode::every() {
         // Descriptor 3 is the listed directory itself.
-        let finished = held.run("ls", &["/proc/self/fd"]);
+        let finished = mode.run("ls", &["/proc/self/fd"]);
         assert_eq!(
             stdout(&finished),
             "0\n1\n2\n3\n",
-            "{held:?} {}",
+            "{mode:?} {}",
             stderr(&finished)
         );
     }

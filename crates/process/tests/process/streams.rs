@@ -1,6 +1,6 @@
 //! Input and output: large, limited, unread, and kept open by another process.
 
-use crate::harness::{ProcessLimits, Sandbox, started, stdout, tests};
+use crate::harness::{ConfinementMode, Sandbox, started, stdout, tests};
 use cleveragents_process::{Cancel, Ending, Input, Stream, run_tapped};
 use std::cell::RefCell;
 
@@ -19,10 +19,10 @@ tests![
 fn output_beyond_the_limit_is_counted_and_dropped() {
     const SIZE: u64 = 100_000_000;
     const LIMIT: u64 = 100_000;
-    for held in ProcessLimits::every() {
+    for mode in ConfinementMode::every() {
         let script =
             format!("head -c {SIZE} /dev/zero & head -c {SIZE} /dev/zero >&2; wait; exit 3");
-        let sandbox = Sandbox::held_by(held);
+        let sandbox = Sandbox::with_mode(mode);
         let mut invocation = sandbox.invocation("sh", &["-c", &script]);
         invocation.limits.output_bytes = LIMIT;
         let finished = started(&invocation);
@@ -37,9 +37,9 @@ fn output_beyond_the_limit_is_counted_and_dropped() {
 
 fn all_output_is_received_even_if_none_is_kept() {
     const SIZE: usize = 3_000_000;
-    for held in ProcessLimits::every() {
+    for mode in ConfinementMode::every() {
         let script = format!("head -c {SIZE} /dev/zero; echo out; echo err >&2");
-        let sandbox = Sandbox::held_by(held);
+        let sandbox = Sandbox::with_mode(mode);
         let mut invocation = sandbox.invocation("sh", &["-c", &script]);
         invocation.limits.output_bytes = 0;
         let received = RefCell::new((Vec::new(), Vec::new()));
@@ -86,12 +86,12 @@ fn output_at_the_limit_is_complete() {
 }
 
 fn large_input_is_read_completely() {
-    for held in ProcessLimits::every() {
-        let sandbox = Sandbox::held_by(held);
+    for mode in ConfinementMode::every() {
+        let sandbox = Sandbox::with_mode(mode);
         let mut invocation = sandbox.invocation("sh", &["-c", "cat | tee /dev/stderr | wc -c"]);
         invocation.input = Input::Bytes(vec![b'x'; 20_000_000]);
         let finished = started(&invocation);
-        assert_eq!(stdout(&finished).trim(), "20000000", "{held:?}");
+        assert_eq!(stdout(&finished).trim(), "20000000", "{mode:?}");
         assert_eq!(
             finished.stderr.bytes.len() as u64 + finished.stderr.dropped,
             20_000_000
@@ -100,8 +100,8 @@ fn large_input_is_read_completely() {
 }
 
 fn unread_input_does_not_block() {
-    for held in ProcessLimits::every() {
-        let sandbox = Sandbox::held_by(held);
+    for mode in ConfinementMode::every() {
+        let sandbox = Sandbox::with_mode(mode);
         let mut invocation = sandbox.invocation("true", &[]);
         invocation.input = Input::Bytes(vec![b'x'; 5_000_000]);
         assert_eq!(started(&invocation).ending, Ending::Exited(0));
@@ -119,17 +119,17 @@ fn input_cannot_be_changed_by_the_command() {
 }
 
 fn empty_input_ends_at_once() {
-    for held in ProcessLimits::every() {
-        assert_eq!(stdout(&held.run("cat", &[])), "");
+    for mode in ConfinementMode::every() {
+        assert_eq!(stdout(&mode.run("cat", &[])), "");
     }
 }
 
 fn a_daemon_that_keeps_the_output_open_is_not_waited_for() {
-    for held in ProcessLimits::every() {
-        let finished = held.sh("setsid sleep 1000 & echo started");
+    for mode in ConfinementMode::every() {
+        let finished = mode.sh("setsid sleep 1000 & echo started");
         assert_eq!(finished.ending, Ending::Exited(0));
         assert_eq!(stdout(&finished), "started\n");
-        assert_eq!(finished.killed_leftovers, 1, "{held:?}");
+        assert_eq!(finished.killed_leftovers, 1, "{mode:?}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Commands that use the terminal, tested behind a pseudo-terminal.
 
-use crate::harness::{ProcessLimits, Sandbox, need_namespaces, tests};
+use crate::harness::{ConfinementMode, Sandbox, need_namespaces, tests};
 use crate::parent::Parent;
 use std::process::Command;
 
@@ -38,8 +38,8 @@ fn converse(program: &[String], steps: &[(&str, &str)]) -> String {
     text
 }
 
-fn parent(held: ProcessLimits, output: &str, sandbox: &Sandbox, command: &[&str]) -> Vec<String> {
-    Parent::command(held, output, sandbox)
+fn parent(mode: ConfinementMode, output: &str, sandbox: &Sandbox, command: &[&str]) -> Vec<String> {
+    Parent::command(mode, output, sandbox)
         .into_iter()
         .map(|part| part.into_string().expect("text"))
         .chain(command.iter().map(|part| (*part).to_owned()))
@@ -47,28 +47,28 @@ fn parent(held: ProcessLimits, output: &str, sandbox: &Sandbox, command: &[&str]
 }
 
 fn an_interactive_command_reads_the_terminal() {
-    for held in ProcessLimits::every() {
-        let sandbox = Sandbox::held_by(held);
+    for mode in ConfinementMode::every() {
+        let sandbox = Sandbox::with_mode(mode);
         let script =
             "echo ready; read line; echo \"got $line\"; test -t 0 && test -t 1; echo tty $?";
-        let program = parent(held, "terminal", &sandbox, &["sh", "-c", script]);
+        let program = parent(mode, "terminal", &sandbox, &["sh", "-c", script]);
         let text = converse(&program, &[("ready", "hello\n"), ("foreground Some", "")]);
         assert!(
             text.contains("got hello") && text.contains("tty 0"),
-            "{held:?} {text}"
+            "{mode:?} {text}"
         );
         assert!(
             text.contains("ended Exited(0) foreground Some(true)"),
-            "{held:?} {text}"
+            "{mode:?} {text}"
         );
     }
 }
 
 fn ctrl_c_reaches_the_command_and_not_its_caller() {
-    for held in ProcessLimits::every() {
-        let sandbox = Sandbox::held_by(held);
+    for mode in ConfinementMode::every() {
+        let sandbox = Sandbox::with_mode(mode);
         let program = parent(
-            held,
+            mode,
             "terminal",
             &sandbox,
             &["sh", "-c", "echo ready; exec sleep 100"],
@@ -76,7 +76,7 @@ fn ctrl_c_reaches_the_command_and_not_its_caller() {
         let text = converse(&program, &[("ready", "\u{3}"), ("foreground Some", "")]);
         assert!(
             text.contains("ended Signalled(2) foreground Some(true)"),
-            "{held:?} {text}"
+            "{mode:?} {text}"
         );
     }
 }
@@ -87,21 +87,21 @@ fn ctrl_c_reaches_a_command_with_inherited_streams() {
 signal.signal(signal.SIGINT, lambda *_: sys.exit(7))
 print('ready', flush=True)
 time.sleep(100)";
-    for held in ProcessLimits::every() {
-        let sandbox = Sandbox::held_by(held);
+    for mode in ConfinementMode::every() {
+        let sandbox = Sandbox::with_mode(mode);
         let ignoring_interrupts = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"].map(str::to_owned);
-        let program = parent(held, "inherit", &sandbox, &["python3", "-c", script]);
+        let program = parent(mode, "inherit", &sandbox, &["python3", "-c", script]);
         let program = [ignoring_interrupts.as_slice(), &program].concat();
         let text = converse(&program, &[("ready", "\u{3}"), ("foreground", "")]);
-        assert!(text.contains("ended Exited(7)"), "{held:?} {text}");
+        assert!(text.contains("ended Exited(7)"), "{mode:?} {text}");
     }
 }
 
 fn a_suspended_command_gives_the_terminal_to_the_shell_and_back() {
-    for held in ProcessLimits::every() {
-        let sandbox = Sandbox::held_by(held);
+    for mode in ConfinementMode::every() {
+        let sandbox = Sandbox::with_mode(mode);
         let script = "echo rea''dy; read line; echo \"got $line\"";
-        let mut program = parent(held, "terminal", &sandbox, &["sh", "-c"]);
+        let mut program = parent(mode, "terminal", &sandbox, &["sh", "-c"]);
         program.push(script.to_owned());
         let quoted: Vec<String> = program
             .iter()
@@ -122,10 +122,10 @@ fn a_suspended_command_gives_the_terminal_to_the_shell_and_back() {
                 ("foreground Some(true)", "exit\n"),
             ],
         );
-        assert!(text.contains("got hello"), "{held:?} {text}");
+        assert!(text.contains("got hello"), "{mode:?} {text}");
         assert!(
             text.contains("ended Exited(0) foreground Some(true)"),
-            "{held:?} {text}"
+            "{mode:?} {text}"
         );
     }
 }
@@ -134,7 +134,7 @@ fn terminal_settings_are_restored() {
     let sandbox = Sandbox::new();
     let script = "stty raw -echo; echo ready; kill -9 $$";
     let mut program = parent(
-        ProcessLimits::Whole,
+        ConfinementMode::Whole,
         "terminal",
         &sandbox,
         &["sh", "-c", script],
@@ -157,7 +157,7 @@ fn terminal_settings_are_restored() {
 fn an_interactive_shell_has_job_control() {
     let sandbox = Sandbox::new();
     let program = parent(
-        ProcessLimits::Whole,
+        ConfinementMode::Whole,
         "terminal",
         &sandbox,
         &["bash", "--norc", "--noprofile", "-i"],
@@ -181,15 +181,15 @@ fn an_interactive_shell_has_job_control() {
 }
 
 fn captured_commands_have_no_terminal() {
-    for held in ProcessLimits::every() {
-        let sandbox = Sandbox::held_by(held);
+    for mode in ConfinementMode::every() {
+        let sandbox = Sandbox::with_mode(mode);
         let script = "if (: < /dev/tty) 2> /dev/null; then echo has one; else echo has none; fi";
-        let program = parent(held, "capture", &sandbox, &["sh", "-c", script]);
+        let program = parent(mode, "capture", &sandbox, &["sh", "-c", script]);
         let text = converse(&program, &[("foreground", "")]);
-        assert!(text.contains("said \"has none"), "{held:?} {text}");
-        let program = parent(held, "inherit", &sandbox, &["sh", "-c", script]);
+        assert!(text.contains("said \"has none"), "{mode:?} {text}");
+        let program = parent(mode, "inherit", &sandbox, &["sh", "-c", script]);
         let text = converse(&program, &[("foreground", "")]);
-        assert!(text.contains("has one"), "{held:?} {text}");
+        assert!(text.contains("has one"), "{mode:?} {text}");
     }
 }
 
@@ -199,7 +199,7 @@ fn terminals_of_others_are_inaccessible() {
     let sandbox = Sandbox::new();
     let script = "ls /dev/pts; tty";
     let program = parent(
-        ProcessLimits::Whole,
+        ConfinementMode::Whole,
         "inherit",
         &sandbox,
         &["sh", "-c", script],

@@ -1,6 +1,6 @@
 //! Ordinary programs work in their directory as without confinement.
 
-use crate::harness::{ProcessLimits, Sandbox, not_run, started, stderr, stdout, tests};
+use crate::harness::{ConfinementMode, Sandbox, not_run, started, stderr, stdout, tests};
 use crate::parent::Parent;
 use cleveragents_process::Ending;
 use rustix::process::getuid;
@@ -21,11 +21,11 @@ tests![
 ];
 
 fn works(script: &str) {
-    for held in ProcessLimits::confined() {
-        let finished = held.sh(script);
+    for mode in ConfinementMode::confined() {
+        let finished = mode.sh(script);
         let (out, err) = (stdout(&finished), stderr(&finished));
-        assert_eq!(finished.ending, Ending::Exited(0), "{held:?} {out}{err}");
-        assert!(out.ends_with("works\n"), "{held:?} {out}{err}");
+        assert_eq!(finished.ending, Ending::Exited(0), "{mode:?} {out}{err}");
+        assert!(out.ends_with("works\n"), "{mode:?} {out}{err}");
     }
 }
 
@@ -58,7 +58,7 @@ fn shells_and_pipelines_work() {
 }
 
 fn a_compiler_works() {
-    if !ProcessLimits::Unconfined
+    if !ConfinementMode::Unconfined
         .sh("cc --version")
         .ending
         .is_success()
@@ -71,7 +71,7 @@ fn a_compiler_works() {
 }
 
 fn node_works() {
-    if !ProcessLimits::Unconfined
+    if !ConfinementMode::Unconfined
         .sh("node --version")
         .ending
         .is_success()
@@ -92,19 +92,19 @@ fn threads_work() {
 /// A confined command cannot create namespaces, so commands that it confines itself get only the
 /// other layers.
 fn a_confined_command_can_confine_others() {
-    for held in ProcessLimits::confined() {
-        let sandbox = Sandbox::held_by(held);
+    for mode in ConfinementMode::confined() {
+        let sandbox = Sandbox::with_mode(mode);
         fs::create_dir(sandbox.inside.join("inner")).expect("a folder");
-        let inner = Sandbox::at(sandbox.inside.join("inner"), ProcessLimits::Whole);
+        let inner = Sandbox::at(sandbox.inside.join("inner"), ConfinementMode::Whole);
         let script = "echo > written; echo > ../refused || echo refused > refused; echo done";
-        let command = Parent::command(ProcessLimits::Whole, "capture", &inner);
+        let command = Parent::command(ConfinementMode::Whole, "capture", &inner);
         let command: Vec<&str> = command.iter().filter_map(|part| part.to_str()).collect();
         let arguments = [&command[1..], &["sh", "-c", script]].concat();
         let finished = started(&sandbox.invocation(command[0], &arguments));
         let text = stdout(&finished);
         assert!(
             text.contains("said \"done"),
-            "{held:?} {text} {}",
+            "{mode:?} {text} {}",
             stderr(&finished)
         );
         assert!(inner.inside.join("written").exists());

@@ -1,7 +1,7 @@
 //! A confined command can change every file in its writable folders, and none outside them.
 
 use crate::harness::{
-    ProcessLimits, Sandbox, need_landlock, need_namespaces, started, stderr, stdout, tests,
+    ConfinementMode, Sandbox, need_landlock, need_namespaces, started, stderr, stdout, tests,
 };
 use cleveragents_process::{Ending, Input};
 use rustix::fs::listxattr;
@@ -35,8 +35,8 @@ const ATTRIBUTES: &[&str] = &["chmod", "chown", "utime", "xattr"];
 /// Attacks on special files. A read-only mount does not prevent them.
 const SPECIAL: &[&str] = &["fifo"];
 
-fn prepared(held: ProcessLimits) -> Sandbox {
-    let mut sandbox = Sandbox::held_by(held);
+fn prepared(mode: ConfinementMode) -> Sandbox {
+    let mut sandbox = Sandbox::with_mode(mode);
     // The attacks need read access to the outer directory.
     let outside = sandbox.outside.clone();
     if let Some(policy) = &mut sandbox.policy {
@@ -110,15 +110,15 @@ fn attack(sandbox: &Sandbox) -> Vec<String> {
         .collect()
 }
 
-fn assert_untouched(held: ProcessLimits, permitted: &[&str]) {
-    let sandbox = prepared(held);
+fn assert_untouched(mode: ConfinementMode, permitted: &[&str]) {
+    let sandbox = prepared(mode);
     let before = snapshot(&sandbox.outside);
     let succeeded = attack(&sandbox);
     let unexpected: Vec<_> = succeeded
         .iter()
         .filter(|name| !permitted.contains(&name.as_str()))
         .collect();
-    assert!(unexpected.is_empty(), "{held:?} {unexpected:?}");
+    assert!(unexpected.is_empty(), "{mode:?} {unexpected:?}");
     if permitted != ATTRIBUTES {
         assert_eq!(snapshot(&sandbox.outside), before);
     }
@@ -130,27 +130,27 @@ fn assert_untouched(held: ProcessLimits, permitted: &[&str]) {
 
 fn every_attempt_to_write_outside_fails() {
     need_namespaces();
-    assert_untouched(ProcessLimits::Whole, &[]);
+    assert_untouched(ConfinementMode::Whole, &[]);
 }
 
 fn every_attempt_fails_without_a_namespace_of_processes() {
     need_namespaces();
-    assert_untouched(ProcessLimits::WithoutProcesses, &[]);
+    assert_untouched(ConfinementMode::WithoutProcesses, &[]);
 }
 
 fn namespaces_alone_stop_every_change_of_files() {
     need_namespaces();
-    assert_untouched(ProcessLimits::Namespaces, SPECIAL);
+    assert_untouched(ConfinementMode::Namespaces, SPECIAL);
 }
 
 fn landlock_alone_stops_every_change_of_contents_and_names() {
     need_landlock();
-    assert_untouched(ProcessLimits::Landlock, ATTRIBUTES);
+    assert_untouched(ConfinementMode::Landlock, ATTRIBUTES);
 }
 
 /// The attempts succeed without confinement, so it is the confinement that stops them in the other tests.
 fn attempts_on_files_succeed_without_confinement() {
-    let succeeded = attack(&prepared(ProcessLimits::Unconfined));
+    let succeeded = attack(&prepared(ConfinementMode::Unconfined));
     for expected in [
         "append",
         "chmod",
@@ -189,12 +189,12 @@ fn everything_can_be_done_inside() {
 echo a > file; echo b >> file; : > empty; mkdir -p folder/deep; mv file folder/deep/moved
 ln -s folder link; ln folder/deep/moved folder/hard; chmod 700 folder; touch -d 2001-01-01 empty
 mkfifo pipe; cp -a folder copy; rm -r folder; mktemp; cat copy/hard";
-    for held in ProcessLimits::confined() {
-        let finished = held.sh(script);
+    for mode in ConfinementMode::confined() {
+        let finished = mode.sh(script);
         assert_eq!(
             finished.ending,
             Ending::Exited(0),
-            "{held:?} {}",
+            "{mode:?} {}",
             stderr(&finished)
         );
         assert!(stdout(&finished).ends_with("a\nb\n"));
@@ -215,8 +215,8 @@ fn new_files_inside_belong_to_the_caller() {
 }
 
 fn several_folders_can_be_writable() {
-    for held in ProcessLimits::confined() {
-        let mut sandbox = Sandbox::held_by(held);
+    for mode in ConfinementMode::confined() {
+        let mut sandbox = Sandbox::with_mode(mode);
         let second = sandbox.inside.with_file_name("second folder");
         fs::create_dir(&second).expect("a second folder");
         fs::create_dir(sandbox.inside.join("nested")).expect("a nested one");
@@ -229,7 +229,7 @@ fn several_folders_can_be_writable() {
         assert_eq!(
             finished.ending,
             Ending::Exited(0),
-            "{held:?} {}",
+            "{mode:?} {}",
             stderr(&finished)
         );
         assert!(second.join("file").exists());
@@ -244,7 +244,7 @@ fn shared_memory_is_private() {
     assert_eq!(stdout(&finished), "secret\n", "{}", stderr(&finished));
     assert!(!Path::new(&name).exists());
     assert!(
-        !ProcessLimits::Landlock
+        !ConfinementMode::Landlock
             .sh(&format!("echo > {name}"))
             .ending
             .is_success()
@@ -258,9 +258,9 @@ echo x > /dev/null; head -c 3 /dev/zero | wc -c; head -c 4 /dev/urandom | wc -c
 echo via > /dev/stdout; echo < /dev/stdin; ! echo x > /dev/full
 python3 -c 'import os; m, s = os.openpty(); os.write(s, b\"pty\\n\"); print(os.read(m, 3))'
 python3 -c 'import multiprocessing as m; m.Lock(); print(1)'";
-    for held in ProcessLimits::confined() {
+    for mode in ConfinementMode::confined() {
         let mut script = script.to_owned();
-        if held == ProcessLimits::Landlock {
+        if mode == ConfinementMode::Landlock {
             // `Lock` needs a file in the machine's shared memory.
             script = script
                 .lines()
@@ -268,11 +268,11 @@ python3 -c 'import multiprocessing as m; m.Lock(); print(1)'";
                 .collect::<Vec<_>>()
                 .join("\n");
         }
-        let finished = held.sh(&script);
+        let finished = mode.sh(&script);
         assert_eq!(
             finished.ending,
             Ending::Exited(0),
-            "{held:?} {}",
+            "{mode:?} {}",
             stderr(&finished)
         );
     }
@@ -281,8 +281,8 @@ python3 -c 'import multiprocessing as m; m.Lock(); print(1)'";
 }
 
 fn settings_of_the_kernel_cannot_be_written() {
-    for held in ProcessLimits::confined() {
-        let finished = Sandbox::held_by(held).python(
+    for mode in ConfinementMode::confined() {
+        let finished = Sandbox::with_mode(mode).python(
             "for path in ('/proc/sys/kernel/core_pattern', '/proc/sys/kernel/pid_max', \
              '/sys/kernel/uevent_helper', '/proc/sysrq-trigger', '/sys/kernel/mm/ksm/run'):
     try:
@@ -292,20 +292,20 @@ fn settings_of_the_kernel_cannot_be_written() {
         pass
 ",
         );
-        assert_eq!(stdout(&finished), "", "{held:?}");
+        assert_eq!(stdout(&finished), "", "{mode:?}");
     }
 }
 
 /// Runs a script whose standard streams are opened on a file outside the sandbox (standard output on the null
 /// device); returns the mode and content of the file afterwards.
-fn with_the_file_as_streams(held: ProcessLimits, script: &str) -> (u32, String) {
-    let sandbox = prepared(held);
+fn with_the_file_as_streams(mode: ConfinementMode, script: &str) -> (u32, String) {
+    let sandbox = prepared(mode);
     let path = sandbox.outside.join("file");
     let output = fs::OpenOptions::new()
         .append(true)
         .open(&path)
         .expect("the file");
-    let own = crate::parent::Parent::command(held, "inherit", &sandbox);
+    let own = crate::parent::Parent::command(mode, "inherit", &sandbox);
     let status = std::process::Command::new(&own[0])
         .args(&own[1..])
         .args(["sh", "-c", script])
@@ -325,29 +325,29 @@ fn standard_streams_lead_to_no_file_outside() {
     let null = || fs::metadata("/dev/null").expect("the null device").mode();
     let before = (
         null(),
-        with_the_file_as_streams(ProcessLimits::Unconfined, "true").0,
+        with_the_file_as_streams(ConfinementMode::Unconfined, "true").0,
     );
-    for held in ProcessLimits::confined() {
+    for mode in ConfinementMode::confined() {
         let script = "chmod 4777 /dev/stdin /dev/stderr /proc/self/fd/0 /proc/self/fd/2
 truncate -s 0 /dev/stdin /dev/stderr; echo changed > /proc/self/fd/0; cat >&2";
-        let (mode, content) = with_the_file_as_streams(held, script);
-        assert_eq!(mode, before.1, "{held:?}");
-        assert!(content.starts_with("original"), "{held:?} {content}");
-        if held != ProcessLimits::Landlock {
-            held.sh("chmod 4777 /dev/stdin /dev/null /proc/self/fd/0");
-            assert_eq!(null(), before.0, "{held:?}");
+        let (file_mode, content) = with_the_file_as_streams(mode, script);
+        assert_eq!(file_mode, before.1, "{mode:?}");
+        assert!(content.starts_with("original"), "{mode:?} {content}");
+        if mode != ConfinementMode::Landlock {
+            mode.sh("chmod 4777 /dev/stdin /dev/null /proc/self/fd/0");
+            assert_eq!(null(), before.0, "{mode:?}");
         }
     }
 }
 
 /// Input that a confined command does not read stays available to later commands of the calling script.
 fn unread_input_stays_in_the_file() {
-    let sandbox = prepared(ProcessLimits::Whole);
+    let sandbox = prepared(ConfinementMode::Whole);
     let lines: Vec<String> = (0..50_000).map(|number| format!("{number}\n")).collect();
     let lines = lines.concat();
     fs::write(sandbox.outside.join("file"), lines).expect("a long file");
     let mut file = fs::File::open(sandbox.outside.join("file")).expect("the file");
-    let own = crate::parent::Parent::command(ProcessLimits::Whole, "inherit", &sandbox);
+    let own = crate::parent::Parent::command(ConfinementMode::Whole, "inherit", &sandbox);
     let output = std::process::Command::new(&own[0])
         .args(&own[1..])
         .args(["sh", "-c", "read first; read second; echo $first $second"])

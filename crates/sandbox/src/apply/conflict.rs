@@ -108,7 +108,7 @@ pub(crate) mod reason {
 }
 
 /// State of a path in the user's folder, with up to 1 MiB of its content.
-pub(crate) fn yours(
+pub(crate) fn current_side(
     root: &Root,
     path: &TreePath,
     state: Option<FileState>,
@@ -148,7 +148,7 @@ pub(crate) fn conflict(
             .ok()
             .flatten()
             .map(|(state, _)| state);
-        yours(root, &change.path, state).ok().flatten()
+        current_side(root, &change.path, state).ok().flatten()
     };
     Conflict {
         alias: alias.to_owned(),

@@ -195,7 +195,7 @@ pub(crate) fn plan_files(
         .collect();
     let mut obstacles = Obstacles::new(&root, &removed);
     for (path, _, after) in &planned {
-        if let Some(reason) = obstacles.before(path, *after)? {
+        if let Some(reason) = obstacles.blocking_reason(path, *after)? {
             let change = Change {
                 path: path.clone(),
                 before: None,

@@ -1,10 +1,10 @@
-//! Apply for a real tree: compares each changed path with the user's current state.
+//! Plans the apply of changes to a directory tree of the user: compares each changed path with its current state.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use cleveragents_domain::{FileKind, FileState, TreePath};
 
-use super::conflict::{Conflict, conflict, reason, yours};
+use super::conflict::{Conflict, conflict, current_side, reason};
 use crate::capture::Change;
 use crate::error::{Error, PathContext as _};
 use crate::objects::Objects;
@@ -54,7 +54,7 @@ pub(crate) fn plan_tree(
             Decision::Nothing => {}
             Decision::Make(after) => planned.push((change.path.clone(), current, after)),
             Decision::Conflict(reason) => {
-                let yours = yours(root, &change.path, current).during("reading", &place)?;
+                let yours = current_side(root, &change.path, current).during("reading", &place)?;
                 conflicts.push(conflict(
                     alias,
                     root,
@@ -78,7 +78,7 @@ pub(crate) fn plan_tree(
         .collect();
     let mut obstacles = Obstacles::new(root, &removed);
     for (path, _, after) in &planned {
-        let Some(reason) = obstacles.before(path, *after)? else {
+        let Some(reason) = obstacles.blocking_reason(path, *after)? else {
             continue;
         };
         if let Some(change) = by_path.get(path) {
@@ -165,7 +165,7 @@ impl<'a> Obstacles<'a> {
     }
 
     /// Reason why a path cannot change to the state `after`.
-    pub(crate) fn before(
+    pub(crate) fn blocking_reason(
         &mut self,
         path: &TreePath,
         after: Option<FileState>,

@@ -2,7 +2,7 @@
 //! database itself is not copied: to show its future state, a transaction runs the script and is rolled back. An apply
 //! commits such a transaction once, after all other members are in place.
 //!
-//! # A script cannot commit halfway
+//! # A script cannot commit partially
 //!
 //! 1. Each statement is sent alone. The server prepares it first, and prepares at most one statement. No text can
 //!    therefore hide a second statement, even if [`script`] misreads its quotes.

@@ -115,7 +115,7 @@ impl Session {
             let is_late = error.code() == Some(&postgres::error::SqlState::LOCK_NOT_AVAILABLE);
             let shown = &self.connection.shown;
             if is_late {
-                Error::Raced(format!("another apply works on the database `{shown}`"))
+                Error::Raced(format!("another apply is using the database `{shown}`"))
             } else {
                 lost(shown, &error)
             }
@@ -216,8 +216,9 @@ impl Session {
             return Err(Error::SqlNotAdmitted {
                 name: script.name,
                 line,
-                reason: "leaves standard_conforming_strings off, which changes what a quote is"
-                    .to_owned(),
+                reason:
+                    "leaves standard_conforming_strings off, which changes the meaning of quotes"
+                        .to_owned(),
             });
         }
         Ok(())

@@ -200,7 +200,7 @@ async fn send(app: &App, delivery: &PushDelivery) -> Result<(), PushFailure> {
                 || matches!(answer.status().as_u16(), 408 | 425 | 429),
         }),
         Err(error) => Err(PushFailure {
-            reason: format!("it cannot be reached: {}", outbound::deepest(&error)),
+            reason: format!("it cannot be reached: {}", outbound::root_cause(&error)),
             is_transient: true,
         }),
     }

@@ -8,7 +8,7 @@ use cleveragents_domain::{NewMessage, Sequence};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-use super::keys;
+use super::idempotency;
 use super::types::StoredDocument;
 use crate::problem::Problem;
 
@@ -39,7 +39,7 @@ impl Appender {
         let runtime = Handle::current();
         let appender = services.appender(AppendResponder {
             body,
-            kept: |body| (STORED, keys::stored_response(body)),
+            stored_response: |body| (STORED, idempotency::stored_response(body)),
         });
         std::thread::spawn(move || store_batches(&appender, jobs, &runtime));
         Self { jobs: sender }

@@ -19,8 +19,8 @@ use super::types::EventDocument;
 use crate::app::App;
 use crate::callers::Credentials;
 use crate::event_scope;
-use crate::feed::EventListener;
 use crate::gate::Permit;
+use crate::live_events::EventListener;
 use crate::problem::Problem;
 use crate::routes::{Parameter, Route, RouteScope, Verb, permitted, schema_of};
 

@@ -14,7 +14,7 @@ use super::paging::{CURSOR, LIMIT, PageRequest};
 use super::types::{
     MessageDocument, NewMessageDocument, NewMessagesDocument, Page, StoredMessagesDocument,
 };
-use super::{keys, request};
+use super::{idempotency, request};
 use crate::app::App;
 use crate::gate::Permit;
 use crate::problem::Problem;
@@ -65,7 +65,7 @@ async fn list(app: Arc<App>, permit: Permit, request: Request) -> Result<Respons
 async fn append(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let bytes = request::whole(&app, &parts.headers, body).await?;
-    let key = keys::key(&app, permit.caller(), &parts, &bytes)?;
+    let key = idempotency::key(&app, permit.caller(), &parts, &bytes)?;
     let is_list = bytes.trim_ascii_start().starts_with(b"[");
     let new: Vec<NewMessageDocument> = if is_list {
         request::parse(&bytes)?
@@ -90,7 +90,7 @@ async fn append(app: Arc<App>, permit: Permit, request: Request) -> Result<Respo
             Ok((StatusCode::CREATED, kind, body).into_response())
         }
         AppendOutcome::NoSession => Err(SessionError::NotFound(session.to_string()).into()),
-        AppendOutcome::Repeated(claim) => keys::repeated(claim),
+        AppendOutcome::Repeated(claim) => idempotency::repeated(claim),
     }
 }
 

@@ -4,7 +4,7 @@ mod append;
 mod caller;
 mod event_sender;
 mod events;
-pub(crate) mod keys;
+pub(crate) mod idempotency;
 mod messages;
 mod openapi;
 pub(crate) mod operations;

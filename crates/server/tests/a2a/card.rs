@@ -102,7 +102,7 @@ fn check_card(card: &Value) {
 }
 
 #[test]
-fn the_public_card_is_strict_and_may_be_kept() {
+fn the_public_card_is_strict_and_cacheable() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local_options());
     // Neither a token nor a version is needed.
@@ -182,7 +182,7 @@ fn the_card_of_0_3_has_its_own_path() {
 
 /// Clients of 0.3 read `/.well-known/agent-card.json` and need `url` there.
 #[test]
-fn issue_16_12_clients_of_0_3_find_the_url_in_the_card() {
+fn clients_of_0_3_find_the_url_in_the_card() {
     let database = TestDatabase::sqlite();
     let mut options = provider_options();
     options.insecure_local = false;

@@ -155,7 +155,7 @@ fn a_task_of_a_revoked_caller_fails() {
     let id = acme.begin("hold it");
     acme.wait_for(&id, "TASK_STATE_WORKING");
     server.end();
-    database.meddle("UPDATE tokens SET revoked_at = 1");
+    database.execute_sql("UPDATE tokens SET revoked_at = 1");
     let server = Server::with_provider(&database, provider_options(), released_provider());
     let task = server.client().wait_for(&id, "TASK_STATE_FAILED");
     assert_eq!(state(&task), "TASK_STATE_FAILED");

@@ -178,7 +178,7 @@ fn a_revoked_subscriber_receives_no_more_events() {
         let mut events = acme.stream(binding, "SubscribeToTask", &json!({"id": task["id"]}));
         events.next().expect("a task");
         if binding == A2aBinding::Rest {
-            database.meddle("UPDATE tokens SET revoked_at = 1");
+            database.execute_sql("UPDATE tokens SET revoked_at = 1");
             assert!(events.next().is_none(), "the stream ends without an error");
         }
     }

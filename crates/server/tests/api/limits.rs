@@ -175,7 +175,7 @@ fn connections_above_the_limit_are_refused() {
 
 /// Incomplete requests of one address leave connections for other addresses.
 #[test]
-fn issue_16_12_one_address_cannot_hold_all_connections() {
+fn one_address_cannot_hold_all_connections() {
     let server = Server::with(|options| options.max_connections = 8);
     let local = server.local();
     let held: Vec<_> = (0..8)

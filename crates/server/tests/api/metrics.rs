@@ -40,7 +40,7 @@ fn metrics_are_counted_from_the_database() {
                 )
             })
             .expect("the plan advances");
-        server.database.meddle(
+        server.database.execute_sql(
             "UPDATE plans SET cost_micro_usd = 1500000; \
              INSERT INTO tool_invocations (invocation_id, tool, arguments, outcome, started_at, finished_at) VALUES \
              ('a', 'say \"hi\"', '{}', 'succeeded', 0, 5000), ('b', 'say \"hi\"', '{}', 'failed', 0, 2000000), \

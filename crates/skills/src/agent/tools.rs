@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use cleveragents_domain::{FileKind, FileMode, MicroUsd, TreePath, nearest};
 use cleveragents_tools::ports::Command;
-use cleveragents_tools::running::{Streams, check_ending, exec};
+use cleveragents_tools::run_command::{Streams, check_ending, exec};
 use cleveragents_tools::{
-    Access, Answer, Call, Capability, Category, DEFAULT_TIMEOUT, Failure, Ground, Permit,
-    PrepareContext, PrepareError, PreparedCall, Source, Subject, Tool, ToolName, ToolSpec,
-    TouchedPaths,
+    Access, Answer, Call, Capability, Category, DEFAULT_TIMEOUT, Failure, Permit, PrepareContext,
+    PrepareError, PreparedCall, Source, Subject, Tool, ToolName, ToolSpec, TouchedPaths,
+    WorkspaceNeed,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -108,10 +108,10 @@ impl Kind {
             description: about.to_owned(),
             source: Source::AgentSkill,
             category: Category::External,
-            ground: if is_run {
-                Ground::Workspace
+            workspace_need: if is_run {
+                WorkspaceNeed::Required
             } else {
-                Ground::Nothing
+                WorkspaceNeed::None
             },
             input_schema: json!({"type": "object", "properties": properties, "required": required,
                 "additionalProperties": false}),

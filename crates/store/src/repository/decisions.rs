@@ -34,7 +34,7 @@ fn read(mut row: Row) -> Result<Decision, Error> {
     Ok(Decision {
         plan,
         sequence,
-        said: NewDecision {
+        content: NewDecision {
             id,
             parent,
             kind: DecisionType::from_stored(&kind)
@@ -141,12 +141,12 @@ pub fn of_plan(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<Decision>, E
     let indices: HashMap<DecisionId, usize> = decisions
         .iter()
         .enumerate()
-        .map(|(index, decision)| (decision.said.id, index))
+        .map(|(index, decision)| (decision.content.id, index))
         .collect();
     for mut edge in edges {
         let (influenced, influence): (DecisionId, DecisionId) = (edge.take()?, edge.take()?);
         if let Some(index) = indices.get(&influenced) {
-            decisions[*index].said.influenced_by.push(influence);
+            decisions[*index].content.influenced_by.push(influence);
         }
     }
     Ok(decisions)

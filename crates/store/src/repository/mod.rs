@@ -15,6 +15,8 @@ pub mod invocations;
 pub mod leases;
 pub mod messages;
 pub mod permission_rules;
+mod plan_queries;
+mod plan_rollbacks;
 pub mod plan_steps;
 pub mod plans;
 pub mod projects;

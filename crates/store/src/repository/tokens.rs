@@ -19,7 +19,7 @@ pub struct Token {
     pub name: String,
     /// SHA-256 of the secret, in hexadecimal.
     pub secret_hash: String,
-    /// Allowed uses.
+    /// Areas in which the token may be used.
     pub scopes: BTreeSet<Scope>,
     /// Granted roles.
     pub grants: Vec<Grant>,
@@ -126,7 +126,7 @@ pub fn revoke(unit: &mut UnitOfWork<'_>, id: TokenId) -> Result<bool, Error> {
 }
 
 /// Records the use of a token.
-pub fn used(unit: &mut UnitOfWork<'_>, id: TokenId) -> Result<(), Error> {
+pub fn record_use(unit: &mut UnitOfWork<'_>, id: TokenId) -> Result<(), Error> {
     let now = unit.now();
     unit.execute(
         "UPDATE tokens SET last_used_at = ?2 WHERE token_id = ?1 \

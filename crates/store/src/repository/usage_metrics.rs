@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::transaction::Reader;
 
 /// Upper bounds of the histogram buckets for durations, in microseconds.
-pub const RANGES: &[u64] = &[
+pub const BUCKET_BOUNDS: &[u64] = &[
     1_000,
     10_000,
     100_000,
@@ -27,7 +27,7 @@ const MAXIMUM_TOOLS: u64 = 200;
 /// Histogram of durations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Durations {
-    /// Number of values in each bucket of [`RANGES`]; the last element counts larger values.
+    /// Number of values in each bucket of [`BUCKET_BOUNDS`]; the last element counts larger values.
     pub counts: Vec<u64>,
     /// Sum of all values, in microseconds.
     pub sum: u64,
@@ -36,7 +36,7 @@ pub struct Durations {
 impl Default for Durations {
     fn default() -> Self {
         Self {
-            counts: vec![0; RANGES.len() + 1],
+            counts: vec![0; BUCKET_BOUNDS.len() + 1],
             sum: 0,
         }
     }
@@ -51,8 +51,8 @@ impl Durations {
     }
 
     fn observe(&mut self, micros: u64) {
-        let range = RANGES.iter().position(|end| micros <= *end);
-        self.add(range.unwrap_or(RANGES.len()), 1, micros);
+        let range = BUCKET_BOUNDS.iter().position(|end| micros <= *end);
+        self.add(range.unwrap_or(BUCKET_BOUNDS.len()), 1, micros);
     }
 }
 
@@ -134,19 +134,19 @@ pub fn gather(reader: &mut dyn Reader) -> Result<UsageMetrics, Error> {
 }
 
 fn range_index(range: u64) -> usize {
-    usize::try_from(range).unwrap_or(RANGES.len())
+    usize::try_from(range).unwrap_or(BUCKET_BOUNDS.len())
 }
 
 /// SQL that counts durations by a label and by bucket.
 fn by_range(label: &str, from: &str, end: &str) -> String {
     let duration = format!("({end} - started_at)");
-    let ranges: Vec<String> = RANGES
+    let ranges: Vec<String> = BUCKET_BOUNDS
         .iter()
         .enumerate()
         .map(|(number, range)| format!("WHEN {duration} <= {range} THEN {number}"))
         .collect();
     let ranges = ranges.join(" ");
-    let beyond = RANGES.len();
+    let beyond = BUCKET_BOUNDS.len();
     format!(
         "SELECT {label}, CAST(CASE {ranges} ELSE {beyond} END AS BIGINT), COUNT(*), \
          CAST(SUM(CASE WHEN {duration} > 0 THEN {duration} ELSE 0 END) AS BIGINT) FROM {from} GROUP BY 1, 2"

@@ -117,7 +117,7 @@ fn altered_content_is_detected() {
             } else {
                 "'\\x00ff'"
             };
-            database.meddle(&format!(
+            database.execute_sql(&format!(
                 "UPDATE blobs SET content = {literal} WHERE hash = '{hash}'"
             ));
             let altered = Err(Error::Blob {
@@ -128,7 +128,7 @@ fn altered_content_is_detected() {
         }
         // An altered stored length affects the decompressor.
         let hash = put(&engine, &b"another ".repeat(200));
-        database.meddle(&format!("UPDATE blobs SET size = 10 WHERE hash = '{hash}'"));
+        database.execute_sql(&format!("UPDATE blobs SET size = 10 WHERE hash = '{hash}'"));
         assert!(matches!(get(&engine, hash), Err(Error::Blob { .. })));
     }
 }
@@ -183,13 +183,13 @@ fn unreferenced_content_is_collected_after_its_grace_period() {
             })
             .expect("stored");
 
-        database.meddle("UPDATE blobs SET created_at = 0");
+        database.execute_sql("UPDATE blobs SET created_at = 0");
         let unreferenced = engine.read(|reader| blobs::unreferenced(reader, Timestamp::now()));
         assert_eq!(unreferenced, Ok((1, 6)));
         // Storing it again starts a new grace period.
         put(&engine, b"unused");
         assert_eq!(collect(&engine), 0);
-        database.meddle("UPDATE blobs SET created_at = 0");
+        database.execute_sql("UPDATE blobs SET created_at = 0");
         assert_eq!(collect(&engine), 1, "on {}", database.kind);
         assert_eq!(get(&engine, unused), Ok(None));
         for kept in [output, log, before, after] {
@@ -205,7 +205,7 @@ fn unreferenced_content_is_collected_after_its_grace_period() {
                 .all(|check| check.severity == cleveragents_store::Severity::Ok)
         );
 
-        database.meddle(&format!("DELETE FROM plans WHERE plan_id = '{plan}'"));
+        database.execute_sql(&format!("DELETE FROM plans WHERE plan_id = '{plan}'"));
         assert_eq!(collect(&engine), 2, "the plan was deleted");
     }
 }

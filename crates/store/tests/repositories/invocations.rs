@@ -270,7 +270,7 @@ fn calls_are_listed_newest_first_by_session_tool_and_outcome() {
 
 /// A call belongs to its plan, otherwise to the run that owns its session, otherwise to its session.
 #[test]
-fn issue_16_10_calls_are_listed_from_visible_namespaces_only() {
+fn calls_are_listed_from_visible_namespaces_only() {
     use cleveragents_domain::identity::Namespaces;
     use cleveragents_domain::{EventKind, RunId, TokenUsage};
     use cleveragents_store::runs::{self, NewRun};

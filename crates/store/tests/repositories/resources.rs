@@ -168,7 +168,7 @@ fn the_schema_keeps_names_and_aliases_unique() {
         link_to(&engine, project, &b, "other").expect("a valid link");
         let insert_bare = "INSERT INTO resource_types (name, definition, created_at, updated_at) VALUES ('git', '{}', 0, 0)";
         database
-            .try_meddle(insert_bare)
+            .try_execute_sql(insert_bare)
             .expect_err("bare names are reserved for built-in types");
     }
 }
@@ -207,7 +207,7 @@ fn the_schema_refuses_dangling_references() {
             a.id
         );
         database
-            .try_meddle(&self_link)
+            .try_execute_sql(&self_link)
             .expect_err("a link from a resource to itself");
 
         // Deleting a project deletes its links, but keeps the resource.
@@ -283,7 +283,7 @@ fn first_version(database: &TestDatabase) {
         "sqlite" => include_str!("../../migrations/sqlite/0001_foundation.sql"),
         _ => include_str!("../../migrations/postgres/0001_foundation.sql"),
     };
-    database.meddle(&format!(
+    database.execute_sql(&format!(
         "{schema};
          CREATE TABLE schema_migrations (version BIGINT PRIMARY KEY NOT NULL, name TEXT NOT NULL, applied_at BIGINT NOT NULL);
          INSERT INTO schema_migrations (version, name, applied_at) VALUES (1, '0001_foundation', 1);

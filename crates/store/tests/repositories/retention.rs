@@ -87,8 +87,8 @@ fn a_cleanup_removes_exactly_what_its_preview_lists() {
             "a cleanup of nothing emits no event"
         );
 
-        database.meddle("UPDATE events SET occurred_at = 0 WHERE position <= 4");
-        database.meddle("UPDATE blobs SET created_at = 0 WHERE size = 3");
+        database.execute_sql("UPDATE events SET occurred_at = 0 WHERE position <= 4");
+        database.execute_sql("UPDATE blobs SET created_at = 0 WHERE size = 3");
         let old = Cleanup {
             events: 4,
             blobs: 2,
@@ -130,7 +130,7 @@ fn positions_of_events_are_never_reused() {
         add_session(&engine, 5, 10);
         let last = database.count("SELECT MAX(position) FROM events");
         for _ in 0..3 {
-            database.meddle("UPDATE events SET occurred_at = 0");
+            database.execute_sql("UPDATE events SET occurred_at = 0");
             let preview = engine.cleanup_preview(RETENTION).expect("read");
             assert_eq!(
                 engine.cleanup(RETENTION),
@@ -162,7 +162,7 @@ fn a_vacuum_frees_bytes_and_reports_them() {
         if database.kind == "postgres" {
             // Otherwise the server may vacuum automatically before the measurement.
             for table in ["messages", "events"] {
-                database.meddle(&format!(
+                database.execute_sql(&format!(
                     "ALTER TABLE {table} SET (autovacuum_enabled = off, toast.autovacuum_enabled = off)"
                 ));
             }
@@ -313,7 +313,7 @@ fn a_check_reports_each_violated_rule() {
                 .collect()
         };
         assert!(problems().is_empty());
-        database.meddle(&format!(
+        database.execute_sql(&format!(
             "DELETE FROM messages WHERE session_id = '{id}' AND sequence = 2"
         ));
         let found = problems();
@@ -322,7 +322,7 @@ fn a_check_reports_each_violated_rule() {
             found[0].0 == "message numbers" && found[0].1.contains(&id.to_string()),
             "{found:?}"
         );
-        database.meddle(&format!(
+        database.execute_sql(&format!(
             "UPDATE sessions SET next_sequence = 4 WHERE session_id = '{id}'"
         ));
         assert_eq!(
@@ -330,28 +330,28 @@ fn a_check_reports_each_violated_rule() {
             1,
             "the count is correct, the last number is not"
         );
-        database.meddle("DELETE FROM messages");
-        database.meddle("UPDATE sessions SET next_sequence = 0");
+        database.execute_sql("DELETE FROM messages");
+        database.execute_sql("UPDATE sessions SET next_sequence = 0");
         assert!(problems().is_empty());
 
-        database.meddle(
+        database.execute_sql(
             "INSERT INTO plans (plan_id, phase, state, created_at, updated_at) VALUES ('p', 'strategize', 'queued', 0, 0)",
         );
-        database.meddle(
+        database.execute_sql(
             "INSERT INTO changesets (changeset_id, plan_id, next_entry, opened_at) VALUES ('c', 'p', 1, 0)",
         );
         assert_eq!(problems()[0].0, "changeset entries");
-        database.meddle("DELETE FROM changesets");
+        database.execute_sql("DELETE FROM changesets");
 
-        database.meddle(
+        database.execute_sql(
             "INSERT INTO tool_invocations (invocation_id, tool, arguments, outcome, output_hash, started_at, finished_at) \
              VALUES ('i', 't', '{}', 'succeeded', 'sha256:nowhere', 0, 0)",
         );
         assert_eq!(problems()[0].0, "tool outputs");
-        database.meddle("DELETE FROM tool_invocations");
+        database.execute_sql("DELETE FROM tool_invocations");
 
         if database.kind == "sqlite" {
-            database.meddle(
+            database.execute_sql(
                 "PRAGMA foreign_keys = OFF; INSERT INTO changesets (changeset_id, plan_id, opened_at) VALUES ('c', 'nowhere', 0)",
             );
             assert_eq!(problems()[0].0, "foreign keys");

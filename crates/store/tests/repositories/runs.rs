@@ -230,7 +230,7 @@ fn owned_sessions_are_not_listed_among_user_sessions() {
 
 /// A run belongs to the namespace in which it was started, regardless of its actor's name.
 #[test]
-fn issue_16_10_runs_are_found_in_their_namespaces_only() {
+fn runs_are_found_in_their_namespaces_only() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let mut ids = Vec::new();
@@ -289,11 +289,11 @@ fn issue_16_10_runs_are_found_in_their_namespaces_only() {
 
 /// Runs of older databases get the namespace of their plan or project.
 #[test]
-fn issue_16_10_stored_runs_get_the_namespace_of_their_plan() {
+fn stored_runs_get_the_namespace_of_their_plan() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let mut plan = cleveragents_testkit::plans::new_plan("p");
-        for project in &mut plan.made_with.projects {
+        for project in &mut plan.inputs.projects {
             project.name = "acme/shop".to_owned();
         }
         let plan = cleveragents_testkit::plans::store(&engine, &plan);
@@ -320,7 +320,7 @@ fn issue_16_10_stored_runs_get_the_namespace_of_their_plan() {
         }
         drop(engine);
         // Restores the previous schema version: without the column and the migration entry.
-        database.meddle(
+        database.execute_sql(
             "DROP INDEX runs_namespace; ALTER TABLE runs DROP COLUMN namespace; \
              DROP TABLE context_summaries; DROP TABLE merge_conflicts; DROP TABLE child_plans; \
              DROP INDEX plans_parent; DELETE FROM schema_migrations WHERE version >= 10",

@@ -302,7 +302,7 @@ fn a_counter_that_cannot_be_written_fails_only_its_unit() {
     let database = TestDatabase::sqlite();
     let engine = database.open();
     let id = add_session(&engine);
-    database.meddle(
+    database.execute_sql(
         "CREATE TRIGGER refuse BEFORE UPDATE ON sessions WHEN new.next_sequence > 2 \
          BEGIN SELECT RAISE(ABORT, 'two are enough'); END",
     );

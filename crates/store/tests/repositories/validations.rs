@@ -74,7 +74,7 @@ fn output_of_a_validation_is_kept_with_its_result() {
                 Ok::<_, cleveragents_store::Error>(hash)
             })
             .expect("stored");
-        database.meddle("UPDATE blobs SET created_at = 0");
+        database.execute_sql("UPDATE blobs SET created_at = 0");
         assert_eq!(engine.write(blobs::collect), Ok(0), "{}", database.kind);
         let is_sound = |engine: &Engine| {
             let checks = engine.check().expect("checked");
@@ -84,12 +84,12 @@ fn output_of_a_validation_is_kept_with_its_result() {
             check.expect("it is checked").detail == "sound"
         };
         assert!(is_sound(&engine));
-        database.meddle("DELETE FROM blobs");
+        database.execute_sql("DELETE FROM blobs");
         assert!(!is_sound(&engine), "{}", database.kind);
         let stored_again = engine.write(|unit| blobs::put(unit, b"all that it printed"));
         assert_eq!(stored_again, Ok(hash));
-        database.meddle("DELETE FROM plans");
-        database.meddle("UPDATE blobs SET created_at = 0");
+        database.execute_sql("DELETE FROM plans");
+        database.execute_sql("UPDATE blobs SET created_at = 0");
         assert_eq!(engine.write(blobs::collect), Ok(1), "{}", database.kind);
     }
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{Description, PrepareResult, builtin, ready};
 use crate::capability::Capability;
 use crate::ports::{Question, QuestionKind, Reply};
-use crate::spec::{Category, Ground};
+use crate::spec::{Category, WorkspaceNeed};
 use crate::tool::{Answer, Failure, FailureKind, PrepareContext, Tool};
 
 /// Error stored for a question that no user could answer. The question may be asked again.
@@ -42,7 +42,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         about: "Asks the user a question and returns the answer. Use it only for information that you cannot find \
                       out otherwise.",
         category: Category::Conversation,
-        ground: Ground::Nothing,
+        workspace_need: WorkspaceNeed::None,
         capability: Capability::reads(),
         timeout: ANSWER_TIMEOUT,
     };

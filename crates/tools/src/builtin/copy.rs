@@ -11,7 +11,7 @@ use super::paths::{LastLink, Target, target};
 use super::walk::{self, TreeEntry};
 use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, missing, ready, remove, write};
 use crate::capability::{Access, Capability};
-use crate::spec::{Category, Ground};
+use crate::spec::{Category, WorkspaceNeed};
 use crate::tool::{Answer, Call, Failure, PrepareContext, Tool, TouchedPaths};
 
 #[derive(Deserialize, JsonSchema)]
@@ -30,7 +30,7 @@ pub(super) fn move_tool() -> Arc<dyn Tool> {
         name: "file-move",
         about: "Moves or renames a file or a directory.",
         category: Category::FileOperations,
-        ground: Ground::Workspace,
+        workspace_need: WorkspaceNeed::Required,
         capability: Capability::writes("file"),
         timeout: FILE_TIMEOUT,
     };
@@ -42,7 +42,7 @@ pub(super) fn copy_tool() -> Arc<dyn Tool> {
         name: "file-copy",
         about: "Copies a file, or a directory with its content. Symlinks are copied as symlinks.",
         category: Category::FileOperations,
-        ground: Ground::Workspace,
+        workspace_need: WorkspaceNeed::Required,
         capability: Capability::writes("file"),
         timeout: FILE_TIMEOUT,
     };
@@ -57,8 +57,9 @@ fn prepare_move(arguments: CopyArguments, context: PrepareContext<'_>) -> Prepar
     Ok(ready(subjects, move |call| {
         let pair = Pair::new(&from, &to, existing, call)?;
         for entry in &pair.inner {
-            call.fence().check(&from.part_path_of(&entry.path))?;
-            call.fence()
+            call.path_permissions()
+                .check(&from.part_path_of(&entry.path))?;
+            call.path_permissions()
                 .check(&to.part_path_of(&pair.new_path(&entry.path)?))?;
         }
         pair.relocate(call)
@@ -73,10 +74,10 @@ fn prepare_copy(arguments: CopyArguments, context: PrepareContext<'_>) -> Prepar
     Ok(ready(subjects, move |call| {
         let pair = Pair::new(&from, &to, existing, call)?;
         for entry in &pair.inner {
-            call.fence()
+            call.path_permissions()
                 .check(&to.part_path_of(&pair.new_path(&entry.path)?))?;
             let path = from.part_path_of(&entry.path);
-            if !call.fence().shows(&path) {
+            if !call.path_permissions().shows(&path) {
                 return Err(Failure::new(format!("`{path}` may not be read")));
             }
         }

@@ -11,7 +11,7 @@ use super::paths::{LastLink, Place, Target, places, target};
 use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, ready, write};
 use crate::capability::{Access, Capability};
 use crate::ports::PartPath;
-use crate::spec::{Category, Ground};
+use crate::spec::{Category, WorkspaceNeed};
 use crate::tool::{Answer, Call, Failure, PrepareContext, Tool};
 
 /// Default of `limit`.
@@ -42,7 +42,7 @@ pub(super) fn create_tool() -> Arc<dyn Tool> {
         name: "dir-create",
         about: "Creates a directory and its missing parents. Succeeds if the directory already exists.",
         category: Category::DirectoryOperations,
-        ground: Ground::Workspace,
+        workspace_need: WorkspaceNeed::Required,
         capability: Capability {
             idempotent: true,
             ..Capability::writes("file")
@@ -57,7 +57,7 @@ pub(super) fn list_tool() -> Arc<dyn Tool> {
         name: "dir-list",
         about: "Lists the content of a directory with file sizes. Directories end with `/`; symlinks show their target.",
         category: Category::DirectoryOperations,
-        ground: Ground::Workspace,
+        workspace_need: WorkspaceNeed::Required,
         capability: Capability::reads(),
         timeout: FILE_TIMEOUT,
     };
@@ -155,7 +155,7 @@ impl List {
                 alias: place.part.alias.clone(),
                 path: inner.clone(),
             };
-            if !call.fence().shows(&part_path) {
+            if !call.path_permissions().shows(&part_path) {
                 continue;
             }
             if self.remaining == 0 {

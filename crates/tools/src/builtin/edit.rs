@@ -15,7 +15,7 @@ use super::paths::{LastLink, Target, target};
 use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, read, ready, write};
 use crate::capability::{Access, Capability};
 use crate::ports::MASK;
-use crate::spec::{Category, Ground};
+use crate::spec::{Category, WorkspaceNeed};
 use crate::tool::{Answer, Call, Failure, PrepareContext, PrepareError, Tool};
 
 /// Maximum size of an edited file, in bytes. Edits happen in memory.
@@ -48,7 +48,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         about: "Replaces exact pieces of text in a file. Several edits are applied together or not at all. Each \
                       old text must occur exactly once, unless replace_all is set.",
         category: Category::FileOperations,
-        ground: Ground::Workspace,
+        workspace_need: WorkspaceNeed::Required,
         capability: Capability::writes("file"),
         timeout: FILE_TIMEOUT,
     };
@@ -89,7 +89,7 @@ fn edit(file: &Target<'_>, edits: &[Edit], call: &mut Call<'_>) -> Result<Answer
             } else {
                 String::new()
             };
-            if call.fence().shows(&file.part_path()) {
+            if call.path_permissions().shows(&file.part_path()) {
                 call.output.text(&mismatch.excerpt);
             }
             Failure::new(format!("{place}{}. Nothing was changed.", mismatch.why))

@@ -16,7 +16,7 @@ use super::tree::{self, Options};
 use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, ready};
 use crate::capability::{Access, Capability};
 use crate::ports::PartPath;
-use crate::spec::{Category, Ground};
+use crate::spec::{Category, WorkspaceNeed};
 use crate::tool::{Answer, PrepareContext, PrepareError, Tool};
 
 /// Default of `limit`.
@@ -42,7 +42,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         name: "file-find",
         about: "Finds files by a glob pattern of their paths. Files ignored by .gitignore are excluded.",
         category: Category::FileOperations,
-        ground: Ground::Workspace,
+        workspace_need: WorkspaceNeed::Required,
         capability: Capability::reads(),
         timeout: FILE_TIMEOUT,
     };
@@ -65,7 +65,7 @@ fn prepare_find(arguments: FindArguments, context: PrepareContext<'_>) -> Prepar
             glob: None,
         };
         let needs_alias = places.len() > 1 || has_parts(call)?;
-        let fence = call.fence();
+        let path_permissions = call.path_permissions();
         for place in &places {
             tree::walk(place, &options, call, || {
                 |path: &TreePath| {
@@ -73,7 +73,7 @@ fn prepare_find(arguments: FindArguments, context: PrepareContext<'_>) -> Prepar
                         alias: place.part.alias.clone(),
                         path: path.clone(),
                     };
-                    if !pattern.matches(place, path) || !fence.shows(&part_path) {
+                    if !pattern.matches(place, path) || !path_permissions.shows(&part_path) {
                         return;
                     }
                     total.fetch_add(1, Ordering::Relaxed);

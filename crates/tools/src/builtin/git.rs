@@ -14,7 +14,7 @@ use super::paths::{LastLink, Place, place, target, workspace};
 use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, ready};
 use crate::capability::{Access, Capability};
 use crate::ports::{Part, PartPath};
-use crate::spec::{Category, Ground};
+use crate::spec::{Category, WorkspaceNeed};
 use crate::tool::{
     Answer, Call, Failure, FailureKind, PrepareContext, PrepareError, Subject, Tool,
 };
@@ -96,7 +96,7 @@ fn description(name: &'static str, about: &'static str, capability: Capability) 
         name,
         about,
         category: Category::GitOperations,
-        ground: Ground::Workspace,
+        workspace_need: WorkspaceNeed::Required,
         capability,
         timeout: FILE_TIMEOUT,
     }
@@ -404,9 +404,9 @@ fn readable_paths(
             path,
         };
         match std::str::from_utf8(name) {
-            Ok(name) if call.fence().shows(&path) => readable.push(name.to_owned()),
+            Ok(name) if call.path_permissions().shows(&path) => readable.push(name.to_owned()),
             Ok(_) => hides_any = true,
-            Err(_) => hides_any |= !call.fence().shows(&path),
+            Err(_) => hides_any |= !call.path_permissions().shows(&path),
         }
     }
     Ok(hides_any.then_some(readable))
@@ -438,7 +438,7 @@ fn check_readable(place: &Place<'_>, call: &Call<'_>) -> Result<(), Failure> {
     let Subject::Path { path, .. } = place.subject(Access::Reads) else {
         return Ok(());
     };
-    if call.fence().shows(&path) {
+    if call.path_permissions().shows(&path) {
         Ok(())
     } else {
         Err(Failure::new(format!("`{path}` may not be read")))

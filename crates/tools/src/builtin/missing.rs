@@ -83,7 +83,7 @@ fn files(file: &Target<'_>, call: &Call<'_>) -> Vec<TreePath> {
                 None => TreePath::from_bytes(name.clone()),
             };
             let Ok(path) = path else { continue };
-            if !call.fence().shows(&file.part_path_of(&path)) {
+            if !call.path_permissions().shows(&file.part_path_of(&path)) {
                 continue;
             }
             match stat.mode.map(FileMode::kind) {

@@ -48,7 +48,7 @@ use serde_json::Value;
 use crate::capability::Capability;
 use crate::gate::Permit;
 use crate::name::ToolName;
-use crate::spec::{Category, Ground, Source, ToolSpec};
+use crate::spec::{Category, Source, ToolSpec, WorkspaceNeed};
 use crate::tool::{
     Answer, Call, Failure, PrepareContext, PrepareError, PreparedCall, Subject, Tool,
 };
@@ -144,7 +144,7 @@ struct Description {
     name: &'static str,
     about: &'static str,
     category: Category,
-    ground: Ground,
+    workspace_need: WorkspaceNeed,
     capability: Capability,
     timeout: Duration,
 }
@@ -159,7 +159,7 @@ fn builtin<A: DeserializeOwned + JsonSchema + 'static>(
             description: description.about.to_owned(),
             source: Source::Builtin,
             category: description.category,
-            ground: description.ground,
+            workspace_need: description.workspace_need,
             input_schema: schema_of::<A>(),
             output_schema: None,
             capability: description.capability,

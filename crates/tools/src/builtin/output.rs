@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, ready};
 use crate::capability::Capability;
 use crate::ports::Window;
-use crate::spec::{Category, Ground};
+use crate::spec::{Category, WorkspaceNeed};
 use crate::tool::{Answer, Call, Failure, PrepareContext, PrepareError, Tool};
 
 /// Default and maximum of `limit`.
@@ -39,7 +39,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         name: "output-read",
         about: "Reads more of the output of an earlier tool call whose output was truncated.",
         category: Category::Conversation,
-        ground: Ground::Nothing,
+        workspace_need: WorkspaceNeed::None,
         capability: Capability::reads(),
         timeout: FILE_TIMEOUT,
     };

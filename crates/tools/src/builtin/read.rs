@@ -12,7 +12,7 @@ use super::paths::{LastLink, Target, target};
 use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, missing, ready};
 use crate::capability::{Access, Capability};
 use crate::gate::MAX_IMAGE_SIZE;
-use crate::spec::{Category, Ground};
+use crate::spec::{Category, WorkspaceNeed};
 use crate::tool::{Answer, Call, Failure, PrepareContext, Tool};
 
 /// Default of `limit`.
@@ -45,7 +45,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         about: "Reads a text file or some of its lines. Images (PNG, JPEG, GIF, WebP) are shown to models \
                       that accept images; for other binary files it returns only the size.",
         category: Category::FileOperations,
-        ground: Ground::Workspace,
+        workspace_need: WorkspaceNeed::Required,
         capability: Capability::reads(),
         timeout: FILE_TIMEOUT,
     };

@@ -10,7 +10,7 @@ use super::paths::{LastLink, Target, target};
 use super::walk::{self, MAX_PATHS};
 use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, missing, ready};
 use crate::capability::{Access, Capability};
-use crate::spec::{Category, Ground};
+use crate::spec::{Category, WorkspaceNeed};
 use crate::tool::{Answer, Call, Failure, PrepareContext, Tool, TouchedPaths};
 
 #[derive(Deserialize, JsonSchema)]
@@ -34,7 +34,7 @@ pub(super) fn file_tool() -> Arc<dyn Tool> {
         name: "file-delete",
         about: "Deletes a file. For a symlink, deletes the symlink, not its target.",
         category: Category::FileOperations,
-        ground: Ground::Workspace,
+        workspace_need: WorkspaceNeed::Required,
         capability: Capability::writes("file"),
         timeout: FILE_TIMEOUT,
     };
@@ -46,7 +46,7 @@ pub(super) fn directory_tool() -> Arc<dyn Tool> {
         name: "dir-delete",
         about: "Deletes an empty directory, or with `recursive` a directory and its content.",
         category: Category::DirectoryOperations,
-        ground: Ground::Workspace,
+        workspace_need: WorkspaceNeed::Required,
         capability: Capability::writes("file"),
         timeout: FILE_TIMEOUT,
     };
@@ -124,7 +124,8 @@ fn delete_tree(folder: &Target<'_>, call: &mut Call<'_>) -> Result<Answer, Failu
     let entries = walk::list_tree(folder, call)?;
     // All paths are checked before the first is deleted.
     for entry in &entries {
-        call.fence().check(&folder.part_path_of(&entry.path))?;
+        call.path_permissions()
+            .check(&folder.part_path_of(&entry.path))?;
     }
     let touched = touched(folder, &entries);
     for entry in entries.iter().rev() {

@@ -21,8 +21,8 @@ use super::tree::{self, Options};
 use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, ready};
 use crate::capability::{Access, Capability};
 use crate::ports::PartPath;
-use crate::safety::Fence;
-use crate::spec::{Category, Ground};
+use crate::safety::PathPermissions;
+use crate::spec::{Category, WorkspaceNeed};
 use crate::tool::{Answer, Call, Failure, PrepareContext, PrepareError, Tool};
 
 /// Default of `limit`.
@@ -61,7 +61,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         about: "Searches text in files. Binary files and files ignored by .gitignore are excluded. Returns lines of \
                       the form `path:line:text`.",
         category: Category::FileOperations,
-        ground: Ground::Workspace,
+        workspace_need: WorkspaceNeed::Required,
         capability: Capability::reads(),
         timeout: FILE_TIMEOUT,
     };
@@ -172,7 +172,7 @@ impl Search {
         needs_alias: bool,
         call: &Call<'_>,
     ) -> Result<(), Failure> {
-        let fence = call.fence();
+        let path_permissions = call.path_permissions();
         tree::walk(place, options, call, || {
             let mut searcher = SearcherBuilder::new()
                 .line_number(true)
@@ -181,7 +181,7 @@ impl Search {
                 .binary_detection(BinaryDetection::quit(0))
                 .build();
             move |path: &TreePath| {
-                self.file(place, path, needs_alias, fence, &mut searcher);
+                self.file(place, path, needs_alias, path_permissions, &mut searcher);
             }
         })
     }
@@ -191,7 +191,7 @@ impl Search {
         place: &Place<'_>,
         path: &TreePath,
         needs_alias: bool,
-        fence: Fence<'_>,
+        path_permissions: PathPermissions<'_>,
         searcher: &mut Searcher,
     ) {
         // Unreadable and deleted files are skipped.
@@ -208,7 +208,7 @@ impl Search {
                     alias: place.part.alias.clone(),
                     path: path.clone(),
                 };
-                if !fence.shows(&part_path) {
+                if !path_permissions.shows(&part_path) {
                     return MatchReport::Nothing;
                 }
                 let shown = shown_path(place, path, needs_alias);

@@ -13,8 +13,8 @@ use super::paths::{LastLink, Place, is_everything, place, workspace};
 use super::{Description, PrepareResult, builtin, ready};
 use crate::capability::{Access, Capability};
 use crate::ports::Command;
-use crate::running::{Streams, check_ending, exec};
-use crate::spec::{Category, Ground};
+use crate::run_command::{Streams, check_ending, exec};
+use crate::spec::{Category, WorkspaceNeed};
 use crate::tool::{
     Answer, Call, Failure, PrepareContext, PrepareError, Subject, Tool, TouchedPaths,
 };
@@ -45,7 +45,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         about: "Runs a shell command in the sandbox, without network access and without a terminal. It can write \
                       only inside the sandbox. Returns its output and exit code.",
         category: Category::ShellOperations,
-        ground: Ground::Workspace,
+        workspace_need: WorkspaceNeed::Required,
         capability: Capability::writes("snapshot"),
         timeout: Duration::from_secs(MAX_SECONDS),
     };

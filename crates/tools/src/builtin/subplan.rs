@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, ready};
 use crate::capability::Capability;
-use crate::spec::{Category, Ground};
+use crate::spec::{Category, WorkspaceNeed};
 use crate::tool::{Answer, Failure, PrepareContext, PrepareError, Subject, Tool};
 
 /// Name of the tool in files, rules and stored calls.
@@ -46,7 +46,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
                 files, after the current step; then their changes are merged. Use it for parts that change different \
                 files.",
         category: Category::Conversation,
-        ground: Ground::Nothing,
+        workspace_need: WorkspaceNeed::None,
         capability: Capability::reads(),
         timeout: FILE_TIMEOUT,
     };

@@ -11,7 +11,7 @@ use super::paths::{LastLink, Target, target};
 use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, read, ready};
 use crate::capability::{Access, Capability};
 use crate::ports::{MASK, PartPath};
-use crate::spec::{Category, Ground};
+use crate::spec::{Category, WorkspaceNeed};
 use crate::tool::{Answer, Call, Failure, PrepareContext, Tool, TouchedPaths};
 
 /// Maximum number of bytes to read at once when the existing file is searched for masks ([`MASK`]).
@@ -31,7 +31,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         name: "file-write",
         about: "Creates a file or replaces its whole content. To change parts of a file, use builtin/file-edit.",
         category: Category::FileOperations,
-        ground: Ground::Workspace,
+        workspace_need: WorkspaceNeed::Required,
         capability: Capability {
             idempotent: true,
             ..Capability::writes("file")

@@ -20,7 +20,7 @@ use super::scalar::resolve;
 use crate::capability::Access;
 use crate::name::ToolName;
 use crate::registry::compile;
-use crate::spec::{Category, DEFAULT_TIMEOUT, Ground, Source, ToolSpec};
+use crate::spec::{Category, DEFAULT_TIMEOUT, Source, ToolSpec, WorkspaceNeed};
 
 /// Maximum value of `timeout`.
 const MAX_TIMEOUT_SECONDS: f64 = 24.0 * 60.0 * 60.0;
@@ -108,7 +108,7 @@ impl Definition {
             description,
             source: Source::Custom,
             category: Category::Custom,
-            ground: Ground::Workspace,
+            workspace_need: WorkspaceNeed::Required,
             input_schema,
             output_schema: Some(output_schema),
             capability,

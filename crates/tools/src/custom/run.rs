@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::capability::Access;
 use crate::gate::Permit;
 use crate::ports::{Command, Workspace};
-use crate::running::{Streams, check_ending, exec};
+use crate::run_command::{Streams, check_ending, exec};
 use crate::spec::{Binding, Slot, ToolSpec};
 use crate::tool::{
     Answer, Call, Failure, PrepareContext, PrepareError, PreparedCall, Subject, Tool, TouchedPaths,

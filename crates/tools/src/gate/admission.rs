@@ -15,7 +15,7 @@ use crate::ports::{
 };
 use crate::registry::{Entry, Registry};
 use crate::safety::{Consent, Decision, PermissionRules};
-use crate::spec::{Category, Ground, Source, ToolSpec};
+use crate::spec::{Category, Source, ToolSpec, WorkspaceNeed};
 use crate::tool::{PrepareContext, PrepareError, PreparedCall, Subject};
 
 /// A call that passed all checks.
@@ -254,7 +254,7 @@ fn prepare<'a>(
     let missing = || RefusalReason::MissingSandbox {
         tool: spec.name.to_string(),
     };
-    if spec.ground == Ground::Workspace && context.workspace.is_none() {
+    if spec.workspace_need == WorkspaceNeed::Required && context.workspace.is_none() {
         return Err(missing());
     }
     let prepare_context = PrepareContext {
@@ -341,7 +341,7 @@ fn approve(
         reasons.push("a guard requires it for every change".to_owned());
     }
     if reasons.is_empty() {
-        return Ok(Consent::NotAsked);
+        return Ok(Consent::NotRequired);
     }
     let reason = reasons.join("; ");
     let reason = context.redactor.redact(&reason).into_owned();

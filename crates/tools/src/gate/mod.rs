@@ -28,13 +28,13 @@ pub use refusal::RefusalReason;
 
 use crate::argument_errors::schema_errors;
 use crate::name::ToolName;
-use crate::output::{Log, Output, Spool};
+use crate::output::{Log, Output, SpooledOutput};
 use crate::ports::{
     Attribution, CapturedChanges, FinishedCall, PortError, Redact, RefusedCall, StartedCall,
     redact_value, shortened,
 };
 use crate::registry::{Entry, Registry};
-use crate::safety::Fence;
+use crate::safety::PathPermissions;
 use crate::spec::{Source, ToolSpec};
 use crate::tool::{Answer, Body, Call, Failure, FailureKind, PreparedCall, TouchedPaths};
 use admission::{AdmittedCall, Stop};
@@ -123,8 +123,9 @@ impl Gate {
                 action: "storing the record of the call",
                 source,
             })?;
-        let fence = Fence::new(context.rules, &spec.name, &self.reader, admitted.consent);
-        let executed = execute(admitted.entry, admitted.prepared, fence, context);
+        let path_permissions =
+            PathPermissions::new(context.rules, &spec.name, &self.reader, admitted.consent);
+        let executed = execute(admitted.entry, admitted.prepared, path_permissions, context);
         record_outcome(id, spec, executed, checkpoint, context).and_then(|outcome| {
             admitted
                 .reservation
@@ -138,7 +139,7 @@ impl Gate {
 /// Result of running a tool.
 struct ExecutedCall {
     answer: Result<Answer, Failure>,
-    spool: Spool,
+    spool: SpooledOutput,
     log: String,
     elapsed: Duration,
 }
@@ -147,7 +148,7 @@ struct ExecutedCall {
 fn execute(
     entry: &Entry,
     prepared: Box<dyn PreparedCall + '_>,
-    fence: Fence<'_>,
+    path_permissions: PathPermissions<'_>,
     context: &CallContext<'_>,
 ) -> ExecutedCall {
     let started = Instant::now();
@@ -164,7 +165,7 @@ fn execute(
         ledger: context.ledger,
         scope: context.scope,
         cancel: context.cancel,
-        fence,
+        path_permissions,
         started_at: started,
         timeout: entry.tool.spec().timeout,
     };
@@ -293,7 +294,7 @@ fn failure_with_unrecorded_changes(answer: &Result<Answer, Failure>) -> Failure 
 }
 
 /// Returns the output as an image; `None` when it is too large or cannot be read.
-fn picture(media_type: &'static str, spool: &mut Spool) -> Option<Picture> {
+fn picture(media_type: &'static str, spool: &mut SpooledOutput) -> Option<Picture> {
     let data = spool.bytes_up_to(MAX_IMAGE_SIZE).ok()??;
     Some(Picture { media_type, data })
 }
@@ -374,7 +375,7 @@ fn finish_output(
     mut output: Output<'_>,
     entry: &Entry,
     context: &CallContext<'_>,
-) -> (Result<Answer, Failure>, Spool) {
+) -> (Result<Answer, Failure>, SpooledOutput) {
     let json = match &result {
         Ok(Answer {
             body: Body::Json(value),
@@ -392,7 +393,7 @@ fn finish_output(
             let failure = Failure::new(format!("storing its output failed: {error}"));
             return (
                 Err(failure.touching(touched)),
-                Spool::new(context.shown_bytes),
+                SpooledOutput::new(context.shown_bytes),
             );
         }
     };
@@ -410,7 +411,7 @@ fn finish_output(
 fn check_output(
     entry: &Entry,
     json: Option<&Value>,
-    spool: &mut Spool,
+    spool: &mut SpooledOutput,
     redactor: &dyn Redact,
 ) -> Result<(), String> {
     let Some(schema) = &entry.output else {

@@ -19,7 +19,7 @@ pub struct Output<'a> {
     redactor: &'a dyn Redact,
     /// Bytes after the last line break, not yet redacted.
     pending: Vec<u8>,
-    spool: Spool,
+    spool: SpooledOutput,
     write_error: Option<io::Error>,
 }
 
@@ -29,7 +29,7 @@ impl<'a> Output<'a> {
         Self {
             redactor,
             pending: Vec::new(),
-            spool: Spool::new(shown_bytes),
+            spool: SpooledOutput::new(shown_bytes),
             write_error: None,
         }
     }
@@ -100,7 +100,7 @@ impl<'a> Output<'a> {
     }
 
     /// Stores the pending bytes and returns the whole output.
-    pub(crate) fn finish(mut self) -> io::Result<Spool> {
+    pub(crate) fn finish(mut self) -> io::Result<SpooledOutput> {
         let pending = std::mem::take(&mut self.pending);
         self.store(&pending);
         match self.write_error {
@@ -154,7 +154,7 @@ impl Log {
 /// The whole output of a tool. Up to the limit, it is in memory. A longer output is in a file, and only its head and
 /// tail stay in memory.
 #[derive(Debug)]
-pub struct Spool {
+pub struct SpooledOutput {
     limit: usize,
     /// The whole output, or only its head once the output exceeds the limit.
     head: Vec<u8>,
@@ -295,7 +295,7 @@ const fn tail_limit(limit: usize) -> usize {
     limit - head_limit(limit)
 }
 
-impl Spool {
+impl SpooledOutput {
     /// An empty spool; `limit` is the maximum number of bytes that the model is shown.
     pub const fn new(limit: usize) -> Self {
         Self {

@@ -11,7 +11,7 @@ use super::{CapturedChanges, PortError};
 use crate::capability::Capability;
 use crate::gate::RefusalReason;
 use crate::name::ToolName;
-use crate::output::Spool;
+use crate::output::SpooledOutput;
 
 /// Session, plan and actor that make a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub struct FinishedCall<'a> {
     /// Outcome; never `Running` or `Refused`.
     pub outcome: InvocationOutcome,
     /// The whole output, redacted.
-    pub output: &'a mut Spool,
+    pub output: &'a mut SpooledOutput,
     /// Media type of the output, such as `image/png`, when it is an image instead of text.
     pub media_type: Option<&'static str>,
     /// The end of the tool's log, redacted; empty for most tools.

@@ -9,9 +9,9 @@ use cleveragents_domain::{Code, Diagnose as _, InvocationOutcome, MicroUsd};
 use cleveragents_tools::ports::{Approval, Reply};
 use cleveragents_tools::{
     AllowList, Answer, Body, Call, CallOutcome, CallRequest, Capability, Category, Effect,
-    Environment, Failure, FailureKind, GateError, Ground, PermissionRules, Permit, Phase, PlanMode,
+    Environment, Failure, FailureKind, GateError, PermissionRules, Permit, Phase, PlanMode,
     PrepareContext, PrepareError, PreparedCall, Registry, Source, Subject, Tool, ToolSpec,
-    TouchedPaths,
+    TouchedPaths, WorkspaceNeed,
 };
 use serde_json::{Value, json};
 
@@ -64,7 +64,7 @@ fn spec() -> ToolSpec {
         description: "counts how often it runs".to_owned(),
         source: Source::Custom,
         category: Category::Custom,
-        ground: Ground::Nothing,
+        workspace_need: WorkspaceNeed::None,
         input_schema: json!({
             "type": "object",
             "properties": {"text": {"type": "string"}, "number": {"type": "integer", "minimum": 1}},

@@ -117,7 +117,7 @@ impl ApplyPhase<'_> {
                 .map(ApplyAttempt::done);
         }
         // A strategy without steps states that nothing has to change.
-        let expects_nothing = plan.made_with.read_only
+        let expects_nothing = plan.inputs.read_only
             || plan
                 .strategy
                 .as_ref()

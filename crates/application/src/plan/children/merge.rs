@@ -105,7 +105,7 @@ impl ChildPlans<'_> {
                 Some(self.merged_child(plan, child, member, positions))
             })
             .collect::<Result<Vec<MergedChild>, PlanError>>()?;
-        let (id, lease) = (plan.id, self.progress.lease.fence());
+        let (id, lease) = (plan.id, self.progress.lease.fencing_token());
         workspace.write_merge(&merge, move |unit| {
             leases::require(unit, &lease.0, lease.1)?;
             store_merge(unit, id, &merged)

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use cleveragents_domain::{
     ChildSettings, ChildState, DecisionId, DecisionType, Invariant, InvariantId, InvariantScope,
-    MadeWith, NewDecision, Plan, PlanId, PlanPhase, PlanStep, PlanStrategy, StepRecord,
+    NewDecision, Plan, PlanId, PlanInputs, PlanPhase, PlanStep, PlanStrategy, StepRecord,
 };
 use cleveragents_store::child_plans::NewChild;
 use cleveragents_store::invariants::NewInvariant;
@@ -173,7 +173,7 @@ impl ChildPlans<'_> {
                     above: Some((plan.id, plan.root)),
                     description: description(plan, strategy, step, &decided, &guidance),
                     definition_of_done: format!("- {TASK_CRITERION}\n"),
-                    made_with: inputs_of_child(plan),
+                    inputs: inputs_of_child(plan),
                 },
                 strategy: strategy_of_child(strategy, step.step),
                 invariants: new_invariants,
@@ -246,7 +246,7 @@ impl ChildPlans<'_> {
         let mut text = String::new();
         for decision in all.iter().filter(|decision| decision.holds()) {
             let is_choice = matches!(
-                decision.said.kind,
+                decision.content.kind,
                 DecisionType::StrategyChoice
                     | DecisionType::ResourceSelection
                     | DecisionType::UserIntervention
@@ -255,8 +255,8 @@ impl ChildPlans<'_> {
                 let _written = writeln!(
                     text,
                     "- {} {}",
-                    decision.said.question,
-                    shortened(&decision.said.chosen, 300)
+                    decision.content.question,
+                    shortened(&decision.content.chosen, 300)
                 );
             }
         }
@@ -360,14 +360,14 @@ fn paths_of(steps: &[ChildStep<'_>]) -> Vec<String> {
 
 /// The inputs of a child plan. Its result is reviewed and validated with the result of its parent, and its cost counts
 /// towards the limit of its parent.
-fn inputs_of_child(parent: &Plan) -> MadeWith {
-    let mut made_with = parent.made_with.clone();
-    made_with.actors.review = None;
-    made_with.actors.estimation = None;
-    made_with.actors.invariant = None;
-    made_with.max_cost_micro_usd = None;
-    "parent plan".clone_into(&mut made_with.profile.source);
-    made_with
+fn inputs_of_child(parent: &Plan) -> PlanInputs {
+    let mut inputs = parent.inputs.clone();
+    inputs.actors.review = None;
+    inputs.actors.estimation = None;
+    inputs.actors.invariant = None;
+    inputs.max_cost_micro_usd = None;
+    "parent plan".clone_into(&mut inputs.profile.source);
+    inputs
 }
 
 /// The task of a child plan, with what it has to know about the whole.

@@ -23,7 +23,7 @@ const SHOWN_TASK: usize = 2_000;
 
 /// Whether a decision asks the execution actor to combine versions of files.
 pub(in crate::plan) fn asks_to_combine(decision: &Decision) -> bool {
-    decision.holds() && decision.said.question.starts_with(COMBINE_QUESTION)
+    decision.holds() && decision.content.question.starts_with(COMBINE_QUESTION)
 }
 
 /// The conflicts that a decision is about.
@@ -170,7 +170,7 @@ impl PlanControl {
         conflicts: &[StoredConflict],
         children: &[ChildPlan],
     ) -> Result<String, PlanError> {
-        if plan.made_with.actors.execution == DETERMINISTIC {
+        if plan.inputs.actors.execution == DETERMINISTIC {
             return Err(PlanError::Usage(
                 "the plan has no model that could combine the versions: choose one of them"
                     .to_owned(),

@@ -280,13 +280,16 @@ impl PlanControl {
             .iter()
             .filter(|decision| is_step_decision(decision))
             .collect();
-        let above = old.first().and_then(|decision| decision.said.parent);
+        let above = old.first().and_then(|decision| decision.content.parent);
         let Some(parent) = above.or(plan.decision_root) else {
             return Err(PlanError::NotFound(plan.id));
         };
         let snapshot = self.snapshots.take(plan, None)?;
         let new = step_decisions(parent, strategy, &[edit], &snapshot);
-        Ok((old.iter().map(|decision| decision.said.id).collect(), new))
+        Ok((
+            old.iter().map(|decision| decision.content.id).collect(),
+            new,
+        ))
     }
 
     /// Returns a plan to the strategize phase for a new strategy.
@@ -352,8 +355,8 @@ impl PlanControl {
         };
         Ok(all
             .into_iter()
-            .filter(|decision| decision.holds() && !is_retained(decision.said.kind))
-            .map(|decision| decision.said.id)
+            .filter(|decision| decision.holds() && !is_retained(decision.content.kind))
+            .map(|decision| decision.content.id)
             .filter(|id| Some(*id) != plan.decision_root)
             .collect())
     }
@@ -369,7 +372,7 @@ impl PlanControl {
 
     /// Queues a plan for a worker.
     pub(super) fn queue(&self, id: PlanId, entry: &QueueEntry) -> Result<Plan, PlanError> {
-        PlanQueue::new(Arc::clone(self.store.engine())).leave(id, entry)?;
+        PlanQueue::new(Arc::clone(self.store.engine())).enqueue(id, entry)?;
         self.store.get(id)
     }
 

@@ -76,7 +76,7 @@ impl PlanQueue {
     }
 
     /// Queues a plan, replacing an earlier entry.
-    pub fn leave(&self, id: PlanId, entry: &QueueEntry) -> Result<(), PlanError> {
+    pub fn enqueue(&self, id: PlanId, entry: &QueueEntry) -> Result<(), PlanError> {
         let entry = entry.document()?;
         self.engine.write(move |unit| {
             // The lock prevents other processes from finishing the plan before this transaction ends.
@@ -90,7 +90,7 @@ impl PlanQueue {
     }
 
     /// Replaces or removes the queue entry of a plan if the entry still equals `expected`. Returns true if it did.
-    pub fn pass_on(
+    pub fn replace_if_equal(
         &self,
         id: PlanId,
         expected: &QueueEntry,

@@ -39,10 +39,10 @@ pub(in crate::plan) fn of_plan(
     let corrections = decisions::of_plan(reader, plan)?.into_iter();
     let corrections = corrections.filter_map(|decision| {
         let target = decision.corrects?;
-        (decision.said.kind == DecisionType::UserIntervention).then_some((decision, target))
+        (decision.content.kind == DecisionType::UserIntervention).then_some((decision, target))
     });
     let attempts = (1..).zip(corrections).map(|(number, (decision, target))| {
-        let id = decision.said.id;
+        let id = decision.content.id;
         let recorded = rollbacks.iter().find(|rollback| records(rollback, id));
         let report = recorded.and_then(|rollback| rollback.report.clone());
         let report = report.unwrap_or_default();
@@ -55,7 +55,7 @@ pub(in crate::plan) fn of_plan(
             },
             target,
             decision: id,
-            guidance: decision.said.chosen,
+            guidance: decision.content.chosen,
             is_undone: is_redone || decision.undone_by.is_some(),
             discarded_decisions: report.undone.decisions,
             discarded_steps: report.undone.steps,

@@ -144,7 +144,8 @@ impl PlanCorrection {
             paths: found.preview.paths.clone(),
             ..RollbackReport::default()
         };
-        let (id, is_strategized, fence) = (plan.id, found.is_strategized_again, lease.fence());
+        let (id, is_strategized, fence) =
+            (plan.id, found.is_strategized_again, lease.fencing_token());
         let new = decision.clone();
         let store = move |unit: &mut UnitOfWork<'_>| -> Result<RollbackCounts, SandboxError> {
             leases::require(unit, &fence.0, fence.1)?;
@@ -299,7 +300,7 @@ impl PlanCorrection {
         lease: &HeldLease,
     ) -> Result<(Vec<String>, RollbackCounts), PlanError> {
         let (id, number, stage) = (plan.id, correction.number, correction.origin.stage);
-        let (scope, fence) = (scope.clone(), lease.fence());
+        let (scope, fence) = (scope.clone(), lease.fencing_token());
         let store = move |unit: &mut UnitOfWork<'_>| -> Result<RollbackCounts, SandboxError> {
             leases::require(unit, &fence.0, fence.1)?;
             let undone = plan_steps::undo_correction(unit, id, number, &scope)?;
@@ -349,7 +350,7 @@ impl PlanCorrection {
         let all = self
             .store
             .read(|reader| decisions::of_plan(reader, plan.id))?;
-        let Some(decision) = all.iter().find(|decision| decision.said.id == target) else {
+        let Some(decision) = all.iter().find(|decision| decision.content.id == target) else {
             return Err(refusal(plan, format!("it has no decision {target}")));
         };
         if let Some(by) = decision.superseded_by {
@@ -364,7 +365,7 @@ impl PlanCorrection {
                 format!("the decision {target} was rolled back"),
             ));
         }
-        match decision.said.kind {
+        match decision.content.kind {
             DecisionType::PromptDefinition => Err(PlanError::NotReady {
                 plan: plan.id,
                 stage: plan.stage,

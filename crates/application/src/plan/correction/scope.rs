@@ -91,14 +91,14 @@ impl PlanCorrection {
             ))
         })?;
         let is_step = |decision: &Decision| {
-            records
-                .iter()
-                .any(|record| strategy_decision(plan, &all, &record.path) == Some(decision.said.id))
+            records.iter().any(|record| {
+                strategy_decision(plan, &all, &record.path) == Some(decision.content.id)
+            })
         };
         let is_strategized_again = all.iter().any(|decision| {
-            decision.said.id == target
-                && decision.said.phase == STRATEGY
-                && decision.said.kind != DecisionType::UserIntervention
+            decision.content.id == target
+                && decision.content.phase == STRATEGY
+                && decision.content.kind != DecisionType::UserIntervention
                 && !is_step(decision)
         });
         let live: Vec<&StepRecord> = records
@@ -145,7 +145,7 @@ impl PlanCorrection {
                 let decision = step.and_then(|step| step.decision);
                 match decision {
                     Some(decision) => more |= roots.insert(decision),
-                    None if later.is_taken_back => {}
+                    None if later.is_reverted => {}
                     None => {
                         let (alias, path) = (&later.alias, &later.path);
                         return Err(refusal(
@@ -167,7 +167,7 @@ impl PlanCorrection {
                     ..preview(&all, &affected, &steps, &undo, is_strategized_again)
                 },
                 decisions: in_order(&all, &affected)
-                    .map(|decision| decision.said.id)
+                    .map(|decision| decision.content.id)
                     .collect(),
                 steps: steps.iter().map(|step| step.number).collect(),
                 targets: undo.targets,
@@ -243,7 +243,7 @@ fn in_order<'a>(
     affected: &'a BTreeSet<DecisionId>,
 ) -> impl Iterator<Item = &'a Decision> {
     all.iter()
-        .filter(|decision| affected.contains(&decision.said.id))
+        .filter(|decision| affected.contains(&decision.content.id))
 }
 
 fn preview(
@@ -253,15 +253,15 @@ fn preview(
     undo: &RangesToUndo,
     needs_new_strategy: bool,
 ) -> CorrectionPreview {
-    let stays = |decision: &&Decision| decision.holds() && !affected.contains(&decision.said.id);
+    let stays = |decision: &&Decision| decision.holds() && !affected.contains(&decision.content.id);
     let targets = undo.targets.targets.iter();
     CorrectionPreview {
         kept_decisions: all.iter().filter(stays).count(),
         decisions: in_order(all, affected)
             .map(|decision| AffectedDecision {
-                id: decision.said.id,
-                question: decision.said.question.clone(),
-                chosen: decision.said.chosen.clone(),
+                id: decision.content.id,
+                question: decision.content.question.clone(),
+                chosen: decision.content.chosen.clone(),
             })
             .collect(),
         steps: steps
@@ -291,8 +291,8 @@ fn made_with_the_strategy(all: &[Decision]) -> BTreeSet<DecisionId> {
         )
     };
     all.iter()
-        .filter(|decision| decision.holds() && !stays(decision.said.kind))
-        .map(|decision| decision.said.id)
+        .filter(|decision| decision.holds() && !stays(decision.content.kind))
+        .map(|decision| decision.content.id)
         .collect()
 }
 
@@ -301,12 +301,16 @@ pub(super) fn affected(all: &[Decision], roots: &BTreeSet<DecisionId>) -> BTreeS
     let index: HashMap<DecisionId, usize> = all
         .iter()
         .enumerate()
-        .map(|(at, decision)| (decision.said.id, at))
+        .map(|(at, decision)| (decision.content.id, at))
         .collect();
     let mut affected = BTreeSet::new();
     for at in roots.iter().filter_map(|root| index.get(root)) {
-        affected.insert(all[*at].said.id);
-        affected.extend(downstream(all, *at).into_iter().map(|at| all[at].said.id));
+        affected.insert(all[*at].content.id);
+        affected.extend(
+            downstream(all, *at)
+                .into_iter()
+                .map(|at| all[at].content.id),
+        );
     }
     affected.retain(|id| index.get(id).is_some_and(|at| all[*at].holds()));
     affected

@@ -2,7 +2,7 @@
 
 mod one_off;
 
-use cleveragents_domain::{Action, MadeWith, Plan, PlanActors, PlanId, PlanProfile, PlanProject};
+use cleveragents_domain::{Action, Plan, PlanActors, PlanId, PlanInputs, PlanProfile, PlanProject};
 use cleveragents_store::plans::NewPlan;
 use cleveragents_store::{definitions, invariants, plans, resources};
 
@@ -101,7 +101,7 @@ impl PlanCreation {
             .get(&name, variables)
             .map_err(PlanError::from_service)?;
         let rendered = |text: &str| action.render(text, &values);
-        let made_with = MadeWith {
+        let inputs = PlanInputs {
             arguments: values.values.clone(),
             arguments_order: values.order.clone(),
             projects,
@@ -124,10 +124,10 @@ impl PlanCreation {
             }),
         };
         // If the targets cannot be resolved, the plan reports the error when it starts; until then the user can fix it.
-        if let Ok(targets) = self.requirements.targets_of(&made_with) {
+        if let Ok(targets) = self.requirements.targets_of(&inputs) {
             self.sandboxes.check_targets(&targets)?;
         }
-        let new = new_plan(&action, made_with, rendered);
+        let new = new_plan(&action, inputs, rendered);
         let id = new.id;
         let invariants = plan_invariants(id, &request.invariants)?;
         if !self.insert(new, invariants, !action.reusable)? {
@@ -148,7 +148,7 @@ impl PlanCreation {
         self.store.write(move |unit| {
             // The lock prevents the deletion of the plan's projects until the plan is stored.
             resources::lock(unit)?;
-            for project in &new.made_with.projects {
+            for project in &new.inputs.projects {
                 find_project(unit, &project.name).map_err(PlanError::from_service)?;
             }
             let kind = definitions::DefinitionKind::Action;
@@ -165,7 +165,7 @@ impl PlanCreation {
 }
 
 /// The row of a new plan. `render` inserts the arguments into a text of the action.
-fn new_plan(action: &Action, made_with: MadeWith, render: impl Fn(&str) -> String) -> NewPlan {
+fn new_plan(action: &Action, inputs: PlanInputs, render: impl Fn(&str) -> String) -> NewPlan {
     let id = PlanId::generate();
     let short = id.to_string().to_ascii_lowercase();
     let action_name = action.name.rsplit('/').next().unwrap_or(&action.name);
@@ -180,7 +180,7 @@ fn new_plan(action: &Action, made_with: MadeWith, render: impl Fn(&str) -> Strin
         above: None,
         description: render(description.unwrap_or(&action.description)),
         definition_of_done: render(&action.definition_of_done),
-        made_with,
+        inputs,
     }
 }
 

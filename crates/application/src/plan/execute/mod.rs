@@ -179,7 +179,8 @@ impl ExecutePhase<'_> {
         })?;
         let is_pending = |decision: &Decision| {
             let mut guidance = guidance.iter();
-            guidance.any(|entry| entry.applied_at.is_none() && entry.decision == decision.said.id)
+            guidance
+                .any(|entry| entry.applied_at.is_none() && entry.decision == decision.content.id)
         };
         let mut requests = known.iter().filter(|decision| asks_to_combine(decision));
         if requests.any(is_pending) {
@@ -214,7 +215,7 @@ impl ExecutePhase<'_> {
 
     /// True if the execution actor has to apply pending guidance.
     pub(super) fn has_pending_guidance(&self, plan: &Plan) -> Result<bool, PlanError> {
-        let is_read = plan.made_with.actors.execution != DETERMINISTIC;
+        let is_read = plan.inputs.actors.execution != DETERMINISTIC;
         Ok(is_read && self.pending_guidance(plan)?.is_some())
     }
 
@@ -223,7 +224,7 @@ impl ExecutePhase<'_> {
         let Some(last) = self.pending_guidance(plan)? else {
             return Ok(());
         };
-        if plan.made_with.actors.execution == DETERMINISTIC {
+        if plan.inputs.actors.execution == DETERMINISTIC {
             // No model reads the guidance, so it stays pending.
             self.progress.observer.note(&format!(
                 "guidance is pending, and `{DETERMINISTIC}` cannot read it: {}",
@@ -256,7 +257,7 @@ impl ExecutePhase<'_> {
         workspace: &SandboxWorkspace,
         mut earlier: FailedResults,
     ) -> Result<Option<Plan>, PlanError> {
-        let limit = plan.made_with.profile.snapshot.validation_retries;
+        let limit = plan.inputs.profile.snapshot.validation_retries;
         loop {
             let fixes = self.completed_fixes(plan)?;
             let results = self.validate.run(plan, workspace, fixes + 1, earlier)?;
@@ -273,7 +274,7 @@ impl ExecutePhase<'_> {
                 .map(|result| format!("`{}`: {}", result.name, result.message))
                 .collect();
             let message = format!("check failed: {}", reasons.join("; "));
-            if plan.made_with.actors.execution == DETERMINISTIC {
+            if plan.inputs.actors.execution == DETERMINISTIC {
                 return self.fail_validation(plan, message, Some(fixes + 1));
             }
             if fixes >= u64::from(limit) {

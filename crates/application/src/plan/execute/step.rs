@@ -152,7 +152,7 @@ impl ExecutePhase<'_> {
         run: &StepRun,
         workspace: &SandboxWorkspace,
     ) -> Result<String, PlanError> {
-        let execution = &plan.made_with.actors.execution;
+        let execution = &plan.inputs.actors.execution;
         if spec.call.is_none() && execution == DETERMINISTIC {
             let message = format!(
                 "`{}` needs a model: it is not a tool call, and the plan has no execution actor",
@@ -167,7 +167,7 @@ impl ExecutePhase<'_> {
         let work = StepWork {
             workspace,
             position_before: record.position_before,
-            is_read_only: plan.made_with.read_only,
+            is_read_only: plan.inputs.read_only,
         };
         loop {
             let task = ActorTask {
@@ -203,7 +203,7 @@ impl ExecutePhase<'_> {
                     is_transient,
                 }) => (message, code, is_transient),
             };
-            let max_retries = plan.made_with.profile.snapshot.max_retries;
+            let max_retries = plan.inputs.profile.snapshot.max_retries;
             let may_retry =
                 is_transient && retries < max_retries && self.passes_retry_gate(plan)?;
             if !may_retry {

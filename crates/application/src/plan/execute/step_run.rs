@@ -58,7 +58,7 @@ impl ExecutePhase<'_> {
         workspace: &SandboxWorkspace,
     ) -> Result<StepRun, PlanError> {
         let key = run_key(&spec.path, record.number, blocked);
-        let actor = &plan.made_with.actors.execution;
+        let actor = &plan.inputs.actors.execution;
         if spec.call.is_some() || actor == DETERMINISTIC {
             return Ok(StepRun {
                 key,

@@ -313,7 +313,7 @@ impl Operation for PromptPlan {
                 pending,
                 applied: all.len() - pending,
             },
-            is_readable: plan.made_with.actors.execution != DETERMINISTIC,
+            is_readable: plan.inputs.actors.execution != DETERMINISTIC,
         })
     }
 }

@@ -182,7 +182,7 @@ impl Operation for CorrectDecision {
 
     fn run(self, context: &OperationContext) -> Result<CorrectionReport, OperationError> {
         let Explanation { plan, decision, .. } = context.plans().explain(&self.decision)?;
-        let target = decision.said.id;
+        let target = decision.content.id;
         let control = context.plan_control();
         let mode = self.mode.into();
         let (preview, new_decision) = if self.dry_run {

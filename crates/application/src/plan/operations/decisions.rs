@@ -110,7 +110,8 @@ pub struct TreeDecision {
     pub superseded_by: Option<DecisionId>,
     /// The number of the rollback that undid the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub taken_back_by: Option<u64>,
+    #[serde(rename = "taken_back_by")]
+    pub rolled_back_by: Option<u64>,
     /// The child plan that the decision created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child_plan: Option<TreeChildPlan>,
@@ -240,7 +241,7 @@ fn nest(tree: &DecisionTree, plans: &[TreeChildPlan]) -> (Option<TreeDecision>, 
         let mut children = std::mem::take(&mut child_lists[at]);
         children.reverse();
         if node.depth >= MAX_NESTING {
-            decision.parent = Some(tree.decision(node).said.parent);
+            decision.parent = Some(tree.decision(node).content.parent);
             decision.depth = Some(node.depth);
             deeper.push(decision);
             if let Some(parent) = node.parent {
@@ -269,18 +270,18 @@ fn spawned(plans: &[TreeChildPlan], decision: DecisionId) -> Option<TreeChildPla
 }
 
 fn tree_decision(decision: &Decision, plans: &[TreeChildPlan]) -> TreeDecision {
-    let said = &decision.said;
+    let content = &decision.content;
     TreeDecision {
-        id: said.id,
-        kind: said.kind,
+        id: content.id,
+        kind: content.kind,
         description: draw::description(decision).to_owned(),
-        question: said.question.clone(),
+        question: content.question.clone(),
         sequence: decision.sequence,
-        phase: said.phase,
-        confidence: said.confidence,
+        phase: content.phase,
+        confidence: content.confidence,
         superseded_by: decision.superseded_by,
-        taken_back_by: decision.undone_by,
-        child_plan: spawned(plans, said.id),
+        rolled_back_by: decision.undone_by,
+        child_plan: spawned(plans, content.id),
         children: None,
         children_left_out: None,
         parent: None,
@@ -292,13 +293,13 @@ fn outline(tree: &DecisionTree, plans: &[TreeChildPlan]) -> Vec<OutlineNode> {
     let mut short_ids = short_ids(tree);
     let node = |node: &DecisionNode| {
         let decision = tree.decision(node);
-        let said = &decision.said;
+        let content = &decision.content;
         OutlineNode {
-            id: said.id,
-            short_id: short_ids.remove(&said.id).unwrap_or_default(),
-            kind: said.kind,
+            id: content.id,
+            short_id: short_ids.remove(&content.id).unwrap_or_default(),
+            kind: content.kind,
             description: draw::description(decision).to_owned(),
-            confidence: said.confidence,
+            confidence: content.confidence,
             status: match (decision.superseded_by, decision.undone_by) {
                 (Some(_), _) => Some(DecisionStatus::Superseded),
                 (None, Some(_)) => Some(DecisionStatus::RolledBack),
@@ -307,7 +308,7 @@ fn outline(tree: &DecisionTree, plans: &[TreeChildPlan]) -> Vec<OutlineNode> {
             depth: node.depth,
             is_last: node.is_last,
             left_out: node.left_out,
-            child_plan: spawned(plans, said.id),
+            child_plan: spawned(plans, content.id),
         }
     };
     tree.nodes.iter().map(node).collect()
@@ -317,7 +318,7 @@ fn outline(tree: &DecisionTree, plans: &[TreeChildPlan]) -> Vec<OutlineNode> {
 fn short_ids(tree: &DecisionTree) -> HashMap<DecisionId, String> {
     let decisions = tree.decisions.iter();
     let mut all: Vec<(String, DecisionId)> = decisions
-        .map(|decision| (decision.said.id.to_string(), decision.said.id))
+        .map(|decision| (decision.content.id.to_string(), decision.content.id))
         .collect();
     all.sort_unstable();
     let text = |at: usize| all.get(at).map(|(text, _)| text.as_str());
@@ -365,7 +366,8 @@ pub struct DecisionExplanation {
     pub holds: bool,
     pub superseded_by: Option<DecisionId>,
     /// The number of the rollback that undid the decision.
-    pub taken_back_by: Option<u64>,
+    #[serde(rename = "taken_back_by")]
+    pub rolled_back_by: Option<u64>,
     pub corrects: Option<DecisionId>,
     pub correction_reason: Option<String>,
     pub influenced_by: Vec<DecisionId>,
@@ -435,26 +437,26 @@ impl Operation for ExplainDecision {
             failed_checks,
         } = context.plans().explain(&self.reference)?;
         let holds = decision.holds();
-        let said = decision.said;
-        let snapshot = said.snapshot;
+        let recorded = decision.content;
+        let snapshot = recorded.snapshot;
         let is_over = plan.stage.is_terminal();
         Ok(DecisionExplanation {
-            decision_id: said.id,
-            kind: said.kind,
-            question: said.question,
-            chosen: said.chosen,
-            confidence: said.confidence,
+            decision_id: recorded.id,
+            kind: recorded.kind,
+            question: recorded.question,
+            chosen: recorded.chosen,
+            confidence: recorded.confidence,
             plan_id: plan.id,
-            parent_decision_id: said.parent,
-            phase: said.phase,
+            parent_decision_id: recorded.parent,
+            phase: recorded.phase,
             sequence: format!("{} of {count}", decision.sequence),
             created: decision.created_at,
             holds,
             superseded_by: decision.superseded_by,
-            taken_back_by: decision.undone_by,
+            rolled_back_by: decision.undone_by,
             corrects: decision.corrects,
             correction_reason: decision.correction_reason,
-            influenced_by: said.influenced_by,
+            influenced_by: recorded.influenced_by,
             alternatives,
             impact,
             artifacts,
@@ -469,10 +471,10 @@ impl Operation for ExplainDecision {
                 relevant_resources: self.show_context.then_some(snapshot.relevant_resources),
                 actor_state_ref: self.show_context.then_some(snapshot.actor_state_ref),
             },
-            rationale: said.rationale,
+            rationale: recorded.rationale,
             correction_hint: (!is_over)
                 .then(|| suggest::plan_prompt(plan.id, Placeholder("GUIDANCE"))),
-            reasoning: self.show_reasoning.then_some(said.reasoning),
+            reasoning: self.show_reasoning.then_some(recorded.reasoning),
         })
     }
 }

@@ -46,7 +46,8 @@ pub struct PlanErrorInfo {
     /// The id of the call or decision, or the path of the step.
     pub id: String,
     /// True if a later rollback undid the failed work.
-    pub taken_back: bool,
+    #[serde(rename = "taken_back")]
+    pub is_rolled_back: bool,
     pub command: Option<String>,
     pub exit_code: Option<i64>,
     /// The complete stored output.
@@ -67,7 +68,7 @@ impl From<PlanFailure> for PlanErrorInfo {
             what: failure.what,
             message: failure.message,
             id: failure.id,
-            taken_back: failure.is_undone,
+            is_rolled_back: failure.is_undone,
             command: failure.command,
             exit_code: failure.exit_code,
             output: failure.output,

@@ -288,7 +288,7 @@ impl PlanExecution {
             .iter()
             .filter(|call| call.outcome == InvocationOutcome::Succeeded)
             .count();
-        let guidance = if plan.made_with.actors.execution == DETERMINISTIC {
+        let guidance = if plan.inputs.actors.execution == DETERMINISTIC {
             plans.pending_guidance(plan.id)?
         } else {
             0
@@ -308,7 +308,7 @@ impl PlanExecution {
             validations,
             usage: PlanUsage::new(&plan, plans.is_cost_known(plan.id)?),
             was_complete,
-            read_only: plan.made_with.read_only,
+            read_only: plan.inputs.read_only,
             unread_guidance: (guidance > 0).then_some(guidance),
             next_steps: next_steps(&plan),
             applied: AppliedPlan::find(context, &plan)?,
@@ -323,7 +323,7 @@ impl StrategySummary {
         let valid = decisions.iter().filter(|decision| decision.holds());
         let enforcing = valid
             .clone()
-            .filter(|decision| decision.said.kind == DecisionType::InvariantEnforced);
+            .filter(|decision| decision.content.kind == DecisionType::InvariantEnforced);
         let strategy = plan.strategy.as_ref();
         Ok(Self {
             invariants: enforcing.count(),

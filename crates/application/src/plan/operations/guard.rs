@@ -102,22 +102,22 @@ pub struct GuardUsage {
 
 impl From<PlanGuard> for PlanGuardReport {
     fn from(guard: PlanGuard) -> Self {
-        let made_with = guard.plan.made_with;
+        let inputs = guard.plan.inputs;
         let (guards, spent) = (guard.guards, guard.spent);
         let (cost, is_known) = (spent.cost.as_usd(), spent.is_cost_known);
         Self {
             plan_id: guard.plan.id,
             profile: GuardProfile {
-                name: made_with.profile.name,
-                source: made_with.profile.source,
+                name: inputs.profile.name,
+                source: inputs.profile.source,
             },
-            read_only: made_with.read_only,
+            read_only: inputs.read_only,
             guards: GuardLimits {
                 tool_denylist: guards.tool_denylist,
                 tool_allowlist: guards.tool_allowlist,
                 max_tool_calls_per_step: guards.max_tool_calls_per_step,
                 max_total_cost: guards.max_total_cost.map(MicroUsd::as_usd),
-                max_cost_per_plan: made_with
+                max_cost_per_plan: inputs
                     .max_cost_micro_usd
                     .map(|limit| MicroUsd(limit).as_usd()),
                 require_approval_for_writes: guards.require_approval_for_writes,

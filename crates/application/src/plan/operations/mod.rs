@@ -199,7 +199,7 @@ impl From<&PlanStrategy> for StrategyOutline {
 
 /// The names of a plan's projects, joined by commas.
 fn project_names(plan: &Plan) -> Option<String> {
-    let projects = plan.made_with.projects.iter();
+    let projects = plan.inputs.projects.iter();
     let names: Vec<&str> = projects.map(|project| project.name.as_str()).collect();
     (!names.is_empty()).then(|| names.join(", "))
 }

@@ -112,14 +112,14 @@ impl Operation for ShowPlan {
         let parent = ParentPlan::of_plan(context, &plan)?;
         let state = plan.shown_state();
         let undone = UndoneApply::of_plan(&plan);
-        let mut made_with = plan.made_with;
+        let mut inputs = plan.inputs;
         let mut arguments = Map::new();
-        for name in &made_with.arguments_order {
-            if let Some(value) = made_with.arguments.remove(name) {
+        for name in &inputs.arguments_order {
+            if let Some(value) = inputs.arguments.remove(name) {
                 arguments.insert(name.clone(), value);
             }
         }
-        arguments.extend(made_with.arguments);
+        arguments.extend(inputs.arguments);
         Ok(PlanDetails {
             plan_id: plan.id,
             name: plan.name,
@@ -127,15 +127,15 @@ impl Operation for ShowPlan {
             state,
             action: plan.action,
             project,
-            projects: made_with.projects,
+            projects: inputs.projects,
             description: plan.description,
             definition_of_done: plan.definition_of_done,
             arguments,
-            actors: made_with.actors,
+            actors: inputs.actors,
             automation: PlanAutomation {
-                profile: made_with.profile.name,
-                source: made_with.profile.source,
-                read_only: made_with.read_only,
+                profile: inputs.profile.name,
+                source: inputs.profile.source,
+                read_only: inputs.read_only,
             },
             attempt: plan.attempt,
             markdown: plan.strategy.as_ref().map(PlanStrategy::to_markdown),

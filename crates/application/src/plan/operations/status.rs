@@ -245,7 +245,7 @@ impl From<PlanStatus> for PlanStatusReport {
             project: project_names(&plan),
             name: plan.name,
             action: plan.action,
-            automation: plan.made_with.profile.name,
+            automation: plan.inputs.profile.name,
             attempt: plan.attempt,
             reversions: plan.reversions,
             owner: status.owner.map(|lease| lease.owner),

@@ -7,7 +7,7 @@ use cleveragents_domain::{
     Code, EventKind, LeaseSubject, NewEvent, Plan, PlanId, PlanStage, Suggestion, Ttl, hint,
     suggest,
 };
-use cleveragents_process::{Input, Limits, Output, WhenMissing};
+use cleveragents_process::WhenMissing;
 use cleveragents_store::plans;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -174,8 +174,8 @@ impl UndoPlan {
             let _discarded = sandboxes.discard(&name);
         }
         match outcome {
-            // An apply that was undone before can be undone again if the user has restored its changes. Only if the
-            // attempt fails is nothing left to undo.
+            // An apply that was undone can be undone again if the user has restored its changes. If not, the attempt
+            // fails, and nothing is left to undo.
             Err(_) if was_undone(context, plan)? => {
                 Err(nothing_to_undo(plan, "its apply was already undone"))
             }
@@ -371,17 +371,8 @@ fn revert_in(
         }
         arguments.push(&commit.id);
         let request = ExecRequest {
-            program: "git".into(),
-            arguments: arguments.into_iter().map(Into::into).collect(),
             part,
-            environment: Vec::new(),
-            writable: Vec::new(),
-            readable: Vec::new(),
-            network: false,
-            when_missing: WhenMissing::Warn,
-            input: Input::Nothing,
-            output: Output::Capture,
-            limits: Limits::default(),
+            ..ExecRequest::captured("git", arguments, WhenMissing::Warn)
         };
         let report = sandboxes.exec(open, &request, context.cancel(), |_| {})?;
         if !report.finished.ending.is_success() {

@@ -101,8 +101,8 @@ impl CreatedPlan {
         let next_steps = next_steps(&plan);
         let applied = AppliedPlan::find(context, &plan)?;
         let state = plan.shown_state();
-        let made_with = plan.made_with;
-        let projects: Vec<String> = made_with
+        let inputs = plan.inputs;
+        let projects: Vec<String> = inputs
             .projects
             .into_iter()
             .map(|project| project.name)
@@ -111,11 +111,8 @@ impl CreatedPlan {
         for project in &projects {
             resources += context.projects().targets(project)?.len();
         }
-        let mut inputs = made_with.arguments;
-        inputs.insert(
-            "automation_profile".to_owned(),
-            json!(made_with.profile.name),
-        );
+        let mut reported_inputs = inputs.arguments;
+        reported_inputs.insert("automation_profile".to_owned(), json!(inputs.profile.name));
         Ok(Self {
             plan_id: plan.id,
             name: plan.name,
@@ -125,14 +122,14 @@ impl CreatedPlan {
             action: plan.action,
             project: projects.join(", "),
             projects,
-            automation_profile: made_with.profile.name.clone(),
+            automation_profile: inputs.profile.name.clone(),
             attempt: plan.attempt,
-            inputs,
-            actors: made_with.actors,
+            inputs: reported_inputs,
+            actors: inputs.actors,
             automation: PlanAutomation {
-                profile: made_with.profile.name,
-                source: made_with.profile.source,
-                read_only: made_with.read_only,
+                profile: inputs.profile.name,
+                source: inputs.profile.source,
+                read_only: inputs.read_only,
             },
             context: PlanContextInfo { resources },
             strategy: plan.strategy.as_ref().map(StrategyOutline::from),

@@ -84,7 +84,7 @@ impl PlanQueries {
     pub fn explain(&self, reference: &str) -> Result<Explanation, PlanQueryError> {
         let missing = match self.resolve_decision(reference) {
             Ok(decision) => {
-                return self.explain_decision(self.get(decision.plan)?, decision.said.id);
+                return self.explain_decision(self.get(decision.plan)?, decision.content.id);
             }
             Err(error @ PlanQueryError::DecisionNotFound { .. }) => error,
             Err(error) => return Err(error),
@@ -105,7 +105,7 @@ impl PlanQueries {
 
     fn explain_decision(&self, plan: Plan, id: DecisionId) -> Result<Explanation, PlanQueryError> {
         let decisions = self.decisions(plan.id)?;
-        let Some(at) = decisions.iter().position(|known| known.said.id == id) else {
+        let Some(at) = decisions.iter().position(|known| known.content.id == id) else {
             return Err(PlanQueryError::DecisionNotFound {
                 reference: id.to_string(),
                 candidates: Vec::new(),
@@ -115,9 +115,9 @@ impl PlanQueries {
         let mut artifacts: BTreeSet<&str> = BTreeSet::new();
         let mut child_plans = 0;
         for index in downstream.iter().copied().chain([at]) {
-            let said = &decisions[index].said;
-            artifacts.extend(said.artifacts.iter().map(String::as_str));
-            child_plans += usize::from(said.kind == DecisionType::SubplanSpawn);
+            let content = &decisions[index].content;
+            artifacts.extend(content.artifacts.iter().map(String::as_str));
+            child_plans += usize::from(content.kind == DecisionType::SubplanSpawn);
         }
         let consequences = downstream.len() + artifacts.len();
         let impact = Impact {
@@ -145,15 +145,15 @@ pub(crate) fn downstream(decisions: &[Decision], start: usize) -> Vec<usize> {
     let indices: HashMap<DecisionId, usize> = decisions
         .iter()
         .enumerate()
-        .map(|(at, decision)| (decision.said.id, at))
+        .map(|(at, decision)| (decision.content.id, at))
         .collect();
     let mut follows: Vec<Vec<usize>> = vec![Vec::new(); decisions.len()];
     for (at, decision) in decisions.iter().enumerate() {
         for from in decision
-            .said
+            .content
             .parent
             .iter()
-            .chain(&decision.said.influenced_by)
+            .chain(&decision.content.influenced_by)
         {
             if let Some(from) = indices.get(from) {
                 follows[*from].push(at);
@@ -178,12 +178,12 @@ pub(crate) fn downstream(decisions: &[Decision], start: usize) -> Vec<usize> {
 }
 
 fn alternatives(decision: &Decision) -> Vec<Alternative> {
-    let said = &decision.said;
-    let others = said
+    let content = &decision.content;
+    let others = content
         .alternatives
         .iter()
-        .filter(|other| **other != said.chosen);
-    std::iter::once(&said.chosen)
+        .filter(|other| **other != content.chosen);
+    std::iter::once(&content.chosen)
         .chain(others)
         .enumerate()
         .map(|(number, description)| Alternative {
@@ -202,8 +202,8 @@ mod tests {
     #[test]
     fn decisions_with_several_causes_are_downstream_of_each() {
         let mut all = decisions(&[None, Some(0), Some(0), Some(2), Some(3)]);
-        let first = all[1].said.id;
-        all[3].said.influenced_by.push(first);
+        let first = all[1].content.id;
+        all[3].content.influenced_by.push(first);
         let downstream_of = |all: &[_], at: usize| {
             let mut indices = downstream(all, at);
             indices.sort_unstable();

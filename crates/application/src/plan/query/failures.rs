@@ -151,7 +151,7 @@ fn validation_failure(stored: &StoredResult, check: FailedCheck) -> PlanFailure 
 }
 
 fn decision_failure(decision: &Decision) -> Option<PlanFailure> {
-    let kind = match decision.said.kind {
+    let kind = match decision.content.kind {
         DecisionType::ErrorRecovery => PlanFailureKind::Recovery,
         DecisionType::ValidationResponse => PlanFailureKind::Validation,
         _ => return None,
@@ -159,9 +159,9 @@ fn decision_failure(decision: &Decision) -> Option<PlanFailure> {
     Some(PlanFailure {
         kind,
         at: decision.created_at,
-        what: decision.said.question.clone(),
-        message: decision.said.chosen.clone(),
-        id: decision.said.id.to_string(),
+        what: decision.content.question.clone(),
+        message: decision.content.chosen.clone(),
+        id: decision.content.id.to_string(),
         is_undone: !decision.holds(),
         command: None,
         exit_code: None,

@@ -42,15 +42,15 @@ impl PlanQueries {
     /// The limits of a plan and their usage.
     pub fn guard(&self, plan: Plan) -> Result<PlanGuard, PlanQueryError> {
         let profile: Option<AutomationProfile> = plan
-            .made_with
+            .inputs
             .action
             .is_some()
-            .then(|| plan.made_with.profile.snapshot.clone());
+            .then(|| plan.inputs.profile.snapshot.clone());
         let guards = profile
             .as_ref()
             .and_then(|profile| profile.guards.clone())
             .unwrap_or_default();
-        let plan_limit = plan.made_with.max_cost_micro_usd.map(MicroUsd);
+        let plan_limit = plan.inputs.max_cost_micro_usd.map(MicroUsd);
         let max_cost = match (plan_limit, guards.max_total_cost) {
             (Some(plan_limit), Some(other)) => Some(MicroUsd(plan_limit.0.min(other.0))),
             (plan_limit, other) => plan_limit.or(other),

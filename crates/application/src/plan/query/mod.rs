@@ -369,7 +369,7 @@ impl PlanQueries {
                     reference: reference.to_owned(),
                     candidates: matching
                         .iter()
-                        .map(|decision| decision.said.id.to_string())
+                        .map(|decision| decision.content.id.to_string())
                         .collect(),
                 },
             )

@@ -99,7 +99,7 @@ impl Definitions {
 
     /// True if the actors of a plan name the dependency, directly or through skills and tools.
     fn used_by(&self, plan: &Plan, used: PlanDependency<'_>) -> bool {
-        let actors = &plan.made_with.actors;
+        let actors = &plan.inputs.actors;
         let optional = [&actors.estimation, &actors.invariant, &actors.review];
         let required = [&actors.strategy, &actors.execution];
         let mut open: Vec<&Value> = Vec::new();

@@ -38,7 +38,7 @@ pub(in crate::plan) enum Criterion {
 /// The criteria of a plan with their texts. Only the deterministic strategist executes items as tool calls; for a model
 /// they are prose.
 pub(in crate::plan) fn plan_criteria(plan: &Plan) -> Vec<(String, Criterion)> {
-    let is_executed = plan.made_with.actors.strategy == DETERMINISTIC;
+    let is_executed = plan.inputs.actors.strategy == DETERMINISTIC;
     instructions(plan)
         .into_iter()
         .map(|text| {
@@ -55,7 +55,7 @@ pub(in crate::plan) fn plan_criteria(plan: &Plan) -> Vec<(String, Criterion)> {
 /// [`TASK_CRITERION`].
 fn instructions(plan: &Plan) -> Vec<String> {
     let items = criteria(&plan.definition_of_done);
-    if plan.made_with.actors.strategy != DETERMINISTIC {
+    if plan.inputs.actors.strategy != DETERMINISTIC {
         return items;
     }
     let mut all = Vec::new();

@@ -227,8 +227,8 @@ impl StrategizePhase<'_> {
             .progress
             .read(|reader| decisions::of_plan(reader, plan.id))?
             .into_iter()
-            .filter(|decision| decision.said.kind == DecisionType::InvariantEnforced)
-            .map(|decision| decision.said.chosen)
+            .filter(|decision| decision.content.kind == DecisionType::InvariantEnforced)
+            .map(|decision| decision.content.chosen)
             .collect();
         for invariant in &reconciled.effective {
             if enforced.contains(&invariant.text) {
@@ -295,7 +295,7 @@ impl StrategizePhase<'_> {
                 .map(|strategy| StrategistAnswer::Strategy(Box::new(strategy.into())))
                 .map_err(unusable));
         }
-        let name = &plan.made_with.actors.strategy;
+        let name = &plan.inputs.actors.strategy;
         if name == DETERMINISTIC {
             return Ok(deterministic::strategy(plan)
                 .map(|strategy| StrategistAnswer::Strategy(Box::new(strategy.into())))
@@ -388,7 +388,7 @@ impl StrategizePhase<'_> {
         reconciled: &ReconciledInvariants,
         strategy: &PlanStrategy,
     ) -> Result<Result<Option<String>, RunStop>, PlanError> {
-        let name = plan.made_with.actors.invariant.as_deref();
+        let name = plan.inputs.actors.invariant.as_deref();
         let Some(name) = name.filter(|name| *name != DETERMINISTIC) else {
             return Ok(Ok(None));
         };
@@ -418,7 +418,7 @@ impl StrategizePhase<'_> {
         }
         let stored = strategy.clone();
         let is_guidance_read =
-            plan.made_with.actors.strategy != DETERMINISTIC && divided_by_action(plan).is_none();
+            plan.inputs.actors.strategy != DETERMINISTIC && divided_by_action(plan).is_none();
         let completed = self.progress.write(move |unit| {
             for decision in &new {
                 decisions::insert(unit, id, decision)?;
@@ -456,7 +456,7 @@ impl StrategizePhase<'_> {
     fn estimate(&self, plan: &Plan) -> Result<Plan, PlanError> {
         let strategy = plan.strategy.clone().unwrap_or_default();
         let mut estimate = json!({"steps": strategy.steps.len(), "files": strategy.files().len()});
-        if let Some(name) = &plan.made_with.actors.estimation
+        if let Some(name) = &plan.inputs.actors.estimation
             && name != DETERMINISTIC
         {
             let prompt = format!("Estimate this strategy.\n\n{}", strategy.to_markdown());
@@ -538,7 +538,7 @@ impl StrategizePhase<'_> {
 
 /// The division of the task by the action. A child plan, which has the action of its parent, is one of the parts.
 fn divided_by_action(plan: &Plan) -> Option<&ActionParts> {
-    let action = plan.made_with.action.as_ref()?;
+    let action = plan.inputs.action.as_ref()?;
     action.parts.as_ref().filter(|_| !plan.is_subplan())
 }
 

@@ -16,10 +16,10 @@ pub(super) fn failed_checks(
     runtime: &AgentRuntime,
 ) -> Vec<String> {
     let mut failed = Vec::new();
-    if plan.made_with.action.is_none() {
+    if plan.inputs.action.is_none() {
         failed.push("it has no action".to_owned());
     }
-    let actors = &plan.made_with.actors;
+    let actors = &plan.inputs.actors;
     let required = [&actors.strategy, &actors.execution];
     let optional = [&actors.estimation, &actors.invariant, &actors.review];
     for name in required
@@ -35,11 +35,11 @@ pub(super) fn failed_checks(
     if let Err(error) = profile_safety(plan) {
         failed.push(format!(
             "its profile `{}`: {error}",
-            plan.made_with.profile.name
+            plan.inputs.profile.name
         ));
     }
     failed.extend(failed_target_checks(plan, requirements, sandboxes));
-    if let Some(limit) = plan.made_with.max_cost_micro_usd
+    if let Some(limit) = plan.inputs.max_cost_micro_usd
         && plan.usage.cost_micro_usd.0 >= limit
     {
         failed.push("its budget is spent".to_owned());

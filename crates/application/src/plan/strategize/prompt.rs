@@ -34,10 +34,10 @@ pub(super) fn strategy_prompt(plan: &Plan, inputs: &StrategyInputs) -> String {
     if let Some(digest) = &thread.digest {
         let _written = write!(text, "\n{digest}");
     }
-    if !plan.made_with.arguments.is_empty() && thread.is_new() {
+    if !plan.inputs.arguments.is_empty() && thread.is_new() {
         text.push_str("\nGiven values:\n");
-        for name in &plan.made_with.arguments_order {
-            let value = &plan.made_with.arguments[name];
+        for name in &plan.inputs.arguments_order {
+            let value = &plan.inputs.arguments[name];
             let _written = writeln!(text, "- {name}: {value}");
         }
     }

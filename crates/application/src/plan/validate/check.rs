@@ -38,7 +38,7 @@ impl PlanCheck {
             .into_iter()
             .map(|validation| Self::Validation(Box::new(validation)))
             .collect();
-        let reviewer = plan.made_with.actors.review.as_deref();
+        let reviewer = plan.inputs.actors.review.as_deref();
         let reviewer = reviewer.filter(|name| *name != DETERMINISTIC);
         let review = |text: String| {
             reviewer.map(|reviewer| Self::Review {

@@ -22,7 +22,7 @@ use super::requirements::PlanRequirements;
 use crate::observer::AgentEvent;
 use crate::tool::SandboxWorkspace;
 use crate::validation::{
-    CommandCheck, EffectiveValidation, Keys, Validation, ValidationCheck, ValidationError,
+    CommandCheck, EffectiveValidation, SecretValues, Validation, ValidationCheck, ValidationError,
     ValidationOutcome, ValidationRunner,
 };
 
@@ -295,6 +295,6 @@ fn command_check(name: &str) -> Validation {
         description: String::new(),
         mode: ValidationMode::Required,
         check: ValidationCheck::Command(Box::new(CommandCheck::shell("eval {command}".to_owned()))),
-        keys: Keys::default(),
+        keys: SecretValues::default(),
     }
 }

@@ -97,7 +97,7 @@ impl ValidatePhase<'_> {
         round: &ReviewRound<'_>,
         workspace: &SandboxWorkspace,
     ) -> Result<Vec<CheckResult>, PlanError> {
-        let Some(reviewer) = plan.made_with.actors.review.clone() else {
+        let Some(reviewer) = plan.inputs.actors.review.clone() else {
             return Ok(Vec::new());
         };
         self.progress.observer.validation_started("review");

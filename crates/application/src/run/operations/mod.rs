@@ -142,15 +142,11 @@ pub struct ListRuns {
     #[serde(default)]
     pub state: Option<RunState>,
     /// Maximum number of results.
-    #[serde(default = "twenty")]
+    #[serde(default = "crate::operation::default_page_size")]
     pub limit: u64,
     /// Number of results to skip.
     #[serde(default)]
     pub offset: u64,
-}
-
-const fn twenty() -> u64 {
-    20
 }
 
 /// The response of `run/list`.

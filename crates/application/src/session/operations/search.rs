@@ -27,15 +27,11 @@ pub struct SearchMessages {
     #[schemars(extend("enum" = ["user", "assistant", "system", "tool", null]))]
     pub role: Option<String>,
     /// Maximum number of results.
-    #[serde(default = "twenty")]
+    #[serde(default = "crate::operation::default_page_size")]
     pub limit: u64,
     /// Include the `short_session_id` of each match.
     #[serde(default)]
     pub short_ids: bool,
-}
-
-const fn twenty() -> u64 {
-    20
 }
 
 /// The words of a search.

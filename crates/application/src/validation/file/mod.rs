@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
 
 use super::definition::{
-    CommandCheck, CommandLine, Keys, Validation, ValidationCheck, WrappedCheck,
+    CommandCheck, CommandLine, SecretValues, Validation, ValidationCheck, WrappedCheck,
 };
 use super::placeholders;
 
@@ -162,7 +162,7 @@ pub(super) fn read(
     file: &Path,
     variables: Variables<'_>,
 ) -> Result<Validation, DefinitionFileError> {
-    let keys = RefCell::new(Keys::default());
+    let keys = RefCell::new(SecretValues::default());
     let note_secrets = |name: &str| {
         let value = variables(name)?;
         keys.borrow_mut().note(name, &value);
@@ -245,7 +245,7 @@ impl ValidationEntry {
             description,
             mode,
             check,
-            keys: Keys::default(),
+            keys: SecretValues::default(),
         })
     }
 

@@ -54,7 +54,10 @@ fn every_field_is_read() {
     assert_eq!(check.exit_codes, [0, 3]);
     assert_eq!(format!("{:?}", check.minimum["coverage"]), "80.5");
     assert_eq!(format!("{:?}", check.maximum["tests"]), "1000.0");
-    assert_eq!(read.places().into_iter().collect::<Vec<_>>(), ["package"]);
+    assert_eq!(
+        read.placeholder_names().into_iter().collect::<Vec<_>>(),
+        ["package"]
+    );
     // The value of a secret variable appears neither in the debug output nor in the summary.
     assert!(!format!("{read:?} {}", json!(read.summary())).contains("s3cret"));
     let words = "name: local/x\ndescription: 'd ${TOKEN}'\ncommand: [curl, '-HX: ${TOKEN}']\n";
@@ -66,7 +69,10 @@ fn every_field_is_read() {
     );
     let wraps = validation(WRAPS).expect("it reads");
     assert_eq!(wraps.mode, ValidationMode::Required);
-    assert_eq!(wraps.places().into_iter().collect::<Vec<_>>(), ["word"]);
+    assert_eq!(
+        wraps.placeholder_names().into_iter().collect::<Vec<_>>(),
+        ["word"]
+    );
 }
 
 #[test]

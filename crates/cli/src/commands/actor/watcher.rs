@@ -1,35 +1,25 @@
 //! Progress output of a run.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use cleveragents_application::{AgentEvent, Observer};
 
 use crate::commands::turn_view::{
-    call_finished_line, call_started_line, compacted_line, retry_line, short,
+    ProgressPrinter, call_finished_line, call_started_line, compacted_line, retry_line, short,
 };
 use crate::context::Context;
-use crate::output::{visible_lines, write_err, write_out};
 
 /// Shows the events of a run on a terminal.
 pub(super) struct RunWatcher {
-    /// Whether the answer is streamed.
-    streams: bool,
-    /// Whether steps and tool calls are printed to standard error.
-    prints_events: bool,
-    has_text: AtomicBool,
+    printer: ProgressPrinter,
     caveats: Mutex<BTreeSet<String>>,
 }
 
 impl RunWatcher {
     pub(super) fn new(context: &Context, is_stream: bool) -> Self {
-        let printer = context.printer;
-        let is_human = printer.format().is_human();
         Self {
-            streams: is_stream && is_human,
-            prints_events: is_human && (is_stream || printer.shows_progress()),
-            has_text: AtomicBool::new(false),
+            printer: ProgressPrinter::new(context, is_stream),
             caveats: Mutex::default(),
         }
     }
@@ -42,16 +32,7 @@ impl RunWatcher {
 
     /// Ends the line of the answer, so that later output starts on a new line.
     pub(super) fn end(&self) {
-        if self.has_text.swap(false, Ordering::Relaxed) {
-            write_out("\n");
-        }
-    }
-
-    fn print_line(&self, line: &str) {
-        if self.prints_events {
-            self.end();
-            write_err(&format!("{}\n", visible_lines(line)));
-        }
+        self.printer.end_answer();
     }
 }
 
@@ -59,7 +40,7 @@ impl Observer for RunWatcher {
     fn event(&self, event: &AgentEvent) {
         match event {
             AgentEvent::NodeStarted { path, kind } => {
-                self.print_line(&format!("· {path} ({kind})"));
+                self.printer.line(&format!("· {path} ({kind})"));
             }
             AgentEvent::NodeFinished {
                 path,
@@ -72,20 +53,18 @@ impl Observer for RunWatcher {
                     (None, true) => "✓ reused".to_owned(),
                     (None, false) => "✓".to_owned(),
                 };
-                self.print_line(&format!("  {path} {outcome}"));
+                self.printer.line(&format!("  {path} {outcome}"));
             }
-            AgentEvent::Text { text, .. } if self.streams => {
-                self.has_text.store(true, Ordering::Relaxed);
-                write_out(&visible_lines(text));
-            }
+            AgentEvent::Text { text, .. } if self.printer.streams => self.printer.text(text),
             AgentEvent::Retry {
                 path,
                 message,
                 answer_restarts,
                 ..
             } => {
-                let line = retry_line(message, *answer_restarts && self.streams);
-                self.print_line(&format!("  {} {line}", step_path(path.as_ref())));
+                let line = retry_line(message, *answer_restarts && self.printer.streams);
+                self.printer
+                    .line(&format!("  {} {line}", step_path(path.as_ref())));
             }
             AgentEvent::ToolCallStarted {
                 path,
@@ -94,7 +73,8 @@ impl Observer for RunWatcher {
                 ..
             } => {
                 let line = call_started_line(tool, arguments);
-                self.print_line(&format!("  {} {line}", step_path(path.as_ref())));
+                self.printer
+                    .line(&format!("  {} {line}", step_path(path.as_ref())));
             }
             AgentEvent::ToolCallFinished {
                 path,
@@ -104,7 +84,8 @@ impl Observer for RunWatcher {
                 ..
             } => {
                 let line = call_finished_line(tool, *status, message.as_deref());
-                self.print_line(&format!("  {}{line}", step_path(path.as_ref())));
+                self.printer
+                    .line(&format!("  {}{line}", step_path(path.as_ref())));
             }
             AgentEvent::Compacted {
                 path,
@@ -112,7 +93,8 @@ impl Observer for RunWatcher {
                 tokens_after,
             } => {
                 let line = compacted_line(*tokens_before, *tokens_after);
-                self.print_line(&format!("  {} {line}", step_path(path.as_ref())));
+                self.printer
+                    .line(&format!("  {} {line}", step_path(path.as_ref())));
             }
             AgentEvent::Caveat { path, text } => {
                 let mut caveats = self.caveats.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,7 +105,7 @@ impl Observer for RunWatcher {
     }
 
     fn is_watching(&self) -> bool {
-        self.prints_events
+        self.printer.prints_lines
     }
 }
 

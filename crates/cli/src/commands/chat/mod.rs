@@ -65,11 +65,11 @@ pub(crate) fn run(context: &Context, mut arguments: Arguments) -> Result<Report,
         .environment
         .text("TERM")
         .is_some_and(|term| term == "dumb");
-    let is_talk = stdin().is_terminal()
+    let is_interactive = stdin().is_terminal()
         && stdout().is_terminal()
         && context.printer.format().is_human()
         && !is_dumb;
-    let stopper = Stopper::watch(is_talk)?;
+    let stopper = Stopper::watch(is_interactive)?;
     let mut chat = Chat {
         screen: Screen::new(context.printer),
         context,
@@ -84,9 +84,9 @@ pub(crate) fn run(context: &Context, mut arguments: Arguments) -> Result<Report,
         failed: None,
         folder: working_folder,
         stopper,
-        is_talk,
+        is_interactive,
     };
-    let mut source = if is_talk {
+    let mut source = if is_interactive {
         let redactor = chat.conversation.runtime().redactor();
         Source::Editor(Box::new(Editor::new(context, redactor)?))
     } else {
@@ -100,9 +100,9 @@ pub(crate) fn run(context: &Context, mut arguments: Arguments) -> Result<Report,
         }
     }
     let outcome = chat.read_messages(&mut source);
-    chat.leave();
+    chat.finish();
     outcome?;
-    let code = chat.failed.filter(|_| !is_talk).unwrap_or(0);
+    let code = chat.failed.filter(|_| !is_interactive).unwrap_or(0);
     Ok(Report::written("chat", code))
 }
 
@@ -150,7 +150,7 @@ struct Chat<'c> {
     screen: Screen,
     stopper: Stopper,
     /// Whether the messages are typed at a terminal.
-    is_talk: bool,
+    is_interactive: bool,
 }
 
 impl Chat<'_> {
@@ -204,7 +204,7 @@ impl Chat<'_> {
         if text.trim().is_empty() {
             return Ok(Flow::Continue);
         }
-        if self.is_talk
+        if self.is_interactive
             && let Some(command) = command::shell_command(text)
         {
             return self.run_command(command);
@@ -262,7 +262,7 @@ impl Chat<'_> {
         self.session = Some(self.sessions.get(session.id)?);
         let answer = match outcome {
             Ok(answer) => answer,
-            Err(error) if error.code() == Code::TurnStopped && self.is_talk => {
+            Err(error) if error.code() == Code::TurnStopped && self.is_interactive => {
                 self.screen
                     .note("stopped; the session and finished tool calls are kept");
                 self.note_pending();
@@ -372,7 +372,7 @@ impl Chat<'_> {
 
     /// Shows the session and its last messages.
     fn greet(&mut self) -> Result<(), CommandError> {
-        if !self.is_talk {
+        if !self.is_interactive {
             return Ok(());
         }
         self.screen
@@ -446,7 +446,7 @@ impl Chat<'_> {
     }
 
     /// Closes the unchanged sandboxes of the chat, and prints how to continue.
-    fn leave(&self) {
+    fn finish(&self) {
         let is_own = self.conversation.options().sandbox.is_none();
         let mut pending = None;
         for session in self.used.iter().filter(|_| is_own) {
@@ -470,7 +470,7 @@ impl Chat<'_> {
             let count = counted(changes.files.len(), "changed file");
             self.screen
                 .note(&format!("{count} not applied; continue with `{next}`"));
-        } else if self.is_talk {
+        } else if self.is_interactive {
             let here = self.folder.as_ref().map_or("", |_| " here");
             self.screen.note(&format!("continue{here} with `{next}`"));
         }

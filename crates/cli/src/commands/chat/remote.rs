@@ -34,11 +34,11 @@ pub(super) fn run(context: &Context, arguments: Arguments) -> Result<Report, Com
     // Options that work only on this machine are refused before anything is stored.
     check_sendable(&mut options)?;
     let is_dumb = context.environment.text("TERM").as_deref() == Some("dumb");
-    let is_talk = stdin().is_terminal()
+    let is_interactive = stdin().is_terminal()
         && stdout().is_terminal()
         && context.printer.format().is_human()
         && !is_dumb;
-    let mut source = if is_talk {
+    let mut source = if is_interactive {
         let redactor = context.models(None)?.redactor();
         Source::Editor(Box::new(Editor::new(context, redactor)?))
     } else {
@@ -50,11 +50,11 @@ pub(super) fn run(context: &Context, arguments: Arguments) -> Result<Report, Com
         name: None,
         options,
         screen: Arc::new(Screen::new(context.printer)),
-        stopper: Stopper::watch(is_talk)?,
+        stopper: Stopper::watch(is_interactive)?,
         question: None,
         answer: None,
         failed: None,
-        is_talk,
+        is_interactive,
     };
     chat.note("/help lists the commands; Ctrl-D leaves");
     if let Some(session) = arguments.session {
@@ -64,7 +64,7 @@ pub(super) fn run(context: &Context, arguments: Arguments) -> Result<Report, Com
     if let Some(session) = &chat.session {
         chat.note(&format!("continue with `agents chat {session}`"));
     }
-    let code = chat.failed.filter(|_| !is_talk).unwrap_or(0);
+    let code = chat.failed.filter(|_| !is_interactive).unwrap_or(0);
     Ok(Report::written("chat", code))
 }
 
@@ -82,7 +82,7 @@ struct RemoteChat<'c> {
     question: Option<String>,
     answer: Option<String>,
     failed: Option<u8>,
-    is_talk: bool,
+    is_interactive: bool,
 }
 
 impl RemoteChat<'_> {
@@ -254,7 +254,7 @@ impl RemoteChat<'_> {
         self.screen.end();
         let mut result = match result {
             Ok(result) => result,
-            Err(_) if is_stopped && self.is_talk => {
+            Err(_) if is_stopped && self.is_interactive => {
                 self.note("the server finishes the answer; /history shows it");
                 return Ok(());
             }
@@ -336,7 +336,7 @@ impl RemoteChat<'_> {
         let details = self.show(reference.to_owned(), RECENT)?;
         self.session = Some(details.session_summary.id.to_string());
         (self.name, self.question, self.answer) = (None, None, None);
-        if self.is_talk || !self.context.printer.format().is_human() {
+        if self.is_interactive || !self.context.printer.format().is_human() {
             self.print(&show_report(details));
         }
         Ok(())
@@ -347,7 +347,7 @@ impl RemoteChat<'_> {
     }
 
     fn note(&self, text: &str) {
-        if self.is_talk {
+        if self.is_interactive {
             write_err(&format!("{text}\n"));
         }
     }

@@ -331,7 +331,7 @@ impl Chat<'_> {
                 self.print(&compact_report("chat compact", compacted), timing);
                 Ok(())
             }
-            Err(error) if error.code() == Code::TurnStopped && self.is_talk => {
+            Err(error) if error.code() == Code::TurnStopped && self.is_interactive => {
                 self.screen.note("stopped; the conversation is unchanged");
                 Ok(())
             }
@@ -400,7 +400,7 @@ impl Chat<'_> {
     ) -> Result<(), CommandError> {
         let sandbox = self.sandbox()?;
         let option: Vec<&str> = branch.map_or_else(Vec::new, |branch| vec!["--branch", branch]);
-        if !is_agreed && !self.is_talk {
+        if !is_agreed && !self.is_interactive {
             return Err(CommandError::new(
                 Code::ConfirmationNeeded,
                 "confirmation needs a terminal",

@@ -27,7 +27,7 @@ struct SignalTarget {
     running: Mutex<Option<(Cancel, CancellationToken)>>,
     is_leaving: AtomicBool,
     /// Whether Ctrl-C stops only the turn, not the chat.
-    is_talk: bool,
+    is_interactive: bool,
     /// Terminal settings from before the line editor changed them.
     terminal: Option<Termios>,
 }
@@ -40,15 +40,15 @@ pub(super) struct RunningOperation {
 }
 
 impl Stopper {
-    /// Watches signals. If `is_talk`, Ctrl-C stops only the turn, not the chat.
-    pub(super) fn watch(is_talk: bool) -> Result<Self, CommandError> {
+    /// Watches signals. If `is_interactive`, Ctrl-C stops only the turn, not the chat.
+    pub(super) fn watch(is_interactive: bool) -> Result<Self, CommandError> {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|error| {
             CommandError::internal("signals cannot be watched").caused_by(&error)
         })?;
         let shared = Arc::new(SignalTarget {
             running: Mutex::default(),
             is_leaving: AtomicBool::new(false),
-            is_talk,
+            is_interactive,
             terminal: tcgetattr(std::io::stdin().as_fd()).ok(),
         });
         let handle = signals.handle();
@@ -96,7 +96,7 @@ impl SignalTarget {
     }
 
     fn handle_signal(&self, signal: i32) {
-        let stops_only = signal == SIGINT && self.is_talk;
+        let stops_only = signal == SIGINT && self.is_interactive;
         if !stops_only {
             self.is_leaving.store(true, Ordering::SeqCst);
         }

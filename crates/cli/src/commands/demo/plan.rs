@@ -109,7 +109,7 @@ pub(super) fn creates_a_strategy(demo: &Demo) -> Result<StepResult, CommandError
     let plan_decisions = demo.engine.read(|reader| decisions::of_plan(reader, id))?;
     let choice = plan_decisions
         .iter()
-        .find(|decision| !decision.said.alternatives.is_empty())
+        .find(|decision| !decision.content.alternatives.is_empty())
         .ok_or_else(|| violated("no decision has alternatives"))?;
     let is_valid =
         text(&shown["phase"]) == "strategize" && !steps.is_empty() && demo.fingerprint()? == before;
@@ -124,10 +124,10 @@ pub(super) fn creates_a_strategy(demo: &Demo) -> Result<StepResult, CommandError
             text(&shown["name"]),
             steps.join(", "),
             counted(plan_decisions.len(), "decision"),
-            choice.said.question,
-            choice.said.chosen,
-            choice.said.alternatives.join(", "),
-            choice.said.rationale
+            choice.content.question,
+            choice.content.chosen,
+            choice.content.alternatives.join(", "),
+            choice.content.rationale
         ),
         facts: json!({
             "plan_id": id.to_string(), "steps": steps, "decisions": plan_decisions.len(),

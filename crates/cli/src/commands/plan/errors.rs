@@ -77,7 +77,7 @@ fn history(history: &[PlanErrorInfo]) -> Table {
             vec![
                 error.time.into(),
                 match error.kind {
-                    _ if error.taken_back => Cell::Muted(format!("{kind} (rolled back)")),
+                    _ if error.is_rolled_back => Cell::Muted(format!("{kind} (rolled back)")),
                     PlanFailureKind::Step | PlanFailureKind::Call | PlanFailureKind::Refusal => {
                         Cell::Bad(kind)
                     }

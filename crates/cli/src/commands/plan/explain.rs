@@ -48,7 +48,7 @@ fn header(decision: &DecisionExplanation) -> Panel {
     if let Some(by) = decision.superseded_by {
         panel = panel.row("Superseded by", Cell::Id(by.to_string()));
     }
-    if let Some(rollback) = decision.taken_back_by {
+    if let Some(rollback) = decision.rolled_back_by {
         panel = panel.row("Rolled back by", format!("rollback {rollback}"));
     }
     if let Some(corrects) = decision.corrects {

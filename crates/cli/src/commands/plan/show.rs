@@ -56,8 +56,8 @@ fn header(shown: &PlanDetails) -> Panel {
     if let Some(parent) = &shown.parent {
         panel = panel
             .row("Child plan", format!("{}, {}", parent.number, parent.title))
-            .row("Of plan", Cell::Id(parent.plan_id.to_string()))
-            .row("Task of that plan", parent.task.clone());
+            .row("Parent plan", Cell::Id(parent.plan_id.to_string()))
+            .row("Task of the parent", parent.task.clone());
     }
     panel
         .row("Name", shown.name.clone())

@@ -70,7 +70,7 @@ pub(super) fn error_message(status: &PlanStatusReport) -> String {
     )
 }
 
-/// The mode of a plan, or its automation profile if that is none of a mode.
+/// The mode of a plan, or its automation profile if no mode uses that profile.
 fn mode_text(profile: &str) -> String {
     match Mode::of_profile(profile) {
         Some(mode) => format!("{} ({})", mode.as_str(), mode.description()),

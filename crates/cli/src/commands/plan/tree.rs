@@ -74,7 +74,7 @@ fn summary(summary: &TreeSummary) -> Panel {
         .row("Child plans", summary.child_plans)
         .row("Invariants", summary.invariants)
         .row("Superseded", summary.superseded)
-        .row("Rolled back", summary.taken_back)
+        .row("Rolled back", summary.rolled_back)
 }
 
 /// Drawing without colours and without a width limit.

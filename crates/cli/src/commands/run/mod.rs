@@ -68,7 +68,7 @@ fn list(context: &Context, arguments: RunList) -> Result<Report, CommandError> {
     let next = offset.saturating_add(count);
     if count > 0 && next < matching {
         report = report.info(format!(
-            "older ones: repeat the command with --offset {next}"
+            "older runs: repeat the command with --offset {next}"
         ));
     }
     for waiting in &listed.runs {
@@ -108,7 +108,7 @@ fn cancel(context: &Context, run: String) -> Result<Report, CommandError> {
     Ok(if is_over {
         report.ok("Run cancelled")
     } else {
-        report.ok("Stop requested from the process that runs it")
+        report.ok("Asked the process of the run to stop")
     })
 }
 

@@ -221,7 +221,7 @@ fn hint(outcome: &CallOutcome) -> String {
         }
         RefusalReason::ReadOnlyPlan { .. } => "omit --read-only".to_owned(),
         RefusalReason::Rule(_) => {
-            "`agents permission list` shows the rules; no rule can allow what the built-in floor forbids".to_owned()
+            "`agents permission list` shows the rules; no rule can allow what the built-in deny list forbids".to_owned()
         }
         RefusalReason::NoApprover { .. } => {
             "run it at a terminal, where you can approve; `agents permission list` shows the rules"

@@ -1,7 +1,7 @@
 //! `tool show`: definition of a tool.
 
 use cleveragents_application::tool_operations::{ShowTool, SlotInfo};
-use cleveragents_tools::{Binding, Ground};
+use cleveragents_tools::{Binding, WorkspaceNeed};
 
 use super::capability_panel;
 use crate::commands::yes_no;
@@ -10,16 +10,16 @@ use crate::output::{Cell, CommandError, Panel, Report, Table};
 
 pub(super) fn run(context: &Context, name: String) -> Result<Report, CommandError> {
     let tool = context.call(ShowTool { name })?;
-    let ground = match tool.ground {
-        Ground::Workspace => "the sandbox",
-        Ground::Nothing => "none of your files",
+    let affected = match tool.workspace_need {
+        WorkspaceNeed::Required => "the sandbox",
+        WorkspaceNeed::None => "none of your files",
     };
     let mut panel = Panel::new("Tool")
         .row("Name", tool.name.clone())
         .row("Description", tool.description.clone())
         .row("Source", tool.source.as_str())
         .row("Category", tool.category.as_str())
-        .row("Acts on", ground)
+        .row("Acts on", affected)
         .row("Timeout", Cell::Seconds(tool.timeout));
     if let Some(config) = &tool.config {
         panel = panel

@@ -34,7 +34,7 @@ pub(super) fn run(
     let registered = service.get_registered(&arguments.validation.name, &context.variables())?;
     let validation = registered.definition.map_err(ValidationError::from)?;
     let values = ArgumentValues::Pairs(arguments.arguments.clone()).parse()?;
-    if let Some(reason) = validation.misfit(&values) {
+    if let Some(reason) = validation.argument_mismatch(&values) {
         return Err(
             CommandError::new(Code::InvalidValidation, reason).with_hint(format!(
                 "`agents validation show {}` shows its arguments; pass each as NAME=VALUE",

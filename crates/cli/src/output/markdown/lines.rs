@@ -9,7 +9,7 @@ pub(super) fn indent(line: &str) -> usize {
 }
 
 /// Opening mark of fenced code; the closing mark must match it.
-pub(super) struct Fence {
+pub(super) struct CodeFence {
     mark: char,
     length: usize,
     indent: usize,
@@ -17,7 +17,7 @@ pub(super) struct Fence {
 }
 
 /// The fence that a line opens.
-pub(super) fn fence(line: &str) -> Option<Fence> {
+pub(super) fn fence(line: &str) -> Option<CodeFence> {
     let indent = indent(line);
     let rest = line.trim_start();
     let mark = rest
@@ -27,7 +27,7 @@ pub(super) fn fence(line: &str) -> Option<Fence> {
     let length = rest.chars().take_while(|other| *other == mark).count();
     let info = rest[length..].trim();
     let is_fence = indent < 4 && length >= 3 && !(mark == '`' && info.contains('`'));
-    is_fence.then(|| Fence {
+    is_fence.then(|| CodeFence {
         mark,
         length,
         indent,
@@ -35,7 +35,7 @@ pub(super) fn fence(line: &str) -> Option<Fence> {
     })
 }
 
-impl Fence {
+impl CodeFence {
     pub(super) fn language(&self) -> &str {
         let word = self.info.split([' ', ',', '{']).next();
         word.unwrap_or_default()

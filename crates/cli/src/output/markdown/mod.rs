@@ -14,7 +14,7 @@ mod tests;
 mod wrap;
 
 use self::code::Highlighter;
-use self::lines::{Fence, Marker, fence, indent, is_heading, is_rule, list_marker};
+use self::lines::{CodeFence, Marker, fence, indent, is_heading, is_rule, list_marker};
 use super::paint::{Paint, Tone};
 
 /// Colours and width of the output.
@@ -44,7 +44,7 @@ pub(crate) struct Markdown {
 enum BlockKind {
     Text,
     Item,
-    Code(Fence, Highlighter),
+    Code(CodeFence, Highlighter),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -207,7 +207,7 @@ impl Markdown {
             || marker.number.is_none_or(|n| n == 1)
     }
 
-    fn begin_code(&mut self, fence: Fence, out: &mut String) {
+    fn begin_code(&mut self, fence: CodeFence, out: &mut String) {
         self.separate_block(out);
         let begin = fence.begin();
         self.code_mark(&begin, out);

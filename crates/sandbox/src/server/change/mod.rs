@@ -115,7 +115,7 @@ impl ServerChange {
         let mut connection = servers.connect(&self.alias)?;
         if connection.identity != self.identity {
             return Err(Error::Stuck(format!(
-                "`{}` is not the database of this apply, so its outcome cannot be determined",
+                "`{}` is not the database that this apply changed, so its outcome cannot be determined",
                 connection.shown
             )));
         }
@@ -150,7 +150,7 @@ impl ServerChange {
                 }
                 Some(_) => {
                     return Err(Error::Stuck(format!(
-                        "the transaction {} on `{shown}` does not end",
+                        "transaction {} on `{shown}` is still running",
                         number.transaction
                     )));
                 }

@@ -27,7 +27,7 @@ impl Servers for ByAddress {
 /// A database with a table, and a change of the table that was run but not committed.
 fn prepared() -> Option<(TestDatabase, ServerChange)> {
     let database = TestDatabase::postgres()?;
-    database.meddle("CREATE TABLE t (v int)");
+    database.execute_sql("CREATE TABLE t (v int)");
     let script = Script::parse(SCRIPT, b"INSERT INTO t VALUES (1), (2)").expect("a script");
     let mut change = ServerChange::new(&database.url, script);
     change.prepare(&ByAddress).expect("it runs");
@@ -87,7 +87,7 @@ fn a_server_process_that_dies_before_the_commit_leaves_no_rows() {
     let Some((database, mut change)) = prepared() else {
         return;
     };
-    database.meddle("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'");
+    database.execute_sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'");
     assert_eq!(
         change.commit(&ByAddress).expect("an answer"),
         Outcome::Aborted

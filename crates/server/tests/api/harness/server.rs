@@ -163,7 +163,7 @@ impl Server {
     /// Creates a plan of a project and returns its id.
     pub(crate) fn plan(&self, project: &str) -> PlanId {
         let mut new = cleveragents_testkit::plans::new_plan("a plan");
-        for plan_project in &mut new.made_with.projects {
+        for plan_project in &mut new.inputs.projects {
             project.clone_into(&mut plan_project.name);
         }
         let id = new.id;
@@ -205,12 +205,7 @@ impl Server {
     pub(crate) fn ask_question(&self, plan: PlanId) {
         let stored = self.engine.read(|reader| plans::get(reader, plan));
         let projects = ProjectService::new(Arc::clone(&self.engine));
-        for project in stored
-            .expect("readable")
-            .expect("a plan")
-            .made_with
-            .projects
-        {
+        for project in stored.expect("readable").expect("a plan").inputs.projects {
             if projects.view(&project.name).is_err() {
                 let new = NewProject {
                     name: project.name,

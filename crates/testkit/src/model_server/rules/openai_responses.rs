@@ -185,7 +185,7 @@ fn message(item: &Value, index: usize) -> CheckResult {
         !parts.is_empty()
             || item["content"]
                 .as_str()
-                .is_some_and(|said| !said.is_empty()),
+                .is_some_and(|text| !text.is_empty()),
         || format!("Invalid 'input[{index}].content': empty."),
     )?;
     for part in parts {

@@ -23,7 +23,7 @@ use crate::capability::{Access, Capability};
 use crate::gate::Permit;
 use crate::name::ToolName;
 use crate::ports::{MASK, PartPath};
-use crate::spec::{Category, Ground, ToolSpec};
+use crate::spec::{Category, ToolSpec, WorkspaceNeed};
 use crate::tool::{
     Answer, Call, Failure, PrepareContext, PrepareError, PreparedCall, Subject, Tool, TouchedPaths,
 };
@@ -46,7 +46,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         about: "Applies a patch to one or more files, atomically. The patch has sections `*** Add File: PATH`, \
                 `*** Update File: PATH` (optionally followed by `*** Move to: PATH`) and `*** Delete File: PATH`.",
         category: Category::FileOperations,
-        ground: Ground::Workspace,
+        workspace_need: WorkspaceNeed::Required,
         capability: Capability::writes("file"),
         timeout: FILE_TIMEOUT,
     };
@@ -276,7 +276,7 @@ impl<'a> Files<'a> {
         };
         let path = &file.path;
         let patched = apply(&content.text, hunks).map_err(|mismatch| {
-            if call.fence().shows(&file.part_path()) {
+            if call.path_permissions().shows(&file.part_path()) {
                 self.excerpt = mismatch.excerpt;
             }
             Failure::new(format!("`{path}`, {}", mismatch.why))

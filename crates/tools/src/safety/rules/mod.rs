@@ -1,6 +1,6 @@
 //! [`PermissionRules`]: all rules, and their decision about one call.
 //!
-//! The floor is checked first, then every `deny`; neither can be overridden. Among `allow` and `ask`,
+//! The deny list is checked first, then every `deny`; neither can be overridden. Among `allow` and `ask`,
 //! the most specific rule decides. A rule with a pattern is more specific than a rule without a pattern;
 //! then a rule that names one tool is more specific than a rule that matches several. `ask` wins over
 //! `allow` at equal specificity.
@@ -11,7 +11,7 @@
 use std::path::{Path, PathBuf};
 
 use super::command::{possible_commands, simple_commands, spellings};
-use super::floor::Floor;
+use super::deny_list::DenyList;
 use super::pattern::{TextPattern, ToolPattern};
 use super::rule::{Effect, Rule, RuleError};
 use crate::name::ToolName;
@@ -53,13 +53,13 @@ impl Decision {
 pub struct PermissionRules {
     rules: Vec<Rule>,
     default_effect: Effect,
-    floor: Floor,
+    deny_list: DenyList,
     /// The rules of projects.
     project: Vec<Rule>,
 }
 
 impl Default for PermissionRules {
-    /// Without rules, everything that the profile, the guards and the floor allow is allowed.
+    /// Without rules, everything that the profile, the guards and the deny list allow is allowed.
     fn default() -> Self {
         Self::new(Vec::new(), Effect::Allow)
     }
@@ -71,7 +71,7 @@ impl PermissionRules {
         Self {
             rules,
             default_effect,
-            floor: Floor::default(),
+            deny_list: DenyList::default(),
             project: Vec::new(),
         }
     }
@@ -90,7 +90,7 @@ impl PermissionRules {
     /// Adds directories that no command may name, such as `CLEVERAGENTS_HOME`.
     #[must_use]
     pub fn protecting(mut self, folders: impl IntoIterator<Item = PathBuf>) -> Self {
-        self.floor.protected.extend(folders);
+        self.deny_list.protected.extend(folders);
         self
     }
 
@@ -174,12 +174,12 @@ impl PermissionRules {
     }
 
     fn decide_one(&self, tool: &ToolName, subject: &Subject) -> Decision {
-        let floor = match subject {
-            Subject::Path { path, .. } => Floor::path(&path.path),
-            Subject::Command(text) => self.floor.command(text),
+        let unconditional = match subject {
+            Subject::Path { path, .. } => DenyList::path(&path.path),
+            Subject::Command(text) => self.deny_list.command(text),
             Subject::Part { .. } | Subject::Text(_) => None,
         };
-        if let Some(why) = floor {
+        if let Some(why) = unconditional {
             return Decision::Deny(format!("{why}; no rule can allow this"));
         }
         let applicable: Vec<&Rule> = self

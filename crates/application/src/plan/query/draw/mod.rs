@@ -14,13 +14,13 @@ use super::DecisionTree;
 pub(in crate::plan) fn diagram(tree: &DecisionTree, title: &str) -> Diagram {
     let nodes = tree.nodes.iter().map(|node| {
         let decision = tree.decision(node);
-        let said = &decision.said;
+        let content = &decision.content;
         let mut lines = vec![heading(decision), description(decision).to_owned()];
         lines.extend((node.left_out > 0).then(|| format!("+{} deeper", node.left_out)));
         DiagramNode {
             lines,
-            tooltip: format!("{} {}: {}", said.id, said.question, said.chosen),
-            group: Some(group(said.kind)),
+            tooltip: format!("{} {}: {}", content.id, content.question, content.chosen),
+            group: Some(group(content.kind)),
             is_faded: !decision.holds(),
             ..DiagramNode::default()
         }
@@ -53,12 +53,12 @@ pub(in crate::plan) fn diagram_with_influences(tree: &DecisionTree, title: &str)
         .nodes
         .iter()
         .enumerate()
-        .map(|(number, node)| (tree.decision(node).said.id, number))
+        .map(|(number, node)| (tree.decision(node).content.id, number))
         .collect();
     for (to, node) in tree.nodes.iter().enumerate() {
-        let said = &tree.decision(node).said;
-        let sources = said.influenced_by.iter();
-        for from in sources.filter(|from| Some(**from) != said.parent) {
+        let content = &tree.decision(node).content;
+        let sources = content.influenced_by.iter();
+        for from in sources.filter(|from| Some(**from) != content.parent) {
             if let Some(from) = shown.get(from) {
                 diagram.edges.push(DiagramEdge {
                     from: *from,
@@ -74,11 +74,11 @@ pub(in crate::plan) fn diagram_with_influences(tree: &DecisionTree, title: &str)
 
 /// The label of a decision: the chosen option, or the question if nothing was chosen.
 pub(in crate::plan) fn description(decision: &Decision) -> &str {
-    let said = &decision.said;
-    if said.chosen.trim().is_empty() {
-        &said.question
+    let content = &decision.content;
+    if content.chosen.trim().is_empty() {
+        &content.question
     } else {
-        &said.chosen
+        &content.chosen
     }
 }
 
@@ -109,10 +109,10 @@ const fn group(kind: DecisionType) -> NodeGroup {
 
 /// The line above a label: type and confidence of the decision, and why it is invalid.
 fn heading(decision: &Decision) -> String {
-    let said = &decision.said;
+    let content = &decision.content;
     // Writing to a string cannot fail.
-    let mut text = said.kind.as_str().to_owned();
-    if let Some(confidence) = said.confidence {
+    let mut text = content.kind.as_str().to_owned();
+    if let Some(confidence) = content.confidence {
         let _ = write!(text, " {confidence:.2}");
     }
     if let Some(invalid_status) = invalid_status(decision) {

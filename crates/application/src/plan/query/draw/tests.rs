@@ -23,9 +23,9 @@ const SPECIAL_CHARACTERS: &str = "say \"<b>&amp;\\\" %% --> `x` #1;\n\u{1b}[31m"
 
 fn tree() -> DecisionTree {
     let mut all = test_decisions(&[None, Some(0), Some(0), Some(1)]);
-    SPECIAL_CHARACTERS.clone_into(&mut all[1].said.chosen);
-    all[2].said.kind = DecisionType::ErrorRecovery;
-    all[2].said.confidence = Some(0.5);
+    SPECIAL_CHARACTERS.clone_into(&mut all[1].content.chosen);
+    all[2].content.kind = DecisionType::ErrorRecovery;
+    all[2].content.confidence = Some(0.5);
     all[3].undone_by = Some(1);
     let options = TreeOptions {
         shows_superseded: true,

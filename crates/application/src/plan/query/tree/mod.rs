@@ -45,7 +45,8 @@ pub struct TreeSummary {
     /// Number of superseded decisions.
     pub superseded: usize,
     /// Number of rolled-back decisions.
-    pub taken_back: usize,
+    #[serde(rename = "taken_back")]
+    pub rolled_back: usize,
 }
 
 /// The decisions of a plan as a tree.
@@ -66,13 +67,13 @@ impl DecisionTree {
         let indices: HashMap<DecisionId, usize> = decisions
             .iter()
             .enumerate()
-            .map(|(at, decision)| (decision.said.id, at))
+            .map(|(at, decision)| (decision.content.id, at))
             .collect();
         let is_shown: Vec<bool> = decisions
             .iter()
             // The root is always shown: all other decisions are below it.
             .map(|decision| {
-                options.shows_superseded || decision.holds() || decision.said.parent.is_none()
+                options.shows_superseded || decision.holds() || decision.content.parent.is_none()
             })
             .collect();
         // A parent is stored before its children, so it has a smaller index.
@@ -82,7 +83,7 @@ impl DecisionTree {
         let mut roots = Vec::new();
         for at in 0..count {
             let parent = decisions[at]
-                .said
+                .content
                 .parent
                 .and_then(|parent| indices.get(&parent).copied())
                 .filter(|parent| *parent < at);
@@ -154,9 +155,9 @@ impl DecisionTree {
             .iter()
             .map(|node| {
                 let decision = self.decision(node);
-                let said = &decision.said;
-                let stem = match said.kind {
-                    DecisionType::PromptDefinition => stem(said.kind),
+                let content = &decision.content;
+                let stem = match content.kind {
+                    DecisionType::PromptDefinition => stem(content.kind),
                     kind if decision.holds() => stem(kind),
                     _ => "superseded",
                 };
@@ -166,7 +167,7 @@ impl DecisionTree {
                     "root" | "strategy" if *count == 1 => stem.to_owned(),
                     _ => format!("{stem}_{count}"),
                 };
-                (label, said.id)
+                (label, content.id)
             })
             .collect()
     }
@@ -180,9 +181,9 @@ fn summary(decisions: &[Decision], is_shown: &[bool], depth: &[usize]) -> TreeSu
             summary.depth = summary.depth.max(depth[at] + 1);
         }
         summary.superseded += usize::from(decision.superseded_by.is_some());
-        summary.taken_back += usize::from(decision.undone_by.is_some());
+        summary.rolled_back += usize::from(decision.undone_by.is_some());
         if decision.holds() {
-            match decision.said.kind {
+            match decision.content.kind {
                 DecisionType::InvariantEnforced => summary.invariants += 1,
                 DecisionType::SubplanSpawn => summary.child_plans += 1,
                 _ => {}

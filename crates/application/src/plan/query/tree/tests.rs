@@ -17,7 +17,7 @@ pub(in crate::plan) fn decisions(parents: &[Option<usize>]) -> Vec<Decision> {
         .map(|(at, parent)| Decision {
             plan,
             sequence: at as u64 + 1,
-            said: NewDecision {
+            content: NewDecision {
                 id: ids[at],
                 parent: parent.map(|parent| ids[parent]),
                 kind: if parent.is_none() {
@@ -49,7 +49,7 @@ fn shape(tree: &DecisionTree) -> Vec<(String, usize, bool, usize)> {
     tree.nodes
         .iter()
         .map(|node| {
-            let chosen = tree.decision(node).said.chosen.clone();
+            let chosen = tree.decision(node).content.chosen.clone();
             (chosen, node.depth, node.is_last, node.left_out)
         })
         .collect()
@@ -85,7 +85,7 @@ fn children_follow_their_parent_in_order_of_creation() {
 #[test]
 fn children_of_a_hidden_decision_move_to_its_visible_ancestor() {
     let mut all = decisions(&[None, Some(0), Some(1), Some(0)]);
-    all[1].superseded_by = Some(all[3].said.id);
+    all[1].superseded_by = Some(all[3].content.id);
     let tree = DecisionTree::new(all.clone(), TreeOptions::default());
     let expected = [
         line("d0", 0, true, 0),

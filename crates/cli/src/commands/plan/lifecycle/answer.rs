@@ -128,7 +128,7 @@ pub(super) fn cancel(
     };
     let message = match cancelled.state {
         CancellationState::Cancelled => "Plan cancelled",
-        CancellationState::Cancelling => "Stop requested from the process that runs the plan",
+        CancellationState::Cancelling => "Asked the process of the plan to stop",
     };
     let report = report.data(cancelled).commands_at(&["/recovery"]);
     Ok(report.ok(message))

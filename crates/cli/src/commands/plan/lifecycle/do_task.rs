@@ -75,12 +75,8 @@ impl TaskPlan {
 
     /// Phase that waits for approval.
     fn gated_phase(&self) -> Option<PlanPhase> {
-        match (&self.waiting, self.stage) {
-            (Some(Waiting::Gate { .. }), PlanStage::StrategizeQueued) => {
-                Some(PlanPhase::Strategize)
-            }
-            (Some(Waiting::Gate { .. }), PlanStage::StrategizeComplete) => Some(PlanPhase::Execute),
-            (Some(Waiting::Gate { .. }), PlanStage::ExecuteComplete) => Some(PlanPhase::Apply),
+        match &self.waiting {
+            Some(Waiting::Gate { .. }) => self.stage.gated_phase(),
             _ => None,
         }
     }

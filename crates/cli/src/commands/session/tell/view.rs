@@ -1,56 +1,30 @@
 //! Output of a turn, while it runs and when it has finished.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use cleveragents_application::session_operations::{TurnResult, TurnToolCall};
 use cleveragents_application::{AgentEvent, Observer, ToolCallStatus};
 
 use crate::commands::cost_cell;
 use crate::commands::turn_view::{
-    call_finished_line, call_started_line, compacted_line, recovered_line, retry_line, short,
+    ProgressPrinter, call_finished_line, call_started_line, compacted_line, recovered_line,
+    retry_line, short,
 };
 use crate::context::Context;
-use crate::output::{Align, Cell, Panel, Report, Table, visible_lines, write_err, write_out};
+use crate::output::{Align, Cell, Panel, Report, Table};
 
 /// Maximum number of characters of a prompt in a panel.
 const MAX_PROMPT_CHARS: usize = 200;
 
 /// Shows the events of a turn on a terminal.
-pub(super) struct TurnWatcher {
-    /// Whether the answer is streamed.
-    streams: bool,
-    /// Whether tool calls are printed to standard error.
-    prints_events: bool,
-    has_text: AtomicBool,
-}
+pub(super) struct TurnWatcher(ProgressPrinter);
 
 impl TurnWatcher {
     pub(super) fn new(context: &Context, is_stream: bool) -> Self {
-        let printer = context.printer;
-        let is_human = printer.format().is_human();
-        Self {
-            streams: is_stream && is_human,
-            prints_events: is_human && (is_stream || printer.shows_progress()),
-            has_text: AtomicBool::new(false),
-        }
+        Self(ProgressPrinter::new(context, is_stream))
     }
 
     /// Ends the line of the answer, so that later output starts on a new line.
     pub(super) fn end(&self) {
-        self.end_line();
-    }
-
-    fn end_line(&self) {
-        if self.has_text.swap(false, Ordering::Relaxed) {
-            write_out("\n");
-        }
-    }
-
-    fn print_line(&self, line: &str) {
-        if self.prints_events {
-            self.end_line();
-            write_err(&format!("{}\n", visible_lines(line)));
-        }
+        self.0.end_answer();
     }
 }
 
@@ -58,38 +32,39 @@ impl Observer for TurnWatcher {
     fn event(&self, event: &AgentEvent) {
         match event {
             AgentEvent::WaitingForSession => {
-                self.print_line("waiting for another turn of this session …");
+                self.0.line("waiting for another turn of this session …");
             }
-            AgentEvent::Text { text, .. } if self.streams => {
-                self.has_text.store(true, Ordering::Relaxed);
-                write_out(&visible_lines(text));
-            }
+            AgentEvent::Text { text, .. } if self.0.streams => self.0.text(text),
             AgentEvent::Retry {
                 message,
                 answer_restarts,
                 ..
-            } => self.print_line(&retry_line(message, *answer_restarts && self.streams)),
+            } => self
+                .0
+                .line(&retry_line(message, *answer_restarts && self.0.streams)),
             AgentEvent::ToolCallStarted {
                 tool, arguments, ..
-            } => self.print_line(&call_started_line(tool, arguments)),
+            } => self.0.line(&call_started_line(tool, arguments)),
             AgentEvent::ToolCallFinished {
                 tool,
                 status,
                 message,
                 ..
-            } => self.print_line(&call_finished_line(tool, *status, message.as_deref())),
+            } => self
+                .0
+                .line(&call_finished_line(tool, *status, message.as_deref())),
             AgentEvent::Compacted {
                 tokens_before,
                 tokens_after,
                 ..
-            } => self.print_line(&compacted_line(*tokens_before, *tokens_after)),
-            AgentEvent::TurnRecovered { resumed, .. } => self.print_line(recovered_line(*resumed)),
+            } => self.0.line(&compacted_line(*tokens_before, *tokens_after)),
+            AgentEvent::TurnRecovered { resumed, .. } => self.0.line(recovered_line(*resumed)),
             _ => {}
         }
     }
 
     fn is_watching(&self) -> bool {
-        self.streams || self.prints_events
+        self.0.streams || self.0.prints_lines
     }
 }
 

@@ -1,6 +1,6 @@
-//! The floor: paths and commands that no permission rule can allow.
+//! [`DenyList`]: paths and commands that no permission rule can allow.
 //!
-//! The floor is a second line of defence. Confinement keeps all commands inside the sandbox; the floor refuses
+//! The deny list is a second line of defence. Confinement keeps all commands inside the sandbox; the deny list refuses
 //! clearly destructive commands before they start, and protects the sandbox's internal files.
 
 use std::path::{Path, PathBuf};
@@ -19,12 +19,12 @@ const RECURSIVE: &[&str] = &["rm", "chmod", "chown", "chgrp", "shred"];
 
 /// Paths and commands that no rule can allow.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Floor {
+pub(super) struct DenyList {
     /// Directories that no command may name, such as `CLEVERAGENTS_HOME`.
     pub(super) protected: Vec<PathBuf>,
 }
 
-impl Floor {
+impl DenyList {
     /// Reason why a path may not be accessed; `None` when it may.
     pub(super) fn path(path: &TreePath) -> Option<String> {
         path.names()
@@ -149,10 +149,10 @@ fn is_everything(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Floor;
+    use super::DenyList;
 
-    fn floor() -> Floor {
-        Floor {
+    fn deny_list() -> DenyList {
+        DenyList {
             protected: vec!["/home/ada/.cleveragents".into()],
         }
     }
@@ -195,7 +195,7 @@ mod tests {
             "sqlite3 '/home/ada/.cleveragents'/cleveragents.db",
             "rm${IFS}-rf${IFS}/",
         ] {
-            assert!(floor().command(text).is_some(), "{text}");
+            assert!(deny_list().command(text).is_some(), "{text}");
         }
     }
 
@@ -219,7 +219,7 @@ mod tests {
             "rm file",
             "echo 'a/b'",
         ] {
-            assert_eq!(floor().command(text), None, "{text}");
+            assert_eq!(deny_list().command(text), None, "{text}");
         }
     }
 
@@ -235,7 +235,7 @@ mod tests {
             ("a.git/x", false),
         ] {
             assert_eq!(
-                Floor::path(&path.parse().expect("a path")).is_some(),
+                DenyList::path(&path.parse().expect("a path")).is_some(),
                 is_refused,
                 "{path}"
             );

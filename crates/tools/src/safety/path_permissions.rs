@@ -1,4 +1,4 @@
-//! [`Fence`]: applies permission rules to paths that a tool finds while it runs.
+//! [`PathPermissions`]: applies permission rules to paths that a tool finds while it runs.
 
 use super::rules::{Decision, PermissionRules};
 use crate::capability::Access;
@@ -8,7 +8,7 @@ use crate::tool::{Failure, Subject};
 
 /// The permission rules for a running tool.
 #[derive(Clone, Copy)]
-pub struct Fence<'a> {
+pub struct PathPermissions<'a> {
     rules: &'a PermissionRules,
     tool: &'a ToolName,
     reader: &'a ToolName,
@@ -19,12 +19,12 @@ pub struct Fence<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Consent {
     /// No approval was required.
-    NotAsked,
+    NotRequired,
     /// The user approved the call.
     Given,
 }
 
-impl<'a> Fence<'a> {
+impl<'a> PathPermissions<'a> {
     /// `reader` is the tool that reads files. All tools hide paths that rules deny to it.
     pub(crate) const fn new(
         rules: &'a PermissionRules,
