@@ -12,7 +12,9 @@ use cleveragents_store::search::{Hit, Scope};
 use cleveragents_store::sessions::{
     ExpectedVersion, NewSession, SessionFilter, SessionPage, Totals,
 };
-use cleveragents_store::{Engine, ProgressCallback, messages, search, sessions, turns};
+use cleveragents_store::{
+    Engine, ProgressCallback, context_summaries, messages, search, sessions, turns,
+};
 
 use super::error::SessionError;
 use crate::reference::{CANDIDATES, find_referenced};
@@ -223,6 +225,27 @@ impl SessionService {
             messages::append(unit, id, &message, AppendEvents::Each)?.ok_or_else(|| not_found(id))
         })?;
         first_stored(&sequences, message_id)
+    }
+
+    /// Undoes the messages of a conversation from number `from` on: later requests to the model do not contain them.
+    /// Returns `false` and changes nothing if a summary of the conversation covers them.
+    pub fn undo_messages(&self, id: SessionId, from: Sequence) -> Result<bool, SessionError> {
+        self.engine.write(move |unit| {
+            let summary = context_summaries::newest(unit, id)?;
+            if summary.is_some_and(|summary| summary.sequence > from.0) {
+                return Ok(false);
+            }
+            messages::set_undone(unit, id, from, true)?;
+            Ok(true)
+        })
+    }
+
+    /// Restores the messages that [`Self::undo_messages`] undid.
+    pub fn redo_messages(&self, id: SessionId, from: Sequence) -> Result<(), SessionError> {
+        self.engine.write(move |unit| {
+            messages::set_undone(unit, id, from, false)?;
+            Ok(())
+        })
     }
 
     /// Appends messages atomically, in order and with consecutive numbers.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cleveragents_domain::{Message, Metadata, NewMessage, Role, ToolInvocationId, TurnId};
 use cleveragents_models::{AssistantMessage, ChatMessage, ToolResult, UserPart};
+use cleveragents_store::messages::is_undone;
 use serde_json::{Value, json};
 
 use super::error::TurnError;
@@ -54,11 +55,12 @@ pub(crate) fn set_chat_message(message: &mut Message, chat: &ChatMessage) {
     }
 }
 
-/// Groups the messages of a session into turns. Leaves out questions without an answer.
+/// Groups the messages of a session into turns. Leaves out questions without an answer, and messages that the user
+/// undid.
 pub(super) fn past(messages: &[Message]) -> Past {
     let mut past = Past::default();
     let mut turn = PastTurn::default();
-    for message in messages {
+    for message in messages.iter().filter(|message| !is_undone(message)) {
         let chat = chat_message(message);
         if message.role == Role::User {
             past.turns.push(std::mem::take(&mut turn));

@@ -199,6 +199,8 @@ pub(crate) enum Command {
     Current(Box<CurrentPlan>),
     /// Run a whole plan on an example project in a temporary folder, without a key
     Demo,
+    /// Choose the default model and store its key
+    Setup(Setup),
     /// Create the home folder, configuration file and database
     Init(Init),
     /// Show the versions of the program and its components
@@ -337,6 +339,24 @@ pub(crate) struct Init {
     /// Do not ask for confirmation
     #[arg(long, short = 'y')]
     pub(crate) yes: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Lists the models whose keys are set, the models of a running Ollama, and those of other
+providers, and asks for one. With a keyring, it also asks for a missing key.
+
+Examples:
+  agents setup
+  agents setup --model anthropic/claude-sonnet-4-5"
+)]
+pub(crate) struct Setup {
+    /// Default model, PROVIDER/MODEL
+    #[arg(long, short = 'm', value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// Only show what would change
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 #[derive(Debug, Args)]

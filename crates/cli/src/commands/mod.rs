@@ -30,6 +30,7 @@ pub(crate) mod sandbox;
 pub(crate) mod schema;
 pub(crate) mod server;
 pub(crate) mod session;
+pub(crate) mod setup;
 pub(crate) mod signals;
 pub(crate) mod skill;
 pub(crate) mod system;
@@ -68,6 +69,7 @@ pub(crate) use safety::safety_in_force;
 pub(crate) const fn name(command: &Command) -> &'static str {
     match command {
         Command::Demo => "demo",
+        Command::Setup(_) => "setup",
         Command::Init(_) => "init",
         Command::Version => "version",
         Command::Info => "info",
@@ -199,6 +201,7 @@ pub(crate) fn run(
 ) -> Result<Option<Report>, CommandError> {
     let report = match command {
         Command::Demo => demo::run(context)?,
+        Command::Setup(arguments) => setup::run(context, &arguments)?,
         Command::Init(arguments) => init::run(context, &arguments)?,
         Command::Version => system::version(),
         Command::Info => system::info(context)?,

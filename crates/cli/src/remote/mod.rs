@@ -18,6 +18,7 @@ const LOCAL_GROUPS: &[&str] = &[
     "completion",
     "config",
     "demo",
+    "setup",
     "diagnostics",
     "info",
     "init",

@@ -125,6 +125,49 @@ pub fn append<'a>(
     Ok(Some(sequences))
 }
 
+/// Metadata key of a message that the user undid.
+const UNDONE: &str = "undone";
+
+/// Whether the user undid a message: models do not receive it.
+pub fn is_undone(message: &Message) -> bool {
+    message.metadata.get(UNDONE) == Some(&serde_json::Value::Bool(true))
+}
+
+/// Marks the messages of a session from number `from` on as undone, or restores those that were marked by an undo
+/// from that number. Returns the number of changed messages.
+pub fn set_undone(
+    unit: &mut UnitOfWork<'_>,
+    session: SessionId,
+    from: Sequence,
+    is_undone: bool,
+) -> Result<u64, Error> {
+    let rows = unit.query(
+        "SELECT sequence, metadata FROM messages WHERE session_id = ?1 AND sequence >= ?2",
+        params![session, from.0],
+    )?;
+    let mut changed = 0;
+    for mut row in rows {
+        let (sequence, metadata): (u64, String) = (row.take()?, row.take()?);
+        let mut metadata: cleveragents_domain::Metadata =
+            stored_json("the metadata of a message", &metadata)?;
+        let was_undone = metadata.remove(UNDONE).is_some();
+        if was_undone == is_undone {
+            continue;
+        }
+        if is_undone {
+            metadata.insert(UNDONE.to_owned(), true.into());
+        }
+        let text = serde_json::to_string(&metadata)
+            .map_err(|error| Error::Internal(format!("metadata does not serialize: {error}")))?;
+        unit.execute(
+            "UPDATE messages SET metadata = ?3 WHERE session_id = ?1 AND sequence = ?2",
+            params![session, sequence, text.as_str()],
+        )?;
+        changed += 1;
+    }
+    Ok(changed)
+}
+
 /// Messages from number `from` on, in order, at most `limit`.
 pub fn page(
     reader: &mut dyn Reader,

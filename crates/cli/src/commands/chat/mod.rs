@@ -18,7 +18,9 @@ use std::path::PathBuf;
 
 use cleveragents_application::session_operations::{TurnMode, TurnResult};
 use cleveragents_application::{Conversation, ConversationTurn, SessionService};
-use cleveragents_domain::{CheckpointNumber, Code, SandboxId, Session, SessionId, SessionName};
+use cleveragents_domain::{
+    CheckpointNumber, Code, SandboxId, Sequence, Session, SessionId, SessionName,
+};
 use cleveragents_models::ModelName;
 
 use self::editor::Editor;
@@ -79,7 +81,8 @@ pub(crate) fn run(context: &Context, mut arguments: Arguments) -> Result<Report,
         session,
         name: None,
         last: LastExchange::default(),
-        undo: None,
+        undo: Vec::new(),
+        undone: Vec::new(),
         pending_note: None,
         failed: None,
         folder: working_folder,
@@ -121,6 +124,14 @@ enum Flow {
     Leave,
 }
 
+/// State before a turn that changed the sandbox.
+#[derive(Clone, Copy)]
+struct UndoPoint {
+    checkpoint: CheckpointNumber,
+    /// Number of the first message of the turn.
+    first_message: Sequence,
+}
+
 /// Last message and answer.
 #[derive(Default)]
 struct LastExchange {
@@ -139,8 +150,10 @@ struct Chat<'c> {
     /// Name for a session that is not created yet.
     name: Option<SessionName>,
     last: LastExchange,
-    /// The sandbox, and its checkpoint from before the last turn that changed it, for `/undo`.
-    undo: Option<(String, CheckpointNumber)>,
+    /// The turns of this process that changed the sandbox, for `/undo`; the newest is last.
+    undo: Vec<UndoPoint>,
+    /// The turns that `/undo` undid, for `/redo`.
+    undone: Vec<UndoPoint>,
     /// Note for the model, added to the next message: the user undid or restored its changes.
     pending_note: Option<&'static str>,
     /// Folder of the conversation, if it was started for a folder.
@@ -258,7 +271,9 @@ impl Chat<'_> {
         let outcome = outcome.map_err(CommandError::from);
         drop(running);
         self.screen.end();
-        self.remember_undo(&session, before.as_deref());
+        if self.remember_undo(&session, before.as_deref()) {
+            self.undone.clear();
+        }
         self.session = Some(self.sessions.get(session.id)?);
         let answer = match outcome {
             Ok(answer) => answer,
@@ -332,25 +347,28 @@ impl Chat<'_> {
         )
     }
 
-    /// Stores the checkpoint for `/undo`: the first checkpoint that the turn created.
+    /// Stores the checkpoint for `/undo`: the first checkpoint that the turn created. Returns whether it created one.
     fn remember_undo(
         &mut self,
         session: &Session,
         before: Option<&[(SandboxId, CheckpointNumber)]>,
-    ) {
+    ) -> bool {
         let before = before.unwrap_or_default();
         let after = self.checkpoints(session).unwrap_or_default();
         // Checkpoint numbers restart when the sandbox is recreated, so the sandbox ids are compared.
         let is_recreated = before.first().map(|(id, _)| id) != after.first().map(|(id, _)| id);
         if is_recreated {
-            self.undo = None;
+            self.undo.clear();
+            self.undone.clear();
         }
-        let checkpoint = after.into_iter().find(|made| !before.contains(made));
-        if let (Some(name), Some((_, checkpoint))) =
-            (self.conversation.sandbox_name(session.id), checkpoint)
-        {
-            self.undo = Some((name, checkpoint));
+        let created = after.into_iter().find(|made| !before.contains(made));
+        if let Some((_, checkpoint)) = created {
+            self.undo.push(UndoPoint {
+                checkpoint,
+                first_message: Sequence(session.message_count),
+            });
         }
+        created.is_some()
     }
 
     /// Prints the error; the chat continues.
