@@ -250,3 +250,46 @@ pub(super) fn shown(answer: &AssistantMessage) -> String {
         names => format!("(calls {})", names.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use cleveragents_domain::{
+        Message, MessageId, MessageState, Metadata, Role, Sequence, Timestamp,
+    };
+    use cleveragents_models::ChatMessage;
+
+    use super::past;
+
+    fn message(sequence: u64, role: Role, is_undone: bool) -> Message {
+        let mut metadata = Metadata::new();
+        if is_undone {
+            metadata.insert("undone".to_owned(), true.into());
+        }
+        Message {
+            id: MessageId::generate(),
+            sequence: Sequence(sequence),
+            role,
+            content: format!("message {sequence}"),
+            metadata,
+            state: MessageState::Complete,
+            created_at: Timestamp::now(),
+        }
+    }
+
+    #[test]
+    fn messages_that_the_user_undid_are_left_out() {
+        let messages = [
+            message(0, Role::User, false),
+            message(1, Role::Assistant, false),
+            message(2, Role::User, true),
+            message(3, Role::Assistant, true),
+            message(4, Role::User, false),
+            message(5, Role::Assistant, false),
+        ];
+        let past = past(&messages);
+        let firsts: Vec<u64> = past.turns.iter().map(|turn| turn.first).collect();
+        assert_eq!(firsts, [0, 4]);
+        let hidden = ChatMessage::user("message 2");
+        assert!(past.turns.iter().all(|turn| !turn.messages.contains(&hidden)));
+    }
+}

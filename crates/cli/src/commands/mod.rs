@@ -188,8 +188,12 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Db(Db::Upgrade) => "db upgrade",
         Command::Db(Db::Check) => "db check",
         Command::Db(Db::Vacuum) => "db vacuum",
-        Command::Cleanup(Cleanup::Status) => "cleanup status",
-        Command::Cleanup(Cleanup::Run { .. }) => "cleanup run",
+        Command::Cleanup {
+            command: None | Some(Cleanup::Status),
+        } => "cleanup status",
+        Command::Cleanup {
+            command: Some(Cleanup::Run { .. }),
+        } => "cleanup run",
     }
 }
 
@@ -239,7 +243,9 @@ pub(crate) fn run(
         Command::Audit(command) => audit::run(context, command)?,
         Command::Serve(arguments) => crate::serve::run(context, &arguments)?,
         Command::Db(command) => db::run(context, &command)?,
-        Command::Cleanup(command) => cleanup::run(context, &command)?,
+        Command::Cleanup { command } => {
+            cleanup::run(context, &command.unwrap_or(Cleanup::Status))?
+        }
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "agents", &mut script);
