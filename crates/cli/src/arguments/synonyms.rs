@@ -17,7 +17,7 @@ const SYNONYMS: [(&str, &[&str]); 9] = [
 
 /// Adds the aliases to the subcommands of every group, except where a sibling has the name.
 pub(super) fn with_synonyms(root: Command) -> Command {
-    root.mut_subcommands(|group| with_aliases(group))
+    root.mut_subcommands(with_aliases)
 }
 
 fn with_aliases(group: Command) -> Command {
@@ -42,7 +42,15 @@ fn with_aliases(group: Command) -> Command {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Invocation;
+    use clap::CommandFactory as _;
+
+    use super::super::{Arguments, Invocation};
+    use super::with_synonyms;
+
+    #[test]
+    fn no_two_commands_of_a_group_have_the_same_name() {
+        with_synonyms(Arguments::command()).debug_assert();
+    }
 
     #[test]
     fn other_names_of_a_verb_are_accepted() {

@@ -22,7 +22,7 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(2);
 /// A model that the user can choose.
 struct ModelChoice {
     model: String,
-    /// What the model needs or uses.
+    /// Source of its key, or the variable to set.
     note: String,
     is_ready: bool,
 }

@@ -18,13 +18,13 @@ const LOCAL_GROUPS: &[&str] = &[
     "completion",
     "config",
     "demo",
-    "setup",
     "diagnostics",
     "info",
     "init",
     "schema",
     "serve",
     "server",
+    "setup",
     "version",
 ];
 
