@@ -33,7 +33,7 @@ pub struct DependencyFolder {
     pub presence: DependencyPresence,
 }
 
-/// How a copy contains a dependency folder.
+/// Form of a dependency folder in a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DependencyPresence {
@@ -127,7 +127,10 @@ impl Checkout {
         let is_dependency = |folder: &TreePath| {
             let is = |name: &str| folder.name() == name.as_bytes();
             let is_marked = |&(name, mark): &(&str, &str)| {
-                is(name) && folder.join(mark.as_bytes()).is_ok_and(|mark| self.exists(&mark))
+                is(name)
+                    && folder
+                        .join(mark.as_bytes())
+                        .is_ok_and(|mark| self.exists(&mark))
             };
             let is_named = PACKAGES.iter().any(|name| is(name))
                 || MARKED_PACKAGES.iter().any(is_marked)
@@ -210,7 +213,9 @@ impl Member {
         let (files, bytes) = tree_size(&from).during("walking", &source)?;
         let is_small = files <= budget.files && bytes <= budget.bytes;
         if !is_small && !shares_blocks(&from, &self.temporary) {
-            let is_output = MARKED_OUTPUT.iter().any(|(name, _)| path.name() == name.as_bytes());
+            let is_output = MARKED_OUTPUT
+                .iter()
+                .any(|(name, _)| path.name() == name.as_bytes());
             if is_output {
                 return Ok(None);
             }
@@ -305,10 +310,7 @@ impl Member {
 
     /// Stores the content of paths of new dependency folders that differ from the user's folders. Call it after the
     /// first manifest is written.
-    pub(crate) fn keep_own_dependency_paths(
-        &self,
-        added: &AddedDependencies,
-    ) -> Result<(), Error> {
+    pub(crate) fn keep_own_dependency_paths(&self, added: &AddedDependencies) -> Result<(), Error> {
         self.keep_pristine_paths(&added.own_paths)
     }
 
@@ -322,7 +324,9 @@ impl Member {
                 DependencyPresence::Copied => {
                     let manifest = self.dependency_manifest(number);
                     std::fs::create_dir_all(manifest.parent().unwrap_or(&manifest))
-                        .and_then(|()| std::fs::copy(original.dependency_manifest(number), &manifest))
+                        .and_then(|()| {
+                            std::fs::copy(original.dependency_manifest(number), &manifest)
+                        })
                         .during("writing", &manifest)?;
                     own_paths.extend(self.relocate(&copy, &folder.path, &original.root)?);
                 }
@@ -408,16 +412,12 @@ fn is_missing(error: &std::io::Error) -> bool {
 
 /// The files of a virtual environment that contain its own path or that of an editable package.
 fn files_with_paths(copy: &Root, environment: &TreePath) -> std::io::Result<Vec<TreePath>> {
-    let inside = |folder: &TreePath, name: &[u8]| {
-        folder.join(name).map_err(std::io::Error::other)
-    };
+    let inside = |folder: &TreePath, name: &[u8]| folder.join(name).map_err(std::io::Error::other);
     let entries = |folder: &TreePath| match copy.entries(Some(folder)) {
         Err(error) if is_missing(&error) => Ok(Vec::new()),
         found => found,
     };
-    let is = |mode: Option<FileMode>, kind: FileKind| {
-        mode.is_some_and(|mode| mode.kind() == kind)
-    };
+    let is = |mode: Option<FileMode>, kind: FileKind| mode.is_some_and(|mode| mode.kind() == kind);
     let mut files = Vec::new();
     let commands = inside(environment, b"bin")?;
     for (name, stat) in entries(&commands)? {

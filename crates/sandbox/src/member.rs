@@ -15,8 +15,8 @@ use crate::copy::{CopyOriginal, copy_tree, split_file};
 use crate::database;
 use crate::error::{Error, PathContext as _};
 use crate::git::{
-    CommittedContent, GitBase, create_worktree, exclude_dependencies, included_edits, is_read_by_git, open_checkout,
-    remove_worktree, unstage_edits, write_link, write_list,
+    CommittedContent, GitBase, create_worktree, exclude_dependencies, included_edits,
+    is_read_by_git, open_checkout, remove_worktree, unstage_edits, write_link, write_list,
 };
 use crate::manifest::{Manifest, PathRecord, write_original};
 use crate::objects::Objects;

@@ -182,7 +182,10 @@ impl PartEnvironment {
         list("check commands", &quoted_all(&self.detected.checks));
         list("instruction files", &quoted_all(&self.instructions));
         if let Some(git) = &self.git {
-            list("installed, from the user's folder", &quoted_all(&git.dependencies));
+            list(
+                "installed, from the user's folder",
+                &quoted_all(&git.dependencies),
+            );
         }
         list("all files", &quoted_all(&self.detected.files));
     }

@@ -1,5 +1,6 @@
 //! [`SessionService`]: stores, reads and searches sessions.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use cleveragents_domain::identity::LOCAL_NAMESPACE;
@@ -227,25 +228,25 @@ impl SessionService {
         first_stored(&sequences, message_id)
     }
 
-    /// Undoes the messages of a conversation from number `from` on: later requests to the model do not contain them.
-    /// Returns `false` and changes nothing if a summary of the conversation covers them.
-    pub fn undo_messages(&self, id: SessionId, from: Sequence) -> Result<bool, SessionError> {
+    /// Undoes a range of messages of a conversation: later requests to the model do not contain them. Returns `false`
+    /// and changes nothing if a summary of the conversation covers some of them.
+    pub fn undo_messages(&self, id: SessionId, range: &Range<u64>) -> Result<bool, SessionError> {
+        let range = range.clone();
         self.engine.write(move |unit| {
             let summary = context_summaries::newest(unit, id)?;
-            if summary.is_some_and(|summary| summary.sequence > from.0) {
+            if summary.is_some_and(|summary| summary.sequence > range.start) {
                 return Ok(false);
             }
-            messages::set_undone(unit, id, from, true)?;
+            messages::set_undone(unit, id, range.clone(), true)?;
             Ok(true)
         })
     }
 
     /// Restores the messages that [`Self::undo_messages`] undid.
-    pub fn redo_messages(&self, id: SessionId, from: Sequence) -> Result<(), SessionError> {
-        self.engine.write(move |unit| {
-            messages::set_undone(unit, id, from, false)?;
-            Ok(())
-        })
+    pub fn redo_messages(&self, id: SessionId, range: &Range<u64>) -> Result<(), SessionError> {
+        let range = range.clone();
+        self.engine
+            .write(move |unit| Ok(messages::set_undone(unit, id, range.clone(), false)?))
     }
 
     /// Appends messages atomically, in order and with consecutive numbers.

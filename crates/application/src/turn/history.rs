@@ -290,6 +290,10 @@ mod tests {
         let firsts: Vec<u64> = past.turns.iter().map(|turn| turn.first).collect();
         assert_eq!(firsts, [0, 4]);
         let hidden = ChatMessage::user("message 2");
-        assert!(past.turns.iter().all(|turn| !turn.messages.contains(&hidden)));
+        assert!(
+            past.turns
+                .iter()
+                .all(|turn| !turn.messages.contains(&hidden))
+        );
     }
 }

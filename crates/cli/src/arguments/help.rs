@@ -95,7 +95,11 @@ const FOREIGN_COMMANDS: [(&str, &str, &str); 31] = [
     ("rollback", "agents undo", UNDOES),
     ("revert", "agents undo", UNDOES),
     ("models", "agents model list", LISTS_MODELS),
-    ("configure", "agents setup", "chooses the default model and stores its key"),
+    (
+        "configure",
+        "agents setup",
+        "chooses the default model and stores its key",
+    ),
     ("sessions", "agents session list", "lists conversations"),
     ("history", "agents session list", "lists conversations"),
     ("plans", "agents plan list", "lists plans"),

@@ -41,7 +41,6 @@ pub(crate) use self::folder::{
     FolderChat, FolderConversation, FolderSession, OutputFormat, misplaced_conversation_options,
 };
 use self::help::FIRST_HELP;
-use self::synonyms::with_synonyms;
 pub(crate) use self::help::{all_commands, unknown_command};
 pub(crate) use self::invariant::{Invariant, InvariantPlaces};
 pub(crate) use self::maintenance::{Cleanup, Db, Diagnostics, Init, Setup};
@@ -61,6 +60,7 @@ pub(crate) use self::safety::{Safety, SafetyOptions};
 pub(crate) use self::serve::{ConformanceProfile, Serve};
 pub(crate) use self::server::{Audit, AuditList, Server, ServerConnect, Token, TokenCreate};
 pub(crate) use self::skill::{Skill, SkillAdd};
+use self::synonyms::with_synonyms;
 pub(crate) use self::tool::{
     CallOutcomeName, Permission, PermissionPattern, SchemaOf, Tool, ToolCallShow, ToolCalls,
     ToolKind, ToolList, ToolRun, ToolSource,

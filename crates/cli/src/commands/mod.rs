@@ -243,9 +243,7 @@ pub(crate) fn run(
         Command::Audit(command) => audit::run(context, command)?,
         Command::Serve(arguments) => crate::serve::run(context, &arguments)?,
         Command::Db(command) => db::run(context, &command)?,
-        Command::Cleanup { command } => {
-            cleanup::run(context, &command.unwrap_or(Cleanup::Status))?
-        }
+        Command::Cleanup { command } => cleanup::run(context, &command.unwrap_or(Cleanup::Status))?,
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "agents", &mut script);

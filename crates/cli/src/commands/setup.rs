@@ -52,7 +52,13 @@ pub(crate) fn run(context: &Context, arguments: &Setup) -> Result<Report, Comman
     if !arguments.dry_run {
         config::set_in_home(context, keys::MODEL_DEFAULT.name, &chosen.name)?;
     }
-    Ok(report(context, &chosen.name, &key, before, arguments.dry_run))
+    Ok(report(
+        context,
+        &chosen.name,
+        &key,
+        before,
+        arguments.dry_run,
+    ))
 }
 
 fn report(

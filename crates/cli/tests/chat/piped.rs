@@ -171,7 +171,10 @@ fn undo_and_redo_include_the_conversation() {
     assert_eq!(answer.code, Some(0), "{answer:?}");
     let marks = undone(&world);
     assert_eq!(marks[..2], [false, false], "{marks:?}");
-    assert!(marks.len() > 6 && marks[2..].iter().all(|mark| *mark), "{marks:?}");
+    assert!(
+        marks.len() > 6 && marks[2..].iter().all(|mark| *mark),
+        "{marks:?}"
+    );
     let world = World::new();
     let answer = world.feed(&[], "write it\nrewrite it\n/undo\n/undo\n/redo\n/diff\n");
     assert!(answer.out.contains("-first\n+second\n"), "{answer:?}");

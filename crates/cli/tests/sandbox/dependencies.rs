@@ -14,7 +14,10 @@ fn shop(agents: &Agents) -> std::path::PathBuf {
     repository(
         &real,
         &[
-            ("test.sh", "cat node_modules/pad/index.js web/node_modules/x.js\n"),
+            (
+                "test.sh",
+                "cat node_modules/pad/index.js web/node_modules/x.js\n",
+            ),
             (".gitignore", "node_modules/\n.env\ndist/\n"),
             ("web/app.js", "app\n"),
         ],
@@ -33,7 +36,16 @@ fn dependencies(agents: &Agents) -> Value {
 }
 
 fn exec(agents: &Agents, script: &str) -> String {
-    let words = ["sandbox", "exec", "fix", "--unconfined", "--", "sh", "-c", script];
+    let words = [
+        "sandbox",
+        "exec",
+        "fix",
+        "--unconfined",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
     let answer = agents.run(&words);
     assert_eq!(answer.code, Some(0), "{script}: {answer:?}");
     answer.out
@@ -89,7 +101,10 @@ fn rollback_restores_packages_that_the_user_changed_meanwhile() {
     let real = shop(&agents);
     let part = create(&agents, "fix", &[&real]).remove(0);
     let before = files(&part);
-    write(real.join("node_modules/pad/index.js"), "upgraded by the user\n");
+    write(
+        real.join("node_modules/pad/index.js"),
+        "upgraded by the user\n",
+    );
     std::fs::remove_dir_all(real.join("web/node_modules")).expect("removed");
     exec(
         &agents,
@@ -103,7 +118,10 @@ fn rollback_restores_packages_that_the_user_changed_meanwhile() {
 fn a_virtual_environment_refers_to_the_copy() {
     let agents = agents();
     let real = agents.cwd().join("shop");
-    repository(&real, &[("src/shop.py", "x = 1\n"), (".gitignore", ".venv\n")]);
+    repository(
+        &real,
+        &[("src/shop.py", "x = 1\n"), (".gitignore", ".venv\n")],
+    );
     let path = |path: &Path| path.to_str().expect("a path").to_owned();
     let place = path(&real);
     write(real.join(".venv/pyvenv.cfg"), "home = /usr/bin\n");
@@ -140,11 +158,16 @@ fn folders_that_are_too_large_are_linked_or_left_out() {
     }
     create(&agents, "fix", &[&real]);
     let base = dependencies(&agents);
-    let presence = base["dependencies"][0]["presence"].as_str().expect("a presence");
+    let presence = base["dependencies"][0]["presence"]
+        .as_str()
+        .expect("a presence");
     let has_shared_blocks = presence == "copied";
     if !has_shared_blocks {
         assert_eq!(presence, "linked");
-        assert_eq!(base["ignored"], serde_json::json!([".env", "dist/", "target/"]));
+        assert_eq!(
+            base["ignored"],
+            serde_json::json!([".env", "dist/", "target/"])
+        );
     }
     let words = ["sandbox", "exec", "fix", "--", "sh", "test.sh"];
     let answer = agents.run(&words);

@@ -1,10 +1,12 @@
-//! Messages: appended with the next number of their session, never changed afterwards.
+//! Messages: appended with the next number of their session, never changed afterwards, except that the user can undo
+//! them and restore them.
 //!
 //! The number is allocated from the session's row in the same unit of work that stores the message,
 //! backed by `UNIQUE (session_id, sequence)`. N appends thus get N consecutive numbers under any
 //! concurrency, and a unit that fails leaves no gap.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use cleveragents_domain::{
     EventKind, Message, MessageState, NewMessage, Sequence, SessionId, Timestamp,
@@ -133,19 +135,17 @@ pub fn is_undone(message: &Message) -> bool {
     message.metadata.get(UNDONE) == Some(&serde_json::Value::Bool(true))
 }
 
-/// Marks the messages of a session from number `from` on as undone, or restores those that were marked by an undo
-/// from that number. Returns the number of changed messages.
+/// Marks the messages of a session in a range of numbers as undone, or restores them.
 pub fn set_undone(
     unit: &mut UnitOfWork<'_>,
     session: SessionId,
-    from: Sequence,
+    range: Range<u64>,
     is_undone: bool,
-) -> Result<u64, Error> {
+) -> Result<(), Error> {
     let rows = unit.query(
-        "SELECT sequence, metadata FROM messages WHERE session_id = ?1 AND sequence >= ?2",
-        params![session, from.0],
+        "SELECT sequence, metadata FROM messages WHERE session_id = ?1 AND sequence >= ?2 AND sequence < ?3",
+        params![session, range.start, range.end],
     )?;
-    let mut changed = 0;
     for mut row in rows {
         let (sequence, metadata): (u64, String) = (row.take()?, row.take()?);
         let mut metadata: cleveragents_domain::Metadata =
@@ -163,9 +163,8 @@ pub fn set_undone(
             "UPDATE messages SET metadata = ?3 WHERE session_id = ?1 AND sequence = ?2",
             params![session, sequence, text.as_str()],
         )?;
-        changed += 1;
     }
-    Ok(changed)
+    Ok(())
 }
 
 /// Messages from number `from` on, in order, at most `limit`.

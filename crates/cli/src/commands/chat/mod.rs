@@ -14,13 +14,12 @@ mod screen;
 mod signals;
 
 use std::io::{IsTerminal as _, stderr, stdin, stdout};
+use std::ops::Range;
 use std::path::PathBuf;
 
 use cleveragents_application::session_operations::{TurnMode, TurnResult};
 use cleveragents_application::{Conversation, ConversationTurn, SessionService};
-use cleveragents_domain::{
-    CheckpointNumber, Code, SandboxId, Sequence, Session, SessionId, SessionName,
-};
+use cleveragents_domain::{CheckpointNumber, Code, SandboxId, Session, SessionId, SessionName};
 use cleveragents_models::ModelName;
 
 use self::editor::Editor;
@@ -125,11 +124,11 @@ enum Flow {
 }
 
 /// State before a turn that changed the sandbox.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct UndoPoint {
     checkpoint: CheckpointNumber,
-    /// Number of the first message of the turn.
-    first_message: Sequence,
+    /// Numbers of the messages of the turn, and after `/undo` of those that it undid.
+    messages: Range<u64>,
 }
 
 /// Last message and answer.
@@ -271,7 +270,8 @@ impl Chat<'_> {
         let outcome = outcome.map_err(CommandError::from);
         drop(running);
         self.screen.end();
-        if self.remember_undo(&session, before.as_deref()) {
+        self.remember_undo(&session, before.as_deref());
+        if question.is_some() {
             self.undone.clear();
         }
         self.session = Some(self.sessions.get(session.id)?);
@@ -347,12 +347,12 @@ impl Chat<'_> {
         )
     }
 
-    /// Stores the checkpoint for `/undo`: the first checkpoint that the turn created. Returns whether it created one.
+    /// Stores the checkpoint for `/undo`: the first checkpoint that the turn created.
     fn remember_undo(
         &mut self,
         session: &Session,
         before: Option<&[(SandboxId, CheckpointNumber)]>,
-    ) -> bool {
+    ) {
         let before = before.unwrap_or_default();
         let after = self.checkpoints(session).unwrap_or_default();
         // Checkpoint numbers restart when the sandbox is recreated, so the sandbox ids are compared.
@@ -365,10 +365,9 @@ impl Chat<'_> {
         if let Some((_, checkpoint)) = created {
             self.undo.push(UndoPoint {
                 checkpoint,
-                first_message: Sequence(session.message_count),
+                messages: session.message_count..session.message_count,
             });
         }
-        created.is_some()
     }
 
     /// Prints the error; the chat continues.

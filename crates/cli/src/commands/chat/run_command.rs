@@ -257,8 +257,8 @@ impl Chat<'_> {
 
     fn undo_turn(&mut self, timing: Timing) -> Result<(), CommandError> {
         let sandbox = self.open_sandbox()?;
-        let point = self.undo.last().copied();
-        let number = point.map(|point| point.checkpoint.to_string());
+        let mut point = self.undo.last().cloned();
+        let number = point.as_ref().map(|point| point.checkpoint.to_string());
         // Another program may have made the last change of a sandbox that the user named.
         let is_own = self.session.is_some() && self.conversation.options().sandbox.is_none();
         if number.is_none() && !is_own {
@@ -287,10 +287,13 @@ impl Chat<'_> {
             return Ok(());
         }
         self.undo.pop();
-        let hides_messages = match (&self.session, point) {
-            (Some(session), Some(point)) => self
-                .sessions
-                .undo_messages(session.id, point.first_message)?,
+        let hides_messages = match (&self.session, &mut point) {
+            (Some(session), Some(point)) => {
+                // A later turn that was undone before keeps its messages for its own `/redo`.
+                let later = self.undone.last().map(|later| later.messages.start);
+                point.messages.end = later.unwrap_or(session.message_count);
+                self.sessions.undo_messages(session.id, &point.messages)?
+            }
             _ => false,
         };
         if hides_messages {
@@ -308,8 +311,7 @@ impl Chat<'_> {
         let sandbox = self.open_sandbox()?;
         if self.run_and_check(&["sandbox", "redo", &sandbox], timing)? {
             if let (Some(session), Some(point)) = (&self.session, self.undone.pop()) {
-                self.sessions
-                    .redo_messages(session.id, point.first_message)?;
+                self.sessions.redo_messages(session.id, &point.messages)?;
                 self.undo.push(point);
                 return Ok(());
             }

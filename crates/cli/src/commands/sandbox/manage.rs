@@ -169,7 +169,9 @@ fn with_untracked_notes(mut report: Report, member: &Member) -> Report {
     }
     let linked = present(DependencyPresence::Linked);
     if !linked.is_empty() {
-        report = report.info(format!("it reads your {linked}, which commands cannot change"));
+        report = report.info(format!(
+            "it reads your {linked}, which commands cannot change"
+        ));
     }
     if !base.ignored.is_empty() {
         report = report.info(format!(
