@@ -6,7 +6,7 @@ use cleveragents_domain::{FileState, TreePath};
 
 use crate::copy::copy_tree;
 use crate::error::{Error, PathContext as _};
-use crate::git::{GitBase, fork_worktree, open_checkout, write_list};
+use crate::git::{GitBase, exclude_dependencies, fork_worktree, open_checkout, write_list};
 use crate::manifest::PathRecord;
 use crate::member::{Base, Folders, Member};
 
@@ -75,7 +75,9 @@ impl Member {
         std::fs::copy(&index, self.base_index()).during("copying", &index)?;
         write_list(&self.base_index(), checkout.object_name_length())
             .during("reading", &self.base_index())?;
-        self.write_first_manifest_of_copy()
+        exclude_dependencies(&self.sandbox_git_dir, &base.dependencies)?;
+        self.write_first_manifest_of_copy()?;
+        self.fork_dependencies(original)
     }
 
     /// Records paths whose content is not that of the base.

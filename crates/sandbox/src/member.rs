@@ -15,8 +15,8 @@ use crate::copy::{CopyOriginal, copy_tree, split_file};
 use crate::database;
 use crate::error::{Error, PathContext as _};
 use crate::git::{
-    CommittedContent, GitBase, create_worktree, included_edits, is_read_by_git, open_checkout,
-    remove_worktree, unstage_edits, write_link, write_list,
+    CommittedContent, GitBase, create_worktree, exclude_dependencies, included_edits,
+    is_read_by_git, open_checkout, remove_worktree, unstage_edits, write_link, write_list,
 };
 use crate::manifest::{Manifest, PathRecord, write_original};
 use crate::objects::Objects;
@@ -319,11 +319,22 @@ impl Member {
         if base.snapshot.is_some() {
             unstage_edits(&self.root)?;
         }
+        let untracked = checkout.untracked_content()?;
+        let added = self.add_dependencies(&untracked.dependencies)?;
+        exclude_dependencies(&self.sandbox_git_dir, &added.folders)?;
+        let mut ignored = untracked.ignored;
+        ignored.extend(added.left_out.iter().cloned());
+        let base = GitBase {
+            dependencies: added.folders.clone(),
+            ignored,
+            ..base
+        };
         let git = Self {
             base: Base::Git(base.clone()),
             ..self.clone()
         };
         git.write_first_manifest_of_copy()?;
+        git.keep_own_dependency_paths(&added)?;
         Ok(Base::Git(base))
     }
 
@@ -403,7 +414,7 @@ impl Member {
     /// the copy, so call this before the copy can change.
     pub fn protect(&self) -> Result<(), Error> {
         if self.base != Base::Directory {
-            return Ok(());
+            return self.keep_pristine_paths(&self.changed_dependency_paths()?);
         }
         let real = self.real_root()?;
         let original = CopyOriginal {
@@ -411,12 +422,17 @@ impl Member {
             manifest: &self.original_path(),
         };
         let changed = original.changed(self.extent())?;
-        if changed.is_empty() {
+        self.keep_pristine_paths(&changed)
+    }
+
+    /// Stores the content of the given paths that are still unchanged in the copy.
+    pub(crate) fn keep_pristine_paths(&self, paths: &[TreePath]) -> Result<(), Error> {
+        if paths.is_empty() {
             return Ok(());
         }
         let mut objects = self.open_objects()?;
         let mut manifest = self.load_manifest()?;
-        self.keep_pristine(&mut manifest, Some(&changed), &mut objects)
+        self.keep_pristine(&mut manifest, Some(paths), &mut objects)
     }
 
     /// Paths of the user's files that have changed since the copy was created. Always empty for single files and
@@ -426,7 +442,14 @@ impl Member {
             Base::Git(base) => {
                 let checkout = open_checkout(&self.location)?;
                 let now = checkout.snapshot(checkout.head()?, &self.temporary)?;
-                checkout.changed_between(base.start(), now.start())
+                let mut changed = checkout.changed_between(base.start(), now.start())?;
+                // Packages that the user installed since.
+                let found = checkout.untracked_content()?.dependencies.into_iter();
+                let is_left_out = |path: &TreePath| base.ignored.contains(&format!("{path}/"));
+                changed.extend(
+                    found.filter(|path| !self.is_in_dependencies(path) && !is_left_out(path)),
+                );
+                Ok(changed)
             }
             Base::Directory => {
                 let real = self.real_root()?;
@@ -662,6 +685,7 @@ impl Member {
             Base::Git(_) => {
                 let mut paths = crate::git::shared_objects(&self.location);
                 paths.extend(crate::git::shared_config(&self.location));
+                paths.extend(self.linked_dependencies());
                 paths
             }
             _ => Vec::new(),
@@ -723,6 +747,55 @@ impl Member {
     }
 }
 
+impl Member {
+    /// Stores the original content of paths of a repository: of tracked files and of dependency folders.
+    fn keep_git_content(
+        &self,
+        paths: &[(TreePath, PathRecord)],
+        objects: &mut Objects,
+    ) -> Result<Vec<Option<FileState>>, Error> {
+        let committed = CommittedContent {
+            location: &self.location,
+            repository: &self.state.join("base.git"),
+            index: &self.base_index(),
+            temporary: &self.temporary,
+        };
+        if self.dependencies().is_empty() {
+            return committed.keep(paths, objects);
+        }
+        let is_dependency: Vec<bool> = paths
+            .iter()
+            .map(|(path, _)| self.is_in_dependencies(path))
+            .collect();
+        let of_kind = |wanted: bool| -> Vec<(TreePath, PathRecord)> {
+            let chosen = paths.iter().zip(&is_dependency);
+            chosen
+                .filter(|(_, is_dependency)| **is_dependency == wanted)
+                .map(|(path, _)| path.clone())
+                .collect()
+        };
+        let (tracked, dependencies) = (of_kind(false), of_kind(true));
+        let mut tracked = match tracked.as_slice() {
+            [] => Vec::new(),
+            tracked => committed.keep(tracked, objects)?,
+        }
+        .into_iter();
+        let dependencies = self.keep_dependency_content(&dependencies, objects)?;
+        let mut dependencies = dependencies.into_iter();
+        Ok(is_dependency
+            .iter()
+            .map(|is_dependency| {
+                let states = if *is_dependency {
+                    &mut dependencies
+                } else {
+                    &mut tracked
+                };
+                states.next().flatten()
+            })
+            .collect())
+    }
+}
+
 /// Paths with all their parent folders.
 fn with_folders(paths: &[TreePath]) -> BTreeSet<TreePath> {
     let mut all = BTreeSet::new();
@@ -757,13 +830,7 @@ impl BaseContent for BaseReader<'_> {
     ) -> Result<Vec<Option<FileState>>, Error> {
         let member = self.0;
         match &member.base {
-            Base::Git(_) => CommittedContent {
-                location: &member.location,
-                repository: &member.state.join("base.git"),
-                index: &member.base_index(),
-                temporary: &member.temporary,
-            }
-            .keep(paths, objects),
+            Base::Git(_) => member.keep_git_content(paths, objects),
             Base::Directory => CopyOriginal {
                 root: &member.real_root()?,
                 manifest: &member.original_path(),

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use cleveragents_domain::Timestamp;
-use cleveragents_sandbox::{Base, Member};
+use cleveragents_sandbox::{Base, DependencyPresence, Member};
 use cleveragents_skills::instructions_in;
 use cleveragents_tools::ports::{Part, Workspace as _};
 
@@ -62,6 +62,10 @@ struct GitEnvironment {
     uncommitted: Vec<String>,
     /// Uncommitted files that the copy lacks.
     left_out: Vec<String>,
+    /// Files and folders that git ignores and the copy lacks.
+    ignored: Vec<String>,
+    /// Folders of installed packages and build output in the copy.
+    dependencies: Vec<String>,
 }
 
 impl EnvironmentBlock {
@@ -132,6 +136,8 @@ impl PartEnvironment {
                 commit: base.commit.clone(),
                 uncommitted: edited_files(member),
                 left_out: base.left_out.clone(),
+                ignored: base.ignored.clone(),
+                dependencies: dependencies(member),
             }),
             _ => None,
         });
@@ -175,6 +181,12 @@ impl PartEnvironment {
             |texts: &[String]| -> Vec<String> { texts.iter().map(|text| quoted(text)).collect() };
         list("check commands", &quoted_all(&self.detected.checks));
         list("instruction files", &quoted_all(&self.instructions));
+        if let Some(git) = &self.git {
+            list(
+                "installed, from the user's folder",
+                &quoted_all(&git.dependencies),
+            );
+        }
         list("all files", &quoted_all(&self.detected.files));
     }
 
@@ -210,7 +222,19 @@ impl PartEnvironment {
         let description = "uncommitted edits of the user, which are in this copy";
         list(&git.uncommitted, "file", has, description);
         list(&git.left_out, "uncommitted file", is, "not in this copy");
+        let is = if git.ignored.len() == 1 { "is" } else { "are" };
+        list(&git.ignored, "ignored path", is, "not in this copy");
     }
+}
+
+fn dependencies(member: &Member) -> Vec<String> {
+    let folders = member.dependencies().iter();
+    folders
+        .map(|folder| match folder.presence {
+            DependencyPresence::Copied => folder.path.to_string(),
+            DependencyPresence::Linked => format!("{} (read-only)", folder.path),
+        })
+        .collect()
 }
 
 fn edited_files(member: &Member) -> Vec<String> {
@@ -323,7 +347,7 @@ mod tests {
                 uncommitted: (0..uncommitted)
                     .map(|number| format!("folder/{}{number}", "x".repeat(200)))
                     .collect(),
-                left_out: Vec::new(),
+                ..GitEnvironment::default()
             }),
             detected: DetectedProject {
                 languages: vec!["Rust".to_owned()],

@@ -65,7 +65,7 @@ pub(super) fn without(
         paths.contains_key(path) || in_copy().is_some()
     };
     let is_left_out = |change: &Change| {
-        if ignored.contains(&change.path) {
+        if ignored.contains(&change.path) || member.is_in_dependencies(&change.path) {
             return true;
         }
         let path_history = &paths[&change.path];

@@ -649,12 +649,7 @@ pub(super) fn removing(place: &Path) -> impl Fn(std::io::Error) -> cleveragents_
 /// Provisional base of a part before its copy exists. It suffices to remove an incomplete part.
 fn first_base(source: Source) -> String {
     base_text(&match source {
-        Source::Git => Base::Git(cleveragents_sandbox::GitBase {
-            commit: String::new(),
-            branch: None,
-            snapshot: None,
-            left_out: Vec::new(),
-        }),
+        Source::Git => Base::Git(cleveragents_sandbox::GitBase::default()),
         Source::Directory => Base::Directory,
         Source::File => Base::File,
         Source::Sqlite => Base::Sqlite {

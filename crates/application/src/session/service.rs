@@ -1,5 +1,6 @@
 //! [`SessionService`]: stores, reads and searches sessions.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use cleveragents_domain::identity::LOCAL_NAMESPACE;
@@ -12,7 +13,9 @@ use cleveragents_store::search::{Hit, Scope};
 use cleveragents_store::sessions::{
     ExpectedVersion, NewSession, SessionFilter, SessionPage, Totals,
 };
-use cleveragents_store::{Engine, ProgressCallback, messages, search, sessions, turns};
+use cleveragents_store::{
+    Engine, ProgressCallback, context_summaries, messages, search, sessions, turns,
+};
 
 use super::error::SessionError;
 use crate::reference::{CANDIDATES, find_referenced};
@@ -223,6 +226,27 @@ impl SessionService {
             messages::append(unit, id, &message, AppendEvents::Each)?.ok_or_else(|| not_found(id))
         })?;
         first_stored(&sequences, message_id)
+    }
+
+    /// Undoes a range of messages of a conversation: later requests to the model do not contain them. Returns `false`
+    /// and changes nothing if a summary of the conversation covers some of them.
+    pub fn undo_messages(&self, id: SessionId, range: &Range<u64>) -> Result<bool, SessionError> {
+        let range = range.clone();
+        self.engine.write(move |unit| {
+            let summary = context_summaries::newest(unit, id)?;
+            if summary.is_some_and(|summary| summary.sequence > range.start) {
+                return Ok(false);
+            }
+            messages::set_undone(unit, id, range.clone(), true)?;
+            Ok(true)
+        })
+    }
+
+    /// Restores the messages that [`Self::undo_messages`] undid.
+    pub fn redo_messages(&self, id: SessionId, range: &Range<u64>) -> Result<(), SessionError> {
+        let range = range.clone();
+        self.engine
+            .write(move |unit| Ok(messages::set_undone(unit, id, range.clone(), false)?))
     }
 
     /// Appends messages atomically, in order and with consecutive numbers.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cleveragents_domain::{Message, Metadata, NewMessage, Role, ToolInvocationId, TurnId};
 use cleveragents_models::{AssistantMessage, ChatMessage, ToolResult, UserPart};
+use cleveragents_store::messages::is_undone;
 use serde_json::{Value, json};
 
 use super::error::TurnError;
@@ -54,11 +55,12 @@ pub(crate) fn set_chat_message(message: &mut Message, chat: &ChatMessage) {
     }
 }
 
-/// Groups the messages of a session into turns. Leaves out questions without an answer.
+/// Groups the messages of a session into turns. Leaves out questions without an answer, and messages that the user
+/// undid.
 pub(super) fn past(messages: &[Message]) -> Past {
     let mut past = Past::default();
     let mut turn = PastTurn::default();
-    for message in messages {
+    for message in messages.iter().filter(|message| !is_undone(message)) {
         let chat = chat_message(message);
         if message.role == Role::User {
             past.turns.push(std::mem::take(&mut turn));
@@ -246,5 +248,52 @@ pub(super) fn shown(answer: &AssistantMessage) -> String {
     match names.as_slice() {
         [] => "(no answer)".to_owned(),
         names => format!("(calls {})", names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cleveragents_domain::{
+        Message, MessageId, MessageState, Metadata, Role, Sequence, Timestamp,
+    };
+    use cleveragents_models::ChatMessage;
+
+    use super::past;
+
+    fn message(sequence: u64, role: Role, is_undone: bool) -> Message {
+        let mut metadata = Metadata::new();
+        if is_undone {
+            metadata.insert("undone".to_owned(), true.into());
+        }
+        Message {
+            id: MessageId::generate(),
+            sequence: Sequence(sequence),
+            role,
+            content: format!("message {sequence}"),
+            metadata,
+            state: MessageState::Complete,
+            created_at: Timestamp::now(),
+        }
+    }
+
+    #[test]
+    fn messages_that_the_user_undid_are_left_out() {
+        let messages = [
+            message(0, Role::User, false),
+            message(1, Role::Assistant, false),
+            message(2, Role::User, true),
+            message(3, Role::Assistant, true),
+            message(4, Role::User, false),
+            message(5, Role::Assistant, false),
+        ];
+        let past = past(&messages);
+        let firsts: Vec<u64> = past.turns.iter().map(|turn| turn.first).collect();
+        assert_eq!(firsts, [0, 4]);
+        let hidden = ChatMessage::user("message 2");
+        assert!(
+            past.turns
+                .iter()
+                .all(|turn| !turn.messages.contains(&hidden))
+        );
     }
 }

@@ -29,6 +29,7 @@ Work on more:
   model, config            Choose a model, set its key, change settings
   serve, worker            Serve a team over HTTP and A2A; run queued plans
 Help:
+  setup                    Choose a model, store its key
   demo                     Watch a whole plan on an example, without a key
   doctor                   Check model, git, disk, configuration and database
   explain CA-0645          Explain an error code
@@ -94,7 +95,11 @@ const FOREIGN_COMMANDS: [(&str, &str, &str); 31] = [
     ("rollback", "agents undo", UNDOES),
     ("revert", "agents undo", UNDOES),
     ("models", "agents model list", LISTS_MODELS),
-    ("setup", "agents model list", LISTS_MODELS),
+    (
+        "configure",
+        "agents setup",
+        "chooses the default model and stores its key",
+    ),
     ("sessions", "agents session list", "lists conversations"),
     ("history", "agents session list", "lists conversations"),
     ("plans", "agents plan list", "lists plans"),

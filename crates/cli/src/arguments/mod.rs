@@ -9,6 +9,7 @@ mod help;
 mod invariant;
 #[cfg(test)]
 mod literals;
+mod maintenance;
 mod mcp;
 mod model;
 mod plan;
@@ -21,6 +22,7 @@ mod sandbox;
 mod serve;
 mod server;
 mod skill;
+mod synonyms;
 mod tool;
 mod turn;
 mod validation;
@@ -29,7 +31,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::action::Action;
 pub(crate) use self::actor::{Actor, ActorContext, ActorRun, Drawing, RoleName, WhichContext};
@@ -41,6 +43,7 @@ pub(crate) use self::folder::{
 use self::help::FIRST_HELP;
 pub(crate) use self::help::{all_commands, unknown_command};
 pub(crate) use self::invariant::{Invariant, InvariantPlaces};
+pub(crate) use self::maintenance::{Cleanup, Db, Diagnostics, Init, Setup};
 pub(crate) use self::mcp::{Mcp, McpAdd};
 pub(crate) use self::model::{Model, ModelKey, ModelTest};
 pub(crate) use self::plan::{
@@ -58,6 +61,7 @@ pub(crate) use self::safety::{Safety, SafetyOptions};
 pub(crate) use self::serve::{ConformanceProfile, Serve};
 pub(crate) use self::server::{Audit, AuditList, Server, ServerConnect, Token, TokenCreate};
 pub(crate) use self::skill::{Skill, SkillAdd};
+use self::synonyms::with_synonyms;
 pub(crate) use self::tool::{
     CallOutcomeName, Permission, PermissionPattern, SchemaOf, Tool, ToolCallShow, ToolCalls,
     ToolKind, ToolList, ToolRun, ToolSource,
@@ -149,7 +153,10 @@ impl Invocation {
     pub(crate) fn parse<A: Into<OsString> + Clone>(
         arguments: impl IntoIterator<Item = A>,
     ) -> Result<Self, clap::Error> {
-        let parsed = Arguments::try_parse_from(arguments)?;
+        let mut command = with_synonyms(Arguments::command());
+        let mut matches = command.try_get_matches_from_mut(arguments)?;
+        let parsed = Arguments::from_arg_matches_mut(&mut matches)
+            .map_err(|error| error.format(&mut command))?;
         let Arguments {
             mut global,
             conversation,
@@ -200,6 +207,8 @@ pub(crate) enum Command {
     Current(Box<CurrentPlan>),
     /// Run a whole plan on an example project in a temporary folder, without a key
     Demo,
+    /// Choose the default model and store its key
+    Setup(Setup),
     /// Create the home folder, configuration file and database
     Init(Init),
     /// Show the versions of the program and its components
@@ -303,9 +312,18 @@ For the YAML language server, start a tool file with:
     /// Check and maintain the database
     #[command(subcommand)]
     Db(Db),
-    /// Remove expired data
-    #[command(subcommand)]
-    Cleanup(Cleanup),
+    /// Show what a cleanup would free, or remove it
+    #[command(
+        after_help = "Without a subcommand, lists what `cleanup run` would remove, and its size.
+
+Examples:
+  agents cleanup
+  agents cleanup run"
+    )]
+    Cleanup {
+        #[command(subcommand)]
+        command: Option<Cleanup>,
+    },
     /// Serve the HTTP API and A2A
     Serve(Serve),
     /// Connect commands to a server
@@ -324,27 +342,6 @@ For the YAML language server, start a tool file with:
         /// Shell
         shell: clap_complete::Shell,
     },
-}
-
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Without --force, existing files stay unchanged. With --force, the current database and
-configuration are moved to a folder below backups/ in the home folder, never deleted."
-)]
-pub(crate) struct Init {
-    /// Reset: move existing data to backups/ first
-    #[arg(long)]
-    pub(crate) force: bool,
-    /// Do not ask for confirmation
-    #[arg(long, short = 'y')]
-    pub(crate) yes: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Diagnostics {
-    /// Repair problems; deletes nothing
-    #[arg(long)]
-    pub(crate) repair: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -664,28 +661,4 @@ pub(crate) struct SessionSearch {
     /// Maximum number of results
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) limit: u64,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Db {
-    /// Show backend, schema version and size of the database
-    Status,
-    /// Migrate the schema to the current version
-    Upgrade,
-    /// Check integrity and constraints
-    Check,
-    /// Reclaim unused space
-    Vacuum,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Cleanup {
-    /// List what `cleanup run` would remove
-    Status,
-    /// Remove expired data
-    Run {
-        /// Only list what would be removed
-        #[arg(long)]
-        dry_run: bool,
-    },
 }

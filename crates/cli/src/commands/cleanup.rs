@@ -16,6 +16,8 @@ pub(crate) fn run(context: &Context, command: &Cleanup) -> Result<Report, Comman
         Cleanup::Run { dry_run: false } => ("cleanup run", remove(context)?),
     };
     let (is_removed, is_empty) = (cleanup.removed, cleanup.is_empty());
+    let freed = Cell::Bytes(cleanup.caches.bytes + cleanup.sandboxes.bytes);
+    let freed = freed.text();
     let report = Report::new(name)
         .panel(
             Panel::new(if is_removed {
@@ -55,8 +57,10 @@ pub(crate) fn run(context: &Context, command: &Cleanup) -> Result<Report, Comman
         .data(cleanup);
     Ok(match (is_removed, is_empty) {
         (_, true) => report.ok("Nothing to remove"),
-        (true, false) => report.ok("Removed; run `agents db vacuum` to reclaim the space"),
-        (false, false) => report.info("Run `agents cleanup run` to remove it"),
+        (true, false) => report.ok(format!(
+            "Removed; freed {freed}, and the events and contents after `agents db vacuum`"
+        )),
+        (false, false) => report.info(format!("`agents cleanup run` would free {freed}")),
     })
 }
 

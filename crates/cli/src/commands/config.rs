@@ -36,6 +36,13 @@ pub(crate) fn change(
     Ok(Some(change_report(name, &file, &changes)))
 }
 
+/// Sets a key in the configuration file of the user.
+pub(crate) fn set_in_home(context: &Context, key: &str, value: &str) -> Result<(), CommandError> {
+    let file = ConfigFile::of_home(&context.home);
+    let changes = file.set(&[(key, value)])?;
+    note(context, &change_report("config set", &file, &changes))
+}
+
 /// Refuses to set an automation profile that does not exist. Calls `context` to open the database only
 /// if needed. `context` returns `None` if the configuration is unreadable: the database is unknown
 /// then, and the check is skipped.

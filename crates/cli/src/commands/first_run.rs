@@ -69,12 +69,18 @@ fn report(name: &'static str, catalogue: &Catalogue) -> Report {
     }
     report
         .info("any other model: `agents model list`, then `agents config set model.default PROVIDER/MODEL`")
-        .info("without a model: `agents demo` shows a whole plan")
+        .info("to choose among them: `agents setup`; without a model: `agents demo` shows a whole plan")
         .failed(
             Code::NoModel,
             "no model is set",
             "export ANTHROPIC_API_KEY=… (or another key of the table), then run the command again",
         )
+}
+
+/// Address of a running Ollama server.
+pub(super) fn ollama_url() -> Option<String> {
+    let (_, port, _) = LOCAL_SERVERS.iter().find(|(name, ..)| *name == "Ollama")?;
+    is_listening(*port).then(|| format!("http://localhost:{port}"))
 }
 
 fn is_listening(port: u16) -> bool {

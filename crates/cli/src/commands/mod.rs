@@ -30,6 +30,7 @@ pub(crate) mod sandbox;
 pub(crate) mod schema;
 pub(crate) mod server;
 pub(crate) mod session;
+pub(crate) mod setup;
 pub(crate) mod signals;
 pub(crate) mod skill;
 pub(crate) mod system;
@@ -68,6 +69,7 @@ pub(crate) use safety::safety_in_force;
 pub(crate) const fn name(command: &Command) -> &'static str {
     match command {
         Command::Demo => "demo",
+        Command::Setup(_) => "setup",
         Command::Init(_) => "init",
         Command::Version => "version",
         Command::Info => "info",
@@ -186,8 +188,12 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Db(Db::Upgrade) => "db upgrade",
         Command::Db(Db::Check) => "db check",
         Command::Db(Db::Vacuum) => "db vacuum",
-        Command::Cleanup(Cleanup::Status) => "cleanup status",
-        Command::Cleanup(Cleanup::Run { .. }) => "cleanup run",
+        Command::Cleanup {
+            command: None | Some(Cleanup::Status),
+        } => "cleanup status",
+        Command::Cleanup {
+            command: Some(Cleanup::Run { .. }),
+        } => "cleanup run",
     }
 }
 
@@ -199,6 +205,7 @@ pub(crate) fn run(
 ) -> Result<Option<Report>, CommandError> {
     let report = match command {
         Command::Demo => demo::run(context)?,
+        Command::Setup(arguments) => setup::run(context, &arguments)?,
         Command::Init(arguments) => init::run(context, &arguments)?,
         Command::Version => system::version(),
         Command::Info => system::info(context)?,
@@ -236,7 +243,7 @@ pub(crate) fn run(
         Command::Audit(command) => audit::run(context, command)?,
         Command::Serve(arguments) => crate::serve::run(context, &arguments)?,
         Command::Db(command) => db::run(context, &command)?,
-        Command::Cleanup(command) => cleanup::run(context, &command)?,
+        Command::Cleanup { command } => cleanup::run(context, &command.unwrap_or(Cleanup::Status))?,
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "agents", &mut script);

@@ -111,6 +111,22 @@ pub(crate) fn wrap_message(text: &str, used: usize, limit: usize) -> String {
     result.replace(JOINT, " ")
 }
 
+/// Wraps lines between words, and indents their continuations by two more columns than their start.
+pub(crate) fn fold_lines(text: &str, limit: usize) -> String {
+    let folded = text.split('\n').map(|line| {
+        if width(line) <= limit {
+            return line.to_owned();
+        }
+        let words = line.trim_start_matches(' ');
+        let indent = line.len() - words.len();
+        let room = limit.saturating_sub(indent + 2).max(20);
+        let lines = wrap(words, room, usize::MAX);
+        let separator = format!("\n{:1$}", "", indent + 2);
+        format!("{:indent$}{}", "", lines.join(&separator))
+    });
+    folded.collect::<Vec<_>>().join("\n")
+}
+
 /// Wraps the lines of a help text that are wider than `limit`, with their indentation. Commands and styled lines stay
 /// unchanged.
 pub(crate) fn wrap_help(text: &str, limit: usize) -> String {

@@ -37,7 +37,7 @@ mod samples;
 mod snapshots;
 
 pub(crate) use document::{Target, WriteMode, path_text};
-pub(crate) use layout::{truncate, width, wrap, wrap_help};
+pub(crate) use layout::{fold_lines, truncate, width, wrap, wrap_help};
 pub(crate) use live::{write_err, write_out};
 pub(crate) use markdown::Markdown;
 pub(crate) use pager::Pager;

@@ -106,6 +106,11 @@ impl Printer {
         (self.colour, self.width)
     }
 
+    /// Maximum width of lines on standard error.
+    pub(crate) const fn error_width(&self) -> usize {
+        self.message_widths.1
+    }
+
     /// The colours of standard error.
     pub(crate) const fn error_paint(&self) -> Paint {
         self.error_colour

@@ -24,6 +24,7 @@ const LOCAL_GROUPS: &[&str] = &[
     "schema",
     "serve",
     "server",
+    "setup",
     "version",
 ];
 

@@ -156,6 +156,34 @@ fn undo_rolls_back_exactly_one_turn() {
     assert!(answer.out.contains("-first\n+second\n"), "{answer:?}");
 }
 
+/// `/undo` also hides the messages of the turn and of later turns from the model; `/redo` restores both.
+#[test]
+fn undo_and_redo_include_the_conversation() {
+    let undone = |world: &World| -> Vec<bool> {
+        let messages = world.agents.messages(&world.session());
+        messages
+            .iter()
+            .map(|message| message["metadata"]["undone"] == true)
+            .collect()
+    };
+    let world = World::new();
+    let answer = world.feed(&[], "hello\nwrite it\nhello\n/undo\n");
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let marks = undone(&world);
+    assert_eq!(marks[..2], [false, false], "{marks:?}");
+    assert!(
+        marks.len() > 6 && marks[2..].iter().all(|mark| *mark),
+        "{marks:?}"
+    );
+    let world = World::new();
+    let answer = world.feed(&[], "write it\nrewrite it\n/undo\n/undo\n/redo\n/diff\n");
+    assert!(answer.out.contains("-first\n+second\n"), "{answer:?}");
+    let marks = undone(&world);
+    let first_turn = marks.iter().take_while(|mark| !**mark).count();
+    assert!(first_turn >= 4 && first_turn < marks.len(), "{marks:?}");
+    assert!(marks[first_turn..].iter().all(|mark| *mark), "{marks:?}");
+}
+
 #[test]
 fn an_answer_is_saved_to_a_new_file_and_retried() {
     let world = World::new();

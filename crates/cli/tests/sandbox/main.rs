@@ -4,6 +4,7 @@
 mod apply;
 mod branch;
 mod by_products;
+mod dependencies;
 mod kill;
 mod races;
 mod steps;

@@ -73,6 +73,35 @@ pub(crate) fn copy_tree(from: &Root, to: &Root, extent: Extent<'_>) -> Result<Co
     })
 }
 
+/// Number of files in a tree, and their total size in bytes.
+pub(crate) fn tree_size(root: &Root) -> io::Result<(u64, u64)> {
+    let listings = list(root, Extent::default())?;
+    let entries = listings.iter().flat_map(FolderListing::entries);
+    let files = entries.filter(|(_, stat)| !is_folder(stat));
+    Ok(files.fold((0, 0), |(count, bytes), (_, stat)| {
+        (count + 1, bytes + stat.size)
+    }))
+}
+
+/// Whether files of a tree can be copied into a folder with shared blocks.
+pub(crate) fn shares_blocks(from: &Root, folder: &Path) -> bool {
+    let try_first_file = || -> io::Result<bool> {
+        let listings = list(from, Extent::default())?;
+        for listing in &listings {
+            for (name, stat) in listing.entries() {
+                let kind = stat.mode.map(FileMode::kind);
+                if kind == Some(FileKind::File) && stat.size > 0 {
+                    let source = from.open_file(&listing.inside(name)?)?;
+                    let target = tempfile::tempfile_in(folder)?;
+                    return Ok(fs::ioctl_ficlone(&target, &source).is_ok());
+                }
+            }
+        }
+        Ok(false)
+    };
+    try_first_file().unwrap_or(false)
+}
+
 fn remove(root: &Root, path: &TreePath) -> io::Result<()> {
     match root
         .stat(path)?

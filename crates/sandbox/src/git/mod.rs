@@ -27,8 +27,8 @@ pub(crate) use snapshot::included_edits;
 pub(crate) use updates::Update;
 pub use worktree::GitBase;
 pub(crate) use worktree::{
-    Checkout, create_worktree, fork_worktree, is_read_by_git, open_checkout, remove_worktree,
-    unstage_edits, write_link,
+    Checkout, create_worktree, exclude_dependencies, fork_worktree, is_read_by_git, open_checkout,
+    remove_worktree, unstage_edits, write_link,
 };
 
 /// Splits the output of git with `-z`.

@@ -116,8 +116,7 @@ pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
         Some(reference) => GitBase {
             commit: request.base.commit.clone(),
             branch: Some(reference.to_owned()),
-            snapshot: None,
-            left_out: Vec::new(),
+            ..GitBase::default()
         },
         None => checkout.head()?,
     };

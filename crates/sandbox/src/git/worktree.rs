@@ -7,6 +7,7 @@ use cleveragents_domain::{FileMode, Hint, TreePath, hint};
 use serde::{Deserialize, Serialize};
 
 use super::program::{Git, check_version};
+use crate::dependencies::DependencyFolder;
 use crate::error::{Error, PathContext as _};
 use crate::scan::{Extent, Names, Visitor, inside, walk};
 use crate::scoped_dir::{Root, path_of};
@@ -28,7 +29,7 @@ pub(crate) struct Checkout {
 }
 
 /// Starting point of a worktree.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GitBase {
     /// Object name (hash) of the commit.
     pub commit: String,
@@ -41,6 +42,12 @@ pub struct GitBase {
     /// by a filter command. At most 100 are listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
+    /// Dependency folders, such as `node_modules`, that the worktree contains.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dependencies: Vec<DependencyFolder>,
+    /// Files and folders that git ignores and the worktree lacks; folders end with `/`. At most 100 are listed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ignored: Vec<String>,
 }
 
 impl GitBase {
@@ -146,8 +153,7 @@ impl Checkout {
         Ok(GitBase {
             commit: text(&commit.stdout),
             branch: (branch.code == Some(0)).then(|| text(&branch.stdout)),
-            snapshot: None,
-            left_out: Vec::new(),
+            ..GitBase::default()
         })
     }
 
@@ -493,6 +499,35 @@ pub(super) fn quoted(value: &[u8]) -> Vec<u8> {
     }
     quoted.push(b'"');
     quoted
+}
+
+/// Makes git in a worktree ignore dependency folders, which may be links or not be ignored by the user's rules.
+pub(crate) fn exclude_dependencies(
+    sandbox_git_dir: &Path,
+    dependencies: &[DependencyFolder],
+) -> Result<(), Error> {
+    if dependencies.is_empty() {
+        return Ok(());
+    }
+    let place = sandbox_git_dir.join("info/exclude");
+    let mut rules = match std::fs::read(&place) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        other => other.during("reading", &place)?,
+    };
+    if !rules.is_empty() && !rules.ends_with(b"\n") {
+        rules.push(b'\n');
+    }
+    for folder in dependencies {
+        rules.push(b'/');
+        for byte in folder.path.as_bytes() {
+            if b"*?[\\ ".contains(byte) {
+                rules.push(b'\\');
+            }
+            rules.push(*byte);
+        }
+        rules.push(b'\n');
+    }
+    std::fs::write(&place, rules).during("writing", &place)
 }
 
 /// Writes the `.git` file that points to the repository of a worktree.

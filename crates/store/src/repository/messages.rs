@@ -1,10 +1,12 @@
-//! Messages: appended with the next number of their session, never changed afterwards.
+//! Messages: appended with the next number of their session, never changed afterwards, except that the user can undo
+//! them and restore them.
 //!
 //! The number is allocated from the session's row in the same unit of work that stores the message,
 //! backed by `UNIQUE (session_id, sequence)`. N appends thus get N consecutive numbers under any
 //! concurrency, and a unit that fails leaves no gap.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use cleveragents_domain::{
     EventKind, Message, MessageState, NewMessage, Sequence, SessionId, Timestamp,
@@ -123,6 +125,46 @@ pub fn append<'a>(
         sequences.push(Sequence(sequence));
     }
     Ok(Some(sequences))
+}
+
+/// Metadata key of a message that the user undid.
+const UNDONE: &str = "undone";
+
+/// Whether the user undid a message: models do not receive it.
+pub fn is_undone(message: &Message) -> bool {
+    message.metadata.get(UNDONE) == Some(&serde_json::Value::Bool(true))
+}
+
+/// Marks the messages of a session in a range of numbers as undone, or restores them.
+pub fn set_undone(
+    unit: &mut UnitOfWork<'_>,
+    session: SessionId,
+    range: Range<u64>,
+    is_undone: bool,
+) -> Result<(), Error> {
+    let rows = unit.query(
+        "SELECT sequence, metadata FROM messages WHERE session_id = ?1 AND sequence >= ?2 AND sequence < ?3",
+        params![session, range.start, range.end],
+    )?;
+    for mut row in rows {
+        let (sequence, metadata): (u64, String) = (row.take()?, row.take()?);
+        let mut metadata: cleveragents_domain::Metadata =
+            stored_json("the metadata of a message", &metadata)?;
+        let was_undone = metadata.remove(UNDONE).is_some();
+        if was_undone == is_undone {
+            continue;
+        }
+        if is_undone {
+            metadata.insert(UNDONE.to_owned(), true.into());
+        }
+        let text = serde_json::to_string(&metadata)
+            .map_err(|error| Error::Internal(format!("metadata does not serialize: {error}")))?;
+        unit.execute(
+            "UPDATE messages SET metadata = ?3 WHERE session_id = ?1 AND sequence = ?2",
+            params![session, sequence, text.as_str()],
+        )?;
+    }
+    Ok(())
 }
 
 /// Messages from number `from` on, in order, at most `limit`.

@@ -14,6 +14,7 @@ mod screen;
 mod signals;
 
 use std::io::{IsTerminal as _, stderr, stdin, stdout};
+use std::ops::Range;
 use std::path::PathBuf;
 
 use cleveragents_application::session_operations::{TurnMode, TurnResult};
@@ -79,7 +80,8 @@ pub(crate) fn run(context: &Context, mut arguments: Arguments) -> Result<Report,
         session,
         name: None,
         last: LastExchange::default(),
-        undo: None,
+        undo: Vec::new(),
+        undone: Vec::new(),
         pending_note: None,
         failed: None,
         folder: working_folder,
@@ -121,6 +123,14 @@ enum Flow {
     Leave,
 }
 
+/// State before a turn that changed the sandbox.
+#[derive(Clone)]
+struct UndoPoint {
+    checkpoint: CheckpointNumber,
+    /// Numbers of the messages of the turn, and after `/undo` of those that it undid.
+    messages: Range<u64>,
+}
+
 /// Last message and answer.
 #[derive(Default)]
 struct LastExchange {
@@ -139,8 +149,10 @@ struct Chat<'c> {
     /// Name for a session that is not created yet.
     name: Option<SessionName>,
     last: LastExchange,
-    /// The sandbox, and its checkpoint from before the last turn that changed it, for `/undo`.
-    undo: Option<(String, CheckpointNumber)>,
+    /// The turns of this process that changed the sandbox, for `/undo`; the newest is last.
+    undo: Vec<UndoPoint>,
+    /// The turns that `/undo` undid, for `/redo`.
+    undone: Vec<UndoPoint>,
     /// Note for the model, added to the next message: the user undid or restored its changes.
     pending_note: Option<&'static str>,
     /// Folder of the conversation, if it was started for a folder.
@@ -259,6 +271,9 @@ impl Chat<'_> {
         drop(running);
         self.screen.end();
         self.remember_undo(&session, before.as_deref());
+        if question.is_some() {
+            self.undone.clear();
+        }
         self.session = Some(self.sessions.get(session.id)?);
         let answer = match outcome {
             Ok(answer) => answer,
@@ -343,13 +358,15 @@ impl Chat<'_> {
         // Checkpoint numbers restart when the sandbox is recreated, so the sandbox ids are compared.
         let is_recreated = before.first().map(|(id, _)| id) != after.first().map(|(id, _)| id);
         if is_recreated {
-            self.undo = None;
+            self.undo.clear();
+            self.undone.clear();
         }
-        let checkpoint = after.into_iter().find(|made| !before.contains(made));
-        if let (Some(name), Some((_, checkpoint))) =
-            (self.conversation.sandbox_name(session.id), checkpoint)
-        {
-            self.undo = Some((name, checkpoint));
+        let created = after.into_iter().find(|made| !before.contains(made));
+        if let Some((_, checkpoint)) = created {
+            self.undo.push(UndoPoint {
+                checkpoint,
+                messages: session.message_count..session.message_count,
+            });
         }
     }
 

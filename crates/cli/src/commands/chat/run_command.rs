@@ -82,7 +82,8 @@ impl Chat<'_> {
 
     fn reset_history(&mut self) {
         self.last = LastExchange::default();
-        self.undo = None;
+        self.undo.clear();
+        self.undone.clear();
     }
 
     /// Runs an `agents` command. Returns its report, or `None` if it wrote a document itself.
@@ -256,7 +257,8 @@ impl Chat<'_> {
 
     fn undo_turn(&mut self, timing: Timing) -> Result<(), CommandError> {
         let sandbox = self.open_sandbox()?;
-        let number = self.undo.as_ref().map(|(_, number)| number.to_string());
+        let mut point = self.undo.last().cloned();
+        let number = point.as_ref().map(|point| point.checkpoint.to_string());
         // Another program may have made the last change of a sandbox that the user named.
         let is_own = self.session.is_some() && self.conversation.options().sandbox.is_none();
         if number.is_none() && !is_own {
@@ -279,20 +281,40 @@ impl Chat<'_> {
                 "/redo restores the changes".clone_into(&mut message.text);
             }
         }
-        self.print(&report, timing);
-        match report.exit_code() {
-            0 => {
-                self.undo = None;
-                self.pending_note = Some(UNDONE);
-            }
-            code => self.failed = Some(code),
+        if report.exit_code() != 0 {
+            self.failed = Some(report.exit_code());
+            self.print(&report, timing);
+            return Ok(());
         }
+        self.undo.pop();
+        let hides_messages = match (&self.session, &mut point) {
+            (Some(session), Some(point)) => {
+                // A later turn that was undone before keeps its messages for its own `/redo`.
+                let later = self.undone.last().map(|later| later.messages.start);
+                point.messages.end = later.unwrap_or(session.message_count);
+                self.sessions.undo_messages(session.id, &point.messages)?
+            }
+            _ => false,
+        };
+        if hides_messages {
+            self.undone.extend(point);
+            report = report.info("the model no longer sees the messages of that turn");
+        } else {
+            self.undone.clear();
+            self.pending_note = Some(UNDONE);
+        }
+        self.print(&report, timing);
         Ok(())
     }
 
     fn redo_turn(&mut self, timing: Timing) -> Result<(), CommandError> {
         let sandbox = self.open_sandbox()?;
         if self.run_and_check(&["sandbox", "redo", &sandbox], timing)? {
+            if let (Some(session), Some(point)) = (&self.session, self.undone.pop()) {
+                self.sessions.redo_messages(session.id, &point.messages)?;
+                self.undo.push(point);
+                return Ok(());
+            }
             self.pending_note = match self.pending_note {
                 // The note about the undo was not sent yet: after the redo, neither note is needed.
                 Some(UNDONE) => None,
@@ -435,7 +457,8 @@ impl Chat<'_> {
         }
         words.extend(&option);
         if self.run_and_check(&words, timing)? {
-            self.undo = None;
+            self.undo.clear();
+            self.undone.clear();
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ mod store;
 mod turn;
 
 use std::cell::OnceCell;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -16,10 +17,11 @@ use std::sync::Arc;
 use cleveragents_application::SessionService;
 use cleveragents_domain::{Code, DEFAULT_MAX_CONTENT_BYTES, PlanId};
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 
 use crate::context::Context;
-use crate::output::{CommandError, Panel, Printer, Progress, Report};
+use crate::output::{CommandError, Markdown, Printer, Progress, Report, Tone, visible_lines, wrap};
 
 /// Result of a step of the demo: a guarantee, and the observed result.
 struct StepResult {
@@ -49,9 +51,27 @@ const STEPS: [DemoStep; 11] = [
     store::killed_stream,
 ];
 
-/// Explains that no model is called.
-const NO_KEY: &str =
-    "Needs no key and no network: a script replaces the model. Everything else is real.";
+/// Printed before the first step.
+const INTRODUCTION: &str = "\
+One task from start to commit, in a temporary folder: a plan works out a strategy, executes it in a \
+copy of the files, runs the tests and applies the result. Needs no key and no network: a script \
+replaces the model; everything else is real.";
+
+/// Printed after the last step.
+const FIRST_STEPS: &str = "\
+Next, in a folder of yours, with the key of a provider in the environment:
+  agents                                              talk about the code
+  agents do 'fix the failing test' --check 'make test'  do a task
+  agents setup                                        choose a model, store its key";
+
+/// Time to read a step before the next one starts; Enter ends it.
+const READING_TIME: Timespec = Timespec {
+    tv_sec: 2,
+    tv_nsec: 500_000_000,
+};
+
+/// Maximum width of the text of a step.
+const MAX_WIDTH: usize = 96;
 
 pub(crate) fn run(context: &Context) -> Result<Report, CommandError> {
     let folder =
@@ -63,31 +83,24 @@ pub(crate) fn run(context: &Context) -> Result<Report, CommandError> {
         url,
         home: folder.path().to_path_buf(),
         printer: context.printer,
-        progress: Progress::bar(&context.printer, "Running the demo", STEPS.len() as u64),
+        progress: Progress::spinner(&context.printer, "Preparing an example"),
         plan: OnceCell::new(),
     };
-    let mut report = Report::new("demo").text(NO_KEY);
+    demo.narrate(&demo.wrapped(INTRODUCTION, 0));
     let mut steps = Vec::new();
     for (number, step) in (1_usize..).zip(STEPS) {
         let result = step(&demo)?;
-        demo.progress.set(number as u64);
         let title = format!("{number}. {}", result.title);
+        demo.narrate(&demo.step_text(&title, &result));
         steps.push(json!({"title": title, "promise": result.promise, "seen": result.seen, "facts": result.facts}));
-        report = report.panel(
-            Panel::new(title)
-                .row("Guarantee", result.promise)
-                .row("Result", result.seen),
-        );
-        if !result.shown.is_empty() {
-            report = report.text(result.shown);
+        if number < STEPS.len() {
+            demo.pause();
         }
     }
     demo.progress.finish();
-    Ok(report
+    Ok(Report::new("demo")
         .data(json!({"model": "scripted", "needs_key": false, "stops": steps}))
-        .text(
-            "To run your first plan, in a folder with code:\n  agents do 'run `date > built.txt`' --strategy-actor builtin/deterministic\n  agents plan log\nWith a model (see `agents model list`):\n  agents config set model.default PROVIDER/MODEL\n  agents do 'fix the failing test' --check 'make test'",
-        )
+        .text(FIRST_STEPS)
         .ok("Demo finished; its temporary folder is removed"))
 }
 
@@ -119,6 +132,59 @@ struct CommandResult {
 }
 
 impl Demo {
+    /// Prints a text while the demo runs, in the formats for users.
+    fn narrate(&self, text: &str) {
+        if !self.printer.format().is_human() {
+            return;
+        }
+        self.progress.suspend(|| {
+            let mut out = std::io::stdout().lock();
+            // Fails only if the reader closed the pipe.
+            let _closed = writeln!(out, "{text}\n").and_then(|()| out.flush());
+        });
+    }
+
+    /// A step as text: its guarantee and the observed result.
+    fn step_text(&self, title: &str, result: &StepResult) -> String {
+        let (paint, _) = self.printer.canvas();
+        let title = paint.text(Tone::Title, title);
+        let mut text = format!("{title}\n{}", self.wrapped(&result.seen, 3));
+        if !result.shown.is_empty() {
+            let patch = visible_lines(result.shown.trim_end());
+            let patch = if self.printer.draws() {
+                Markdown::code(paint, "diff", &patch)
+            } else {
+                patch.into_owned()
+            };
+            text.push('\n');
+            text.push_str(patch.trim_end());
+        }
+        text
+    }
+
+    /// A text as lines that fit the terminal.
+    fn wrapped(&self, text: &str, indent: usize) -> String {
+        let limit = self.printer.canvas().1.min(MAX_WIDTH) - indent;
+        let text = visible_lines(text);
+        let lines = wrap(&text, limit, usize::MAX).into_iter();
+        let indented = lines.map(|line| format!("{:indent$}{line}", ""));
+        indented.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Gives the user time to read, at a terminal.
+    fn pause(&self) {
+        let stdin = std::io::stdin();
+        if !self.printer.shows_progress() || !stdin.is_terminal() {
+            return;
+        }
+        self.progress.label("Enter continues");
+        let mut keyboard = [PollFd::new(&stdin, PollFlags::IN)];
+        if matches!(poll(&mut keyboard, Some(&READING_TIME)), Ok(1..)) {
+            let _line = rustix::io::read(&stdin, &mut [0; 256]);
+        }
+        self.progress.label("Running the demo");
+    }
+
     fn sessions(&self) -> SessionService {
         SessionService::new(Arc::clone(&self.engine), DEFAULT_MAX_CONTENT_BYTES)
     }

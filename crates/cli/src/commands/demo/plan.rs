@@ -1,6 +1,6 @@
 //! Demo steps about a plan, from its strategy to its commit.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::Stdio;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::shop::{ACTION, CODE, PROJECT, read, run_tests, write};
 use super::{Demo, StepResult, failure, text, violated};
 use crate::commands::counted;
-use crate::output::{CommandError, visible_lines};
+use crate::output::CommandError;
 
 /// Edits that the demo makes in the user's folder, as a user would, before the plan is applied.
 const USER_LINE: &str = "# Prices hold until the end of the year.\n";
@@ -24,16 +24,6 @@ impl Demo {
         self.agents(&[arguments, &[&plan]].concat())
     }
 
-    /// Prints a line to standard error, if progress is shown.
-    fn print_line(&self, line: &str) {
-        if self.printer.shows_progress() {
-            self.progress.suspend(|| {
-                // Fails only if the reader closed the pipe.
-                let _closed = writeln!(std::io::stderr(), "{}", visible_lines(line));
-            });
-        }
-    }
-
     /// Executes the plan and shows its progress. Returns the exit code and the progress lines.
     fn execute(&self) -> Result<(Option<i32>, Vec<String>), CommandError> {
         let mut child = self
@@ -44,7 +34,7 @@ impl Demo {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| failure("start a second process", &error))?;
-        self.print_line(&format!("$ agents plan execute {} --stream", self.plan()?));
+        self.progress.label("Executing the plan");
         let progress = child.stderr.take();
         let progress =
             progress.ok_or_else(|| violated("the second process has no standard error"))?;
@@ -54,7 +44,7 @@ impl Demo {
             if line.starts_with("error[") || line.starts_with("hint:") {
                 continue;
             }
-            self.print_line(&line);
+            self.progress.label(&line);
             lines.push(line);
         }
         let status = child

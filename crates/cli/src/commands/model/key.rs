@@ -49,6 +49,18 @@ pub(super) fn run(context: &Context, command: ModelKey) -> Result<Report, Comman
     }
 }
 
+/// Whether this program can store keys.
+pub(crate) const fn has_keyring() -> bool {
+    cfg!(feature = "keyring")
+}
+
+/// Asks for the key of a provider and stores it in the keyring.
+pub(crate) fn ask_and_store_key(context: &Context, provider: &str) -> Result<(), CommandError> {
+    let name = variable(context, provider)?;
+    available()?;
+    store(&name, &read(provider)?)
+}
+
 /// Name of a provider's key in the keyring.
 fn variable(context: &Context, provider: &str) -> Result<String, CommandError> {
     let catalogue = context.models(None)?;

@@ -20,6 +20,8 @@ use crate::arguments::{Model, ModelTest};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table, visible_lines, write_err};
 
+pub(crate) use self::key::{ask_and_store_key, has_keyring};
+
 /// Commands that run as operations of the application, on this machine or on a server.
 pub(crate) const OPERATIONS: &[&str] = &["model list", "model show"];
 

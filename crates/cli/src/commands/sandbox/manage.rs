@@ -2,7 +2,7 @@
 
 use cleveragents_application::{SandboxService, SandboxView};
 use cleveragents_domain::Checkpoint;
-use cleveragents_sandbox::{Base, SCRIPT};
+use cleveragents_sandbox::{Base, DependencyPresence, Member, SCRIPT};
 use serde_json::{Value, json};
 
 use super::open;
@@ -149,7 +149,37 @@ pub(super) fn create(
             left_out.join(", ")
         ));
     }
-    Ok(report)
+    Ok(view.members.iter().fold(report, with_untracked_notes))
+}
+
+/// Names the dependency folders of a copy, and the ignored files that it lacks.
+fn with_untracked_notes(mut report: Report, member: &Member) -> Report {
+    let Base::Git(base) = &member.base else {
+        return report;
+    };
+    let present = |presence: DependencyPresence| {
+        let folders = base.dependencies.iter();
+        let folders = folders.filter(|folder| folder.presence == presence);
+        let paths: Vec<String> = folders.map(|folder| folder.path.to_string()).collect();
+        paths.join(", ")
+    };
+    let copied = present(DependencyPresence::Copied);
+    if !copied.is_empty() {
+        report = report.info(format!("it contains copies of your {copied}"));
+    }
+    let linked = present(DependencyPresence::Linked);
+    if !linked.is_empty() {
+        report = report.info(format!(
+            "it reads your {linked}, which commands cannot change"
+        ));
+    }
+    if !base.ignored.is_empty() {
+        report = report.info(format!(
+            "it does not contain ignored files: {}",
+            base.ignored.join(", ")
+        ));
+    }
+    report
 }
 
 pub(super) fn list(service: &SandboxService, all: bool) -> Result<Report, CommandError> {

@@ -6,7 +6,7 @@ use cleveragents_process::Cancel;
 
 use crate::commands::{signals, terminal};
 use crate::context::Context;
-use crate::output::{CommandError, Pager, StandardStreams, write_err};
+use crate::output::{CommandError, Pager, StandardStreams, fold_lines, width, write_err};
 
 /// A question of which the user can see the subject again before the answer.
 pub(super) struct PlanQuestion<'q> {
@@ -41,9 +41,14 @@ enum QuestionInput {
 impl PlanQuestion<'_> {
     /// Asks until the user answers. The end of the input is an error with [`Code::ConfirmationNeeded`].
     pub(super) fn ask(&self, context: &Context) -> Result<PlanAnswer, CommandError> {
-        let prompt = format!(" [{}]: ", self.keys().join(", "));
+        let limit = context.printer.error_width();
+        let text = fold_lines(&self.text, limit);
+        let keys = format!("[{}]: ", self.keys().join(", "));
+        let last_line = text.lines().next_back().unwrap_or_default();
+        let fits = width(last_line) + 1 + width(&keys) <= limit;
+        let prompt = format!("{}{keys}", if fits { " " } else { "\n" });
         loop {
-            match QuestionInput::parse(&read_line(&self.text, &prompt)?, self.can_edit) {
+            match QuestionInput::parse(&read_line(&text, &prompt)?, self.can_edit) {
                 QuestionInput::Answer(answer) => return Ok(answer),
                 QuestionInput::Show => page(context, &(self.show)()?),
                 QuestionInput::AskForText => {

@@ -276,7 +276,7 @@ pub(super) fn ask_apply(
     let summary = &diff.diff_summary;
     let question = PlanQuestion {
         text: format!(
-            "{note}{} changed, +{} -{}. Apply the changes of plan {plan}{target}?",
+            "{note}{} changed, +{} -{}. Apply the changes{target}?",
             counted(summary.files_changed, "file"),
             summary.insertions.unwrap_or(0),
             summary.deletions.unwrap_or(0),
@@ -293,42 +293,43 @@ pub(super) fn applied_view(applied: AppliedPlan) -> Report {
     let (changes, validation) = (&applied.changes, &applied.validation);
     let lifecycle = &applied.lifecycle;
     let (cost, is_cost_known) = known_cost(lifecycle.total_cost, lifecycle.cost_known_part);
-    Report::new("plan apply")
-        .panel(
-            Panel::new("Apply Summary")
-                .row("Plan", Cell::Id(applied.plan_id.to_string()))
-                .row("Artifacts", applied.artifacts)
-                .row(
-                    "Changes",
-                    changes
-                        .insertions
-                        .zip(changes.deletions)
-                        .map(|(insertions, deletions)| format!("+{insertions} -{deletions}")),
-                )
-                .row("Project", applied.project.clone())
-                .row("Branch", applied.branch.clone())
-                .row("Applied at", applied.applied_at.map(Cell::Time)),
+    let parts = applied.parts.as_array().into_iter().flatten();
+    let commits: Vec<String> = parts
+        .filter_map(|part| part["commit"]["new"].as_str()?.get(..10))
+        .map(str::to_owned)
+        .collect();
+    let lines = changes
+        .insertions
+        .zip(changes.deletions)
+        .map_or_else(String::new, |(new, old)| format!(", +{new} -{old}"));
+    let checks = match validation.ran {
+        0 => Cell::Muted("none".to_owned()),
+        ran if ran == validation.passed => Cell::Good(format!("{ran} passed")),
+        ran => Cell::Warn(format!("{} of {ran} passed", validation.passed)),
+    };
+    let is_undoable = !commits.is_empty() && applied.branch.is_none();
+    let mut panel = Panel::new("Applied")
+        .row("Plan", Cell::Id(applied.plan_id.to_string()))
+        .row("Project", applied.project.clone())
+        .row(
+            "Changed",
+            format!("{}{lines}", counted(applied.artifacts, "file")),
         )
-        .panel(
-            Panel::new("Validation (from Execute)")
-                .row("Ran", validation.ran)
-                .row("Passed", validation.passed)
-                .row("Seconds", format!("{:.1}", validation.duration_s)),
-        )
-        .panel(
-            Panel::new("Sandbox Cleanup").row("Sandbox", applied.sandbox_cleanup.worktree.clone()),
-        )
-        .panel(
-            Panel::new("Plan Lifecycle")
-                .row("Phase", lifecycle.phase.as_str())
-                .row("State", lifecycle.state.clone())
-                .row(
-                    "Total duration",
-                    format!("{:.1} s", lifecycle.total_duration),
-                )
-                .row("Total cost", cost_cell(cost, is_cost_known))
-                .row("Decisions made", lifecycle.decisions_made),
-        )
+        .row("Checks", checks);
+    if !commits.is_empty() {
+        panel = panel.row("Commit", commits.join(", "));
+    }
+    if let Some(branch) = &applied.branch {
+        panel = panel.row("Branch", branch.clone());
+    }
+    let panel = panel
+        .row("Cost", cost_cell(cost, is_cost_known))
+        .row("Duration", format!("{:.1} s", lifecycle.total_duration));
+    let mut report = Report::new("plan apply").panel(panel);
+    if is_undoable {
+        report = report.info(format!("undo it: `agents undo {}`", applied.plan_id));
+    }
+    report
         .ok(match &applied.branch {
             Some(branch) => format!("Changes applied on the new branch {branch}"),
             None => "Changes applied".to_owned(),

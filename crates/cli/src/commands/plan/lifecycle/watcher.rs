@@ -18,7 +18,7 @@ use crate::commands::turn_view::{
     call_finished_line, call_started_line, compacted_line, retry_line, short,
 };
 use crate::context::Context;
-use crate::output::{console, visible_lines, write_err};
+use crate::output::{console, fold_lines, visible_lines, write_err};
 
 /// Redraw interval.
 const REDRAW: Duration = Duration::from_millis(120);
@@ -35,6 +35,8 @@ pub(crate) struct PlanWatcher {
     streams: bool,
     /// Whether events are printed to standard error.
     prints_events: bool,
+    /// Maximum width of printed lines.
+    width: usize,
     has_text: AtomicBool,
     /// Answers that are being streamed, by step; steps can run in parallel.
     answers: Mutex<HashMap<String, AnswerFilter>>,
@@ -88,6 +90,7 @@ impl PlanWatcher {
         Self {
             streams: is_stream && is_human,
             prints_events: prints_events(context, is_stream),
+            width: printer.error_width(),
             has_text: AtomicBool::new(false),
             answers: Mutex::default(),
             bar,
@@ -135,7 +138,8 @@ impl PlanWatcher {
     fn print_line(&self, line: impl FnOnce() -> String) {
         if self.prints_events {
             self.end_line();
-            let line = format!("{}\n", visible_lines(&line()));
+            let line = fold_lines(&visible_lines(&line()), self.width);
+            let line = format!("{line}\n");
             self.bar.suspend(|| write_err(&line));
         }
     }
