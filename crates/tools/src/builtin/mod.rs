@@ -76,6 +76,7 @@ pub(crate) const NAMES: &[&str] = &[
     "git-status",
     "output-read",
     "shell",
+    "shell-network",
 ];
 
 /// All built-in tools.
@@ -99,6 +100,7 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
         git::show_tool(),
         git::commit_tool(),
         shell::tool(),
+        shell::network_tool(),
         ask::tool(),
         output::tool(),
     ]

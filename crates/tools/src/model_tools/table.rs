@@ -85,15 +85,21 @@ pub(super) const OTHER_NAMES: &[(&str, &str)] = &[
 pub(super) const TOOLS: &[ModelTool] = &[
     ModelTool {
         name: "shell",
-        about: "Run a bash command in the sandbox. Each call starts in the top folder; no network, no terminal. \
+        about: "Run a bash command in the sandbox. Each call starts in the top folder; no terminal. \
                 The exit code is that of the last command: join with &&. Do not pipe into head or tail: long output is \
                 cut and kept.",
-        backings: &[backing("shell")],
+        backings: &[backing("shell"), backing_with("shell-network", "", false)],
         required: &["command"],
         properties: &[
             property("command", Kind::FilledText, ""),
             hidden("workdir", Kind::Text),
             property("timeout_seconds", Kind::Range(1, 600), "Default 120"),
+            property_of(
+                "network_reason",
+                Kind::FilledText,
+                "Asks the user for network access",
+                &["shell-network"],
+            ),
         ],
     },
     ModelTool {

@@ -132,6 +132,11 @@ fn calls_of_models_are_resolved_to_built_in_tools() {
     for (name, arguments, expected) in [
         ("shell", json!({"command": "ls"}), "builtin/shell"),
         ("Bash", json!({"command": "ls"}), "builtin/shell"),
+        (
+            "shell",
+            json!({"command": "npm install", "network_reason": "left-pad is missing"}),
+            "builtin/shell-network",
+        ),
         ("git", json!({"command": "diff"}), "builtin/git-diff"),
         ("git", json!({"command": "commit"}), "builtin/git-commit"),
         (
@@ -184,6 +189,11 @@ fn arguments_of_models_are_translated_to_those_of_built_in_tools() {
             "shell",
             json!({"cmd": ["bash", "-lc", "echo a"], "cwd": "src", "timeout": 5000}),
             json!({"command": "echo a", "folder": "src", "timeout_seconds": 5}),
+        ),
+        (
+            "shell",
+            json!({"command": "npm ci", "cwd": "web", "network_reason": "packages are missing"}),
+            json!({"command": "npm ci", "folder": "web", "reason": "packages are missing"}),
         ),
         (
             "shell",
