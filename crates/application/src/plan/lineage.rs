@@ -6,9 +6,20 @@ use cleveragents_domain::{
     Decision, DecisionId, DecisionType, Plan, PlanPhase, StepKind, StepRecord,
 };
 
+/// The question of the decision about the approach, which is answered by the summary of the strategy.
+pub(super) const APPROACH_QUESTION: &str = "Which approach is taken?";
+
 /// The question of the decision that puts a step into the strategy. Steps are numbered from 1.
 pub(super) fn step_question(number: u64) -> String {
     format!("What is step {number}?")
+}
+
+/// Whether a question is the question of a step.
+pub(super) fn is_step_question(question: &str) -> bool {
+    let number = question
+        .strip_prefix("What is step ")
+        .and_then(|rest| rest.strip_suffix('?'));
+    number.is_some_and(|number| number.parse::<u64>().is_ok())
 }
 
 /// The parent of a decision, and the other decisions that influenced it.

@@ -110,7 +110,7 @@ pub(super) const TOOLS: &[ModelTool] = &[
         properties: &[
             property("path", Kind::Text, ""),
             property("offset", Kind::From(1), "First line"),
-            property("limit", Kind::From(1), "Lines, default 2000"),
+            property("limit", Kind::From(1), "Lines"),
             hidden("line_numbers", Kind::Flag),
             hidden("byte", Kind::From(0)),
         ],
@@ -150,16 +150,16 @@ pub(super) const TOOLS: &[ModelTool] = &[
     },
     ModelTool {
         name: "search",
-        about: "Search file contents. Returns path:line:text.",
+        about: "Search file contents for a regular expression.",
         backings: &[backing("file-search")],
         required: &["pattern"],
         properties: &[
-            property("pattern", Kind::FilledText, "Regular expression"),
-            property("path", Kind::Text, "File or directory"),
+            property("pattern", Kind::FilledText, ""),
+            property("path", Kind::Text, ""),
             property("glob", Kind::Text, "Such as *.rs"),
             hidden("literal", Kind::Flag),
             hidden("ignore_case", Kind::Flag),
-            property("context", Kind::Range(0, 20), "Lines around a match"),
+            property("context", Kind::Range(0, 20), ""),
             hidden("hidden", Kind::Flag),
             hidden("limit", Kind::Range(1, 5_000)),
         ],
@@ -171,7 +171,7 @@ pub(super) const TOOLS: &[ModelTool] = &[
         required: &["pattern"],
         properties: &[
             property("pattern", Kind::FilledText, "Glob, such as src/**/test_*"),
-            property("path", Kind::Text, "Directory"),
+            property("path", Kind::Text, ""),
             hidden("hidden", Kind::Flag),
             hidden("limit", Kind::Range(1, 20_000)),
         ],

@@ -13,8 +13,8 @@ use crate::registry::Registry;
 
 /// Maximum total size of the declarations in a conversation, in bytes: about 1,000 tokens.
 const MAX_BYTES: usize = 4_000;
-/// Maximum total size of the declarations in a plan, in bytes: about 600 tokens, because a plan sends many requests.
-const MAX_PLAN_BYTES: usize = 2_400;
+/// Maximum total size of the declarations in a plan, in bytes: about 450 tokens, because a plan sends many requests.
+const MAX_PLAN_BYTES: usize = 1_800;
 
 const PLAN: ToolOffer = ToolOffer {
     edit: EditTool::EditFile,
@@ -56,7 +56,6 @@ fn an_offer_limits_declared_tools_but_not_callable_tools() {
             "edit_file",
             "write_file",
             "search",
-            "find_files",
             "ask_user"
         ]
     );
@@ -194,6 +193,16 @@ fn arguments_of_models_are_translated_to_those_of_built_in_tools() {
             "shell",
             json!({"command": "npm ci", "cwd": "web", "network_reason": "packages are missing"}),
             json!({"command": "npm ci", "folder": "web", "reason": "packages are missing"}),
+        ),
+        (
+            "search",
+            json!({"pattern": "x", "context": 25, "limit": 0}),
+            json!({"pattern": "x", "context": 20, "limit": 1}),
+        ),
+        (
+            "shell",
+            json!({"command": "make", "timeout_seconds": 900}),
+            json!({"command": "make", "timeout_seconds": 600}),
         ),
         (
             "shell",

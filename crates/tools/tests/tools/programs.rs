@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
+use cleveragents_tools::ports::Approval;
 use cleveragents_tools::{CallOutcome, Effect, FailureKind, PermissionRules, Registry};
 use serde_json::json;
 
@@ -34,7 +35,7 @@ fn text_is_found_with_line_numbers_in_the_order_of_paths() {
     );
     assert_eq!(
         search(json!({"pattern": "needle", "path": "b.txt"})),
-        "b.txt:2:needle two\n"
+        "2:needle two\n"
     );
     assert_eq!(
         search(json!({"pattern": "needle", "hidden": true, "glob": ".hidden"})),
