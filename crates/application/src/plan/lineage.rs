@@ -16,10 +16,9 @@ pub(super) fn step_question(number: u64) -> String {
 
 /// Whether a question is the question of a step.
 pub(super) fn is_step_question(question: &str) -> bool {
-    let number = question
-        .strip_prefix("What is step ")
-        .and_then(|rest| rest.strip_suffix('?'));
-    number.is_some_and(|number| number.parse::<u64>().is_ok())
+    let digits: String = question.chars().filter(char::is_ascii_digit).collect();
+    let number = digits.parse().ok();
+    number.is_some_and(|number| step_question(number) == question)
 }
 
 /// The parent of a decision, and the other decisions that influenced it.

@@ -51,7 +51,7 @@ struct NetworkArguments {
     /// The shell command line.
     #[schemars(length(min = 1))]
     command: String,
-    /// Why the command needs the network; the user is shown it.
+    /// Reason for network access, shown to the user.
     #[schemars(length(min = 1))]
     reason: String,
     /// The working directory. Default: the root of the sandbox.
