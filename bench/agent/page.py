@@ -11,7 +11,7 @@ def write():
     text = PAGE.read_text()
     results = read("agent.json", {})
     text = fill(text, "hand", by_hand(read("agent-by-hand.json", [])))
-    text = fill(text, "tasks", tasks(results.get("tasks", [])))
+    text = fill(text, "tasks", tasks(results.get("tasks", []), read("agent-before.json", {}).get("tasks", [])))
     text = fill(text, "peers", peers(results.get("peers", [])))
     PAGE.write_text(text)
 
@@ -46,8 +46,16 @@ def by_hand(rows):
     return table(["task", "state", *COLUMNS], [[row["task"], row["label"], *figures(row)] for row in rows])
 
 
-def tasks(rows):
-    return table(["task", *COLUMNS], [[row["task"], *figures(row)] for row in rows])
+def tasks(rows, before):
+    """The last columns show the same task with the previous version."""
+    known = {row["task"]: row for row in before}
+
+    def previous(row):
+        old = known.get(row["task"])
+        return [old["outcome"], f"{old['tokens']:,}"] if old else ["", ""]
+
+    head = ["task", *COLUMNS, "outcome before", "tokens before"]
+    return table(head, [[row["task"], *figures(row), *previous(row)] for row in rows])
 
 
 def peers(rows):

@@ -125,11 +125,12 @@ class Repository:
         self.has_reported_failure = False
 
     def digests(self):
-        """Digest of each file, without git's files and the results of builds and tests."""
+        """Digest of each file, without git's files, aider's notes, and the results of builds and tests."""
         found = {}
         for path in sorted(self.folder.rglob("*")):
             parts = path.relative_to(self.folder).parts
-            if path.is_file() and not {".git", "__pycache__", "target", "build"} & set(parts):
+            is_note = parts[0].startswith(".aider")
+            if path.is_file() and not is_note and not {".git", "__pycache__", "target", "build"} & set(parts):
                 found["/".join(parts)] = hashlib.sha256(path.read_bytes()).hexdigest()
         return found
 

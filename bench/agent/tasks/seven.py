@@ -316,7 +316,7 @@ OTHER_EDITS = [
         "        queue.push(Job::new(2, \"b\").with_priority(1));\n"
         "        assert_eq!(queue.pop().map(|job| job.id), Some(2));\n    }\n",
     ),
-    Edit("src/store.rs", "one `ID<tab>COMMAND` a line.", "one `ID<tab>PRIORITY<tab>COMMAND` a line."),
+    Edit("src/store.rs", "one `ID<tab>COMMAND` per line.", "one `ID<tab>PRIORITY<tab>COMMAND` per line."),
     Edit("src/store.rs", 'format!("{}\\t{}\\n", job.id, job.command)',
          'format!("{}\\t{}\\t{}\\n", job.id, job.priority, job.command)'),
     Edit(

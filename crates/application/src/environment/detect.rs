@@ -193,7 +193,8 @@ fn files_and_folders(root: &Root, folder: Option<&TreePath>) -> Names {
             continue;
         };
         match stat.mode.map(cleveragents_domain::FileMode::kind) {
-            Some(FileKind::File) => names.files.push(name),
+            // In a worktree, `.git` is a file.
+            Some(FileKind::File) if name != ".git" => names.files.push(name),
             Some(FileKind::Directory) if !name.starts_with('.') => {
                 let exists = |path: &TreePath| root.stat(path).is_ok_and(|stat| stat.is_some());
                 let path = TreePath::from_bytes(name.as_str());

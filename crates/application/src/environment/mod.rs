@@ -108,7 +108,7 @@ impl EnvironmentBlock {
         }
         text.line("Commands (`shell`, validations, custom tools):");
         text.line(
-            "- Network: off. 127.0.0.1 and ::1 work within one command and reach nothing else.",
+            "- Network: off, except with `network_reason`, which asks the user. 127.0.0.1 and ::1 work within one command.",
         );
         text.line(
             "- Time limit: 120 seconds for `shell`; `timeout_seconds` sets another, at most 600.",

@@ -41,6 +41,17 @@ pub const PROMPTS: [(&str, &str); 8] = [
 /// The built-in actors with a model, without `builtin/`.
 const ROLES: [&str; 4] = ["strategist", "executor", "reviewer", "estimator"];
 
+/// The tools of the reviewer, which changes nothing and asks nothing.
+const REVIEW_TOOLS: [&str; 7] = [
+    "builtin/file-find",
+    "builtin/file-read",
+    "builtin/file-search",
+    "builtin/git-diff",
+    "builtin/git-log",
+    "builtin/git-show",
+    "builtin/output-read",
+];
+
 /// Maximum size of an instruction file in the home folder, in bytes.
 const LONGEST_PROMPT: u64 = 1 << 20;
 
@@ -152,7 +163,10 @@ fn definition(full_name: &str, name: &str, prompt: &str) -> Value {
         "name": full_name,
         "type": "llm",
         "system_prompt": prompt,
-        "tools": ["builtin/*"],
+        "tools": match name {
+            "reviewer" => json!(REVIEW_TOOLS),
+            _ => json!(["builtin/*"]),
+        },
         "limits": {"max_model_calls": MODEL_CALLS},
     });
     let (description, role, format) = match name {

@@ -10,6 +10,7 @@ use cleveragents_models::{ChatMessage, ToolCall};
 use cleveragents_store::validations::StoredResult;
 use cleveragents_tools::{resolve_call, untrusted};
 
+use super::lineage::{APPROACH_QUESTION, is_step_question};
 use super::prompt::shortened;
 use crate::turn::chat_message;
 
@@ -77,9 +78,12 @@ pub(super) fn digest(inputs: &DigestInputs<'_>) -> String {
     text
 }
 
+/// Adds the approach and the choices with their reasons. The steps of the strategy are decisions too, but they are no
+/// choices.
 pub(super) fn add_decisions(decisions: &[Decision], text: &mut String) {
     let is_listed = |decision: &&Decision| {
         decision.holds()
+            && !is_step_question(&decision.content.question)
             && matches!(
                 decision.content.kind,
                 DecisionType::StrategyChoice
@@ -93,7 +97,20 @@ pub(super) fn add_decisions(decisions: &[Decision], text: &mut String) {
     }
     text.push_str("\n## Decisions\n\n");
     for decision in listed.iter().skip(listed.len().saturating_sub(MAX_LISTED)) {
-        let line = format!("{} {}", decision.content.question, decision.content.chosen);
+        let content = &decision.content;
+        let mut line = if content.question == APPROACH_QUESTION {
+            format!("Approach: {}", content.chosen)
+        } else {
+            let space = if content.question.ends_with(['?', ':', '.']) {
+                ""
+            } else {
+                ":"
+            };
+            format!("{}{space} {}", content.question, content.chosen)
+        };
+        if content.question != APPROACH_QUESTION && !content.rationale.trim().is_empty() {
+            let _written = write!(line, ", because: {}", content.rationale.trim());
+        }
         let _written = writeln!(text, "- {}", shortened(&line, MAX_LINE));
     }
 }

@@ -8,26 +8,28 @@ use cleveragents_domain::{
 
 use super::children::is_requested_part;
 
+/// The question of the decision about the approach, which is answered by the summary of the strategy.
+pub(super) const APPROACH_QUESTION: &str = "Which approach is taken?";
+
 /// The question of the decision that puts a step into the strategy. Steps are numbered from 1.
 pub(super) fn step_question(number: u64) -> String {
     format!("What is step {number}?")
 }
 
+/// Whether a question is the question of a step.
+pub(super) fn is_step_question(question: &str) -> bool {
+    let digits: String = question.chars().filter(char::is_ascii_digit).collect();
+    let number = digits.parse().ok();
+    number.is_some_and(|number| step_question(number) == question)
+}
+
 /// Whether a decision in effect put a step into the strategy.
 pub(super) fn is_step_decision(decision: &Decision) -> bool {
     let content = &decision.content;
-    let digits: String = content
-        .question
-        .chars()
-        .filter(char::is_ascii_digit)
-        .collect();
-    let names_step = digits
-        .parse()
-        .is_ok_and(|number| content.question == step_question(number));
     decision.holds()
         && content.kind == DecisionType::StrategyChoice
         && content.phase == PlanPhase::Strategize
-        && names_step
+        && is_step_question(&content.question)
 }
 
 /// The parent of a decision, and the other decisions that influenced it.

@@ -20,6 +20,7 @@ use super::compaction::RemainingMessages;
 use super::context::fit;
 use super::error::TurnError;
 use super::history;
+use super::repeats::shorten_repeats;
 use super::request::{TurnReport, TurnRequest};
 use super::secrets;
 use super::service::{RunningTurn, StepCost, TurnService, chat_text};
@@ -297,6 +298,7 @@ impl TurnService {
         if !request.model.capabilities().vision {
             fitted.messages.iter_mut().for_each(omit_images);
         }
+        shorten_repeats(&mut fitted.messages);
         report.left_out = fitted.left_out + covered;
         ChatRequest {
             system,

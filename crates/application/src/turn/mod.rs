@@ -20,6 +20,7 @@ mod context;
 mod error;
 mod history;
 mod images;
+mod repeats;
 mod report;
 mod request;
 mod resume;

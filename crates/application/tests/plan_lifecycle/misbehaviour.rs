@@ -19,6 +19,10 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ),
     ("misbehaviour::ended_with_a_reason", ended_with_a_reason),
     (
+        "misbehaviour::endless_reading_ends_at_the_limit",
+        endless_reading_ends_at_the_limit,
+    ),
+    (
         "misbehaviour::instructions_inside_a_file_stay_data",
         instructions_inside_a_file_stay_data,
     ),
@@ -251,7 +255,7 @@ fn ended_with_a_reason() {
                 ],
             ),
             (
-                "a repeated call, and endless reading",
+                "a repeated call",
                 PlanStage::StrategizeErrored,
                 "same",
                 vec![read()],
@@ -264,6 +268,26 @@ fn ended_with_a_reason() {
             assert!(message.contains(reason), "{format:?}, {name}: {message}");
             assert!(!outcome.is_price_changed_in_sandbox, "{format:?}, {name}");
             assert!(outcome.requests.len() < 20, "{format:?}, {name}");
+        }
+    }
+}
+
+/// A model that reads something new with each call is warned before its limit, and ends at the limit.
+fn endless_reading_ends_at_the_limit() {
+    for format in [WireFormat::OpenaiChat, WireFormat::Anthropic] {
+        let read = |number: usize| {
+            let arguments = json!({"pattern": format!("word {number}")});
+            Turn::Calls(vec![("search", arguments)])
+        };
+        let outcome = run_script(format, (0..200).map(read).collect());
+        let message = outcome.reason();
+        assert_eq!(outcome.plan.stage, PlanStage::StrategizeErrored, "{message}");
+        assert!(message.contains("80"), "{format:?}: {message}");
+        assert!(!outcome.is_price_changed_in_sandbox, "{format:?}");
+        assert!(outcome.requests.len() <= 81, "{}", outcome.requests.len());
+        let last = outcome.requests.last().expect("a request");
+        for warning in ["64 of 80 answers are used", "next answer is the last one"] {
+            assert!(last.contains(warning), "{format:?}: {warning}");
         }
     }
 }

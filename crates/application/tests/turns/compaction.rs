@@ -1,5 +1,6 @@
 //! Compaction of long conversations: requests contain a summary, and no message is lost.
 
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
 use cleveragents_application::{AgentEvent, Observer, TurnError, TurnSettings};
@@ -27,7 +28,7 @@ fn settings() -> TurnSettings {
     }
 }
 
-/// A model that records its requests. It answers requests for a summary with a fixed text. It
+/// A model that records its requests. It answers requests for a summary with `summary`. It
 /// answers other requests with a number of tool calls, then with a text.
 struct SummarizingModel {
     name: ModelName,
@@ -35,6 +36,8 @@ struct SummarizingModel {
     calls: usize,
     text: String,
     can_summarize: bool,
+    /// Writes the summary that a request asks for.
+    summary: fn(&ChatRequest) -> String,
     recorded: Mutex<Vec<ChatRequest>>,
 }
 
@@ -45,6 +48,7 @@ impl SummarizingModel {
             calls,
             text: text.into(),
             can_summarize: true,
+            summary: |_| SUMMARY.to_owned(),
             recorded: Mutex::default(),
         })
     }
@@ -77,7 +81,7 @@ impl Model for SummarizingModel {
             .count();
         let mut message = AssistantMessage::default();
         if is_summary(&request) {
-            SUMMARY.clone_into(&mut message.text);
+            message.text = (self.summary)(&request);
         } else if number < self.calls {
             message.calls.push(ToolCall {
                 id: format!("call-{number}"),
@@ -134,15 +138,35 @@ impl Observer for CompactionLog {
     }
 }
 
+/// The turns of the conversation in which the user makes a decision.
+const DECISION_INTERVAL: usize = 10;
+
+/// A summary as a careful model writes it: each decision in the text, once.
+fn summary_of_decisions(request: &ChatRequest) -> String {
+    let text = serde_json::to_string(&request.messages).expect("JSON");
+    let mut decisions: Vec<&str> = text
+        .split(['"', '\\'])
+        .filter_map(|piece| piece.find("DECISION ").map(|at| &piece[at..]))
+        .collect();
+    decisions.sort_unstable();
+    decisions.dedup();
+    format!("{SUMMARY}\n{}", decisions.join("\n"))
+}
+
+/// Each summary is written from the summary before it, so a decision that one request loses is lost for good.
 #[test]
-fn a_conversation_of_300_turns_stays_within_its_window_and_keeps_its_summary() {
+fn a_conversation_of_300_turns_keeps_instructions_and_decisions_at_a_flat_cost() {
     for database in TestDatabase::each() {
         let fixture = TurnFixture::new(&database);
         let user = TestUser::absent();
         let observer = CompactionLog::default();
-        let model = SummarizingModel::new(0, "a".repeat(600));
+        let mut model = SummarizingModel::new(0, "a".repeat(2_400));
+        Arc::get_mut(&mut model).expect("one owner").summary = summary_of_decisions;
         for turn in 0..300 {
-            let question = format!("question {turn} {}", "q".repeat(300));
+            let mut question = format!("question {turn} {}", "q".repeat(300));
+            if turn % DECISION_INTERVAL == 0 {
+                write!(question, "\nDECISION {turn:03}: option {turn}").expect("a string");
+            }
             let mut setup = TurnSetup::asking(&question, &user);
             setup.in_sandbox = false;
             setup.settings = settings();
@@ -152,20 +176,30 @@ fn a_conversation_of_300_turns_stays_within_its_window_and_keeps_its_summary() {
         }
         let (summaries, questions) = model.requests();
         assert_eq!(questions.len(), 300);
-        assert!(!summaries.is_empty());
-        for request in &questions {
-            assert!(bytes(request) < usize::try_from(WINDOW).expect("small") * 4);
+        assert!(summaries.len() > 10, "{} summaries", summaries.len());
+        let window = usize::try_from(WINDOW).expect("small") * 4;
+        for (turn, request) in questions.iter().enumerate() {
+            assert!(bytes(request) < window, "turn {turn}: {} bytes", bytes(request));
             assert!(request.system.concat().contains("You are a test."));
+            let text = serde_json::to_string(&request.messages).expect("JSON");
+            for decision in (0..=turn).step_by(DECISION_INTERVAL) {
+                let wanted = format!("DECISION {decision:03}: option {decision}");
+                assert!(text.contains(&wanted), "turn {turn} lacks {wanted}");
+            }
+            assert!(!text.contains("earlier messages of this conversation are left out"));
         }
-        // The last request contains the summary and the newest message.
-        let last = serde_json::to_string(&questions[299].messages).expect("JSON");
-        assert!(last.contains(SUMMARY), "{last}");
-        assert!(last.contains("question 299"));
-        assert!(!last.contains("earlier messages of this conversation are left out"));
-        // The mean size of requests no longer grows.
-        let mean = |range: &[ChatRequest]| range.iter().map(bytes).sum::<usize>() / range.len();
-        let (middle, end) = (mean(&questions[100..200]), mean(&questions[200..300]));
-        assert!(end < middle * 5 / 4, "{middle} then {end} bytes a request");
+        for request in &summaries {
+            assert!(bytes(request) < window, "{} bytes", bytes(request));
+        }
+        // The cost of a turn, with its share of the summaries, no longer grows.
+        let all = model.recorded.lock().expect("fine");
+        let mut costs = [0_usize; 3];
+        let mut turn = 0;
+        for request in all.iter() {
+            costs[turn.min(299) / 100] += bytes(request);
+            turn += usize::from(!is_summary(request));
+        }
+        assert!(costs[2] < costs[1] * 11 / 10, "bytes per 100 turns: {costs:?}");
         // The store has the whole conversation.
         assert_eq!(fixture.messages().len(), 600);
         let stored = fixture

@@ -283,6 +283,20 @@ fn the_network_is_off_unless_it_is_allowed() {
     let (mut stream, _) = listener.accept().expect("a connection");
     stream.read_to_string(&mut reported).expect("text");
     assert_eq!(reported, "hello");
+    // The tool for models asks, unless a rule allows the command.
+    let command = format!("command=python3 -c \"{CONNECT}\" {port}");
+    let call = |options: &[&str]| {
+        let tool = ["tool", "run", "builtin/shell-network", "--sandbox", "s"];
+        fixture.run([&tool, options, &[command.as_str(), "reason=a test"]].concat())
+    };
+    let answer = call(&[]);
+    assert_eq!(answer.code, Some(5), "{answer:?}");
+    let answer = call(&["--rule", "allow builtin/shell-network"]);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let mut reported = String::new();
+    let (mut stream, _) = listener.accept().expect("a connection");
+    stream.read_to_string(&mut reported).expect("text");
+    assert_eq!(reported, "hello");
 }
 
 /// Starts a command and waits until it prints `ready`.

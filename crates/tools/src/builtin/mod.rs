@@ -79,6 +79,7 @@ pub(crate) const NAMES: &[&str] = &[
     "output-read",
     "plan-subplan",
     "shell",
+    "shell-network",
 ];
 
 /// All built-in tools.
@@ -102,6 +103,7 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
         git::show_tool(),
         git::commit_tool(),
         shell::tool(),
+        shell::network_tool(),
         ask::tool(),
         subplan::tool(),
         output::tool(),

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cleveragents_domain::TreePath;
+use cleveragents_domain::{FileKind, TreePath};
 use grep_matcher::Matcher;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::paths::{Place, places};
+use super::paths::{Place, Target, places};
 use super::tree::{self, Options};
 use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, ready};
 use crate::capability::{Access, Capability};
@@ -59,7 +59,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "file-search",
         about: "Searches text in files. Binary files and files ignored by .gitignore are excluded. Returns lines of \
-                      the form `path:line:text`.",
+                      the form `path:line:text`, or `line:text` for a single file.",
         category: Category::FileOperations,
         workspace_need: WorkspaceNeed::Required,
         capability: Capability::reads(),
@@ -86,6 +86,7 @@ fn prepare_search(arguments: SearchArguments, context: PrepareContext<'_>) -> Pr
     Ok(ready(subjects, move |call| {
         let limit = arguments.limit.unwrap_or(DEFAULT_MATCHES);
         let search = Search {
+            is_one_file: is_one_file(&places)?,
             matcher,
             context: arguments.context.unwrap_or(0),
             results: Mutex::new(SearchResults::new(limit)),
@@ -156,7 +157,24 @@ impl SearchResults {
     }
 }
 
+/// Returns whether the places are a single file. Then the lines of the answer do not repeat its path.
+fn is_one_file(places: &[Place<'_>]) -> Result<bool, Failure> {
+    let [place] = places else {
+        return Ok(false);
+    };
+    let Some(path) = place.path.clone() else {
+        return Ok(false);
+    };
+    let target = Target {
+        part: place.part,
+        path,
+    };
+    Ok(target.kind()? == Some(FileKind::File))
+}
+
 struct Search {
+    /// Whether lines have no path.
+    is_one_file: bool,
     matcher: RegexMatcher,
     context: usize,
     results: Mutex<SearchResults>,
@@ -215,7 +233,8 @@ impl Search {
                 let results = self.results();
                 if results.would_show(&shown) {
                     MatchReport::Lines {
-                        path: shown,
+                        path: (!self.is_one_file).then(|| shown.clone()),
+                        key: shown,
                         limit: results.limit,
                     }
                 } else {
@@ -235,8 +254,8 @@ impl Search {
         }
         self.matches.fetch_add(count as u64, Ordering::Relaxed);
         self.files.fetch_add(1, Ordering::Relaxed);
-        if let Some(MatchReport::Lines { path, limit }) = report {
-            self.results().add(path, count.min(limit), lines);
+        if let Some(MatchReport::Lines { key, limit, .. }) = report {
+            self.results().add(key, count.min(limit), lines);
         }
     }
 
@@ -303,8 +322,14 @@ enum MatchReport {
     Nothing,
     /// Matches are counted but not shown, because files with earlier paths already have enough matches.
     Count,
-    /// Matching lines are shown with this path, up to `limit` matches.
-    Lines { path: String, limit: usize },
+    /// Matching lines are shown, up to `limit` matches.
+    Lines {
+        /// Precedes each line.
+        path: Option<String>,
+        /// The path, by which files are ordered.
+        key: String,
+        limit: usize,
+    },
 }
 
 /// Collects the matches of one file. Permission rules are checked at the first match, because most files have none.
@@ -324,7 +349,7 @@ impl MatchCollector<'_> {
 
     /// Stores a line, unless lines are not shown or the limit is reached.
     fn push(&mut self, separator: char, number: Option<u64>, bytes: &[u8]) {
-        let Some(MatchReport::Lines { path, limit }) = &self.report else {
+        let Some(MatchReport::Lines { path, limit, .. }) = &self.report else {
             return;
         };
         if self.count >= *limit {
@@ -340,7 +365,10 @@ impl MatchCollector<'_> {
         };
         self.lines.push(Line {
             is_match: separator == ':',
-            text: format!("{path}{separator}{number}{separator}{text}"),
+            text: match path {
+                Some(path) => format!("{path}{separator}{number}{separator}{text}"),
+                None => format!("{number}{separator}{text}"),
+            },
         });
     }
 

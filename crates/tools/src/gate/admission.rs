@@ -320,10 +320,15 @@ fn approve(
 ) -> Result<Consent, RefusalReason> {
     let mut reasons: Vec<String> = ask_reason.into_iter().collect();
     let is_mcp = spec.source == Source::Mcp;
+    let is_network = spec.name == ToolName::builtin("shell-network");
     if spec.capability.needs_approval && is_mcp {
         if !context.rules.allows_by_name(&spec.name) {
             let why = "is a tool of an MCP server whose changes cannot be rolled back";
             reasons.push(format!("`{}` {why}", spec.name));
+        }
+    } else if spec.capability.needs_approval && is_network {
+        if !context.rules.allows_explicitly(&spec.name, &subjects.own) {
+            reasons.push("it uses the network".to_owned());
         }
     } else if spec.capability.needs_approval {
         reasons.push(format!("`{}` requires it for every call", spec.name));
@@ -348,6 +353,8 @@ fn approve(
     // A rule that would contain a secret is not offered.
     let always = if is_mcp {
         PermissionRules::always(&spec.name, &[])
+    } else if is_network {
+        PermissionRules::always(&spec.name, &subjects.own)
     } else {
         subjects.always(&spec.name)
     };
@@ -371,7 +378,7 @@ fn approve(
         Approval::Refused(note) => Err(RefusalReason::ApprovalRefused { note }),
         Approval::NoUser => {
             let rules = always.iter().chain(&always_server);
-            let rules = rules.filter(|_| is_mcp).map(ToString::to_string);
+            let rules = rules.filter(|_| is_mcp || is_network).map(ToString::to_string);
             Err(RefusalReason::NoApprover {
                 reason,
                 rules: rules.collect(),

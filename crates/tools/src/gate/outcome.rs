@@ -13,6 +13,22 @@ use crate::ports::CapturedChanges;
 use crate::tool::FailureKind;
 use crate::untrusted;
 
+/// Tools whose output is one line for each changed path. It is not marked as data, because a request contains the
+/// output of every earlier call.
+const CHANGING_TOOLS: [&str; 8] = [
+    "builtin/apply-patch",
+    "builtin/dir-create",
+    "builtin/dir-delete",
+    "builtin/file-copy",
+    "builtin/file-delete",
+    "builtin/file-edit",
+    "builtin/file-move",
+    "builtin/file-write",
+];
+
+/// Tools whose failure states that there was no output.
+const COMMAND_TOOLS: [&str; 2] = ["builtin/shell", "builtin/shell-network"];
+
 /// An image returned by a tool.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Picture {
@@ -58,6 +74,13 @@ pub struct CallSuccess {
     pub checkpoint: Option<CheckpointNumber>,
     /// Duration of the call.
     pub elapsed: Duration,
+}
+
+impl CallSuccess {
+    /// Returns whether the output only confirms the call, in our words and with paths that the model gave.
+    fn is_confirmation(&self) -> bool {
+        CHANGING_TOOLS.contains(&self.tool.to_string().as_str()) && self.shown.left_out == 0
+    }
 }
 
 /// A call that ran and failed.
@@ -157,6 +180,7 @@ impl CallOutcome {
             Self::Succeeded(success) => {
                 let mut text = match &success.picture {
                     Some(picture) => picture.to_string(),
+                    None if success.is_confirmation() => success.shown.head.trim_end().to_owned(),
                     None => data_for_model(
                         &success.tool.to_string(),
                         &success.shown,
@@ -179,6 +203,8 @@ impl CallOutcome {
                 let data = data_for_model(&tool, &failure.shown, failure.invocation);
                 if !data.is_empty() {
                     let _never_fails = write!(text, "\n{data}");
+                } else if failure.log.is_empty() && COMMAND_TOOLS.contains(&tool.as_str()) {
+                    text.push_str(", without output");
                 }
                 if !failure.log.is_empty() {
                     let log = untrusted::wrap(&model_name(&failure.tool), &failure.log);

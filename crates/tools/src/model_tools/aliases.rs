@@ -77,6 +77,7 @@ pub(crate) fn normalize(schema: &Value, arguments: &mut Value) {
     for (name, value) in fields.iter_mut() {
         let property = &schema["properties"][name];
         convert(property, name, value);
+        clamp(property, value);
         if let Value::Array(items) = value {
             for item in items {
                 normalize(&property["items"], item);
@@ -172,6 +173,16 @@ fn convert(property: &Value, name: &str, value: &mut Value) {
     {
         *value = time.div_ceil(1_000).into();
     }
+}
+
+/// Limits an integer to the bounds in the schema, which declarations omit.
+fn clamp(property: &Value, value: &mut Value) {
+    let Some(number) = value.as_u64() else {
+        return;
+    };
+    let minimum = property["minimum"].as_u64().unwrap_or(0);
+    let maximum = property["maximum"].as_u64().unwrap_or(u64::MAX);
+    *value = number.clamp(minimum, maximum.max(minimum)).into();
 }
 
 /// Converts a command given as a list of words to a shell command line.

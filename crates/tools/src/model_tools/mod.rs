@@ -97,7 +97,7 @@ pub struct ToolOffer {
 }
 
 /// Tools that the shell can replace.
-const REPLACED_BY_SHELL: [&str; 4] = ["list_dir", "delete_file", "move_file", "git"];
+const REPLACED_BY_SHELL: [&str; 5] = ["find_files", "list_dir", "delete_file", "move_file", "git"];
 
 impl ToolOffer {
     /// Returns whether a model tool is declared. `is_available` receives the name of a model tool.

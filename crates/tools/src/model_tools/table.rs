@@ -85,15 +85,21 @@ pub(super) const OTHER_NAMES: &[(&str, &str)] = &[
 pub(super) const TOOLS: &[ModelTool] = &[
     ModelTool {
         name: "shell",
-        about: "Run a bash command in the sandbox. Each call starts in the top folder; no network, no terminal. \
+        about: "Run a bash command in the sandbox. Each call starts in the top folder; no terminal. \
                 The exit code is that of the last command: join with &&. Do not pipe into head or tail: long output is \
                 cut and kept.",
-        backings: &[backing("shell")],
+        backings: &[backing("shell"), backing_with("shell-network", "", false)],
         required: &["command"],
         properties: &[
             property("command", Kind::FilledText, ""),
             hidden("workdir", Kind::Text),
             property("timeout_seconds", Kind::Range(1, 600), "Default 120"),
+            property_of(
+                "network_reason",
+                Kind::FilledText,
+                "Asks the user for network access",
+                &["shell-network"],
+            ),
         ],
     },
     ModelTool {
@@ -104,7 +110,7 @@ pub(super) const TOOLS: &[ModelTool] = &[
         properties: &[
             property("path", Kind::Text, ""),
             property("offset", Kind::From(1), "First line"),
-            property("limit", Kind::From(1), "Lines, default 2000"),
+            property("limit", Kind::From(1), "Lines"),
             hidden("line_numbers", Kind::Flag),
             hidden("byte", Kind::From(0)),
         ],
@@ -144,16 +150,16 @@ pub(super) const TOOLS: &[ModelTool] = &[
     },
     ModelTool {
         name: "search",
-        about: "Search file contents. Returns path:line:text.",
+        about: "Search file contents for a regular expression.",
         backings: &[backing("file-search")],
         required: &["pattern"],
         properties: &[
-            property("pattern", Kind::FilledText, "Regular expression"),
-            property("path", Kind::Text, "File or directory"),
+            property("pattern", Kind::FilledText, ""),
+            property("path", Kind::Text, ""),
             property("glob", Kind::Text, "Such as *.rs"),
             hidden("literal", Kind::Flag),
             hidden("ignore_case", Kind::Flag),
-            property("context", Kind::Range(0, 20), "Lines around a match"),
+            property("context", Kind::Range(0, 20), ""),
             hidden("hidden", Kind::Flag),
             hidden("limit", Kind::Range(1, 5_000)),
         ],
@@ -165,7 +171,7 @@ pub(super) const TOOLS: &[ModelTool] = &[
         required: &["pattern"],
         properties: &[
             property("pattern", Kind::FilledText, "Glob, such as src/**/test_*"),
-            property("path", Kind::Text, "Directory"),
+            property("path", Kind::Text, ""),
             hidden("hidden", Kind::Flag),
             hidden("limit", Kind::Range(1, 20_000)),
         ],

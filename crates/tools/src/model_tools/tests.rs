@@ -14,8 +14,8 @@ use crate::registry::Registry;
 
 /// Maximum total size of the declarations in a conversation, in bytes: about 1,000 tokens.
 const MAX_BYTES: usize = 4_000;
-/// Maximum total size of the declarations in a plan, in bytes: about 600 tokens, because a plan sends many requests.
-const MAX_PLAN_BYTES: usize = 2_400;
+/// Maximum total size of the declarations in a plan, in bytes: about 450 tokens, because a plan sends many requests.
+const MAX_PLAN_BYTES: usize = 1_800;
 
 const PLAN: ToolOffer = ToolOffer {
     edit: EditTool::EditFile,
@@ -62,7 +62,6 @@ fn an_offer_limits_declared_tools_but_not_callable_tools() {
             "edit_file",
             "write_file",
             "search",
-            "find_files",
             "ask_user",
             "plan_subplan"
         ]
@@ -140,6 +139,11 @@ fn calls_of_models_are_resolved_to_built_in_tools() {
     for (name, arguments, expected) in [
         ("shell", json!({"command": "ls"}), "builtin/shell"),
         ("Bash", json!({"command": "ls"}), "builtin/shell"),
+        (
+            "shell",
+            json!({"command": "npm install", "network_reason": "left-pad is missing"}),
+            "builtin/shell-network",
+        ),
         ("git", json!({"command": "diff"}), "builtin/git-diff"),
         ("git", json!({"command": "commit"}), "builtin/git-commit"),
         (
@@ -192,6 +196,21 @@ fn arguments_of_models_are_translated_to_those_of_built_in_tools() {
             "shell",
             json!({"cmd": ["bash", "-lc", "echo a"], "cwd": "src", "timeout": 5000}),
             json!({"command": "echo a", "folder": "src", "timeout_seconds": 5}),
+        ),
+        (
+            "shell",
+            json!({"command": "npm ci", "cwd": "web", "network_reason": "packages are missing"}),
+            json!({"command": "npm ci", "folder": "web", "reason": "packages are missing"}),
+        ),
+        (
+            "search",
+            json!({"pattern": "x", "context": 25, "limit": 0}),
+            json!({"pattern": "x", "context": 20, "limit": 1}),
+        ),
+        (
+            "shell",
+            json!({"command": "make", "timeout_seconds": 900}),
+            json!({"command": "make", "timeout_seconds": 600}),
         ),
         (
             "shell",

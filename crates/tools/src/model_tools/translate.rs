@@ -42,7 +42,10 @@ impl ModelTool {
             return Err("they are not a JSON object".to_owned());
         };
         match self.name {
-            "shell" => rename(&mut fields, "workdir", "folder"),
+            "shell" => {
+                rename(&mut fields, "workdir", "folder");
+                rename(&mut fields, "network_reason", "reason");
+            }
             "edit_file" => return edits(tool, fields),
             "write_file" if tool == "dir-create" => {
                 fields.remove("content");
@@ -69,6 +72,7 @@ impl ModelTool {
     pub(crate) fn select_tool(&self, arguments: &Value) -> &'static str {
         let text = |name: &str| arguments[name].as_str().unwrap_or_default();
         let uses_second_backing = match self.name {
+            "shell" => arguments.get("network_reason").is_some(),
             "read_file" => text("path").parse::<ToolInvocationId>().is_ok(),
             "write_file" => text("path").ends_with('/') && text("content").is_empty(),
             "delete_file" => arguments.get("recursive").is_some(),

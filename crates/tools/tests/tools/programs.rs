@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
+use cleveragents_tools::ports::Approval;
 use cleveragents_tools::{CallOutcome, Effect, FailureKind, PermissionRules, Registry};
 use serde_json::json;
 
@@ -34,7 +35,7 @@ fn text_is_found_with_line_numbers_in_the_order_of_paths() {
     );
     assert_eq!(
         search(json!({"pattern": "needle", "path": "b.txt"})),
-        "b.txt:2:needle two\n"
+        "2:needle two\n"
     );
     assert_eq!(
         search(json!({"pattern": "needle", "hidden": true, "glob": ".hidden"})),
@@ -481,4 +482,67 @@ fn git_does_not_show_files_that_may_not_be_read() {
         fixture.ok("builtin/file-search", json!({"pattern": "secret"})),
         ""
     );
+}
+
+/// Network access needs the user's approval, or a rule that names `builtin/shell-network`; the rules for
+/// `builtin/shell` apply too.
+#[test]
+fn network_access_needs_the_user_or_a_rule() {
+    const TOOL: &str = "builtin/shell-network";
+    let arguments = || json!({"command": "echo got", "reason": "the package is missing"});
+    let mut fixture = GateFixture::builtin();
+    let (kind, message) = fixture.refused(TOOL, arguments());
+    assert_eq!(kind, "nobody_to_approve");
+    assert!(message.contains("it uses the network"), "{message}");
+    assert!(
+        message.contains("`allow builtin/shell-network(echo got)`"),
+        "{message}"
+    );
+    fixture.user.approval = Approval::Refused(Some("work offline".to_owned()));
+    let (kind, message) = fixture.refused(TOOL, arguments());
+    assert_eq!(kind, "approval_refused");
+    assert!(message.contains("work offline"), "{message}");
+    assert!(fixture.folder().network.lock().expect("fine").is_empty());
+
+    fixture.user.approval = Approval::Once;
+    assert_eq!(fixture.ok(TOOL, arguments()), "got\n");
+    fixture.ok("builtin/shell", json!({"command": "echo offline"}));
+    assert_eq!(
+        *fixture.folder().network.lock().expect("fine"),
+        [true, false]
+    );
+    let asked = fixture.user.asked.lock().expect("fine").join("\n");
+    assert!(asked.contains("the package is missing"), "{asked}");
+
+    fixture.user.approval = Approval::NoUser;
+    for (rules, expected) in [
+        ("allow *", Some("nobody_to_approve")),
+        ("allow builtin/*", Some("nobody_to_approve")),
+        ("allow builtin/shell", Some("nobody_to_approve")),
+        ("allow builtin/shell(echo *)", Some("nobody_to_approve")),
+        ("allow builtin/shell-network(npm *)", Some("nobody_to_approve")),
+        ("allow builtin/shell-network(echo *)", None),
+        ("allow builtin/shell-network", None),
+        (
+            "allow builtin/shell-network\nask builtin/shell-network(echo *)",
+            Some("nobody_to_approve"),
+        ),
+        (
+            "allow builtin/shell-network\ndeny builtin/shell(echo *)",
+            Some("rule"),
+        ),
+        (
+            "allow builtin/shell-network\ndeny builtin/shell-network(echo *)",
+            Some("rule"),
+        ),
+    ] {
+        fixture.rules = PermissionRules::parse(rules, Effect::Allow).expect("rules");
+        match expected {
+            Some(kind) => assert_eq!(fixture.refused(TOOL, arguments()).0, kind, "{rules}"),
+            None => assert_eq!(fixture.ok(TOOL, arguments()), "got\n", "{rules}"),
+        }
+    }
+    fixture.rules = PermissionRules::default();
+    let (kind, _) = fixture.refused(TOOL, json!({"command": "echo got", "reason": " "}));
+    assert_eq!(kind, "bad_arguments");
 }

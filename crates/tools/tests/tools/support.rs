@@ -44,6 +44,8 @@ pub(crate) struct Folder {
     pub(crate) checkpoints: AtomicU64,
     /// Paths of each capture; `None` for a capture of the whole sandbox.
     pub(crate) captures: Mutex<Vec<Option<Vec<PartPath>>>>,
+    /// For each command: whether it had network access.
+    pub(crate) network: Mutex<Vec<bool>>,
 }
 
 impl Folder {
@@ -68,6 +70,7 @@ impl Folder {
             has_checkpoints: AtomicBool::new(true),
             checkpoints: AtomicU64::new(0),
             captures: Mutex::default(),
+            network: Mutex::default(),
         }
     }
 
@@ -166,6 +169,9 @@ impl Workspace for Folder {
         on_output: &dyn Fn(Stream, &[u8]),
         cancel: &Cancel,
     ) -> Result<CommandResult, PortError> {
+        let mut network = self.network.lock().expect("not poisoned");
+        network.push(command.network);
+        drop(network);
         let alias = command.part.as_deref().unwrap_or(&self.parts[0].alias);
         let mut folder = self.root(alias);
         if let Some(inner) = &command.folder {

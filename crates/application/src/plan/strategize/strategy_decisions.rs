@@ -6,7 +6,7 @@ use cleveragents_domain::{
 
 use super::strategy_parser::StrategyResponse;
 use crate::plan::decision::new_decision;
-use crate::plan::lineage::step_question;
+use crate::plan::lineage::{APPROACH_QUESTION, step_question};
 use crate::plan::snapshot::with_resources;
 
 /// The decisions to store for a strategy. The first decision is the approach, the parent of all others.
@@ -23,7 +23,7 @@ pub(super) fn strategy_decisions(
             root,
             DecisionType::StrategyChoice,
             PlanPhase::Strategize,
-            "Which approach is taken?",
+            APPROACH_QUESTION,
             &strategy.summary,
             format!("{} steps", strategy.steps.len()),
         )

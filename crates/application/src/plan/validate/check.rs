@@ -229,7 +229,7 @@ impl CheckResult {
         if let Some(command) = self
             .command
             .as_ref()
-            .filter(|command| **command != self.name)
+            .filter(|command| !self.name.contains(command.as_str()))
         {
             let _written = write!(text, "\nCommand: {command}");
         }

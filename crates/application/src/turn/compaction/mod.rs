@@ -199,17 +199,23 @@ impl CutPoint {
     }
 }
 
-/// The covered messages as text to summarize, of at most `room` bytes.
+/// The covered messages as text to summarize, of at most `room` bytes unless the first and the last message are longer.
+///
+/// Drops messages that do not fit, oldest first. The first message stays, because it contains the earlier summary or
+/// the task. The messages of the user, with requirements and decisions, are dropped last.
 fn transcript(messages: &[&ChatMessage], room: usize) -> String {
     let mut texts: Vec<String> = messages.iter().map(|message| as_text(message)).collect();
-    // The newest messages are the most important, so the oldest are dropped first.
     let mut bytes: usize = texts.iter().map(String::len).sum();
-    let mut first = 0;
-    while bytes > room && first + 1 < texts.len() {
-        bytes -= texts[first].len();
-        first += 1;
+    let last = texts.len().saturating_sub(1);
+    for drops_user in [false, true] {
+        for at in 1..last {
+            let is_user = matches!(messages[at], ChatMessage::User { .. });
+            if bytes > room && is_user == drops_user {
+                bytes -= texts[at].len();
+                texts[at].clear();
+            }
+        }
     }
-    texts.drain(..first);
     texts.concat()
 }
 
@@ -388,7 +394,8 @@ impl TurnService {
         let covered: Vec<&ChatMessage> = cut.covered(&past, &present).collect();
         let tokens_before: usize = covered.iter().map(|message| size(message)).sum();
         let room = base.room(runner.request, running);
-        let text = transcript(&covered, room / 2 * BYTES_PER_TOKEN);
+        // A request for a summary declares no tools, so the messages and the instructions fit.
+        let text = transcript(&covered, room / 10 * 9 * BYTES_PER_TOKEN);
         let (text, cost) = self.write_summary(runner, running, text, focus, report)?;
         let compacted = CompactionReport {
             model: runner.request.model.name().to_string(),

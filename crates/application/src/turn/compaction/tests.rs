@@ -137,7 +137,25 @@ fn long_results_are_shortened_and_the_oldest_texts_are_dropped() {
     assert!(whole.contains("bytes left out"));
     let short = transcript(&messages, 10_000);
     assert!(short.len() <= 10_000);
-    assert!(whole.ends_with(&short));
+    let (first, newest) = short.split_at(transcript(&messages[..1], 0).len());
+    assert!(whole.starts_with(first));
+    assert!(whole.ends_with(newest));
+}
+
+/// The earlier summary is part of the first message.
+#[test]
+fn the_first_message_and_those_of_the_user_stay_in_the_text_to_summarize() {
+    let turns: Vec<PastTurn> = (0..20).map(|number| past_turn(number, 2, 5_000)).collect();
+    let messages: Vec<&ChatMessage> = turns.iter().flat_map(|turn| &turn.messages).collect();
+    let text = transcript(&messages, 8_000);
+    assert!(text.len() <= 8_000, "{}", text.len());
+    for number in 0..20 {
+        assert!(text.contains(&format!("question {number}\n")), "{text}");
+    }
+    // Below the size of the user's messages, the oldest of them are dropped, but never the first.
+    let text = transcript(&messages, 100);
+    assert!(text.contains("question 0\n") && !text.contains("question 1\n"), "{text}");
+    assert!(text.ends_with("answer 19\n\n"), "{text}");
 }
 
 proptest! {

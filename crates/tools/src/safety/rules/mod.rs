@@ -264,6 +264,22 @@ impl PermissionRules {
         })
     }
 
+    /// Returns whether rules that name exactly this tool allow all subjects of a call. Rules for several tools, such as
+    /// `allow builtin/*`, do not count.
+    pub(crate) fn allows_explicitly(&self, tool: &ToolName, subjects: &[Subject]) -> bool {
+        let own_rules: Vec<Rule> = self
+            .rules
+            .iter()
+            .filter(|rule| rule.tool.is_exact() && rule.tool.matches(tool))
+            .cloned()
+            .collect();
+        let named = Self::new(own_rules, Effect::Ask);
+        !subjects.is_empty()
+            && subjects
+                .iter()
+                .all(|subject| named.decide_one(tool, subject) == Decision::Allow)
+    }
+
     /// The rule that allows every tool of the same MCP server.
     pub(crate) fn always_for_server(tool: &ToolName) -> Option<Rule> {
         let name = tool.canonical().to_string();
