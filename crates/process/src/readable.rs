@@ -2,8 +2,8 @@
 //! the policy. Everything else (the home directory, the database, keys, other sandboxes, files of other users) does not
 //! exist for the command.
 //!
-//! Credential files are masked even where a declared directory contains them, and so are files below `/etc` that are
-//! not world-readable, because commands often run as root.
+//! Credential files are masked even where a declared directory contains them, and so are files below `/etc` and
+//! `/opt` that are not world-readable, because commands often run as root.
 
 use crate::error::ProcessError;
 use crate::invocation::{Invocation, Policy};
@@ -42,6 +42,9 @@ const SYSTEM: &[&str] = &[
     "/sys/fs/cgroup",
     "/sys/kernel/mm/transparent_hugepage",
 ];
+
+/// System directories that may contain files that are not world-readable. Such files are masked.
+const WITH_SECRETS: &[&str] = &["/etc", "/opt", "/usr/local/etc", "/snap"];
 
 /// Files below `/etc` that may be links to a file outside the system's directories.
 const LINKED: &[&str] = &["/etc/resolv.conf", "/etc/hosts", "/etc/localtime"];
@@ -201,6 +204,25 @@ const CREDENTIALS: &[&str] = &[
     ".gradle/gradle.properties",
     ".terraform.d/credentials.tfrc.json",
     ".pub-cache/credentials.json",
+    ".composer/auth.json",
+    ".config/composer/auth.json",
+    ".config/containers/auth.json",
+    ".config/github-copilot",
+    ".config/op",
+    ".config/pypoetry/auth.toml",
+    ".config/sops",
+    ".nuget/NuGet",
+    ".cache/huggingface/token",
+    ".cache/huggingface/stored_tokens",
+    // Inside the folders of toolchains.
+    ".dotnet/corefx",
+    ".julia/servers",
+    ".local/share/uv/credentials",
+    ".opam/plugins/opam-publish",
+    "miniconda3/.condarc",
+    "anaconda3/.condarc",
+    "miniforge3/.condarc",
+    "mambaforge/.condarc",
 ];
 
 /// Lifetime of the cached list of system directories and toolchains.
@@ -429,7 +451,10 @@ impl BaseView {
         for folder in env::split_paths(&env::var_os("PATH").unwrap_or_default()) {
             base.add_program_folder(&folder, &homes);
         }
-        base.masked = secrets_below(Path::new("/etc"));
+        base.masked = WITH_SECRETS
+            .iter()
+            .flat_map(|folder| secrets_below(Path::new(folder)))
+            .collect();
         base
     }
 

@@ -5,6 +5,7 @@
 
 mod base;
 mod base_index;
+mod blocking_files;
 mod import;
 mod lock;
 mod program;
@@ -19,6 +20,7 @@ pub(crate) use base::CommittedContent;
 pub(crate) use base_index::write_list;
 pub(crate) use lock::{IndexLock, hash_file};
 pub(crate) use program::object_folder;
+pub use blocking_files::check_repository_files;
 pub use program::{Git, GitOutput, StreamedOutput};
 pub use result::BranchUpdate;
 pub(crate) use result::{Blob, GitPlan, GitRequest, plan_result};
