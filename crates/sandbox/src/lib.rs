@@ -36,9 +36,7 @@ pub use caches::{CacheUsage, ProjectCaches, UNUSED_AFTER, folder_bytes};
 pub use capture::Change;
 pub use diff::patch;
 pub use error::Error;
-pub use git::{
-    BranchUpdate, Git, GitBase, GitOutput, StreamedOutput, check_repository_files,
-};
+pub use git::{BranchUpdate, Git, GitBase, GitOutput, StreamedOutput, check_repository_files};
 pub use member::{Base, Capture, Folders, Member, Source};
 pub use merge::{ForkMerge, MergeConflict, MergeTargets, Merger, Resolutions};
 pub use objects::LARGEST_KEPT;

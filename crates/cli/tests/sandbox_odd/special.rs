@@ -238,7 +238,10 @@ fn a_file_with_mixed_line_endings_is_no_conflict() {
     fixture.git(&original, &["add", ".gitattributes"]);
     fixture.git(&original, &["commit", "-q", "-m", "attributes"]);
     let repository = fixture.folder().join("clone");
-    let (from, to) = (original.to_str().expect("a path"), repository.to_str().expect("a path"));
+    let (from, to) = (
+        original.to_str().expect("a path"),
+        repository.to_str().expect("a path"),
+    );
     fixture.git(&original, &["clone", "-q", from, to]);
     fixture.create(&repository);
     fixture.sh("printf 'new\\r\\n' >> w.txt");

@@ -209,9 +209,15 @@ mod tests {
             "p\\u00e4ss/w\\\"o d+1",
             "cMOkc3MvdyJvIGQrMQ",
         ] {
-            assert!(found.iter().any(|one| one == spelling), "{spelling}: {found:?}");
+            assert!(
+                found.iter().any(|one| one == spelling),
+                "{spelling}: {found:?}"
+            );
         }
-        assert_eq!(variants("abcdefgh12345678"), ["YWJjZGVmZ2gxMjM0NTY3OA", "abcdefgh12345678"]);
+        assert_eq!(
+            variants("abcdefgh12345678"),
+            ["YWJjZGVmZ2gxMjM0NTY3OA", "abcdefgh12345678"]
+        );
     }
 
     #[test]

@@ -38,7 +38,10 @@ impl MemoryMeter {
     /// The machine's shared memory is cheap to read and grows at least as much as that of the command. Only if it grew
     /// enough to exceed the limit is the shared memory of the command itself measured.
     pub(super) fn exceeds(&self, processes: &[i32], most: u64) -> bool {
-        let private: u64 = processes.iter().filter_map(|one| private_memory(*one)).sum();
+        let private: u64 = processes
+            .iter()
+            .filter_map(|one| private_memory(*one))
+            .sum();
         if private > most {
             return true;
         }
@@ -82,7 +85,12 @@ fn is_absent(error: &io::Error) -> bool {
 /// The number of bytes in a line such as `RssAnon:   12 kB`.
 fn bytes_in(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    let kibibytes: u64 = line.strip_prefix(':')?.split_whitespace().next()?.parse().ok()?;
+    let kibibytes: u64 = line
+        .strip_prefix(':')?
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()?;
     Some(kibibytes << 10)
 }
 

@@ -42,11 +42,7 @@ pub(super) const TERMINALS: &[&str] = &["/dev/ptmx", "/dev/pts"];
 /// Private, writable parts of `/dev`: shared memory and the command's own terminals.
 const PRIVATE: [(&str, &str, &str); 2] = [
     ("/dev/shm", "tmpfs", "mode=1777"),
-    (
-        "/dev/pts",
-        "devpts",
-        "newinstance,ptmxmode=0666,mode=0620",
-    ),
+    ("/dev/pts", "devpts", "newinstance,ptmxmode=0666,mode=0620"),
 ];
 
 /// Directory on which the new root is assembled before it replaces the old one. All files to bind into it are opened

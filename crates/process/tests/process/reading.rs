@@ -46,7 +46,6 @@ fn planted(held: ProcessLimits) -> PlantedSecrets {
         home.join(".local/share/uv/credentials/credentials.toml"),
         home.join(".julia/servers/host/auth.toml"),
         home.join(".dotnet/corefx/cryptography/key.pfx"),
-        home.join("miniconda3/.condarc"),
         home.join(".cleveragents/cleveragents.db"),
         home.join(".cleveragents/sandboxes/other/work/file"),
         sandbox.outside.join("secret"),
@@ -246,11 +245,16 @@ fn secret_files_of_the_system_are_not_readable() {
     fs::write(&secret, "PLANTED").expect("a secret");
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o640)).expect("its mode");
     for held in ProcessLimits::confined() {
-        let sandbox = Sandbox::held_by(held);
-        let finished = sandbox.sh(&format!(
-            "cat /etc/passwd > /dev/null && echo known; cat {} /etc/shadow /etc/gshadow",
+        let script = format!(
+            "cat /etc/passwd > /dev/null && echo known; cat {}",
             secret.display()
-        ));
+        );
+        let text = planted(held).run(held, &["sh", "-c", &script]);
+        assert!(text.contains("known"), "{held:?} {text}");
+        assert!(!text.contains("PLANTED"), "{held:?} {text}");
+        let sandbox = Sandbox::held_by(held);
+        let finished =
+            sandbox.sh("cat /etc/passwd > /dev/null && echo known; cat /etc/shadow /etc/gshadow");
         assert_eq!(stdout(&finished), "known\n", "{held:?}");
         assert!(!finished.ending.is_success());
     }

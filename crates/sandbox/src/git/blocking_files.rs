@@ -40,16 +40,17 @@ pub fn check_repository_files(location: &Path) -> Result<(), Error> {
         reason: format!("`{}` {reason}", place.display()),
         hint: Some(hint!("remove it: `rm {}`", place.display())),
     };
-    let blocked = |place: PathBuf| refused(&place, "is a pipe or device, and git would wait for it");
-    let pointer = |place: &Path, key: &str| match read_regular(place, Links::Follow, MAX_POINTER_BYTES)
-    {
-        Ok(text) => Ok(text.and_then(|text| target(place, &text, key))),
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            Err(refused(place, "is not a short regular file"))
-        }
-        // Git reports the reason.
-        Err(_) => Ok(None),
-    };
+    let blocked =
+        |place: PathBuf| refused(&place, "is a pipe or device, and git would wait for it");
+    let pointer =
+        |place: &Path, key: &str| match read_regular(place, Links::Follow, MAX_POINTER_BYTES) {
+            Ok(text) => Ok(text.and_then(|text| target(place, &text, key))),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                Err(refused(place, "is not a short regular file"))
+            }
+            // Git reports the reason.
+            Err(_) => Ok(None),
+        };
     let Some(git_dir) = location.ancestors().find_map(|folder| {
         let inside = folder.join(".git");
         if fs::symlink_metadata(&inside).is_ok() {
@@ -93,7 +94,11 @@ fn target(place: &Path, text: &[u8], key: &str) -> Option<PathBuf> {
 fn blocking_file(git_dir: &Path) -> Option<PathBuf> {
     let top = entries(git_dir).find(|place| is_blocking(place));
     let inspected = INSPECTED.iter().map(|name| git_dir.join(name));
-    top.or_else(|| inspected.filter_map(|folder| blocking_below(&folder, 0)).next())
+    top.or_else(|| {
+        inspected
+            .filter_map(|folder| blocking_below(&folder, 0))
+            .next()
+    })
 }
 
 fn blocking_below(folder: &Path, depth: usize) -> Option<PathBuf> {

@@ -18,9 +18,9 @@ mod worktree;
 
 pub(crate) use base::CommittedContent;
 pub(crate) use base_index::write_list;
+pub use blocking_files::check_repository_files;
 pub(crate) use lock::{IndexLock, hash_file};
 pub(crate) use program::object_folder;
-pub use blocking_files::check_repository_files;
 pub use program::{Git, GitOutput, StreamedOutput};
 pub use result::BranchUpdate;
 pub(crate) use result::{Blob, GitPlan, GitRequest, plan_result};
