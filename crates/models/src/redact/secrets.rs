@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+use base64::engine::general_purpose::{GeneralPurpose, STANDARD, URL_SAFE};
 use regex::Regex;
 use serde_json::Value;
 
@@ -69,7 +69,7 @@ pub(super) fn variants(value: &str) -> Vec<String> {
     if value.len() < SHORTEST || is_word || MASK.contains(value) {
         return Vec::new();
     }
-    // A secret may also occur in a URL, in a form, inside a JSON string, or in Base64, as in Kubernetes manifests.
+    // A secret may also occur in a URL, in a form, inside a JSON string, in Base64 or in hexadecimal digits.
     let quoted = Value::from(value).to_string();
     let escaped = quoted[1..quoted.len() - 1].to_owned();
     let percent = percent_encoded(value);
@@ -82,9 +82,9 @@ pub(super) fn variants(value: &str) -> Vec<String> {
         ascii_escaped(&escaped),
         escaped,
     ];
-    // A longer text may continue the last group, so its padding is left out.
+    variants.extend([hex::encode(value), hex::encode_upper(value)]);
     for alphabet in [STANDARD, URL_SAFE] {
-        variants.push(alphabet.encode(value).trim_end_matches('=').to_owned());
+        variants.extend(base64_pieces(value, &alphabet));
     }
     variants.sort_unstable();
     variants.dedup();
@@ -95,6 +95,16 @@ pub(super) fn variants(value: &str) -> Vec<String> {
         variants.extend(lines.map(ToOwned::to_owned));
     }
     variants
+}
+
+/// The letters that a value has in the Base64 of any text that contains it. They depend on the position of the value in
+/// its group of three bytes; letters that also depend on the surrounding text are left out.
+fn base64_pieces(value: &str, alphabet: &GeneralPurpose) -> [String; 3] {
+    [(0, 0), (1, 2), (2, 3)].map(|(before, start)| {
+        let text = [&[0; 2][..before], value.as_bytes()].concat();
+        let end = text.len() * 8 / 6;
+        alphabet.encode(&text)[start..end].to_owned()
+    })
 }
 
 /// Percent-encoded text with lower-case hexadecimal digits.
@@ -144,7 +154,7 @@ fn percent_encoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{environment_secrets, variants};
+    use super::{Engine as _, STANDARD, environment_secrets, variants};
 
     #[test]
     fn secrets_of_the_environment_are_found_by_name_by_form_and_in_addresses() {
@@ -207,17 +217,22 @@ mod tests {
             "p\u{e4}ss/w\\\"o d+1",
             "p\u{e4}ss\\/w\\\"o d+1",
             "p\\u00e4ss/w\\\"o d+1",
-            "cMOkc3MvdyJvIGQrMQ",
+            "cMOkc3MvdyJvIGQrM",
+            "70c3a473732f77226f20642b31",
         ] {
             assert!(
                 found.iter().any(|one| one == spelling),
                 "{spelling}: {found:?}"
             );
         }
-        assert_eq!(
-            variants("abcdefgh12345678"),
-            ["YWJjZGVmZ2gxMjM0NTY3OA", "abcdefgh12345678"]
-        );
+        let secret = "s3cr3t-Value-9";
+        let found = variants(secret);
+        for before in ["", "x", "xy", "xyz"] {
+            for after in ["", "\n", "xy\n"] {
+                let encoded = STANDARD.encode(format!("{before}{secret}{after}"));
+                assert!(found.iter().any(|one| encoded.contains(one)), "{encoded}");
+            }
+        }
     }
 
     #[test]
