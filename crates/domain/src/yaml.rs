@@ -247,11 +247,17 @@ pub struct Expand<'e> {
 }
 
 impl Expand<'_> {
-    /// Replaces `${NAME}` and `${NAME:default}` in a text.
+    /// Replaces `${NAME}` and `${NAME:default}` in a text. `$${` is a literal `${`.
     pub fn text(&self, text: &mut String) -> Result<(), Fault> {
         let mut rest = text.as_str();
         let mut expanded = String::new();
         while let Some(start) = rest.find("${") {
+            if let Some(before) = rest[..start].strip_suffix('$') {
+                expanded.push_str(before);
+                expanded.push_str("${");
+                rest = &rest[start + 2..];
+                continue;
+            }
             let Some(end) = rest[start..].find('}').map(|end| start + end) else {
                 break;
             };
@@ -345,6 +351,25 @@ mod tests {
 
     fn parse_error(text: &str) -> Fault {
         read::<Sample>(text).expect_err("an invalid file")
+    }
+
+    #[test]
+    fn variables_are_replaced_unless_they_are_escaped() {
+        let variables = |name: &str| (name == "A").then(|| "1".to_owned());
+        let expand = Expand {
+            text: "",
+            variables: &variables,
+        };
+        for (text, expected) in [
+            ("${A} ${B:2} $A $$ $5", "1 2 $A $$ $5"),
+            ("$${A} $${B} ${A}", "${A} ${B} 1"),
+            ("$$${A}", "$${A}"),
+            ("$${", "${"),
+        ] {
+            let mut replaced = text.to_owned();
+            expand.text(&mut replaced).expect("set");
+            assert_eq!(replaced, expected, "{text}");
+        }
     }
 
     #[test]

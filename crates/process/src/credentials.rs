@@ -52,6 +52,25 @@ pub(crate) const CREDENTIALS: &[&str] = &[
     ".gradle/gradle.properties",
     ".terraform.d/credentials.tfrc.json",
     ".pub-cache/credentials.json",
+    ".composer/auth.json",
+    ".config/composer/auth.json",
+    ".config/containers/auth.json",
+    ".config/github-copilot",
+    ".config/op",
+    ".config/pypoetry/auth.toml",
+    ".config/sops",
+    ".nuget/NuGet",
+    ".cache/huggingface/token",
+    ".cache/huggingface/stored_tokens",
+    // Inside the folders of toolchains.
+    ".dotnet/corefx",
+    ".julia/servers",
+    ".local/share/uv/credentials",
+    ".opam/plugins/opam-publish",
+    "miniconda3/.condarc",
+    "anaconda3/.condarc",
+    "miniforge3/.condarc",
+    "mambaforge/.condarc",
 ];
 
 /// Whether a path is a credential file of the user or lies in a directory of credentials.

@@ -2,8 +2,8 @@
 //! the policy. Everything else (the home directory, the database, keys, other sandboxes, files of other users) does not
 //! exist for the command.
 //!
-//! Credential files are masked even where a declared directory contains them, and so are files below `/etc` that are
-//! not world-readable, because commands often run as root.
+//! Credential files are masked even where a declared directory contains them, and so are files below `/etc` and
+//! `/opt` that are not world-readable, because commands often run as root.
 
 use crate::credentials::{CREDENTIALS, is_clean, is_credential, secrets_below};
 use crate::error::ProcessError;
@@ -44,6 +44,9 @@ const SYSTEM: &[&str] = &[
     "/sys/fs/cgroup",
     "/sys/kernel/mm/transparent_hugepage",
 ];
+
+/// System directories that may contain files that are not world-readable. Such files are masked.
+const WITH_SECRETS: &[&str] = &["/etc", "/opt", "/usr/local/etc", "/snap"];
 
 /// Files below `/etc` that may be links to a file outside the system's directories.
 const LINKED: &[&str] = &["/etc/resolv.conf", "/etc/hosts", "/etc/localtime"];
@@ -211,7 +214,10 @@ impl BaseView {
         for folder in env::split_paths(&env::var_os("PATH").unwrap_or_default()) {
             base.add_program_folder(&folder, &homes);
         }
-        base.masked = secrets_below(Path::new("/etc"));
+        base.masked = WITH_SECRETS
+            .iter()
+            .flat_map(|folder| secrets_below(Path::new(folder)))
+            .collect();
         base
     }
 

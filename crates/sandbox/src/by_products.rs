@@ -25,6 +25,17 @@ const FOLDERS: &[&str] = &[
     ".parcel-cache",
     ".turbo",
     ".gradle",
+    ".venv",
+    ".next",
+    ".nuxt",
+    ".svelte-kit",
+    ".vite",
+    ".terraform",
+    ".dart_tool",
+    ".stack-work",
+    "CMakeFiles",
+    "dist-newstyle",
+    "htmlcov",
 ];
 
 /// Suffixes of the names of folders that contain by-products.
@@ -33,15 +44,18 @@ const FOLDER_ENDS: &[&str] = &[".egg-info"];
 /// Folders that contain by-products if they contain one of these files.
 const MARKED_FOLDERS: &[(&str, &[&str])] = &[
     ("target", &[".rustc_info.json", "CACHEDIR.TAG"]),
-    (".venv", &["pyvenv.cfg"]),
     ("venv", &["pyvenv.cfg"]),
+    (
+        "coverage",
+        &["lcov.info", "coverage-final.json", "clover.xml"],
+    ),
 ];
 
 /// Names of files that are always by-products.
-const FILES: &[&str] = &[".DS_Store", "Thumbs.db", ".coverage"];
+const FILES: &[&str] = &[".DS_Store", "Thumbs.db", ".coverage", ".eslintcache"];
 
 /// Suffixes of the names of files that are by-products.
-const FILE_ENDS: &[&str] = &[".pyc", ".pyo"];
+const FILE_ENDS: &[&str] = &[".pyc", ".pyo", ".class", ".gcda", ".gcno", ".tsbuildinfo"];
 
 /// Whether a path is a well-known by-product or lies in a folder of by-products. `exists` checks whether a path exists
 /// in the tree; it is called for files that mark a folder, such as `CACHEDIR.TAG` in cargo's `target`.
@@ -145,10 +159,21 @@ mod tests {
             "web/node_modules/left-pad/index.js",
             "pkg.egg-info/PKG-INFO",
             "docs/.DS_Store",
+            ".venv/lib/site.py",
+            "web/.next/cache/x",
+            "infra/.terraform/providers/x",
+            "src/Main.class",
+            "htmlcov/index.html",
         ] {
             assert!(is_by_product(&path(text), |_| false), "{text}");
         }
-        for text in ["src/pycache.py", "target/list.txt", "venv/notes.md", "a.py"] {
+        for text in [
+            "src/pycache.py",
+            "target/list.txt",
+            "venv/notes.md",
+            "coverage/notes.md",
+            "a.py",
+        ] {
             assert!(!is_by_product(&path(text), |_| false), "{text}");
         }
     }

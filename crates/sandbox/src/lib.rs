@@ -38,7 +38,7 @@ pub use capture::Change;
 pub use dependencies::{DependencyFolder, DependencyPresence};
 pub use diff::patch;
 pub use error::Error;
-pub use git::{BranchUpdate, Git, GitBase, GitOutput, StreamedOutput};
+pub use git::{BranchUpdate, Git, GitBase, GitOutput, StreamedOutput, check_repository_files};
 pub use member::{Base, Capture, Folders, Member, Source};
 pub use merge::{ForkMerge, MergeConflict, MergeTargets, Merger, Resolutions};
 pub use objects::LARGEST_KEPT;

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cleveragents_sandbox::{Error, Git, GitOutput};
+use cleveragents_sandbox::{Error, Git, GitOutput, check_repository_files};
 
 /// Repository that a folder belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +60,7 @@ fn first_error_line(output: &GitOutput) -> String {
 
 /// Determines the repository that a folder belongs to.
 pub fn git_probe(path: &Path) -> Result<GitProbe, GitProblem> {
+    check_repository_files(path).map_err(|error| GitProblem::NotARepository(error.to_string()))?;
     // The root comes last: without a working tree, git prints the other values and then fails.
     let output = run(
         path,

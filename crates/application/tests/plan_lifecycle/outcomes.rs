@@ -21,6 +21,10 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
         a_one_off_task_is_sent_once_per_request,
     ),
     (
+        "outcomes::texts_of_a_one_off_task_are_not_changed",
+        texts_of_a_one_off_task_are_not_changed,
+    ),
+    (
         "outcomes::only_the_deterministic_strategist_executes_a_task",
         only_the_deterministic_strategist_executes_a_task,
     ),
@@ -173,6 +177,24 @@ fn a_one_off_task_is_sent_once_per_request() {
             message.trim_end().ends_with(&format!("Plan: {}", plan.id)),
             "{message}"
         );
+    }
+}
+
+/// The task and its checks are no templates: `$`, `${…}` and braces have no meaning.
+fn texts_of_a_one_off_task_are_not_changed() {
+    const TEXT: &str = "costs $5, ${HOME}, $${x}, $(id), {a}, {{b}} and $$";
+    for database in TestDatabase::each() {
+        let workshop = Workshop::new(&database, COMPLETES);
+        let checks = [
+            format!("grep -qxF '{TEXT}' n.txt"),
+            r#"x=1; test $x = 1 && test "$(echo "${x}")" = 1 && test $$ -gt 1"#.to_owned(),
+        ];
+        let task = format!("write `{TEXT}` to `n.txt`");
+        let plan = workshop.one_off(&task, &checks, Some("builtin/deterministic"));
+        assert_eq!(plan.description, task);
+        let user = User::answering(Approval::Once);
+        let plan = run(&workshop, &user, &plan);
+        assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
     }
 }
 

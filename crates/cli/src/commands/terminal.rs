@@ -170,14 +170,17 @@ impl Approver for Terminal {
         let server_choice = request.always_server.map_or_else(String::new, |rule| {
             format!(", [s] always for its server ({rule})")
         });
+        let always_choice = if rules.is_empty() {
+            // No rule describes this call, for example a command with a redirection.
+            String::new()
+        } else {
+            format!(", [a] always ({})", rules.join("; "))
+        };
         let arguments = serde_json::to_string_pretty(request.arguments).unwrap_or_default();
         let question = format!(
             "\n{} wants to run: {}\n{arguments}\nReason: {}\n\
-             [y] once, [a] always ({}){server_choice}",
-            request.tool,
-            request.description,
-            request.reason,
-            rules.join("; "),
+             [y] once{always_choice}{server_choice}",
+            request.tool, request.description, request.reason,
         );
         let answer = match self.ask(&question, ", [n] no, or type a reason to refuse: ") {
             Some(answer) => answer,
@@ -188,7 +191,7 @@ impl Approver for Terminal {
         let word = answer.to_lowercase();
         match word.as_str() {
             "y" | "yes" => Approval::Once,
-            "a" | "always" => Approval::Always,
+            "a" | "always" if !rules.is_empty() => Approval::Always,
             "s" | "server" if request.always_server.is_some() => Approval::AlwaysServer,
             "" | "n" | "no" => Approval::Refused(None),
             _ => Approval::Refused(Some(answer)),

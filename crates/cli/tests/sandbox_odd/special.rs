@@ -188,6 +188,70 @@ fn a_repository_with_a_pipe_that_git_would_open_is_refused_at_once() {
     assert!(message.contains("d/.gitignore"), "{message}");
 }
 
+/// An unpacked archive can contain such files, unlike a clone.
+#[test]
+fn a_repository_whose_git_folder_has_a_pipe_or_device_is_refused_at_once() {
+    let fixture = SandboxFixture::new();
+    let names = [
+        "HEAD",
+        "config",
+        "config.worktree",
+        "commondir",
+        "index",
+        "packed-refs",
+        "shallow",
+        "info/exclude",
+        "info/attributes",
+        "objects/info/alternates",
+        "refs/heads/main",
+        "logs/HEAD",
+    ];
+    for (number, name) in names.into_iter().enumerate() {
+        let repository = fixture.repository(&format!("r{number}"));
+        let path = repository.to_str().expect("a path");
+        let file = repository.join(".git").join(name);
+        let _absent = std::fs::remove_file(&file);
+        if number % 2 == 0 {
+            let status = Command::new("mkfifo").arg(&file).status();
+            assert!(status.expect("mkfifo starts").success());
+        } else {
+            std::os::unix::fs::symlink("/dev/zero", &file).expect("a link");
+        }
+        let create = ["sandbox", "create", "s", "--path", path];
+        let error = fixture.refused(&create, 1, "CA-0646");
+        let message = error["message"].as_str().expect("text");
+        assert!(message.contains(name), "{message}");
+        let add = ["resource", "add", "git-checkout", "local/r", "--path", path];
+        assert_ne!(fixture.run(&add).code, Some(0), "{name}");
+    }
+}
+
+/// Git reports such a file as changed although nobody edited it: neither its bytes in the commit nor those that git
+/// writes at a checkout have the line endings that the attributes specify.
+#[test]
+fn a_file_with_mixed_line_endings_is_no_conflict() {
+    let fixture = SandboxFixture::new();
+    let original = fixture.repository("original");
+    std::fs::write(original.join("w.txt"), "a\nb\r\n").expect("a file");
+    fixture.commit(&original, "mixed");
+    std::fs::write(original.join(".gitattributes"), "*.txt text eol=crlf\n").expect("a file");
+    fixture.git(&original, &["add", ".gitattributes"]);
+    fixture.git(&original, &["commit", "-q", "-m", "attributes"]);
+    let repository = fixture.folder().join("clone");
+    let (from, to) = (
+        original.to_str().expect("a path"),
+        repository.to_str().expect("a path"),
+    );
+    fixture.git(&original, &["clone", "-q", from, to]);
+    fixture.create(&repository);
+    fixture.sh("printf 'new\\r\\n' >> w.txt");
+    fixture.apply();
+    assert_eq!(
+        std::fs::read(repository.join("w.txt")).expect("a file"),
+        b"a\r\nb\r\nnew\r\n"
+    );
+}
+
 #[test]
 fn files_committed_with_carriage_returns_are_applied() {
     for (setting, attributes) in [

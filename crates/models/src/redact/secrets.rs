@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::{GeneralPurpose, STANDARD, URL_SAFE};
 use regex::Regex;
 use serde_json::Value;
 
@@ -67,10 +69,25 @@ pub(super) fn variants(value: &str) -> Vec<String> {
     if value.len() < SHORTEST || is_word || MASK.contains(value) {
         return Vec::new();
     }
-    // A secret may also occur in a URL or inside a JSON string.
+    // A secret may also occur in a URL, in a form, inside a JSON string, in Base64 or in hexadecimal digits.
     let quoted = Value::from(value).to_string();
     let escaped = quoted[1..quoted.len() - 1].to_owned();
-    let mut variants = vec![value.to_owned(), percent_encoded(value), escaped];
+    let percent = percent_encoded(value);
+    let mut variants = vec![
+        value.to_owned(),
+        lower_case_codes(&percent),
+        percent.replace("%20", "+"),
+        percent,
+        escaped.replace('/', "\\/"),
+        ascii_escaped(&escaped),
+        escaped,
+    ];
+    variants.extend([hex::encode(value), hex::encode_upper(value)]);
+    for alphabet in [STANDARD, URL_SAFE] {
+        variants.extend(base64_pieces(value, &alphabet));
+    }
+    variants.sort_unstable();
+    variants.dedup();
     // Tools print files line by line, with numbers between the lines.
     if value.contains('\n') {
         let lines = value.lines().map(str::trim);
@@ -78,6 +95,49 @@ pub(super) fn variants(value: &str) -> Vec<String> {
         variants.extend(lines.map(ToOwned::to_owned));
     }
     variants
+}
+
+/// The letters that a value has in the Base64 of any text that contains it. They depend on the position of the value in
+/// its group of three bytes; letters that also depend on the surrounding text are left out.
+fn base64_pieces(value: &str, alphabet: &GeneralPurpose) -> [String; 3] {
+    [(0, 0), (1, 2), (2, 3)].map(|(before, start)| {
+        let text = [&[0; 2][..before], value.as_bytes()].concat();
+        let end = text.len() * 8 / 6;
+        alphabet.encode(&text)[start..end].to_owned()
+    })
+}
+
+/// Percent-encoded text with lower-case hexadecimal digits.
+fn lower_case_codes(encoded: &str) -> String {
+    let mut codes = 0;
+    encoded
+        .chars()
+        .map(|letter| {
+            codes = if letter == '%' { 2 } else { codes };
+            let is_digit = letter != '%' && codes > 0;
+            codes -= usize::from(is_digit);
+            if is_digit {
+                letter.to_ascii_lowercase()
+            } else {
+                letter
+            }
+        })
+        .collect()
+}
+
+/// The content of a JSON string with escapes in place of all characters outside ASCII.
+fn ascii_escaped(content: &str) -> String {
+    let mut escaped = String::with_capacity(content.len());
+    for letter in content.chars() {
+        if letter.is_ascii() {
+            escaped.push(letter);
+        } else {
+            for unit in letter.encode_utf16(&mut [0; 2]) {
+                escaped.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+    }
+    escaped
 }
 
 fn percent_encoded(text: &str) -> String {
@@ -94,7 +154,7 @@ fn percent_encoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{environment_secrets, variants};
+    use super::{Engine as _, STANDARD, environment_secrets, variants};
 
     #[test]
     fn secrets_of_the_environment_are_found_by_name_by_form_and_in_addresses() {
@@ -143,6 +203,35 @@ mod tests {
             "correct-horse-battery",
         ] {
             assert!(!variants(secret).is_empty(), "{secret}");
+        }
+    }
+
+    #[test]
+    fn encoded_spellings_of_a_secret_are_found() {
+        let found = variants("p\u{e4}ss/w\"o d+1");
+        for spelling in [
+            "p\u{e4}ss/w\"o d+1",
+            "p%C3%A4ss%2Fw%22o%20d%2B1",
+            "p%c3%a4ss%2fw%22o%20d%2b1",
+            "p%C3%A4ss%2Fw%22o+d%2B1",
+            "p\u{e4}ss/w\\\"o d+1",
+            "p\u{e4}ss\\/w\\\"o d+1",
+            "p\\u00e4ss/w\\\"o d+1",
+            "cMOkc3MvdyJvIGQrM",
+            "70c3a473732f77226f20642b31",
+        ] {
+            assert!(
+                found.iter().any(|one| one == spelling),
+                "{spelling}: {found:?}"
+            );
+        }
+        let secret = "s3cr3t-Value-9";
+        let found = variants(secret);
+        for before in ["", "x", "xy", "xyz"] {
+            for after in ["", "\n", "xy\n"] {
+                let encoded = STANDARD.encode(format!("{before}{secret}{after}"));
+                assert!(found.iter().any(|one| encoded.contains(one)), "{encoded}");
+            }
         }
     }
 

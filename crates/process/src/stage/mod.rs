@@ -11,6 +11,7 @@ mod command;
 mod filter;
 mod fork_server;
 mod isolate;
+mod memory;
 mod mounts;
 mod read_only;
 mod restrict;
@@ -225,7 +226,7 @@ fn isolated(
         writable = confinement.writable.iter().map(Into::into).collect();
         if supervisor.namespaces.contains(&Namespace::Mount) {
             let folder = Path::new(&task.plan.folder);
-            match mounts::prepare(confinement, folder, supervisor.tree) {
+            match mounts::prepare(confinement, &task.plan.limits, folder, supervisor.tree) {
                 Ok(private) => writable.extend(private),
                 Err(failure) => return not_isolated(&task, failure),
             }

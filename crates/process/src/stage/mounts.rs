@@ -7,6 +7,7 @@
 use super::read_only::read_only_except;
 use super::tree::ProcessTree;
 use super::{AtStep, StepFailure};
+use crate::invocation::Limits;
 use crate::wire::{BINDING_FOLDER, Confinement, OPENING_FOLDER};
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, symlinkat, unlinkat,
@@ -18,7 +19,8 @@ use rustix::mount::{
 };
 use rustix::process::{chdir, chroot, pivot_root};
 use std::collections::BTreeSet;
-use std::ffi::CStr;
+use std::ffi::CString;
+use std::fmt::Write as _;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Component, Path, PathBuf};
@@ -38,9 +40,9 @@ pub(super) const DEVICES: &[&str] = &[
 pub(super) const TERMINALS: &[&str] = &["/dev/ptmx", "/dev/pts"];
 
 /// Private, writable parts of `/dev`: shared memory and the command's own terminals.
-const PRIVATE: [(&str, &str, &CStr); 2] = [
-    ("/dev/shm", "tmpfs", c"mode=1777"),
-    ("/dev/pts", "devpts", c"newinstance,ptmxmode=0666,mode=0620"),
+const PRIVATE: [(&str, &str, &str); 2] = [
+    ("/dev/shm", "tmpfs", "mode=1777"),
+    ("/dev/pts", "devpts", "newinstance,ptmxmode=0666,mode=0620"),
 ];
 
 /// Directory on which the new root is assembled before it replaces the old one. All files to bind into it are opened
@@ -69,6 +71,7 @@ enum MountEntry {
 /// Assembles the new root and enters it. Returns the additional writable directories, which are private to the command.
 pub(super) fn prepare(
     confinement: &Confinement,
+    limits: &Limits,
     folder: &Path,
     tree: ProcessTree,
 ) -> Result<Vec<PathBuf>, StepFailure> {
@@ -105,7 +108,7 @@ pub(super) fn prepare(
     } else {
         mount_bind_recursive("/proc", in_new_root(Path::new("/proc"))).at(STEP)?;
     }
-    make_devices(&devices)?;
+    make_devices(&devices, limits)?;
     let mut bound: Vec<PathBuf> = Vec::new();
     for (path, what) in &placed {
         root.place(path, what, &bound)?;
@@ -348,8 +351,9 @@ fn path_of(file: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-/// Creates a `/dev` without disks, memory and similar devices, and without the terminals of other processes.
-fn make_devices(originals: &[(&str, OwnedFd)]) -> Result<(), StepFailure> {
+/// Creates a `/dev` without disks, memory and similar devices, and without the terminals of other processes. Its shared
+/// memory is limited like the command's other memory.
+fn make_devices(originals: &[(&str, OwnedFd)], limits: &Limits) -> Result<(), StepFailure> {
     const STEP: &str = "creating a private /dev";
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     fs::create_dir(in_new_root(Path::new("/dev"))).at(STEP)?;
@@ -361,7 +365,12 @@ fn make_devices(originals: &[(&str, OwnedFd)]) -> Result<(), StepFailure> {
     for (folder, kind, options) in PRIVATE {
         let place = in_new_root(Path::new(folder));
         fs::create_dir(&place).at(STEP)?;
-        mount(kind, place, kind, flags, Some(options)).at(STEP)?;
+        let mut options = options.to_owned();
+        if let Some(most) = limits.total_memory_bytes.filter(|_| kind == "tmpfs") {
+            let _never_fails = write!(options, ",size={most}");
+        }
+        let options = CString::new(options).map_err(io::Error::other).at(STEP)?;
+        mount(kind, place, kind, flags, Some(options.as_c_str())).at(STEP)?;
     }
     for (link, target) in [
         ("/dev/ptmx", "pts/ptmx"),

@@ -1,5 +1,6 @@
 //! The supervisor: starts the command, forwards signals to it, waits for it, and kills its remaining descendants.
 
+use super::memory::MemoryMeter;
 use super::terminal::Suspension;
 use super::tree::ProcessTree;
 use super::{FAILED, StageTask, command};
@@ -49,6 +50,7 @@ impl Supervisor {
             set_child_subreaper(Some(getpid()))?;
         }
         let (ours, theirs) = wire::connection()?;
+        let meter = MemoryMeter::start(&self.namespaces);
         let StageTask {
             plan,
             control,
@@ -75,6 +77,7 @@ impl Supervisor {
                             has_group: plan.output != Output::Inherit,
                             tree: self.tree,
                             limits,
+                            meter,
                             exceeded: None,
                             last_check: Instant::now(),
                             is_ending: false,
@@ -152,6 +155,7 @@ struct RunningCommand {
     tree: ProcessTree,
     /// Limits that the supervisor enforces.
     limits: Vec<EnforcedLimit>,
+    meter: MemoryMeter,
     /// The exceeded limit for which the command was killed, if any.
     exceeded: Option<EnforcedLimit>,
     /// Time of the last check of the limits.
@@ -272,7 +276,7 @@ impl RunningCommand {
         let tree = self.tree;
         let is_exceeded = |limit: &&EnforcedLimit| match limit.resource {
             LimitedResource::Processes => tree.size() as u64 > limit.most,
-            LimitedResource::TotalMemory => tree.memory() > limit.most,
+            LimitedResource::TotalMemory => self.meter.exceeds(&tree.numbers(), limit.most),
             LimitedResource::ProcessMemory | LimitedResource::FileSize => false,
         };
         self.exceeded = self.limits.iter().find(is_exceeded).copied();

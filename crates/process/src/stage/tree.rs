@@ -25,37 +25,27 @@ impl ProcessTree {
         }
     }
 
-    /// Current number of processes.
+    /// Current number of processes and threads.
     pub(super) fn size(self) -> usize {
+        let own = getpid().as_raw_nonzero().get();
+        let counted = self.processes().into_iter();
+        let counted = counted.filter(|process| process.number != own);
+        counted.map(|process| process.threads).sum()
+    }
+
+    /// The numbers of all processes, without the supervisor.
+    pub(super) fn numbers(self) -> Vec<i32> {
+        let own = getpid().as_raw_nonzero().get();
+        let numbers = self.processes().into_iter().map(|process| process.number);
+        numbers.filter(|number| *number != own).collect()
+    }
+
+    fn processes(self) -> Vec<Process> {
         match self {
-            Self::Namespace => processes().len().saturating_sub(1),
-            Self::Descendants => descendants().len(),
+            Self::Namespace => processes(),
+            Self::Descendants => descendants(),
         }
     }
-
-    /// Private memory of all processes of the tree together, in bytes.
-    pub(super) fn memory(self) -> u64 {
-        let own = getpid().as_raw_nonzero().get();
-        let numbers: Vec<i32> = match self {
-            Self::Namespace => processes().iter().map(|process| process.number).collect(),
-            Self::Descendants => descendants()
-                .iter()
-                .map(|process| process.as_raw_nonzero().get())
-                .collect(),
-        };
-        let others = numbers.into_iter().filter(|number| *number != own);
-        others.filter_map(memory_of).sum()
-    }
-}
-
-/// Private memory of a process in bytes, without mapped files and shared memory.
-fn memory_of(number: i32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{number}/status")).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"))?;
-    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kibibytes << 10)
 }
 
 /// Stops descendants until it finds no new one, so that none can fork any more, then kills them.
@@ -64,6 +54,7 @@ fn kill_descendants() {
     loop {
         let running: Vec<Pid> = descendants()
             .into_iter()
+            .filter_map(|process| Pid::from_raw(process.number))
             .filter(|pid| !stopped.contains(pid))
             .collect();
         if running.is_empty() {
@@ -80,20 +71,17 @@ fn kill_descendants() {
 }
 
 /// The living descendants of this process.
-fn descendants() -> Vec<Pid> {
-    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+fn descendants() -> Vec<Process> {
+    let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
     for process in processes() {
-        children
-            .entry(process.parent)
-            .or_default()
-            .push(process.number);
+        children.entry(process.parent).or_default().push(process);
     }
     let mut found = Vec::new();
     let mut pending = vec![getpid().as_raw_nonzero().get()];
     while let Some(parent) = pending.pop() {
         let own = children.remove(&parent).unwrap_or_default();
-        found.extend(own.iter().copied().filter_map(Pid::from_raw));
-        pending.extend(own);
+        pending.extend(own.iter().map(|process| process.number));
+        found.extend(own);
     }
     found
 }
@@ -101,6 +89,7 @@ fn descendants() -> Vec<Pid> {
 struct Process {
     number: i32,
     parent: i32,
+    threads: usize,
 }
 
 /// The living processes in `/proc`.
@@ -111,20 +100,32 @@ fn processes() -> Vec<Process> {
     entries
         .filter_map(|entry| {
             let number = entry.ok()?.file_name().to_str()?.parse().ok()?;
-            let (state, parent) = state_of(number)?;
-            (state != 'Z' && state != 'X').then_some(Process { number, parent })
+            let line = fs::read(format!("/proc/{number}/stat")).ok()?;
+            let (state, parent) = state_in(&line)?;
+            (state != 'Z' && state != 'X').then_some(Process {
+                number,
+                parent,
+                threads: threads_in(&line).unwrap_or(1),
+            })
         })
         .collect()
-}
-
-fn state_of(number: i32) -> Option<(char, i32)> {
-    state_in(&fs::read(format!("/proc/{number}/stat")).ok()?)
 }
 
 /// State and parent of a process, from a line of `/proc/N/stat`. The process name may contain any character, so the
 /// fields are counted after the last parenthesis.
 pub(super) fn state_in(line: &[u8]) -> Option<(char, i32)> {
-    let line = String::from_utf8_lossy(line);
-    let mut fields = line.rsplit_once(')')?.1.split_whitespace();
+    let fields = fields_of(line)?;
+    let mut fields = fields.split_whitespace();
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}
+
+/// Number of threads of a process, from the same line.
+fn threads_in(line: &[u8]) -> Option<usize> {
+    fields_of(line)?.split_whitespace().nth(17)?.parse().ok()
+}
+
+/// The fields of the line after the name of the process.
+fn fields_of(line: &[u8]) -> Option<String> {
+    let line = String::from_utf8_lossy(line);
+    Some(line.rsplit_once(')')?.1.to_owned())
 }

@@ -13,6 +13,8 @@ tests![
     the_supervisor_cannot_be_killed_or_inspected,
     memory_is_limited,
     the_memory_of_all_processes_together_is_limited,
+    shared_memory_is_limited,
+    threads_are_limited,
     sizes_of_files_are_limited,
     no_memory_dump_is_written,
     setuid_programs_gain_nothing,
@@ -174,6 +176,64 @@ print('had it')";
     }
     let finished = Sandbox::new().sh("true");
     assert_eq!(finished.enforced.limits, Layer::NotRequested);
+}
+
+/// Shared memory that no process maps counts too.
+fn shared_memory_is_limited() {
+    const IN_A_FOLDER: &str = "
+f = open('/dev/shm/x', 'wb')
+for _ in range(600): f.write(bytes(1 << 20))";
+    const IN_MEMORY_FILES: &str = "
+import os, time
+files = [os.memfd_create('x') for _ in range(3)]
+for f in files:
+    for _ in range(200): os.write(f, bytes(1 << 20))
+time.sleep(50)";
+    const MAPPED: &str = "
+import mmap, time
+held = mmap.mmap(-1, 600 << 20)
+for at in range(0, 600 << 20, 4096): held[at] = 1
+time.sleep(50)";
+    const A_SEGMENT: &str = "
+import ctypes, time
+c = ctypes.CDLL(None)
+c.shmat.restype = ctypes.c_void_p
+at = c.shmat(c.shmget(0, 600 << 20, 0o1600), None, 0)
+ctypes.memset(at, 1, 600 << 20)
+time.sleep(50)";
+    need_namespaces();
+    for held in ConfinementMode::every() {
+        for script in [IN_A_FOLDER, IN_MEMORY_FILES, MAPPED, A_SEGMENT] {
+            let is_private = !matches!(held, ConfinementMode::Landlock | ConfinementMode::Unconfined);
+            if script == IN_A_FOLDER && !is_private {
+                continue;
+            }
+            let mut sandbox = Sandbox::with_mode(held);
+            sandbox.limits.total_memory_bytes = Some(256 << 20);
+            let finished = sandbox.python(&format!("{script}\nprint('had it')"));
+            assert_eq!(stdout(&finished), "", "{held:?} {script}");
+            assert!(!finished.ending.is_success(), "{held:?} {script}");
+            if script != IN_A_FOLDER {
+                let limit = finished.exceeded.expect("the limit that was exceeded");
+                assert_eq!(limit.resource, LimitedResource::TotalMemory, "{held:?}");
+            }
+        }
+    }
+}
+
+fn threads_are_limited() {
+    for held in ConfinementMode::every() {
+        let mut sandbox = Sandbox::with_mode(held);
+        sandbox.limits.processes = Some(100);
+        let script = "
+import threading, time
+for _ in range(400):
+    try: threading.Thread(target=time.sleep, args=(50,)).start()
+    except RuntimeError: raise SystemExit(1)
+print('had them')";
+        let finished = sandbox.python(script);
+        assert!(!finished.ending.is_success(), "{held:?} {finished:?}");
+    }
 }
 
 fn sizes_of_files_are_limited() {

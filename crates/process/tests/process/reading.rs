@@ -43,6 +43,9 @@ fn planted(mode: ConfinementMode) -> PlantedSecrets {
         home.join(".ssh/id_ed25519"),
         home.join(".cargo/credentials.toml"),
         home.join(".npmrc"),
+        home.join(".local/share/uv/credentials/credentials.toml"),
+        home.join(".julia/servers/host/auth.toml"),
+        home.join(".dotnet/corefx/cryptography/key.pfx"),
         home.join(".cleveragents/cleveragents.db"),
         home.join(".cleveragents/sandboxes/other/work/file"),
         sandbox.outside.join("secret"),
@@ -236,7 +239,19 @@ fn secret_files_of_the_system_are_not_readable() {
         // For users other than root, the files are unreadable even without confinement.
         return;
     }
+    let program = tempfile::tempdir_in("/opt").expect("a folder");
+    fs::set_permissions(program.path(), fs::Permissions::from_mode(0o755)).expect("its mode");
+    let secret = program.path().join("secret");
+    fs::write(&secret, "PLANTED").expect("a secret");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o640)).expect("its mode");
     for mode in ConfinementMode::confined() {
+        let script = format!(
+            "cat /etc/passwd > /dev/null && echo known; cat {}",
+            secret.display()
+        );
+        let text = planted(mode).run(mode, &["sh", "-c", &script]);
+        assert!(text.contains("known"), "{mode:?} {text}");
+        assert!(!text.contains("PLANTED"), "{mode:?} {text}");
         let sandbox = Sandbox::with_mode(mode);
         let finished =
             sandbox.sh("cat /etc/passwd > /dev/null && echo known; cat /etc/shadow /etc/gshadow");

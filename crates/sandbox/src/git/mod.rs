@@ -5,6 +5,7 @@
 
 mod base;
 mod base_index;
+mod blocking_files;
 mod import;
 mod lock;
 mod program;
@@ -17,6 +18,7 @@ mod worktree;
 
 pub(crate) use base::CommittedContent;
 pub(crate) use base_index::write_list;
+pub use blocking_files::check_repository_files;
 pub(crate) use lock::{IndexLock, hash_file};
 pub(crate) use program::object_folder;
 pub use program::{Git, GitOutput, StreamedOutput};

@@ -2,7 +2,7 @@
 //! repository.
 
 use std::collections::{BTreeMap, HashSet};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use cleveragents_domain::{FileKind, FileState, TreePath};
@@ -501,6 +501,27 @@ impl GitPlan {
     /// Content of a blob, without conversions.
     pub(crate) fn blob(&self, blob: &Blob) -> Result<Vec<u8>, Error> {
         self.git.run(&["cat-file", "blob", &blob.oid])
+    }
+
+    /// Content of a blob with the conversions of a checkout at a path of the user's folder.
+    pub(super) fn checked_out_blob(
+        &self,
+        location: &Path,
+        path: &TreePath,
+        blob: &Blob,
+    ) -> Result<Vec<u8>, Error> {
+        let mut place = OsString::from("--path=");
+        place.push(path.as_path());
+        let arguments = [
+            OsStr::new("cat-file"),
+            OsStr::new("--filters"),
+            &place,
+            OsStr::new(&blob.oid),
+        ];
+        self.git
+            .with("GIT_WORK_TREE", location)
+            .moved_to(location)
+            .run(&arguments)
     }
 
     /// Writes paths of the new commit into a folder, with the conversions of a checkout.

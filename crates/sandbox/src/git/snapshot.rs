@@ -132,7 +132,7 @@ impl Checkout {
             if is_untracked && is_by_product(&path, |mark| self.has_file(mark)) {
                 continue;
             }
-            if !is_untracked && self.has_committed_bytes(&root, base, &path)? {
+            if !is_untracked && self.is_as_checked_out(&root, base, &path)? {
                 continue;
             }
             let is_unmerged = letters.contains(&b'U') || letters == b"AA" || letters == b"DD";
@@ -155,9 +155,9 @@ impl Checkout {
         Ok(edits)
     }
 
-    /// Whether a file with carriage returns has exactly the bytes of the commit. Git permanently reports such a file as
-    /// changed if its attributes specify other line endings.
-    fn has_committed_bytes(
+    /// Whether a file with carriage returns has exactly the bytes of the commit, or those that git writes when it checks
+    /// the commit out. Git permanently reports such a file as changed if its attributes specify other line endings.
+    fn is_as_checked_out(
         &self,
         root: &Root,
         base: &GitBase,
@@ -168,9 +168,15 @@ impl Checkout {
         }
         let mut name = OsString::from(format!("{}:", base.commit));
         name.push(path.as_path());
-        let arguments = [OsStr::new("cat-file"), OsStr::new("blob"), &name];
-        let committed = self.git.try_run(&arguments)?;
-        Ok(committed.code == Some(0) && has_bytes(root, path, |bytes| bytes == committed.stdout)?)
+        for form in ["blob", "--filters"] {
+            let arguments = [OsStr::new("cat-file"), OsStr::new(form), &name];
+            let written = self.git.try_run(&arguments)?;
+            let is_equal = |bytes: &[u8]| bytes == written.stdout;
+            if written.code == Some(0) && has_bytes(root, path, is_equal)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn has_file(&self, path: &TreePath) -> bool {

@@ -189,7 +189,7 @@ fn files_as_blobs(
         }
     }
     // Git permanently reports a file as changed if its attributes specify other line endings than the commit has. Here,
-    // a file with exactly the bytes of the commit counts as unchanged.
+    // a file with exactly the bytes of the commit, or those of its checkout, counts as unchanged.
     for path in &present {
         let Some(update) = positions.get(path).and_then(|at| found.get_mut(*at)) else {
             continue;
@@ -198,7 +198,11 @@ fn files_as_blobs(
             continue;
         };
         let is_text = file.mode == old.mode && old.mode.starts_with("100");
-        if file.oid != old.oid && is_text && has_bytes(&root, path, &plan.blob(old)?)? {
+        if file.oid != old.oid
+            && is_text
+            && (has_bytes(&root, path, &plan.blob(old)?)?
+                || has_bytes(&root, path, &plan.checked_out_blob(location, path, old)?)?)
+        {
             update.file = Some(old.clone());
         }
     }

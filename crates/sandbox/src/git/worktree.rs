@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use cleveragents_domain::{FileMode, Hint, TreePath, hint};
 use serde::{Deserialize, Serialize};
 
+use super::blocking_files::check_repository_files;
 use super::program::{Git, check_version};
 use crate::dependencies::DependencyFolder;
 use crate::error::{Error, PathContext as _};
@@ -66,6 +67,7 @@ pub(crate) fn open_checkout(location: &Path) -> Result<Checkout, Error> {
         )));
     }
     check_version()?;
+    check_repository_files(location)?;
     let git = Git::at(location);
     let refused = |reason: &str, hint: Option<&str>| Error::CannotSandbox {
         what: format!("`{}`", location.display()),

@@ -68,7 +68,8 @@ pub(super) fn several(lines: &[usize]) -> String {
 
 /// Error message for an old text that does not occur, with the most similar lines of the file.
 pub(super) fn not_found(text: &str, old_text: &str, replacement: &str) -> EditMismatch {
-    if old_text.contains(MASK) && !text.contains(MASK) {
+    let mut masked = old_text.lines().filter(|line| line.contains(MASK));
+    if masked.any(|line| !text.contains(line)) {
         return format!(
             "the old text contains `{MASK}`, which stands for a secret that you are not shown; \
              choose text next to the secret"

@@ -1,5 +1,6 @@
 //! `builtin/file-write`: writes a whole file atomically.
 
+use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::sync::Arc;
 
@@ -59,14 +60,13 @@ fn write(file: &Target<'_>, content: &str, call: &mut Call<'_>) -> Result<Answer
     Ok(Answer::written().touching(touched))
 }
 
-/// Refuses content with more masks than the file has. The model was shown a mask instead of a secret; writing the
-/// mask back would overwrite the secret.
+/// Refuses content with masks, except in lines that the file has literally. The model was shown a mask instead of a
+/// secret; writing the mask back would overwrite the secret.
 fn check_mask(file: &Target<'_>, content: &str, call: &Call<'_>) -> Result<(), Failure> {
-    let written = content.matches(MASK).count();
-    if written == 0 {
+    if !content.contains(MASK) {
         return Ok(());
     }
-    let mut before = 0;
+    let mut before = MaskedLines::default();
     if file.kind()? == Some(FileKind::File) {
         let mut reader = BufReader::new(read::open(file, call)?);
         let mut line = Vec::new();
@@ -80,10 +80,48 @@ fn check_mask(file: &Target<'_>, content: &str, call: &Call<'_>) -> Result<(), F
             if count == 0 {
                 break;
             }
-            before += String::from_utf8_lossy(&line).matches(MASK).count();
+            before.add(&String::from_utf8_lossy(&line));
         }
     }
-    refuse_new_masks(file, before, written)
+    refuse_masked_lines(file, before, content)
+}
+
+/// The lines of a text that contain a mask, each with the number of its occurrences.
+#[derive(Default)]
+pub(super) struct MaskedLines(HashMap<String, usize>);
+
+impl MaskedLines {
+    pub(super) fn of(text: &str) -> Self {
+        let mut lines = Self::default();
+        lines.add(text);
+        lines
+    }
+
+    fn add(&mut self, text: &str) {
+        for line in text.lines().filter(|line| line.contains(MASK)) {
+            *self.0.entry(line.to_owned()).or_default() += 1;
+        }
+    }
+}
+
+/// Fails when the new content has a line with a mask that the file does not have, or has less often.
+pub(super) fn refuse_masked_lines(
+    file: &Target<'_>,
+    before: MaskedLines,
+    content: &str,
+) -> Result<(), Failure> {
+    let MaskedLines(mut before) = before;
+    let are_literal = content
+        .lines()
+        .filter(|line| line.contains(MASK))
+        .all(|line| match before.get_mut(line) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                true
+            }
+            _ => false,
+        });
+    refuse_new_masks(file, 0, usize::from(!are_literal))
 }
 
 /// Fails when a file would have more masks than before.

@@ -710,6 +710,37 @@ fn a_mask_is_never_written_over_a_secret() {
     );
 }
 
+/// A literal mask elsewhere in the file does not permit to write one over a secret.
+#[test]
+fn a_literal_mask_does_not_replace_a_secret() {
+    let fixture = GateFixture::builtin();
+    let path = fixture.folder().root("app").join("conf.py");
+    let text = format!("TOKEN = '{SECRET}'\nNOTE = '[REDACTED]'\n");
+    std::fs::write(&path, &text).expect("a file");
+    for content in ["TOKEN = '[REDACTED]'\n", "NOTE = 1\nTOKEN = '[REDACTED]'\n"] {
+        fixture.fails(
+            "builtin/file-write",
+            json!({"path": "conf.py", "content": content}),
+        );
+        let lines: String = content.lines().map(|line| format!("+{line}\n")).collect();
+        let patch = format!(
+            "*** Begin Patch\n*** Delete File: conf.py\n*** Add File: conf.py\n{lines}*** End Patch\n"
+        );
+        fixture.fails("builtin/apply-patch", json!({"patch": patch}));
+    }
+    let edit = json!({"path": "conf.py", "edits": [
+        {"old_text": "TOKEN = '[REDACTED]'\nNOTE", "new_text": "NOTE"},
+    ]});
+    let message = fixture.fails("builtin/file-edit", edit);
+    assert!(message.contains("secret"), "{message}");
+    assert_eq!(std::fs::read_to_string(&path).expect("a file"), text);
+    let content = "NOTE = '[REDACTED]'\n";
+    fixture.ok(
+        "builtin/file-write",
+        json!({"path": "conf.py", "content": content}),
+    );
+}
+
 #[test]
 fn a_path_that_starts_with_the_name_of_the_part_is_found() {
     let fixture = GateFixture::builtin();

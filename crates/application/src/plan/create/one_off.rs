@@ -29,11 +29,11 @@ pub fn one_off_action(task: &str, checks: &[String]) -> String {
     for command in checks {
         let _written = writeln!(done, "- check `{command}`");
     }
-    // Escapes braces and `$`, which would be placeholders and variables.
+    // Escapes braces and `${`, which would be placeholders and variables.
     let escaped = |text: &str| {
         text.replace('{', "{{")
             .replace('}', "}}")
-            .replace('$', "$$")
+            .replace("${", "$${")
     };
     json!({
         "name": format!("local/do-{words}-{}", &stamp[stamp.len() - 6..]),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use cleveragents_domain::{Plan, Timestamp};
-use cleveragents_sandbox::Git;
+use cleveragents_sandbox::{Git, check_repository_files};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -56,9 +56,9 @@ impl AppliedCommit {
     /// The changes of the commit as a patch; `None` if the repository no longer has the commit. `prefix` is added to
     /// the paths.
     pub(super) fn patch(&self, prefix: Option<&str>) -> Option<Vec<u8>> {
-        let git = Git::at(Path::new(&self.location))
-            .with_commands_disabled()
-            .ok()?;
+        let location = Path::new(&self.location);
+        check_repository_files(location).ok()?;
+        let git = Git::at(location).with_commands_disabled().ok()?;
         let prefix = prefix.map_or_else(String::new, |prefix| format!("{prefix}/"));
         let output = git
             .try_run(&[

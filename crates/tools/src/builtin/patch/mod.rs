@@ -18,11 +18,12 @@ use serde_json::Value;
 use self::hunks::apply;
 use self::parse::{Hunk, Section, parse};
 use super::paths::{LastLink, Target, target};
-use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, edit, missing, write};
+use super::write::{self, MaskedLines};
+use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, edit, missing};
 use crate::capability::{Access, Capability};
 use crate::gate::Permit;
 use crate::name::ToolName;
-use crate::ports::{MASK, PartPath};
+use crate::ports::PartPath;
 use crate::spec::{Category, ToolSpec, WorkspaceNeed};
 use crate::tool::{
     Answer, Call, Failure, PrepareContext, PrepareError, PreparedCall, Subject, Tool, TouchedPaths,
@@ -308,11 +309,13 @@ impl<'a> Files<'a> {
             .filter(|change| change.before != change.after)
             .collect();
         for change in &changed {
-            let masks = |content: &Option<Content>| {
-                let content = content.as_ref();
-                content.map_or(0, |content| content.text.matches(MASK).count())
+            let text = |content: &Option<Content>| {
+                content
+                    .as_ref()
+                    .map_or_else(String::new, |content| content.text.clone())
             };
-            write::refuse_new_masks(&change.file, masks(&change.before), masks(&change.after))?;
+            let before = MaskedLines::of(&text(&change.before));
+            write::refuse_masked_lines(&change.file, before, &text(&change.after))?;
         }
         let mut touched = Vec::new();
         for (index, change) in changed.iter().enumerate() {
