@@ -91,7 +91,7 @@ pub struct Key {
 pub mod keys;
 
 /// Every key, in display order.
-pub static KEYS: [&Key; 55] = [
+pub static KEYS: [&Key; 56] = [
     &keys::FORMAT,
     &keys::DATABASE_URL,
     &keys::MODE,
