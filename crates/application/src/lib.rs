@@ -120,6 +120,7 @@ pub use plan::{
 };
 pub use plan::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
 pub use plan::{ConflictChoice, ConflictSelection, ResolvedConflicts};
+pub use pool::operations as pool_operations;
 pub use pool::{
     Dispatch, DispatchPlan, Escalation, PlannedDispatch, PoolDefinitions, PoolEvent, PoolReading,
     PoolRunSummary, PoolService, PoolSnapshot, PoolView, Reconciler, ReconcilerOptions,

@@ -111,6 +111,7 @@ static AREAS: &[&[OperationEntry]] = &[
     crate::model_operations::ENTRIES,
     crate::plan::operations::ENTRIES,
     crate::work_item::operations::ENTRIES,
+    crate::pool::operations::ENTRIES,
     crate::system::operations::ENTRIES,
 ];
 

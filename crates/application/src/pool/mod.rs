@@ -7,6 +7,7 @@
 mod claim;
 mod dispatch;
 mod escalate;
+pub mod operations;
 mod plan_dispatches;
 mod reconciler;
 mod recover;

@@ -7,12 +7,14 @@ mod current;
 mod folder;
 mod help;
 mod invariant;
+mod item;
 #[cfg(test)]
 mod literals;
 mod mcp;
 mod model;
 mod plan;
 mod plan_work;
+mod pool;
 mod project;
 mod resource;
 mod run;
@@ -41,6 +43,7 @@ pub(crate) use self::folder::{
 use self::help::FIRST_HELP;
 pub(crate) use self::help::{all_commands, unknown_command};
 pub(crate) use self::invariant::{Invariant, InvariantPlaces};
+pub(crate) use self::item::{Item, ItemAdd, ItemEdit, ItemList};
 pub(crate) use self::mcp::{Mcp, McpAdd};
 pub(crate) use self::model::{Model, ModelKey, ModelTest};
 pub(crate) use self::plan::{
@@ -50,6 +53,7 @@ pub(crate) use self::plan::{
 pub(crate) use self::plan_work::{
     Do, Plan, PlanApply, PlanChoices, PlanCorrect, PlanExecute, PlanUse, PlanWork, Worker,
 };
+pub(crate) use self::pool::{Pool, PoolCommand, PoolStatus};
 pub(crate) use self::project::{Project, ProjectCreate};
 pub(crate) use self::resource::{Resource, ResourceAdd, ResourceType};
 pub(crate) use self::run::{Run, RunList, RunResume, RunStateName};
@@ -249,6 +253,12 @@ pub(crate) enum Command {
     Do(Do),
     /// Run queued plans in the background
     Worker(Worker),
+    /// Manage work items: bugs, features and other work of a project
+    #[command(subcommand)]
+    Item(Item),
+    /// Manage pools, which work on items under fixed rules
+    #[command(subcommand)]
+    Pool(Pool),
     /// Manage conversations and their messages
     #[command(subcommand)]
     Session(Session),

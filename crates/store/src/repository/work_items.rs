@@ -20,7 +20,7 @@ pub use links::{
 };
 pub use queries::{
     ItemFilter, ItemHit, OpenItem, count, count_by_state, count_in_state, known, of_source,
-    open_dependencies, open_items, page, search, with_external, with_prefix,
+    open_dependencies, open_items, open_titles, page, search, with_external, with_prefix,
 };
 
 use super::stored_json;

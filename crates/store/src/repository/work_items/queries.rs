@@ -118,6 +118,20 @@ pub fn open_dependencies(
     rows.into_iter().map(read).collect()
 }
 
+/// The titles of the items of a project that are not closed.
+pub fn open_titles(
+    reader: &mut dyn Reader,
+    project: &str,
+) -> Result<Vec<(WorkItemId, String)>, Error> {
+    let rows = reader.query(
+        "SELECT item_id, title FROM work_items \
+         WHERE project = ?1 AND state NOT IN ('completed', 'duplicate', 'wont_do')",
+        params![project],
+    )?;
+    let read = |mut row: Row| Ok((row.take()?, row.take()?));
+    rows.into_iter().map(read).collect()
+}
+
 /// Number of items of a project in one state.
 pub fn count_in_state(
     reader: &mut dyn Reader,
