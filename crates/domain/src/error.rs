@@ -328,7 +328,6 @@ codes! {
     PoolExists = "CA-1313", Conflict, "a pool of this name exists already";
     PoolInUse = "CA-1314", Conflict, "the pool is in use";
     PoolNotActive = "CA-1315", Conflict, "the pool does not start work";
-    RoleUnavailable = "CA-1316", Failed, "the role of the pool cannot run";
 }
 
 /// An error that can be shown to users: it has a code, a hint and machine-readable details.

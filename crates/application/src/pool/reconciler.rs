@@ -126,13 +126,6 @@ impl<'a> Reconciler<'a> {
         }
     }
 
-    /// Acts for another owner. For proofs of recovery: an owner whose process is dead.
-    #[must_use]
-    pub fn acting_for(mut self, leases: LeaseService) -> Self {
-        self.leases = leases;
-        self
-    }
-
     /// Runs cycles until the loop is cancelled, or idle if the options say so.
     pub fn run(self) -> Result<PoolRunSummary, OperationError> {
         self.leases.announce();

@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cleveragents_application::{
-    Dispatch, LeaseService, OperationError, PoolEvent, PoolSnapshot, Reconciler, ReconcilerOptions,
-    RoleReport, RoleRunner, WaitReason, WorkItemService, plan_dispatches, record_base,
+    Dispatch, OperationError, PoolEvent, PoolSnapshot, Reconciler, ReconcilerOptions, RoleReport,
+    RoleRunner, WaitReason, WorkItemService, plan_dispatches, record_base,
 };
 use cleveragents_domain::identity::Namespaces;
 use cleveragents_domain::{
-    AttemptOutcome, CodeLocation, Finding, MicroUsd, NewWorkItem, Owner, PoolState, ProcessId,
-    ReviewDecision, Severity, TransitionCause, WorkItemKind, WorkItemState,
+    AttemptOutcome, CodeLocation, Finding, MicroUsd, NewWorkItem, PoolState, ProcessId,
+    ReviewDecision, Severity, Timestamp, TransitionCause, WorkItemKind, WorkItemState,
 };
 use cleveragents_process::Cancel;
 use cleveragents_store::work_items::{ChangeOrigin, FiledFinding};
@@ -173,6 +173,27 @@ fn a_red_base_stops_everything_but_its_fix_and_charges_nobody() {
     }
 }
 
+/// Stops its pool, and waits until the stop reaches it.
+struct Waiting(Arc<Engine>);
+impl RoleRunner for Waiting {
+    fn run(&self, dispatch: &Dispatch, cancel: &Cancel) -> Result<RoleReport, OperationError> {
+        set_state(&self.0, "local/fix", PoolState::Stopped);
+        let checked = self.0.write({
+            let dispatch = dispatch.clone();
+            move |unit| cleveragents_application::require_may_apply(unit, &dispatch)
+        });
+        assert!(checked.is_err(), "no apply starts after a stop");
+        for _ in 0..500 {
+            if cancel.is_cancelled() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(cancel.is_cancelled(), "the stop reaches the attempt");
+        Err(OperationError::usage("stopped"))
+    }
+}
+
 #[test]
 fn a_stopped_pool_starts_nothing_and_cancels_what_runs() {
     let database = TestDatabase::sqlite();
@@ -184,27 +205,7 @@ fn a_stopped_pool_starts_nothing_and_cancels_what_runs() {
         assert!(plan(&engine).dispatches.is_empty(), "{state}");
     }
     set_state(&engine, "local/fix", PoolState::Active);
-    let engine_of_script = Arc::clone(&engine);
-    struct Waiting(Arc<Engine>);
-    impl RoleRunner for Waiting {
-        fn run(&self, dispatch: &Dispatch, cancel: &Cancel) -> Result<RoleReport, OperationError> {
-            set_state(&self.0, "local/fix", PoolState::Stopped);
-            let checked = self.0.write({
-                let dispatch = dispatch.clone();
-                move |unit| cleveragents_application::require_may_apply(unit, &dispatch)
-            });
-            assert!(checked.is_err(), "no apply starts after a stop");
-            for _ in 0..500 {
-                if cancel.is_cancelled() {
-                    break;
-                }
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            assert!(cancel.is_cancelled(), "the stop reaches the attempt");
-            Err(OperationError::usage("stopped"))
-        }
-    }
-    run_until_idle(&engine, &Waiting(engine_of_script), 4, &|_| {});
+    run_until_idle(&engine, &Waiting(Arc::clone(&engine)), 4, &|_| {});
     let past = engine
         .read(|reader| attempts::of_item(reader, bug.id))
         .expect("read");
@@ -251,21 +252,16 @@ fn a_claim_of_a_dead_process_is_ended_as_interrupted_and_not_charged() {
         let engine = database.open();
         register(&engine, &fix_pool(LIMITS));
         let bug = add_verified(&engine, "bug");
-        // A process that vanished after its claim: its lease has run out.
-        let gone = Owner {
-            process: ProcessId::generate(),
-            host: "another machine".to_owned(),
-            pid: 7,
-            pid_started: 7,
-        };
-        let leases = LeaseService::acting_for(Arc::clone(&engine), gone);
         let read = || Ok(definitions(&engine));
         let cancel = Cancel::new();
         let vanish = Script(|dispatch: &Dispatch| {
-            let moment = cleveragents_domain::Timestamp::now()
-                .plus_seconds(-1)
-                .as_micros();
-            database.meddle(&format!("UPDATE leases SET expires_at = {moment}"));
+            // The lease now belongs to a machine that vanished, and has run out.
+            let moment = Timestamp::now().plus_seconds(-1).as_micros();
+            let process = ProcessId::generate();
+            database.meddle(&format!(
+                "UPDATE leases SET expires_at = {moment}, owner_host = 'gone', owner_process = '{process}' \
+                 WHERE kind = 'work-item'"
+            ));
             cancel.cancel();
             // The late result of an owner that lost its lease.
             let other = Arc::clone(&engine);
@@ -293,7 +289,6 @@ fn a_claim_of_a_dead_process_is_ended_as_interrupted_and_not_charged() {
             cancel: &cancel,
         };
         let summary = Reconciler::new(Arc::clone(&engine), &read, &vanish, options)
-            .acting_for(leases)
             .run()
             .expect("it ends");
         assert_eq!((summary.started, summary.interrupted), (1, 1));
