@@ -2,4 +2,5 @@
 
 mod dispatching;
 mod loop_proof;
+mod planning;
 mod support;
