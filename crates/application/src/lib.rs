@@ -207,4 +207,4 @@ pub use validation::{
     ValidationService, WrappedCheck, WrappedTool,
 };
 pub use work_item::operations as work_item_operations;
-pub use work_item::{EditWorkItem, WorkItemDetails, WorkItemError, WorkItemService};
+pub use work_item::{WorkItemDetails, WorkItemEdit, WorkItemError, WorkItemService};

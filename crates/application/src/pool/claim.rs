@@ -19,7 +19,7 @@ use super::dispatch::{Dispatch, item_lease};
 use super::snapshot::{day_scope, item_scope, total_scope};
 use crate::operation::OperationError;
 
-/// What a claim needs apart from the items.
+/// Request of a claim: pool, items and limits.
 #[derive(Debug, Clone)]
 pub(super) struct ClaimRequest {
     pub(super) pool: Arc<PoolDefinition>,
@@ -155,12 +155,12 @@ fn check_item(
     let past: Vec<PastAttempt> = past.iter().map(Into::into).collect();
     match pool.tier_rule().next(pool.role, item.round, &past) {
         NextAttempt::Run { tier, .. } => Ok(Readiness::Ready(Box::new(ReadyItem { item, tier }))),
-        // The next cycle hands it to a person.
+        // The next cycle hands it to the user.
         NextAttempt::GiveToPerson { .. } => Ok(Readiness::Skip),
     }
 }
 
-/// Hands an item to a person when its budget does not allow another attempt.
+/// Hands an item to the user when its budget does not allow another attempt.
 fn is_over_item_budget(
     unit: &mut UnitOfWork<'_>,
     pool: &PoolDefinition,

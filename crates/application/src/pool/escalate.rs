@@ -1,4 +1,4 @@
-//! [`escalate`]: hands items to a person when a rule says so.
+//! [`escalate`]: hands items to the user when a rule demands it.
 
 use cleveragents_domain::{
     Fingerprint, NewWorkItem, NextAttempt, PastAttempt, PoolDefinition, Timestamp, TransitionCause,
@@ -10,7 +10,7 @@ use cleveragents_store::{Engine, Error, UnitOfWork, attempts, pools, work_items}
 use super::plan_dispatches::Escalation;
 use crate::operation::OperationError;
 
-/// Moves an item to the state that waits for a person, if the rule still holds. When all tiers failed, a post-mortem
+/// Moves an item to the state that waits for the user, if the rule still holds. When all tiers failed, a post-mortem
 /// item is opened, once per round.
 pub(super) fn escalate(
     engine: &Engine,

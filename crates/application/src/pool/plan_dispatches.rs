@@ -22,7 +22,7 @@ pub enum WaitReason {
     Running { pool: String },
     /// No pool takes items of this kind in this state.
     NoPool,
-    /// It waits for a person.
+    /// It waits for the user.
     Person { state: WorkItemState },
     /// It waits for other items.
     Dependencies { items: Vec<WorkItemId> },
@@ -51,7 +51,7 @@ impl fmt::Display for WaitReason {
         match self {
             Self::Running { pool } => write!(formatter, "an attempt of {pool} runs"),
             Self::NoPool => formatter.write_str("no pool takes it"),
-            Self::Person { state } => write!(formatter, "{state}: waits for a person"),
+            Self::Person { state } => write!(formatter, "{state}: waits for the user"),
             Self::Dependencies { items } => {
                 write!(formatter, "waits for {} open items", items.len())
             }
@@ -93,7 +93,7 @@ pub struct PlannedDispatch {
     pub estimated_cost: MicroUsd,
 }
 
-/// An item that a rule hands to a person.
+/// An item that a rule hands to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Escalation {
     pub item: WorkItemId,
@@ -228,7 +228,7 @@ impl<'a> Planner<'a> {
         planner
     }
 
-    /// The items that each pool may start, in its order. Items for a person are escalated.
+    /// The items that each pool may start, in its order. Items for the user are escalated.
     fn queues(&mut self) -> Vec<Vec<Candidate<'a>>> {
         let mut queues: Vec<Vec<Candidate<'a>>> =
             self.snapshot.pools.iter().map(|_| Vec::new()).collect();
@@ -317,7 +317,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Hands an item with an open change to a person when its deadline is over. Items without a change stay in their
+    /// Hands an item with an open change to the user when its deadline is over. Items without a change stay in their
     /// queue, where age raises their priority, and are counted.
     fn escalate_overdue(
         &mut self,

@@ -10,12 +10,12 @@ use cleveragents_domain::{AttemptId, AttemptOutcome, PoolDefinition, PoolState, 
 use cleveragents_process::Cancel;
 use cleveragents_store::{Engine, pools};
 
+use super::attempt_result::{SettledAttempt, store_result};
 use super::claim::{Claim, ClaimRequest, claim};
 use super::dispatch::{Dispatch, RoleRunner};
 use super::escalate::escalate;
 use super::plan_dispatches::{DispatchPlan, plan_dispatches};
 use super::recover::recover_interrupted;
-use super::settle::{SettledAttempt, settle};
 use super::snapshot::PoolSnapshot;
 use super::watch::{find_anomalies, update_alerts};
 use crate::lease::{HeldLease, LeaseService};
@@ -49,7 +49,7 @@ pub enum PoolEvent<'a> {
     LostLease(&'a Dispatch),
     /// The attempt of a dead process was ended.
     Recovered(WorkItemId),
-    /// An item was handed to a person.
+    /// An item was handed to the user.
     Escalated {
         item: WorkItemId,
         reason: &'a str,
@@ -126,7 +126,7 @@ impl<'a> Reconciler<'a> {
         }
     }
 
-    /// Runs cycles until the loop is cancelled, or idle if the options say so.
+    /// Runs cycles until the loop is cancelled, or idle if `until_idle` is set.
     pub fn run(self) -> Result<PoolRunSummary, OperationError> {
         self.leases.announce();
         let (finished, results) = channel();
@@ -286,7 +286,7 @@ impl<'a> Reconciler<'a> {
         let guard = lease.guard(cancel);
         let report = self.runner.run(dispatch, cancel);
         drop(guard);
-        let settled = settle(&self.engine, dispatch, report, cancel.is_cancelled());
+        let settled = store_result(&self.engine, dispatch, report, cancel.is_cancelled());
         let mut summary = lock(&self.summary);
         match &settled {
             Ok(settled) => match settled.outcome {

@@ -7,8 +7,8 @@ use cleveragents_domain::{Attempt, AttemptOutcome, Lease, MicroUsd, PoolDefiniti
 use cleveragents_store::attempts::AttemptResult;
 use cleveragents_store::{Engine, Error, UnitOfWork, attempts, leases, plans, pools, work_items};
 
+use super::attempt_result::spend;
 use super::dispatch::item_lease;
-use super::settle::spend;
 use crate::lease::LeaseService;
 use crate::operation::OperationError;
 

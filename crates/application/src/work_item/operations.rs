@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::error::WorkItemError;
-use super::service::{EditWorkItem as Edit, WorkItemService};
+use super::service::{WorkItemEdit as Edit, WorkItemService};
 use crate::operation::{
     NamedKind, Operation, OperationContext, OperationEntry, OperationError, PageSummary,
     Requirement, Resolver,
@@ -319,7 +319,7 @@ pub struct EditWorkItem {
     pub add_labels: Vec<String>,
     #[serde(default)]
     pub remove_labels: Vec<String>,
-    /// New state. An item that waited for a person starts a new round of attempts.
+    /// New state. An item that waited for the user starts a new round of attempts.
     #[serde(default)]
     pub state: Option<WorkItemState>,
     /// Reason of the new state.

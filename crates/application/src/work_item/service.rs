@@ -1,4 +1,4 @@
-//! [`WorkItemService`]: what people do with work items. Each command decides and writes in one unit of work.
+//! [`WorkItemService`]: the commands of users on work items. Each command decides and writes in one unit of work.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub struct WorkItemDetails {
 
 /// Values to change; `None` keeps the present one. An empty milestone removes it.
 #[derive(Debug, Clone, Default)]
-pub struct EditWorkItem {
+pub struct WorkItemEdit {
     pub title: Option<String>,
     pub body: Option<String>,
     pub kind: Option<WorkItemKind>,
@@ -154,7 +154,7 @@ impl WorkItemService {
     }
 
     /// Changes fields and the state of an item.
-    pub fn edit(&self, id: WorkItemId, edit: EditWorkItem) -> Result<WorkItem, WorkItemError> {
+    pub fn edit(&self, id: WorkItemId, edit: WorkItemEdit) -> Result<WorkItem, WorkItemError> {
         self.engine.write(move |unit| {
             let by = unit.identity().to_owned();
             let before = find(unit, id)?;
@@ -279,7 +279,7 @@ fn add_dependency(
     }
 }
 
-/// Moves an item for a person. Reopening starts a new round; a pause ends in the state before it.
+/// Moves an item for the user. Reopening starts a new round; a pause ends in the state before it.
 fn move_by_person(
     unit: &mut UnitOfWork<'_>,
     item: &WorkItem,
@@ -310,7 +310,7 @@ fn move_by_person(
     Ok(())
 }
 
-fn edited(mut item: WorkItem, edit: &EditWorkItem) -> Result<WorkItem, WorkItemError> {
+fn edited(mut item: WorkItem, edit: &WorkItemEdit) -> Result<WorkItem, WorkItemError> {
     if let Some(title) = &edit.title {
         item.title = checked_title(title)?;
     }

@@ -53,7 +53,7 @@ impl<F: Fn(&Dispatch) -> RoleReport + Send + Sync> RoleRunner for Script<F> {
 }
 
 #[test]
-fn of_many_starters_of_one_item_one_runs_and_the_others_call_no_model() {
+fn one_of_many_starters_runs_an_item_and_the_others_call_no_model() {
     for database in TestDatabase::each() {
         let engine = database.open();
         register(&engine, &fix_pool(LIMITS));
@@ -129,7 +129,7 @@ fn a_full_queue_an_open_change_limit_and_a_dependency_stop_the_start() {
 }
 
 #[test]
-fn a_red_base_stops_everything_but_its_fix_and_charges_nobody() {
+fn a_red_base_stops_all_work_except_its_fix_and_charges_no_attempt() {
     for database in TestDatabase::each() {
         let engine = database.open();
         register(&engine, &fix_pool("limits: {workers: 8}"));
@@ -388,7 +388,7 @@ fn an_anomaly_raises_one_alert_that_is_resolved_when_it_is_gone() {
     let database = TestDatabase::sqlite();
     let engine = database.open();
     register(&engine, &pool_files(LIMITS)[4..]);
-    let bug = add_verified(&engine, "nobody takes verified items");
+    let bug = add_verified(&engine, "no pool takes verified items");
     let runner = ScriptedRole::new(0, Duration::ZERO);
     let open = || {
         let alerts = engine.read(|reader| pools::open_alerts(reader, &Namespaces::All));
@@ -425,7 +425,7 @@ fn full_text_search_finds_items_on_both_databases() {
         service
             .edit(
                 bug.id,
-                cleveragents_application::EditWorkItem {
+                cleveragents_application::WorkItemEdit {
                     title: Some("The basket forgets an update".to_owned()),
                     ..Default::default()
                 },

@@ -161,7 +161,7 @@ fn urgent_started_early_and_old_items_come_first() {
 }
 
 #[test]
-fn an_overdue_change_goes_to_a_person_and_an_overdue_queue_is_counted() {
+fn an_overdue_change_goes_to_the_user_and_an_overdue_queue_is_counted() {
     let mut begun = open_item("a", Priority::Medium, 7_200);
     begun.state = WorkItemState::InProgress;
     let waiting = open_item("a", Priority::Medium, 7_200);

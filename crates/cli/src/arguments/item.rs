@@ -41,7 +41,7 @@ Examples:
     },
     /// Change fields or the state of an item
     #[command(
-        after_help = "An item that waited for a person and gets another state starts again with the first tier.
+        after_help = "An item that waited for the user and gets another state starts again with the first tier.
 
 Examples:
   agents item edit 01J9ZC5V --priority critical --milestone v1.2
@@ -117,7 +117,7 @@ pub(crate) struct ItemAdd {
     /// Story points: 1, 2, 3, 5, 8, 13, 21, 34, 55 or 88
     #[arg(long, value_name = "N")]
     pub(crate) points: Option<u32>,
-    /// How much the milestone needs it
+    /// Importance for the milestone
     #[arg(long, value_parser = names!(Moscow))]
     pub(crate) moscow: Option<Moscow>,
     /// Severity of a defect
@@ -194,7 +194,7 @@ pub(crate) struct ItemEdit {
     /// New estimate in story points
     #[arg(long, value_name = "N")]
     pub(crate) points: Option<u32>,
-    /// How much the milestone needs it
+    /// Importance for the milestone
     #[arg(long, value_parser = names!(Moscow))]
     pub(crate) moscow: Option<Moscow>,
     /// New severity

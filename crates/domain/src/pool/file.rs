@@ -110,16 +110,16 @@ struct LimitsEntry {
     /// Maximum number of items of the project per state. A full queue stops the pool.
     #[serde(default)]
     downstream: BTreeMap<WorkItemState, u32>,
-    /// Time that an item may spend in a state before a person gets it, such as `12h` or `3d`: 3d when not given.
+    /// Time that an item may spend in a state before the user gets it, such as `12h` or `3d`: 3d when not given.
     #[schemars(with = "Option<String>")]
     deadline: Option<Spanned<String>>,
     /// Duration of the lease of an attempt without a heartbeat, such as `5m`.
     #[schemars(with = "Option<String>")]
     lease: Option<Spanned<String>>,
-    /// Attempts in a row that end without a result of their own before a person gets the item: 5 when not given.
+    /// Attempts in a row that end without a result of their own before the user gets the item: 5 when not given.
     #[schemars(with = "Option<u32>", range(min = 1, max = 100))]
     uncharged_attempts: Option<Spanned<u32>>,
-    /// Times that a change may be sent back before a person gets the item: 3 when not given.
+    /// Times that a change may be sent back before the user gets the item: 3 when not given.
     #[schemars(with = "Option<u32>", range(min = 1, max = 100))]
     review_rounds: Option<Spanned<u32>>,
 }

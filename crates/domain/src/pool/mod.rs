@@ -40,7 +40,7 @@ pub struct ItemQuery {
     pub maximum_points: Option<u32>,
 }
 
-/// What a pool needs to know about an item.
+/// The facts about an item that decide whether a pool takes it.
 #[derive(Debug, Clone, Copy)]
 pub struct ItemFacts<'a> {
     pub project: &'a str,
@@ -95,7 +95,7 @@ pub struct PoolLimits {
     pub open_changes: Option<u32>,
     /// Maximum number of items of the project in a state. A full queue stops the pool.
     pub downstream: BTreeMap<WorkItemState, u32>,
-    /// Time that an item may spend in a state of the pool before a person gets it, in seconds.
+    /// Time that an item may spend in a state of the pool before the user gets it, in seconds.
     pub deadline_seconds: u64,
     /// Duration of the lease of an attempt without a heartbeat.
     pub lease_ttl: Ttl,

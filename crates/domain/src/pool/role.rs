@@ -106,7 +106,7 @@ mod tests {
     use super::PoolRole;
     use crate::{WorkItemKind, WorkItemState as S};
 
-    /// Every transition that a role may cause, except to a person.
+    /// Every transition that a role may cause, except to the user.
     fn moves(role: PoolRole) -> Vec<(S, S)> {
         let all = |from: S| S::ALL.iter().copied().map(move |to| (from, to));
         S::ALL

@@ -19,7 +19,7 @@ pub struct TierRule<'a> {
     pub review_rounds: u32,
 }
 
-/// What the rule needs to know about an attempt.
+/// The facts about an attempt that the rule reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PastAttempt {
     pub role: PoolRole,
@@ -74,7 +74,7 @@ impl TierRule<'_> {
             .iter()
             .rev()
             .filter_map(|attempt| attempt.outcome)
-            // A red base stops the dispatch by itself, and a cancellation is the wish of a person.
+            // A red base stops the dispatch by itself, and a cancellation was requested.
             .filter(|outcome| {
                 !matches!(outcome, AttemptOutcome::RedBase | AttemptOutcome::Cancelled)
             })
@@ -83,7 +83,7 @@ impl TierRule<'_> {
             })
             .count();
         if uncharged as u64 >= u64::from(self.uncharged_attempts) {
-            return give_up(format!(
+            return refer_to_user(format!(
                 "{uncharged} attempts in a row ended without a result of their own{}",
                 last_reason(&counted)
             ));
@@ -92,7 +92,7 @@ impl TierRule<'_> {
             .filter(|outcome| matches!(outcome, AttemptOutcome::Succeeded))
             .count();
         if succeeded as u64 > u64::from(self.review_rounds) {
-            return give_up(format!(
+            return refer_to_user(format!(
                 "its change was sent back {succeeded} times, more than the maximum of {}",
                 self.review_rounds
             ));
@@ -121,7 +121,7 @@ impl TierRule<'_> {
     }
 }
 
-fn give_up(reason: String) -> NextAttempt {
+fn refer_to_user(reason: String) -> NextAttempt {
     NextAttempt::GiveToPerson {
         reason,
         are_tiers_exhausted: false,

@@ -35,7 +35,7 @@ fn next(attempts: &[PastAttempt]) -> NextAttempt {
     rule(&tiers()).next(PoolRole::Fix, 1, attempts)
 }
 
-/// The tier of the next attempt and its number; `None` for a person.
+/// The tier of the next attempt and its number; `None` for the user.
 fn step(attempts: &[PastAttempt]) -> Option<(String, u32)> {
     match next(attempts) {
         NextAttempt::Run { tier, number, .. } => Some((tier.name, number)),
@@ -44,7 +44,7 @@ fn step(attempts: &[PastAttempt]) -> Option<(String, u32)> {
 }
 
 #[test]
-fn failed_gates_lead_through_the_tiers_to_a_person() {
+fn failed_gates_lead_through_the_tiers_to_the_user() {
     let mut attempts = Vec::new();
     let mut seen = Vec::new();
     while let Some((tier, number)) = step(&attempts) {
@@ -83,16 +83,16 @@ fn a_failure_of_the_environment_or_of_the_base_stays_in_the_tier() {
 }
 
 #[test]
-fn an_environment_that_always_fails_ends_with_a_person() {
+fn an_environment_that_always_fails_ends_with_the_user() {
     let attempts = vec![attempt("cheap", AttemptOutcome::EnvironmentFailure); 5];
     assert_eq!(step(&attempts), None);
     assert!(step(&attempts[..4]).is_some());
-    // A red base stops the dispatch on its own and never gives the item to a person.
+    // A red base stops the dispatch on its own and never gives the item to the user.
     assert!(step(&vec![attempt("cheap", AttemptOutcome::RedBase); 50]).is_some());
 }
 
 #[test]
-fn a_change_that_is_sent_back_too_often_ends_with_a_person() {
+fn a_change_that_is_sent_back_too_often_ends_with_the_user() {
     let attempts = vec![attempt("cheap", AttemptOutcome::Succeeded); 4];
     assert_eq!(step(&attempts), None);
     assert_eq!(step(&attempts[..3]), Some(("cheap".to_owned(), 1)));

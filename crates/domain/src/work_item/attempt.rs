@@ -15,7 +15,7 @@ pub struct GateResult {
     pub name: String,
     /// Command that ran.
     pub command: String,
-    /// What the command covered, such as `all` or the path of one test file.
+    /// Scope of the command, such as `all` or the path of one test file.
     pub scope: String,
     /// Whether the attempt needs the gate to pass.
     pub required: bool,
@@ -63,7 +63,7 @@ impl RegressionProof {
 }
 
 stored_enum! {
-    /// What a regression test has to show for an attempt to succeed.
+    /// Demand on the regression test of an attempt.
     RegressionRule {
         /// Nothing.
         NotNeeded = "not_needed",
@@ -109,11 +109,11 @@ pub struct AttemptEvidence {
     pub changes_behavior: bool,
     /// Proof by a regression test; the role `capture` needs one.
     pub regression: Option<RegressionProof>,
-    /// What the regression test has to show.
+    /// Demand on the regression test.
     pub regression_rule: RegressionRule,
     /// Failure of the environment, such as a command that cannot be started.
     pub environment_failure: Option<String>,
-    /// What the attempt waits for: an answer, an approval, another item.
+    /// Reason for which the attempt waits: an answer, an approval, another item.
     pub blocked_by: Option<String>,
     /// The limit that ended the attempt: time, cost or tool calls.
     pub limit: Option<String>,
@@ -121,7 +121,7 @@ pub struct AttemptEvidence {
     pub cancelled: bool,
     /// Cost of the attempt.
     pub cost_micro_usd: u64,
-    /// What the model reports that it did. Shown to people; decides nothing.
+    /// Report of the model. Shown to users; decides nothing.
     pub summary: String,
 }
 
@@ -178,7 +178,7 @@ impl AttemptEvidence {
         failing
     }
 
-    /// The reason of the outcome, for the next attempt and for people. `None` after a success.
+    /// The reason of the outcome, for the next attempt and for users. `None` after a success.
     pub fn reason(&self) -> Option<String> {
         let reason = match AttemptOutcome::from_evidence(self) {
             AttemptOutcome::Succeeded => return None,
@@ -310,7 +310,7 @@ pub struct Attempt {
     pub role: PoolRole,
     /// Position among the attempts of the role on the item, from 1.
     pub number: u64,
-    /// Round of the item in which it was made: grows when a person reopens the item, so that earlier attempts do not
+    /// Round of the item in which it was made: grows when the user reopens the item, so that earlier attempts do not
     /// count any more.
     pub round: u64,
     /// Name of the tier.
@@ -330,7 +330,7 @@ pub struct Attempt {
     pub reason: Option<String>,
     pub gates: Vec<GateResult>,
     pub regression: Option<RegressionProof>,
-    /// What the model reports that it did. Shown to people; decides nothing.
+    /// Report of the model. Shown to users; decides nothing.
     pub summary: String,
     /// Amount reserved from the budgets while it runs.
     #[schemars(with = "u64")]

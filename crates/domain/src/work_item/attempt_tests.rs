@@ -164,7 +164,7 @@ proptest! {
             }
             prop_assert!(evidence.changes_behavior && !evidence.changed_paths.is_empty() && !evidence.cancelled);
         }
-        // What the model says has no influence.
+        // The report of the model has no influence.
         let silent = AttemptEvidence { summary: String::new(), ..evidence.clone() };
         prop_assert_eq!(AttemptOutcome::from_evidence(&silent), outcome);
     }

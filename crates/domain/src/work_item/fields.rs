@@ -63,7 +63,7 @@ impl Priority {
 }
 
 stored_enum! {
-    /// How much a milestone needs an item.
+    /// Importance of an item for its milestone.
     Moscow {
         Must = "must",
         Should = "should",

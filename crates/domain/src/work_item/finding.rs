@@ -140,7 +140,7 @@ pub struct Finding {
     pub cause: String,
     pub severity: Severity,
     pub location: CodeLocation,
-    /// What is wrong.
+    /// Description of the defect.
     pub description: String,
     /// Why it happens, such as the steps of a race.
     pub evidence: String,

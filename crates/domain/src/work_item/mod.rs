@@ -37,7 +37,7 @@ pub struct ExternalItem {
     pub id: String,
     /// Revision that was read last.
     pub revision: String,
-    /// Address for people.
+    /// Address for users.
     pub url: Option<String>,
 }
 
@@ -130,7 +130,7 @@ pub struct WorkItem {
     pub change: Option<OpenChange>,
     /// Whether a test that fails because of the bug was captured.
     pub is_captured: bool,
-    /// Grows when a person reopens the item: earlier attempts do not count any more.
+    /// Grows when the user reopens the item: earlier attempts do not count any more.
     pub round: u64,
     pub version: u64,
     pub created_at: Timestamp,
@@ -138,9 +138,9 @@ pub struct WorkItem {
 }
 
 stored_enum! {
-    /// What caused a transition.
+    /// Cause of a transition.
     TransitionCause {
-        /// A person, through a command.
+        /// The user, through a command.
         Person = "person",
         /// A role of a pool.
         Role = "role",

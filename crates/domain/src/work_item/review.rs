@@ -16,7 +16,7 @@ pub struct Reasoned<T> {
     pub reason: String,
 }
 
-/// What triage decides about an item as a whole.
+/// Verdict of triage on an item as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "decision", rename_all = "snake_case", deny_unknown_fields)]
 pub enum TriageVerdict {
@@ -26,7 +26,7 @@ pub enum TriageVerdict {
     Duplicate { of: WorkItemId },
     /// It is not worth doing.
     Reject,
-    /// A person has to decide.
+    /// The user has to decide.
     AskPerson { question: String },
 }
 
@@ -75,7 +75,7 @@ pub struct ReviewFinding {
 pub struct ReviewVerdict {
     pub decision: ReviewDecision,
     pub findings: Vec<ReviewFinding>,
-    /// Shown to people; decides nothing.
+    /// Shown to users; decides nothing.
     pub summary: String,
 }
 
@@ -231,7 +231,7 @@ impl MergeEvidence<'_> {
     }
 }
 
-/// What a merge did.
+/// Result of a merge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum MergeOutcome {
@@ -244,7 +244,7 @@ pub enum MergeOutcome {
     Refused { failing: Vec<String> },
     /// The change conflicts with the base and has to be made again on it.
     Conflict { paths: Vec<String> },
-    /// A person has to approve the merge.
+    /// The user has to approve the merge.
     NeedsApproval { reason: String },
 }
 

@@ -19,22 +19,22 @@ stored_enum! {
         Approved = "approved",
         /// Merged, or closed as done.
         Completed = "completed",
-        /// Set aside by a person; resumed in the state that it had.
+        /// Set aside by the user; resumed in the state that it had.
         Paused = "paused",
         /// The same as another item.
         Duplicate = "duplicate",
         /// Rejected.
         WontDo = "wont_do",
-        /// Waits for a decision of a person.
+        /// Waits for a decision of the user.
         NeedsPerson = "needs_person",
     }
 }
 
 impl WorkItemState {
-    /// Whether the transition exists. A person may cause each of them; a role only those that
+    /// Whether the transition exists. The user may cause each of them; a role only those that
     /// [`PoolRole::can_move`](crate::PoolRole::can_move) lists.
     ///
-    /// Approved work is never rejected directly: a person has to take it back first.
+    /// Approved work is never rejected directly: the user has to move it out of this state first.
     pub const fn can_become(self, next: Self) -> bool {
         use WorkItemState as S;
         match self {
@@ -100,7 +100,7 @@ impl WorkItemState {
         matches!(self, Self::Completed | Self::Duplicate | Self::WontDo)
     }
 
-    /// Whether the item waits for a person, and no pool may take it.
+    /// Whether the item waits for the user, and no pool may take it.
     pub const fn waits_for_person(self) -> bool {
         matches!(self, Self::Paused | Self::NeedsPerson)
     }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn every_open_state_can_be_handed_to_a_person_and_paused() {
+    fn every_open_state_can_be_handed_to_the_user_and_paused() {
         for state in S::ALL.iter().copied() {
             if state.is_terminal() || state == S::NeedsPerson {
                 continue;

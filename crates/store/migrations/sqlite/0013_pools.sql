@@ -59,7 +59,7 @@ CREATE TABLE work_items (
     change_plan TEXT,
     change_head TEXT,
     is_captured INTEGER NOT NULL DEFAULT 0 CHECK (is_captured IN (0, 1)),
-    -- Grows when a person reopens the item: earlier attempts do not count any more.
+    -- Grows when the user reopens the item: earlier attempts do not count any more.
     round INTEGER NOT NULL DEFAULT 1 CHECK (round >= 1),
     version INTEGER NOT NULL DEFAULT 1 CHECK (version >= 1),
     created_at INTEGER NOT NULL,

@@ -121,7 +121,7 @@ pub fn insert(unit: &mut UnitOfWork<'_>, new: &NewAttempt) -> Result<Option<u64>
     Ok(Some(number))
 }
 
-/// What an attempt ended with.
+/// Result of an attempt.
 #[derive(Debug, Clone)]
 pub struct AttemptResult {
     pub outcome: AttemptOutcome,

@@ -178,7 +178,7 @@ pub(super) fn emit(
     });
 }
 
-/// Who causes a change, and why.
+/// Origin of a change and its reason.
 #[derive(Debug, Clone)]
 pub struct ChangeOrigin {
     pub cause: TransitionCause,
@@ -408,7 +408,7 @@ pub fn update(unit: &mut UnitOfWork<'_>, item: &WorkItem, by: &str) -> Result<bo
     Ok(touched > 0)
 }
 
-/// What became of a finding.
+/// Place where a finding was filed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FiledFinding {
     /// A new item.

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::transaction::Reader;
 use crate::value::{Row, params};
 
-/// What the scheduler reads of an open item.
+/// The facts about an open item that the scheduler reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenItem {
     pub id: WorkItemId,

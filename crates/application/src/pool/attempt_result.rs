@@ -1,4 +1,4 @@
-//! [`settle`]: the only place that turns a report into rows. Attempt, gates, cost, transition and events are stored in
+//! [`store_result`]: the only place that turns a report into rows. Attempt, gates, cost, transition and events are stored in
 //! one unit of work that presents the token of the lease.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::claim::{reservation, scopes};
 use super::dispatch::{Dispatch, RoleFailure, RoleReport};
 use crate::operation::OperationError;
 
-/// What became of a dispatch.
+/// Result of a dispatch as it was stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettledAttempt {
     pub outcome: AttemptOutcome,
@@ -28,7 +28,7 @@ pub struct SettledAttempt {
 }
 
 /// Stores the result of a dispatch. Fails without a change when the lease was lost: then another worker has the item.
-pub(super) fn settle(
+pub(super) fn store_result(
     engine: &Engine,
     dispatch: &Dispatch,
     report: Result<RoleReport, OperationError>,
@@ -44,10 +44,10 @@ pub(super) fn settle(
         plan: None,
     });
     let (dispatch, report) = (Arc::new(dispatch.clone()), Arc::new(report));
-    engine.write(move |unit| settle_in(unit, &dispatch, &report))
+    engine.write(move |unit| store_result_in(unit, &dispatch, &report))
 }
 
-fn settle_in(
+fn store_result_in(
     unit: &mut UnitOfWork<'_>,
     dispatch: &Dispatch,
     report: &RoleReport,
@@ -93,7 +93,7 @@ pub(super) fn spend(
 
 struct Settlement<'a> {
     dispatch: &'a Dispatch,
-    /// The item as it is now; a person may have changed it meanwhile.
+    /// The item as it is now; the user may have changed it meanwhile.
     item: WorkItem,
 }
 
@@ -188,7 +188,7 @@ impl Settlement<'_> {
         }
     }
 
-    /// Moves the item if the role may. A state that a person has set meanwhile is kept.
+    /// Moves the item if the role may. A state that the user has set meanwhile is kept.
     fn move_item(
         &self,
         unit: &mut UnitOfWork<'_>,
@@ -224,7 +224,7 @@ impl Settlement<'_> {
                 "the attempt was cancelled".to_owned(),
             ),
             RoleFailure::Blocked(reason) => {
-                // It leaves the queue until a person has answered.
+                // It leaves the queue until the user has answered.
                 self.move_item(unit, WorkItemState::NeedsPerson, Some(reason.clone()))?;
                 (AttemptOutcome::Blocked, reason.clone())
             }
@@ -301,7 +301,7 @@ impl Settlement<'_> {
             }
         };
         if self.item.state != self.dispatch.item.state {
-            // A person has decided meanwhile.
+            // The user has decided meanwhile.
             return Ok(succeeded(cost, plan));
         }
         if to == WorkItemState::Verified
