@@ -1,7 +1,9 @@
 //! Invariants of the loop, checked by code in every cycle. Each anomaly has at most one open alert.
 
+use std::collections::{BTreeMap, HashSet};
+
 use cleveragents_domain::identity::Namespaces;
-use cleveragents_domain::{AttemptOutcome, WorkItemState};
+use cleveragents_domain::{AttemptOutcome, WorkItemId, WorkItemState};
 use cleveragents_store::{Engine, Error, pools, work_items};
 
 use super::plan_dispatches::DispatchPlan;
@@ -46,9 +48,10 @@ pub(super) fn find_anomalies(snapshot: &PoolSnapshot, plan: &DispatchPlan) -> Ve
             message,
         });
     };
-    let mut ownerless: std::collections::BTreeMap<(&str, WorkItemState), u64> = Default::default();
-    for id in &plan.ownerless {
-        if let Some(item) = snapshot.items.iter().find(|item| item.id == *id) {
+    let unowned: HashSet<WorkItemId> = plan.ownerless.iter().copied().collect();
+    let mut ownerless: BTreeMap<(&str, WorkItemState), u64> = BTreeMap::new();
+    for item in &snapshot.items {
+        if unowned.contains(&item.id) {
             *ownerless.entry((&item.project, item.state)).or_default() += 1;
         }
     }
