@@ -8,6 +8,7 @@
 mod graphs;
 mod mcp;
 mod plans;
+mod pools;
 mod raw;
 mod sandbox;
 mod server;
@@ -103,6 +104,18 @@ enum Benchmark {
         #[arg(long, default_value_t = 50_000)]
         files: usize,
     },
+    /// Measure the dispatch of pools, compared with limits
+    Pools {
+        /// File for the rows
+        #[arg(long)]
+        json: Option<PathBuf>,
+        /// Number of items of one decision
+        #[arg(long, default_value_t = 10_000)]
+        decided: usize,
+        /// Number of items that pass all stages
+        #[arg(long, default_value_t = 1_000)]
+        passed: usize,
+    },
     /// Measure server mode, compared with the store and the official Python SDK for A2A
     Server {
         /// File for the rows
@@ -152,7 +165,7 @@ fn main() -> anyhow::Result<()> {
     // For MCP servers, this program starts itself again as their supervisor. The benchmarks in `others` start no MCP
     // servers.
     let arguments: Vec<_> = std::env::args_os().collect();
-    let others = ["sessions", "sandbox", "turns", "server"];
+    let others = ["sessions", "sandbox", "turns", "server", "pools"];
     let is_other = |name: &OsString| others.iter().any(|other| name == other);
     if !arguments.get(1).is_some_and(is_other)
         && let Some(code) = cleveragents_process::stage_main(&arguments)
@@ -194,6 +207,11 @@ fn main() -> anyhow::Result<()> {
             decisions,
             files,
         } => (json, plans::measure(&agents, plans, decisions, files)?),
+        Benchmark::Pools {
+            json,
+            decided,
+            passed,
+        } => (json, pools::measure(decided, passed)?),
         Benchmark::Server {
             json,
             agents,

@@ -28,6 +28,7 @@ pub mod model_operations;
 mod observer;
 mod operation;
 mod plan;
+mod pool;
 mod process;
 mod project;
 mod reference;
@@ -50,6 +51,7 @@ mod turn;
 mod unknown_outcome;
 mod usage;
 mod validation;
+mod work_item;
 
 pub use action::operations as action_operations;
 pub use action::{ActionFilter, ActionService, RegisteredAction};
@@ -118,6 +120,13 @@ pub use plan::{
     checkpoint_name, describe_event,
 };
 pub use plan::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
+pub use pool::operations as pool_operations;
+pub use pool::{
+    Dispatch, DispatchPlan, Escalation, PlannedDispatch, PoolDefinitions, PoolEvent, PoolReading,
+    PoolRunSummary, PoolService, PoolSnapshot, PoolView, Reconciler, ReconcilerOptions,
+    RoleFailure, RoleReport, RoleRunner, RunningAttempt, SettledAttempt, WaitReason, item_lease,
+    plan_dispatches, record_base, require_may_apply,
+};
 pub use process::{Liveness, current_owner, liveness};
 pub use project::operations as project_operations;
 pub use project::{LinkRequest, NewProject, ProjectError, ProjectService, ProjectTarget};
@@ -197,3 +206,5 @@ pub use validation::{
     SecretValues, Validation, ValidationCheck, ValidationError, ValidationOutcome,
     ValidationRunner, ValidationService, WrappedCheck, WrappedTool,
 };
+pub use work_item::operations as work_item_operations;
+pub use work_item::{WorkItemDetails, WorkItemEdit, WorkItemError, WorkItemService};

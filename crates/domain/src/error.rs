@@ -317,6 +317,17 @@ codes! {
     CannotListen = "CA-1222", Failed, "the server cannot listen";
     RemoteAgent = "CA-1223", Failed, "the remote agent failed";
     UnknownOperation = "CA-1224", NotFound, "the operation does not exist";
+    WorkItemNotFound = "CA-1301", NotFound, "the work item does not exist";
+    InvalidWorkItem = "CA-1302", Usage, "a value of the work item is not allowed";
+    WorkItemTransition = "CA-1303", Conflict, "the work item cannot enter this state";
+    DependencyCycle = "CA-1304", Conflict, "the dependency would form a cycle";
+    AmbiguousWorkItem = "CA-1305", Usage, "several work items match";
+    MalformedPool = "CA-1310", Usage, "the pool cannot be read";
+    InvalidPool = "CA-1311", Usage, "the pool breaks a rule";
+    PoolNotFound = "CA-1312", NotFound, "the pool does not exist";
+    PoolExists = "CA-1313", Conflict, "a pool of this name exists already";
+    PoolInUse = "CA-1314", Conflict, "the pool is in use";
+    PoolNotActive = "CA-1315", Conflict, "the pool does not start work";
 }
 
 /// An error that can be shown to users: it has a code, a hint and machine-readable details.

@@ -161,6 +161,7 @@ from_service_errors!(
     crate::ToolError,
     crate::TurnError,
     crate::ValidationError,
+    crate::WorkItemError,
     cleveragents_mcp::McpError,
     cleveragents_models::ModelError,
     cleveragents_store::Error,

@@ -110,6 +110,8 @@ static AREAS: &[&[OperationEntry]] = &[
     crate::run::operations::ENTRIES,
     crate::model_operations::ENTRIES,
     crate::plan::operations::ENTRIES,
+    crate::work_item::operations::ENTRIES,
+    crate::pool::operations::ENTRIES,
     crate::system::operations::ENTRIES,
 ];
 

@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use cleveragents_application::{NewResource, Register, ResourceService};
+use cleveragents_application::{NewResource, Register, ResourceService, WorkItemService};
 use cleveragents_domain::identity::{Caller, Permission, Role, Scope};
 use cleveragents_domain::{
-    Attachment, AttachmentId, Code, Diagnose as _, InvariantId, InvariantScope, RunId, Timestamp,
+    Attachment, AttachmentId, Code, Diagnose as _, InvariantId, InvariantScope, NewWorkItem, RunId,
+    Timestamp, WorkItemKind,
 };
 use cleveragents_store::definitions::{self, DefinitionKind};
 use cleveragents_store::invariants::NewInvariant;
@@ -33,6 +34,7 @@ enum Part {
     ResumedRun(&'static str),
     Invariant(&'static str),
     Attachment(&'static str),
+    WorkItem(&'static str),
     /// The text of a definition.
     Definition(&'static str),
     /// A text that names no object.
@@ -55,6 +57,7 @@ impl Part {
             | Self::ResumedRun(parameter)
             | Self::Invariant(parameter)
             | Self::Attachment(parameter)
+            | Self::WorkItem(parameter)
             | Self::Definition(parameter)
             | Self::Document(parameter)
             | Self::ExportedSession(parameter)
@@ -72,6 +75,7 @@ impl Part {
                 | Self::ResumedRun(_)
                 | Self::Invariant(_)
                 | Self::Attachment(_)
+                | Self::WorkItem(_)
         )
     }
 }
@@ -80,7 +84,7 @@ impl Part {
 const OPERATIONS: &[(&str, &str, &[Part])] = {
     use Part::{
         Attachment, Decision, Definition, Document, ExportedSession, Invariant, Name, NewIn, Plan,
-        Read, ResumedRun, Run, Session,
+        Read, ResumedRun, Run, Session, WorkItem,
     };
     &[
         (
@@ -343,6 +347,22 @@ const OPERATIONS: &[(&str, &str, &[Part])] = {
             ],
         ),
         ("plan/execute", "plan execute", &[Plan("reference")]),
+        ("item/add", "item add", &[Name("project")]),
+        ("item/close", "item close", &[WorkItem("item")]),
+        ("item/edit", "item edit", &[WorkItem("item")]),
+        ("item/link", "item link", &[WorkItem("item")]),
+        ("item/list", "item list", &[]),
+        ("item/show", "item show", &[WorkItem("item")]),
+        ("pool/add", "pool add", &[Definition("text")]),
+        ("pool/drain", "pool drain", &[Name("name")]),
+        ("pool/list", "pool list", &[]),
+        ("pool/pause", "pool pause", &[Name("name")]),
+        ("pool/plan", "pool plan", &[]),
+        ("pool/remove", "pool remove", &[Name("name")]),
+        ("pool/resume", "pool resume", &[Name("name")]),
+        ("pool/show", "pool show", &[Name("name")]),
+        ("pool/status", "pool status", &[]),
+        ("pool/stop", "pool stop", &[Name("name")]),
         ("plan/resume", "plan resume", &[Plan("reference")]),
         ("plan/apply", "plan apply", &[Plan("reference")]),
         (
@@ -514,6 +534,11 @@ fn create_object(served: &ServedOperations, part: Part, namespace: &str) -> Stri
             });
             id.to_string()
         }
+        Part::WorkItem(_) => {
+            let new = NewWorkItem::new(format!("{namespace}/thing"), WorkItemKind::Bug, "a defect");
+            let items = WorkItemService::new(Arc::clone(&served.engine));
+            items.add(new, Vec::new()).expect("an item").id.to_string()
+        }
         Part::Run(_) | Part::ResumedRun(_) => {
             let new = NewRun {
                 id: RunId::generate(),
@@ -579,6 +604,7 @@ fn ask(served: &ServedOperations, row: &Row, caller: &Caller, parameters: &Value
         Code::RunNotFound,
         Code::InvariantNotFound,
         Code::AttachmentNotFound,
+        Code::WorkItemNotFound,
     ];
     if code == Code::Forbidden.as_str() || code == Code::LocalOnly.as_str() {
         if code == Code::Forbidden.as_str() {

@@ -95,11 +95,12 @@ pub(crate) fn least(operation: &str, schema: &Value) -> Value {
             Some("integer") => json!(1),
             _ => property["enum"]
                 .get(0)
+                .or_else(|| property["oneOf"].get(0)?.get("const"))
                 .cloned()
                 .unwrap_or_else(|| json!("acme/thing")),
         };
         match name {
-            "text" if operation.starts_with("registry/") => {
+            "text" if operation.starts_with("registry/") || operation == "pool/add" => {
                 json!("name: acme/thing\n")
             }
             _ if property["type"] == "array" => json!([element(&property["items"])]),

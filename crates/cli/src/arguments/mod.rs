@@ -7,6 +7,7 @@ mod current;
 mod folder;
 mod help;
 mod invariant;
+mod item;
 #[cfg(test)]
 mod literals;
 mod maintenance;
@@ -14,6 +15,7 @@ mod mcp;
 mod model;
 mod plan;
 mod plan_work;
+mod pool;
 mod project;
 mod resource;
 mod run;
@@ -43,6 +45,7 @@ pub(crate) use self::folder::{
 use self::help::FIRST_HELP;
 pub(crate) use self::help::{all_commands, unknown_command};
 pub(crate) use self::invariant::{Invariant, InvariantPlaces};
+pub(crate) use self::item::{Item, ItemAdd, ItemEdit, ItemList};
 pub(crate) use self::maintenance::{Cleanup, Db, Diagnostics, Init, Setup};
 pub(crate) use self::mcp::{Mcp, McpAdd};
 pub(crate) use self::model::{Model, ModelKey, ModelTest};
@@ -54,6 +57,7 @@ pub(crate) use self::plan_work::{
     Do, Plan, PlanApply, PlanChoices, PlanCorrect, PlanExecute, PlanSpawn, PlanUse, PlanWork,
     Worker,
 };
+pub(crate) use self::pool::{Pool, PoolCommand, PoolStatus};
 pub(crate) use self::project::{Project, ProjectCreate};
 pub(crate) use self::resource::{Resource, ResourceAdd, ResourceType};
 pub(crate) use self::run::{Run, RunList, RunResume, RunStateName};
@@ -259,6 +263,12 @@ pub(crate) enum Command {
     Do(Do),
     /// Run queued plans in the background
     Worker(Worker),
+    /// Manage work items: bugs, features and other work of a project
+    #[command(subcommand)]
+    Item(Item),
+    /// Manage pools, which work on items under fixed rules
+    #[command(subcommand)]
+    Pool(Pool),
     /// Manage conversations and their messages
     #[command(subcommand)]
     Session(Session),

@@ -287,6 +287,8 @@ pub(crate) enum SchemaOf {
     Action,
     /// MCP server file, for `mcp add`
     Mcp,
+    /// Pool file, for `pool add`
+    Pool,
     /// Tool file, for `tool add`
     Tool,
     /// Skill file, for `skill add`

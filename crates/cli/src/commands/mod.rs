@@ -18,10 +18,12 @@ pub(crate) mod images;
 pub(crate) mod init;
 mod interactive;
 pub(crate) mod invariant;
+pub(crate) mod item;
 pub(crate) mod mcp;
 pub(crate) mod model;
 pub(crate) mod permission;
 pub(crate) mod plan;
+pub(crate) mod pool;
 pub(crate) mod project;
 pub(crate) mod resource;
 pub(crate) mod run;
@@ -146,6 +148,8 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Project(Project::LinkResource { .. }) => "project link-resource",
         Command::Project(Project::UnlinkResource { .. }) => "project unlink-resource",
         Command::Action(command) => action::name(command),
+        Command::Item(command) => item::name(command),
+        Command::Pool(command) => pool::name(command),
         Command::Invariant(command) => invariant::name(command),
         Command::Sandbox(command) => sandbox::name(command),
         Command::Model(Model::List { .. }) => "model list",
@@ -228,6 +232,8 @@ pub(crate) fn run(
         Command::Resource(command) => return resource::run(context, command),
         Command::Project(command) => project::run(context, command)?,
         Command::Action(command) => action::run(context, command)?,
+        Command::Item(command) => item::run(context, command)?,
+        Command::Pool(command) => pool::run(context, command)?,
         Command::Invariant(command) => invariant::run(context, command)?,
         Command::Sandbox(command) => return sandbox::run(context, command),
         Command::Model(command) => model::run(context, command)?,

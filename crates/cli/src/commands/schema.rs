@@ -15,6 +15,7 @@ pub(super) fn run(of: SchemaOf) -> Result<(), CommandError> {
         SchemaOf::Actor => definition_schema(DefinitionKind::Actor),
         SchemaOf::Action => definition_schema(DefinitionKind::Action),
         SchemaOf::Mcp => definition_schema(DefinitionKind::McpServer),
+        SchemaOf::Pool => definition_schema(DefinitionKind::Pool),
         SchemaOf::Tool => definition_schema(DefinitionKind::Tool),
         SchemaOf::Skill => definition_schema(DefinitionKind::Skill),
         SchemaOf::Safety => definition_schema(DefinitionKind::SafetyProfile),

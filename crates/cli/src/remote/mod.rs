@@ -58,6 +58,8 @@ const OPERATIONS: &[&[&str]] = &[
     commands::actor::OPERATIONS,
     commands::run::OPERATIONS,
     commands::model::OPERATIONS,
+    commands::item::OPERATIONS,
+    commands::pool::OPERATIONS,
 ];
 
 /// Machine that runs a command.

@@ -1,0 +1,6 @@
+//! Pools: the dispatch loop with scripted roles. Claims race, roles fail, processes die; the rules hold.
+
+mod dispatching;
+mod loop_proof;
+mod planning;
+mod support;
