@@ -91,7 +91,7 @@ pub use plan::{
     AnswerVerdict, ChildFailureMode, ChildPlan, ChildSettings, ChildState, ConflictResolution,
     ContextSnapshot, DEFAULT_MAX_PARALLEL, Decision, DecisionType, ExecutionMode, FailureCategory,
     LARGEST_MAX_PARALLEL, LinkedPlan, MadeWith, MergeReason, MergeStrategy, NewDecision, Plan,
-    PlanActors, PlanPhase, PlanProfile, PlanProject, PlanStage, PlanState, PlanStep, PlanStrategy,
+    PlanActors, PlanPhase, PlanProfile, PlanProject, PlanReport, PlanStage, PlanState, PlanStep, PlanStrategy,
     REVERSION_LIMIT, StageTransition, StepCall, StepKind, StepRecord, StepState, StoredConflict,
     StrategyFault, Waiting, criteria, list_items,
 };

@@ -38,6 +38,7 @@ mod service;
 mod shared_conversation;
 mod snapshot;
 mod strategize;
+mod typed_report;
 mod validate;
 mod workspace;
 
@@ -70,5 +71,8 @@ pub(crate) use query::{PlanDependency, active_plans_using, finish_hint};
 pub use rollback::{PlanRollbackPreview, PlanRolledBack};
 pub use service::{
     DefaultActors, DriveOptions, KeptVariables, PlanDefaults, PlanService, UseAction,
+};
+pub(crate) use typed_report::{
+    CAUSES, SUBMIT_FINDINGS, SUBMIT_TEST, SUBMIT_TRIAGE, SUBMIT_VERDICT,
 };
 pub use validate::FailedCheck;

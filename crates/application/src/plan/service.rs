@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cleveragents_domain::{
     ChildPlan, ChildState, DecisionId, MicroUsd, NewDecision, Placeholder, Plan, PlanId, PlanPhase,
-    hint, suggest,
+    PlanReport,     hint, suggest,
 };
 use cleveragents_sandbox::BranchUpdate;
 use cleveragents_store::{Engine, child_plans, plan_steps, plans};
@@ -84,6 +84,8 @@ pub struct UseAction {
     pub max_cost: Option<MicroUsd>,
     /// True for a read-only plan, even if the action is not read-only.
     pub read_only: bool,
+    /// The typed result that the plan reports. A plan whose report is its whole result is read-only.
+    pub report: Option<PlanReport>,
 }
 
 /// Options of running a plan.

@@ -99,6 +99,7 @@ fn no_inputs() -> MadeWith {
         },
         read_only: false,
         max_cost_micro_usd: None,
+        report: None,
     }
 }
 

@@ -351,6 +351,7 @@ fn inputs_of_child(parent: &Plan) -> MadeWith {
     made_with.actors.estimation = None;
     made_with.actors.invariant = None;
     made_with.max_cost_micro_usd = None;
+    made_with.report = None;
     "parent plan".clone_into(&mut made_with.profile.source);
     made_with
 }

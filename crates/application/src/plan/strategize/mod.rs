@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use cleveragents_domain::{
     Code, DecisionId, DecisionType, EventKind, FailureCategory, NewDecision, NewEvent, Plan,
-    PlanPhase, PlanStage, PlanStrategy, ReconciledInvariants, StageTransition, StepKind, StepState,
+    PlanPhase, PlanReport, PlanStage, PlanStrategy, ReconciledInvariants, StageTransition, StepKind, StepState,
 };
 use cleveragents_store::plan_steps::{NewStep, StepEnd};
 use cleveragents_store::plans::TransitionDetails;
@@ -32,7 +32,7 @@ use super::workspace::{PlanWorkspaces, sandbox_name};
 use crate::run::bounded;
 
 pub(super) use deterministic::{Criterion, TASK_CRITERION, plan_criteria};
-use prompt::{StrategyInputs, invariants_prompt, strategy_prompt};
+use prompt::{StrategyInputs, invariants_prompt, report_prompt, strategy_prompt};
 use strategy_decisions::strategy_decisions;
 use strategy_parser::{StrategyResponse, parse_estimate, parse_strategy, parse_violations};
 
@@ -279,12 +279,14 @@ impl StrategizePhase<'_> {
         };
         let kind = StepKind::Strategize;
         let is_built_in = self.actors.is_built_in(name, kind)?;
+        let report = plan.made_with.report;
+        let is_whole_result = report.is_some_and(PlanReport::is_whole_result);
         let inputs = StrategyInputs {
             validations: self.requirements.validations_in_effect(plan)?,
             guidance,
             results,
             thread: self.actors.thread(plan, &thread)?,
-            instructions: is_built_in
+            instructions: (is_built_in && !is_whole_result)
                 .then(|| self.actors.prompts(plan).text("strategist").to_owned()),
         };
         let answer = self.actors.run(
@@ -292,7 +294,11 @@ impl StrategizePhase<'_> {
             &ActorTask {
                 key: &path,
                 performer: Performer::Actor(name, kind),
-                prompt: strategy_prompt(plan, &inputs),
+                prompt: if is_whole_result {
+                    report_prompt(plan, &inputs)
+                } else {
+                    strategy_prompt(plan, &inputs)
+                },
                 phase: PlanPhase::Strategize,
                 workspace: Some(&workspace),
                 carried: inputs.thread.carried.clone(),
