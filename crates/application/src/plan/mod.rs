@@ -7,6 +7,7 @@
 
 mod actor_runner;
 mod apply;
+mod apply_guard;
 mod approver;
 mod built_in;
 mod call_actor;
@@ -32,6 +33,7 @@ mod query;
 mod registry;
 mod report;
 mod requirements;
+mod role_access;
 mod rollback;
 mod runner;
 mod service;
@@ -47,6 +49,7 @@ pub(crate) use built_in::RolePrompts;
 pub use built_in::{
     DETERMINISTIC, ESTIMATOR, EXECUTOR, PROMPTS, REVIEWER, STRATEGIST, built_in_actors,
 };
+pub use apply_guard::ApplyGuard;
 pub use call_actor::calling_actor;
 pub use context::{ContextError, OpenChangeset, PlanExecutionContext};
 pub use control::{

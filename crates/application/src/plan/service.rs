@@ -12,6 +12,7 @@ use cleveragents_store::{Engine, child_plans, plan_steps, plans};
 
 use super::actor_runner::PlanActorRunner;
 use super::apply::ApplyPhase;
+use super::apply_guard::ApplyGuard;
 use super::children::{ChildPlans, DEFAULT_CHILD_DEPTH};
 use super::control::{
     ConflictChoice, ConflictSelection, PlanControl, QueueEntry, ResolvedConflicts,
@@ -103,6 +104,8 @@ pub struct DriveOptions {
     pub message: Option<String>,
     /// Permits the apply of a plan without changes.
     pub allow_empty: bool,
+    /// Conditions of the caller, checked in the unit of work that starts the apply.
+    pub guard: Option<ApplyGuard>,
 }
 
 /// Looks up an environment variable that a definition refers to. Can be shared between threads.
@@ -111,13 +114,13 @@ pub type KeptVariables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 /// Creates, changes and runs plans. Cheap to clone.
 #[derive(Clone)]
 pub struct PlanService {
-    store: PlanStore,
-    runs: RunService,
-    requirements: PlanRequirements,
+    pub(super) store: PlanStore,
+    pub(super) runs: RunService,
+    pub(super) requirements: PlanRequirements,
     snapshots: DecisionSnapshots,
     gates: AutomationGates,
     creation: PlanCreation,
-    control: PlanControl,
+    pub(super) control: PlanControl,
     max_child_depth: u64,
 }
 

@@ -1,0 +1,18 @@
+//! The roles of pools: hunt, triage, capture, fix, review, merge and watch.
+
+mod brief;
+mod capture;
+mod change_check;
+mod code_text;
+mod driver;
+mod expected_fail;
+mod fix;
+mod gates;
+mod hunt;
+mod proof;
+mod quote;
+mod repeat;
+mod review;
+pub(crate) mod sandbox_changes;
+mod symbol;
+mod triage;
