@@ -59,11 +59,11 @@ pub(crate) struct AttemptResult {
     pub(crate) stop: Option<RoleStop>,
     /// The proven test, of a capture.
     pub(crate) proven: Option<ProvenTest>,
-    /// How often the captured test ran on a fix.
+    /// Runs of the captured test on a fix.
     pub(crate) confirmation: Option<FailureRate>,
 }
 
-/// How often the test of an item runs.
+/// The repetition of the test of an item.
 pub(crate) fn repetition(is_race: bool) -> Repetition {
     let processors = std::thread::available_parallelism().map_or(2, usize::from);
     Repetition {

@@ -9,13 +9,13 @@ use regex::Regex;
 use super::code_text::{effective_code, is_documentation};
 use super::expected_fail::TestFramework;
 
-/// A changed file with its content before and after; `None` if it did not exist, or is no text.
+/// A changed file with its content before and after; `None` if it did not exist, or is not a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ChangedFile {
+pub(crate) struct FileVersions {
     pub(crate) path: String,
     pub(crate) before: Option<String>,
     pub(crate) after: Option<String>,
-    /// True if a version is no text: such a change always has an effect.
+    /// True if a version is not a text: such a change always has an effect.
     pub(crate) is_binary: bool,
     pub(crate) is_test: bool,
 }
@@ -189,7 +189,7 @@ fn new_matches(pattern: &LazyLock<Option<Regex>>, before: &str, after: &str) -> 
 }
 
 /// True if the contents of a file behave differently before and after.
-fn has_effect(file: &ChangedFile) -> bool {
+fn has_effect(file: &FileVersions) -> bool {
     if is_documentation(&file.path) {
         return false;
     }
@@ -204,12 +204,12 @@ fn has_effect(file: &ChangedFile) -> bool {
 }
 
 /// Checks the change of a fix. An empty result means that the gates may run.
-pub(crate) fn check_fix(files: &[ChangedFile], captured: Option<&CapturedTest>) -> Vec<ChangeProblem> {
+pub(crate) fn check_fix(files: &[FileVersions], captured: Option<&CapturedTest>) -> Vec<ChangeProblem> {
     if files.is_empty() {
         return vec![ChangeProblem::Empty];
     }
     let mut problems = Vec::new();
-    let effective: Vec<&ChangedFile> = files.iter().filter(|file| has_effect(file)).collect();
+    let effective: Vec<&FileVersions> = files.iter().filter(|file| has_effect(file)).collect();
     if effective.is_empty() {
         problems.push(ChangeProblem::WithoutEffect);
     } else if effective.iter().all(|file| file.is_test) {
@@ -223,7 +223,7 @@ pub(crate) fn check_fix(files: &[ChangedFile], captured: Option<&CapturedTest>) 
 }
 
 /// Checks the change of a capture: it adds or changes only tests, and weakens none. Returns the reasons to refuse it.
-pub(crate) fn check_capture(files: &[ChangedFile], test_path: &str, test: &str) -> Vec<ChangeProblem> {
+pub(crate) fn check_capture(files: &[FileVersions], test_path: &str, test: &str) -> Vec<ChangeProblem> {
     if files.is_empty() {
         return vec![ChangeProblem::Empty];
     }
@@ -235,7 +235,7 @@ pub(crate) fn check_capture(files: &[ChangedFile], test_path: &str, test: &str) 
         return problems;
     };
     // The marker of the captured test is expected; the check must not report it.
-    let without_marker: Vec<ChangedFile> = files
+    let without_marker: Vec<FileVersions> = files
         .iter()
         .map(|other| {
             if other.path != file.path {
@@ -243,7 +243,7 @@ pub(crate) fn check_capture(files: &[ChangedFile], test_path: &str, test: &str) 
             }
             let content = other.after.clone().unwrap_or_default();
             let framework = TestFramework::detect(&other.path, &content);
-            ChangedFile {
+            FileVersions {
                 after: Some(framework.without_marker(&content, test)),
                 ..other.clone()
             }
@@ -253,7 +253,7 @@ pub(crate) fn check_capture(files: &[ChangedFile], test_path: &str, test: &str) 
     problems
 }
 
-fn weakened_tests(files: &[ChangedFile], captured: Option<&CapturedTest>) -> Vec<ChangeProblem> {
+fn weakened_tests(files: &[FileVersions], captured: Option<&CapturedTest>) -> Vec<ChangeProblem> {
     let mut problems = Vec::new();
     for file in files {
         if decides_checks(&file.path) {
@@ -292,7 +292,7 @@ fn weakened_tests(files: &[ChangedFile], captured: Option<&CapturedTest>) -> Vec
 
 /// Compares the captured test with its proven version. The change starts with the captured test, so that a file that
 /// did not change keeps its marker.
-fn captured_test_problem(files: &[ChangedFile], captured: &CapturedTest) -> Option<ChangeProblem> {
+fn captured_test_problem(files: &[FileVersions], captured: &CapturedTest) -> Option<ChangeProblem> {
     let path = || captured.path.clone();
     let file = files.iter().find(|file| file.path == captured.path);
     let Some(after) = file.and_then(|file| file.after.as_deref()) else {
@@ -319,10 +319,10 @@ fn captured_test_problem(files: &[ChangedFile], captured: &CapturedTest) -> Opti
 
 #[cfg(test)]
 mod tests {
-    use super::{CapturedTest, ChangeProblem, ChangedFile, check_capture, check_fix};
+    use super::{CapturedTest, ChangeProblem, FileVersions, check_capture, check_fix};
 
-    fn file(path: &str, before: Option<&str>, after: Option<&str>) -> ChangedFile {
-        ChangedFile {
+    fn file(path: &str, before: Option<&str>, after: Option<&str>) -> FileVersions {
+        FileVersions {
             path: path.to_owned(),
             before: before.map(str::to_owned),
             after: after.map(str::to_owned),
@@ -419,7 +419,7 @@ mod tests {
     #[test]
     fn a_capture_changes_only_tests() {
         let test = file("tests/test_f.py", None, Some(MARKED));
-        let check = |files: &[ChangedFile]| check_capture(files, "tests/test_f.py", "test_f");
+        let check = |files: &[FileVersions]| check_capture(files, "tests/test_f.py", "test_f");
         assert_eq!(check(std::slice::from_ref(&test)), []);
         let code = file("src/f.py", Some(CODE), Some(FIXED));
         assert_eq!(

@@ -9,7 +9,7 @@ use super::capture::{AttemptResult, ProvenTest, add_earlier, describe, repetitio
 use super::change_check::check_fix;
 use super::driver::{RoleDriver, RolePlan, StopReason};
 use super::gates::GateRun;
-use super::proof::{Repetition, confirm_fix, write_text};
+use super::proof::{Repetition, TestSpec, confirm_fix, write_text};
 use super::sandbox_changes::changed_files;
 use crate::operation::OperationError;
 use crate::tool::SandboxWorkspace;
@@ -109,7 +109,12 @@ fn fix_task(request: &FixRequest<'_>) -> String {
     let item = request.item;
     let mut task = format!("Fix: {}\n\nThe item {} (data):\n{}", item.title, item.id, item.to_data());
     if let Some(proven) = request.proven {
-        let TestLines { path, name, command } = TestLines::of(proven);
+        let TestSpec {
+            test_path: path,
+            test_name: name,
+            test_command: command,
+            ..
+        } = &proven.spec;
         let _written = write!(
             task,
             "\nA test proves the defect: `{name}` in `{path}`. It is marked as an expected failure. Fix the cause in the code, \
@@ -127,21 +132,4 @@ fn fix_task(request: &FixRequest<'_>) -> String {
     }
     add_earlier(request.earlier, &mut task);
     task
-}
-
-/// The texts of a captured test in a task.
-struct TestLines<'a> {
-    path: &'a str,
-    name: &'a str,
-    command: &'a str,
-}
-
-impl<'a> TestLines<'a> {
-    fn of(proven: &'a ProvenTest) -> Self {
-        Self {
-            path: &proven.spec.test_path,
-            name: &proven.spec.test_name,
-            command: &proven.spec.test_command,
-        }
-    }
 }

@@ -24,7 +24,7 @@ const KEPT_OUTPUT: usize = 4_000;
 pub struct GateRun {
     pub name: String,
     pub command: String,
-    /// What the gate covers, such as the resource that it validates.
+    /// The part that the gate covers, such as the resource that it validates.
     pub scope: String,
     pub required: bool,
     pub passed: bool,

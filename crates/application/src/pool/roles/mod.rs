@@ -1,9 +1,11 @@
 //! The roles of pools: hunt, triage, capture, fix, review, merge and watch.
 
+mod attempt_report;
 mod brief;
 mod capture;
 mod change_check;
 mod code_text;
+mod criteria;
 mod driver;
 mod expected_fail;
 mod fix;

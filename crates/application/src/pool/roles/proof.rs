@@ -31,7 +31,7 @@ pub struct TestSpec {
     pub failure_pattern: String,
 }
 
-/// How often a test runs.
+/// Number of runs of a test, and their limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Repetition {
     pub(crate) runs: u32,

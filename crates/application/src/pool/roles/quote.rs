@@ -17,7 +17,7 @@ const MAX_QUOTED_LINES: u64 = 60;
 /// The reason why a quote is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum QuoteMismatch {
-    /// The file does not exist in the commit, or is no text.
+    /// The file does not exist in the commit, or is not a text.
     FileMissing,
     /// The lines are not a range, or the file has fewer lines.
     OutOfRange {

@@ -17,7 +17,7 @@ pub(crate) enum TestRun {
     CouldNotRun(String),
 }
 
-/// How often a test failed when it was repeated.
+/// Failures of a repeated test.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FailureRate {
     pub runs: u32,

@@ -3,7 +3,7 @@
 use cleveragents_domain::{ContentHash, FileKind, FileState};
 use cleveragents_sandbox::{Change, Member};
 
-use super::change_check::ChangedFile;
+use super::change_check::FileVersions;
 use crate::plan::{ChangeStatus, FileChange};
 use crate::sandbox::{SandboxDiff, SandboxError};
 use crate::tool::SandboxWorkspace;
@@ -12,7 +12,7 @@ use crate::tool::SandboxWorkspace;
 const LARGEST_FILE: u64 = 4 << 20;
 
 /// The changed files of a sandbox since it was created, without folders and by-products.
-pub(crate) fn changed_files(workspace: &SandboxWorkspace) -> Result<Vec<ChangedFile>, SandboxError> {
+pub(crate) fn changed_files(workspace: &SandboxWorkspace) -> Result<Vec<FileVersions>, SandboxError> {
     let (_view, diff) = workspace.net_diff()?;
     let mut files = Vec::new();
     let is_single = diff.parts.len() == 1;
@@ -38,7 +38,7 @@ fn changed_file(
     member: &Member,
     change: &Change,
     path: String,
-) -> Result<ChangedFile, SandboxError> {
+) -> Result<FileVersions, SandboxError> {
     let mut is_binary = false;
     let mut text = |state: Option<FileState>| -> Result<Option<String>, SandboxError> {
         let Some(state) = state else { return Ok(None) };
@@ -52,7 +52,7 @@ fn changed_file(
         Ok(text)
     };
     let (before, after) = (text(change.before)?, text(change.after)?);
-    Ok(ChangedFile {
+    Ok(FileVersions {
         is_test: is_test(&path),
         path,
         before,

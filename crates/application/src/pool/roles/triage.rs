@@ -26,7 +26,7 @@ pub(crate) struct TriageRequest<'a> {
 
 /// A decision with its reason.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(crate) struct Reasoned<T> {
+pub(crate) struct TriageValue<T> {
     pub(crate) value: T,
     pub(crate) reason: String,
 }
@@ -34,12 +34,12 @@ pub(crate) struct Reasoned<T> {
 /// The decisions about an item, as a model reports them.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct ReportedTriage {
-    pub(crate) state: Reasoned<String>,
+    pub(crate) state: TriageValue<String>,
     pub(crate) duplicate_of: Option<String>,
-    pub(crate) priority: Reasoned<String>,
-    pub(crate) milestone: Reasoned<Option<String>>,
-    pub(crate) points: Reasoned<u8>,
-    pub(crate) moscow: Reasoned<String>,
+    pub(crate) priority: TriageValue<String>,
+    pub(crate) milestone: TriageValue<Option<String>>,
+    pub(crate) points: TriageValue<u8>,
+    pub(crate) moscow: TriageValue<String>,
     pub(crate) labels: Vec<String>,
 }
 
