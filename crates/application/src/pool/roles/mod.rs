@@ -11,6 +11,7 @@ mod expected_fail;
 mod fix;
 mod gates;
 mod hunt;
+mod modules;
 mod proof;
 mod quote;
 mod repeat;
