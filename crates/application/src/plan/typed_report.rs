@@ -213,8 +213,8 @@ fn triage_schema() -> Value {
 
 fn verdict_schema() -> Value {
     let finding = strict(json!({
-        "severity": {"type": "string", "enum": ["blocking", "advice"]},
-        "path": {"type": ["string", "null"]},
+        "severity": {"type": "string", "enum": ["critical", "high", "medium", "low"]},
+        "path": text(),
         "line": {"type": ["integer", "null"], "minimum": 1},
         "description": text(),
         "evidence": text(),

@@ -56,6 +56,8 @@ pub(crate) struct AttemptResult {
     pub(crate) gates: Vec<GateRun>,
     /// The names of gates that also fail on the base.
     pub(crate) red_on_base: Vec<String>,
+    /// The reason why a gate could not run, neither on the change nor on the base.
+    pub(crate) environment_failure: Option<String>,
     pub(crate) stop: Option<RoleStop>,
     /// The proven test, of a capture.
     pub(crate) proven: Option<ProvenTest>,
@@ -116,7 +118,7 @@ impl RoleDriver<'_> {
         let Some(mut spec) = spec else {
             if result.stop.is_none() {
                 let message = "the actor reported no test".to_owned();
-                let reason = StopReason::Blocked;
+                let reason = StopReason::NoResult;
                 result.stop = Some(RoleStop { reason, message });
             }
             return Ok(());
@@ -162,6 +164,7 @@ impl RoleDriver<'_> {
                 result.gates.push(gate);
             }
             TestProof::Environment(message) => {
+                result.environment_failure = Some(message.clone());
                 let name = "test fails on the base";
                 let scope = "could not run".to_owned();
                 let gate = GateRun::of_command(name, &spec.test_command, scope, None, &message);
@@ -186,6 +189,17 @@ impl RoleDriver<'_> {
             let base = self.plans.base_workspace(plan, self.cancel)?;
             if let Some(workspace) = base.workspace() {
                 let on_base = run_gates(self.plans, plan, workspace, self.cancel)?;
+                let could_run = |name: &str| {
+                    let mut gates = result.gates.iter();
+                    !gates.any(|gate| gate.name == name && gate.is_environment_failure)
+                };
+                let missing = on_base
+                    .iter()
+                    .find(|gate| gate.is_environment_failure && !could_run(&gate.name));
+                let reason = |gate: &GateRun| {
+                    format!("the gate `{}` could not run: {}", gate.name, gate.output_tail)
+                };
+                result.environment_failure = missing.map(reason);
                 let red = on_base.into_iter().filter(|gate| !gate.passed);
                 result.red_on_base = red.map(|gate| gate.name).collect();
             }

@@ -44,8 +44,10 @@ pub(crate) enum StopReason {
     LimitReached,
     /// A model, a program or a resource was not available: this shows nothing about the work.
     Environment,
+    /// The plan waits for an answer or an approval.
+    Waiting,
     /// The actor reported that the task is impossible, or gave no usable result.
-    Blocked,
+    NoResult,
     /// Required checks failed.
     FailedChecks,
 }
@@ -66,6 +68,8 @@ pub(crate) struct RoleDriver<'a> {
     pub(crate) variables: &'a KeptVariables,
     pub(crate) observer: &'a dyn Observer,
     pub(crate) cancel: &'a Cancel,
+    /// Called with every plan after its creation and before its first model call.
+    pub(crate) on_plan: &'a dyn Fn(PlanId) -> Result<(), OperationError>,
 }
 
 impl RoleDriver<'_> {
@@ -101,7 +105,9 @@ impl RoleDriver<'_> {
             profile: PROFILE.to_owned(),
             actors: self.defaults.clone(),
         };
-        Ok(self.plans.create(&request, &defaults, &variables)?)
+        let plan = self.plans.create(&request, &defaults, &variables)?;
+        (self.on_plan)(plan.id)?;
+        Ok(plan)
     }
 
     /// Runs a plan until its execution is complete.
@@ -152,7 +158,7 @@ impl RoleDriver<'_> {
         };
         let Some(report) = self.plans.typed_report(&executed)? else {
             return Ok(Err(RoleStop {
-                reason: StopReason::Blocked,
+                reason: StopReason::NoResult,
                 message: "the actor reported no result".to_owned(),
             }));
         };
@@ -191,8 +197,9 @@ fn role_action(role: &str, task: &str) -> (String, String) {
 fn stop_reason(error: &PlanError, plan: &Plan) -> Option<StopReason> {
     match error {
         PlanError::Stopped { .. } => return Some(StopReason::Cancelled),
-        PlanError::Waits { .. } | PlanError::Invariant { .. } | PlanError::ReversionLimit { .. } => {
-            return Some(StopReason::Blocked);
+        PlanError::Waits { .. } => return Some(StopReason::Waiting),
+        PlanError::Invariant { .. } | PlanError::ReversionLimit { .. } => {
+            return Some(StopReason::NoResult);
         }
         PlanError::Preflight { .. } | PlanError::Sandbox(_) | PlanError::EmptyProject(_) => {
             return Some(StopReason::Environment);
@@ -212,7 +219,7 @@ fn stop_reason(error: &PlanError, plan: &Plan) -> Option<StopReason> {
     Some(match category {
         Some(FailureCategory::Validation) => StopReason::FailedChecks,
         Some(FailureCategory::Transient | FailureCategory::Resource) => StopReason::Environment,
-        _ => StopReason::Blocked,
+        _ => StopReason::NoResult,
     })
 }
 

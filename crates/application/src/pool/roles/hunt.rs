@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use cleveragents_domain::{MicroUsd, Plan, PlanReport};
+use cleveragents_domain::{CodeLocation, Finding, MicroUsd, Plan, PlanReport, Severity};
 use cleveragents_tools::ports::Workspace as _;
 use serde::Deserialize;
 use serde_json::Value;
@@ -14,9 +14,6 @@ use super::symbol::enclosing_symbol;
 use crate::operation::OperationError;
 use crate::plan::CAUSES;
 use crate::tool::SandboxWorkspace;
-
-/// Confidence below which a finding is never filed as a new item.
-pub(crate) const CONFIDENCE_LIMIT: f64 = 0.6;
 
 /// A module to hunt in.
 pub(crate) struct HuntRequest<'a> {
@@ -33,7 +30,7 @@ pub(crate) struct ReportedFinding {
     pub(crate) title: String,
     pub(crate) category: String,
     pub(crate) cause: String,
-    pub(crate) severity: String,
+    pub(crate) severity: Severity,
     pub(crate) confidence: f64,
     pub(crate) path: String,
     pub(crate) line_start: u64,
@@ -53,6 +50,43 @@ pub(crate) struct ReportedFinding {
     /// The commit in which the quoted code stands.
     #[serde(skip)]
     pub(crate) commit: String,
+}
+
+impl From<ReportedFinding> for Finding {
+    fn from(reported: ReportedFinding) -> Self {
+        let line = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        let steps = (1..).zip(&reported.failure_scenario);
+        let steps: Vec<String> = steps.map(|(number, step)| format!("{number}. {step}")).collect();
+        let percent = (reported.confidence * 100.0).round().clamp(0.0, 100.0);
+        Self {
+            title: reported.title,
+            category: reported.category,
+            cause: reported.cause,
+            severity: reported.severity,
+            location: CodeLocation {
+                path: reported.path,
+                symbol: Some(reported.symbol).filter(|symbol| !symbol.is_empty()),
+                line_start: line(reported.line_start),
+                line_end: line(reported.line_end),
+                commit: Some(reported.commit).filter(|commit| !commit.is_empty()),
+                quote: reported.quote,
+            },
+            description: format!(
+                "{}\n\nImpact: {}\nLikelihood: {}",
+                reported.description, reported.impact, reported.likelihood
+            ),
+            evidence: steps.join("\n"),
+            expected: Some(reported.expected),
+            actual: Some(reported.actual),
+            suggested_fix: Some(reported.suggested_fix).filter(|fix| !fix.trim().is_empty()),
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "clamped to the range of percent"
+            )]
+            confidence: percent as u8,
+        }
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -111,11 +145,22 @@ pub(crate) fn check_findings(
             continue;
         }
         let text = text.unwrap_or_default();
-        finding.symbol = enclosing_symbol(&String::from_utf8_lossy(&text), finding.line_start);
+        let text = String::from_utf8_lossy(&text);
+        finding.symbol = enclosing_symbol(&text, finding.line_start);
+        // The stored quote is the text of the file, with its indentation.
+        finding.quote = lines_between(&text, finding.line_start, finding.line_end);
         commit.clone_into(&mut finding.commit);
         intake.findings.push(finding);
     }
     Ok(intake)
+}
+
+/// The lines of a text from a first to a last line, both from 1.
+fn lines_between(text: &str, first: u64, last: u64) -> String {
+    let skipped = usize::try_from(first.saturating_sub(1)).unwrap_or(usize::MAX);
+    let count = usize::try_from(last.saturating_sub(first)).unwrap_or_default() + 1;
+    let lines: Vec<&str> = text.lines().skip(skipped).take(count).collect();
+    lines.join("\n")
 }
 
 /// Removes `./` from the start of a path.

@@ -103,8 +103,9 @@ pub(crate) fn run_command(
     match finished.ending {
         Ending::Exited(0) => TestRun::Passed,
         Ending::Exited(code) if CANNOT_RUN.contains(&code) => TestRun::CouldNotRun(output),
-        Ending::TimedOut => TestRun::CouldNotRun(format!(
-            "it reached its time limit of {} seconds\n{output}",
+        // A test that hangs fails: a fix may have introduced a deadlock.
+        Ending::TimedOut => TestRun::Failed(format!(
+            "{output}\nit reached its time limit of {} seconds",
             timeout.as_secs()
         )),
         Ending::Cancelled => TestRun::CouldNotRun("it was cancelled".to_owned()),

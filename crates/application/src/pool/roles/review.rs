@@ -2,12 +2,14 @@
 
 use std::fmt::Write as _;
 
-use cleveragents_domain::{MicroUsd, Plan, PlanReport};
+use cleveragents_domain::{
+    MicroUsd, Plan, PlanReport, ReviewDecision, ReviewFinding, ReviewVerdict, Severity,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::brief::{ItemBrief, data_block};
-use super::driver::{RoleDriver, RolePlan, RoleStop};
+use super::driver::{RoleDriver, RolePlan, RoleStop, StopReason};
 use super::sandbox_changes::change_state;
 use crate::operation::OperationError;
 
@@ -26,35 +28,43 @@ pub(crate) struct ReviewRequest<'a> {
     pub(crate) max_cost: Option<MicroUsd>,
 }
 
-/// A finding of a review.
+/// A finding of a review, as a model reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(crate) struct ReportedReviewFinding {
-    pub(crate) severity: String,
-    pub(crate) path: Option<String>,
-    pub(crate) line: Option<u64>,
-    pub(crate) description: String,
-    pub(crate) evidence: String,
+struct ReportedReviewFinding {
+    severity: Severity,
+    path: String,
+    line: Option<u32>,
+    description: String,
+    evidence: String,
 }
 
-/// A verdict as a model reports it. The stated verdict and the summary move nothing: the severities decide.
+/// A verdict as a model reports it. The summary moves nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(crate) struct ReportedVerdict {
-    pub(crate) verdict: String,
-    pub(crate) summary: String,
-    pub(crate) findings: Vec<ReportedReviewFinding>,
+struct ReportedVerdict {
+    verdict: ReviewDecision,
+    summary: String,
+    findings: Vec<ReportedReviewFinding>,
 }
 
-impl ReportedVerdict {
-    /// True if no finding is blocking and the reviewer approves. A verdict that contradicts its findings does not
-    /// approve.
-    pub(crate) fn approves(&self) -> bool {
-        self.verdict == "approve" && !self.findings.iter().any(|finding| finding.severity != "advice")
+impl From<ReportedVerdict> for ReviewVerdict {
+    fn from(reported: ReportedVerdict) -> Self {
+        let finding = |found: ReportedReviewFinding| ReviewFinding {
+            severity: found.severity,
+            path: found.path,
+            line: found.line,
+            message: format!("{} ({})", found.description, found.evidence),
+        };
+        Self {
+            decision: reported.verdict,
+            findings: reported.findings.into_iter().map(finding).collect(),
+            summary: reported.summary,
+        }
     }
 }
 
 /// The result of a review.
 pub(crate) struct ReviewResult {
-    pub(crate) verdict: ReportedVerdict,
+    pub(crate) verdict: ReviewVerdict,
     /// The state of the change that was reviewed.
     pub(crate) state: String,
 }
@@ -84,18 +94,21 @@ impl RoleDriver<'_> {
             max_cost: request.max_cost,
         })?;
         self.plans.fork_workspace(request.change, plan.id, self.cancel)?;
-        let read = |_: &Plan, report: &Value| {
-            serde_json::from_value(report.clone()).map_err(|error| {
-                OperationError::internal("the report of a review cannot be read").caused_by(error)
-            })
+        let read = |report: Value| -> Result<ReviewVerdict, OperationError> {
+            let reported: Result<ReportedVerdict, _> = serde_json::from_value(report);
+            Ok(reported
+                .map_err(|error| {
+                    OperationError::internal("the report of a review cannot be read").caused_by(error)
+                })?
+                .into())
         };
         // The copy of the change must never be applied, so the plan is not ended by an apply.
         let reviewed = match self.execute(plan.id)? {
             Err(stop) => Err(stop),
             Ok(executed) => match self.plans.typed_report(&executed)? {
-                Some(report) => Ok(read(&executed, &report)?),
+                Some(report) => Ok(read(report)?),
                 None => Err(RoleStop {
-                    reason: super::driver::StopReason::Blocked,
+                    reason: StopReason::NoResult,
                     message: "the reviewer gave no verdict".to_owned(),
                 }),
             },
@@ -134,27 +147,28 @@ fn review_task(request: &ReviewRequest<'_>, patch: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use cleveragents_domain::{ReviewVerdict, Severity};
     use serde_json::json;
 
     use super::ReportedVerdict;
 
     #[test]
     fn prose_never_approves() {
-        let verdict = |verdict: &str, summary: &str, severity: Option<&str>| {
+        let verdict = |verdict: &str, summary: &str, severity: Option<&str>| -> ReviewVerdict {
             let findings: Vec<_> = severity
                 .map(|severity| {
-                    json!({"severity": severity, "path": null, "line": null, "description": "d", "evidence": "e"})
+                    json!({"severity": severity, "path": "a.py", "line": null, "description": "d", "evidence": "e"})
                 })
                 .into_iter()
                 .collect();
-            serde_json::from_value::<ReportedVerdict>(
-                json!({"verdict": verdict, "summary": summary, "findings": findings}),
-            )
-            .expect("a verdict")
+            let report = json!({"verdict": verdict, "summary": summary, "findings": findings});
+            let reported: ReportedVerdict = serde_json::from_value(report).expect("a verdict");
+            reported.into()
         };
-        assert!(verdict("approve", "fine", None).approves());
-        assert!(verdict("approve", "fine", Some("advice")).approves());
-        assert!(!verdict("request_changes", "APPROVED. Merge it.", None).approves());
-        assert!(!verdict("approve", "approved", Some("blocking")).approves());
+        let limit = Severity::High;
+        assert!(verdict("approve", "fine", None).approves(limit));
+        assert!(verdict("approve", "fine", Some("low")).approves(limit));
+        assert!(!verdict("request_changes", "APPROVED. Merge it.", None).approves(limit));
+        assert!(!verdict("approve", "approved", Some("high")).approves(limit));
     }
 }

@@ -4,6 +4,7 @@
 //! files, git or the database, not from the output of the commands.
 
 mod plan;
+mod pools;
 mod shop;
 mod store;
 mod turn;
@@ -18,6 +19,7 @@ use cleveragents_domain::{Code, DEFAULT_MAX_CONTENT_BYTES, PlanId};
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options};
 use serde_json::{Value, json};
 
+use crate::arguments::{Demo as Arguments, DemoTopic};
 use crate::context::Context;
 use crate::output::{CommandError, Panel, Printer, Progress, Report};
 
@@ -53,7 +55,57 @@ const STEPS: [DemoStep; 11] = [
 const NO_KEY: &str =
     "Needs no key and no network: a script replaces the model. Everything else is real.";
 
-pub(crate) fn run(context: &Context) -> Result<Report, CommandError> {
+/// The name of the command in its output.
+pub(crate) const fn name(arguments: &Arguments) -> &'static str {
+    match arguments.topic {
+        None => "demo",
+        Some(DemoTopic::Pools { .. }) => "demo pools",
+    }
+}
+
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<Report, CommandError> {
+    match arguments.topic {
+        None => run_plan(context),
+        Some(DemoTopic::Pools { live: false }) => run_pools(context),
+        Some(DemoTopic::Pools { live: true }) => run_live_pools(context),
+    }
+}
+
+fn run_pools(context: &Context) -> Result<Report, CommandError> {
+    let report = run_steps(context, "demo pools", &pools::STEPS, pools::MODEL)?;
+    Ok(report
+        .text(
+            "To hunt in your own project, with a model (see `agents model list`):\n  agents hunt src\n  agents fix ITEM\n\
+             With your model on this example:\n  agents demo pools --live",
+        )
+        .ok("Demo finished; its temporary folder is removed"))
+}
+
+fn run_live_pools(context: &Context) -> Result<Report, CommandError> {
+    let Some(model) = context.settings.model_default() else {
+        return Err(CommandError::new(Code::NoModel, "no model is set")
+            .with_hint("set one: `agents config set model.default PROVIDER/MODEL`"));
+    };
+    let report = run_steps(context, "demo pools", &pools::LIVE_STEPS, &model.to_string())?;
+    Ok(report.ok("Demo finished; its temporary folder is removed"))
+}
+
+fn run_plan(context: &Context) -> Result<Report, CommandError> {
+    let report = run_steps(context, "demo", &STEPS, shop::MODEL)?;
+    Ok(report
+        .text(
+            "To run your first plan, in a folder with code:\n  agents do 'run `date > built.txt`' --strategy-actor builtin/deterministic\n  agents plan log\nWith a model (see `agents model list`):\n  agents config set model.default PROVIDER/MODEL\n  agents do 'fix the failing test' --check 'make test'",
+        )
+        .ok("Demo finished; its temporary folder is removed"))
+}
+
+/// Runs steps in a temporary folder, with a scripted model.
+fn run_steps(
+    context: &Context,
+    name: &'static str,
+    steps_in_order: &[DemoStep],
+    model: &str,
+) -> Result<Report, CommandError> {
     let folder =
         tempfile::tempdir().map_err(|error| failure("create a temporary folder", &error))?;
     let url = DatabaseUrl::file(Path::new("cleveragents.db"), folder.path());
@@ -63,12 +115,21 @@ pub(crate) fn run(context: &Context) -> Result<Report, CommandError> {
         url,
         home: folder.path().to_path_buf(),
         printer: context.printer,
-        progress: Progress::bar(&context.printer, "Running the demo", STEPS.len() as u64),
+        progress: Progress::bar(
+            &context.printer,
+            "Running the demo",
+            steps_in_order.len() as u64,
+        ),
         plan: OnceCell::new(),
+        model: model.to_owned(),
     };
-    let mut report = Report::new("demo").text(NO_KEY);
+    let is_scripted = model.starts_with("scripted/");
+    let mut report = Report::new(name);
+    if is_scripted {
+        report = report.text(NO_KEY);
+    }
     let mut steps = Vec::new();
-    for (number, step) in (1_usize..).zip(STEPS) {
+    for (number, step) in (1_usize..).zip(steps_in_order) {
         let result = step(&demo)?;
         demo.progress.set(number as u64);
         let title = format!("{number}. {}", result.title);
@@ -83,12 +144,12 @@ pub(crate) fn run(context: &Context) -> Result<Report, CommandError> {
         }
     }
     demo.progress.finish();
-    Ok(report
-        .data(json!({"model": "scripted", "needs_key": false, "stops": steps}))
-        .text(
-            "To run your first plan, in a folder with code:\n  agents do 'run `date > built.txt`' --strategy-actor builtin/deterministic\n  agents plan log\nWith a model (see `agents model list`):\n  agents config set model.default PROVIDER/MODEL\n  agents do 'fix the failing test' --check 'make test'",
-        )
-        .ok("Demo finished; its temporary folder is removed"))
+    Ok(report.data(
+        json!({
+            "model": if is_scripted { "scripted" } else { model },
+            "needs_key": !is_scripted, "stops": steps,
+        }),
+    ))
 }
 
 /// State of the demo.
@@ -100,6 +161,8 @@ struct Demo {
     progress: Progress,
     /// Set by the step that creates the plan.
     plan: OnceCell<PlanId>,
+    /// The default model of the commands.
+    model: String,
 }
 
 fn failure(action: &str, error: &std::io::Error) -> CommandError {
@@ -145,7 +208,7 @@ impl Demo {
             .arg("--database-url")
             .arg(self.url.to_string())
             .env("CLEVERAGENTS_HOME", &self.home)
-            .env("CLEVERAGENTS_MODEL_DEFAULT", shop::MODEL)
+            .env("CLEVERAGENTS_MODEL_DEFAULT", &self.model)
             .current_dir(&self.home)
             .stdin(Stdio::null())
             .stderr(Stdio::null());
