@@ -119,17 +119,19 @@ impl Scanner<'_> {
             if letter == '\n' {
                 self.end_line();
                 self.advance(1);
-            } else if self.skip_comment() || self.take_string() {
-            } else {
-                match letter {
-                    '(' | '[' | '{' => self.depth += 1,
-                    ')' | ']' | '}' => self.depth = self.depth.saturating_sub(1),
-                    _ => {}
-                }
-                self.is_only_string &= letter.is_whitespace();
-                self.line.push(letter);
-                self.advance(letter.len_utf8());
+                continue;
             }
+            if self.skip_comment() || self.take_string() {
+                continue;
+            }
+            match letter {
+                '(' | '[' | '{' => self.depth += 1,
+                ')' | ']' | '}' => self.depth = self.depth.saturating_sub(1),
+                _ => {}
+            }
+            self.is_only_string &= letter.is_whitespace();
+            self.line.push(letter);
+            self.advance(letter.len_utf8());
         }
         self.end_line();
     }

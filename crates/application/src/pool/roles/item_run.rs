@@ -3,6 +3,7 @@
 //! Each attempt is claimed with the lease and the row that a worker would use, so that a worker and this command never
 //! attempt one item together.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use cleveragents_domain::{
@@ -275,7 +276,7 @@ fn file(
     ];
     for (title, text) in parts {
         if let Some(text) = text {
-            body.push_str(&format!("\n## {title}\n\n{text}\n"));
+            let _written = write!(body, "\n## {title}\n\n{text}\n");
         }
     }
     let new = NewWorkItem {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cleveragents_domain::{
     Code, Diagnose as _, MergeEvidence, MergeOutcome, MicroUsd, Plan, PlanPhase, PlanStage,
 };
-use cleveragents_store::{Error, UnitOfWork, attempts, pools, work_items};
+use cleveragents_store::{Error, UnitOfWork, attempts, leases, pools, work_items};
 
 use super::attempt_report::{AttemptReport, GateLine};
 use super::driver::RoleDriver;
@@ -120,9 +120,14 @@ fn unmet_criteria(
     dispatch: &Dispatch,
     state: &str,
 ) -> Result<Vec<String>, Error> {
-    if let Err(error) = require_may_apply(unit, dispatch) {
+    // A pool that is not registered belongs to a command in the foreground, which its user can stop.
+    if pools::get(unit, &dispatch.pool.name)?.is_some()
+        && let Err(error) = require_may_apply(unit, dispatch)
+    {
         return Ok(vec![format!("not_stopped: {error}")]);
     }
+    let (subject, token) = &dispatch.lease;
+    leases::require(unit, subject, *token)?;
     let item = dispatch.item.id;
     let Some(current) = work_items::get(unit, item)? else {
         return Ok(vec!["the work item was removed".to_owned()]);

@@ -1,5 +1,6 @@
 //! [`PlanRoleRunner`]: carries out the dispatches of pools by running plans.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use cleveragents_domain::{
@@ -164,10 +165,14 @@ fn hunt(driver: &RoleDriver<'_>, dispatch: &Dispatch) -> Result<RoleReport, Oper
         intake.rejected.len()
     );
     for rejected in &intake.rejected {
-        summary.push_str(&format!("\nrejected: {} ({}): {}", rejected.title, rejected.path, rejected.reason));
+        let _written = write!(
+            summary,
+            "\nrejected: {} ({}): {}",
+            rejected.title, rejected.path, rejected.reason
+        );
     }
     for failure in &intake.environment_failures {
-        summary.push_str(&format!("\nenvironment: {failure}"));
+        let _written = write!(summary, "\nenvironment: {failure}");
     }
     let base = intake.findings.first().map(|finding| finding.commit.clone());
     Ok(RoleReport::Findings {
@@ -214,7 +219,7 @@ fn earlier_reasons(dispatch: &Dispatch, role: PoolRole) -> Vec<String> {
         let mut text = format!("{} ({}): {reason}", attempt.tier, attempt.actor);
         for gate in attempt.gates.iter().filter(|gate| !gate.has_passed()) {
             let output = super::brief::tail(&gate.output_tail, SHOWN_OUTPUT);
-            text.push_str(&format!("\n`{}` printed:\n{output}", gate.command));
+            let _written = write!(text, "\n`{}` printed:\n{output}", gate.command);
         }
         reasons.push(text);
     }

@@ -1,5 +1,7 @@
 //! Reads the changed files of a sandbox with their contents, and identifies the state of its changes.
 
+use std::fmt::Write as _;
+
 use cleveragents_domain::{ContentHash, FileKind, FileState};
 use cleveragents_sandbox::{Change, Member};
 
@@ -86,13 +88,13 @@ pub(crate) fn change_state(diff: &SandboxDiff) -> String {
             cleveragents_sandbox::Base::Git(base) => base.start().to_owned(),
             _ => String::new(),
         };
-        text.push_str(&format!("part {} {base}\n", part.member.alias));
+        let _written = writeln!(text, "part {} {base}", part.member.alias);
         for change in &part.changes {
             let after = change.after.map_or_else(
                 || "deleted".to_owned(),
                 |state| format!("{} {:?}", state.hash, state.mode),
             );
-            text.push_str(&format!("{} {after}\n", change.path));
+            let _written = writeln!(text, "{} {after}", change.path);
         }
     }
     ContentHash::of_bytes(text.as_bytes()).hex()
