@@ -1,4 +1,4 @@
-//! [`PlanRoleRunner`]: carries out the dispatches of pools by running plans.
+//! [`PlanRoleRunner`]: executes the dispatches of pools by running plans.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ const CHANGE_GATE: &str = "change";
 /// Number of characters of a gate's output in the prompt of the next attempt.
 const SHOWN_OUTPUT: usize = 1_500;
 
-/// Carries out dispatches: each runs one plan, and reports facts that code has checked.
+/// Executes dispatches: each runs one plan, and reports facts that code has checked.
 pub struct PlanRoleRunner {
     pub engine: Arc<Engine>,
     pub plans: PlanService,
