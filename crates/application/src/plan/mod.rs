@@ -75,7 +75,5 @@ pub use rollback::{PlanRollbackPreview, PlanRolledBack};
 pub use service::{
     DefaultActors, DriveOptions, KeptVariables, PlanDefaults, PlanService, UseAction,
 };
-pub(crate) use typed_report::{
-    CAUSES, SUBMIT_FINDINGS, SUBMIT_TEST, SUBMIT_TRIAGE, SUBMIT_VERDICT,
-};
+pub(crate) use typed_report::CAUSES;
 pub use validate::FailedCheck;

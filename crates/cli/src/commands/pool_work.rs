@@ -165,7 +165,7 @@ fn fix_view(report: FixReport) -> Report {
         WorkItemState::Captured => shown.ok("Captured in a failing test"),
         state => {
             let reason = report.stopped.clone().unwrap_or_else(|| format!("the item is {state}"));
-            shown.failed(Code::RoleReportRefused, reason, format!("show the item: `agents item show {id}`"))
+            shown.failed(Code::RoleStopped, reason, format!("show the item: `agents item show {id}`"))
         }
     };
     shown.data(report)

@@ -13,7 +13,7 @@ mod hunt;
 mod item_run;
 mod merge;
 mod modules;
-pub(crate) mod operations;
+pub mod operations;
 mod proof;
 mod quote;
 mod repeat;

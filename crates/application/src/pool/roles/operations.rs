@@ -235,7 +235,7 @@ impl Operation for HuntDefects {
         if let Some(actor) = self.actor {
             actors.default = actor;
         }
-        let pool = Arc::new(definition("hunt", &self.project, &actors)?);
+        let pool = definition("hunt", &self.project, &actors)?;
         let runner = runner(context);
         let run = ItemRun {
             engine: context.engine(),
@@ -249,8 +249,19 @@ impl Operation for HuntDefects {
             }
             let id = hunt_item(context, &self.project, &path)?;
             context.front_end().observer.note(&format!("hunting in {path}"));
-            let ItemStep::Attempted(attempted) = run.attempt(&pool, id)? else {
-                continue;
+            let attempted = match run.attempt(&pool, id)? {
+                ItemStep::Attempted(attempted) => attempted,
+                ItemStep::Stopped(reason) => {
+                    modules.push(HuntedModule {
+                        path,
+                        item: id,
+                        outcome: None,
+                        summary: String::new(),
+                        reason: Some(reason),
+                        cost_usd: 0.0,
+                    });
+                    continue;
+                }
             };
             let attempt = &attempted.attempt;
             modules.push(HuntedModule {
@@ -261,13 +272,7 @@ impl Operation for HuntDefects {
                 reason: attempt.reason.clone(),
                 cost_usd: attempt.cost.as_usd(),
             });
-            for filed in &attempted.filed {
-                let item = run.item(filed.item)?;
-                match items.iter_mut().find(|known| known.item.id == filed.item) {
-                    Some(known) => known.item = item,
-                    None => items.push(FoundItem { item, is_new: filed.is_new }),
-                }
-            }
+            items.extend(found_items(context, &self.project, attempt)?);
         }
         Ok(HuntReport {
             project: self.project,
@@ -276,6 +281,36 @@ impl Operation for HuntDefects {
             left_out,
         })
     }
+}
+
+/// The open items that an attempt of a hunt reported.
+fn found_items(
+    context: &OperationContext,
+    project: &str,
+    attempt: &Attempt,
+) -> Result<Vec<FoundItem>, OperationError> {
+    const KNOWN: u64 = 1_000;
+    let Some(plan) = attempt.plan else {
+        return Ok(Vec::new());
+    };
+    let filter = ItemFilter {
+        project: Some(project.to_owned()),
+        kinds: vec![WorkItemKind::Bug],
+        visible: cleveragents_domain::identity::Namespaces::All,
+        ..ItemFilter::default()
+    };
+    let found = context.engine().read(|reader| {
+        let mut found = Vec::new();
+        for item in work_items::page(reader, &filter, None, KNOWN)? {
+            let sightings = work_items::sightings(reader, item.id)?;
+            if sightings.iter().any(|sighting| sighting.plan == Some(plan)) {
+                let is_new = sightings.iter().all(|sighting| sighting.plan == Some(plan));
+                found.push(FoundItem { item, is_new });
+            }
+        }
+        Ok::<_, cleveragents_store::Error>(found)
+    })?;
+    Ok(found)
 }
 
 /// Creates the item of a hunt, or finds an open one of the same module.
@@ -448,11 +483,11 @@ impl Operation for FixItem {
                     break;
                 }
             };
-            let pool = Arc::new(self.pool(context, role, &report.item.project)?);
+            let pool = self.pool(context, role, &report.item.project)?;
             let title = &report.item.title;
             context.front_end().observer.note(&format!("{role}: {title}"));
             match run.attempt(&pool, id)? {
-                ItemStep::GivenUp(reason) => {
+                ItemStep::Stopped(reason) => {
                     report.item = run.item(id)?;
                     report.stopped = Some(reason);
                     break;
