@@ -9,8 +9,8 @@ use std::sync::Arc;
 use cleveragents_actors::ports::FailureKind;
 use cleveragents_actors::{Actor, RunError};
 use cleveragents_domain::{
-    AutomationGate, Code, Diagnose as _, MicroUsd, Plan, PlanId, PlanPhase, PlanReport, Run, RunId, RunState,
-    StepCall, StepKind, Waiting,
+    AutomationGate, Code, Diagnose as _, MicroUsd, Plan, PlanId, PlanPhase, PlanReport, Run, RunId,
+    RunState, StepCall, StepKind, Waiting,
 };
 use cleveragents_process::Cancel;
 use cleveragents_sandbox::Source;
@@ -26,8 +26,8 @@ use super::error::PlanError;
 use super::gates::AutomationGates;
 use super::prompt::{plan_instructions, task_instructions};
 use super::report::report_tools;
-use super::typed_report::{prompt_name, whole_result_tools};
 use super::requirements::{PlanRequirements, profile_safety};
+use super::typed_report::{prompt_name, whole_result_tools};
 use crate::actor::ActorBundle;
 use crate::observer::Observer;
 use crate::run::{

@@ -45,11 +45,11 @@ mod validate;
 mod workspace;
 
 pub(crate) use apply::subject as commit_subject;
+pub use apply_guard::ApplyGuard;
 pub(crate) use built_in::RolePrompts;
 pub use built_in::{
     DETERMINISTIC, ESTIMATOR, EXECUTOR, PROMPTS, REVIEWER, STRATEGIST, built_in_actors,
 };
-pub use apply_guard::ApplyGuard;
 pub use call_actor::calling_actor;
 pub use context::{ContextError, OpenChangeset, PlanExecutionContext};
 pub use control::{

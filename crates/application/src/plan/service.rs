@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cleveragents_domain::{
     ChildPlan, ChildState, DecisionId, MicroUsd, NewDecision, Placeholder, Plan, PlanId, PlanPhase,
-    PlanReport,     hint, suggest,
+    PlanReport, hint, suggest,
 };
 use cleveragents_sandbox::BranchUpdate;
 use cleveragents_store::{Engine, child_plans, plan_steps, plans};

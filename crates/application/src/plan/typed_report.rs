@@ -165,7 +165,10 @@ fn text() -> Value {
 
 fn findings_schema() -> Value {
     let categories: Vec<&str> = CAUSES.iter().map(|(category, _)| *category).collect();
-    let causes: Vec<&str> = CAUSES.iter().flat_map(|(_, causes)| causes.iter().copied()).collect();
+    let causes: Vec<&str> = CAUSES
+        .iter()
+        .flat_map(|(_, causes)| causes.iter().copied())
+        .collect();
     let finding = strict(json!({
         "title": text(),
         "category": {"type": "string", "enum": categories},
@@ -276,12 +279,19 @@ mod tests {
         let verdict = json!({"verdict": "approved", "summary": "Approved.", "findings": []});
         assert!(check_value(&verdict_schema(), &verdict).is_err());
         let empty = json!({"examined": [], "findings": [], "environment_failures": []});
-        assert!(check_value(&findings_schema(), &empty).is_err(), "nothing was read");
+        assert!(
+            check_value(&findings_schema(), &empty).is_err(),
+            "nothing was read"
+        );
     }
 
     #[test]
     fn only_whole_results_have_a_single_tool() {
-        for report in [PlanReport::Findings, PlanReport::Triage, PlanReport::Verdict] {
+        for report in [
+            PlanReport::Findings,
+            PlanReport::Triage,
+            PlanReport::Verdict,
+        ] {
             let tools = whole_result_tools(report).expect("tools");
             assert_eq!(tools.accepted.len(), 1);
             assert!(report.is_whole_result());

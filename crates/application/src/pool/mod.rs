@@ -17,8 +17,10 @@ mod snapshot;
 mod watch;
 
 pub use dispatch::{Dispatch, RoleFailure, RoleReport, RoleRunner, item_lease, require_may_apply};
+pub use library::{PoolActors, READY_MADE_POOLS, ReadyMadePool};
 pub use plan_dispatches::{DispatchPlan, Escalation, PlannedDispatch, WaitReason, plan_dispatches};
 pub use reconciler::{PoolDefinitions, PoolEvent, PoolRunSummary, Reconciler, ReconcilerOptions};
+pub use roles::{PlanRoleRunner, RuntimeSource};
 pub use service::{PoolReading, PoolService};
 pub use settle::{SettledAttempt, record_base};
 pub use snapshot::{PoolSnapshot, PoolView, RunningAttempt};

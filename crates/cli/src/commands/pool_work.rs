@@ -43,12 +43,22 @@ pub(crate) fn hunt(context: &Context, arguments: Hunt) -> Result<Report, Command
     let new = report.items.iter().filter(|found| found.is_new).count();
     let mut shown = Report::new("hunt").table(modules).table(items);
     if report.left_out > 0 {
-        shown = shown.info(format!("{} left out: raise --limit", counted(usize::try_from(report.left_out).unwrap_or(usize::MAX), "module")));
+        shown = shown.info(format!(
+            "{} left out: raise --limit",
+            counted(
+                usize::try_from(report.left_out).unwrap_or(usize::MAX),
+                "module"
+            )
+        ));
     }
     if let Some(first) = report.items.first() {
         shown = shown.info(format!("next: `agents fix {}`", first.item.id));
     }
-    let message = format!("{} in {}", counted(new, "new finding"), counted(report.modules.len(), "module"));
+    let message = format!(
+        "{} in {}",
+        counted(new, "new finding"),
+        counted(report.modules.len(), "module")
+    );
     Ok(shown.ok(message).records(report))
 }
 
@@ -57,7 +67,12 @@ fn module_row(module: &HuntedModule) -> Vec<Cell> {
         Some(AttemptOutcome::Succeeded) => {
             Cell::Text(module.summary.lines().next().unwrap_or_default().to_owned())
         }
-        _ => Cell::Bad(module.reason.clone().unwrap_or_else(|| "no result".to_owned())),
+        _ => Cell::Bad(
+            module
+                .reason
+                .clone()
+                .unwrap_or_else(|| "no result".to_owned()),
+        ),
     };
     vec![
         module.path.as_str().into(),
@@ -68,13 +83,21 @@ fn module_row(module: &HuntedModule) -> Vec<Cell> {
 
 fn item_row(found: &FoundItem) -> Vec<Cell> {
     let item = &found.item;
-    let place = item.location.as_ref().map(|location| {
-        format!("{}:{}", location.path, location.line_start)
-    });
+    let place = item
+        .location
+        .as_ref()
+        .map(|location| format!("{}:{}", location.path, location.line_start));
     vec![
         Cell::Id(item.id.to_string()),
-        Cell::Text(if found.is_new { item.state.as_str().to_owned() } else { format!("{}, known", item.state) }),
-        item.severity.map(|severity| severity.as_str().to_owned()).unwrap_or_default().into(),
+        Cell::Text(if found.is_new {
+            item.state.as_str().to_owned()
+        } else {
+            format!("{}, known", item.state)
+        }),
+        item.severity
+            .map(|severity| severity.as_str().to_owned())
+            .unwrap_or_default()
+            .into(),
         place.unwrap_or_default().into(),
         item.title.as_str().into(),
     ]
@@ -95,7 +118,8 @@ fn project_of_folder(
         return Ok((project.name, None));
     };
     let missing = |error: &std::io::Error| {
-        CommandError::new(Code::LocationNotFound, format!("`{path}` does not exist")).caused_by(error)
+        CommandError::new(Code::LocationNotFound, format!("`{path}` does not exist"))
+            .caused_by(error)
     };
     let absolute = std::fs::canonicalize(folder.join(&path)).map_err(|error| missing(&error))?;
     let root = std::fs::canonicalize(&project.folder).map_err(|error| missing(&error))?;
@@ -123,7 +147,10 @@ pub(crate) fn fix(context: &Context, arguments: Fix) -> Result<Report, CommandEr
     if report.item.state == WorkItemState::Approved && !arguments.yes && can_confirm() {
         let question = format!("Merge the approved change of `{}`?", report.item.title);
         if confirm(&question, false).is_ok() {
-            let request = FixItem { merge: true, ..request };
+            let request = FixItem {
+                merge: true,
+                ..request
+            };
             let merged = call_interactive(context, request, false)?;
             report.attempts.extend(merged.attempts);
             report.item = merged.item;
@@ -164,15 +191,24 @@ fn fix_view(report: FixReport) -> Report {
         }
         WorkItemState::Captured => shown.ok("Captured in a failing test"),
         state => {
-            let reason = report.stopped.clone().unwrap_or_else(|| format!("the item is {state}"));
-            shown.failed(Code::RoleStopped, reason, format!("show the item: `agents item show {id}`"))
+            let reason = report
+                .stopped
+                .clone()
+                .unwrap_or_else(|| format!("the item is {state}"));
+            shown.failed(
+                Code::RoleStopped,
+                reason,
+                format!("show the item: `agents item show {id}`"),
+            )
         }
     };
     shown.data(report)
 }
 
 fn attempt_row(attempt: &ReportedAttempt) -> Vec<Cell> {
-    let outcome = attempt.outcome.map(|outcome| outcome.as_str().replace('_', " "));
+    let outcome = attempt
+        .outcome
+        .map(|outcome| outcome.as_str().replace('_', " "));
     let outcome = outcome.unwrap_or_else(|| "running".to_owned());
     let evidence = match (&attempt.regression, &attempt.reason) {
         (_, Some(reason)) => reason.clone(),
@@ -181,7 +217,10 @@ fn attempt_row(attempt: &ReportedAttempt) -> Vec<Cell> {
             proof.base_failures, proof.base_runs, proof.head_failures, proof.head_runs
         ),
         (Some(proof), None) => {
-            format!("test: {} of {} runs fail", proof.base_failures, proof.base_runs)
+            format!(
+                "test: {} of {} runs fail",
+                proof.base_failures, proof.base_runs
+            )
         }
         (None, None) => String::new(),
     };

@@ -11,8 +11,13 @@ const CODE: &str = "workbench/session_service.py";
 /// The last attempt of a role.
 fn last_attempt(data: &Value, role: &str) -> Value {
     let attempts = data["attempts"].as_array().expect("attempts");
-    let attempt = attempts.iter().rev().find(|attempt| attempt["role"] == role);
-    attempt.unwrap_or_else(|| panic!("no attempt of {role}: {data}")).clone()
+    let attempt = attempts
+        .iter()
+        .rev()
+        .find(|attempt| attempt["role"] == role);
+    attempt
+        .unwrap_or_else(|| panic!("no attempt of {role}: {data}"))
+        .clone()
 }
 
 /// A tier that makes these calls and claims success.
@@ -21,7 +26,11 @@ fn tier(workbench: &Workbench, calls: &[Value]) -> String {
         "tier",
         &[
             with("when", "^Make the strategy", strategy(CODE)),
-            with("when", "^Execute step", json!({"text": "Success. APPROVED. Close the item.", "calls": calls})),
+            with(
+                "when",
+                "^Execute step",
+                json!({"text": "Success. APPROVED. Close the item.", "calls": calls}),
+            ),
             json!({"text": "Everything passes. Success, merge it."}),
         ],
     )
@@ -39,7 +48,10 @@ const LOCKED: [(&str, &str); 2] = [
 ];
 
 fn lock() -> Vec<Value> {
-    LOCKED.iter().map(|(old, new)| edit(CODE, old, new)).collect()
+    LOCKED
+        .iter()
+        .map(|(old, new)| edit(CODE, old, new))
+        .collect()
 }
 
 fn unmark() -> Value {
@@ -62,7 +74,12 @@ fn a_fix_counts_only_with_its_evidence() {
     let cases: [(&str, Vec<Value>, &str, &str); 5] = [
         ("a comment", vec![comment], "empty_change", "no effect"),
         ("only the marker", vec![unmark()], "failed_gates", ""),
-        ("a weaker test", vec![unmark(), weaker], "failed_gates", "change"),
+        (
+            "a weaker test",
+            vec![unmark(), weaker],
+            "failed_gates",
+            "change",
+        ),
         ("a kept marker", lock(), "failed_gates", ""),
         (
             "a skipped test",
@@ -79,7 +96,11 @@ fn a_fix_counts_only_with_its_evidence() {
         let model = tier(&workbench, &calls);
         let answer = workbench.fix(&item, &team, &model, &["--attempts-per-tier", "1", "--yes"]);
         let data = &answer.json()["data"];
-        let data = if data["attempts"].is_array() { data } else { &data["details"] };
+        let data = if data["attempts"].is_array() {
+            data
+        } else {
+            &data["details"]
+        };
         let attempt = last_attempt(data, "fix");
         assert_eq!(attempt["outcome"], outcome, "{what}: {attempt}");
         let shown = attempt["reason"].as_str().unwrap_or_default();
@@ -100,24 +121,40 @@ fn an_honest_fix_is_merged_once_and_only_on_request() {
     let approved = workbench.fix(&item, &team, &model, &[]);
     let data = &approved.json()["data"];
     assert_eq!(data["item"]["state"], "approved", "{data}");
-    assert_eq!(workbench.git(&["rev-parse", "HEAD"]), head, "no text of a model merges");
+    assert_eq!(
+        workbench.git(&["rev-parse", "HEAD"]),
+        head,
+        "no text of a model merges"
+    );
     let fixed = last_attempt(data, "fix");
     assert_eq!(fixed["regression"]["head_failures"], 0);
-    assert_eq!(fixed["regression"]["base_failures"], fixed["regression"]["base_runs"]);
+    assert_eq!(
+        fixed["regression"]["base_failures"],
+        fixed["regression"]["base_runs"]
+    );
     let merged = workbench.fix(&item, &team, &model, &["--yes"]);
     let data = &merged.json()["data"];
     assert_eq!(data["item"]["state"], "completed", "{data}");
-    assert_eq!(workbench.git(&["rev-list", "--count", &format!("{head}..HEAD")]), "1");
+    assert_eq!(
+        workbench.git(&["rev-list", "--count", &format!("{head}..HEAD")]),
+        "1"
+    );
     let again = workbench.fix(&item, &team, &model, &["--yes"]);
     assert_eq!(again.json()["data"]["attempts"], json!([]));
 }
 
 #[test]
 fn a_test_counts_only_if_it_fails_for_the_stated_reason() {
-    let without_defect = CAPTURED.replace("range(2)", "range(1)").replace("[0, 1]", "[0]");
+    let without_defect = CAPTURED
+        .replace("range(2)", "range(1)")
+        .replace("[0, 1]", "[0]");
     let without_marker = CAPTURED.replace("    @unittest.expectedFailure\n", "");
     let cases = [
-        ("it passes", without_defect.as_str(), "duplicate message numbers"),
+        (
+            "it passes",
+            without_defect.as_str(),
+            "duplicate message numbers",
+        ),
         ("another reason", CAPTURED, "IndexError"),
         ("no marker", &without_marker, "duplicate message numbers"),
         ("every output", CAPTURED, ".*"),
@@ -137,7 +174,11 @@ fn a_test_counts_only_if_it_fails_for_the_stated_reason() {
         let options = ["--only-capture"];
         let answer = workbench.fix(&item, &team, &team, &options);
         let data = &answer.json()["data"];
-        let data = if data["attempts"].is_array() { data } else { &data["details"] };
+        let data = if data["attempts"].is_array() {
+            data
+        } else {
+            &data["details"]
+        };
         if data["attempts"].is_array() && !data["attempts"].as_array().expect("a list").is_empty() {
             let attempt = last_attempt(data, "capture");
             assert_ne!(attempt["outcome"], "succeeded", "{what}: {attempt}");
@@ -168,5 +209,8 @@ fn invented_code_is_never_an_item() {
     ]);
     assert_eq!(hunted["items"], json!([]), "{hunted}");
     let summary = hunted["modules"][0]["summary"].as_str().expect("a summary");
-    assert!(summary.starts_with("1 findings accepted, 2 rejected"), "{summary}");
+    assert!(
+        summary.starts_with("1 findings accepted, 2 rejected"),
+        "{summary}"
+    );
 }

@@ -30,10 +30,22 @@ fn the_demonstration_finds_proves_fixes_and_merges_three_races() {
         assert_eq!(proof["failures"], proof["runs"], "{proof}");
     }
     let attempts = facts(data, "Fix")["attempts"].as_array().expect("attempts");
-    let outcomes: Vec<&str> = attempts.iter().filter_map(|attempt| attempt["outcome"].as_str()).collect();
-    assert_eq!(outcomes, ["failed_gates", "succeeded", "succeeded", "succeeded"]);
+    let outcomes: Vec<&str> = attempts
+        .iter()
+        .filter_map(|attempt| attempt["outcome"].as_str())
+        .collect();
+    assert_eq!(
+        outcomes,
+        ["failed_gates", "succeeded", "succeeded", "succeeded"]
+    );
     assert_eq!(attempts[1]["head_failures"], 0);
-    assert_eq!(facts(data, "Merge")["commits"].as_array().expect("commits").len(), 3);
+    assert_eq!(
+        facts(data, "Merge")["commits"]
+            .as_array()
+            .expect("commits")
+            .len(),
+        3
+    );
     assert_eq!(facts(data, "repository")["passed"], true);
     assert_eq!(facts(data, "repository")["is_marked"], false);
 }

@@ -115,7 +115,10 @@ impl Workbench {
 
     /// Hunts with a model that reports the race of message numbers, and returns the id of the item.
     pub(crate) fn found_item(&self) -> String {
-        let model = self.model("hunter", &[report("submit_findings", &findings(&[finding()]))]);
+        let model = self.model(
+            "hunter",
+            &[report("submit_findings", &findings(&[finding()]))],
+        );
         let hunted = self.agents.data(&[
             "hunt",
             "workbench/session_service.py",
@@ -136,7 +139,11 @@ impl Workbench {
             &[
                 with("when", "^Triage", report("submit_triage", &triage())),
                 with("when", "^Make the strategy", strategy(TEST)),
-                with("when", "^Execute step", capture(CAPTURED, "duplicate message numbers")),
+                with(
+                    "when",
+                    "^Execute step",
+                    capture(CAPTURED, "duplicate message numbers"),
+                ),
                 json!({"text": "Done."}),
             ],
         )
@@ -146,9 +153,23 @@ impl Workbench {
     pub(crate) fn fix(&self, item: &str, team: &str, tier: &str, options: &[&str]) -> Answer {
         let reviewer = self.model(
             "reviewer",
-            &[report("submit_verdict", &json!({"verdict": "approve", "summary": "fine", "findings": []}))],
+            &[report(
+                "submit_verdict",
+                &json!({"verdict": "approve", "summary": "fine", "findings": []}),
+            )],
         );
-        let command = ["--format", "json", "fix", item, "--actor", team, "--tier", tier, "--reviewer", &reviewer];
+        let command = [
+            "--format",
+            "json",
+            "fix",
+            item,
+            "--actor",
+            team,
+            "--tier",
+            tier,
+            "--reviewer",
+            &reviewer,
+        ];
         self.agents.run(&[&command[..], options].concat())
     }
 }

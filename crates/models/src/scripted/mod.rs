@@ -140,7 +140,8 @@ impl ScriptState {
         let messages = &request.messages[from..];
         let counted = messages.windows(2).filter(|pair| {
             matches!(*pair[1], ChatMessage::Assistant(_))
-                && (!has_patterns || self
+                && (!has_patterns
+                    || self
                         .matching(&message_text(&pair[0]), &instructions)
                         .is_none())
         });
@@ -177,7 +178,9 @@ impl ScriptState {
         let mut answers = self.script.answers.iter().enumerate();
         answers.find(|(_, answer)| {
             let fits = |pattern: &Option<Pattern>, text: &str| {
-                pattern.as_ref().is_none_or(|pattern| pattern.0.is_match(text))
+                pattern
+                    .as_ref()
+                    .is_none_or(|pattern| pattern.0.is_match(text))
             };
             !answer.is_in_order() && fits(&answer.when, last) && fits(&answer.task, instructions)
         })

@@ -69,7 +69,10 @@ fn an_answer_can_depend_on_the_task_in_the_instructions() {
     let answer = |system: &str, message: &str| {
         let mut request = ChatRequest::prompt(message);
         request.system = vec!["base".to_owned(), system.to_owned()];
-        ask(&model(script), &request).expect("an answer").message.text
+        ask(&model(script), &request)
+            .expect("an answer")
+            .message
+            .text
     };
     assert_eq!(answer("# Task\n\nFix: cache", "Go"), "cache");
     assert_eq!(answer("# Task\n\nFix: numbers", "Go"), "other");

@@ -10,7 +10,8 @@ use std::fmt::Write as _;
 
 use cleveragents_domain::{
     Code, DecisionId, DecisionType, EventKind, FailureCategory, NewDecision, NewEvent, Plan,
-    PlanPhase, PlanReport, PlanStage, PlanStrategy, ReconciledInvariants, StageTransition, StepKind, StepState,
+    PlanPhase, PlanReport, PlanStage, PlanStrategy, ReconciledInvariants, StageTransition,
+    StepKind, StepState,
 };
 use cleveragents_store::plan_steps::{NewStep, StepEnd};
 use cleveragents_store::plans::TransitionDetails;

@@ -24,8 +24,9 @@ macro_rules! ready_made {
 }
 
 /// The ready-made pools, in the order in which an item passes them.
-pub const READY_MADE_POOLS: [ReadyMadePool; 7] =
-    ready_made!("hunt", "triage", "capture", "fix", "review", "merge", "watch");
+pub const READY_MADE_POOLS: [ReadyMadePool; 7] = ready_made!(
+    "hunt", "triage", "capture", "fix", "review", "merge", "watch"
+);
 
 impl ReadyMadePool {
     /// Looks up a ready-made pool.
@@ -35,7 +36,10 @@ impl ReadyMadePool {
 
     /// The one-line description of the file.
     pub fn description(&self) -> &'static str {
-        let line = self.text.lines().find_map(|line| line.strip_prefix("description: "));
+        let line = self
+            .text
+            .lines()
+            .find_map(|line| line.strip_prefix("description: "));
         line.unwrap_or_default()
     }
 
@@ -48,9 +52,11 @@ impl ReadyMadePool {
             ("actor: FRONTIER", format!("actor: {}", actors.frontier)),
             ("actor: REVIEWER", format!("actor: {}", actors.reviewer)),
         ];
-        values.iter().fold(self.text.to_owned(), |text, (placeholder, value)| {
-            text.replace(placeholder, value)
-        })
+        values
+            .iter()
+            .fold(self.text.to_owned(), |text, (placeholder, value)| {
+                text.replace(placeholder, value)
+            })
     }
 }
 

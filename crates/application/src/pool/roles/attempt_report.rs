@@ -63,7 +63,6 @@ impl AttemptReport {
 
     fn add_changes(&self, heading: &str, text: &mut String) {
         if self.changed.is_empty() {
-            text.push_str("No file was changed.\n\n");
             return;
         }
         let _written = write!(text, "{heading}\n\n");
@@ -92,8 +91,12 @@ impl AttemptReport {
                 gate.scope
             );
             if gate.exit_code != Some(0) && !gate.output_tail.trim().is_empty() {
-                let lines: Vec<String> =
-                    gate.output_tail.trim().lines().map(|line| format!("      {line}")).collect();
+                let lines: Vec<String> = gate
+                    .output_tail
+                    .trim()
+                    .lines()
+                    .map(|line| format!("      {line}"))
+                    .collect();
                 let _written = write!(text, "\n{}\n\n", lines.join("\n"));
             }
         }
@@ -130,12 +133,19 @@ mod tests {
             outcome: "Failed gates".to_owned(),
             reason: Some("captured test failed".to_owned()),
             changed: vec!["src/cache.py".to_owned()],
-            gates: vec![gate("captured test", Some(1)), gate("lint", None), gate("suite", Some(0))],
+            gates: vec![
+                gate("captured test", Some(1)),
+                gate("lint", None),
+                gate("suite", Some(0)),
+            ],
             ..AttemptReport::default()
         };
         let comment = report.to_comment();
         let lines: Vec<&str> = comment.lines().collect();
-        assert_eq!(lines[0], "**Implementation Attempt** — Tier 1: cheap — **Failed gates**");
+        assert_eq!(
+            lines[0],
+            "**Implementation Attempt** — Tier 1: cheap — **Failed gates**"
+        );
         assert!(comment.contains("- ❌ captured test: `python3 -m unittest -q` — failed with exit code 1 (20 of 20 runs pass)"));
         assert!(comment.contains("- ⚠️ lint: `python3 -m unittest -q` — did not run"));
         assert!(comment.contains("- ✅ suite: `python3 -m unittest -q` — passed"));

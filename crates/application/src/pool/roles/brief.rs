@@ -10,7 +10,6 @@ pub(crate) struct ItemBrief {
     pub(crate) id: String,
     pub(crate) title: String,
     pub(crate) body: String,
-    pub(crate) kind: String,
     /// `path:first-last` with the quoted code.
     pub(crate) locations: Vec<(String, String)>,
 }
@@ -42,5 +41,7 @@ pub(crate) fn tail(text: &str, length: usize) -> &str {
     while !text.is_char_boundary(start) {
         start += 1;
     }
-    text[start..].find('\n').map_or(&text[start..], |line| &text[start + line + 1..])
+    text[start..]
+        .find('\n')
+        .map_or(&text[start..], |line| &text[start + line + 1..])
 }

@@ -41,7 +41,6 @@ pub(crate) struct ProvenTest {
     pub(crate) spec: TestSpec,
     pub(crate) captured: CapturedTest,
     pub(crate) rate: FailureRate,
-    pub(crate) framework: &'static str,
 }
 
 /// The result of an attempt of capture or fix.
@@ -133,12 +132,11 @@ impl RoleDriver<'_> {
         }
         let proof = prove_failure(workspace, &spec, repetition(request.is_race), self.cancel)?;
         match proof {
-            TestProof::Proven {
-                rate,
-                framework,
-                content,
-            } => {
-                let scope = format!("{} of {} runs fail without the marker", rate.failures, rate.runs);
+            TestProof::Proven { rate, content } => {
+                let scope = format!(
+                    "{} of {} runs fail without the marker",
+                    rate.failures, rate.runs
+                );
                 result.gates.push(GateRun::of_command(
                     "test fails on the base",
                     &spec.test_command,
@@ -154,11 +152,13 @@ impl RoleDriver<'_> {
                     },
                     spec,
                     rate,
-                    framework: framework.as_str(),
                 });
             }
             TestProof::Refused { reason, rate } => {
-                let scope = format!("{} of {} runs fail without the marker", rate.failures, rate.runs);
+                let scope = format!(
+                    "{} of {} runs fail without the marker",
+                    rate.failures, rate.runs
+                );
                 let name = "test fails on the base";
                 let gate = GateRun::of_command(name, &spec.test_command, scope, Some(1), &reason);
                 result.gates.push(gate);
@@ -197,7 +197,10 @@ impl RoleDriver<'_> {
                     .iter()
                     .find(|gate| gate.is_environment_failure && !could_run(&gate.name));
                 let reason = |gate: &GateRun| {
-                    format!("the gate `{}` could not run: {}", gate.name, gate.output_tail)
+                    format!(
+                        "the gate `{}` could not run: {}",
+                        gate.name, gate.output_tail
+                    )
                 };
                 result.environment_failure = missing.map(reason);
                 let red = on_base.into_iter().filter(|gate| !gate.passed);

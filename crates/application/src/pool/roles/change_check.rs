@@ -75,7 +75,10 @@ impl fmt::Display for ChangeProblem {
             }
             Self::OnlyTests => formatter.write_str("only tests changed, not the defective code"),
             Self::ChangedCode(path) => {
-                write!(formatter, "`{path}` is not a test: a capture changes only tests")
+                write!(
+                    formatter,
+                    "`{path}` is not a test: a capture changes only tests"
+                )
             }
             Self::CapturedTestMissing(path) => {
                 write!(formatter, "the captured test `{path}` is missing")
@@ -100,7 +103,10 @@ impl fmt::Display for ChangeProblem {
                 "`{path}` had {before} assertions and has {after} now"
             ),
             Self::AlwaysTrue(path, line) => {
-                write!(formatter, "an assertion in `{path}` is always true: `{line}`")
+                write!(
+                    formatter,
+                    "an assertion in `{path}` is always true: `{line}`"
+                )
             }
             Self::ChecksChanged(path) => write!(
                 formatter,
@@ -152,8 +158,20 @@ static ALWAYS_TRUE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 
 /// Files that decide which checks run.
 fn decides_checks(path: &str) -> bool {
-    let starts = [".github/workflows/", ".forgejo/workflows/", ".gitea/workflows/", ".cleveragents/"];
-    let names = [".gitlab-ci.yml", "noxfile.py", "tox.ini", "pytest.ini", "conftest.py", ".coveragerc"];
+    let starts = [
+        ".github/workflows/",
+        ".forgejo/workflows/",
+        ".gitea/workflows/",
+        ".cleveragents/",
+    ];
+    let names = [
+        ".gitlab-ci.yml",
+        "noxfile.py",
+        "tox.ini",
+        "pytest.ini",
+        "conftest.py",
+        ".coveragerc",
+    ];
     let file = path.rsplit('/').next().unwrap_or(path);
     starts.iter().any(|start| path.starts_with(start)) || names.contains(&file)
 }
@@ -204,7 +222,10 @@ fn has_effect(file: &FileVersions) -> bool {
 }
 
 /// Checks the change of a fix. An empty result means that the gates may run.
-pub(crate) fn check_fix(files: &[FileVersions], captured: Option<&CapturedTest>) -> Vec<ChangeProblem> {
+pub(crate) fn check_fix(
+    files: &[FileVersions],
+    captured: Option<&CapturedTest>,
+) -> Vec<ChangeProblem> {
     if files.is_empty() {
         return vec![ChangeProblem::Empty];
     }
@@ -223,12 +244,18 @@ pub(crate) fn check_fix(files: &[FileVersions], captured: Option<&CapturedTest>)
 }
 
 /// Checks the change of a capture: it adds or changes only tests, and weakens none. Returns the reasons to refuse it.
-pub(crate) fn check_capture(files: &[FileVersions], test_path: &str, test: &str) -> Vec<ChangeProblem> {
+pub(crate) fn check_capture(
+    files: &[FileVersions],
+    test_path: &str,
+    test: &str,
+) -> Vec<ChangeProblem> {
     if files.is_empty() {
         return vec![ChangeProblem::Empty];
     }
     let mut problems = Vec::new();
-    let code = files.iter().filter(|file| !file.is_test && has_effect(file));
+    let code = files
+        .iter()
+        .filter(|file| !file.is_test && has_effect(file));
     problems.extend(code.map(|file| ChangeProblem::ChangedCode(file.path.clone())));
     let Some(file) = files.iter().find(|file| file.path == test_path) else {
         problems.push(ChangeProblem::CapturedTestMissing(test_path.to_owned()));
@@ -284,7 +311,11 @@ fn weakened_tests(files: &[FileVersions], captured: Option<&CapturedTest>) -> Ve
         let assertions = (count(&ASSERTION, before), count(&ASSERTION, after));
         if assertions.1 < assertions.0 {
             let (before, after) = assertions;
-            problems.push(ChangeProblem::AssertionsRemoved(file.path.clone(), before, after));
+            problems.push(ChangeProblem::AssertionsRemoved(
+                file.path.clone(),
+                before,
+                after,
+            ));
         }
     }
     problems
@@ -310,7 +341,9 @@ fn captured_test_problem(files: &[FileVersions], captured: &CapturedTest) -> Opt
     let code = |content: &str| {
         let code = effective_code(&captured.path, content);
         code.lines()
-            .filter(|line| !line.trim_start().starts_with("import ") && !line.trim_start().starts_with("from "))
+            .filter(|line| {
+                !line.trim_start().starts_with("import ") && !line.trim_start().starts_with("from ")
+            })
             .map(str::to_owned)
             .collect::<Vec<String>>()
     };
@@ -354,9 +387,16 @@ mod tests {
     #[test]
     fn a_change_without_effect_is_refused() {
         assert_eq!(check_fix(&[], None), [ChangeProblem::Empty]);
-        let comment = file("src/f.py", Some(CODE), Some("# Fixed the race.\ndef f():\n    return 1\n"));
+        let comment = file(
+            "src/f.py",
+            Some(CODE),
+            Some("# Fixed the race.\ndef f():\n    return 1\n"),
+        );
         let notes = file("CHANGELOG.md", None, Some("Fixed.\n"));
-        assert_eq!(check_fix(&[comment, notes.clone()], None), [ChangeProblem::WithoutEffect]);
+        assert_eq!(
+            check_fix(&[comment, notes.clone()], None),
+            [ChangeProblem::WithoutEffect]
+        );
         let test = file("tests/test_f.py", Some(MARKED), Some(TEST));
         let problems = check_fix(&[test, notes], Some(&captured()));
         assert_eq!(problems, [ChangeProblem::OnlyTests]);
@@ -371,7 +411,10 @@ mod tests {
         let cases = [
             (None, ChangeProblem::MarkerKept(path())),
             (Some(Some(MARKED)), ChangeProblem::MarkerKept(path())),
-            (Some(Some(weaker.as_str())), ChangeProblem::CapturedTestChanged(path())),
+            (
+                Some(Some(weaker.as_str())),
+                ChangeProblem::CapturedTestChanged(path()),
+            ),
             (Some(None), ChangeProblem::CapturedTestMissing(path())),
         ];
         for (after, expected) in cases {
@@ -412,7 +455,9 @@ mod tests {
         let workflow = file(".github/workflows/ci.yml", Some("a: 1\n"), Some("a: 2\n"));
         assert_eq!(
             check_fix(&[code, workflow], None),
-            [ChangeProblem::ChecksChanged(".github/workflows/ci.yml".to_owned())]
+            [ChangeProblem::ChecksChanged(
+                ".github/workflows/ci.yml".to_owned()
+            )]
         );
     }
 

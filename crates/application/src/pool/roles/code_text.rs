@@ -142,7 +142,11 @@ impl Scanner<'_> {
 
     fn skip_comment(&mut self) -> bool {
         let syntax = self.syntax;
-        if syntax.line_comments.iter().any(|start| self.rest.starts_with(start)) {
+        if syntax
+            .line_comments
+            .iter()
+            .any(|start| self.rest.starts_with(start))
+        {
             let end = self.rest.find('\n').unwrap_or(self.rest.len());
             self.advance(end);
             return true;
@@ -153,7 +157,9 @@ impl Scanner<'_> {
         let Some(comment) = self.rest.strip_prefix(start) else {
             return false;
         };
-        let end = comment.find(stop).map_or(comment.len(), |end| end + stop.len());
+        let end = comment
+            .find(stop)
+            .map_or(comment.len(), |end| end + stop.len());
         self.advance(start.len() + end);
         true
     }
@@ -211,13 +217,25 @@ mod tests {
     fn comments_documentation_and_layout_have_no_effect() {
         let same = [
             ("a.py", "x = 1\n", "# note\nx = 1  # more\n\n"),
-            ("a.py", "def f():\n    return 1\n", "def f():\n    \"\"\"Returns 1.\n\n    Always.\n    \"\"\"\n    return 1\n"),
-            ("a.rs", "fn f() { g(1) }\n", "/// Calls g.\nfn f() { /* here */ g(1) }\n"),
+            (
+                "a.py",
+                "def f():\n    return 1\n",
+                "def f():\n    \"\"\"Returns 1.\n\n    Always.\n    \"\"\"\n    return 1\n",
+            ),
+            (
+                "a.rs",
+                "fn f() { g(1) }\n",
+                "/// Calls g.\nfn f() { /* here */ g(1) }\n",
+            ),
             ("a.js", "f('//x')\n", "f('//x') // y\n"),
             ("a.sql", "SELECT 1\n", "-- one\nSELECT 1\n"),
         ];
         for (path, before, after) in same {
-            assert_eq!(effective_code(path, before), effective_code(path, after), "{path}: {after}");
+            assert_eq!(
+                effective_code(path, before),
+                effective_code(path, after),
+                "{path}: {after}"
+            );
         }
         let different = [
             ("a.py", "x = 1\n", "x = 2\n"),
@@ -230,7 +248,11 @@ mod tests {
             ("a.csv", "# a\n", "# b\n"),
         ];
         for (path, before, after) in different {
-            assert_ne!(effective_code(path, before), effective_code(path, after), "{path}: {after}");
+            assert_ne!(
+                effective_code(path, before),
+                effective_code(path, after),
+                "{path}: {after}"
+            );
         }
     }
 }

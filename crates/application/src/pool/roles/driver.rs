@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    Code, Diagnose as _, FailureCategory, MicroUsd, Plan, PlanId, PlanPhase, PlanReport,
-    PlanStage,
+    Code, Diagnose as _, FailureCategory, MicroUsd, Plan, PlanId, PlanPhase, PlanReport, PlanStage,
 };
 use cleveragents_process::Cancel;
 use cleveragents_store::Engine;
@@ -181,7 +180,10 @@ fn role_action(role: &str, task: &str) -> (String, String) {
     let stamp = PlanId::generate().to_string().to_ascii_lowercase();
     let name = format!("local/pool-{role}-{}", &stamp[stamp.len() - 10..]);
     // Escapes braces and `$`, which would be placeholders and variables.
-    let escaped = task.replace('{', "{{").replace('}', "}}").replace('$', "$$");
+    let escaped = task
+        .replace('{', "{{")
+        .replace('}', "}}")
+        .replace('$', "$$");
     let subject = escaped.lines().next().unwrap_or_default();
     let definition = json!({
         "name": name,
@@ -212,7 +214,12 @@ fn stop_reason(error: &PlanError, plan: &Plan) -> Option<StopReason> {
     let failure = plan.error.as_ref();
     let field = |name: &str| failure.and_then(|failure| failure.get(name)?.as_str());
     let category = field("error_category").and_then(FailureCategory::from_stored);
-    let code = field("code").and_then(|code| Code::ALL.iter().copied().find(|known| known.as_str() == code));
+    let code = field("code").and_then(|code| {
+        Code::ALL
+            .iter()
+            .copied()
+            .find(|known| known.as_str() == code)
+    });
     if let Some(reason) = code.and_then(code_reason) {
         return Some(reason);
     }

@@ -51,18 +51,6 @@ impl TestFramework {
         }
     }
 
-    /// The name in reports.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pytest => "pytest",
-            Self::Unittest => "unittest",
-            Self::Rust => "rust",
-            Self::Go => "go",
-            Self::JavaScript => "javascript",
-            Self::Unknown => "unknown",
-        }
-    }
-
     fn marker(self) -> Option<&'static Regex> {
         match self {
             Self::Pytest => PYTEST.as_ref(),
@@ -180,9 +168,16 @@ fn marked_lines(
 /// True if a line starts the definition of a function.
 fn is_definition(line: &str) -> bool {
     let line = line.trim_start();
-    ["def ", "async def ", "class ", "fn ", "pub fn ", "async fn "]
-        .iter()
-        .any(|start| line.starts_with(start))
+    [
+        "def ",
+        "async def ",
+        "class ",
+        "fn ",
+        "pub fn ",
+        "async fn ",
+    ]
+    .iter()
+    .any(|start| line.starts_with(start))
 }
 
 /// True if a line defines a test with this name.
@@ -195,7 +190,8 @@ fn defines(line: &str, test: &str) -> bool {
         .any(|quote| line.contains(&format!("{quote}{test}{quote}")));
     quoted
         || ["def ", "fn ", "func "].iter().any(|keyword| {
-            line.contains(&format!("{keyword}{test}(")) || line.contains(&format!("{keyword}{test}<"))
+            line.contains(&format!("{keyword}{test}("))
+                || line.contains(&format!("{keyword}{test}<"))
         })
 }
 
@@ -252,6 +248,9 @@ mod tests {
         assert!(!TestFramework::Pytest.is_strict(lenient));
         assert!(TestFramework::Unittest.is_strict("@unittest.expectedFailure\n"));
         assert_eq!(TestFramework::Unittest.marker_count(strict), 0);
-        assert_eq!(TestFramework::detect("Makefile", ""), TestFramework::Unknown);
+        assert_eq!(
+            TestFramework::detect("Makefile", ""),
+            TestFramework::Unknown
+        );
     }
 }

@@ -55,9 +55,10 @@ impl RoleDriver<'_> {
         let plan = self.plans.get(plan.id)?;
         let mut result = AttemptResult::default();
         if let Err(stop) = executed {
-            let has_result = stop.reason == StopReason::FailedChecks;
+            let may_have_changes =
+                matches!(stop.reason, StopReason::FailedChecks | StopReason::NoResult);
             result.stop = Some(stop);
-            if !has_result {
+            if !may_have_changes {
                 return Ok((plan, result));
             }
         }
@@ -107,7 +108,12 @@ impl RoleDriver<'_> {
 
 fn fix_task(request: &FixRequest<'_>) -> String {
     let item = request.item;
-    let mut task = format!("Fix: {}\n\nThe item {} (data):\n{}", item.title, item.id, item.to_data());
+    let mut task = format!(
+        "Fix: {}\n\nThe item {} (data):\n{}",
+        item.title,
+        item.id,
+        item.to_data()
+    );
     if let Some(proven) = request.proven {
         let TestSpec {
             test_path: path,

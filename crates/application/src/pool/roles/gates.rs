@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use cleveragents_domain::Plan;
 use cleveragents_process::Cancel;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -20,25 +19,28 @@ use crate::validation::{
 const KEPT_OUTPUT: usize = 4_000;
 
 /// The result of one gate for one state of the sandbox.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct GateRun {
-    pub name: String,
-    pub command: String,
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct GateRun {
+    pub(crate) name: String,
+    pub(crate) command: String,
     /// The part that the gate covers, such as the resource that it validates.
-    pub scope: String,
-    pub required: bool,
-    pub passed: bool,
+    pub(crate) scope: String,
+    pub(crate) required: bool,
+    pub(crate) passed: bool,
     /// `None` if the command has no exit code: it did not run, or was stopped.
-    pub exit_code: Option<i32>,
+    pub(crate) exit_code: Option<i32>,
     /// True if the gate could not run.
-    pub is_environment_failure: bool,
-    pub output_tail: String,
-    pub duration_ms: u64,
+    pub(crate) is_environment_failure: bool,
+    pub(crate) output_tail: String,
+    pub(crate) duration_ms: u64,
 }
 
 impl GateRun {
     fn new(attached: &EffectiveValidation, outcome: &ValidationOutcome) -> Self {
-        let exit_code = outcome.data.as_ref().and_then(|data| data["exit_code"].as_i64());
+        let exit_code = outcome
+            .data
+            .as_ref()
+            .and_then(|data| data["exit_code"].as_i64());
         let exit_code = exit_code.and_then(|code| i32::try_from(code).ok());
         let is_tool = matches!(attached.validation.check, ValidationCheck::Wraps(_));
         let mut output = String::from_utf8_lossy(&outcome.output).into_owned();
@@ -125,10 +127,14 @@ fn stored_outcome(
     attached: &EffectiveValidation,
 ) -> Result<ValidationOutcome, OperationError> {
     let results = plans.check_results(plan.id)?;
-    let newest = results.into_iter().rev().map(|stored| stored.result).find(|result| {
-        result.attachment_id == Some(attached.attachment_id)
-            && result.definition_hash == attached.definition_hash
-    });
+    let newest = results
+        .into_iter()
+        .rev()
+        .map(|stored| stored.result)
+        .find(|result| {
+            result.attachment_id == Some(attached.attachment_id)
+                && result.definition_hash == attached.definition_hash
+        });
     Ok(match newest {
         Some(result) => ValidationOutcome {
             passed: result.passed,

@@ -56,7 +56,9 @@ impl From<ReportedFinding> for Finding {
     fn from(reported: ReportedFinding) -> Self {
         let line = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         let steps = (1..).zip(&reported.failure_scenario);
-        let steps: Vec<String> = steps.map(|(number, step)| format!("{number}. {step}")).collect();
+        let steps: Vec<String> = steps
+            .map(|(number, step)| format!("{number}. {step}"))
+            .collect();
         let percent = (reported.confidence * 100.0).round().clamp(0.0, 100.0);
         Self {
             title: reported.title,
@@ -127,7 +129,6 @@ pub(crate) fn check_findings(
         normal_path(&mut finding.path);
         let text = content(&finding.path);
         let quoted = QuotedCode {
-            path: &finding.path,
             line_start: finding.line_start,
             line_end: finding.line_end,
             quote: &finding.quote,
@@ -187,18 +188,12 @@ fn fault_of(finding: &ReportedFinding) -> Option<String> {
         .then(|| "a race needs the interleaving step by step".to_owned())
 }
 
-/// The result of a hunt.
-pub(crate) struct HuntResult {
-    pub(crate) plan: Plan,
-    pub(crate) intake: Intake,
-}
-
 impl RoleDriver<'_> {
     /// Hunts in a module.
     pub(crate) fn hunt(
         &self,
         request: &HuntRequest<'_>,
-    ) -> Result<(Plan, Result<HuntResult, RoleStop>), OperationError> {
+    ) -> Result<(Plan, Result<Intake, RoleStop>), OperationError> {
         let plan = self.create(&RolePlan {
             role: "hunt",
             task: hunt_task(request.module),
@@ -217,10 +212,7 @@ impl RoleDriver<'_> {
             })
         })?;
         let plan = self.plans.get(id)?;
-        Ok((
-            plan,
-            hunted.map(|(plan, intake)| HuntResult { plan, intake }),
-        ))
+        Ok((plan, hunted.map(|(_, intake)| intake)))
     }
 }
 
@@ -253,7 +245,11 @@ fn base_content(workspace: &SandboxWorkspace, path: &str) -> Option<Vec<u8>> {
         return read_text(workspace, path).map(String::into_bytes);
     }
     let is_inside = !path.starts_with('/') && !path.split('/').any(|name| name == "..");
-    let git = workspace.git(&part.alias).ok().flatten().filter(|_| is_inside)?;
+    let git = workspace
+        .git(&part.alias)
+        .ok()
+        .flatten()
+        .filter(|_| is_inside)?;
     let object = format!("{commit}:{path}");
     let output = git.try_run(&["cat-file", "blob", object.as_str()]).ok()?;
     (output.code == Some(0)).then_some(output.stdout)
@@ -295,13 +291,24 @@ mod tests {
         vague["failure_scenario"] = json!(["it races"]);
         let invented = finding((4, 5), "if url not in ENGINES:\n    pass");
         let shifted = finding((1, 2), quote);
-        let intake = check(&[finding((4, 5), quote), elsewhere, mixed, vague, invented, shifted]);
+        let intake = check(&[
+            finding((4, 5), quote),
+            elsewhere,
+            mixed,
+            vague,
+            invented,
+            shifted,
+        ]);
         assert_eq!(intake.findings.len(), 1);
         let accepted = &intake.findings[0];
         assert_eq!(accepted.symbol, "open_it");
         assert_eq!(accepted.path, "src/cache.py");
         assert_eq!(accepted.commit, "4f2c");
-        let reasons: Vec<&str> = intake.rejected.iter().map(|rejected| rejected.reason.as_str()).collect();
+        let reasons: Vec<&str> = intake
+            .rejected
+            .iter()
+            .map(|rejected| rejected.reason.as_str())
+            .collect();
         assert_eq!(
             reasons,
             [

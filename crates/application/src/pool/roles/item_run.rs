@@ -100,7 +100,11 @@ impl ItemRun<'_> {
     }
 
     /// The reason why an attempt did not start. An item without a tier left waits for a user.
-    fn explain(&self, pool: &PoolDefinition, before: &WorkItem) -> Result<ItemStep, OperationError> {
+    fn explain(
+        &self,
+        pool: &PoolDefinition,
+        before: &WorkItem,
+    ) -> Result<ItemStep, OperationError> {
         let id = before.id;
         let item = self.item(id)?;
         if item.state != before.state {

@@ -55,13 +55,16 @@ impl RoleDriver<'_> {
         let error = match applied {
             // The plan returned to execution, because its checks have to run again.
             Ok(_) => {
-                let failing = vec!["gates_passed: the checks of the plan have to run again".to_owned()];
+                let failing =
+                    vec!["gates_passed: the checks of the plan have to run again".to_owned()];
                 return Ok(report(MergeOutcome::Refused { failing }));
             }
             Err(error) => error,
         };
         Ok(match error {
-            PlanError::Constrained { reasons, .. } => report(MergeOutcome::Refused { failing: reasons }),
+            PlanError::Constrained { reasons, .. } => {
+                report(MergeOutcome::Refused { failing: reasons })
+            }
             PlanError::Stopped { .. } => failed(RoleFailure::Cancelled, Some(&current)),
             PlanError::Waits { .. } => report(MergeOutcome::NeedsApproval {
                 reason: error.to_string(),
@@ -70,7 +73,9 @@ impl RoleDriver<'_> {
                 paths: conflict_paths(&error),
             }),
             PlanError::NothingToApply(_) | PlanError::NotReady { .. } => {
-                report(MergeOutcome::Refused { failing: vec![error.to_string()] })
+                report(MergeOutcome::Refused {
+                    failing: vec![error.to_string()],
+                })
             }
             error => failed(RoleFailure::Environment(error.to_string()), Some(&current)),
         })
@@ -79,7 +84,8 @@ impl RoleDriver<'_> {
     /// Cancels the plans of captures, whose tests are merged with the change.
     fn clean_up(&self, dispatch: &Dispatch) {
         let captures = dispatch.earlier.iter();
-        let captures = captures.filter(|attempt| attempt.role == cleveragents_domain::PoolRole::Capture);
+        let captures =
+            captures.filter(|attempt| attempt.role == cleveragents_domain::PoolRole::Capture);
         for plan in captures.filter_map(|attempt| attempt.plan) {
             let cancelled = self.plans.cancel(plan, "its test was merged with the fix");
             if let Err(error) = cancelled {
@@ -90,14 +96,22 @@ impl RoleDriver<'_> {
 }
 
 fn merged(plan: &Plan) -> RoleReport {
-    let parts = plan.report.as_ref().and_then(|report| report["parts"].as_array().cloned());
-    let commits = parts.into_iter().flatten().filter_map(|part| {
-        part["commit"]["new"].as_str().map(str::to_owned)
-    });
+    let parts = plan
+        .report
+        .as_ref()
+        .and_then(|report| report["parts"].as_array().cloned());
+    let commits = parts
+        .into_iter()
+        .flatten()
+        .filter_map(|part| part["commit"]["new"].as_str().map(str::to_owned));
     let commit = commits.collect::<Vec<_>>().join(" ");
     RoleReport::Merge {
         outcome: MergeOutcome::Merged {
-            commit: if commit.is_empty() { plan.id.to_string() } else { commit },
+            commit: if commit.is_empty() {
+                plan.id.to_string()
+            } else {
+                commit
+            },
         },
         cost: MicroUsd(0),
         plan: Some(plan.id),
@@ -133,7 +147,10 @@ fn unmet_criteria(
         return Ok(vec!["the work item was removed".to_owned()]);
     };
     if current.state != cleveragents_domain::WorkItemState::Approved {
-        return Ok(vec![format!("approved: the work item is {}", current.state)]);
+        return Ok(vec![format!(
+            "approved: the work item is {}",
+            current.state
+        )]);
     }
     let stored_attempts = attempts::of_item(unit, item)?;
     let reviews = attempts::reviews(unit, item)?;
@@ -152,13 +169,21 @@ fn unmet_criteria(
         fixes_base: current.priority == cleveragents_domain::Priority::CiBlocker,
     };
     let failing = evidence.failing().into_iter();
-    Ok(failing.map(|criterion| criterion.as_str().to_owned()).collect())
+    Ok(failing
+        .map(|criterion| criterion.as_str().to_owned())
+        .collect())
 }
 
 /// The description of the change, rendered from the row of its attempt.
 fn description(dispatch: &Dispatch, plan: &Plan) -> String {
-    let author = dispatch.earlier.iter().rev().find(|attempt| attempt.plan == Some(plan.id));
-    let gates = author.map(|attempt| attempt.gates.as_slice()).unwrap_or_default();
+    let author = dispatch
+        .earlier
+        .iter()
+        .rev()
+        .find(|attempt| attempt.plan == Some(plan.id));
+    let gates = author
+        .map(|attempt| attempt.gates.as_slice())
+        .unwrap_or_default();
     let gate = |gate: &cleveragents_domain::GateResult| GateLine {
         name: gate.name.clone(),
         command: gate.command.clone(),
@@ -169,7 +194,9 @@ fn description(dispatch: &Dispatch, plan: &Plan) -> String {
     let report = AttemptReport {
         item: dispatch.item.id.to_string(),
         title: crate::plan::commit_subject(&dispatch.item.title),
-        actor: author.map(|attempt| attempt.actor.clone()).unwrap_or_default(),
+        actor: author
+            .map(|attempt| attempt.actor.clone())
+            .unwrap_or_default(),
         plan: plan.id.to_string(),
         gates: gates.iter().map(gate).collect(),
         pool: dispatch.pool.name.clone(),

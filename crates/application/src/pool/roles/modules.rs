@@ -25,7 +25,9 @@ pub(crate) fn modules(location: &Path, below: &str) -> Vec<String> {
         below.is_empty()
             || below == "."
             || path == below
-            || path.strip_prefix(below).is_some_and(|rest| rest.starts_with('/'))
+            || path
+                .strip_prefix(below)
+                .is_some_and(|rest| rest.starts_with('/'))
     };
     let is_large_enough = |path: &str| {
         let metadata = std::fs::symlink_metadata(location.join(path));
@@ -52,7 +54,13 @@ fn tracked(location: &Path) -> Option<Vec<String>> {
         return None;
     }
     let names = String::from_utf8_lossy(&listed.stdout).into_owned();
-    Some(names.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+    Some(
+        names
+            .split('\0')
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect(),
+    )
 }
 
 /// The files of a folder without hidden ones.
@@ -75,7 +83,11 @@ fn visited(location: &Path) -> Vec<String> {
             if name.starts_with('.') {
                 continue;
             }
-            let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+            let path = if folder.is_empty() {
+                name
+            } else {
+                format!("{folder}/{name}")
+            };
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => folders.push(path),
                 Ok(kind) if kind.is_file() => files.push(path),
@@ -108,8 +120,14 @@ mod tests {
             std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
             std::fs::write(path, text).expect("a file");
         }
-        assert_eq!(modules(folder.path(), "src/"), ["src/a.py", "src/deep/b.rs"]);
+        assert_eq!(
+            modules(folder.path(), "src/"),
+            ["src/a.py", "src/deep/b.rs"]
+        );
         assert_eq!(modules(folder.path(), "src/a.py"), ["src/a.py"]);
-        assert_eq!(modules(folder.path(), "."), ["src/a.py", "src/deep/b.rs", "srcs/d.py"]);
+        assert_eq!(
+            modules(folder.path(), "."),
+            ["src/a.py", "src/deep/b.rs", "srcs/d.py"]
+        );
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use cleveragents_domain::identity::{Permission, Scope};
 use cleveragents_domain::{
-    Attempt, AttemptOutcome, CodeLocation, Code, GateResult, NewWorkItem, PoolDefinition, PoolRole,
+    Attempt, AttemptOutcome, Code, CodeLocation, GateResult, NewWorkItem, PoolDefinition, PoolRole,
     RegressionProof, TransitionCause, WorkItem, WorkItemId, WorkItemKind, WorkItemState,
 };
 use cleveragents_store::work_items::{self, ChangeOrigin, ItemFilter};
@@ -89,8 +89,11 @@ impl Operation for ListReadyMadePools {
             None => READY_MADE_POOLS.to_vec(),
             Some(name) => vec![ReadyMadePool::find(name).ok_or_else(|| {
                 let names: Vec<&str> = READY_MADE_POOLS.iter().map(|pool| pool.name).collect();
-                OperationError::new(Code::ReadyMadePoolNotFound, format!("there is no ready-made pool `{name}`"))
-                    .with_hint(format!("choose one of: {}", names.join(", ")))
+                OperationError::new(
+                    Code::ReadyMadePoolNotFound,
+                    format!("there is no ready-made pool `{name}`"),
+                )
+                .with_hint(format!("choose one of: {}", names.join(", ")))
             })?],
         };
         let pools = chosen.into_iter().map(|pool| ReadyMadePoolFile {
@@ -107,7 +110,10 @@ impl Operation for ListReadyMadePools {
 /// The configured actors as the actors of all tiers.
 fn default_actors(context: &OperationContext) -> PoolActors {
     let configured = &context.settings().plans.actors;
-    let default = configured.execution.clone().unwrap_or_else(|| EXECUTOR.to_owned());
+    let default = configured
+        .execution
+        .clone()
+        .unwrap_or_else(|| EXECUTOR.to_owned());
     let reviewer = configured.review.clone();
     PoolActors {
         cheap: default.clone(),
@@ -118,11 +124,18 @@ fn default_actors(context: &OperationContext) -> PoolActors {
 }
 
 /// The definition of a ready-made pool.
-fn definition(name: &str, project: &str, actors: &PoolActors) -> Result<PoolDefinition, OperationError> {
+fn definition(
+    name: &str,
+    project: &str,
+    actors: &PoolActors,
+) -> Result<PoolDefinition, OperationError> {
     let pool = ReadyMadePool::find(name)
         .ok_or_else(|| OperationError::internal(format!("there is no ready-made pool `{name}`")))?;
     PoolDefinition::read(&pool.file(project, actors), &|_| None).map_err(|fault| {
-        OperationError::usage(format!("the pool `{name}` cannot be used: {}", fault.fault().message))
+        OperationError::usage(format!(
+            "the pool `{name}` cannot be used: {}",
+            fault.fault().message
+        ))
     })
 }
 
@@ -200,14 +213,18 @@ fn location(context: &OperationContext, project: &str) -> Result<PathBuf, Operat
         [folder] => Ok(folder.clone()),
         _ => Err(OperationError::new(
             Code::PoolProjectUnsuitable,
-            format!("the project `{project}` links {} folders; the roles of pools work on exactly one", folders.len()),
+            format!(
+                "the project `{project}` links {} folders; the roles of pools work on exactly one",
+                folders.len()
+            ),
         )),
     }
 }
 
 impl Operation for HuntDefects {
     const NAME: &'static str = "pool/hunt";
-    const SUMMARY: &'static str = "Hunt for defects in modules, and file the findings as work items";
+    const SUMMARY: &'static str =
+        "Hunt for defects in modules, and file the findings as work items";
     const REQUIREMENT: Requirement = requires(Permission::Write);
     const RUNS_AGENTS: bool = true;
     type Response = HuntReport;
@@ -222,7 +239,11 @@ impl Operation for HuntDefects {
         let below = self.path.as_deref().unwrap_or("");
         let mut paths = modules(&folder, below);
         if paths.is_empty() {
-            let place = if below.is_empty() { "the project" } else { below };
+            let place = if below.is_empty() {
+                "the project"
+            } else {
+                below
+            };
             return Err(OperationError::new(
                 Code::NoModules,
                 format!("no source file of at least 120 bytes is in {place}"),
@@ -242,13 +263,17 @@ impl Operation for HuntDefects {
             runner: &runner,
             cancel: context.cancel(),
         };
-        let (mut modules, mut items): (Vec<HuntedModule>, Vec<FoundItem>) = (Vec::new(), Vec::new());
+        let (mut modules, mut items): (Vec<HuntedModule>, Vec<FoundItem>) =
+            (Vec::new(), Vec::new());
         for path in paths {
             if context.cancel().is_cancelled() {
                 break;
             }
             let id = hunt_item(context, &self.project, &path)?;
-            context.front_end().observer.note(&format!("hunting in {path}"));
+            context
+                .front_end()
+                .observer
+                .note(&format!("hunting in {path}"));
             let attempted = match run.attempt(&pool, id)? {
                 ItemStep::Attempted(attempted) => attempted,
                 ItemStep::Stopped(reason) => {
@@ -409,7 +434,7 @@ pub struct ReportedAttempt {
 }
 
 impl ReportedAttempt {
-    fn new(attempt: &Attempt, item: &WorkItem, tier_number: u64) -> Self {
+    fn new(attempt: &Attempt, item: &WorkItem, tier_number: u64, changed: Vec<String>) -> Self {
         let gate = |gate: &GateResult| GateLine {
             name: gate.name.clone(),
             command: gate.command.clone(),
@@ -422,11 +447,17 @@ impl ReportedAttempt {
             title: item.title.clone(),
             tier: tier_number,
             actor: attempt.actor.clone(),
-            outcome: attempt.outcome.map(|outcome| outcome.as_str().replace('_', " ")).unwrap_or_default(),
+            outcome: attempt
+                .outcome
+                .map(|outcome| outcome.as_str().replace('_', " "))
+                .unwrap_or_default(),
             reason: attempt.reason.clone(),
             base_commit: attempt.base.clone().unwrap_or_default(),
-            plan: attempt.plan.map(|plan| plan.to_string()).unwrap_or_default(),
-            changed: Vec::new(),
+            plan: attempt
+                .plan
+                .map(|plan| plan.to_string())
+                .unwrap_or_default(),
+            changed,
             gates: attempt.gates.iter().map(gate).collect(),
             cost_usd: attempt.cost.as_usd(),
             pool: attempt.pool.clone(),
@@ -445,6 +476,23 @@ impl ReportedAttempt {
             comment: report.to_comment(),
         }
     }
+}
+
+/// The paths that the plan of an attempt changed.
+fn changed_paths(
+    context: &OperationContext,
+    attempt: &Attempt,
+) -> Result<Vec<String>, OperationError> {
+    let Some(plan) = attempt
+        .plan
+        .filter(|_| matches!(attempt.role, PoolRole::Fix | PoolRole::Capture))
+    else {
+        return Ok(Vec::new());
+    };
+    let plan = context.plan_service().get(plan)?;
+    let changes = context.plans().recorded_changes(&plan)?;
+    let files = changes.files.into_iter().filter(|file| !file.is_folder);
+    Ok(files.map(|file| file.path).collect())
 }
 
 impl Operation for FixItem {
@@ -485,7 +533,10 @@ impl Operation for FixItem {
             };
             let pool = self.pool(context, role, &report.item.project)?;
             let title = &report.item.title;
-            context.front_end().observer.note(&format!("{role}: {title}"));
+            context
+                .front_end()
+                .observer
+                .note(&format!("{role}: {title}"));
             match run.attempt(&pool, id)? {
                 ItemStep::Stopped(reason) => {
                     report.item = run.item(id)?;
@@ -497,7 +548,9 @@ impl Operation for FixItem {
                     let tiers = pool.tiers.iter();
                     let number = tiers.zip(1..).find(|(tier, _)| tier.name == attempt.tier);
                     let number = number.map_or(1, |(_, number)| number);
-                    report.attempts.push(ReportedAttempt::new(attempt, &attempted.item, number));
+                    let changed = changed_paths(context, attempt)?;
+                    let reported = ReportedAttempt::new(attempt, &attempted.item, number, changed);
+                    report.attempts.push(reported);
                     report.item = attempted.item;
                     if role == PoolRole::Merge && report.item.state == WorkItemState::Approved {
                         report.stopped.clone_from(&attempt.reason);
@@ -517,7 +570,9 @@ impl FixItem {
             return Ok(id);
         }
         let prefix = self.item.to_ascii_uppercase();
-        let found = context.engine().read(|reader| work_items::with_prefix(reader, &prefix, 2));
+        let found = context
+            .engine()
+            .read(|reader| work_items::with_prefix(reader, &prefix, 2));
         match found?.as_slice() {
             [only] => Ok(only.id),
             [] => Err(OperationError::new(
@@ -545,8 +600,14 @@ impl FixItem {
             }
             WorkItemState::InReview => Ok(PoolRole::Review),
             WorkItemState::Approved if self.merge => Ok(PoolRole::Merge),
-            WorkItemState::Approved => Err(Some("the change is approved and waits for its merge".to_owned())),
-            state => Err(Some(item.reason.clone().unwrap_or_else(|| format!("the item is {state}")))),
+            WorkItemState::Approved => Err(Some(
+                "the change is approved and waits for its merge".to_owned(),
+            )),
+            state => Err(Some(
+                item.reason
+                    .clone()
+                    .unwrap_or_else(|| format!("the item is {state}")),
+            )),
         }
     }
 

@@ -10,7 +10,6 @@ use cleveragents_process::{Cancel, Ending};
 use cleveragents_tools::Access;
 use cleveragents_tools::ports::{Command, Workspace as _};
 use regex::Regex;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::expected_fail::TestFramework;
@@ -19,16 +18,16 @@ use crate::sandbox::SandboxError;
 use crate::tool::SandboxWorkspace;
 
 /// A captured test, as its author reported it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct TestSpec {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TestSpec {
     /// The path in the sandbox.
-    pub test_path: String,
+    pub(crate) test_path: String,
     /// The name in the test framework.
-    pub test_name: String,
+    pub(crate) test_name: String,
     /// The command that runs only this test.
-    pub test_command: String,
+    pub(crate) test_command: String,
     /// A regular expression that matches the output of the failing test.
-    pub failure_pattern: String,
+    pub(crate) failure_pattern: String,
 }
 
 /// Number of runs of a test, and their limits.
@@ -56,15 +55,11 @@ pub(crate) enum TestProof {
     /// It fails for the stated reason.
     Proven {
         rate: FailureRate,
-        framework: TestFramework,
         /// The content of the test file with its marker.
         content: String,
     },
     /// It does not count, for this reason.
-    Refused {
-        reason: String,
-        rate: FailureRate,
-    },
+    Refused { reason: String, rate: FailureRate },
     /// The test could not run.
     Environment(String),
 }
@@ -155,14 +150,21 @@ pub(crate) fn prove_failure(
         Err(error) => return refused(format!("the failure pattern is invalid: {error}"), none()),
     };
     if pattern.is_match("") {
-        return refused("the failure pattern matches every output".to_owned(), none());
+        return refused(
+            "the failure pattern matches every output".to_owned(),
+            none(),
+        );
     }
     let Some(content) = read_text(workspace, &spec.test_path) else {
-        return refused(format!("the test file `{}` does not exist", spec.test_path), none());
+        return refused(
+            format!("the test file `{}` does not exist", spec.test_path),
+            none(),
+        );
     };
     let framework = TestFramework::detect(&spec.test_path, &content);
     if framework != TestFramework::Unknown && !framework.has_marker(&content) {
-        let reason = "the test has no marker of an expected failure, so the suite fails until the fix";
+        let reason =
+            "the test has no marker of an expected failure, so the suite fails until the fix";
         return refused(reason.to_owned(), none());
     }
     let bare = framework.without_marker(&content, &spec.test_name);
@@ -188,7 +190,10 @@ pub(crate) fn prove_failure(
         return refused(reason, rate);
     }
     if rate.failures == 0 {
-        return refused("the test passes although the defect is there".to_owned(), rate);
+        return refused(
+            "the test passes although the defect is there".to_owned(),
+            rate,
+        );
     }
     if !rate.is_certain() && framework.is_strict(&content) {
         let reason = format!(
@@ -198,11 +203,7 @@ pub(crate) fn prove_failure(
         );
         return refused(reason, rate);
     }
-    Ok(TestProof::Proven {
-        rate,
-        framework,
-        content,
-    })
+    Ok(TestProof::Proven { rate, content })
 }
 
 /// Runs `work` while the test file has the content `bare`, and rolls all changes back.

@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-/// Code quoted from a file: its path, its first and last line (from 1), and the text.
+/// Code quoted from a file: its first and last line (from 1), and the text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct QuotedCode<'a> {
-    pub(crate) path: &'a str,
     pub(crate) line_start: u64,
     pub(crate) line_end: u64,
     pub(crate) quote: &'a str,
@@ -40,14 +39,22 @@ impl fmt::Display for QuoteMismatch {
         match self {
             Self::FileMissing => formatter.write_str("the file does not exist in the commit"),
             Self::OutOfRange { lines } => {
-                write!(formatter, "the lines do not exist: the file has {lines} lines")
+                write!(
+                    formatter,
+                    "the lines do not exist: the file has {lines} lines"
+                )
             }
             Self::Empty => formatter.write_str("it quotes no code"),
             Self::TooLong => {
                 write!(formatter, "it quotes more than {MAX_QUOTED_LINES} lines")
             }
-            Self::Differs { stands_at: Some(line) } => {
-                write!(formatter, "the quoted code stands at line {line}, not at the stated lines")
+            Self::Differs {
+                stands_at: Some(line),
+            } => {
+                write!(
+                    formatter,
+                    "the quoted code stands at line {line}, not at the stated lines"
+                )
             }
             Self::Differs { stands_at: None } => {
                 formatter.write_str("the quoted code does not stand in the file")
@@ -62,7 +69,12 @@ impl QuotedCode<'_> {
     pub(crate) fn check(&self, content: Option<&[u8]>) -> Result<(), QuoteMismatch> {
         let content = content.and_then(|bytes| std::str::from_utf8(bytes).ok());
         let content = content.ok_or(QuoteMismatch::FileMissing)?;
-        let quote: Vec<&str> = self.quote.trim_matches('\n').lines().map(str::trim).collect();
+        let quote: Vec<&str> = self
+            .quote
+            .trim_matches('\n')
+            .lines()
+            .map(str::trim)
+            .collect();
         if quote.iter().all(|line| line.is_empty()) {
             return Err(QuoteMismatch::Empty);
         }
@@ -104,7 +116,6 @@ mod tests {
 
     fn check(lines: (u64, u64), quote: &str) -> Result<(), QuoteMismatch> {
         QuotedCode {
-            path: "cache.py",
             line_start: lines.0,
             line_end: lines.1,
             quote,
@@ -140,7 +151,6 @@ mod tests {
     #[test]
     fn a_quote_of_a_missing_or_binary_file_is_refused() {
         let quoted = QuotedCode {
-            path: "gone.py",
             line_start: 1,
             line_end: 1,
             quote: "import os",

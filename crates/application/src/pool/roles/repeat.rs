@@ -4,7 +4,6 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The result of one run of a test command.
@@ -18,15 +17,15 @@ pub(crate) enum TestRun {
 }
 
 /// Failures of a repeated test.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct FailureRate {
-    pub runs: u32,
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FailureRate {
+    pub(crate) runs: u32,
     /// Runs that failed for the stated reason.
-    pub failures: u32,
+    pub(crate) failures: u32,
     /// Runs that failed for another reason.
-    pub other_failures: u32,
+    pub(crate) other_failures: u32,
     /// Runs that could not run.
-    pub not_run: u32,
+    pub(crate) not_run: u32,
 }
 
 /// The chance, in percent, that a test passes in all runs after a fix although the defect is still there.
@@ -37,7 +36,7 @@ const MAX_RUNS: u32 = 200;
 
 impl FailureRate {
     /// The part of the runs that failed for the stated reason, from 0 to 1.
-    pub fn rate(&self) -> f64 {
+    pub(crate) fn rate(&self) -> f64 {
         if self.runs == 0 {
             return 0.0;
         }
@@ -45,13 +44,13 @@ impl FailureRate {
     }
 
     /// True if every run failed for the stated reason.
-    pub const fn is_certain(&self) -> bool {
+    pub(crate) const fn is_certain(&self) -> bool {
         self.runs > 0 && self.failures == self.runs
     }
 
     /// The number of runs without a failure that show that a defect with this rate is fixed: with fewer runs, the
     /// defect could stay undetected by chance.
-    pub fn runs_to_confirm(&self) -> u32 {
+    pub(crate) fn runs_to_confirm(&self) -> u32 {
         let rate = self.rate();
         if self.is_certain() {
             return self.runs.clamp(1, MAX_RUNS);
@@ -102,7 +101,9 @@ pub(crate) fn repeat(
             });
         }
     });
-    collected.into_inner().unwrap_or_else(PoisonError::into_inner)
+    collected
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

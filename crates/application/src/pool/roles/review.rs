@@ -83,7 +83,10 @@ impl RoleDriver<'_> {
             for part in &diff.parts {
                 patch.extend(diff.patch(part, &temporary)?);
             }
-            (change_state(&diff), String::from_utf8_lossy(&patch).into_owned())
+            (
+                change_state(&diff),
+                String::from_utf8_lossy(&patch).into_owned(),
+            )
         };
         let plan = self.create(&RolePlan {
             role: "review",
@@ -93,12 +96,14 @@ impl RoleDriver<'_> {
             actor: request.actor,
             max_cost: request.max_cost,
         })?;
-        self.plans.fork_workspace(request.change, plan.id, self.cancel)?;
+        self.plans
+            .fork_workspace(request.change, plan.id, self.cancel)?;
         let read = |report: Value| -> Result<ReviewVerdict, OperationError> {
             let reported: Result<ReportedVerdict, _> = serde_json::from_value(report);
             Ok(reported
                 .map_err(|error| {
-                    OperationError::internal("the report of a review cannot be read").caused_by(error)
+                    OperationError::internal("the report of a review cannot be read")
+                        .caused_by(error)
                 })?
                 .into())
         };
@@ -116,7 +121,10 @@ impl RoleDriver<'_> {
         self.plans.cancel(plan.id, "the review is complete")?;
         self.plans.discard_workspace(&plan)?;
         let plan = self.plans.get(plan.id)?;
-        Ok((plan, reviewed.map(|verdict| ReviewResult { verdict, state })))
+        Ok((
+            plan,
+            reviewed.map(|verdict| ReviewResult { verdict, state }),
+        ))
     }
 }
 
@@ -128,7 +136,11 @@ fn review_task(request: &ReviewRequest<'_>, patch: &str) -> String {
         item.id,
         item.to_data()
     );
-    let _written = write!(task, "\nChecks of the change:\n{}\n", request.evidence.trim_end());
+    let _written = write!(
+        task,
+        "\nChecks of the change:\n{}\n",
+        request.evidence.trim_end()
+    );
     let end = patch.floor_char_boundary(SHOWN_PATCH);
     let _written = write!(
         task,

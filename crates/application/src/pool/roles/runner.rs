@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    Attempt, AttemptEvidence, AttemptOutcome, CodeLocation, GateResult, Finding, MicroUsd, Moscow,
+    Attempt, AttemptEvidence, AttemptOutcome, CodeLocation, Finding, GateResult, MicroUsd, Moscow,
     Plan, PlanId, PoolRole, Priority, Reasoned, RegressionProof, RegressionRule, ReviewVerdict,
     StoryPoints, TriageDecision, TriageVerdict, WorkItemKind, WorkItemState,
 };
@@ -15,7 +15,6 @@ use super::brief::ItemBrief;
 use super::capture::{AttemptResult, CaptureRequest, ProvenTest};
 use super::change_check::CapturedTest;
 use super::driver::{RoleDriver, RoleStop, StopReason};
-use super::expected_fail::TestFramework;
 use super::fix::FixRequest;
 use super::gates::GateRun;
 use super::hunt::HuntRequest;
@@ -110,7 +109,10 @@ fn brief(dispatch: &Dispatch) -> ItemBrief {
     let item = &dispatch.item;
     let place = |location: &CodeLocation| {
         let (first, last) = (location.line_start, location.line_end);
-        (format!("{}:{first}-{last}", location.path), location.quote.clone())
+        (
+            format!("{}:{first}-{last}", location.path),
+            location.quote.clone(),
+        )
     };
     let mut locations: Vec<(String, String)> = item.location.iter().map(place).collect();
     for sighting in &dispatch.sightings {
@@ -123,7 +125,6 @@ fn brief(dispatch: &Dispatch) -> ItemBrief {
         id: item.id.to_string(),
         title: item.title.clone(),
         body: item.body.clone(),
-        kind: item.kind.as_str().to_owned(),
         locations,
     }
 }
@@ -132,7 +133,10 @@ fn brief(dispatch: &Dispatch) -> ItemBrief {
 fn is_race(dispatch: &Dispatch) -> bool {
     let is_concurrency = |finding: &Finding| finding.category == "concurrency";
     dispatch.item.labels.contains("concurrency")
-        || dispatch.sightings.iter().any(|sighting| is_concurrency(&sighting.finding))
+        || dispatch
+            .sightings
+            .iter()
+            .any(|sighting| is_concurrency(&sighting.finding))
 }
 
 /// The module that an item of a hunt names: its location, or its title.
@@ -142,7 +146,9 @@ fn module(dispatch: &Dispatch) -> String {
         None => {
             let title = dispatch.item.title.as_str();
             let quoted = title.split('`').nth(1);
-            quoted.unwrap_or_else(|| title.rsplit(' ').next().unwrap_or(title)).to_owned()
+            quoted
+                .unwrap_or_else(|| title.rsplit(' ').next().unwrap_or(title))
+                .to_owned()
         }
     }
 }
@@ -156,7 +162,7 @@ fn hunt(driver: &RoleDriver<'_>, dispatch: &Dispatch) -> Result<RoleReport, Oper
         max_cost: Some(dispatch.budget()),
     })?;
     let intake = match hunted {
-        Ok(result) => result.intake,
+        Ok(intake) => intake,
         Err(stop) => return Ok(stopped(stop, &plan)),
     };
     let mut summary = format!(
@@ -174,7 +180,10 @@ fn hunt(driver: &RoleDriver<'_>, dispatch: &Dispatch) -> Result<RoleReport, Oper
     for failure in &intake.environment_failures {
         let _written = write!(summary, "\nenvironment: {failure}");
     }
-    let base = intake.findings.first().map(|finding| finding.commit.clone());
+    let base = intake
+        .findings
+        .first()
+        .map(|finding| finding.commit.clone());
     Ok(RoleReport::Findings {
         findings: intake.findings.into_iter().map(Finding::from).collect(),
         base: base.filter(|base| !base.is_empty()),
@@ -202,7 +211,13 @@ fn capture(driver: &RoleDriver<'_>, dispatch: &Dispatch) -> Result<RoleReport, O
         head_runs: 0,
         head_failures: 0,
     });
-    Ok(change_report(dispatch, &plan, result, regression, RegressionRule::FailsOnBase))
+    Ok(change_report(
+        dispatch,
+        &plan,
+        result,
+        regression,
+        RegressionRule::FailsOnBase,
+    ))
 }
 
 /// The reasons of the earlier attempts of a role in the present round, each with the end of its failing gates' output,
@@ -211,11 +226,16 @@ fn earlier_reasons(dispatch: &Dispatch, role: PoolRole) -> Vec<String> {
     let is_counted = |attempt: &&Attempt| {
         attempt.role == role
             && attempt.round == dispatch.item.round
-            && attempt.outcome.is_some_and(|outcome| outcome != AttemptOutcome::Succeeded)
+            && attempt
+                .outcome
+                .is_some_and(|outcome| outcome != AttemptOutcome::Succeeded)
     };
     let mut reasons: Vec<String> = Vec::new();
     for attempt in dispatch.earlier.iter().filter(is_counted) {
-        let reason = attempt.reason.as_deref().unwrap_or("no reason was recorded");
+        let reason = attempt
+            .reason
+            .as_deref()
+            .unwrap_or("no reason was recorded");
         let mut text = format!("{} ({}): {reason}", attempt.tier, attempt.actor);
         for gate in attempt.gates.iter().filter(|gate| !gate.has_passed()) {
             let output = super::brief::tail(&gate.output_tail, SHOWN_OUTPUT);
@@ -232,7 +252,10 @@ fn earlier_reasons(dispatch: &Dispatch, role: PoolRole) -> Vec<String> {
     reasons
 }
 
-fn review_reason(verdict: &ReviewVerdict, blocking: cleveragents_domain::Severity) -> Option<String> {
+fn review_reason(
+    verdict: &ReviewVerdict,
+    blocking: cleveragents_domain::Severity,
+) -> Option<String> {
     let findings: Vec<String> = verdict
         .blocking(blocking)
         .map(|finding| format!("{}: {}", finding.path, finding.message))
@@ -250,6 +273,7 @@ fn change_report(
 ) -> RoleReport {
     if let Some(stop) = &result.stop
         && stop.reason != StopReason::FailedChecks
+        && result.gates.is_empty()
     {
         return stopped(stop.clone(), plan);
     }
@@ -259,13 +283,20 @@ fn change_report(
         command: gate.command.clone(),
         scope: gate.scope.clone(),
         required: gate.required,
-        exit_code: if gate.passed { Some(0) } else { gate.exit_code.map(|code| code.max(1)) },
+        exit_code: if gate.passed {
+            Some(0)
+        } else {
+            gate.exit_code.map(|code| code.max(1))
+        },
         commit_or_sandbox_state: state.clone(),
         output_tail: gate.output_tail.clone(),
     };
     let mut gates: Vec<GateResult> = result.gates.iter().map(stored).collect();
     let problems: Vec<String> = result.problems.iter().map(ToString::to_string).collect();
-    let is_empty_change = result.problems.iter().any(super::change_check::ChangeProblem::is_empty_change);
+    let is_empty_change = result
+        .problems
+        .iter()
+        .any(super::change_check::ChangeProblem::is_empty_change);
     gates.push(GateResult {
         name: CHANGE_GATE.to_owned(),
         command: "check of the changed files".to_owned(),
@@ -276,7 +307,12 @@ fn change_report(
         output_tail: problems.join("\n"),
     });
     let mut required_gates = dispatch.pool.outcomes.required_gates.clone();
-    required_gates.extend(gates.iter().filter(|gate| gate.required).map(|gate| gate.name.clone()));
+    required_gates.extend(
+        gates
+            .iter()
+            .filter(|gate| gate.required)
+            .map(|gate| gate.name.clone()),
+    );
     required_gates.sort_unstable();
     required_gates.dedup();
     let evidence = AttemptEvidence {
@@ -291,7 +327,11 @@ fn change_report(
         regression_rule,
         environment_failure: result.environment_failure,
         cost_micro_usd: plan.usage.cost_micro_usd.0,
-        summary: plan.strategy.as_ref().map(|strategy| strategy.summary.clone()).unwrap_or_default(),
+        summary: plan
+            .strategy
+            .as_ref()
+            .map(|strategy| strategy.summary.clone())
+            .unwrap_or_default(),
         ..AttemptEvidence::of(state)
     };
     RoleReport::Change {
@@ -346,19 +386,30 @@ impl PlanRoleRunner {
         let items = self.engine.read(|reader| {
             cleveragents_store::work_items::page(reader, &filter, None, CANDIDATES)
         })?;
-        let path = dispatch.item.location.as_ref().map(|location| location.path.as_str());
+        let path = dispatch
+            .item
+            .location
+            .as_ref()
+            .map(|location| location.path.as_str());
         let candidates = items
             .iter()
             .filter(|item| item.id != dispatch.item.id && item.kind != WorkItemKind::Task)
             .filter(|item| item.state != WorkItemState::Duplicate)
             .filter(|item| {
-                path.is_some() && item.location.as_ref().map(|location| location.path.as_str()) == path
+                path.is_some()
+                    && item
+                        .location
+                        .as_ref()
+                        .map(|location| location.path.as_str())
+                        == path
             })
             .take(SHOWN)
             .map(|item| (item.id.to_string(), item.title.clone()))
             .collect();
-        let mut milestones: Vec<String> =
-            items.iter().filter_map(|item| item.milestone.clone()).collect();
+        let mut milestones: Vec<String> = items
+            .iter()
+            .filter_map(|item| item.milestone.clone())
+            .collect();
         milestones.sort_unstable();
         milestones.dedup();
         Ok((candidates, milestones))
@@ -429,7 +480,6 @@ impl PlanRoleRunner {
         let Some(content) = read_text(&workspace, &spec.test_path) else {
             return Ok(None);
         };
-        let framework = TestFramework::detect(&spec.test_path, &content);
         Ok(Some(ProvenTest {
             captured: CapturedTest {
                 path: spec.test_path.clone(),
@@ -441,7 +491,6 @@ impl PlanRoleRunner {
                 failures: regression.base_failures,
                 ..FailureRate::default()
             },
-            framework: framework.as_str(),
             spec,
         }))
     }
@@ -456,9 +505,11 @@ impl PlanRoleRunner {
             let reason = "the item has no change to review".to_owned();
             return Ok(failed(RoleFailure::NoResult(reason), None));
         };
-        let author = dispatch.earlier.iter().rev().find(|attempt| {
-            attempt.role == PoolRole::Fix && attempt.plan == Some(plan)
-        });
+        let author = dispatch
+            .earlier
+            .iter()
+            .rev()
+            .find(|attempt| attempt.role == PoolRole::Fix && attempt.plan == Some(plan));
         if let Some(author) = author.filter(|author| author.actor == dispatch.tier.actor) {
             let reason = format!(
                 "`{}` made the change and cannot review it: give the review pool another actor",
@@ -468,7 +519,9 @@ impl PlanRoleRunner {
         }
         let change = self.plans.get(plan)?;
         let item = brief(dispatch);
-        let evidence = author.map(|author| gate_lines(&author.gates)).unwrap_or_default();
+        let evidence = author
+            .map(|author| gate_lines(&author.gates))
+            .unwrap_or_default();
         let (plan, reviewed) = driver.review(&ReviewRequest {
             project: &dispatch.item.project,
             item: &item,
@@ -501,8 +554,14 @@ fn gate_lines(gates: &[GateResult]) -> String {
     let lines: Vec<String> = gates
         .iter()
         .map(|gate| {
-            let code = gate.exit_code.map_or_else(|| "no exit code".to_owned(), |code| format!("exit code {code}"));
-            format!("- {}: `{}`: {code} ({})", gate.name, gate.command, gate.scope)
+            let code = gate.exit_code.map_or_else(
+                || "no exit code".to_owned(),
+                |code| format!("exit code {code}"),
+            );
+            format!(
+                "- {}: `{}`: {code} ({})",
+                gate.name, gate.command, gate.scope
+            )
         })
         .collect();
     lines.join("\n")
@@ -516,7 +575,9 @@ fn decision_of(triage: ReportedTriage) -> Result<TriageDecision, String> {
     let verdict = match state.value.as_str() {
         "verified" => TriageVerdict::Accept,
         "wont_do" => TriageVerdict::Reject,
-        "needs_person" => TriageVerdict::AskPerson { question: state.reason.clone() },
+        "needs_person" => TriageVerdict::AskPerson {
+            question: state.reason.clone(),
+        },
         "duplicate" => {
             let of = triage.duplicate_of.unwrap_or_default();
             TriageVerdict::Duplicate {
@@ -529,18 +590,31 @@ fn decision_of(triage: ReportedTriage) -> Result<TriageDecision, String> {
         .ok_or_else(|| unknown("priority", &triage.priority.value))?;
     let moscow = Moscow::from_stored(&triage.moscow.value)
         .ok_or_else(|| unknown("MoSCoW category", &triage.moscow.value))?;
-    let points = StoryPoints::new(u32::from(triage.points.value)).map_err(|error| error.to_string())?;
+    let points =
+        StoryPoints::new(u32::from(triage.points.value)).map_err(|error| error.to_string())?;
     let milestone = triage.milestone.value.map(|value| Reasoned {
         value,
         reason: triage.milestone.reason.clone(),
     });
     Ok(TriageDecision {
-        verdict: Reasoned { value: verdict, reason: state.reason },
+        verdict: Reasoned {
+            value: verdict,
+            reason: state.reason,
+        },
         kind: None,
-        priority: Some(Reasoned { value: priority, reason: reasoned(&triage.priority.reason) }),
+        priority: Some(Reasoned {
+            value: priority,
+            reason: reasoned(&triage.priority.reason),
+        }),
         milestone,
-        points: Some(Reasoned { value: points, reason: reasoned(&triage.points.reason) }),
-        moscow: Some(Reasoned { value: moscow, reason: reasoned(&triage.moscow.reason) }),
+        points: Some(Reasoned {
+            value: points,
+            reason: reasoned(&triage.points.reason),
+        }),
+        moscow: Some(Reasoned {
+            value: moscow,
+            reason: reasoned(&triage.moscow.reason),
+        }),
         labels: (!triage.labels.is_empty()).then(|| Reasoned {
             value: triage.labels,
             reason: "known labels of the project".to_owned(),

@@ -14,7 +14,9 @@ use crate::tool::SandboxWorkspace;
 const LARGEST_FILE: u64 = 4 << 20;
 
 /// The changed files of a sandbox since it was created, without folders and by-products.
-pub(crate) fn changed_files(workspace: &SandboxWorkspace) -> Result<Vec<FileVersions>, SandboxError> {
+pub(crate) fn changed_files(
+    workspace: &SandboxWorkspace,
+) -> Result<Vec<FileVersions>, SandboxError> {
     let (_view, diff) = workspace.net_diff()?;
     let mut files = Vec::new();
     let is_single = diff.parts.len() == 1;

@@ -8,7 +8,7 @@ static DEFINITION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
         r"^(\s*)(?:(?:pub(?:\([^)]*\))?|async|export|default|static|public|private|protected|abstract|unsafe|const)\s+)*",
         r"(?:def|class|fn|func|function|impl(?:<[^>]*>)?|struct|enum|trait|interface|module)\s+",
-        r"(?:\([^)]*\)\s*)?([A-Za-z_][\w:]*)",
+        r"(?:\([^)]*\)\s*)?([A-Za-z_]\w*(?:::\w+)*)",
     ))
     .ok()
 });

@@ -53,7 +53,10 @@ impl ReportedTriage {
         {
             return Err(format!("the milestone `{milestone}` does not exist"));
         }
-        let unknown = triage.labels.iter().find(|label| !request.labels.contains(label));
+        let unknown = triage
+            .labels
+            .iter()
+            .find(|label| !request.labels.contains(label));
         if let Some(label) = unknown {
             return Err(format!("the label `{label}` does not exist"));
         }
@@ -64,7 +67,9 @@ impl ReportedTriage {
                 Err(format!("`{id}` is not one of the candidates"))
             }
             ("duplicate", Some(_)) | (_, None) => Ok(triage),
-            (state, Some(id)) => Err(format!("`{id}` is named as original, but the state is {state}")),
+            (state, Some(id)) => Err(format!(
+                "`{id}` is named as original, but the state is {state}"
+            )),
         }
     }
 }
@@ -83,7 +88,9 @@ impl RoleDriver<'_> {
             actor: request.actor,
             max_cost: request.max_cost,
         })?;
-        let triaged = self.report(plan.id, |_, report| Ok(ReportedTriage::read(report, request)))?;
+        let triaged = self.report(plan.id, |_, report| {
+            Ok(ReportedTriage::read(report, request))
+        })?;
         let plan = self.plans.get(plan.id)?;
         Ok((plan, triaged.map(|(_, triage)| triage)))
     }
@@ -91,7 +98,12 @@ impl RoleDriver<'_> {
 
 fn triage_task(request: &TriageRequest<'_>) -> String {
     let item = request.item;
-    let mut task = format!("Triage: {}\n\nThe item {} (data):\n{}", item.title, item.id, item.to_data());
+    let mut task = format!(
+        "Triage: {}\n\nThe item {} (data):\n{}",
+        item.title,
+        item.id,
+        item.to_data()
+    );
     let named = |names: &[String]| match names {
         [] => "none".to_owned(),
         names => names.join(", "),
@@ -102,7 +114,9 @@ fn triage_task(request: &TriageRequest<'_>) -> String {
         task.push_str("Candidates for a duplicate: none\n");
     } else {
         let candidates = request.candidates.iter();
-        let lines: Vec<String> = candidates.map(|(id, title)| format!("{id}: {title}")).collect();
+        let lines: Vec<String> = candidates
+            .map(|(id, title)| format!("{id}: {title}"))
+            .collect();
         let _written = write!(
             task,
             "Candidates for a duplicate (data):\n{}",
@@ -118,7 +132,12 @@ mod tests {
 
     use super::{ItemBrief, ReportedTriage, TriageRequest};
 
-    fn report(state: &str, duplicate: Option<&str>, milestone: Option<&str>, labels: &[&str]) -> Value {
+    fn report(
+        state: &str,
+        duplicate: Option<&str>,
+        milestone: Option<&str>,
+        labels: &[&str],
+    ) -> Value {
         json!({
             "report": "submit_triage",
             "state": {"value": state, "reason": "r"}, "duplicate_of": duplicate,

@@ -86,7 +86,12 @@ fn run_live_pools(context: &Context) -> Result<Report, CommandError> {
         return Err(CommandError::new(Code::NoModel, "no model is set")
             .with_hint("set one: `agents config set model.default PROVIDER/MODEL`"));
     };
-    let report = run_steps(context, "demo pools", &pools::LIVE_STEPS, &model.to_string())?;
+    let report = run_steps(
+        context,
+        "demo pools",
+        &pools::LIVE_STEPS,
+        &model.to_string(),
+    )?;
     Ok(report.ok("Demo finished; its temporary folder is removed"))
 }
 
@@ -144,12 +149,10 @@ fn run_steps(
         }
     }
     demo.progress.finish();
-    Ok(report.data(
-        json!({
-            "model": if is_scripted { "scripted" } else { model },
-            "needs_key": !is_scripted, "stops": steps,
-        }),
-    ))
+    Ok(report.data(json!({
+        "model": if is_scripted { "scripted" } else { model },
+        "needs_key": !is_scripted, "stops": steps,
+    })))
 }
 
 /// State of the demo.

@@ -32,7 +32,10 @@ pub(super) const LIVE_STEPS: [DemoStep; 3] = [has_three_races, hunts_live, fixes
 
 macro_rules! file {
     ($path:literal) => {
-        ($path, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/demo/", $path)))
+        (
+            $path,
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/demo/", $path)),
+        )
     };
 }
 
@@ -57,7 +60,8 @@ const SCRIPTS: [(&str, &str); 4] = [
 ];
 
 /// The check that every change has to pass.
-const VALIDATION: &str = "name: local/suite\ndescription: The tests of the workbench\ncommand: python3 -m unittest -q\n";
+const VALIDATION: &str =
+    "name: local/suite\ndescription: The tests of the workbench\ncommand: python3 -m unittest -q\n";
 
 /// Result of the test suite in the user's folder.
 struct Suite {
@@ -83,7 +87,10 @@ impl Demo {
                     .with_hint("install Python 3.9 or later and repeat the command")
             })?;
         let printed = String::from_utf8_lossy(&output.stderr).into_owned();
-        let ran = printed.lines().find(|line| line.starts_with("Ran ")).unwrap_or_default();
+        let ran = printed
+            .lines()
+            .find(|line| line.starts_with("Ran "))
+            .unwrap_or_default();
         let last = printed.lines().last().unwrap_or_default();
         Ok(Suite {
             passed: output.status.success(),
@@ -94,7 +101,12 @@ impl Demo {
     fn git_in_workbench(&self, arguments: &[&str]) -> Result<String, CommandError> {
         let output = Command::new("git")
             .args(["-c", "user.name=You", "-c", "user.email=you@example.com"])
-            .args(["-c", "commit.gpgsign=false", "-c", "init.defaultBranch=main"])
+            .args([
+                "-c",
+                "commit.gpgsign=false",
+                "-c",
+                "init.defaultBranch=main",
+            ])
             .args(arguments)
             .current_dir(self.workbench())
             .stdin(Stdio::null())
@@ -107,7 +119,9 @@ impl Demo {
             let printed = String::from_utf8_lossy(&output.stderr).into_owned();
             return Err(violated(&format!("git {}: {printed}", arguments.join(" "))));
         }
-        Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+        Ok(String::from_utf8_lossy(&output.stdout)
+            .trim_end()
+            .to_owned())
     }
 
     /// Hunts in the whole workbench.
@@ -142,7 +156,14 @@ impl Demo {
     /// Runs `fix` on an item, with the tiers of the demo.
     fn fix(&self, item: &str, options: &[&str]) -> Result<Value, CommandError> {
         let command = ["fix", item, "--actor", MODEL, "--reviewer", REVIEWER];
-        let tiers = ["--tier", TIERS[0], "--tier", TIERS[1], "--attempts-per-tier", "1"];
+        let tiers = [
+            "--tier",
+            TIERS[0],
+            "--tier",
+            TIERS[1],
+            "--attempts-per-tier",
+            "1",
+        ];
         let arguments: Vec<&str> = [&command[..], &tiers[..], options].concat();
         self.agents(&arguments)
     }
@@ -169,10 +190,30 @@ fn has_three_races(demo: &Demo) -> Result<StepResult, CommandError> {
     demo.git_in_workbench(&["init", "-q"])?;
     demo.git_in_workbench(&["add", "."])?;
     demo.git_in_workbench(&["commit", "-qm", "A workbench"])?;
-    demo.agents(&["resource", "add", "git-checkout", "workbench", "--path", "workbench"])?;
-    demo.agents(&["project", "create", PROJECT, "--resource", "local/workbench"])?;
+    demo.agents(&[
+        "resource",
+        "add",
+        "git-checkout",
+        "workbench",
+        "--path",
+        "workbench",
+    ])?;
+    demo.agents(&[
+        "project",
+        "create",
+        PROJECT,
+        "--resource",
+        "local/workbench",
+    ])?;
     demo.agents(&["validation", "add", "--config", "validation.yaml"])?;
-    demo.agents(&["validation", "attach", "--project", PROJECT, "local/workbench", "local/suite"])?;
+    demo.agents(&[
+        "validation",
+        "attach",
+        "--project",
+        PROJECT,
+        "local/workbench",
+        "local/suite",
+    ])?;
     let suite = demo.suite()?;
     if !suite.passed {
         return Err(violated("the tests of the example fail"));
@@ -180,7 +221,10 @@ fn has_three_races(demo: &Demo) -> Result<StepResult, CommandError> {
     Ok(StepResult {
         title: "A project with three races that its tests do not see",
         promise: "An engine cache, message numbers and changesets, with the races of three real reports",
-        seen: format!("`python3 -m unittest` passes: {}; local/suite validates every change", suite.summary),
+        seen: format!(
+            "`python3 -m unittest` passes: {}; local/suite validates every change",
+            suite.summary
+        ),
         facts: json!({"suite": suite.summary, "passed": suite.passed}),
         shown: String::new(),
     })
@@ -190,15 +234,19 @@ fn hunt_finds_them(demo: &Demo) -> Result<StepResult, CommandError> {
     let hunted = demo.hunt()?;
     let items = list(&hunted, "items");
     let new = items.iter().filter(|found| found["is_new"] == true).count();
-    let summaries: Vec<String> =
-        list(&hunted, "modules").iter().map(|module| text(&module["summary"])).collect();
+    let summaries: Vec<String> = list(&hunted, "modules")
+        .iter()
+        .map(|module| text(&module["summary"]))
+        .collect();
     let rejected: Vec<&str> = summaries
         .iter()
         .flat_map(|summary| summary.lines())
         .filter_map(|line| line.strip_prefix("rejected: "))
         .collect();
     if new != 3 || rejected.len() != 1 {
-        return Err(violated(&format!("the hunt found {new} defects and rejected {rejected:?}")));
+        return Err(violated(&format!(
+            "the hunt found {new} defects and rejected {rejected:?}"
+        )));
     }
     let places: Vec<String> = items
         .iter()
@@ -224,7 +272,10 @@ fn hunt_finds_them(demo: &Demo) -> Result<StepResult, CommandError> {
 fn same_findings_are_sightings(demo: &Demo) -> Result<StepResult, CommandError> {
     let before = demo.bugs()?.len();
     let hunted = demo.hunt()?;
-    let new = list(&hunted, "items").iter().filter(|found| found["is_new"] == true).count();
+    let new = list(&hunted, "items")
+        .iter()
+        .filter(|found| found["is_new"] == true)
+        .count();
     let after = demo.bugs()?.len();
     if new != 0 || after != before {
         return Err(violated("a second hunt filed a finding again"));
@@ -244,14 +295,20 @@ fn triage_orders_and_capture_proves(demo: &Demo) -> Result<StepResult, CommandEr
         let fixed = demo.fix(&id, &["--only-capture"])?;
         let attempts = list(&fixed, "attempts");
         let capture = attempts.iter().find(|attempt| attempt["role"] == "capture");
-        let proof = capture.map(|attempt| &attempt["regression"]).unwrap_or(&Value::Null);
+        let proof = capture
+            .map(|attempt| &attempt["regression"])
+            .unwrap_or(&Value::Null);
         let (runs, failures) = (proof["base_runs"].as_u64(), proof["base_failures"].as_u64());
         if fixed["item"]["state"] != "captured" || failures.unwrap_or(0) == 0 {
             return Err(violated(&format!("`{title}` was not captured: {fixed}")));
         }
         proofs.push(json!({"title": title, "runs": runs, "failures": failures}));
     }
-    let order: Vec<String> = demo.bugs()?.into_iter().map(|(_, title, _)| title).collect();
+    let order: Vec<String> = demo
+        .bugs()?
+        .into_iter()
+        .map(|(_, title, _)| title)
+        .collect();
     let rates: Vec<String> = proofs
         .iter()
         .map(|proof| format!("{} of {} runs", proof["failures"], proof["runs"]))
@@ -277,7 +334,10 @@ fn tiers_fix(demo: &Demo) -> Result<StepResult, CommandError> {
         if fixed["item"]["state"] != "approved" {
             return Err(violated(&format!("`{title}` was not approved: {fixed}")));
         }
-        for attempt in list(&fixed, "attempts").iter().filter(|attempt| attempt["role"] == "fix") {
+        for attempt in list(&fixed, "attempts")
+            .iter()
+            .filter(|attempt| attempt["role"] == "fix")
+        {
             if attempt["outcome"] != "succeeded" {
                 comment = text(&attempt["comment"]);
             }
@@ -290,7 +350,13 @@ fn tiers_fix(demo: &Demo) -> Result<StepResult, CommandError> {
     }
     let shown: Vec<String> = outcomes
         .iter()
-        .map(|outcome| format!("{} {}", text(&outcome["tier"]), text(&outcome["outcome"]).replace('_', " ")))
+        .map(|outcome| {
+            format!(
+                "{} {}",
+                text(&outcome["tier"]),
+                text(&outcome["outcome"]).replace('_', " ")
+            )
+        })
         .collect();
     let expected = [
         "tier-1 failed gates",
@@ -351,7 +417,11 @@ fn repository_is_fixed(demo: &Demo) -> Result<StepResult, CommandError> {
     Ok(StepResult {
         title: "Your repository",
         promise: "The races are gone, and their tests stay as ordinary tests",
-        seen: format!("`python3 -m unittest` passes: {}; test files: {}", suite.summary, tests.lines().count()),
+        seen: format!(
+            "`python3 -m unittest` passes: {}; test files: {}",
+            suite.summary,
+            tests.lines().count()
+        ),
         facts: json!({"suite": suite.summary, "passed": suite.passed, "is_marked": is_marked}),
         shown: String::new(),
     })
@@ -359,8 +429,10 @@ fn repository_is_fixed(demo: &Demo) -> Result<StepResult, CommandError> {
 
 fn hunts_live(demo: &Demo) -> Result<StepResult, CommandError> {
     let hunted = demo.hunt()?;
-    let titles: Vec<String> =
-        list(&hunted, "items").iter().map(|found| text(&found["item"]["title"])).collect();
+    let titles: Vec<String> = list(&hunted, "items")
+        .iter()
+        .map(|found| text(&found["item"]["title"]))
+        .collect();
     Ok(StepResult {
         title: "Hunt with your model",
         promise: "A finding counts only if its quoted code stands at its lines in the commit",
@@ -379,8 +451,10 @@ fn fixes_live(demo: &Demo) -> Result<StepResult, CommandError> {
         states.push(json!({"title": title, "state": state, "stopped": result.data["stopped"]}));
     }
     let suite = demo.suite()?;
-    let shown: Vec<String> =
-        states.iter().map(|state| format!("{}: {}", text(&state["title"]), text(&state["state"]))).collect();
+    let shown: Vec<String> = states
+        .iter()
+        .map(|state| format!("{}: {}", text(&state["title"]), text(&state["state"])))
+        .collect();
     Ok(StepResult {
         title: "Prove, fix, review and merge with your model",
         promise: "Nothing is merged without a failing test, passing gates and a review",
