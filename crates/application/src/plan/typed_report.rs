@@ -146,7 +146,7 @@ pub(super) fn summary(report: &Value) -> String {
 }
 
 /// An object of which all fields are required and no others are accepted.
-fn strict(properties: Value) -> Value {
+fn strict(properties: &Value) -> Value {
     let required: Vec<String> = properties
         .as_object()
         .map(|fields| fields.keys().cloned().collect())
@@ -169,7 +169,7 @@ fn findings_schema() -> Value {
         .iter()
         .flat_map(|(_, causes)| causes.iter().copied())
         .collect();
-    let finding = strict(json!({
+    let finding = strict(&json!({
         "title": text(),
         "category": {"type": "string", "enum": categories},
         "cause": {"type": "string", "enum": causes},
@@ -188,7 +188,7 @@ fn findings_schema() -> Value {
         "likelihood": text(),
         "suggested_fix": {"type": "string"},
     }));
-    strict(json!({
+    strict(&json!({
         "examined": {"type": "array", "minItems": 1, "items": text()},
         "findings": {"type": "array", "maxItems": MAX_FINDINGS, "items": finding},
         "environment_failures": {"type": "array", "items": text()},
@@ -196,14 +196,14 @@ fn findings_schema() -> Value {
 }
 
 fn triage_schema() -> Value {
-    let decision = |values: Value| strict(json!({"value": values, "reason": text()}));
+    let decision = |values: Value| strict(&json!({"value": values, "reason": text()}));
     let one_of = |values: &[&str]| json!({"type": "string", "enum": values});
     let or_null = json!({"type": ["string", "null"]});
     let states = ["verified", "duplicate", "wont_do", "needs_person"];
     let priorities = ["ci_blocker", "critical", "high", "medium", "low", "backlog"];
     let moscow = ["must", "should", "could", "wont_have"];
     let points = json!({"type": "integer", "enum": [1, 2, 3, 5, 8, 13, 21, 34, 55, 88]});
-    strict(json!({
+    strict(&json!({
         "state": decision(one_of(&states)),
         "duplicate_of": or_null,
         "priority": decision(one_of(&priorities)),
@@ -215,14 +215,14 @@ fn triage_schema() -> Value {
 }
 
 fn verdict_schema() -> Value {
-    let finding = strict(json!({
+    let finding = strict(&json!({
         "severity": {"type": "string", "enum": ["critical", "high", "medium", "low"]},
         "path": text(),
         "line": {"type": ["integer", "null"], "minimum": 1},
         "description": text(),
         "evidence": text(),
     }));
-    strict(json!({
+    strict(&json!({
         "verdict": {"type": "string", "enum": ["approve", "request_changes"]},
         "summary": text(),
         "findings": {"type": "array", "items": finding},
@@ -230,7 +230,7 @@ fn verdict_schema() -> Value {
 }
 
 fn test_schema() -> Value {
-    strict(json!({
+    strict(&json!({
         "summary": text(),
         "test_path": text(),
         "test_name": text(),

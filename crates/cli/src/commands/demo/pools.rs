@@ -295,9 +295,7 @@ fn triage_orders_and_capture_proves(demo: &Demo) -> Result<StepResult, CommandEr
         let fixed = demo.fix(&id, &["--only-capture"])?;
         let attempts = list(&fixed, "attempts");
         let capture = attempts.iter().find(|attempt| attempt["role"] == "capture");
-        let proof = capture
-            .map(|attempt| &attempt["regression"])
-            .unwrap_or(&Value::Null);
+        let proof = capture.map_or(&Value::Null, |attempt| &attempt["regression"]);
         let (runs, failures) = (proof["base_runs"].as_u64(), proof["base_failures"].as_u64());
         if fixed["item"]["state"] != "captured" || failures.unwrap_or(0) == 0 {
             return Err(violated(&format!("`{title}` was not captured: {fixed}")));
