@@ -7,10 +7,12 @@
 mod claim;
 mod dispatch;
 mod escalate;
+mod library;
 pub mod operations;
 mod plan_dispatches;
 mod reconciler;
 mod recover;
+pub(crate) mod roles;
 mod service;
 mod settle;
 mod snapshot;
