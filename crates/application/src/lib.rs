@@ -119,14 +119,16 @@ pub use plan::{
     PlanQueryError, PlanStatus, ProgressState, TreeOptions, TreeSummary, UndoneApply,
     checkpoint_name, describe_event,
 };
-pub use plan::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
+pub use plan::{ApplyGuard, CheckpointTrigger, SandboxCleanup, SandboxPolicy};
 pub use pool::operations as pool_operations;
+pub use pool::roles::operations as pool_role_operations;
 pub use pool::{
     Dispatch, DispatchPlan, Escalation, PlannedDispatch, PoolDefinitions, PoolEvent, PoolReading,
     PoolRunSummary, PoolService, PoolSnapshot, PoolView, Reconciler, ReconcilerOptions,
     RoleFailure, RoleReport, RoleRunner, RunningAttempt, SettledAttempt, WaitReason, item_lease,
     plan_dispatches, record_base, require_may_apply,
 };
+pub use pool::{PlanRoleRunner, PoolActors, READY_MADE_POOLS, ReadyMadePool, RuntimeSource};
 pub use process::{Liveness, current_owner, liveness};
 pub use project::operations as project_operations;
 pub use project::{LinkRequest, NewProject, ProjectError, ProjectService, ProjectTarget};

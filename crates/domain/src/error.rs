@@ -328,6 +328,10 @@ codes! {
     PoolExists = "CA-1313", Conflict, "a pool of this name exists already";
     PoolInUse = "CA-1314", Conflict, "the pool is in use";
     PoolNotActive = "CA-1315", Conflict, "the pool does not start work";
+    ReadyMadePoolNotFound = "CA-1350", NotFound, "there is no ready-made pool of this name";
+    PoolProjectUnsuitable = "CA-1351", Conflict, "the project does not link exactly one folder";
+    NoModules = "CA-1352", NotFound, "there is no module to hunt in";
+    RoleStopped = "CA-1353", Failed, "the work item was not finished";
 }
 
 /// An error that can be shown to users: it has a code, a hint and machine-readable details.

@@ -90,10 +90,10 @@ pub use name::{ActorName, Name, NameError};
 pub use plan::{
     AnswerVerdict, ChildFailureMode, ChildPlan, ChildSettings, ChildState, ConflictResolution,
     ContextSnapshot, DEFAULT_MAX_PARALLEL, Decision, DecisionType, ExecutionMode, FailureCategory,
-    LARGEST_MAX_PARALLEL, LinkedPlan, MergeReason, MergeStrategy, NewDecision, Plan, PlanActors,
-    PlanInputs, PlanPhase, PlanProfile, PlanProject, PlanStage, PlanState, PlanStep, PlanStrategy,
-    REVERSION_LIMIT, StageTransition, StepCall, StepKind, StepRecord, StepState, StoredConflict,
-    StrategyFault, Waiting, criteria, list_items,
+    LARGEST_MAX_PARALLEL, LinkedPlan, MergeReason, MergeStrategy, NewDecision, Plan,
+    PlanActors, PlanInputs, PlanPhase, PlanProfile, PlanProject, PlanReport, PlanStage, PlanState, PlanStep,
+    PlanStrategy, REVERSION_LIMIT, StageTransition, StepCall, StepKind, StepRecord, StepState,
+    StoredConflict, StrategyFault, Waiting, criteria, list_items,
 };
 pub use pool::{
     CODE_TIER, ItemFacts, ItemQuery, NextAttempt, OutcomeRules, PastAttempt, PoolBudgets,

@@ -665,6 +665,11 @@ impl Member {
         }
     }
 
+    /// The content of a file in the history of the member. `None` if it is lost or damaged.
+    pub fn file_content(&self, state: &FileState) -> Result<Option<Vec<u8>>, Error> {
+        self.content(&self.open_objects()?, state)
+    }
+
     /// Prepares the copy for git commands in it. Returns the additional folder that they write to; `None` if the member
     /// is not a worktree, or if its repository is missing.
     pub fn prepare_git(&self) -> Result<Option<&Path>, Error> {

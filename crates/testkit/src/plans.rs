@@ -58,6 +58,7 @@ pub fn new_plan(name: &str) -> NewPlan {
             },
             read_only: false,
             max_cost_micro_usd: Some(2_000_000),
+            report: None,
         },
     }
 }

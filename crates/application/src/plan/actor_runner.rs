@@ -9,8 +9,8 @@ use std::sync::Arc;
 use cleveragents_actors::ports::FailureKind;
 use cleveragents_actors::{Actor, RunError};
 use cleveragents_domain::{
-    AutomationGate, Code, Diagnose as _, MicroUsd, Plan, PlanId, PlanPhase, Run, RunId, RunState,
-    StepCall, StepKind, Waiting,
+    AutomationGate, Code, Diagnose as _, MicroUsd, Plan, PlanId, PlanPhase, PlanReport, Run, RunId,
+    RunState, StepCall, StepKind, Waiting,
 };
 use cleveragents_process::Cancel;
 use cleveragents_sandbox::Source;
@@ -27,6 +27,7 @@ use super::gates::AutomationGates;
 use super::prompt::{plan_instructions, task_instructions};
 use super::report::report_tools;
 use super::requirements::{PlanRequirements, profile_safety};
+use super::typed_report::{prompt_name, whole_result_tools};
 use crate::actor::ActorBundle;
 use crate::observer::Observer;
 use crate::run::{
@@ -147,7 +148,14 @@ impl PlanActorRunner<'_> {
             rules: &[],
             instructions: self.instructions(plan, task, role)?,
             reports: match task.performer {
-                Performer::Actor(_, kind) if role.is_some() => report_tools(kind),
+                Performer::Actor(_, kind) if role.is_some() => {
+                    report_tools(kind, plan.inputs.report)
+                }
+                // An actor of the user also reports the typed result of its plan.
+                Performer::Actor(_, StepKind::Strategize) => {
+                    let report = plan.inputs.report;
+                    report.and_then(whole_result_tools).unwrap_or_default()
+                }
                 _ => ReportTools::default(),
             },
             carried: carried.clone(),
@@ -251,14 +259,19 @@ impl PlanActorRunner<'_> {
             Performer::Actor(_, StepKind::Review) => task_instructions(plan),
             _ => plan_instructions(plan, &self.requirements.reconciled(plan)?),
         };
+        let report = plan.inputs.report;
         let prompt = match role {
+            Some(_) if report.is_some_and(PlanReport::is_whole_result) => report.map(prompt_name),
             Some(STRATEGIST | EXECUTOR) => Some("base"),
             Some(REVIEWER) => Some("reviewer"),
             Some(ESTIMATOR) => Some("estimator"),
             _ => None,
         };
         let role_instructions = prompt.map(|name| self.prompts(plan).text(name).to_owned());
-        Ok([plan_text].into_iter().chain(role_instructions).collect())
+        let is_capture = role.is_some() && report == Some(PlanReport::Test);
+        let capture = is_capture.then(|| self.prompts(plan).text("capture").to_owned());
+        let all = [plan_text].into_iter().chain(role_instructions);
+        Ok(all.chain(capture).collect())
     }
 
     /// The budgets of the plans above a child plan.

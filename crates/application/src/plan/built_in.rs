@@ -27,7 +27,7 @@ pub const REVIEWER: &str = "builtin/reviewer";
 pub const ESTIMATOR: &str = "builtin/estimator";
 
 /// The instructions, by the name of their file without `.md`.
-pub const PROMPTS: [(&str, &str); 8] = [
+pub const PROMPTS: [(&str, &str); 12] = [
     ("base", include_str!("../../prompts/base.md")),
     ("strategist", include_str!("../../prompts/strategist.md")),
     ("executor", include_str!("../../prompts/executor.md")),
@@ -36,6 +36,10 @@ pub const PROMPTS: [(&str, &str); 8] = [
     ("estimator", include_str!("../../prompts/estimator.md")),
     ("chat", include_str!("../../prompts/chat.md")),
     ("summary", include_str!("../../prompts/summary.md")),
+    ("hunt", include_str!("../../prompts/hunt.md")),
+    ("triage", include_str!("../../prompts/triage.md")),
+    ("capture", include_str!("../../prompts/capture.md")),
+    ("verdict", include_str!("../../prompts/verdict.md")),
 ];
 
 /// The built-in actors with a model, without `builtin/`.

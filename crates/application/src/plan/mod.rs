@@ -7,6 +7,7 @@
 
 mod actor_runner;
 mod apply;
+mod apply_guard;
 mod approver;
 mod built_in;
 mod call_actor;
@@ -32,16 +33,19 @@ mod query;
 mod registry;
 mod report;
 mod requirements;
+mod role_access;
 mod rollback;
 mod runner;
 mod service;
 mod shared_conversation;
 mod snapshot;
 mod strategize;
+mod typed_report;
 mod validate;
 mod workspace;
 
 pub(crate) use apply::subject as commit_subject;
+pub use apply_guard::ApplyGuard;
 pub(crate) use built_in::RolePrompts;
 pub use built_in::{
     DETERMINISTIC, ESTIMATOR, EXECUTOR, PROMPTS, REVIEWER, STRATEGIST, built_in_actors,
@@ -73,4 +77,5 @@ pub use rollback::{PlanRollbackPreview, PlanRolledBack};
 pub use service::{
     DefaultActors, DriveOptions, KeptVariables, PlanDefaults, PlanService, UseAction,
 };
+pub(crate) use typed_report::CAUSES;
 pub use validate::FailedCheck;

@@ -3,10 +3,13 @@
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-use cleveragents_domain::StepKind;
+use cleveragents_domain::{PlanReport, StepKind};
 use serde_json::{Value, json};
 
 use super::prompt::shortened;
+use super::typed_report::{
+    self, SUBMIT_FINDINGS, SUBMIT_TEST, SUBMIT_TRIAGE, SUBMIT_VERDICT, TEST, whole_result_tools,
+};
 use crate::turn::{REPORT, ReportTool, ReportTools, TextAnswer, is_refusal};
 
 const SUBMIT_STRATEGY: &str = "submit_strategy";
@@ -51,9 +54,31 @@ static REVIEW: LazyLock<[ReportTool; 1]> = LazyLock::new(|| {
     }]
 });
 
-/// The report tools of a built-in actor for a kind of step.
-pub(super) fn report_tools(kind: StepKind) -> ReportTools<'static> {
+/// The report tools of plans that capture a test.
+static CAPTURE: LazyLock<[ReportTool; 4]> = LazyLock::new(|| {
+    let [strategy, done, blocked] = WORK.clone();
+    [strategy, done, blocked, TEST.clone()]
+});
+
+/// The report tools of a built-in actor for a kind of step, in a plan with a typed report or without one.
+pub(super) fn report_tools(kind: StepKind, report: Option<PlanReport>) -> ReportTools<'static> {
+    let is_capture = report == Some(PlanReport::Test);
+    if kind == StepKind::Strategize
+        && let Some(tools) = report.and_then(whole_result_tools)
+    {
+        return tools;
+    }
     match kind {
+        StepKind::Strategize if is_capture => ReportTools {
+            offered: &*CAPTURE,
+            accepted: &[SUBMIT_STRATEGY, STEP_BLOCKED],
+            text: TextAnswer::RemindedOnce,
+        },
+        StepKind::Step | StepKind::Fix | StepKind::Guidance if is_capture => ReportTools {
+            offered: &*CAPTURE,
+            accepted: &[SUBMIT_TEST, STEP_BLOCKED],
+            text: TextAnswer::Report,
+        },
         StepKind::Strategize => ReportTools {
             offered: &*WORK,
             accepted: &[SUBMIT_STRATEGY, STEP_BLOCKED, STEP_DONE],
@@ -91,6 +116,7 @@ impl StepReport {
         let text = |name: &str| answer[name].as_str().map(str::trim);
         match answer[REPORT].as_str() {
             Some(STEP_BLOCKED) => Self::blocked(answer),
+            Some(SUBMIT_TEST) => Self::Done(text("summary").unwrap_or_default().to_owned()),
             Some(STEP_DONE) => {
                 let mut summary = text("summary").unwrap_or_default().to_owned();
                 let checks = answer["checks_run"].as_array().into_iter().flatten();
@@ -133,7 +159,7 @@ impl StepReport {
 pub(super) enum StrategyOutcome {
     /// A strategy, which still has to be parsed.
     Strategy,
-    /// Nothing has to change, for this reason.
+    /// Nothing has to change, for this reason; also a typed report that is the whole result of its plan.
     NothingToDo(String),
     /// The task cannot be planned.
     Blocked {
@@ -157,6 +183,9 @@ impl StrategyOutcome {
                     .trim()
                     .to_owned(),
             ),
+            Some(SUBMIT_FINDINGS | SUBMIT_TRIAGE | SUBMIT_VERDICT) => {
+                Self::NothingToDo(typed_report::summary(answer))
+            }
             Some(_) => Self::Strategy,
             None => match answer.as_str() {
                 Some(text) if is_refusal(text) => Self::Blocked {

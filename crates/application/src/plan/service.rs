@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use cleveragents_domain::{
     ChildPlan, ChildState, DecisionId, MicroUsd, NewDecision, Placeholder, Plan, PlanId, PlanPhase,
-    hint, suggest,
+    PlanReport, hint, suggest,
 };
 use cleveragents_sandbox::BranchUpdate;
 use cleveragents_store::{Engine, child_plans, plan_steps, plans};
 
 use super::actor_runner::PlanActorRunner;
 use super::apply::ApplyPhase;
+use super::apply_guard::ApplyGuard;
 use super::children::{ChildPlans, DEFAULT_CHILD_DEPTH};
 use super::control::{
     AddedPart, ConflictChoice, ConflictSelection, PlanControl, PlanPartAdded, QueueEntry,
@@ -85,6 +86,8 @@ pub struct UseAction {
     pub max_cost: Option<MicroUsd>,
     /// True for a read-only plan, even if the action is not read-only.
     pub read_only: bool,
+    /// The typed result that the plan reports. A plan whose report is its whole result is read-only.
+    pub report: Option<PlanReport>,
 }
 
 /// Options of running a plan.
@@ -102,6 +105,8 @@ pub struct DriveOptions {
     pub message: Option<String>,
     /// Permits the apply of a plan without changes.
     pub allow_empty: bool,
+    /// Conditions of the caller, checked in the unit of work that starts the apply.
+    pub guard: Option<ApplyGuard>,
 }
 
 /// Looks up an environment variable that a definition refers to. Can be shared between threads.
@@ -110,13 +115,13 @@ pub type KeptVariables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 /// Creates, changes and runs plans. Cheap to clone.
 #[derive(Clone)]
 pub struct PlanService {
-    store: PlanStore,
-    runs: RunService,
-    requirements: PlanRequirements,
+    pub(super) store: PlanStore,
+    pub(super) runs: RunService,
+    pub(super) requirements: PlanRequirements,
     snapshots: DecisionSnapshots,
     gates: AutomationGates,
     creation: PlanCreation,
-    control: PlanControl,
+    pub(super) control: PlanControl,
     max_child_depth: u64,
 }
 

@@ -16,6 +16,7 @@ mod model;
 mod plan;
 mod plan_work;
 mod pool;
+mod pool_work;
 mod project;
 mod resource;
 mod run;
@@ -58,6 +59,7 @@ pub(crate) use self::plan_work::{
     Worker,
 };
 pub(crate) use self::pool::{Pool, PoolCommand, PoolStatus};
+pub(crate) use self::pool_work::{Demo, DemoTopic, Fix, Hunt};
 pub(crate) use self::project::{Project, ProjectCreate};
 pub(crate) use self::resource::{Resource, ResourceAdd, ResourceType};
 pub(crate) use self::run::{Run, RunList, RunResume, RunStateName};
@@ -210,7 +212,7 @@ pub(crate) enum Command {
     #[command(flatten)]
     Current(Box<CurrentPlan>),
     /// Run a whole plan on an example project in a temporary folder, without a key
-    Demo,
+    Demo(Demo),
     /// Choose the default model and store its key
     Setup(Setup),
     /// Create the home folder, configuration file and database
@@ -261,6 +263,10 @@ pub(crate) enum Command {
     Plan(Plan),
     /// Run a one-off task in this folder
     Do(Do),
+    /// Search modules for defects and add them as work items
+    Hunt(Hunt),
+    /// Prove a work item by a failing test, fix it, have it reviewed, and merge it
+    Fix(Fix),
     /// Run queued plans in the background
     Worker(Worker),
     /// Manage work items: bugs, features and other work of a project

@@ -23,6 +23,19 @@ Examples:
         #[arg(long)]
         update: bool,
     },
+    /// List the ready-made pools, or print the file of one
+    #[command(after_help = "Examples:
+  agents pool library
+  agents pool library fix --project local/shop > fix.yaml
+  agents pool add --config fix.yaml")]
+    Library {
+        /// Ready-made pool: hunt, triage, capture, fix, review, merge, watch
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+        /// Project of the file
+        #[arg(long, value_name = "NAME")]
+        project: Option<String>,
+    },
     /// List pools
     #[command(after_help = "Example:
   agents pool list")]

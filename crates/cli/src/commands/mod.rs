@@ -24,6 +24,7 @@ pub(crate) mod model;
 pub(crate) mod permission;
 pub(crate) mod plan;
 pub(crate) mod pool;
+pub(crate) mod pool_work;
 pub(crate) mod project;
 pub(crate) mod resource;
 pub(crate) mod run;
@@ -70,7 +71,7 @@ pub(crate) use safety::safety_in_force;
 #[expect(clippy::too_many_lines, reason = "a table")]
 pub(crate) const fn name(command: &Command) -> &'static str {
     match command {
-        Command::Demo => "demo",
+        Command::Demo(arguments) => demo::name(arguments),
         Command::Setup(_) => "setup",
         Command::Init(_) => "init",
         Command::Version => "version",
@@ -114,6 +115,8 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Plan(Plan::Look(command)) => plan::name(command),
         Command::Plan(Plan::Work(command)) => plan::lifecycle::name(command),
         Command::Do(_) => "do",
+        Command::Hunt(_) => "hunt",
+        Command::Fix(_) => "fix",
         Command::Worker(_) => "worker",
         Command::Chat(_) => "chat",
         Command::Session(Session::Create(_)) => "session create",
@@ -208,7 +211,7 @@ pub(crate) fn run(
     is_markdown: bool,
 ) -> Result<Option<Report>, CommandError> {
     let report = match command {
-        Command::Demo => demo::run(context)?,
+        Command::Demo(arguments) => demo::run(context, &arguments)?,
         Command::Setup(arguments) => setup::run(context, &arguments)?,
         Command::Init(arguments) => init::run(context, &arguments)?,
         Command::Version => system::version(),
@@ -226,6 +229,8 @@ pub(crate) fn run(
         Command::Plan(Plan::Look(command)) => plan::run(context, command)?,
         Command::Plan(Plan::Work(command)) => plan::lifecycle::run(context, *command)?,
         Command::Do(arguments) => plan::lifecycle::run_do(context, arguments)?,
+        Command::Hunt(arguments) => pool_work::hunt(context, arguments)?,
+        Command::Fix(arguments) => pool_work::fix(context, arguments)?,
         Command::Worker(arguments) => plan::lifecycle::run_worker(context, &arguments)?,
         Command::Chat(arguments) => chat::run(context, arguments)?,
         Command::Session(command) => return session::run(context, command, is_markdown),

@@ -7,6 +7,7 @@ use cleveragents_application::pool_operations::{
     AddPool, DrainPool, ListPools, PausePool, PlanPools, PoolBoard, PoolInfo, PoolStateChange,
     PoolStatusRequest, RemovePool, ResumePool, ShowPool, StopPool,
 };
+use cleveragents_application::pool_role_operations::{ListReadyMadePools, ReadyMadePoolFile};
 use cleveragents_domain::{DefinitionKind, MicroUsd, PoolState};
 
 use super::definition::{
@@ -24,6 +25,7 @@ const KIND: DefinitionKind = DefinitionKind::Pool;
 pub(crate) const OPERATIONS: &[&str] = &[
     "pool add",
     "pool drain",
+    "pool library",
     "pool list",
     "pool pause",
     "pool plan",
@@ -38,6 +40,7 @@ pub(crate) const OPERATIONS: &[&str] = &[
 pub(super) const fn name(command: &Command) -> &'static str {
     match command {
         Command::Add { .. } => "pool add",
+        Command::Library { .. } => "pool library",
         Command::List => "pool list",
         Command::Show { .. } => "pool show",
         Command::Status(_) => "pool status",
@@ -54,6 +57,7 @@ pub(super) fn run(context: &Context, command: Command) -> Result<Report, Command
     let split = |command: PoolCommand| (command.name, command.reason);
     match command {
         Command::Add { config, update } => add(context, &config, update),
+        Command::Library { name, project } => library(context, name, project),
         Command::List => list(context),
         Command::Show { name } => {
             let shown = context.call(ShowPool { name })?;
@@ -339,4 +343,28 @@ fn lanes(board: &PoolBoard) -> Table {
                 usd(pool.budget_left_usd),
             ]
         }))
+}
+
+/// Lists the ready-made pools, or prints the file of one.
+fn library(
+    context: &Context,
+    name: Option<String>,
+    project: Option<String>,
+) -> Result<Report, CommandError> {
+    let is_one = name.is_some();
+    let listed = context.call(ListReadyMadePools { name, project })?;
+    let report = Report::new("pool library");
+    if let (true, [only]) = (is_one, listed.pools.as_slice()) {
+        let file = only.file.clone();
+        return Ok(report.text(file.trim_end()).data(listed));
+    }
+    let row = |pool: &ReadyMadePoolFile| {
+        vec![pool.name.as_str().into(), pool.description.as_str().into()]
+    };
+    let table = Table::new("Ready-made pools")
+        .column("Name", Align::Left)
+        .column("Description", Align::Left)
+        .rows(listed.pools.iter().map(row));
+    let message = format!("{} listed", counted(listed.pools.len(), "pool"));
+    Ok(report.table(table).ok(message).records(listed))
 }

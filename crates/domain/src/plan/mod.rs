@@ -4,6 +4,7 @@ mod child;
 mod decision;
 mod document;
 mod failure;
+mod report;
 mod stage;
 mod step;
 mod strategy;
@@ -24,6 +25,7 @@ pub use child::{
 };
 pub use decision::{ContextSnapshot, Decision, DecisionType, NewDecision};
 pub use failure::{AnswerVerdict, FailureCategory};
+pub use report::PlanReport;
 pub use stage::{PlanPhase, PlanStage, PlanState, StageTransition};
 pub use step::{StepKind, StepRecord, StepState};
 pub use strategy::{PlanStep, PlanStrategy, StepCall, StrategyFault, criteria, list_items};
@@ -99,6 +101,9 @@ pub struct PlanInputs {
     pub read_only: bool,
     /// Cost limit in millionths of a US dollar.
     pub max_cost_micro_usd: Option<u64>,
+    /// The typed result that the plan reports to the program that created it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<PlanReport>,
 }
 
 /// User input that a plan waits for.

@@ -71,6 +71,10 @@ pub(super) struct ScriptedAnswer {
     /// With a pattern, the answer is used for every request whose last message matches, and for no other request.
     #[serde(default)]
     pub(super) when: Option<Pattern>,
+    /// With this pattern, the answer is used only for requests whose instructions match: for scripts of several tasks
+    /// whose prompts are equal.
+    #[serde(default)]
+    pub(super) task: Option<Pattern>,
     #[serde(default)]
     pub(super) reasoning: String,
     #[serde(default)]
@@ -94,6 +98,13 @@ pub(super) struct ScriptedAnswer {
     /// Failures that occur before the answer; each occurs once.
     #[serde(default)]
     pub(super) failures: Vec<ScriptedFailure>,
+}
+
+impl ScriptedAnswer {
+    /// True for an answer without patterns, which is used in the order of the file.
+    pub(super) const fn is_in_order(&self) -> bool {
+        self.when.is_none() && self.task.is_none()
+    }
 }
 
 const fn usual_chunk() -> usize {

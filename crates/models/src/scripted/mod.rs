@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use self::file::{AnswerCounting, AtEnd, Script, ScriptedAnswer, ScriptedFailure};
+use self::file::{AnswerCounting, AtEnd, Pattern, Script, ScriptedAnswer, ScriptedFailure};
 use crate::assemble::Assembler;
 use crate::async_stream::{Outlet, generate};
 use crate::error::{ErrorKind, ModelError};
@@ -121,14 +121,15 @@ impl ScriptState {
             .last()
             .map(|last| message_text(last))
             .unwrap_or_default();
-        if let Some(answer) = self.matching(&last) {
+        let instructions = request.system.join("\n");
+        if let Some(answer) = self.matching(&last, &instructions) {
             return Ok(answer);
         }
         let has_patterns = self
             .script
             .answers
             .iter()
-            .any(|answer| answer.when.is_some());
+            .any(|answer| !answer.is_in_order());
         // Answers chosen by a pattern are not counted, so that the other answers stay in order.
         let is_question =
             |message: &Arc<ChatMessage>| matches!(**message, ChatMessage::User { .. });
@@ -139,7 +140,10 @@ impl ScriptState {
         let messages = &request.messages[from..];
         let counted = messages.windows(2).filter(|pair| {
             matches!(*pair[1], ChatMessage::Assistant(_))
-                && (!has_patterns || self.matching(&message_text(&pair[0])).is_none())
+                && (!has_patterns
+                    || self
+                        .matching(&message_text(&pair[0]), &instructions)
+                        .is_none())
         });
         let mut number = counted.count();
         let first = messages.first().map(Arc::as_ref);
@@ -151,7 +155,7 @@ impl ScriptState {
             .answers
             .iter()
             .enumerate()
-            .filter(|(_, answer)| answer.when.is_none())
+            .filter(|(_, answer)| answer.is_in_order())
             .collect();
         let answer = match self.script.at_end {
             _ if number < ordered.len() => Some(ordered[number]),
@@ -169,12 +173,17 @@ impl ScriptState {
         })
     }
 
-    fn matching(&self, last: &str) -> Option<(usize, &ScriptedAnswer)> {
-        let answers = self.script.answers.iter().enumerate();
-        let mut patterned =
-            answers.filter_map(|(place, answer)| Some((place, answer, answer.when.as_ref()?)));
-        let answer = patterned.find(|(.., pattern)| pattern.0.is_match(last));
-        answer.map(|(place, answer, _)| (place, answer))
+    /// The first answer whose patterns match the last message and the instructions of a request.
+    fn matching(&self, last: &str, instructions: &str) -> Option<(usize, &ScriptedAnswer)> {
+        let mut answers = self.script.answers.iter().enumerate();
+        answers.find(|(_, answer)| {
+            let fits = |pattern: &Option<Pattern>, text: &str| {
+                pattern
+                    .as_ref()
+                    .is_none_or(|pattern| pattern.0.is_match(text))
+            };
+            !answer.is_in_order() && fits(&answer.when, last) && fits(&answer.task, instructions)
+        })
     }
 
     fn next_failure<'a>(

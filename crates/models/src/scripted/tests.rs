@@ -64,6 +64,22 @@ fn answers_come_in_order_after_every_restart() {
 }
 
 #[test]
+fn an_answer_can_depend_on_the_task_in_the_instructions() {
+    let script = "answers:\n- {task: 'Fix: cache', when: '^Go', text: cache}\n- {when: '^Go', text: other}\n- text: end\n";
+    let answer = |system: &str, message: &str| {
+        let mut request = ChatRequest::prompt(message);
+        request.system = vec!["base".to_owned(), system.to_owned()];
+        ask(&model(script), &request)
+            .expect("an answer")
+            .message
+            .text
+    };
+    assert_eq!(answer("# Task\n\nFix: cache", "Go"), "cache");
+    assert_eq!(answer("# Task\n\nFix: numbers", "Go"), "other");
+    assert_eq!(answer("# Task\n\nFix: cache", "Stop"), "end");
+}
+
+#[test]
 fn a_script_can_count_answers_from_the_last_question() {
     let mut request = ChatRequest::prompt("a");
     let answer = || ChatMessage::Assistant(crate::AssistantMessage::default());

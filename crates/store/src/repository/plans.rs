@@ -103,6 +103,7 @@ fn no_inputs() -> PlanInputs {
         },
         read_only: false,
         max_cost_micro_usd: None,
+        report: None,
     }
 }
 

@@ -26,9 +26,10 @@ use super::service::{DriveOptions, already_finished};
 use super::validate::path_violation;
 use super::workspace::PlanWorkspaces;
 use crate::lease::HeldLease;
+use crate::pool::roles::sandbox_changes::change_state;
 use crate::sandbox::{ApplyRequest, OpenSandbox, SandboxDiff, SandboxError, SandboxService};
 
-use preconditions::{ApplyPreconditions, unmet_checks};
+use preconditions::{ApplyPreconditions, ApplyStart, unmet_checks};
 
 /// The pause before a temporarily refused apply is retried.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
@@ -129,8 +130,12 @@ impl ApplyPhase<'_> {
         let plan = if plan.stage == PlanStage::ApplyProcessing {
             plan
         } else {
-            let report = self.target_report(&plan);
-            match preconditions.start_apply(store, &plan, report, self.progress.lease)? {
+            let start = ApplyStart {
+                report: self.target_report(&plan),
+                guard: self.options.guard.clone(),
+                state: change_state(&diff),
+            };
+            match preconditions.start_apply(store, &plan, &start, self.progress.lease)? {
                 Some(started) => started,
                 None => return Ok(ApplyAttempt::Retry(Box::new(plan))),
             }

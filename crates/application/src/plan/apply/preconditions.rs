@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::invariant::{EffectiveQuery, InvariantService};
 use crate::lease::HeldLease;
+use crate::plan::apply_guard::ApplyGuard;
 use crate::plan::error::PlanError;
 use crate::plan::plan_store::PlanStore;
 use crate::plan::requirements::{PlanRequirements, invariant_query};
@@ -20,6 +21,16 @@ use crate::plan::service::already_finished;
 use crate::plan::validate::PlanCheck;
 use crate::sandbox::{OpenSandbox, SandboxService};
 use crate::validation::ValidationService;
+
+/// The start of an apply.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ApplyStart {
+    /// The report that the plan gets.
+    pub(super) report: Option<Value>,
+    pub(super) guard: Option<ApplyGuard>,
+    /// The state of the changes that are applied.
+    pub(super) state: String,
+}
 
 /// Reads the validations and invariants of a plan.
 #[derive(Debug, Clone)]
@@ -82,19 +93,33 @@ impl ApplyPreconditions {
         Ok(current.validations == self.validations && current.invariants == self.invariants)
     }
 
-    /// Starts the apply of a plan, with `report` as its report, if its preconditions still hold. Returns `None` if they
-    /// changed; then the plan has to be validated again.
+    /// Starts the apply of a plan if its preconditions still hold and its guard has no unmet condition. Returns `None`
+    /// if the preconditions changed; then the plan has to be validated again.
     pub(super) fn start_apply(
         &self,
         store: &PlanStore,
         plan: &Plan,
-        report: Option<Value>,
+        start: &ApplyStart,
         lease: &HeldLease,
     ) -> Result<Option<Plan>, PlanError> {
-        let (expected, before) = (self.clone(), plan.clone());
+        let (expected, before, start) = (self.clone(), plan.clone(), start.clone());
         store.write_leased(lease, move |unit| {
             if !expected.still_hold(unit)? {
                 return Ok(None);
+            }
+            let ApplyStart {
+                report,
+                guard,
+                state,
+            } = &start;
+            if let Some(guard) = guard {
+                let reasons = guard.unmet(unit, before.id, state)?;
+                if !reasons.is_empty() {
+                    return Err(PlanError::Constrained {
+                        plan: before.id,
+                        reasons,
+                    });
+                }
             }
             let details = TransitionDetails {
                 report: report.clone(),
@@ -153,7 +178,7 @@ mod tests {
     use cleveragents_testkit::TestDatabase;
     use cleveragents_testkit::plans::{new_plan, store, write};
 
-    use super::ApplyPreconditions;
+    use super::{ApplyPreconditions, ApplyStart};
     use crate::invariant::{InvariantService, InvariantTarget, NewInvariant};
     use crate::lease::LeaseService;
     use crate::plan::plan_store::PlanStore;
@@ -209,7 +234,7 @@ mod tests {
                 ..AttachRequest::default()
             };
             validations.attach(&request, &|_| None).expect("attached");
-            let started = before.start_apply(&plan_store, &plan, None, &lease);
+            let started = before.start_apply(&plan_store, &plan, &ApplyStart::default(), &lease);
             assert!(started.expect("compared").is_none(), "a new validation");
 
             // The definition of the validation changes.
@@ -218,7 +243,7 @@ mod tests {
             validations
                 .add(file, "late.yaml", Register::Update, &|_| None)
                 .expect("replaced");
-            let started = before.start_apply(&plan_store, &plan, None, &lease);
+            let started = before.start_apply(&plan_store, &plan, &ApplyStart::default(), &lease);
             assert!(started.expect("compared").is_none(), "a changed validation");
 
             // An invariant is added.
@@ -230,13 +255,13 @@ mod tests {
                     non_overridable: false,
                 })
                 .expect("set");
-            let started = before.start_apply(&plan_store, &plan, None, &lease);
+            let started = before.start_apply(&plan_store, &plan, &ApplyStart::default(), &lease);
             assert!(started.expect("compared").is_none(), "a new invariant");
             let stage = plan_store.get(id).expect("the plan").stage;
             assert_eq!(stage, PlanStage::ApplyQueued);
 
             let before = read(&plan);
-            let started = before.start_apply(&plan_store, &plan, None, &lease);
+            let started = before.start_apply(&plan_store, &plan, &ApplyStart::default(), &lease);
             let started = started.expect("compared").expect("unchanged preconditions");
             assert_eq!(started.stage, PlanStage::ApplyProcessing);
         }

@@ -366,6 +366,7 @@ fn inputs_of_child(parent: &Plan) -> PlanInputs {
     inputs.actors.estimation = None;
     inputs.actors.invariant = None;
     inputs.max_cost_micro_usd = None;
+    inputs.report = None;
     "parent plan".clone_into(&mut inputs.profile.source);
     inputs
 }

@@ -2,7 +2,9 @@
 
 mod one_off;
 
-use cleveragents_domain::{Action, Plan, PlanActors, PlanId, PlanInputs, PlanProfile, PlanProject};
+use cleveragents_domain::{
+    Action, Plan, PlanActors, PlanId, PlanInputs, PlanProfile, PlanProject, PlanReport,
+};
 use cleveragents_store::plans::NewPlan;
 use cleveragents_store::{definitions, invariants, plans, resources};
 
@@ -111,8 +113,11 @@ impl PlanCreation {
                 source: source.to_owned(),
                 snapshot,
             },
-            read_only: action.read_only || request.read_only,
+            read_only: action.read_only
+                || request.read_only
+                || request.report.is_some_and(PlanReport::is_whole_result),
             max_cost_micro_usd: request.max_cost.map(|cost| cost.0),
+            report: request.report,
             action: Some(Action {
                 invariants: action
                     .invariants

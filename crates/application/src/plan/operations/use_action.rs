@@ -225,6 +225,7 @@ impl UsePlan {
             invariants: self.invariant,
             max_cost,
             read_only: self.read_only,
+            report: None,
         })
     }
 }

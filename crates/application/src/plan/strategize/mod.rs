@@ -12,7 +12,8 @@ use std::fmt::Write as _;
 
 use cleveragents_domain::{
     ActionParts, Code, DecisionId, DecisionType, EventKind, FailureCategory, NewDecision, NewEvent,
-    Plan, PlanPhase, PlanStage, PlanStep, PlanStrategy, ReconciledInvariants, StageTransition,
+    Plan, PlanPhase, PlanReport, PlanStage, PlanStep, PlanStrategy, ReconciledInvariants,
+    StageTransition,
     StepKind, StepState,
 };
 use cleveragents_store::plan_steps::{NewStep, StepEnd};
@@ -36,7 +37,7 @@ use super::workspace::{PlanWorkspaces, sandbox_name};
 use crate::run::bounded;
 
 pub(super) use deterministic::{Criterion, TASK_CRITERION, plan_criteria};
-use prompt::{StrategyInputs, invariants_prompt, strategy_prompt};
+use prompt::{StrategyInputs, invariants_prompt, report_prompt, strategy_prompt};
 pub(super) use strategy_decisions::step_decisions;
 use strategy_decisions::strategy_decisions;
 use strategy_parser::{StrategyResponse, parse_estimate, parse_strategy, parse_violations};
@@ -319,12 +320,14 @@ impl StrategizePhase<'_> {
         };
         let kind = StepKind::Strategize;
         let is_built_in = self.actors.is_built_in(name, kind)?;
+        let report = plan.inputs.report;
+        let is_whole_result = report.is_some_and(PlanReport::is_whole_result);
         let inputs = StrategyInputs {
             validations: self.requirements.validations_in_effect(plan)?,
             guidance,
             results,
             thread: self.actors.thread(plan, &thread)?,
-            instructions: is_built_in
+            instructions: (is_built_in && !is_whole_result)
                 .then(|| self.actors.prompts(plan).text("strategist").to_owned()),
         };
         let answer = self.actors.run(
@@ -332,7 +335,11 @@ impl StrategizePhase<'_> {
             &ActorTask {
                 key: &path,
                 performer: Performer::Actor(name, kind),
-                prompt: strategy_prompt(plan, &inputs),
+                prompt: if is_whole_result {
+                    report_prompt(plan, &inputs)
+                } else {
+                    strategy_prompt(plan, &inputs)
+                },
                 phase: PlanPhase::Strategize,
                 workspace: Some(&workspace),
                 carried: inputs.thread.carried.clone(),

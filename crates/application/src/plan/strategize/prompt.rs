@@ -65,6 +65,20 @@ pub(super) fn strategy_prompt(plan: &Plan, inputs: &StrategyInputs) -> String {
     text
 }
 
+/// The prompt of an actor whose report is the whole result of its plan. The task is in the instructions of the request;
+/// its first line names the subject.
+pub(super) fn report_prompt(plan: &Plan, inputs: &StrategyInputs) -> String {
+    let mut text = String::new();
+    let subject = plan.description.lines().next().unwrap_or_default();
+    let _written = writeln!(text, "{subject}");
+    if let Some(digest) = &inputs.thread.digest {
+        let _written = write!(text, "\n{digest}");
+    }
+    add_guidance(&inputs.guidance, &inputs.thread, &mut text);
+    text.push_str("\nDo the task of this plan, and end with the report tool.\n");
+    text
+}
+
 /// Adds the failure of the last strategy, and the strategy itself unless the conversation contains it.
 fn add_earlier_attempt(plan: &Plan, inputs: &StrategyInputs, text: &mut String) {
     if let Some(strategy) = &plan.strategy

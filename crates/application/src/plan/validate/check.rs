@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use cleveragents_domain::{ContentHash, Plan, ValidationMode, ValidationResult, ValidationScope};
+use cleveragents_domain::{
+    ContentHash, Plan, PlanReport, ValidationMode, ValidationResult, ValidationScope,
+};
 
 use super::path_rule;
 use crate::plan::built_in::DETERMINISTIC;
@@ -33,6 +35,14 @@ impl PlanCheck {
         requirements: &PlanRequirements,
         plan: &Plan,
     ) -> Result<Vec<Self>, PlanError> {
+        if plan
+            .inputs
+            .report
+            .is_some_and(PlanReport::is_whole_result)
+        {
+            // The plan changes no file, and the program checks its report.
+            return Ok(Vec::new());
+        }
         let attached = requirements.validations_in_effect(plan)?;
         let mut all: Vec<Self> = attached
             .into_iter()

@@ -4,6 +4,7 @@
 //! files, git or the database, not from the output of the commands.
 
 mod plan;
+mod pools;
 mod shop;
 mod store;
 mod turn;
@@ -20,6 +21,7 @@ use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 
+use crate::arguments::{Demo as Arguments, DemoTopic};
 use crate::context::Context;
 use crate::output::{CommandError, Markdown, Printer, Progress, Report, Tone, visible_lines, wrap};
 
@@ -51,18 +53,43 @@ const STEPS: [DemoStep; 11] = [
     store::killed_stream,
 ];
 
-/// Printed before the first step.
-const INTRODUCTION: &str = "\
+/// A sequence of steps with the texts around it.
+struct Story<'a> {
+    /// Name of the command in its output.
+    name: &'static str,
+    /// Printed before the first step.
+    introduction: &'a str,
+    steps: &'a [DemoStep],
+    /// The default model of the commands.
+    model: &'a str,
+    /// Printed after the last step.
+    next: &'static str,
+}
+
+const PLAN_INTRODUCTION: &str = "\
 One task from start to commit, in a temporary folder: a plan works out a strategy, executes it in a \
 copy of the files, runs the tests and applies the result. Needs no key and no network: a script \
 replaces the model; everything else is real.";
 
-/// Printed after the last step.
-const FIRST_STEPS: &str = "\
+const AFTER_PLAN: &str = "\
 Next, in a folder of yours, with the key of a provider in the environment:
   agents                                              talk about the code
   agents do 'fix the failing test' --check 'make test'  do a task
   agents setup                                        choose a model, store its key";
+
+const POOLS_INTRODUCTION: &str = "\
+A project with three races, in a temporary folder: pools find them, order them, prove each with a \
+failing test, fix, review and merge them. Needs no key and no network: scripts replace the models; \
+everything else is real.";
+
+const AFTER_POOLS: &str = "\
+Next, in a project of yours, with the key of a provider in the environment:
+  agents hunt src            find races in a folder
+  agents fix ITEM            prove and fix one finding
+  agents demo pools --live   your model on this example";
+
+const LIVE_INTRODUCTION: &str = "\
+A project with three races, in a temporary folder: your model finds them and fixes one.";
 
 /// Time to read a step before the next one starts; Enter ends it.
 const READING_TIME: Timespec = Timespec {
@@ -73,35 +100,84 @@ const READING_TIME: Timespec = Timespec {
 /// Maximum width of the text of a step.
 const MAX_WIDTH: usize = 96;
 
-pub(crate) fn run(context: &Context) -> Result<Report, CommandError> {
-    let folder =
-        tempfile::tempdir().map_err(|error| failure("create a temporary folder", &error))?;
-    let url = DatabaseUrl::file(Path::new("cleveragents.db"), folder.path());
-    let engine = EngineCache::new(Options::default()).open(&url)?;
-    let demo = Demo {
-        engine,
-        url,
-        home: folder.path().to_path_buf(),
-        printer: context.printer,
-        progress: Progress::spinner(&context.printer, "Preparing an example"),
-        plan: OnceCell::new(),
-    };
-    demo.narrate(&demo.wrapped(INTRODUCTION, 0));
-    let mut steps = Vec::new();
-    for (number, step) in (1_usize..).zip(STEPS) {
-        let result = step(&demo)?;
-        let title = format!("{number}. {}", result.title);
-        demo.narrate(&demo.step_text(&title, &result));
-        steps.push(json!({"title": title, "promise": result.promise, "seen": result.seen, "facts": result.facts}));
-        if number < STEPS.len() {
-            demo.pause();
-        }
+/// The name of the command in its output.
+pub(crate) const fn name(arguments: &Arguments) -> &'static str {
+    match arguments.topic {
+        None => "demo",
+        Some(DemoTopic::Pools { .. }) => "demo pools",
     }
-    demo.progress.finish();
-    Ok(Report::new("demo")
-        .data(json!({"model": "scripted", "needs_key": false, "stops": steps}))
-        .text(FIRST_STEPS)
-        .ok("Demo finished; its temporary folder is removed"))
+}
+
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<Report, CommandError> {
+    let live_model;
+    let story = match arguments.topic {
+        None => Story {
+            name: "demo",
+            introduction: PLAN_INTRODUCTION,
+            steps: &STEPS,
+            model: shop::MODEL,
+            next: AFTER_PLAN,
+        },
+        Some(DemoTopic::Pools { live: false }) => Story {
+            name: "demo pools",
+            introduction: POOLS_INTRODUCTION,
+            steps: &pools::STEPS,
+            model: pools::MODEL,
+            next: AFTER_POOLS,
+        },
+        Some(DemoTopic::Pools { live: true }) => {
+            let Some(model) = context.settings.model_default() else {
+                return Err(CommandError::new(Code::NoModel, "no model is set")
+                    .with_hint("set one: `agents config set model.default PROVIDER/MODEL`"));
+            };
+            live_model = model.to_string();
+            Story {
+                name: "demo pools",
+                introduction: LIVE_INTRODUCTION,
+                steps: &pools::LIVE_STEPS,
+                model: &live_model,
+                next: AFTER_POOLS,
+            }
+        }
+    };
+    story.run(context)
+}
+
+impl Story<'_> {
+    /// Runs the steps in a temporary folder.
+    fn run(&self, context: &Context) -> Result<Report, CommandError> {
+        let folder =
+            tempfile::tempdir().map_err(|error| failure("create a temporary folder", &error))?;
+        let url = DatabaseUrl::file(Path::new("cleveragents.db"), folder.path());
+        let engine = EngineCache::new(Options::default()).open(&url)?;
+        let demo = Demo {
+            engine,
+            url,
+            home: folder.path().to_path_buf(),
+            printer: context.printer,
+            progress: Progress::spinner(&context.printer, "Preparing an example"),
+            plan: OnceCell::new(),
+            model: self.model.to_owned(),
+        };
+        demo.narrate(&demo.wrapped(self.introduction, 0));
+        let mut steps = Vec::new();
+        for (number, step) in (1_usize..).zip(self.steps) {
+            let result = step(&demo)?;
+            let title = format!("{number}. {}", result.title);
+            demo.narrate(&demo.step_text(&title, &result));
+            steps.push(json!({"title": title, "promise": result.promise, "seen": result.seen, "facts": result.facts}));
+            if number < self.steps.len() {
+                demo.pause();
+            }
+        }
+        demo.progress.finish();
+        let is_scripted = self.model.starts_with("scripted/");
+        let model = if is_scripted { "scripted" } else { self.model };
+        Ok(Report::new(self.name)
+            .data(json!({"model": model, "needs_key": !is_scripted, "stops": steps}))
+            .text(self.next)
+            .ok("Demo finished; its temporary folder is removed"))
+    }
 }
 
 /// State of the demo.
@@ -113,6 +189,8 @@ struct Demo {
     progress: Progress,
     /// Set by the step that creates the plan.
     plan: OnceCell<PlanId>,
+    /// The default model of the commands.
+    model: String,
 }
 
 fn failure(action: &str, error: &std::io::Error) -> CommandError {
@@ -211,7 +289,7 @@ impl Demo {
             .arg("--database-url")
             .arg(self.url.to_string())
             .env("CLEVERAGENTS_HOME", &self.home)
-            .env("CLEVERAGENTS_MODEL_DEFAULT", shop::MODEL)
+            .env("CLEVERAGENTS_MODEL_DEFAULT", &self.model)
             .current_dir(&self.home)
             .stdin(Stdio::null())
             .stderr(Stdio::null());

@@ -14,7 +14,7 @@ use crate::output::CommandError;
 
 /// Calls an operation that shows its progress and asks its questions at this terminal. If `is_stream`, answers of
 /// models are shown as they arrive.
-pub(super) fn call<O: Operation>(
+pub(crate) fn call<O: Operation>(
     context: &Context,
     request: O,
     is_stream: bool,

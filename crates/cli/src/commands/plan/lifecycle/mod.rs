@@ -25,6 +25,7 @@ use crate::context::Context;
 use crate::output::{CommandError, Report};
 
 pub(in crate::commands) use do_task::run as run_do;
+pub(crate) use interactive::call as call_interactive;
 pub(crate) use preview::patch_preview;
 pub(in crate::commands) use worker::run as run_worker;
 pub(crate) use worker::worker_starter;

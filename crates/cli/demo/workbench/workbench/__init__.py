@@ -1,0 +1,1 @@
+"""The store of a small workbench: engines, conversations and changesets."""

@@ -1,0 +1,6 @@
+//! The roles of pools with scripted models: the demonstration, and models that claim success, weaken tests or invent
+//! evidence.
+
+mod cheating;
+mod demonstration;
+mod workbench;
