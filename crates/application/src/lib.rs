@@ -20,6 +20,7 @@ mod count;
 mod definition;
 mod environment;
 mod event;
+mod forge;
 mod invariant;
 mod lease;
 mod log_fields;
@@ -45,6 +46,7 @@ mod system;
 mod task;
 mod text_file;
 mod tool;
+mod tracker;
 mod turn;
 mod unknown_outcome;
 mod usage;
@@ -184,6 +186,12 @@ pub use tool::{
     CallableTools, Excerpt, LeftOut, ProjectRule, ProjectRules, SandboxWorkspace, SpendScope,
     StoreBudget, StoreLedger, ToolError, ToolService, call_status, called_tool, complete_rule,
     files_changed,
+};
+pub use tracker::{
+    AccessProblem, ExternalId, FieldChanges, ForgejoTracker, GitHubTracker, IdempotencyKey,
+    LabelMapping, MappedFields, MarkdownTracker, NewIssue, Tracker, TrackerAccess, TrackerEffect,
+    TrackerError, TrackerIssue, TrackerKind, TrackerListing, WriteAttempt, WrittenComment,
+    WrittenIssue, access_problems, self_approval_problem,
 };
 pub use turn::{
     CompactionReport, Ending, InterruptedTurnSummary, LockedSession, PromptImage, ReportTool,

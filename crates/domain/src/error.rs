@@ -317,6 +317,19 @@ codes! {
     CannotListen = "CA-1222", Failed, "the server cannot listen";
     RemoteAgent = "CA-1223", Failed, "the remote agent failed";
     UnknownOperation = "CA-1224", NotFound, "the operation does not exist";
+    TrackerUnavailable = "CA-1330", Failed, "the tracker cannot be called";
+    TrackerRefused = "CA-1331", Failed, "the tracker refused the request";
+    TrackerListingIncomplete = "CA-1332", Failed, "the listing of the tracker is incomplete";
+    TrackerLabelNotFound = "CA-1333", NotFound, "the tracker has no such label or milestone";
+    TrackerIssueNotFound = "CA-1334", NotFound, "the tracker has no such issue";
+    InvalidItemSource = "CA-1335", Usage, "the item source is not well formed";
+    ItemSourceNotFound = "CA-1336", NotFound, "the item source does not exist";
+    ItemSourceExists = "CA-1337", Conflict, "an item source of this name exists already";
+    TrackerCredentialMissing = "CA-1338", Failed, "the credential of the tracker is not set";
+    TrackerFileInvalid = "CA-1339", Failed, "a file of the tracker folder cannot be used";
+    TrackerConflict = "CA-1340", Conflict, "another process changed the issue first";
+    TrackerWriteIneffective = "CA-1341", Failed, "the tracker accepted a write without applying it";
+    TrackerAnswerInvalid = "CA-1342", Failed, "the answer of the tracker cannot be read";
 }
 
 /// An error that can be shown to users: it has a code, a hint and machine-readable details.
