@@ -29,6 +29,7 @@ pub mod model_operations;
 mod observer;
 mod operation;
 mod plan;
+mod pool;
 mod process;
 mod project;
 mod reference;
@@ -120,6 +121,10 @@ pub use plan::{
 };
 pub use plan::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
 pub use plan::{ConflictChoice, ConflictSelection, ResolvedConflicts};
+pub use pool::{
+    Dispatch, PoolReading, PoolService, RoleFailure, RoleReport, RoleRunner, item_lease,
+    require_may_apply,
+};
 pub use process::{Liveness, current_owner, liveness};
 pub use project::operations as project_operations;
 pub use project::{LinkRequest, NewProject, ProjectError, ProjectService, ProjectTarget};

@@ -20,6 +20,8 @@ pub enum DefinitionKind {
     AutomationProfile,
     /// A server that implements the Model Context Protocol.
     McpServer,
+    /// Workers with one role on the items of a project.
+    Pool,
     /// The permissions of tools. Read from files only, never registered.
     SafetyProfile,
     /// Tools and instructions that belong together.
@@ -38,6 +40,7 @@ impl DefinitionKind {
             Self::Actor => "actor",
             Self::AutomationProfile => "automation_profile",
             Self::McpServer => "mcp_server",
+            Self::Pool => "pool",
             Self::SafetyProfile => "safety_profile",
             Self::Skill => "skill",
             Self::Tool => "tool",
@@ -62,6 +65,7 @@ impl DefinitionKind {
             Self::Actor => "an actor",
             Self::AutomationProfile => "an automation profile",
             Self::McpServer => "an MCP server",
+            Self::Pool => "a pool",
             Self::SafetyProfile => "a safety profile",
             Self::Skill => "a skill",
             Self::Tool => "a tool",
@@ -76,6 +80,7 @@ impl DefinitionKind {
             Self::Actor => Code::MalformedActor,
             Self::AutomationProfile => Code::MalformedProfile,
             Self::McpServer => Code::MalformedMcp,
+            Self::Pool => Code::MalformedPool,
             Self::SafetyProfile => Code::MalformedSafety,
             Self::Skill => Code::MalformedSkill,
             Self::Tool => Code::MalformedTool,
@@ -90,6 +95,7 @@ impl DefinitionKind {
             Self::Actor => Code::InvalidActor,
             Self::AutomationProfile => Code::InvalidProfile,
             Self::McpServer => Code::InvalidMcp,
+            Self::Pool => Code::InvalidPool,
             Self::SafetyProfile => Code::InvalidSafety,
             Self::Skill => Code::InvalidSkill,
             Self::Tool => Code::InvalidTool,
@@ -113,6 +119,7 @@ impl DefinitionKind {
                 return "correct it there; docs/reference/mcp.md has examples".into();
             }
             Self::AutomationProfile => "docs/reference/automation-profiles.md",
+            Self::Pool => "docs/reference/pools.md",
             Self::SafetyProfile | Self::Tool => "docs/reference/tools.md",
             Self::Skill => "docs/reference/skills.md",
             Self::Validation => "docs/reference/validations.md",

@@ -232,6 +232,28 @@ kinds! {
     TaskArtifact = "task.artifact_added";
     /// An update of a task could not be delivered to a subscriber.
     TaskPushFailed = "task.push_failed";
+    /// A work item was created.
+    WorkItemCreated = "work_item.created";
+    /// Fields, links or dependencies of a work item changed.
+    WorkItemChanged = "work_item.changed";
+    /// A work item entered another state.
+    WorkItemStateChanged = "work_item.state_changed";
+    /// A known defect was reported again.
+    WorkItemSighted = "work_item.sighted";
+    /// A pool started an attempt on a work item.
+    AttemptStarted = "attempt.started";
+    /// An attempt on a work item ended.
+    AttemptFinished = "attempt.finished";
+    /// A change of a work item was reviewed.
+    WorkItemReviewed = "work_item.reviewed";
+    /// A pool was started, paused, drained or stopped.
+    PoolStateChanged = "pool.state_changed";
+    /// The base of a project changed between passing and failing its gates.
+    ProjectBaseChanged = "project.base_changed";
+    /// A pool found an anomaly.
+    PoolAlertRaised = "pool.alert_raised";
+    /// An anomaly of a pool is gone.
+    PoolAlertResolved = "pool.alert_resolved";
     /// A cleanup removed old rows.
     CleanupRan = "cleanup.ran";
 }
@@ -266,6 +288,9 @@ impl EventKind {
             Self::PermissionRevoked => "permission_revoked",
             Self::TokenCreated => "token_created",
             Self::TokenRevoked => "token_revoked",
+            Self::WorkItemStateChanged => "work_item_state_changed",
+            Self::AttemptFinished => "attempt_finished",
+            Self::PoolStateChanged => "pool_state_changed",
             _ => return None,
         })
     }

@@ -137,6 +137,10 @@ ids! {
     ProjectId;
     /// Id of a decision of a plan.
     DecisionId;
+    /// Id of a work item.
+    WorkItemId;
+    /// Id of an attempt of a pool on a work item.
+    AttemptId;
     /// Id of an attachment of a validation to a resource.
     AttachmentId;
     /// Id of an invariant.

@@ -29,6 +29,7 @@ mod message;
 mod name;
 pub mod nearest;
 mod plan;
+mod pool;
 mod project;
 mod remote_agent;
 mod resource;
@@ -37,6 +38,7 @@ mod run;
 mod sandbox;
 mod search;
 mod session;
+mod stored_enum;
 mod strategy;
 pub mod suggest;
 mod task;
@@ -45,6 +47,7 @@ mod tree_path;
 mod turn;
 mod usage;
 mod validation;
+mod work_item;
 pub mod yaml;
 
 pub use action::{
@@ -67,9 +70,10 @@ pub use file_state::{FileKind, FileMode, FileState};
 pub use hash::{ContentHash, HashError};
 pub use hint::{ArgumentValue, Hint, Placeholder, Suggestion};
 pub use id::{
-    AttachmentId, AuditEntryId, ChangesetId, DecisionId, IdError, InvariantId, MessageId,
-    PREFIX_MINIMUM, PlanId, ProcessId, ProjectId, RequestId, ResourceId, RunId, SandboxId,
-    SessionId, TaskId, TokenId, ToolInvocationId, TurnId, check_prefix, shortest_prefix,
+    AttachmentId, AttemptId, AuditEntryId, ChangesetId, DecisionId, IdError, InvariantId,
+    MessageId, PREFIX_MINIMUM, PlanId, ProcessId, ProjectId, RequestId, ResourceId, RunId,
+    SandboxId, SessionId, TaskId, TokenId, ToolInvocationId, TurnId, WorkItemId, check_prefix,
+    shortest_prefix,
 };
 pub use inheritance::{InheritanceError, InheritedType, MAXIMUM_CHAIN, inherit};
 pub use invariant::{
@@ -90,6 +94,10 @@ pub use plan::{
     PlanActors, PlanPhase, PlanProfile, PlanProject, PlanStage, PlanState, PlanStep, PlanStrategy,
     REVERSION_LIMIT, StageTransition, StepCall, StepKind, StepRecord, StepState, StoredConflict,
     StrategyFault, Waiting, criteria, list_items,
+};
+pub use pool::{
+    CODE_TIER, ItemQuery, NextAttempt, OutcomeRules, PastAttempt, PoolBudgets, PoolDefinition,
+    PoolLimits, PoolRole, PoolShare, PoolState, Tier, TierRule,
 };
 pub use project::{Alias, Project, ProjectLink, ProjectPartError, ProjectRules};
 pub use remote_agent::{AGENT_TOKEN_PREFIX, RemoteAgent, is_agent_token_variable};
@@ -114,3 +122,12 @@ pub use tree_path::{TreePath, TreePathError};
 pub use turn::{Turn, TurnState};
 pub use usage::{MicroUsd, TokenUsage, Tokens};
 pub use validation::{Attachment, ValidationMode, ValidationResult, ValidationScope};
+pub use work_item::{
+    Attempt, AttemptEvidence, AttemptOutcome, BODY_MAXIMUM, CodeLocation, ExternalItem, Finding,
+    Fingerprint, GateResult, LABEL_MAXIMUM, MERGE_CRITERIA_VERSION, MergeCriterion, MergeEvidence,
+    MergeOutcome, Moscow, NewWorkItem, OpenChange, Priority, Reasoned, RegressionProof,
+    RegressionRule, ReviewDecision, ReviewFinding, ReviewVerdict, Severity, Sighting,
+    StateTransition, StoredReview, StoryPoints, StoryPointsError, TITLE_MAXIMUM, TransitionCause,
+    TriageDecision, TriageVerdict, WorkItem, WorkItemKind, WorkItemState, WorkItemTextError,
+    checked_body, checked_labels, checked_title,
+};

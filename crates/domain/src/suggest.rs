@@ -68,6 +68,8 @@ suggestions! {
     mcp_test(name) = "mcp/test";
     model_list() = "registry/model/list";
     model_show(name) = "registry/model/show";
+    item_list() = "item/list";
+    item_show(id) = "item/show";
     permission_add(rule) = "permission/add";
     permission_list() = "permission/list";
     plan_apply(reference) = "plan/apply";
@@ -99,6 +101,10 @@ suggestions! {
     plan_use(action, projects) = "plan/use";
     plan_use_with_argument(arguments) = "plan/use";
     plan_wait(reference) = "plan/wait";
+    pool_add_update() = "pool/add" + update;
+    pool_list() = "pool/list";
+    pool_resume(name) = "pool/resume";
+    pool_status() = "pool/status";
     project_create_help() = "project/create/help";
     project_link_resource(reference, resource) = "registry/project/link-resource";
     project_link_resource_as(alias) = "registry/project/link-resource";

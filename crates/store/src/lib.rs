@@ -34,10 +34,10 @@ pub use maintenance::{
 };
 pub use migrate::{AppliedMigration, Migration};
 pub use repository::{
-    audit, blobs, budgets, changesets, child_plans, context_summaries, contexts, decisions,
-    definitions, events, invariants, invocations, leases, messages, permission_rules, plan_steps,
-    plans, projects, pushes, request_keys, resource_types, resources, runs, sandboxes, search,
-    sessions, tasks, tokens, turns, usage_metrics, validations,
+    attempts, audit, blobs, budgets, changesets, child_plans, context_summaries, contexts,
+    decisions, definitions, events, invariants, invocations, leases, messages, permission_rules,
+    plan_steps, plans, pools, projects, pushes, request_keys, resource_types, resources, runs,
+    sandboxes, search, sessions, tasks, tokens, turns, usage_metrics, validations, work_items,
 };
 pub use server::{Server, database_identity};
 pub use transaction::{Reader, UnitOfWork};

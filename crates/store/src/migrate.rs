@@ -57,6 +57,7 @@ const MIGRATIONS: &[Migration] = migrations! {
     10 "0010_run_namespaces";
     11 "0011_context_summaries";
     12 "0012_child_plans";
+    13 "0013_pools";
 };
 
 impl Migration {

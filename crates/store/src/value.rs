@@ -5,9 +5,9 @@
 use std::borrow::Cow;
 
 use cleveragents_domain::{
-    AttachmentId, AuditEntryId, ChangesetId, ContentHash, DecisionId, InvariantId, MessageId,
-    PlanId, ProcessId, ProjectId, ResourceId, RunId, SandboxId, SessionId, TaskId, Timestamp,
-    TokenId, ToolInvocationId, TurnId,
+    AttachmentId, AttemptId, AuditEntryId, ChangesetId, ContentHash, DecisionId, Fingerprint,
+    InvariantId, MessageId, PlanId, ProcessId, ProjectId, ResourceId, RunId, SandboxId, SessionId,
+    TaskId, Timestamp, TokenId, ToolInvocationId, TurnId, WorkItemId,
 };
 
 use crate::Error;
@@ -119,6 +119,9 @@ printed!(
     RunId,
     DecisionId,
     AttachmentId,
+    WorkItemId,
+    AttemptId,
+    Fingerprint,
     ContentHash
 );
 
@@ -283,6 +286,9 @@ parsed!(
     RunId,
     DecisionId,
     AttachmentId,
+    WorkItemId,
+    AttemptId,
+    Fingerprint,
     ContentHash
 );
 parsed!(

@@ -19,7 +19,9 @@ pub(crate) use service::{NewDefinition, find_definition};
 use std::sync::Arc;
 
 use cleveragents_actors::Actor;
-use cleveragents_domain::{Action, AutomationProfile, DefinitionFileError, DefinitionKind, Name};
+use cleveragents_domain::{
+    Action, AutomationProfile, DefinitionFileError, DefinitionKind, Name, PoolDefinition,
+};
 use cleveragents_mcp::ServerDefinition;
 use cleveragents_store::definitions::StoredDefinition;
 use cleveragents_store::{Reader, UnitOfWork};
@@ -35,6 +37,7 @@ pub fn definition_schema(kind: DefinitionKind) -> Value {
         DefinitionKind::Actor => Arc::<Actor>::schema(),
         DefinitionKind::AutomationProfile => AutomationProfile::schema(),
         DefinitionKind::McpServer => ServerDefinition::schema(),
+        DefinitionKind::Pool => <PoolDefinition as DefinitionType>::schema(),
         DefinitionKind::SafetyProfile => Safety::schema(),
         DefinitionKind::Skill => cleveragents_skills::Definition::schema(),
         DefinitionKind::Tool => ToolSpec::schema(),
@@ -125,6 +128,16 @@ pub trait DefinitionType: Clone + Send + Sized + 'static {
         _: &[StoredDefinition],
         _: Self::Reading<'_>,
     ) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    /// Runs in the unit of work that registered a new definition; an error rolls the unit of work back.
+    fn on_insert(&self, _: &mut UnitOfWork<'_>) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    /// Runs in the unit of work that removed a definition; an error rolls the unit of work back.
+    fn on_remove(_: &mut UnitOfWork<'_>, _: &StoredDefinition) -> Result<(), Self::Error> {
         Ok(())
     }
 

@@ -191,7 +191,11 @@ impl<T: DefinitionType> DefinitionService<T> {
                     return Ok::<_, T::Error>(false);
                 }
                 T::check_unused(unit, &found, &before)?;
-                Ok(definitions::remove(unit, T::KIND, &found.name)?)
+                let is_removed = definitions::remove(unit, T::KIND, &found.name)?;
+                if is_removed {
+                    T::on_remove(unit, &found)?;
+                }
+                Ok(is_removed)
             })?;
             if is_removed {
                 return Ok(removed);
@@ -216,6 +220,7 @@ impl<T: DefinitionType> NewDefinition<T> {
     ) -> Result<(StoredDefinition, Outcome), T::Error> {
         let name = self.name.as_str();
         let outcome = if definitions::insert(unit, T::KIND, name, &self.text, &self.source)? {
+            self.definition.on_insert(unit)?;
             Outcome::Created
         } else if register == Register::Update
             && definitions::update(unit, T::KIND, name, &self.text, &self.source)?

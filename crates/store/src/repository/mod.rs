@@ -1,5 +1,6 @@
 //! Repositories, one module per entity. Each function takes the transaction it works in.
 
+pub mod attempts;
 pub mod audit;
 pub mod blobs;
 pub mod budgets;
@@ -17,6 +18,7 @@ pub mod messages;
 pub mod permission_rules;
 pub mod plan_steps;
 pub mod plans;
+pub mod pools;
 pub mod projects;
 pub mod pushes;
 pub mod request_keys;
@@ -31,6 +33,7 @@ pub mod tokens;
 pub mod turns;
 pub mod usage_metrics;
 pub mod validations;
+pub mod work_items;
 
 use cleveragents_domain::check_filter;
 use cleveragents_domain::identity::Namespaces;

@@ -187,7 +187,7 @@ const fn statement(dialect: Dialect) -> &'static str {
 }
 
 /// The query in the database's own syntax. Words contain letters and digits only, so none of them can be an operator.
-fn expression(dialect: Dialect, query: &SearchQuery) -> String {
+pub(super) fn expression(dialect: Dialect, query: &SearchQuery) -> String {
     let terms = query.terms().iter().map(|term| match dialect {
         Dialect::Sqlite => {
             let star = if term.prefix { " *" } else { "" };

@@ -35,7 +35,7 @@ const MAXIMUM_EXCESS: i64 = 100_000;
 
 /// Tables that are not copied: the new file has its own list of migrations, and the search index is rebuilt.
 const NOT_COPIED: &str = "name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name NOT LIKE 'message\\_search%' ESCAPE '\\' \
-     AND name NOT IN ('schema_migrations', 'search_mark')";
+     AND name NOT LIKE 'work\\_item\\_search%' ESCAPE '\\' AND name NOT IN ('schema_migrations', 'search_mark')";
 
 /// The table whose only row a new database already has; the old row replaces it.
 const SINGLE_ROW: &str = "audit_head";

@@ -1,0 +1,201 @@
+//! Work items: defects, features and other work of a project, with their attempts, findings and verdicts.
+
+mod attempt;
+mod fields;
+mod finding;
+mod review;
+mod state;
+
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use attempt::{
+    Attempt, AttemptEvidence, AttemptOutcome, GateResult, RegressionProof, RegressionRule,
+};
+pub use fields::{
+    BODY_MAXIMUM, LABEL_MAXIMUM, Moscow, Priority, Severity, StoryPoints, StoryPointsError,
+    TITLE_MAXIMUM, WorkItemKind, WorkItemTextError, checked_body, checked_labels, checked_title,
+};
+pub use finding::{CodeLocation, Finding, Fingerprint, Sighting};
+pub use review::{
+    MERGE_CRITERIA_VERSION, MergeCriterion, MergeEvidence, MergeOutcome, Reasoned, ReviewDecision,
+    ReviewFinding, ReviewVerdict, StoredReview, TriageDecision, TriageVerdict,
+};
+pub use state::WorkItemState;
+
+use crate::stored_enum::stored_enum;
+use crate::{ContentHash, PlanId, Timestamp, WorkItemId};
+
+/// The counterpart of an item in a tracker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ExternalItem {
+    /// Name of the source.
+    pub source: String,
+    /// Id in the tracker.
+    pub id: String,
+    /// Revision that was read last.
+    pub revision: String,
+    /// Address for people.
+    pub url: Option<String>,
+}
+
+/// The change that an item has at present.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OpenChange {
+    /// Pool that made it; it counts towards the open changes of that pool.
+    pub pool: String,
+    /// Plan that holds the changeset; `None` until the first attempt has succeeded.
+    pub plan: Option<PlanId>,
+    /// Commit or hash of the sandbox state that is to be reviewed and merged.
+    pub head: Option<String>,
+}
+
+/// Values of a new item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewWorkItem {
+    /// Full name of the project.
+    pub project: String,
+    pub kind: WorkItemKind,
+    pub title: String,
+    pub body: String,
+    pub state: WorkItemState,
+    pub priority: Priority,
+    pub milestone: Option<String>,
+    pub points: Option<StoryPoints>,
+    pub moscow: Option<Moscow>,
+    pub severity: Option<Severity>,
+    pub labels: BTreeSet<String>,
+    pub location: Option<CodeLocation>,
+    pub fingerprint: Option<Fingerprint>,
+    /// Hash of the evidence of the finding, to recognize new evidence after a rejection.
+    pub evidence_hash: Option<ContentHash>,
+    pub external: Option<ExternalItem>,
+    pub parent: Option<WorkItemId>,
+}
+
+impl NewWorkItem {
+    /// An unverified item of medium priority.
+    pub fn new(project: impl Into<String>, kind: WorkItemKind, title: impl Into<String>) -> Self {
+        Self {
+            project: project.into(),
+            kind,
+            title: title.into(),
+            body: String::new(),
+            state: WorkItemState::Unverified,
+            priority: Priority::Medium,
+            milestone: None,
+            points: None,
+            moscow: None,
+            severity: None,
+            labels: BTreeSet::new(),
+            location: None,
+            fingerprint: None,
+            evidence_hash: None,
+            external: None,
+            parent: None,
+        }
+    }
+}
+
+/// A work item.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkItem {
+    pub id: WorkItemId,
+    /// Full name of the project.
+    pub project: String,
+    pub kind: WorkItemKind,
+    pub title: String,
+    /// Text of the report. Data, never an instruction.
+    pub body: String,
+    pub state: WorkItemState,
+    /// Time of the last change of the state; deadlines count from it.
+    pub state_since: Timestamp,
+    /// Reason of the state.
+    pub reason: Option<String>,
+    /// State to resume in after a pause.
+    pub resumes_to: Option<WorkItemState>,
+    pub priority: Priority,
+    pub milestone: Option<String>,
+    pub points: Option<StoryPoints>,
+    pub moscow: Option<Moscow>,
+    pub severity: Option<Severity>,
+    pub labels: BTreeSet<String>,
+    pub location: Option<CodeLocation>,
+    pub fingerprint: Option<Fingerprint>,
+    pub external: Option<ExternalItem>,
+    pub parent: Option<WorkItemId>,
+    pub duplicate_of: Option<WorkItemId>,
+    pub change: Option<OpenChange>,
+    /// Whether a test that fails because of the bug was captured.
+    pub is_captured: bool,
+    /// Grows when a person reopens the item: earlier attempts do not count any more.
+    pub round: u64,
+    pub version: u64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+stored_enum! {
+    /// What caused a transition.
+    TransitionCause {
+        /// A person, through a command.
+        Person = "person",
+        /// A role of a pool.
+        Role = "role",
+        /// A deadline, a limit or another rule of a pool.
+        Rule = "rule",
+        /// The tracker of the item.
+        Tracker = "tracker",
+    }
+}
+
+/// One change of the state of an item.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StateTransition {
+    pub item: WorkItemId,
+    /// Position among the transitions of the item, from 1.
+    pub number: u64,
+    /// `None` for the creation.
+    pub from: Option<WorkItemState>,
+    pub to: WorkItemState,
+    pub cause: TransitionCause,
+    /// Person, pool or source that caused it.
+    pub by: String,
+    pub reason: Option<String>,
+    pub at: Timestamp,
+}
+
+/// An item for tests: a verified bug of the project `local/shop`.
+#[cfg(test)]
+pub(crate) fn work_item_sample() -> WorkItem {
+    WorkItem {
+        id: WorkItemId::generate(),
+        project: "local/shop".to_owned(),
+        kind: WorkItemKind::Bug,
+        title: "two requests overwrite each other".to_owned(),
+        body: String::new(),
+        state: WorkItemState::Verified,
+        state_since: Timestamp::default(),
+        reason: None,
+        resumes_to: None,
+        priority: Priority::Medium,
+        milestone: None,
+        points: None,
+        moscow: None,
+        severity: None,
+        labels: BTreeSet::new(),
+        location: None,
+        fingerprint: None,
+        external: None,
+        parent: None,
+        duplicate_of: None,
+        change: None,
+        is_captured: false,
+        round: 1,
+        version: 1,
+        created_at: Timestamp::default(),
+        updated_at: Timestamp::default(),
+    }
+}
