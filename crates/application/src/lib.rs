@@ -192,11 +192,13 @@ pub use tool::{
     StoreBudget, StoreLedger, ToolError, ToolService, call_status, called_tool, complete_rule,
     files_changed,
 };
+pub use tracker::operations as tracker_operations;
 pub use tracker::{
-    AccessProblem, ExternalId, FieldChanges, ForgejoTracker, GitHubTracker, IdempotencyKey,
-    LabelMapping, MappedFields, MarkdownTracker, NewIssue, Tracker, TrackerAccess, TrackerEffect,
-    TrackerError, TrackerIssue, TrackerKind, TrackerListing, WriteAttempt, WrittenComment,
-    WrittenIssue, access_problems, self_approval_problem,
+    AccessProblem, DeliverySummary, ExternalId, FieldChanges, ForgejoTracker, GitHubTracker,
+    IdempotencyKey, LabelMapping, MappedFields, MarkdownTracker, NewIssue, SyncError, SyncReport,
+    Tracker, TrackerAccess, TrackerEffect, TrackerError, TrackerIssue, TrackerKind, TrackerListing,
+    Trackers, WriteAttempt, WrittenComment, WrittenIssue, access_problems, deliver_outbox,
+    mirror_comment, mirror_fields, mirror_item, mirror_status, self_approval_problem, sync_source,
 };
 pub use turn::{
     CompactionReport, Ending, InterruptedTurnSummary, LockedSession, PromptImage, ReportTool,

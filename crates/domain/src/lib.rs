@@ -72,8 +72,8 @@ pub use hint::{ArgumentValue, Hint, Placeholder, Suggestion};
 pub use id::{
     AttachmentId, AttemptId, AuditEntryId, ChangesetId, DecisionId, IdError, InvariantId,
     MessageId, PREFIX_MINIMUM, PlanId, ProcessId, ProjectId, RequestId, ResourceId, RunId,
-    SandboxId, SessionId, TaskId, TokenId, ToolInvocationId, TurnId, WorkItemId, check_prefix,
-    shortest_prefix,
+    SandboxId, SessionId, TaskId, TokenId, ToolInvocationId, TrackerWriteId, TurnId, WorkItemId,
+    check_prefix, shortest_prefix,
 };
 pub use inheritance::{InheritanceError, InheritedType, MAXIMUM_CHAIN, inherit};
 pub use invariant::{

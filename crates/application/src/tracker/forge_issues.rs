@@ -8,7 +8,7 @@ use super::account::TrackerAccess;
 use super::error::TrackerError;
 use super::fields::FieldChanges;
 use super::listing::{Page, incomplete, read_listing, read_pages};
-use super::marker::{IdempotencyKey, WriteAttempt, without_marker};
+use super::marker::{IdempotencyKey, WriteAttempt, marked_key, without_marker};
 use super::types::{
     ExternalId, NewIssue, TrackerEffect, TrackerIssue, TrackerListing, WrittenComment, WrittenIssue,
 };
@@ -261,11 +261,17 @@ impl ForgeIssues {
             let path = self.path("/issues");
             let query = match (self.flavor, &account) {
                 (ForgeFlavor::Forgejo, Some(account)) => {
-                    format!("state=all&type=issues&created_by={}&", percent_encoded(account))
+                    format!(
+                        "state=all&type=issues&created_by={}&",
+                        percent_encoded(account)
+                    )
                 }
                 (ForgeFlavor::Forgejo, None) => "state=all&type=issues&".to_owned(),
                 (ForgeFlavor::GitHub, Some(account)) => {
-                    format!("state=all&sort=created&direction=asc&creator={}&", percent_encoded(account))
+                    format!(
+                        "state=all&sort=created&direction=asc&creator={}&",
+                        percent_encoded(account)
+                    )
                 }
                 (ForgeFlavor::GitHub, None) => "state=all&sort=created&direction=asc&".to_owned(),
             };
@@ -286,10 +292,12 @@ impl ForgeIssues {
     ) -> Result<WrittenComment, TrackerError> {
         if attempt.is_repeated {
             let account = self.account()?;
-            let found = read_listing(|| self.comments(id))?.into_iter().find(|value| {
-                let body = value["body"].as_str().unwrap_or_default();
-                attempt.key.is_in(body) && is_by(value, account.as_deref())
-            });
+            let found = read_listing(|| self.comments(id))?
+                .into_iter()
+                .find(|value| {
+                    let body = value["body"].as_str().unwrap_or_default();
+                    attempt.key.is_in(body) && is_by(value, account.as_deref())
+                });
             if let Some(found) = found {
                 return Ok(WrittenComment {
                     id: number_of(&found, "id")?.to_string(),
@@ -494,5 +502,6 @@ fn issue_of(value: &Value) -> Result<TrackerIssue, TrackerError> {
         author: value["user"]["login"].as_str().map(str::to_owned),
         revision: text("updated_at").ok_or_else(|| missing("an issue has no time of update"))?,
         address: text("html_url"),
+        write_key: value["body"].as_str().and_then(marked_key),
     })
 }

@@ -18,14 +18,14 @@ const FIELDS: &[(&str, &[&str])] = &[
             "refactor",
             "documentation",
             "epic",
-            "post-mortem",
+            "post_mortem",
         ],
     ),
     (
         "priority",
-        &["ci-blocker", "critical", "high", "medium", "low", "backlog"],
+        &["ci_blocker", "critical", "high", "medium", "low", "backlog"],
     ),
-    ("moscow", &["must", "should", "could", "wont-have"]),
+    ("moscow", &["must", "should", "could", "wont_have"]),
     (
         "points",
         &["1", "2", "3", "5", "8", "13", "21", "34", "55", "88"],
@@ -36,19 +36,19 @@ const FIELDS: &[(&str, &[&str])] = &[
             "unverified",
             "verified",
             "captured",
-            "in-progress",
-            "in-review",
+            "in_progress",
+            "in_review",
             "approved",
             "completed",
             "paused",
             "duplicate",
-            "wont-do",
-            "needs-person",
+            "wont_do",
+            "needs_person",
         ],
     ),
 ];
 
-/// Values of typed fields, as words such as `ci-blocker`.
+/// Values of typed fields, as words such as `ci_blocker`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MappedFields {
@@ -101,9 +101,9 @@ impl LabelMapping {
             for value in *values {
                 let label = match (*field, *value) {
                     ("kind", "test") => "Testing".to_owned(),
-                    ("kind", "post-mortem") => "Post-mortem".to_owned(),
-                    ("priority", "ci-blocker") => "CI Blocker".to_owned(),
-                    ("state", "needs-person") => "Needs Feedback".to_owned(),
+                    ("kind", "post_mortem") => "Post-mortem".to_owned(),
+                    ("priority", "ci_blocker") => "CI Blocker".to_owned(),
+                    ("state", "needs_person") => "Needs Feedback".to_owned(),
                     _ => words(value),
                 };
                 labels.insert(format!("{field}.{value}"), format!("{scope}/{label}"));
@@ -169,9 +169,9 @@ impl LabelMapping {
     }
 }
 
-/// `in-progress` as `In Progress`.
+/// `in_progress` as `In Progress`.
 fn words(value: &str) -> String {
-    let words = value.split('-').map(|word| {
+    let words = value.split('_').map(|word| {
         let mut letters = word.chars();
         let first = letters.next().map(|letter| letter.to_ascii_uppercase());
         first.into_iter().chain(letters).collect::<String>()
@@ -202,14 +202,14 @@ mod tests {
         ]));
         let expected = MappedFields {
             kind: Some("bug".to_owned()),
-            priority: Some("ci-blocker".to_owned()),
+            priority: Some("ci_blocker".to_owned()),
             moscow: Some("must".to_owned()),
             points: Some("8".to_owned()),
-            state: Some("in-progress".to_owned()),
+            state: Some("in_progress".to_owned()),
         };
         assert_eq!(found, expected);
         let (added, removed) = mapping.changes(&MappedFields {
-            state: Some("in-review".to_owned()),
+            state: Some("in_review".to_owned()),
             ..MappedFields::default()
         });
         assert_eq!(added, labels(&["State/In Review"]));

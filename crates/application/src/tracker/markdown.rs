@@ -1,13 +1,17 @@
 //! [`MarkdownTracker`]: a folder of Markdown files, one for each issue.
 //!
-//! A file is replaced only if it still has the content that was read: the new file is exchanged with the old one, and
-//! exchanged again if the old one turns out to be another. Symbolic links are refused.
+//! Writers of this program lock the folder. Against other programs, a file is replaced only if it still has the content
+//! that was read: the new file is exchanged with the old one, and exchanged again if the old one turns out to be
+//! another. Symbolic links are refused.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use cleveragents_domain::{ContentHash, FileKind, FileMode, TreePath};
 use cleveragents_sandbox::{ExistingTarget, Root};
+use rustix::fs::{Access, AtFlags, FlockOperation, accessat, flock, fsync};
+use rustix::io::Errno;
 
 use super::Tracker;
 use super::account::TrackerAccess;
@@ -15,7 +19,7 @@ use super::error::TrackerError;
 use super::fields::FieldChanges;
 use super::front_matter::{FileIssueState, MarkdownIssue, has_front_matter, new_file, parse};
 use super::listing::{incomplete, read_listing};
-use super::marker::{WriteAttempt, without_marker};
+use super::marker::{WriteAttempt, marked_key, without_marker};
 use super::types::{
     ExternalId, NewIssue, TrackerEffect, TrackerIssue, TrackerKind, TrackerListing, WrittenComment,
     WrittenIssue,
@@ -29,6 +33,9 @@ const MAX_FILES: usize = 20_000;
 
 /// Maximum size of all files together, in bytes.
 const MAX_FOLDER_BYTES: usize = 128 << 20;
+
+/// Maximum time that a writer waits for another one.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Number of letters of a title in the name of its file.
 const MAX_SLUG: usize = 48;
@@ -53,6 +60,21 @@ impl MarkdownTracker {
 
     fn root(&self) -> Result<Root, TrackerError> {
         Root::open(&self.folder).map_err(|error| self.failed("", &error))
+    }
+
+    /// The folder, locked against other writers of this program until it is dropped.
+    fn locked_root(&self) -> Result<Root, TrackerError> {
+        let root = self.root()?;
+        let end = Instant::now() + LOCK_TIMEOUT;
+        loop {
+            match flock(root.handle(), FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(root),
+                Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < end => {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                Err(error) => return Err(self.failed("", &error.into())),
+            }
+        }
     }
 
     fn failed(&self, name: &str, error: &std::io::Error) -> TrackerError {
@@ -145,6 +167,7 @@ impl MarkdownTracker {
             author: parsed.fields.author,
             revision: ContentHash::of_bytes(text.as_bytes()).hex(),
             address: Some(self.folder.join(name).display().to_string()),
+            write_key: marked_key(parsed.body),
             id,
         })
     }
@@ -167,7 +190,10 @@ impl MarkdownTracker {
                 continue;
             }
             let id: ExternalId = name.trim_end_matches(".md").parse().map_err(|_| {
-                self.refused(name, "has a name with other characters than letters, digits, `-`, `_`, `.`")
+                self.refused(
+                    name,
+                    "has a name with other characters than letters, digits, `-`, `_`, `.`",
+                )
             })?;
             issues.push(self.issue(id, &text)?);
         }
@@ -196,9 +222,13 @@ impl MarkdownTracker {
         }
         let name = format!(".{}.tmp", attempt.key);
         let path = self.path(&name)?;
-        root.write_file(&path, FileMode::new(FileKind::File, 0o644), &mut text.as_bytes())
-            .and_then(|()| root.open_file(&path)?.sync_all())
-            .map_err(|error| self.failed(&name, &error))?;
+        root.write_file(
+            &path,
+            FileMode::new(FileKind::File, 0o644),
+            &mut text.as_bytes(),
+        )
+        .and_then(|()| root.open_file(&path)?.sync_all())
+        .map_err(|error| self.failed(&name, &error))?;
         Ok(path)
     }
 
@@ -224,7 +254,7 @@ impl MarkdownTracker {
             return Err(TrackerError::Conflict(self.folder.join(name)));
         }
         root.remove_file(&staged).map_err(failed)?;
-        rustix::fs::fsync(root.handle()).map_err(|error| self.failed("", &error.into()))
+        fsync(root.handle()).map_err(|error| self.failed("", &error.into()))
     }
 }
 
@@ -261,13 +291,8 @@ impl Tracker for MarkdownTracker {
 
     fn access(&self) -> Result<TrackerAccess, TrackerError> {
         let root = self.root()?;
-        let write = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
-        let can_write = rustix::fs::accessat(
-            root.handle(),
-            ".",
-            write,
-            rustix::fs::AtFlags::empty(),
-        );
+        let write = Access::WRITE_OK | Access::EXEC_OK;
+        let can_write = accessat(root.handle(), ".", write, AtFlags::empty());
         Ok(TrackerAccess {
             account: None,
             has_accounts: false,
@@ -297,7 +322,7 @@ impl Tracker for MarkdownTracker {
         new: &NewIssue,
         attempt: &WriteAttempt<'_>,
     ) -> Result<WrittenIssue, TrackerError> {
-        let root = self.root()?;
+        let root = self.locked_root()?;
         let id = new_id(&new.title, attempt)?;
         let name = file_name(&id);
         let path = self.path(&name)?;
@@ -314,7 +339,7 @@ impl Tracker for MarkdownTracker {
                 }
                 Err(error) => return Err(self.failed(&name, &error)),
             }
-            rustix::fs::fsync(root.handle()).map_err(|error| self.failed("", &error.into()))?;
+            fsync(root.handle()).map_err(|error| self.failed("", &error.into()))?;
         }
         let text = self.existing(&root, &id)?;
         Ok(WrittenIssue {
@@ -330,7 +355,7 @@ impl Tracker for MarkdownTracker {
         body: &str,
         attempt: &WriteAttempt<'_>,
     ) -> Result<WrittenComment, TrackerError> {
-        let root = self.root()?;
+        let root = self.locked_root()?;
         let text = self.existing(&root, id)?;
         let effect = if attempt.key.is_in(&text) {
             TrackerEffect::FoundEarlier
@@ -352,7 +377,7 @@ impl Tracker for MarkdownTracker {
         changes: &FieldChanges,
         attempt: &WriteAttempt<'_>,
     ) -> Result<WrittenIssue, TrackerError> {
-        let root = self.root()?;
+        let root = self.locked_root()?;
         let text = self.existing(&root, id)?;
         let current = self.issue(id.clone(), &text)?;
         if changes.is_met_by(&current) {

@@ -19,8 +19,8 @@ pub struct IdempotencyKey(String);
 impl IdempotencyKey {
     /// Accepts up to 64 letters and digits.
     pub fn parse(text: &str) -> Result<Self, TrackerError> {
-        let is_valid = (8..=64).contains(&text.len())
-            && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let is_valid =
+            (8..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
         if is_valid {
             return Ok(Self(text.to_owned()));
         }
@@ -60,6 +60,14 @@ pub(super) fn without_marker(text: &str) -> &str {
     body.unwrap_or(text)
 }
 
+/// The key that a text has at its end.
+pub(super) fn marked_key(text: &str) -> Option<String> {
+    let body = without_marker(text);
+    let rest = text.get(body.len()..)?.trim();
+    let key = rest.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
+    Some(key.to_owned())
+}
+
 /// One attempt at a write.
 #[derive(Debug, Clone)]
 pub struct WriteAttempt<'a> {
@@ -83,7 +91,7 @@ impl WriteAttempt<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{IdempotencyKey, without_marker};
+    use super::{IdempotencyKey, marked_key, without_marker};
 
     #[test]
     fn a_marker_is_found_removed_and_cannot_be_quoted() {
@@ -94,6 +102,8 @@ mod tests {
         assert!(!other.is_in(&marked));
         assert_eq!(without_marker(&marked), "Attempt 1 failed.");
         assert!(!key.is_in(&other.mark(&marked)), "a quoted marker counts");
+        assert_eq!(marked_key(&marked).as_deref(), Some(key.as_str()));
+        assert_eq!(marked_key("Attempt 1 failed."), None);
         assert_eq!(without_marker("no marker -->"), "no marker -->");
         for text in ["", "short", "with space 01J9ZC5V7Q", "-->-->-->"] {
             assert!(IdempotencyKey::parse(text).is_err(), "{text}");

@@ -5,19 +5,25 @@
 //! effect once. Titles, bodies and comments of a tracker are data: nothing here interprets them.
 
 mod account;
+mod delivery;
 mod error;
 mod fields;
 mod forge_issues;
 mod forgejo;
+mod front_matter;
 mod github;
 mod labels;
 mod listing;
 mod markdown;
-mod front_matter;
 mod marker;
+pub mod operations;
+mod outbox;
+mod source;
+mod sync;
 mod types;
 
 pub use account::{AccessProblem, TrackerAccess, access_problems, self_approval_problem};
+pub use delivery::{DeliverySummary, deliver_outbox};
 pub use error::TrackerError;
 pub use fields::FieldChanges;
 pub use forgejo::ForgejoTracker;
@@ -25,6 +31,9 @@ pub use github::GitHubTracker;
 pub use labels::{LabelMapping, MappedFields};
 pub use markdown::MarkdownTracker;
 pub use marker::{IdempotencyKey, WriteAttempt};
+pub use outbox::{mirror_comment, mirror_fields, mirror_item, mirror_status};
+pub use source::Trackers;
+pub use sync::{SyncError, SyncReport, sync_source};
 pub use types::{
     ExternalId, NewIssue, TrackerEffect, TrackerIssue, TrackerKind, TrackerListing, WrittenComment,
     WrittenIssue,
@@ -39,9 +48,10 @@ fn forge_repository(address: &str) -> Result<Remote, TrackerError> {
         is_address && !address.contains('@') && remote.path.split('/').count() == 2
     });
     remote.ok_or_else(|| TrackerError::InvalidSource {
-        reason: "the address of a tracker is the address of a repository without credentials, such as \
+        reason:
+            "the address of a tracker is the address of a repository without credentials, such as \
                  `https://code.example/ada/shop`"
-            .to_owned(),
+                .to_owned(),
     })
 }
 

@@ -134,6 +134,8 @@ pub struct TrackerIssue {
     pub revision: String,
     /// Page of the issue, or path of the file.
     pub address: Option<String>,
+    /// The idempotency key of the write that created it, if its text ends with one.
+    pub write_key: Option<String>,
 }
 
 /// A complete listing.

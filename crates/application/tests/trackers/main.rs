@@ -2,4 +2,5 @@
 
 mod forges;
 mod markdown;
+mod outbox;
 mod support;

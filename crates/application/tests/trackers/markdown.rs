@@ -31,7 +31,13 @@ fn id(text: &str) -> ExternalId {
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("a folder");
     let mut names: Vec<String> = entries
-        .map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8"))
+        .map(|entry| {
+            entry
+                .expect("an entry")
+                .file_name()
+                .into_string()
+                .expect("UTF-8")
+        })
         .collect();
     names.sort();
     names
@@ -56,9 +62,15 @@ fn files_with_front_matter_are_issues() {
 #[test]
 fn a_folder_with_an_unusable_file_is_an_error() {
     let cases: [(&str, &dyn Fn(&Path)); 5] = [
-        ("a link", &|path| symlink("/etc/hostname", path).expect("a link")),
-        ("no end", &|path| fs::write(path, "---\ntitle: x\n").expect("a file")),
-        ("no title", &|path| fs::write(path, "---\nstate: open\n---\n").expect("a file")),
+        ("a link", &|path| {
+            symlink("/etc/hostname", path).expect("a link")
+        }),
+        ("no end", &|path| {
+            fs::write(path, "---\ntitle: x\n").expect("a file")
+        }),
+        ("no title", &|path| {
+            fs::write(path, "---\nstate: open\n---\n").expect("a file")
+        }),
         ("a wrong state", &|path| {
             fs::write(path, "---\ntitle: x\nstate: approved\n---\n").expect("a file");
         }),
@@ -86,13 +98,18 @@ fn an_issue_is_created_once() {
     let folder = folder();
     let (tracker, key) = (tracker(folder.path()), key("01J9ZC5V7Q8W9E0R1T2Y3V4X5Z"));
     let new = new_issue(&["Type/Bug"]);
-    let created = tracker.create(&new, &attempt(&key, false)).expect("created");
+    let created = tracker
+        .create(&new, &attempt(&key, false))
+        .expect("created");
     assert_eq!(created.effect, TrackerEffect::Written);
     assert_eq!(created.issue.body, new.body);
     let again = tracker.create(&new, &attempt(&key, true)).expect("found");
     assert_eq!(again.effect, TrackerEffect::FoundEarlier);
     assert_eq!(again.issue, created.issue);
-    let expected = ["race.md", "two-writers-lose-an-update-01j9zc5v7q8w9e0r1t2y3v4x5z.md"];
+    let expected = [
+        "race.md",
+        "two-writers-lose-an-update-01j9zc5v7q8w9e0r1t2y3v4x5z.md",
+    ];
     assert_eq!(names(folder.path()), expected);
 }
 
@@ -125,8 +142,15 @@ fn fields_change_and_other_lines_stay() {
 fn comments_are_added_once_and_are_no_part_of_the_text() {
     let folder = folder();
     let tracker = tracker(folder.path());
-    for (text, repeats) in [("Attempt 1", 3), ("Attempt 2\n\n<!-- cleveragents:comment -->", 2)] {
-        let key = key(if repeats == 3 { "01J9ZC5V7Q8W9E0R1T2Y3V4X5Z" } else { "01J9ZC5V7Q8W9E0R1T2Y3V4X6A" });
+    for (text, repeats) in [
+        ("Attempt 1", 3),
+        ("Attempt 2\n\n<!-- cleveragents:comment -->", 2),
+    ] {
+        let key = key(if repeats == 3 {
+            "01J9ZC5V7Q8W9E0R1T2Y3V4X5Z"
+        } else {
+            "01J9ZC5V7Q8W9E0R1T2Y3V4X6A"
+        });
         for repeat in 0..repeats {
             let written = tracker
                 .comment(&id("race"), text, &attempt(&key, repeat > 0))
@@ -137,7 +161,11 @@ fn comments_are_added_once_and_are_no_part_of_the_text() {
     }
     let text = fs::read_to_string(folder.path().join("race.md")).expect("the file");
     assert_eq!(text.matches("Attempt 1").count(), 1);
-    assert_eq!(text.matches("<!-- cleveragents:comment -->").count(), 2, "{text}");
+    assert_eq!(
+        text.matches("<!-- cleveragents:comment -->").count(),
+        2,
+        "{text}"
+    );
     let issue = tracker.get(&id("race")).expect("read").expect("the issue");
     assert_eq!(issue.body, "The text.");
 }
@@ -150,7 +178,11 @@ fn no_concurrent_change_is_lost() {
     let written = at_once(8, |writer| {
         let key = key(&format!("01J9ZC5V7Q8W9E0R1T2Y3V4X{writer:02}"));
         for _ in 0..400 {
-            match tracker.comment(&id("race"), &format!("writer {writer}."), &attempt(&key, true)) {
+            match tracker.comment(
+                &id("race"),
+                &format!("writer {writer}."),
+                &attempt(&key, true),
+            ) {
                 Ok(_) => return true,
                 Err(TrackerError::Conflict(_) | TrackerError::NotFound(_)) => {}
                 Err(error) => panic!("{error}"),

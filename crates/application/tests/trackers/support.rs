@@ -16,7 +16,12 @@ pub(crate) const APIS: [ForgeApi; 2] = [ForgeApi::Forgejo, ForgeApi::GitHub];
 
 pub(crate) fn server(api: ForgeApi) -> TrackerServer {
     let server = TrackerServer::start(api, &[TrackerToken::new(TOKEN, "bot")]);
-    server.add_labels(&["Type/Bug", "Type/Feature", "State/Verified", "State/In Progress"]);
+    server.add_labels(&[
+        "Type/Bug",
+        "Type/Feature",
+        "State/Verified",
+        "State/In Progress",
+    ]);
     server
 }
 

@@ -275,7 +275,9 @@ impl Repository {
             return Answered::json(200, json!({"data": null, "errors": errors}));
         }
         let issues = self.issues.iter();
-        let total = issues.filter(|issue| issue["pull_request"].is_null()).count();
+        let total = issues
+            .filter(|issue| issue["pull_request"].is_null())
+            .count();
         let data = json!({"repository": {"issues": {"totalCount": total}}});
         Answered::json(200, json!({"data": data}))
     }
@@ -356,7 +358,7 @@ impl Repository {
         for label in wanted.as_array().into_iter().flatten() {
             let known = self.labels.iter().find(|(id, name)| {
                 (self.api == ForgeApi::Forgejo && label.as_u64() == Some(*id))
-                    || label.as_str() == Some(name)
+                    || label.as_str() == Some(name.as_str())
             });
             let known = known.cloned();
             match (known, label.as_str()) {
