@@ -64,7 +64,7 @@ pub fn access_problems(access: &TrackerAccess) -> Vec<AccessProblem> {
     problems
 }
 
-/// The problem of an author and a reviewer with the same account: forges refuse the approval of one's own change.
+/// The problem of an author and a reviewer with the same account: forges refuse self-approval.
 pub fn self_approval_problem(
     author: &TrackerAccess,
     reviewer: &TrackerAccess,
@@ -76,13 +76,13 @@ pub fn self_approval_problem(
         (Some(author), Some(reviewer)) if author.eq_ignore_ascii_case(reviewer) => {
             Some(AccessProblem::new(
                 "self-approval",
-                "author and reviewer use the same account, and the tracker refuses the approval of one's own change",
+                "author and reviewer use the same account, and the tracker refuses self-approval",
             ))
         }
         (Some(_), Some(_)) => None,
         _ => Some(AccessProblem::new(
             "unknown-reviewer",
-            "the account of the author or of the reviewer is unknown, so self-approval cannot be ruled out",
+            "an account is unknown, so self-approval cannot be ruled out",
         )),
     }
 }

@@ -128,7 +128,7 @@ struct Delivery<'a> {
 }
 
 /// An outcome of the tracker inside an outcome of the store.
-type Delivered<T> = Result<Result<T, TrackerError>, Error>;
+type DeliveryOutcome<T> = Result<Result<T, TrackerError>, Error>;
 
 /// Returns early with a failure of the tracker.
 macro_rules! tried {
@@ -142,7 +142,7 @@ macro_rules! tried {
 
 impl Delivery<'_> {
     /// Writes and records the outcome. Returns whether this attempt recorded it.
-    fn run(&self, trackers: &Trackers) -> Delivered<bool> {
+    fn run(&self, trackers: &Trackers) -> DeliveryOutcome<bool> {
         let name = self.write.source.clone();
         let source = self
             .engine
@@ -195,7 +195,7 @@ impl Delivery<'_> {
         mut new: NewIssue,
         fields: &MappedFields,
         attempt: &WriteAttempt<'_>,
-    ) -> Delivered<bool> {
+    ) -> DeliveryOutcome<bool> {
         let (added, removed) = tried!(mapping_of(source)).changes(fields);
         new.labels = new.labels.difference(&removed).cloned().collect();
         new.labels.extend(added);
@@ -212,7 +212,7 @@ impl Delivery<'_> {
         source: &ItemSource,
         issue: &TrackerIssue,
         lacks_fields: bool,
-    ) -> Delivered<bool> {
+    ) -> DeliveryOutcome<bool> {
         let (id, attempt) = (self.write.id, self.attempt);
         let (item, source, issue) = (self.write.item, source.name.clone(), issue.clone());
         let recorded = self.engine.write(move |unit| {
@@ -239,7 +239,7 @@ impl Delivery<'_> {
         pool: &str,
         (title, body): (String, String),
         attempt: &WriteAttempt<'_>,
-    ) -> Delivered<bool> {
+    ) -> DeliveryOutcome<bool> {
         let known = self
             .engine
             .read(|reader| tracker_outbox::status_record(reader, &source.name, pool))?;
@@ -294,7 +294,7 @@ impl Delivery<'_> {
     }
 
     /// The issue of the item of this write.
-    fn external_id(&self, source: &ItemSource) -> Delivered<ExternalId> {
+    fn external_id(&self, source: &ItemSource) -> DeliveryOutcome<ExternalId> {
         let item = match self.write.item {
             Some(item) => self.engine.read(|reader| work_items::get(reader, item))?,
             None => None,

@@ -32,7 +32,7 @@ pub enum TrackerError {
     UnknownMilestone(String),
     #[error("the tracker has no issue `{0}`")]
     NotFound(String),
-    #[error("`{0}` is no id of an issue")]
+    #[error("`{0}` is not an id of an issue")]
     InvalidId(String),
     #[error("the idempotency key is not well formed")]
     InvalidKey,
@@ -127,7 +127,7 @@ impl Diagnose for TrackerError {
                 "give the token the scopes to read the account and to write issues"
             }
             Self::Refused { .. } => "check the repository and the rights of the account",
-            Self::IncompleteListing { .. } => "repeat it when nobody changes the tracker",
+            Self::IncompleteListing { .. } => "repeat it when no user changes the tracker",
             Self::UnknownLabel(_) => "create the label at the tracker, or leave it out",
             Self::UnknownMilestone(_) => "create the milestone at the tracker, or leave it out",
             Self::NotFound(_) | Self::InvalidId(_) => "check the id of the issue",

@@ -99,7 +99,7 @@ fn comment_start(text: &str) -> usize {
     text.len()
 }
 
-/// A text that cannot be taken for the start of a comment.
+/// A text without the line that starts a comment.
 fn quoted(text: &str) -> String {
     text.replace(COMMENT, "<!-- comment -->")
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::labels::MappedFields;
 use super::types::NewIssue;
 
-/// What a write of the outbox does.
+/// Content of a write of the outbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum WritePayload {

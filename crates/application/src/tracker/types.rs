@@ -160,7 +160,7 @@ pub struct NewIssue {
     pub milestone: Option<String>,
 }
 
-/// What a write did.
+/// Effect of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrackerEffect {

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::forge_server::ForgeApi;
 use crate::model_server::{ModelServer, ReceivedRequest, Response, Step};
-use repository::{Answered, Repository};
+use repository::{ServerAnswer, Repository};
 
 /// A token that the server accepts.
 #[derive(Debug, Clone)]
@@ -56,7 +56,7 @@ impl TrackerToken {
     }
 }
 
-/// What goes wrong with one request.
+/// A fault of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TrackerFault {
     /// The request has its effect, and its answer is lost.
@@ -268,7 +268,7 @@ impl TrackerState {
                 .retain(|(name, _)| *name != "x-total-count");
         }
         if fault == Some(TrackerFault::ErrorAfterEffect) {
-            answered = Answered::error(502, "bad gateway");
+            answered = ServerAnswer::error(502, "bad gateway");
         }
         let mut response = Response::json(answered.status, &answered.body.to_string());
         if answered.status == 204 {
@@ -292,9 +292,9 @@ impl TrackerState {
         &self,
         api: ForgeApi,
         request: &ReceivedRequest,
-    ) -> Result<TrackerToken, Answered> {
+    ) -> Result<TrackerToken, ServerAnswer> {
         if request.header("user-agent").is_none() {
-            return Err(Answered::error(403, "a user agent is required"));
+            return Err(ServerAnswer::error(403, "a user agent is required"));
         }
         let authorization = request.header("authorization").unwrap_or_default();
         let token = authorization
@@ -307,7 +307,7 @@ impl TrackerState {
         let Some(found) = found else {
             // The message repeats the token, as some proxies do.
             let message = format!("invalid token {}", token.unwrap_or_default());
-            return Err(Answered::error(401, &message));
+            return Err(ServerAnswer::error(401, &message));
         };
         if api == ForgeApi::Forgejo {
             let is_write = request.method != "GET";
@@ -325,13 +325,13 @@ impl TrackerState {
             if !found.has(&scope) {
                 let message =
                     format!("token does not have at least one of required scope(s): [{scope}]");
-                return Err(Answered::error(403, &message));
+                return Err(ServerAnswer::error(403, &message));
             }
         }
         let has_body = matches!(request.method.as_str(), "POST" | "PATCH" | "PUT");
         let content_type = request.header("content-type").unwrap_or_default();
         if has_body && !content_type.starts_with("application/json") {
-            return Err(Answered::error(415, "unsupported content type"));
+            return Err(ServerAnswer::error(415, "unsupported content type"));
         }
         Ok(found.clone())
     }

@@ -13,13 +13,13 @@ const MAX_TITLE: usize = 255;
 const MAX_GITHUB_BODY: usize = 65_536;
 
 /// An answer.
-pub(super) struct Answered {
+pub(super) struct ServerAnswer {
     pub(super) status: u16,
     pub(super) body: Value,
     pub(super) headers: Vec<(&'static str, String)>,
 }
 
-impl Answered {
+impl ServerAnswer {
     fn json(status: u16, body: Value) -> Self {
         Self {
             status,
@@ -161,42 +161,42 @@ impl Repository {
     }
 
     /// The answer to a request whose token is valid.
-    pub(super) fn answer(&mut self, token: &TrackerToken, request: &ReceivedRequest) -> Answered {
+    pub(super) fn answer(&mut self, token: &TrackerToken, request: &ReceivedRequest) -> ServerAnswer {
         let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
         let prefix = match self.api {
             ForgeApi::GitHub => "",
             ForgeApi::Forgejo => "/api/v1",
         };
         let Some(path) = path.strip_prefix(prefix) else {
-            return Answered::not_found();
+            return ServerAnswer::not_found();
         };
         let body = match request.body.as_str() {
             "" => Value::Null,
             text => match serde_json::from_str(text) {
                 Ok(body) => body,
-                Err(_) => return Answered::error(400, "Problems parsing JSON"),
+                Err(_) => return ServerAnswer::error(400, "Problems parsing JSON"),
             },
         };
         let method = request.method.as_str();
         if (method, path) == ("GET", "/user") {
-            return Answered::json(200, json!({"id": 7, "login": token.login}));
+            return ServerAnswer::json(200, json!({"id": 7, "login": token.login}));
         }
         if (method, path) == ("POST", "/graphql") && self.api == ForgeApi::GitHub {
             return self.graphql(&body);
         }
         let Some(rest) = path.strip_prefix("/repos/ada/shop") else {
-            return Answered::not_found();
+            return ServerAnswer::not_found();
         };
         if method != "GET" && self.is_archived {
             let status = match self.api {
                 ForgeApi::GitHub => 403,
                 ForgeApi::Forgejo => 423,
             };
-            return Answered::error(status, "Repository was archived so is read-only.");
+            return ServerAnswer::error(status, "Repository was archived so is read-only.");
         }
         let parts: Vec<&str> = rest.trim_start_matches('/').split('/').collect();
         match (method, parts.as_slice()) {
-            ("GET", [""]) => Answered::json(200, self.view(token)),
+            ("GET", [""]) => ServerAnswer::json(200, self.view(token)),
             ("GET", ["issues"]) => self.list_issues(query),
             ("POST", ["issues"]) => self.create(token, &body),
             ("GET", ["labels"]) => {
@@ -208,11 +208,11 @@ impl Repository {
             (_, ["issues", number, rest @ ..]) => {
                 let number: u64 = number.parse().unwrap_or_default();
                 if self.issue(number).is_none() {
-                    return Answered::not_found();
+                    return ServerAnswer::not_found();
                 }
                 self.answer_issue(token, (method, rest), number, &body, query)
             }
-            _ => Answered::not_found(),
+            _ => ServerAnswer::not_found(),
         }
     }
 
@@ -223,9 +223,9 @@ impl Repository {
         number: u64,
         body: &Value,
         query: &str,
-    ) -> Answered {
+    ) -> ServerAnswer {
         match action {
-            ("GET", []) => Answered::json(200, self.issue(number).cloned().unwrap_or_default()),
+            ("GET", []) => ServerAnswer::json(200, self.issue(number).cloned().unwrap_or_default()),
             ("PATCH", []) => self.change(token, number, body),
             ("GET", ["comments"]) => {
                 let comments = self.comments.iter();
@@ -238,20 +238,20 @@ impl Repository {
                 }
                 // Forgejo puts all comments into one answer.
                 let total = comments.len().to_string();
-                let mut answer = Answered::json(200, comments.into());
+                let mut answer = ServerAnswer::json(200, comments.into());
                 answer.headers.push(("x-total-count", total));
                 answer
             }
             ("POST", ["comments"]) => match body["body"].as_str() {
                 Some(text) if !text.is_empty() && self.fits(text) => {
                     let comment = self.add_comment(number, &token.login, text);
-                    Answered::json(201, comment)
+                    ServerAnswer::json(201, comment)
                 }
-                _ => Answered::error(422, "[Body]: Required"),
+                _ => ServerAnswer::error(422, "[Body]: Required"),
             },
             ("POST", ["labels"]) => self.add_issue_labels(token, number, body),
             ("DELETE", ["labels", label]) => self.remove_issue_label(token, number, label),
-            _ => Answered::not_found(),
+            _ => ServerAnswer::not_found(),
         }
     }
 
@@ -266,23 +266,23 @@ impl Repository {
         self.api == ForgeApi::Forgejo || text.len() <= MAX_GITHUB_BODY
     }
 
-    fn graphql(&self, body: &Value) -> Answered {
+    fn graphql(&self, body: &Value) -> ServerAnswer {
         let variables = &body["variables"];
         let is_known = variables["owner"] == "ada" && variables["name"] == "shop";
         let query = body["query"].as_str().unwrap_or_default();
         if !is_known || !query.contains("totalCount") {
             let errors = json!([{"type": "NOT_FOUND"}]);
-            return Answered::json(200, json!({"data": null, "errors": errors}));
+            return ServerAnswer::json(200, json!({"data": null, "errors": errors}));
         }
         let issues = self.issues.iter();
         let total = issues
             .filter(|issue| issue["pull_request"].is_null())
             .count();
         let data = json!({"repository": {"issues": {"totalCount": total}}});
-        Answered::json(200, json!({"data": data}))
+        ServerAnswer::json(200, json!({"data": data}))
     }
 
-    fn list_issues(&self, query: &str) -> Answered {
+    fn list_issues(&self, query: &str) -> ServerAnswer {
         let state = parameter(query, "state").unwrap_or("open");
         let author = match self.api {
             ForgeApi::GitHub => parameter(query, "creator"),
@@ -307,7 +307,7 @@ impl Repository {
         self.page(found, query, "issues")
     }
 
-    fn page(&self, items: Vec<Value>, query: &str, path: &str) -> Answered {
+    fn page(&self, items: Vec<Value>, query: &str, path: &str) -> ServerAnswer {
         let number = |name| parameter(query, name).and_then(|value| value.parse::<usize>().ok());
         let (size, default, maximum) = match self.api {
             ForgeApi::GitHub => ("per_page", 30, 100),
@@ -321,7 +321,7 @@ impl Repository {
             .skip((page - 1) * limit)
             .take(limit)
             .collect();
-        let mut answer = Answered::json(200, items.into());
+        let mut answer = ServerAnswer::json(200, items.into());
         if self.api == ForgeApi::Forgejo {
             answer.headers.push(("x-total-count", total.to_string()));
         }
@@ -333,11 +333,11 @@ impl Repository {
         answer
     }
 
-    fn create(&mut self, token: &TrackerToken, body: &Value) -> Answered {
+    fn create(&mut self, token: &TrackerToken, body: &Value) -> ServerAnswer {
         let title = body["title"].as_str().unwrap_or_default();
         let text = body["body"].as_str().unwrap_or_default();
         if title.trim().is_empty() || title.len() > MAX_TITLE || !self.fits(text) {
-            return Answered::error(422, "[Title]: Required");
+            return ServerAnswer::error(422, "[Title]: Required");
         }
         let number = self.add_issue(&token.login, title, text, &[]);
         // Both services drop labels and milestones of accounts that may not write.
@@ -349,7 +349,7 @@ impl Repository {
                 issue["milestone"] = milestone.unwrap_or_default();
             });
         }
-        Answered::json(201, self.issue(number).cloned().unwrap_or_default())
+        ServerAnswer::json(201, self.issue(number).cloned().unwrap_or_default())
     }
 
     /// The labels of a request. Forgejo ignores unknown ids and names; GitHub creates labels of unknown names.
@@ -384,10 +384,10 @@ impl Repository {
             .cloned()
     }
 
-    fn change(&mut self, token: &TrackerToken, number: u64, body: &Value) -> Answered {
+    fn change(&mut self, token: &TrackerToken, number: u64, body: &Value) -> ServerAnswer {
         let issue = self.issue(number).cloned().unwrap_or_default();
         if !token.can_push && issue["user"]["login"] != token.login.as_str() {
-            return Answered::error(403, "write permission is required");
+            return ServerAnswer::error(403, "write permission is required");
         }
         let closes = body["state"] == "closed" && issue["state"] == "open";
         let is_open = |number: &u64| {
@@ -398,7 +398,7 @@ impl Repository {
         let is_blocked = needed.any(|(from, to)| *from == number && is_open(to));
         if closes && is_blocked && self.api == ForgeApi::Forgejo {
             let message = "cannot close this issue because it still has open dependencies";
-            return Answered::error(412, message);
+            return ServerAnswer::error(412, message);
         }
         let milestone = self.resolved_milestone(&body["milestone"]);
         self.edit(number, |issue| {
@@ -417,15 +417,15 @@ impl Repository {
             ForgeApi::GitHub => 200,
             ForgeApi::Forgejo => 201,
         };
-        Answered::json(status, self.issue(number).cloned().unwrap_or_default())
+        ServerAnswer::json(status, self.issue(number).cloned().unwrap_or_default())
     }
 
-    fn add_issue_labels(&mut self, token: &TrackerToken, number: u64, body: &Value) -> Answered {
+    fn add_issue_labels(&mut self, token: &TrackerToken, number: u64, body: &Value) -> ServerAnswer {
         if !token.can_push {
-            return Answered::error(403, "write permission is required");
+            return ServerAnswer::error(403, "write permission is required");
         }
         if !body["labels"].is_array() {
-            return Answered::error(400, "labels should be an array of strings or integers");
+            return ServerAnswer::error(400, "labels should be an array of strings or integers");
         }
         let added = self.resolved_labels(&body["labels"]);
         self.edit(number, |issue| {
@@ -437,12 +437,12 @@ impl Repository {
             }
         });
         let issue = self.issue(number).cloned().unwrap_or_default();
-        Answered::json(200, issue["labels"].clone())
+        ServerAnswer::json(200, issue["labels"].clone())
     }
 
-    fn remove_issue_label(&mut self, token: &TrackerToken, number: u64, label: &str) -> Answered {
+    fn remove_issue_label(&mut self, token: &TrackerToken, number: u64, label: &str) -> ServerAnswer {
         if !token.can_push {
-            return Answered::error(403, "write permission is required");
+            return ServerAnswer::error(403, "write permission is required");
         }
         let label = label.replace("%2F", "/").replace("%20", " ");
         let is_it = |id: u64, name: &str| match self.api {
@@ -455,7 +455,7 @@ impl Repository {
                 ForgeApi::GitHub => 404,
                 ForgeApi::Forgejo => 422,
             };
-            return Answered::error(status, "label does not exist");
+            return ServerAnswer::error(status, "label does not exist");
         };
         self.edit(number, |issue| {
             let labels = issue["labels"].as_array_mut().expect("a list");
@@ -464,9 +464,9 @@ impl Repository {
         match self.api {
             ForgeApi::GitHub => {
                 let issue = self.issue(number).cloned().unwrap_or_default();
-                Answered::json(200, issue["labels"].clone())
+                ServerAnswer::json(200, issue["labels"].clone())
             }
-            ForgeApi::Forgejo => Answered::json(204, Value::Null),
+            ForgeApi::Forgejo => ServerAnswer::json(204, Value::Null),
         }
     }
 }
