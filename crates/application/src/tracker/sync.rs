@@ -172,7 +172,7 @@ impl SourceChanges<'_, '_> {
         let records = tracker_outbox::status_issues(self.unit, &self.source.name)?;
         for issue in &listing.issues {
             match known.remove(issue.id.as_str()) {
-                Some(item) => self.update(item, issue)?,
+                Some(item) => self.update(&item, issue)?,
                 None if records.iter().any(|record| record == issue.id.as_str()) => {
                     self.report.ignored += 1;
                 }
@@ -233,8 +233,8 @@ impl SourceChanges<'_, '_> {
             new.state = WorkItemState::Verified;
         }
         new.external = Some(self.external_of(issue));
-        work_items::insert(self.unit, &new, &self.origin)?;
-        self.report.created += 1;
+        let created = work_items::insert(self.unit, &new, &self.origin)?;
+        self.report.created += u64::from(created.is_some());
         Ok(())
     }
 
@@ -248,7 +248,7 @@ impl SourceChanges<'_, '_> {
     }
 
     /// An item whose issue may have changed.
-    fn update(&mut self, item: WorkItem, issue: &TrackerIssue) -> Result<(), SyncError> {
+    fn update(&mut self, item: &WorkItem, issue: &TrackerIssue) -> Result<(), SyncError> {
         let revision = stored_revision(issue);
         let earlier = item.external.as_ref().map(|external| &external.revision);
         if earlier == Some(&revision) {
@@ -261,7 +261,7 @@ impl SourceChanges<'_, '_> {
         changed.body = body_of(issue);
         changed.labels = labels_of(issue);
         changed.milestone.clone_from(&issue.milestone);
-        self.take_fields(&item, &mut changed, issue);
+        self.take_fields(item, &mut changed, issue);
         changed.external = Some(self.external_of(issue));
         if !work_items::update(self.unit, &changed, &self.source.name)? {
             return Err(Error::Internal("an item changed within a unit of work".to_owned()).into());

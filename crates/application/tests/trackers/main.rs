@@ -2,5 +2,6 @@
 
 mod forges;
 mod markdown;
+mod operations;
 mod outbox;
 mod support;

@@ -1,6 +1,8 @@
 //! The outbox and the synchronization, on SQLite and PostgreSQL.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use cleveragents_application::{
     Tracker, Trackers, deliver_outbox, mirror_comment, mirror_fields, mirror_item, mirror_status,
@@ -13,8 +15,11 @@ use cleveragents_domain::{
 use cleveragents_process::Cancel;
 use cleveragents_store::item_sources::{self, ItemSource};
 use cleveragents_store::work_items::{self, ChangeOrigin};
+use cleveragents_store::{DatabaseUrl, EngineCache, Options};
 use cleveragents_store::{Engine, Error, tracker_outbox};
-use cleveragents_testkit::{ForgeApi, TestDatabase, TrackerFault, TrackerServer, at_once};
+use cleveragents_testkit::{
+    Child, ForgeApi, TestDatabase, TrackerFault, TrackerServer, at_once, child_input,
+};
 
 use crate::support::{TOKEN, server, tracker};
 
@@ -198,6 +203,56 @@ fn a_write_whose_process_was_killed_is_delivered_once() {
         }
         assert_eq!(scene.server.issues().len(), 1, "{}", scene.database.kind);
         assert_eq!(scene.server.comments(1).len(), 1, "{}", scene.database.kind);
+    }
+}
+
+/// The processes that deliver are killed after a growing number of requests, so at different instants.
+#[test]
+fn killed_processes_deliver_each_write_once() {
+    if let Some(url) = child_input() {
+        let url = DatabaseUrl::parse(&url, Path::new("/")).expect("a URL");
+        let engine = EngineCache::new(Options::default()).open(&url);
+        let variable = |name: &str| (name == "FORGEJO_TOKEN").then(|| TOKEN.to_owned());
+        let trackers = Trackers::new(Arc::new(variable));
+        let engine = engine.expect("opens");
+        deliver_outbox(&engine, &trackers, &Cancel::new()).expect("stored");
+        return;
+    }
+    for scene in Scene::each() {
+        for number in 0..15 {
+            let item = scene.add_item(&format!("defect {number}"));
+            scene.comment(&item, &format!("attempt:{number}"), "Attempt 1 failed.");
+        }
+        let mut kills = 0;
+        for requests in 0..12 {
+            let before = scene.server.received().len();
+            let child = Child::start(
+                "outbox::killed_processes_deliver_each_write_once",
+                &scene.database.url,
+            );
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while scene.server.received().len() < before + requests && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            child.kill();
+            kills += 1;
+            scene.make_due();
+        }
+        assert_eq!(kills, 12);
+        scene.deliver();
+        let waiting = scene
+            .database
+            .ask("SELECT write_id FROM tracker_outbox WHERE state <> 'delivered'");
+        assert!(waiting.is_empty(), "{waiting:?}");
+        assert_eq!(scene.server.issues().len(), 15, "{}", scene.database.kind);
+        for number in 1..=15 {
+            assert_eq!(
+                scene.server.comments(number).len(),
+                1,
+                "{}",
+                scene.database.kind
+            );
+        }
     }
 }
 
