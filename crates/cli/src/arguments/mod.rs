@@ -7,6 +7,7 @@ mod current;
 mod folder;
 mod help;
 mod invariant;
+mod item;
 #[cfg(test)]
 mod literals;
 mod mcp;
@@ -41,6 +42,7 @@ pub(crate) use self::folder::{
 use self::help::FIRST_HELP;
 pub(crate) use self::help::{all_commands, unknown_command};
 pub(crate) use self::invariant::{Invariant, InvariantPlaces};
+pub(crate) use self::item::{Item, ItemSource, ItemSourceAdd, SourceKind};
 pub(crate) use self::mcp::{Mcp, McpAdd};
 pub(crate) use self::model::{Model, ModelKey, ModelTest};
 pub(crate) use self::plan::{
@@ -258,6 +260,9 @@ pub(crate) enum Command {
     /// Manage projects, which group resources
     #[command(subcommand)]
     Project(Project),
+    /// Manage work items and the trackers that they come from
+    #[command(subcommand)]
+    Item(Item),
     /// Manage actions, the templates of plans
     #[command(subcommand)]
     Action(Action),

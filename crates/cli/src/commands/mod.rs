@@ -18,6 +18,7 @@ pub(crate) mod images;
 pub(crate) mod init;
 mod interactive;
 pub(crate) mod invariant;
+pub(crate) mod item;
 pub(crate) mod mcp;
 pub(crate) mod model;
 pub(crate) mod permission;
@@ -53,9 +54,9 @@ use cleveragents_process::Cancel;
 use serde_json::Value;
 
 use crate::arguments::{
-    Actor, ActorContext, Arguments, Audit, AutomationProfile, Cleanup, Command, Config, Db, Mcp,
-    Model, ModelKey, Permission, Plan, Project, Resource, ResourceType, Run, Safety, Server,
-    Session, Token, Tool,
+    Actor, ActorContext, Arguments, Audit, AutomationProfile, Cleanup, Command, Config, Db, Item,
+    ItemSource, Mcp, Model, ModelKey, Permission, Plan, Project, Resource, ResourceType, Run,
+    Safety, Server, Session, Token, Tool,
 };
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Report, Target, WriteMode};
@@ -137,6 +138,10 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Resource(Resource::Type(ResourceType::List)) => "resource type list",
         Command::Resource(Resource::Type(ResourceType::Show { .. })) => "resource type show",
         Command::Resource(Resource::Type(ResourceType::Remove { .. })) => "resource type remove",
+        Command::Item(Item::Sync { .. }) => "item sync",
+        Command::Item(Item::Source(ItemSource::Add(_))) => "item source add",
+        Command::Item(Item::Source(ItemSource::List)) => "item source list",
+        Command::Item(Item::Source(ItemSource::Remove { .. })) => "item source remove",
         Command::Project(Project::Create(_)) => "project create",
         Command::Project(Project::List) => "project list",
         Command::Project(Project::Show { .. }) => "project show",
@@ -219,6 +224,7 @@ pub(crate) fn run(
         Command::Chat(arguments) => chat::run(context, arguments)?,
         Command::Session(command) => return session::run(context, command, is_markdown),
         Command::Resource(command) => return resource::run(context, command),
+        Command::Item(command) => item::run(context, command)?,
         Command::Project(command) => project::run(context, command)?,
         Command::Action(command) => action::run(context, command)?,
         Command::Invariant(command) => invariant::run(context, command)?,
