@@ -137,8 +137,26 @@ impl LeaseService {
         }
     }
 
+    /// Prepares acquisitions that the caller makes in its own units of work: from now on, other processes can check
+    /// that this one is alive.
+    pub(crate) fn announce(&self) {
+        if let Some(locks) = &self.locks {
+            locks.hold(&self.owner);
+        }
+    }
+
+    /// The owner that this service acts for.
+    pub(crate) const fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// Renews a lease that the caller acquired in its own unit of work.
+    pub(crate) fn keep(&self, lease: Lease, ttl: Ttl) -> HeldLease {
+        HeldLease::keep_alive(self, lease, ttl)
+    }
+
     /// The condition on which the holder of a lease may be displaced.
-    fn displaceable(&self, holder: &Lease) -> DisplaceableHolder {
+    pub(crate) fn displaceable(&self, holder: &Lease) -> DisplaceableHolder {
         if self.is_unreleased(holder) {
             return DisplaceableHolder::Dead(holder.token);
         }
@@ -223,7 +241,8 @@ impl LeaseService {
         Ok(released)
     }
 
-    fn is_stale(&self, lease: &Lease, now: Timestamp) -> bool {
+    /// Whether the owner of a lease is dead, or unreachable and the lease has expired.
+    pub(crate) fn is_stale(&self, lease: &Lease, now: Timestamp) -> bool {
         match self.liveness(&lease.owner) {
             Liveness::Alive => false,
             Liveness::Dead => true,
@@ -350,20 +369,26 @@ impl HeldLease {
         self.release_once()
     }
 
+    /// Stops the renewal of a lease that the caller released in its own unit of work.
+    pub(crate) fn forget(mut self) {
+        self.stop_heartbeat();
+        self.is_released = true;
+    }
+
+    fn stop_heartbeat(&mut self) {
+        *lock(&self.heartbeat.stop) = true;
+        self.heartbeat.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // The result does not matter: even if the heartbeat panicked, the lease is released.
+            let _ended = thread.join();
+        }
+    }
+
     fn release_once(&mut self) -> Result<bool, LeaseError> {
         if std::mem::replace(&mut self.is_released, true) {
             return Ok(false);
         }
-        *self
-            .heartbeat
-            .stop
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = true;
-        self.heartbeat.changed.notify_all();
-        if let Some(thread) = self.thread.take() {
-            // The result does not matter: even if the heartbeat panicked, the lease is released below.
-            let _ended = thread.join();
-        }
+        self.stop_heartbeat();
         let (subject, token) = (self.lease.subject.clone(), self.lease.token);
         let released = self
             .engine

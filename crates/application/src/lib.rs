@@ -53,6 +53,7 @@ mod unknown_outcome;
 mod usage;
 mod validation;
 mod watch;
+mod work_item;
 
 pub use action::operations as action_operations;
 pub use action::{ActionFilter, ActionService, RegisteredAction};
@@ -122,8 +123,10 @@ pub use plan::{
 pub use plan::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
 pub use plan::{ConflictChoice, ConflictSelection, ResolvedConflicts};
 pub use pool::{
-    Dispatch, PoolReading, PoolService, RoleFailure, RoleReport, RoleRunner, item_lease,
-    require_may_apply,
+    Dispatch, DispatchPlan, Escalation, PlannedDispatch, PoolDefinitions, PoolEvent, PoolReading,
+    PoolRunSummary, PoolService, PoolSnapshot, PoolView, Reconciler, ReconcilerOptions,
+    RoleFailure, RoleReport, RoleRunner, RunningAttempt, SettledAttempt, WaitReason, item_lease,
+    plan_dispatches, record_base, require_may_apply,
 };
 pub use process::{Liveness, current_owner, liveness};
 pub use project::operations as project_operations;
@@ -212,3 +215,5 @@ pub use validation::{
     Keys, Validation, ValidationCheck, ValidationError, ValidationOutcome, ValidationRunner,
     ValidationService, WrappedCheck, WrappedTool,
 };
+pub use work_item::operations as work_item_operations;
+pub use work_item::{EditWorkItem, WorkItemDetails, WorkItemError, WorkItemService};

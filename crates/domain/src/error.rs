@@ -322,7 +322,6 @@ codes! {
     WorkItemTransition = "CA-1303", Conflict, "the work item cannot enter this state";
     DependencyCycle = "CA-1304", Conflict, "the dependency would form a cycle";
     AmbiguousWorkItem = "CA-1305", Usage, "several work items match";
-    WorkItemBusy = "CA-1306", Conflict, "a worker holds the work item";
     MalformedPool = "CA-1310", Usage, "the pool cannot be read";
     InvalidPool = "CA-1311", Usage, "the pool breaks a rule";
     PoolNotFound = "CA-1312", NotFound, "the pool does not exist";
@@ -330,7 +329,6 @@ codes! {
     PoolInUse = "CA-1314", Conflict, "the pool is in use";
     PoolNotActive = "CA-1315", Conflict, "the pool does not start work";
     RoleUnavailable = "CA-1316", Failed, "the role of the pool cannot run";
-    RoleReportRefused = "CA-1317", Failed, "the report of a role was refused";
     TrackerUnavailable = "CA-1330", Failed, "the tracker cannot be called";
     TrackerRefused = "CA-1331", Failed, "the tracker refused the request";
     TrackerListingIncomplete = "CA-1332", Failed, "the listing of the tracker is incomplete";

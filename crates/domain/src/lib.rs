@@ -96,8 +96,8 @@ pub use plan::{
     StrategyFault, Waiting, criteria, list_items,
 };
 pub use pool::{
-    CODE_TIER, ItemQuery, NextAttempt, OutcomeRules, PastAttempt, PoolBudgets, PoolDefinition,
-    PoolLimits, PoolRole, PoolShare, PoolState, Tier, TierRule,
+    CODE_TIER, ItemFacts, ItemQuery, NextAttempt, OutcomeRules, PastAttempt, PoolBudgets,
+    PoolDefinition, PoolLimits, PoolRole, PoolShare, PoolState, Tier, TierRule,
 };
 pub use project::{Alias, Project, ProjectLink, ProjectPartError, ProjectRules};
 pub use remote_agent::{AGENT_TOKEN_PREFIX, RemoteAgent, is_agent_token_variable};

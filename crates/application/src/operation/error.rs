@@ -163,6 +163,7 @@ from_service_errors!(
     crate::TrackerError,
     crate::TurnError,
     crate::ValidationError,
+    crate::WorkItemError,
     cleveragents_mcp::McpError,
     cleveragents_models::ModelError,
     cleveragents_store::Error,

@@ -110,6 +110,7 @@ static AREAS: &[&[OperationEntry]] = &[
     crate::run::operations::ENTRIES,
     crate::model_operations::ENTRIES,
     crate::plan::operations::ENTRIES,
+    crate::work_item::operations::ENTRIES,
     crate::system::operations::ENTRIES,
 ];
 

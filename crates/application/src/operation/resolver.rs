@@ -1,6 +1,8 @@
 //! [`Resolver`]: converts the references of a request to ids and complete names, and collects the objects to
 //! authorize.
 
+mod work_item;
+
 use cleveragents_domain::identity::{LOCAL_NAMESPACE, Permission};
 use cleveragents_domain::{
     AutomationProfile, Code, Diagnose, InvariantScope, Kind, Name, Plan, PlanId, PlanStage,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cleveragents_domain::{
     Attempt, AttemptEvidence, Code, Finding, LeaseSubject, MergeOutcome, MicroUsd, PlanId,
-    PoolDefinition, PoolRole, ReviewVerdict, Sighting, StoredReview, Tier, TriageDecision, WorkItem,
-    WorkItemId,
+    PoolDefinition, PoolRole, ReviewVerdict, Sighting, StoredReview, Tier, TriageDecision,
+    WorkItem, WorkItemId,
 };
 use cleveragents_process::Cancel;
 use cleveragents_store::{Engine, UnitOfWork, attempts, leases, pools};

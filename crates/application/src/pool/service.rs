@@ -61,7 +61,9 @@ impl DefinitionType for PoolDefinition {
     ) -> Result<(), DefinitionError> {
         let running = attempts::running(reader)?;
         let own = running.iter().filter(|attempt| attempt.pool == found.name);
-        let by: Vec<String> = own.map(|attempt| format!("the attempt {}", attempt.id)).collect();
+        let by: Vec<String> = own
+            .map(|attempt| format!("the attempt {}", attempt.id))
+            .collect();
         if by.is_empty() {
             return Ok(());
         }

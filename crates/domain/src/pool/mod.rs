@@ -4,7 +4,7 @@ mod file;
 mod role;
 mod tier_rule;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,9 @@ pub use role::PoolRole;
 pub use tier_rule::{NextAttempt, PastAttempt, TierRule};
 
 use crate::stored_enum::stored_enum;
-use crate::{MicroUsd, Priority, Severity, Ttl, WorkItem, WorkItemKind, WorkItemState};
+use crate::{
+    MicroUsd, Priority, Severity, StoryPoints, Ttl, WorkItem, WorkItemKind, WorkItemState,
+};
 
 /// An actor of a pool with its name in the order of the tiers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -38,9 +40,35 @@ pub struct ItemQuery {
     pub maximum_points: Option<u32>,
 }
 
+/// What a pool needs to know about an item.
+#[derive(Debug, Clone, Copy)]
+pub struct ItemFacts<'a> {
+    pub project: &'a str,
+    pub kind: WorkItemKind,
+    pub state: WorkItemState,
+    pub priority: Priority,
+    pub milestone: Option<&'a str>,
+    pub points: Option<StoryPoints>,
+    pub labels: &'a BTreeSet<String>,
+}
+
+impl<'a> From<&'a WorkItem> for ItemFacts<'a> {
+    fn from(item: &'a WorkItem) -> Self {
+        Self {
+            project: &item.project,
+            kind: item.kind,
+            state: item.state,
+            priority: item.priority,
+            milestone: item.milestone.as_deref(),
+            points: item.points,
+            labels: &item.labels,
+        }
+    }
+}
+
 impl ItemQuery {
     /// Whether the query accepts an item.
-    pub fn accepts(&self, item: &WorkItem) -> bool {
+    pub fn accepts(&self, item: ItemFacts<'_>) -> bool {
         let has = |label: &String| item.labels.contains(label);
         (self.kinds.is_empty() || self.kinds.contains(&item.kind))
             && self.labels.iter().all(has)
@@ -48,8 +76,7 @@ impl ItemQuery {
             && (self.milestones.is_empty()
                 || item
                     .milestone
-                    .as_ref()
-                    .is_some_and(|milestone| self.milestones.contains(milestone)))
+                    .is_some_and(|milestone| self.milestones.iter().any(|own| own == milestone)))
             && self
                 .minimum_priority
                 .is_none_or(|minimum| item.priority <= minimum)
@@ -149,7 +176,7 @@ impl PoolDefinition {
     }
 
     /// Whether the pool may work on an item in its present state. Limits and dependencies are separate.
-    pub fn takes(&self, item: &WorkItem) -> bool {
+    pub fn takes(&self, item: ItemFacts<'_>) -> bool {
         item.project == self.project
             && self.role.accepts(item.kind)
             && self.states.contains(&item.state)
@@ -187,7 +214,7 @@ mod tests {
     #[test]
     fn a_query_accepts_items_by_all_of_its_conditions() {
         let mut item = work_item_sample();
-        assert!(ItemQuery::default().accepts(&item));
+        assert!(ItemQuery::default().accepts((&item).into()));
         let query = ItemQuery {
             kinds: vec![WorkItemKind::Bug],
             labels: vec!["cart".to_owned()],
@@ -196,17 +223,17 @@ mod tests {
             minimum_priority: Some(Priority::Medium),
             maximum_points: Some(5),
         };
-        assert!(!query.accepts(&item));
+        assert!(!query.accepts((&item).into()));
         item.labels.insert("cart".to_owned());
         item.milestone = Some("v1".to_owned());
-        assert!(query.accepts(&item));
+        assert!(query.accepts((&item).into()));
         item.points = StoryPoints::new(8).ok();
-        assert!(!query.accepts(&item));
+        assert!(!query.accepts((&item).into()));
         item.points = None;
         item.priority = Priority::Low;
-        assert!(!query.accepts(&item));
+        assert!(!query.accepts((&item).into()));
         item.priority = Priority::Critical;
         item.labels.insert("hunt".to_owned());
-        assert!(!query.accepts(&item));
+        assert!(!query.accepts((&item).into()));
     }
 }

@@ -87,12 +87,18 @@ impl ReviewVerdict {
             .filter(move |finding| finding.severity.is_at_least(limit))
     }
 
-    /// Whether the review approves: it says so in its decision and has no blocking finding.
-    pub fn approves(&self, limit: Severity) -> bool {
-        self.decision == ReviewDecision::Approve && self.blocking(limit).next().is_none()
+    /// Whether the verdict can be used: a request for changes names at least one finding.
+    pub fn is_usable(&self) -> bool {
+        self.decision == ReviewDecision::Approve || !self.findings.is_empty()
     }
 
-    /// Whether the review blocks: it has a blocking finding. A request for changes without one does not block.
+    /// Whether the review approves: it has no blocking finding, and it approves or has only findings that do not
+    /// block. A request for changes of style does not stop a change.
+    pub fn approves(&self, limit: Severity) -> bool {
+        self.is_usable() && !self.blocks(limit)
+    }
+
+    /// Whether the review has a blocking finding.
     pub fn blocks(&self, limit: Severity) -> bool {
         self.blocking(limit).next().is_some()
     }
@@ -269,7 +275,9 @@ mod tests {
         assert!(verdict(ReviewDecision::Approve, &[Severity::Low]).approves(limit));
         assert!(!verdict(ReviewDecision::Approve, &[Severity::High]).approves(limit));
         assert!(!verdict(ReviewDecision::RequestChanges, &[]).approves(limit));
-        assert!(!verdict(ReviewDecision::RequestChanges, &[Severity::Low]).blocks(limit));
+        assert!(!verdict(ReviewDecision::RequestChanges, &[]).is_usable());
+        assert!(verdict(ReviewDecision::RequestChanges, &[Severity::Low]).approves(limit));
+        assert!(!verdict(ReviewDecision::RequestChanges, &[Severity::Critical]).approves(limit));
         assert!(verdict(ReviewDecision::RequestChanges, &[Severity::Critical]).blocks(limit));
     }
 }

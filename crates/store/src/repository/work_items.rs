@@ -19,8 +19,8 @@ pub use links::{
     transitions, transitions_since,
 };
 pub use queries::{
-    ItemFilter, ItemHit, OpenItem, count, count_by_state, known, of_source, open_items, page,
-    search, with_external, with_prefix,
+    ItemFilter, ItemHit, OpenItem, count, count_by_state, count_in_state, known, of_source,
+    open_dependencies, open_items, page, search, with_external, with_prefix,
 };
 
 use super::stored_json;
@@ -456,6 +456,20 @@ pub fn file_finding(
             .ok_or_else(|| Error::Internal("a finding is neither new nor known".to_owned()))?,
     };
     links::insert_sighting(unit, filed.item(), &new.project, finding, plan)?;
+    Ok(filed)
+}
+
+/// Records a finding as a sighting if its defect is known. Returns `None`, and stores nothing, if it is not.
+pub fn record_sighting(
+    unit: &mut UnitOfWork<'_>,
+    project: &str,
+    finding: &Finding,
+    plan: Option<PlanId>,
+) -> Result<Option<FiledFinding>, Error> {
+    let filed = known_finding(unit, project, finding)?;
+    if let Some(filed) = filed {
+        links::insert_sighting(unit, filed.item(), project, finding, plan)?;
+    }
     Ok(filed)
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use cleveragents_domain::identity::Namespaces;
 use cleveragents_domain::{
-    Fingerprint, Moscow, Priority, SearchQuery, StoryPoints, Timestamp, WorkItem, WorkItemId,
-    WorkItemKind, WorkItemState,
+    Fingerprint, ItemFacts, Moscow, Priority, SearchQuery, StoryPoints, Timestamp, WorkItem,
+    WorkItemId, WorkItemKind, WorkItemState,
 };
 
 use super::super::search::expression;
@@ -33,6 +33,21 @@ pub struct OpenItem {
     pub is_captured: bool,
     pub round: u64,
     pub created_at: Timestamp,
+}
+
+impl OpenItem {
+    /// The facts that pools look at.
+    pub fn facts(&self) -> ItemFacts<'_> {
+        ItemFacts {
+            project: &self.project,
+            kind: self.kind,
+            state: self.state,
+            priority: self.priority,
+            milestone: self.milestone.as_deref(),
+            points: self.points,
+            labels: &self.labels,
+        }
+    }
 }
 
 fn read_open(mut row: Row) -> Result<OpenItem, Error> {
@@ -84,6 +99,36 @@ pub fn open_items(reader: &mut dyn Reader, project: &str) -> Result<Vec<OpenItem
         },
     )?;
     Ok(items)
+}
+
+/// Dependencies between open items of a project: the waiting item and the open item that it waits for.
+pub fn open_dependencies(
+    reader: &mut dyn Reader,
+    project: &str,
+) -> Result<Vec<(WorkItemId, WorkItemId)>, Error> {
+    let rows = reader.query(
+        "SELECT link.item_id, link.depends_on FROM work_items item \
+         JOIN work_item_dependencies link ON link.item_id = item.item_id \
+         JOIN work_items other ON other.item_id = link.depends_on \
+         WHERE item.project = ?1 AND item.state NOT IN ('completed', 'duplicate', 'wont_do') \
+         AND other.state NOT IN ('completed', 'duplicate', 'wont_do')",
+        params![project],
+    )?;
+    let read = |mut row: Row| Ok((row.take()?, row.take()?));
+    rows.into_iter().map(read).collect()
+}
+
+/// Number of items of a project in one state.
+pub fn count_in_state(
+    reader: &mut dyn Reader,
+    project: &str,
+    state: WorkItemState,
+) -> Result<u64, Error> {
+    let row = reader.query_first(
+        "SELECT count(*) FROM work_items WHERE project = ?1 AND state = ?2",
+        params![project, state.as_str()],
+    )?;
+    row.map_or(Ok(0), |mut row| row.take())
 }
 
 /// Number of items of a project in each state.

@@ -1,0 +1,5 @@
+//! Pools: the dispatch loop with scripted roles. Claims race, roles fail, processes die; the rules hold.
+
+mod dispatching;
+mod loop_proof;
+mod support;
