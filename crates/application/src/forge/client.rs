@@ -74,14 +74,6 @@ impl RestError {
             Self::Refused { .. } => false,
         }
     }
-
-    /// The status of a refusal.
-    pub(crate) const fn status(&self) -> Option<u16> {
-        match self {
-            Self::Refused { status, .. } | Self::Limited { status, .. } => Some(*status),
-            Self::NotSent { .. } | Self::OutcomeUnknown { .. } => None,
-        }
-    }
 }
 
 /// The REST API of a service, called with one token.
@@ -111,7 +103,7 @@ impl RestApi {
             base: base.trim_end_matches('/').to_owned(),
             scheme,
             accept,
-            token: Secret::new(token.expose().trim()),
+            token,
             timeout: TIMEOUT,
         }
     }
@@ -217,7 +209,7 @@ impl RestApi {
                 .body(body.to_string()),
             None => request,
         };
-        let authorization = format!("{} {}", self.scheme, self.token.expose());
+        let authorization = format!("{} {}", self.scheme, self.token.expose().trim());
         let response = request
             .timeout(self.timeout)
             .header("authorization", secret(&authorization))
@@ -293,7 +285,7 @@ impl RestApi {
 
     /// An error without the token, which a service may repeat in its answer.
     fn without_token(&self, mut error: RestError) -> RestError {
-        let token = self.token.expose();
+        let token = self.token.expose().trim();
         let text = match &mut error {
             RestError::NotSent { reason, .. } | RestError::OutcomeUnknown { reason, .. } => reason,
             RestError::Refused { message, .. } => message,

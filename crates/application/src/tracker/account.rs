@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// The rights of an account at a tracker.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct TrackerAccess {
     /// Name of the account; `None` if the tracker has no accounts or the token may not read it.
     pub account: Option<String>,

@@ -259,27 +259,26 @@ impl Delivery<'_> {
                 Err(error) => return Ok(Err(error)),
             }
         }
-        let id = match record {
-            Some(id) => id,
-            None => {
-                let new = NewIssue {
-                    title: title.clone(),
-                    body: body.clone(),
-                    labels: std::collections::BTreeSet::new(),
-                    milestone: None,
+        let id = if let Some(id) = record {
+            id
+        } else {
+            let new = NewIssue {
+                title: title.clone(),
+                body: body.clone(),
+                labels: std::collections::BTreeSet::new(),
+                milestone: None,
+            };
+            let created = tried!(tracker.create(&new, attempt));
+            // The first attempt may have written an older text.
+            if created.effect == TrackerEffect::FoundEarlier {
+                let changes = FieldChanges {
+                    title: Some(title),
+                    body: Some(body),
+                    ..FieldChanges::default()
                 };
-                let created = tried!(tracker.create(&new, attempt));
-                // The first attempt may have written an older text.
-                if created.effect == TrackerEffect::FoundEarlier {
-                    let changes = FieldChanges {
-                        title: Some(title),
-                        body: Some(body),
-                        ..FieldChanges::default()
-                    };
-                    tried!(tracker.set_fields(&created.issue.id, &changes, attempt));
-                }
-                created.issue.id
+                tried!(tracker.set_fields(&created.issue.id, &changes, attempt));
             }
+            created.issue.id
         };
         let (write, number) = (self.write.id, self.attempt);
         let (source, pool) = (source.name.clone(), pool.to_owned());

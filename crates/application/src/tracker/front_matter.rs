@@ -174,6 +174,7 @@ fn yaml_list(texts: &BTreeSet<String>) -> String {
 
 /// Replaces the value of a field, with its continuation lines, or adds the field at the end. Other lines stay.
 fn with_line(front: &str, field: &str, value: &str) -> String {
+    let replacement = format!("{field}: {value}\n");
     let mut out = String::new();
     let mut is_replaced = false;
     let mut is_inside = false;
@@ -182,7 +183,7 @@ fn with_line(front: &str, field: &str, value: &str) -> String {
             .strip_prefix(field)
             .is_some_and(|rest| rest.trim_start().starts_with(':'));
         if is_field && !is_replaced {
-            out.push_str(&format!("{field}: {value}\n"));
+            out.push_str(&replacement);
             is_replaced = true;
             is_inside = true;
             continue;
@@ -198,7 +199,7 @@ fn with_line(front: &str, field: &str, value: &str) -> String {
         }
     }
     if !is_replaced {
-        out.push_str(&format!("{field}: {value}\n"));
+        out.push_str(&replacement);
     }
     out
 }

@@ -102,7 +102,7 @@ impl MarkdownTracker {
             let Ok(name) = String::from_utf8(name) else {
                 continue;
             };
-            if name.starts_with('.') || !name.ends_with(".md") {
+            if name.starts_with('.') || name.strip_suffix(".md").is_none() {
                 continue;
             }
             match stat.mode.map(FileMode::kind) {
@@ -189,7 +189,8 @@ impl MarkdownTracker {
             if !has_front_matter(&text) {
                 continue;
             }
-            let id: ExternalId = name.trim_end_matches(".md").parse().map_err(|_| {
+            let stem = name.strip_suffix(".md").unwrap_or(name);
+            let id: ExternalId = stem.parse().map_err(|_| {
                 self.refused(
                     name,
                     "has a name with other characters than letters, digits, `-`, `_`, `.`",

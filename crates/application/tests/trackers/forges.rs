@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use cleveragents_application::{
-    ExternalId, FieldChanges, ForgejoTracker, TrackerEffect, TrackerError, TrackerIssue,
-    WriteAttempt, access_problems, self_approval_problem,
+    ExternalId, FieldChanges, ForgejoTracker, Tracker as _, TrackerEffect, TrackerError,
+    TrackerIssue, WriteAttempt, access_problems, self_approval_problem,
 };
 use cleveragents_domain::{Code, Diagnose as _};
 use cleveragents_models::Secret;
@@ -499,7 +499,6 @@ fn addresses_with_credentials_or_without_encryption_are_refused() {
         assert!(!error.to_string().contains("secret"));
     }
     let tracker = ForgejoTracker::new("http://192.0.2.1/ada/shop", Secret::new(TOKEN));
-    use cleveragents_application::Tracker as _;
     let error = tracker
         .expect("an address")
         .list()

@@ -24,12 +24,11 @@ pub(super) fn run(context: &Context, command: Command) -> Result<Report, Command
 }
 
 fn sync(context: &Context, source: Option<String>) -> Result<Report, CommandError> {
-    let names = match source {
-        Some(name) => vec![name],
-        None => {
-            let listed = context.call(ListItemSources {})?;
-            listed.sources.into_iter().map(|known| known.name).collect()
-        }
+    let names: Vec<String> = if let Some(name) = source {
+        vec![name]
+    } else {
+        let listed = context.call(ListItemSources {})?;
+        listed.sources.into_iter().map(|known| known.name).collect()
     };
     let mut synced: Vec<SyncedItems> = Vec::new();
     for source in names {
