@@ -20,6 +20,7 @@ mod count;
 mod definition;
 mod environment;
 mod event;
+mod forge;
 mod invariant;
 mod lease;
 mod log_fields;
@@ -47,6 +48,7 @@ mod system;
 mod task;
 mod text_file;
 mod tool;
+mod tracker;
 mod turn;
 mod unknown_outcome;
 mod usage;
@@ -195,6 +197,14 @@ pub use tool::{
     CallableTools, Excerpt, LeftOut, ProjectRule, ProjectRules, SandboxWorkspace, SpendScope,
     StoreBudget, StoreLedger, ToolError, ToolService, call_status, called_tool, complete_rule,
     files_changed,
+};
+pub use tracker::operations as tracker_operations;
+pub use tracker::{
+    AccessProblem, DeliverySummary, ExternalId, FieldChanges, ForgejoTracker, GitHubTracker,
+    IdempotencyKey, LabelMapping, MappedFields, MarkdownTracker, NewIssue, SyncError, SyncReport,
+    Tracker, TrackerAccess, TrackerEffect, TrackerError, TrackerIssue, TrackerKind, TrackerListing,
+    Trackers, WriteAttempt, WrittenComment, WrittenIssue, access_problems, deliver_outbox,
+    mirror_comment, mirror_fields, mirror_item, mirror_status, self_approval_problem, sync_source,
 };
 pub use turn::{
     CompactionReport, Ending, InterruptedTurnSummary, LockedSession, PromptImage, ReportTool,

@@ -238,6 +238,7 @@ impl Context {
         let actors = self.settings.configured_actors();
         ProcessEnvironment {
             variables: Arc::new(self.variables()),
+            credentials: credentials(self.variables()),
             working_folder: process.working_folder(),
             catalogue: Arc::new(move || models.catalogue(CalledFor::User, None)),
             runtime: Arc::new(move |request| process.runtime(request)),
@@ -331,4 +332,17 @@ fn progress(printer: Printer, label: &'static str) -> ProgressCallback {
             bar.finish();
         }
     })
+}
+
+/// Looks up tokens of trackers: in the environment, then in the keyring.
+#[cfg(feature = "keyring")]
+fn credentials(variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Variables {
+    let keyring = cleveragents_models::system_keyring();
+    Arc::new(move |name: &str| variables(name).or_else(|| keyring(name)))
+}
+
+/// Looks up tokens of trackers in the environment.
+#[cfg(not(feature = "keyring"))]
+fn credentials(variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Variables {
+    Arc::new(variables)
 }

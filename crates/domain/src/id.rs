@@ -141,6 +141,8 @@ ids! {
     WorkItemId;
     /// Id of an attempt of a pool on a work item.
     AttemptId;
+    /// Id of a write to a tracker.
+    TrackerWriteId;
     /// Id of an attachment of a validation to a resource.
     AttachmentId;
     /// Id of an invariant.

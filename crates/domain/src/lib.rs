@@ -72,8 +72,8 @@ pub use hint::{ArgumentValue, Hint, Placeholder, Suggestion};
 pub use id::{
     AttachmentId, AttemptId, AuditEntryId, ChangesetId, DecisionId, IdError, InvariantId,
     MessageId, PREFIX_MINIMUM, PlanId, ProcessId, ProjectId, RequestId, ResourceId, RunId,
-    SandboxId, SessionId, TaskId, TokenId, ToolInvocationId, TurnId, WorkItemId, check_prefix,
-    shortest_prefix,
+    SandboxId, SessionId, TaskId, TokenId, ToolInvocationId, TrackerWriteId, TurnId, WorkItemId,
+    check_prefix, shortest_prefix,
 };
 pub use inheritance::{InheritanceError, InheritedType, MAXIMUM_CHAIN, inherit};
 pub use invariant::{
@@ -90,8 +90,8 @@ pub use name::{ActorName, Name, NameError};
 pub use plan::{
     AnswerVerdict, ChildFailureMode, ChildPlan, ChildSettings, ChildState, ConflictResolution,
     ContextSnapshot, DEFAULT_MAX_PARALLEL, Decision, DecisionType, ExecutionMode, FailureCategory,
-    LARGEST_MAX_PARALLEL, LinkedPlan, MergeReason, MergeStrategy, NewDecision, Plan,
-    PlanActors, PlanInputs, PlanPhase, PlanProfile, PlanProject, PlanReport, PlanStage, PlanState, PlanStep,
+    LARGEST_MAX_PARALLEL, LinkedPlan, MergeReason, MergeStrategy, NewDecision, Plan, PlanActors,
+    PlanInputs, PlanPhase, PlanProfile, PlanProject, PlanReport, PlanStage, PlanState, PlanStep,
     PlanStrategy, REVERSION_LIMIT, StageTransition, StepCall, StepKind, StepRecord, StepState,
     StoredConflict, StrategyFault, Waiting, criteria, list_items,
 };

@@ -341,6 +341,11 @@ impl Root {
         Ok(self.rename_to(path, other, other_path, flags)?)
     }
 
+    /// Exchanges two existing paths beneath this root, atomically.
+    pub fn exchange(&self, path: &TreePath, other_path: &TreePath) -> io::Result<()> {
+        Ok(self.rename_to(path, self, other_path, RenameFlags::EXCHANGE)?)
+    }
+
     /// Removes a path if it is a device, a socket or a pipe.
     pub(crate) fn remove_special_file(&self, path: &TreePath) -> io::Result<()> {
         match self.stat(path)? {

@@ -35,9 +35,10 @@ pub use maintenance::{
 pub use migrate::{AppliedMigration, Migration};
 pub use repository::{
     attempts, audit, blobs, budgets, changesets, child_plans, context_summaries, contexts,
-    decisions, definitions, events, invariants, invocations, leases, messages, permission_rules,
-    plan_steps, plans, pools, projects, pushes, request_keys, resource_types, resources, runs,
-    sandboxes, search, sessions, tasks, tokens, turns, usage_metrics, validations, work_items,
+    decisions, definitions, events, invariants, invocations, item_sources, leases, messages,
+    permission_rules, plan_steps, plans, pools, projects, pushes, request_keys, resource_types,
+    resources, runs, sandboxes, search, sessions, tasks, tokens, tracker_outbox, turns,
+    usage_metrics, validations, work_items,
 };
 pub use server::{Server, database_identity};
 pub use transaction::{Reader, UnitOfWork};

@@ -58,6 +58,7 @@ const MIGRATIONS: &[Migration] = migrations! {
     11 "0011_context_summaries";
     12 "0012_child_plans";
     13 "0013_pools";
+    14 "0014_trackers";
 };
 
 impl Migration {

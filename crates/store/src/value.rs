@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use cleveragents_domain::{
     AttachmentId, AttemptId, AuditEntryId, ChangesetId, ContentHash, DecisionId, Fingerprint,
     InvariantId, MessageId, PlanId, ProcessId, ProjectId, ResourceId, RunId, SandboxId, SessionId,
-    TaskId, Timestamp, TokenId, ToolInvocationId, TurnId, WorkItemId,
+    TaskId, Timestamp, TokenId, ToolInvocationId, TrackerWriteId, TurnId, WorkItemId,
 };
 
 use crate::Error;
@@ -121,6 +121,7 @@ printed!(
     AttachmentId,
     WorkItemId,
     AttemptId,
+    TrackerWriteId,
     Fingerprint,
     ContentHash
 );
@@ -288,6 +289,7 @@ parsed!(
     AttachmentId,
     WorkItemId,
     AttemptId,
+    TrackerWriteId,
     Fingerprint,
     ContentHash
 );

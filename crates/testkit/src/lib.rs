@@ -18,12 +18,14 @@ pub mod model_server;
 pub mod plans;
 mod program;
 mod terminal;
+mod tracker_server;
 
 pub use child::{Child, child_input, send_line, wait_for_release};
 pub use database::TestDatabase;
 pub use forge_server::{ForgeApi, ForgeServer};
 pub use program::{Agents, Answer, Dice, Gate, not_run};
 pub use terminal::PAUSE;
+pub use tracker_server::{TrackerFault, TrackerServer, TrackerToken};
 
 use std::sync::Barrier;
 

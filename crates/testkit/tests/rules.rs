@@ -10,6 +10,7 @@ const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+
 
 fn refused(path: &str, body: &Value) -> Option<String> {
     let request = ReceivedRequest {
+        method: "POST".to_owned(),
         path: path.to_owned(),
         headers: vec![("anthropic-version".to_owned(), "2023-06-01".to_owned())],
         body: body.to_string(),

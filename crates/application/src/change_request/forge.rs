@@ -1,19 +1,14 @@
 //! Creates and finds change requests: with `gh` or `glab`, or over the REST API of GitHub, Forgejo and Gitea.
 
-use std::time::Duration;
-
-use cleveragents_outbound::{resolve, secret};
+use cleveragents_models::Secret;
 use serde_json::{Value, json};
 
 use super::ChangeRequestError;
 use super::programs::Programs;
-use super::remote::{Forge, Remote};
-
-/// Time limit of one request.
-const TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Maximum size of an answer, in bytes.
-const MAX_ANSWER: usize = 4 << 20;
+use crate::forge::{
+    FORGEJO_TOKENS, Forge, GITHUB_TOKENS, Method, Remote, RestApi, forgejo_api, github_api,
+    percent_encoded,
+};
 
 /// A change request to find or create.
 pub(super) struct ChangeRequest<'a> {
@@ -48,16 +43,22 @@ impl ChangeRequest<'_> {
         };
         match self.forge {
             Forge::GitHub if programs.has("gh") => self.with_gh(programs, on_command),
-            Forge::GitHub => match token(&["GH_TOKEN", "GITHUB_TOKEN"]) {
-                Some(token) => Ok(self.over_rest(&self.github(programs), &token)),
+            Forge::GitHub => match token(GITHUB_TOKENS) {
+                Some(token) => {
+                    let base = github_api(&self.remote.host, &**programs.variables);
+                    Ok(self.over_rest(&RestApi::github(&base, Secret::new(token))))
+                }
                 None => Ok(impossible(
                     "`gh` is not installed, and neither GH_TOKEN nor GITHUB_TOKEN is set",
                 )),
             },
             Forge::GitLab if programs.has("glab") => self.with_glab(programs, on_command),
             Forge::GitLab => Ok(impossible("`glab` is not installed")),
-            Forge::Forgejo => match token(&["FORGEJO_TOKEN", "GITEA_TOKEN"]) {
-                Some(token) => Ok(self.over_rest(&self.forgejo(), &token)),
+            Forge::Forgejo => match token(FORGEJO_TOKENS) {
+                Some(token) => {
+                    let base = forgejo_api(&self.remote.host, self.remote.is_plain_http);
+                    Ok(self.over_rest(&RestApi::forgejo(&base, Secret::new(token))))
+                }
                 None => Ok(impossible("neither FORGEJO_TOKEN nor GITEA_TOKEN is set")),
             },
         }
@@ -162,49 +163,28 @@ impl ChangeRequest<'_> {
         Ok(url_in(&created, "glab mr create"))
     }
 
-    fn github(&self, programs: &Programs<'_>) -> RestApi {
-        let host = &self.remote.host;
-        let api = (programs.variables)("GITHUB_API_URL").unwrap_or_else(|| {
-            if host == "github.com" {
-                "https://api.github.com".to_owned()
-            } else {
-                format!("https://{host}/api/v3")
+    /// The open change requests of the branch, on the first page.
+    fn find_path(&self) -> String {
+        let pulls = self.pulls_path();
+        match self.forge {
+            Forge::GitHub => {
+                let head = format!("{}:{}", self.remote.owner(), self.branch);
+                format!("{pulls}?state=open&head={}", percent_encoded(&head))
             }
-        });
-        let pulls = format!(
-            "{}/repos/{}/pulls",
-            api.trim_end_matches('/'),
-            self.remote.path
-        );
-        let head = format!("{}:{}", self.remote.owner(), self.branch);
-        RestApi {
-            find: format!("{pulls}?state=open&head={}", encoded(&head)),
-            create: pulls,
-            scheme: "Bearer",
-            accept: "application/vnd.github+json",
+            Forge::GitLab | Forge::Forgejo => {
+                format!("{pulls}?state=open&sort=recentupdate&limit=50")
+            }
         }
     }
 
-    fn forgejo(&self) -> RestApi {
-        let scheme = if self.remote.is_plain_http {
-            "http"
-        } else {
-            "https"
-        };
-        let (host, path) = (&self.remote.host, &self.remote.path);
-        let pulls = format!("{scheme}://{host}/api/v1/repos/{path}/pulls");
-        RestApi {
-            find: format!("{pulls}?state=open&sort=recentupdate&limit=50"),
-            create: pulls,
-            scheme: "token",
-            accept: "application/json",
-        }
+    fn pulls_path(&self) -> String {
+        format!("/repos/{}/pulls", self.remote.path)
     }
 
-    fn over_rest(&self, api: &RestApi, token: &str) -> OpenedRequest {
-        let found = match api.call(&api.find, token, None) {
-            Ok(found) => found,
-            Err(reason) => return impossible(&reason),
+    fn over_rest(&self, api: &RestApi) -> OpenedRequest {
+        let found = match api.get(&self.find_path()) {
+            Ok(found) => found.body,
+            Err(error) => return impossible(&error.to_string()),
         };
         let mut existing = found.as_array().into_iter().flatten();
         let existing = existing
@@ -215,105 +195,18 @@ impl ChangeRequest<'_> {
         let request = json!({
             "title": self.title, "body": self.text, "head": self.branch, "base": self.base,
         });
-        match api.call(&api.create, token, Some(&request)) {
-            Ok(created) => match created["html_url"].as_str() {
+        match api.send(Method::Post, &self.pulls_path(), Some(&request)) {
+            Ok(created) => match created.body["html_url"].as_str() {
                 Some(url) => OpenedRequest::Created(url.to_owned()),
                 None => impossible("the answer of the server has no address"),
             },
-            Err(reason) => impossible(&reason),
+            Err(error) => impossible(&error.to_string()),
         }
     }
 }
 
 fn impossible(reason: &str) -> OpenedRequest {
     OpenedRequest::Impossible(reason.to_owned())
-}
-
-/// The addresses and headers of a REST API.
-struct RestApi {
-    find: String,
-    create: String,
-    /// The scheme of the header `Authorization`.
-    scheme: &'static str,
-    accept: &'static str,
-}
-
-impl RestApi {
-    /// Sends a request: GET, or POST with a body. The error is a reason for the user.
-    fn call(&self, url: &str, token: &str, body: Option<&Value>) -> Result<Value, String> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| error.to_string())?;
-        runtime.block_on(self.send(url, token, body))
-    }
-
-    async fn send(&self, url: &str, token: &str, body: Option<&Value>) -> Result<Value, String> {
-        // The user chose this server as the remote of the repository, so it may be in a private network.
-        let target = resolve(url, true)
-            .await
-            .map_err(|error| format!("`{url}` cannot be called: {error}"))?;
-        let is_here = matches!(
-            target.url().host_str(),
-            Some("127.0.0.1" | "localhost" | "[::1]")
-        );
-        if target.url().scheme() != "https" && !is_here {
-            return Err(format!(
-                "`{url}` is not encrypted, and the request contains a token"
-            ));
-        }
-        let client = target.client(TIMEOUT)?;
-        let request = match body {
-            None => client.get(target.url().clone()),
-            Some(body) => client
-                .post(target.url().clone())
-                .header("content-type", "application/json")
-                .body(body.to_string()),
-        };
-        let failed = |error: &dyn std::error::Error| {
-            format!(
-                "`{url}` cannot be called: {}",
-                cleveragents_outbound::root_cause(error)
-            )
-        };
-        let mut response = request
-            .timeout(TIMEOUT)
-            .header(
-                "authorization",
-                secret(&format!("{} {}", self.scheme, token.trim())),
-            )
-            .header("accept", self.accept)
-            .send()
-            .await
-            .map_err(|error| failed(&error))?;
-        let status = response.status().as_u16();
-        let mut bytes = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| failed(&error))? {
-            if bytes.len() + chunk.len() > MAX_ANSWER {
-                return Err(format!("the answer of `{url}` is too long"));
-            }
-            bytes.extend_from_slice(&chunk);
-        }
-        let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-        if (200..300).contains(&status) {
-            return Ok(answer);
-        }
-        Err(format!(
-            "`{url}` answered {status}: {}",
-            message_of(&answer)
-        ))
-    }
-}
-
-/// The message of an error answer.
-fn message_of(answer: &Value) -> String {
-    let message = answer["message"].as_str().unwrap_or("no message");
-    let mut errors = answer["errors"].as_array().into_iter().flatten();
-    let detail = errors.find_map(|error| error["message"].as_str().or(error.as_str()));
-    match detail {
-        Some(detail) => format!("{message}: {detail}"),
-        None => message.to_owned(),
-    }
 }
 
 /// The outcome of a program that prints the address of the change request.
@@ -327,20 +220,6 @@ fn url_in(created: &super::programs::ProgramOutput, command: &str) -> OpenedRequ
         Some(url) => OpenedRequest::Created(url.to_owned()),
         None => impossible(&format!("`{command}` printed no address")),
     }
-}
-
-/// Percent-encodes a value of a query.
-fn encoded(text: &str) -> String {
-    use std::fmt::Write as _;
-    let mut encoded = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            let _written = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded
 }
 
 /// A command as the user would type it.

@@ -8,7 +8,6 @@ mod body;
 mod error;
 mod forge;
 mod programs;
-mod remote;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +20,7 @@ use cleveragents_store::{Engine, plans};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::forge::Remote;
 use crate::plan::{PlanQueries, PlanQueryError};
 use crate::sandbox::SandboxService;
 use crate::scheduler::APPLICABLE_STAGES;
@@ -28,7 +28,6 @@ use body::PlanRecords;
 pub use error::ChangeRequestError;
 use forge::{ChangeRequest, OpenedRequest, shown};
 use programs::Programs;
-use remote::Remote;
 
 /// The name of the remote.
 const REMOTE: &str = "origin";

@@ -159,6 +159,8 @@ from_service_errors!(
     crate::SkillError,
     crate::TokenError,
     crate::ToolError,
+    crate::SyncError,
+    crate::TrackerError,
     crate::TurnError,
     crate::ValidationError,
     crate::WorkItemError,

@@ -39,6 +39,8 @@ pub type CatalogueFactory = Arc<dyn Fn() -> Result<Catalogue, OperationError> + 
 pub struct ProcessEnvironment {
     /// Values of `${VARIABLE}` in definitions.
     pub variables: Variables,
+    /// Tokens of trackers by name, from the environment or the keyring.
+    pub credentials: Variables,
     /// The models that can be called.
     pub catalogue: CatalogueFactory,
     /// Builds the agent runtime.
@@ -65,6 +67,7 @@ impl Default for ProcessEnvironment {
         let variables: Variables = Arc::new(|_| None);
         let options = CatalogueOptions::new(Arc::clone(&variables), "/");
         Self {
+            credentials: Arc::clone(&variables),
             variables,
             catalogue: Arc::new(move || Ok(Catalogue::new(options.clone())?)),
             runtime: Arc::new(|_| {

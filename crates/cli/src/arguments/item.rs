@@ -4,6 +4,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use cleveragents_domain::{Moscow, Priority, Severity, WorkItemKind, WorkItemState};
 
+use super::item_source::ItemSource;
+
 /// Parser for the names of an enumeration.
 macro_rules! names {
     ($type:ty) => {
@@ -87,6 +89,15 @@ Examples:
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
+    /// Synchronize work items with their tracker, and deliver waiting writes
+    Sync {
+        /// Source; all sources when not given
+        #[arg(value_name = "SOURCE")]
+        source: Option<String>,
+    },
+    /// Manage the trackers that work items come from
+    #[command(subcommand)]
+    Source(ItemSource),
 }
 
 fn closed_states() -> impl TypedValueParser<Value = WorkItemState> {

@@ -8,6 +8,7 @@ mod folder;
 mod help;
 mod invariant;
 mod item;
+mod item_source;
 #[cfg(test)]
 mod literals;
 mod maintenance;
@@ -47,6 +48,7 @@ use self::help::FIRST_HELP;
 pub(crate) use self::help::{all_commands, unknown_command};
 pub(crate) use self::invariant::{Invariant, InvariantPlaces};
 pub(crate) use self::item::{Item, ItemAdd, ItemEdit, ItemList};
+pub(crate) use self::item_source::{ItemSource, ItemSourceAdd, SourceKind};
 pub(crate) use self::maintenance::{Cleanup, Db, Diagnostics, Init, Setup};
 pub(crate) use self::mcp::{Mcp, McpAdd};
 pub(crate) use self::model::{Model, ModelKey, ModelTest};
@@ -284,6 +286,9 @@ pub(crate) enum Command {
     /// Manage projects, which group resources
     #[command(subcommand)]
     Project(Project),
+    /// Manage work items and the trackers that they come from
+    #[command(subcommand)]
+    Item(Item),
     /// Manage actions, the templates of plans
     #[command(subcommand)]
     Action(Action),

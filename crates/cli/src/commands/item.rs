@@ -6,7 +6,7 @@ use cleveragents_application::work_item_operations::{
 };
 use cleveragents_domain::{AttemptOutcome, MicroUsd, WorkItem, WorkItemState};
 
-use super::counted;
+use super::{counted, item_source};
 use crate::arguments::{Item as Command, ItemAdd, ItemEdit, ItemList};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
@@ -30,11 +30,15 @@ pub(super) const fn name(command: &Command) -> &'static str {
         Command::Edit(_) => "item edit",
         Command::Link { .. } => "item link",
         Command::Close { .. } => "item close",
+        Command::Sync { .. } => "item sync",
+        Command::Source(command) => item_source::name(command),
     }
 }
 
 pub(super) fn run(context: &Context, command: Command) -> Result<Report, CommandError> {
     match command {
+        Command::Sync { source } => item_source::sync(context, source),
+        Command::Source(command) => item_source::run(context, command),
         Command::Add(arguments) => add(context, arguments),
         Command::List(arguments) => list(context, arguments),
         Command::Show { item } => {

@@ -19,6 +19,7 @@ pub(crate) mod init;
 mod interactive;
 pub(crate) mod invariant;
 pub(crate) mod item;
+mod item_source;
 pub(crate) mod mcp;
 pub(crate) mod model;
 pub(crate) mod permission;

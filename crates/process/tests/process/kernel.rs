@@ -204,7 +204,10 @@ time.sleep(50)";
     need_namespaces();
     for held in ConfinementMode::every() {
         for script in [IN_A_FOLDER, IN_MEMORY_FILES, MAPPED, A_SEGMENT] {
-            let is_private = !matches!(held, ConfinementMode::Landlock | ConfinementMode::Unconfined);
+            let is_private = !matches!(
+                held,
+                ConfinementMode::Landlock | ConfinementMode::Unconfined
+            );
             if script == IN_A_FOLDER && !is_private {
                 continue;
             }

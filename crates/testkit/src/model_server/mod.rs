@@ -116,6 +116,8 @@ impl Response {
 
 #[derive(Debug, Clone)]
 pub struct ReceivedRequest {
+    /// Method, such as `POST`.
+    pub method: String,
     /// Path and query.
     pub path: String,
     /// Headers, with names in lower case.
@@ -324,7 +326,9 @@ fn receive(reader: &mut impl BufRead) -> io::Result<Option<ReceivedRequest>> {
     if reader.read_line(&mut line)? == 0 {
         return Ok(None);
     }
-    let path = line.split_whitespace().nth(1).unwrap_or("/").to_owned();
+    let mut words = line.split_whitespace();
+    let method = words.next().unwrap_or_default().to_owned();
+    let path = words.next().unwrap_or("/").to_owned();
     let mut headers = Vec::new();
     loop {
         line.clear();
@@ -339,6 +343,7 @@ fn receive(reader: &mut impl BufRead) -> io::Result<Option<ReceivedRequest>> {
     let mut body = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut body)?;
     Ok(Some(ReceivedRequest {
+        method,
         path,
         headers,
         body: String::from_utf8_lossy(&body).into_owned(),

@@ -13,8 +13,7 @@ use std::fmt::Write as _;
 use cleveragents_domain::{
     ActionParts, Code, DecisionId, DecisionType, EventKind, FailureCategory, NewDecision, NewEvent,
     Plan, PlanPhase, PlanReport, PlanStage, PlanStep, PlanStrategy, ReconciledInvariants,
-    StageTransition,
-    StepKind, StepState,
+    StageTransition, StepKind, StepState,
 };
 use cleveragents_store::plan_steps::{NewStep, StepEnd};
 use cleveragents_store::plans::TransitionDetails;

@@ -35,11 +35,7 @@ impl PlanCheck {
         requirements: &PlanRequirements,
         plan: &Plan,
     ) -> Result<Vec<Self>, PlanError> {
-        if plan
-            .inputs
-            .report
-            .is_some_and(PlanReport::is_whole_result)
-        {
+        if plan.inputs.report.is_some_and(PlanReport::is_whole_result) {
             // The plan changes no file, and the program checks its report.
             return Ok(Vec::new());
         }

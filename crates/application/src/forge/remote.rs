@@ -2,18 +2,18 @@
 
 /// A repository at a hosting service.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Remote {
+pub(crate) struct Remote {
     /// Host name, with the port of HTTP.
-    pub(super) host: String,
+    pub(crate) host: String,
     /// Whether the URL is `http:`, without encryption.
-    pub(super) is_plain_http: bool,
+    pub(crate) is_plain_http: bool,
     /// Path of the repository, such as `OWNER/NAME` or `GROUP/SUBGROUP/NAME`.
-    pub(super) path: String,
+    pub(crate) path: String,
 }
 
 /// The kind of a hosting service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Forge {
+pub(crate) enum Forge {
     GitHub,
     GitLab,
     /// Forgejo or Gitea.
@@ -22,7 +22,7 @@ pub(super) enum Forge {
 
 impl Remote {
     /// Parses a URL, or the short form `USER@HOST:PATH` of SSH. `None` for local paths.
-    pub(super) fn parse(url: &str) -> Option<Self> {
+    pub(crate) fn parse(url: &str) -> Option<Self> {
         let (scheme, authority, path) = if let Some((scheme, rest)) = url.split_once("://") {
             let (authority, path) = rest.split_once('/')?;
             (scheme.to_ascii_lowercase(), authority, path)
@@ -60,7 +60,7 @@ impl Remote {
 
     /// The kind of the hosting service. `variable` looks up environment variables: `GH_HOST` and `GITLAB_HOST` name
     /// the user's own servers.
-    pub(super) fn forge(&self, variable: &dyn Fn(&str) -> Option<String>) -> Forge {
+    pub(crate) fn forge(&self, variable: &dyn Fn(&str) -> Option<String>) -> Forge {
         let is_named = |name: &str| variable(name).is_some_and(|host| host == self.host);
         if self.host == "github.com" || self.host.starts_with("github.") || is_named("GH_HOST") {
             Forge::GitHub
@@ -75,12 +75,12 @@ impl Remote {
     }
 
     /// The owner, and the name of the repository.
-    pub(super) fn owner(&self) -> &str {
+    pub(crate) fn owner(&self) -> &str {
         self.path.split('/').next().unwrap_or_default()
     }
 
     /// The page of the service on which the user can create the change request.
-    pub(super) fn page(&self, forge: Forge, base: &str, branch: &str) -> String {
+    pub(crate) fn page(&self, forge: Forge, base: &str, branch: &str) -> String {
         let scheme = if self.is_plain_http { "http" } else { "https" };
         let (host, path) = (&self.host, &self.path);
         match forge {
