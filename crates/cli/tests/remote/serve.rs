@@ -338,4 +338,11 @@ fn a_server_without_its_database_acknowledges_nothing() {
     assert_eq!(ask("GET /readyz", ""), 503);
     assert_eq!(ask(create.0, create.1), 503);
     assert_eq!(ask("GET /healthz", ""), 200);
+    // Neither is the database itself after another program emptied it.
+    std::fs::rename(&aside, agents.database()).expect("renamed back");
+    assert_eq!(ask("GET /readyz", ""), 200);
+    let emptied = std::fs::File::options().write(true).open(agents.database());
+    emptied.and_then(|file| file.set_len(0)).expect("emptied");
+    assert_eq!(ask("GET /readyz", ""), 503);
+    assert_eq!(ask(create.0, create.1), 503);
 }

@@ -226,7 +226,7 @@ fn a_repository_whose_git_folder_has_a_pipe_or_device_is_refused_at_once() {
     }
 }
 
-/// Git reports such a file as changed although nobody edited it: neither its bytes in the commit nor those that git
+/// Git reports such a file as changed without an edit: neither its bytes in the commit nor those that git
 /// writes at a checkout have the line endings that the attributes specify.
 #[test]
 fn a_file_with_mixed_line_endings_is_no_conflict() {

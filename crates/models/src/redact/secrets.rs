@@ -1,5 +1,6 @@
 //! Detects secret values, and lists the spellings in which they may occur.
 
+use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use base64::Engine as _;
@@ -133,7 +134,7 @@ fn ascii_escaped(content: &str) -> String {
             escaped.push(letter);
         } else {
             for unit in letter.encode_utf16(&mut [0; 2]) {
-                escaped.push_str(&format!("\\u{unit:04x}"));
+                let _never_fails = write!(escaped, "\\u{unit:04x}");
             }
         }
     }
@@ -154,7 +155,9 @@ fn percent_encoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Engine as _, STANDARD, environment_secrets, variants};
+    use base64::Engine as _;
+
+    use super::{STANDARD, environment_secrets, variants};
 
     #[test]
     fn secrets_of_the_environment_are_found_by_name_by_form_and_in_addresses() {

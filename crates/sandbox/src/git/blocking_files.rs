@@ -93,12 +93,8 @@ fn target(place: &Path, text: &[u8], key: &str) -> Option<PathBuf> {
 /// A pipe or device among the files of a git folder that git opens.
 fn blocking_file(git_dir: &Path) -> Option<PathBuf> {
     let top = entries(git_dir).find(|place| is_blocking(place));
-    let inspected = INSPECTED.iter().map(|name| git_dir.join(name));
-    top.or_else(|| {
-        inspected
-            .filter_map(|folder| blocking_below(&folder, 0))
-            .next()
-    })
+    let mut inspected = INSPECTED.iter().map(|name| git_dir.join(name));
+    top.or_else(|| inspected.find_map(|folder| blocking_below(&folder, 0)))
 }
 
 fn blocking_below(folder: &Path, depth: usize) -> Option<PathBuf> {

@@ -48,6 +48,8 @@ struct OpenFile {
     path: PathBuf,
     device: u64,
     inode: u64,
+    /// Whether the file had content. A database never becomes empty again.
+    has_content: bool,
 }
 
 impl OpenFile {
@@ -58,15 +60,21 @@ impl OpenFile {
         Ok(Self {
             device: metadata.dev(),
             inode: metadata.ino(),
+            has_content: metadata.len() > 0,
             path,
         })
     }
 
-    /// Fails when the path now leads to another file, or to none. An open file stays usable without its name, so SQLite
+    /// Fails when the path now leads to another file, to an emptied one, or to none. An open file stays usable without its name, so SQLite
     /// would keep writing to a file that no later process can open.
     fn check(&self) -> Result<(), Error> {
         match self.path.metadata() {
-            Ok(metadata) if (metadata.dev(), metadata.ino()) == (self.device, self.inode) => Ok(()),
+            Ok(metadata)
+                if (metadata.dev(), metadata.ino()) == (self.device, self.inode)
+                    && (metadata.len() > 0 || !self.has_content) =>
+            {
+                Ok(())
+            }
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(Error::file(&self.path, &error))
             }

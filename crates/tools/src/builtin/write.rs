@@ -91,7 +91,7 @@ fn check_mask(file: &Target<'_>, content: &str, call: &Call<'_>) -> Result<(), F
 pub(super) struct MaskedLines(HashMap<String, usize>);
 
 impl MaskedLines {
-    pub(super) fn of(text: &str) -> Self {
+    pub(super) fn find_in(text: &str) -> Self {
         let mut lines = Self::default();
         lines.add(text);
         lines

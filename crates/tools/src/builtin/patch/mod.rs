@@ -314,7 +314,7 @@ impl<'a> Files<'a> {
                     .as_ref()
                     .map_or_else(String::new, |content| content.text.clone())
             };
-            let before = MaskedLines::of(&text(&change.before));
+            let before = MaskedLines::find_in(&text(&change.before));
             write::refuse_masked_lines(&change.file, before, &text(&change.after))?;
         }
         let mut touched = Vec::new();
