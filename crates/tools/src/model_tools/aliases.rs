@@ -77,7 +77,7 @@ pub(crate) fn normalize(schema: &Value, arguments: &mut Value) {
     for (name, value) in fields.iter_mut() {
         let property = &schema["properties"][name];
         convert(property, name, value);
-        clamp(property, value);
+        limit(property, value);
         if let Value::Array(items) = value {
             for item in items {
                 normalize(&property["items"], item);
@@ -175,14 +175,12 @@ fn convert(property: &Value, name: &str, value: &mut Value) {
     }
 }
 
-/// Limits an integer to the bounds in the schema, which declarations omit.
-fn clamp(property: &Value, value: &mut Value) {
-    let Some(number) = value.as_u64() else {
-        return;
-    };
-    let minimum = property["minimum"].as_u64().unwrap_or(0);
-    let maximum = property["maximum"].as_u64().unwrap_or(u64::MAX);
-    *value = number.clamp(minimum, maximum.max(minimum)).into();
+/// Limits an integer to the maximum in the schema, which declarations omit. A number below the minimum is an error,
+/// because its meaning is unclear.
+fn limit(property: &Value, value: &mut Value) {
+    if let (Some(number), Some(maximum)) = (value.as_u64(), property["maximum"].as_u64()) {
+        *value = number.min(maximum).into();
+    }
 }
 
 /// Converts a command given as a list of words to a shell command line.

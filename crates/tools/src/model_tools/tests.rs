@@ -204,8 +204,8 @@ fn arguments_of_models_are_translated_to_those_of_built_in_tools() {
         ),
         (
             "search",
-            json!({"pattern": "x", "context": 25, "limit": 0}),
-            json!({"pattern": "x", "context": 20, "limit": 1}),
+            json!({"pattern": "x", "context": 25}),
+            json!({"pattern": "x", "context": 20}),
         ),
         (
             "shell",
