@@ -184,16 +184,16 @@ fn a_one_off_task_is_sent_once_per_request() {
 fn texts_of_a_one_off_task_are_not_changed() {
     const TEXT: &str = "costs $5, ${HOME}, $${x}, $(id), {a}, {{b}} and $$";
     for database in TestDatabase::each() {
-        let workshop = Workshop::new(&database, COMPLETES);
+        let environment = PlanEnvironment::new(&database, COMPLETES);
         let checks = [
             format!("grep -qxF '{TEXT}' n.txt"),
             r#"x=1; test $x = 1 && test "$(echo "${x}")" = 1 && test $$ -gt 1"#.to_owned(),
         ];
         let task = format!("write `{TEXT}` to `n.txt`");
-        let plan = workshop.one_off(&task, &checks, Some("builtin/deterministic"));
+        let plan = environment.one_off(&task, &checks, Some("builtin/deterministic"));
         assert_eq!(plan.description, task);
         let user = User::answering(Approval::Once);
-        let plan = run(&workshop, &user, &plan);
+        let plan = run(&environment, &user, &plan);
         assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
     }
 }

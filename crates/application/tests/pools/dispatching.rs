@@ -258,7 +258,7 @@ fn a_claim_of_a_dead_process_is_ended_as_interrupted_and_not_charged() {
             // The lease now belongs to a machine that vanished, and has run out.
             let moment = Timestamp::now().plus_seconds(-1).as_micros();
             let process = ProcessId::generate();
-            database.meddle(&format!(
+            database.execute_sql(&format!(
                 "UPDATE leases SET expires_at = {moment}, owner_host = 'gone', owner_process = '{process}' \
                  WHERE kind = 'work-item'"
             ));

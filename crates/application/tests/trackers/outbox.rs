@@ -105,7 +105,7 @@ impl Scene {
     /// Ends claims and pauses, as time does.
     fn make_due(&self) {
         self.database
-            .meddle("UPDATE tracker_outbox SET next_at = 1 WHERE state = 'waiting'");
+            .execute_sql("UPDATE tracker_outbox SET next_at = 1 WHERE state = 'waiting'");
     }
 
     fn tracker(&self) -> Box<dyn Tracker> {
