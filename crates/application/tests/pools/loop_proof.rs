@@ -158,7 +158,8 @@ fn every_item_ends_when_a_tenth_fails_at_each_stage() {
 
 /// A worker process: works until it is idle or killed.
 fn work_in_child(url: &str) {
-    let url = url.parse().expect("a URL");
+    let url =
+        cleveragents_store::DatabaseUrl::parse(url, std::path::Path::new("/")).expect("a URL");
     let engine = cleveragents_store::EngineCache::new(cleveragents_store::Options::default())
         .open(&url)
         .expect("opened");
