@@ -186,11 +186,11 @@ fn choices(catalogue: &Catalogue) -> Result<Vec<ModelChoice>, CommandError> {
 /// Names of the models of a running Ollama server; empty if it cannot be asked.
 fn ollama_models() -> Vec<String> {
     #[derive(Deserialize)]
-    struct Listed {
-        models: Vec<Named>,
+    struct ModelsResponse {
+        models: Vec<OllamaModel>,
     }
     #[derive(Deserialize)]
-    struct Named {
+    struct OllamaModel {
         name: String,
     }
     let Some(url) = first_run::ollama_url() else {
@@ -204,7 +204,7 @@ fn ollama_models() -> Vec<String> {
             .ok()?;
         let answer = client.get(format!("{url}/api/tags")).send().await.ok()?;
         let body = answer.bytes().await.ok()?;
-        serde_json::from_slice::<Listed>(&body).ok()
+        serde_json::from_slice::<ModelsResponse>(&body).ok()
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

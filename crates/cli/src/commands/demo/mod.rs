@@ -73,9 +73,9 @@ replaces the model; everything else is real.";
 
 const AFTER_PLAN: &str = "\
 Next, in a folder of yours, with the key of a provider in the environment:
-  agents                                              talk about the code
+  agents                                                talk about the code
   agents do 'fix the failing test' --check 'make test'  do a task
-  agents setup                                        choose a model, store its key";
+  agents setup                                          choose a model";
 
 const POOLS_INTRODUCTION: &str = "\
 A project with three races, in a temporary folder: pools find them, order them, prove each with a \
@@ -218,7 +218,7 @@ impl Demo {
         self.progress.suspend(|| {
             let mut out = std::io::stdout().lock();
             // Fails only if the reader closed the pipe.
-            let _closed = writeln!(out, "{text}\n").and_then(|()| out.flush());
+            let _closed = writeln!(out, "{text}").and_then(|()| out.flush());
         });
     }
 
@@ -228,7 +228,10 @@ impl Demo {
         let title = paint.text(Tone::Title, title);
         let mut text = format!("{title}\n{}", self.wrapped(&result.seen, 3));
         if !result.shown.is_empty() {
-            let patch = visible_lines(result.shown.trim_end());
+            let lines = result.shown.trim_end().lines();
+            let hunk: Vec<&str> = lines.skip_while(|line| !line.starts_with("@@")).collect();
+            let hunk = hunk.join("\n");
+            let patch = visible_lines(&hunk);
             let patch = if self.printer.draws() {
                 Markdown::code(paint, "diff", &patch)
             } else {

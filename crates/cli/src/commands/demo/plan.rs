@@ -321,10 +321,10 @@ pub(super) fn logs_every_event(demo: &Demo) -> Result<StepResult, CommandError> 
         title: "The log has every event",
         promise: "Every transition is stored in one transaction with its changes; `agents plan log` shows them",
         seen: format!(
-            "{} events, {} of them decisions; stages: {}",
+            "{} events, {} of them decisions; last stage: {}",
             events.len(),
             decision_events.clone().count(),
-            stages.join(" → ")
+            stages.last().map_or("", String::as_str)
         ),
         facts: json!({"events": events.len(), "decisions": decision_events.count(), "stages": stages}),
         shown: String::new(),
