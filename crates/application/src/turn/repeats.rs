@@ -94,7 +94,9 @@ impl ShownLines {
         let lengths = positions.iter().map(|position| {
             let known = self.lines[*position..].iter();
             let pairs = known.zip(lines);
-            pairs.take_while(|(known, line)| known.as_str() == **line).count()
+            pairs
+                .take_while(|(known, line)| known.as_str() == **line)
+                .count()
         });
         let longest = lengths.max().unwrap_or_default();
         let bytes: usize = lines[..longest].iter().map(|line| line.len()).sum();

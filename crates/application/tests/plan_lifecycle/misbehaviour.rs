@@ -281,7 +281,11 @@ fn endless_reading_ends_at_the_limit() {
         };
         let outcome = run_script(format, (0..200).map(read).collect());
         let message = outcome.reason();
-        assert_eq!(outcome.plan.stage, PlanStage::StrategizeErrored, "{message}");
+        assert_eq!(
+            outcome.plan.stage,
+            PlanStage::StrategizeErrored,
+            "{message}"
+        );
         assert!(message.contains("80"), "{format:?}: {message}");
         assert!(!outcome.is_price_changed_in_sandbox, "{format:?}");
         assert!(outcome.requests.len() <= 81, "{}", outcome.requests.len());

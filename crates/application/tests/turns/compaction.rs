@@ -179,7 +179,11 @@ fn a_conversation_of_300_turns_keeps_instructions_and_decisions_at_a_flat_cost()
         assert!(summaries.len() > 10, "{} summaries", summaries.len());
         let window = usize::try_from(WINDOW).expect("small") * 4;
         for (turn, request) in questions.iter().enumerate() {
-            assert!(bytes(request) < window, "turn {turn}: {} bytes", bytes(request));
+            assert!(
+                bytes(request) < window,
+                "turn {turn}: {} bytes",
+                bytes(request)
+            );
             assert!(request.system.concat().contains("You are a test."));
             let text = serde_json::to_string(&request.messages).expect("JSON");
             for decision in (0..=turn).step_by(DECISION_INTERVAL) {
@@ -199,7 +203,10 @@ fn a_conversation_of_300_turns_keeps_instructions_and_decisions_at_a_flat_cost()
             costs[turn.min(299) / 100] += bytes(request);
             turn += usize::from(!is_summary(request));
         }
-        assert!(costs[2] < costs[1] * 11 / 10, "bytes per 100 turns: {costs:?}");
+        assert!(
+            costs[2] < costs[1] * 11 / 10,
+            "bytes per 100 turns: {costs:?}"
+        );
         // The store has the whole conversation.
         assert_eq!(fixture.messages().len(), 600);
         let stored = fixture

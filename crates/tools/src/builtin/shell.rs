@@ -209,7 +209,10 @@ fn run(request: &ShellCommand<'_>, call: &mut Call<'_>) -> Result<CommandResult,
     let workspace = call.workspace()?;
     let mut not_found = None;
     for (shell, options) in SHELLS {
-        let arguments = options.iter().map(OsString::from).chain([request.command.into()]);
+        let arguments = options
+            .iter()
+            .map(OsString::from)
+            .chain([request.command.into()]);
         let command = Command {
             program: shell.into(),
             arguments: arguments.collect(),

@@ -378,7 +378,9 @@ fn approve(
         Approval::Refused(note) => Err(RefusalReason::ApprovalRefused { note }),
         Approval::NoUser => {
             let rules = always.iter().chain(&always_server);
-            let rules = rules.filter(|_| is_mcp || is_network).map(ToString::to_string);
+            let rules = rules
+                .filter(|_| is_mcp || is_network)
+                .map(ToString::to_string);
             Err(RefusalReason::NoApprover {
                 reason,
                 rules: rules.collect(),

@@ -520,7 +520,10 @@ fn network_access_needs_the_user_or_a_rule() {
         ("allow builtin/*", Some("nobody_to_approve")),
         ("allow builtin/shell", Some("nobody_to_approve")),
         ("allow builtin/shell(echo *)", Some("nobody_to_approve")),
-        ("allow builtin/shell-network(npm *)", Some("nobody_to_approve")),
+        (
+            "allow builtin/shell-network(npm *)",
+            Some("nobody_to_approve"),
+        ),
         ("allow builtin/shell-network(echo *)", None),
         ("allow builtin/shell-network", None),
         (

@@ -154,7 +154,10 @@ fn the_first_message_and_those_of_the_user_stay_in_the_text_to_summarize() {
     }
     // Below the size of the user's messages, the oldest of them are dropped, but never the first.
     let text = transcript(&messages, 100);
-    assert!(text.contains("question 0\n") && !text.contains("question 1\n"), "{text}");
+    assert!(
+        text.contains("question 0\n") && !text.contains("question 1\n"),
+        "{text}"
+    );
     assert!(text.ends_with("answer 19\n\n"), "{text}");
 }
 
