@@ -1,6 +1,7 @@
 //! [`store_result`]: the only place that turns a report into rows. Attempt, gates, cost, transition and events are stored in
 //! one unit of work that presents the token of the lease.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use cleveragents_domain::{
@@ -593,7 +594,8 @@ fn finding_body(finding: &Finding) -> String {
         ("Suggested fix", &finding.suggested_fix),
     ] {
         if let Some(text) = text {
-            body.push_str(&format!("\n{name}: {text}\n"));
+            // Writing to a string does not fail.
+            let _ = write!(body, "\n{name}: {text}\n");
         }
     }
     checked_body(&body).unwrap_or_else(|_| finding.description.chars().take(10_000).collect())

@@ -225,7 +225,7 @@ impl<'a> Reconciler<'a> {
             }
         }
         if self.options.only.is_empty() {
-            update_alerts(&self.engine, find_anomalies(&snapshot, &plan))?;
+            update_alerts(&self.engine, &find_anomalies(&snapshot, &plan))?;
             self.finish_drained(&snapshot)?;
         }
         self.start_planned(scope, finished, &snapshot, &plan)

@@ -86,10 +86,9 @@ fn end_interrupted(
     if !attempts::finish(unit, attempt, &project, &result)? {
         return Ok(false);
     }
-    match pool {
-        Some(pool) => spend(unit, pool, attempt, cost)?,
-        // The pool was removed; its budget scopes stay as they are.
-        None => {}
+    // Without its definition, the budget scopes of a pool stay as they are.
+    if let Some(pool) = pool {
+        spend(unit, pool, attempt, cost)?;
     }
     Ok(true)
 }

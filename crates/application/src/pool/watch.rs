@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use cleveragents_domain::identity::Namespaces;
 use cleveragents_domain::{AttemptOutcome, WorkItemId, WorkItemState};
+use cleveragents_store::work_items::OpenItem;
 use cleveragents_store::{Engine, Error, pools, work_items};
 
 use super::plan_dispatches::DispatchPlan;
@@ -120,46 +121,60 @@ pub(super) fn find_anomalies(snapshot: &PoolSnapshot, plan: &DispatchPlan) -> Ve
             ),
         );
     }
-    for item in &snapshot.items {
-        let past = snapshot.past.get(&item.id).map_or(&[][..], Vec::as_slice);
-        let is_changed = matches!(
-            item.state,
-            WorkItemState::InReview | WorkItemState::Approved
+    anomalies.extend(
+        snapshot
+            .items
+            .iter()
+            .flat_map(|item| item_anomalies(snapshot, item)),
+    );
+    anomalies
+}
+
+/// The anomalies of one item.
+fn item_anomalies(snapshot: &PoolSnapshot, item: &OpenItem) -> Vec<Anomaly> {
+    let mut anomalies = Vec::new();
+    let mut add = |kind, message: String| {
+        anomalies.push(Anomaly {
+            kind,
+            subject: item.id.to_string(),
+            namespace: work_items::namespace(&item.project),
+            message,
+        });
+    };
+    let past = snapshot.past.get(&item.id).map_or(&[][..], Vec::as_slice);
+    let is_changed = matches!(
+        item.state,
+        WorkItemState::InReview | WorkItemState::Approved
+    );
+    let has_success = past
+        .iter()
+        .any(|attempt| attempt.outcome == Some(AttemptOutcome::Succeeded));
+    if is_changed && !has_success {
+        add(
+            "missing-evidence",
+            format!("the item is {} without a successful attempt", item.state),
         );
-        let has_success = past
-            .iter()
-            .any(|attempt| attempt.outcome == Some(AttemptOutcome::Succeeded));
-        if is_changed && !has_success {
+    }
+    let mut reasons = past
+        .iter()
+        .rev()
+        .filter(|attempt| attempt.outcome.is_some());
+    if let Some(last) = reasons.next().and_then(|attempt| attempt.reason.as_deref()) {
+        let same = reasons
+            .take_while(|attempt| attempt.reason.as_deref() == Some(last))
+            .count();
+        if same + 1 >= REPEATED_FAILURES {
             add(
-                "missing-evidence",
-                item.id.to_string(),
-                &item.project,
-                format!("the item is {} without a successful attempt", item.state),
+                "repeated-failure",
+                format!("{} attempts in a row failed alike: {last}", same + 1),
             );
-        }
-        let mut reasons = past
-            .iter()
-            .rev()
-            .filter(|attempt| attempt.outcome.is_some());
-        if let Some(last) = reasons.next().and_then(|attempt| attempt.reason.as_deref()) {
-            let same = reasons
-                .take_while(|attempt| attempt.reason.as_deref() == Some(last))
-                .count();
-            if same + 1 >= REPEATED_FAILURES {
-                add(
-                    "repeated-failure",
-                    item.id.to_string(),
-                    &item.project,
-                    format!("{} attempts in a row failed alike: {last}", same + 1),
-                );
-            }
         }
     }
     anomalies
 }
 
 /// Raises alerts for new anomalies and resolves those that are gone. Writes nothing if nothing changed.
-pub(super) fn update_alerts(engine: &Engine, found: Vec<Anomaly>) -> Result<(), OperationError> {
+pub(super) fn update_alerts(engine: &Engine, found: &[Anomaly]) -> Result<(), OperationError> {
     let open = engine.read(|reader| pools::open_alerts(reader, &Namespaces::All))?;
     let is_known = |anomaly: &Anomaly| {
         open.iter().any(|alert| {

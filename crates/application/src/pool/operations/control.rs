@@ -32,7 +32,7 @@ fn change(
         .find_stored(name, context.variables())?
         .name;
     let changed = {
-        let (name, reason) = (name.clone(), reason.clone());
+        let name = name.clone();
         context.engine().write(move |unit| {
             let is_changed = pools::set_state(unit, &name, from, to, reason.as_deref())?;
             Ok::<_, cleveragents_store::Error>((is_changed, pools::get(unit, &name)?))
