@@ -390,10 +390,10 @@ impl Tracker for MarkdownTracker {
         }
         let parsed = self.parsed(&file_name(id), &text)?;
         let labels = changes.labels_of(&current).unwrap_or(current.labels);
-        let changed = parsed.with_fields(changes, &labels);
+        let text_after = parsed.with_fields(changes, &labels);
         // Checked before it is written, because the front matter may have a form that cannot be edited by lines.
-        changes.check(&self.issue(id.clone(), &changed)?)?;
-        self.replace(&root, id, attempt, &text, &changed)?;
+        changes.check(&self.issue(id.clone(), &text_after)?)?;
+        self.replace(&root, id, attempt, &text, &text_after)?;
         let text = self.existing(&root, id)?;
         Ok(WrittenIssue {
             issue: self.issue(id.clone(), &text)?,

@@ -61,20 +61,20 @@ fn files_with_front_matter_are_issues() {
 
 #[test]
 fn a_folder_with_an_unusable_file_is_an_error() {
-    let cases: [(&str, &dyn Fn(&Path)); 5] = [
-        ("a link", &|path| {
-            symlink("/etc/hostname", path).expect("a link")
+    let cases: [(&str, fn(&Path)); 5] = [
+        ("a link", |path| {
+            symlink("/etc/hostname", path).expect("a link");
         }),
-        ("no end", &|path| {
-            fs::write(path, "---\ntitle: x\n").expect("a file")
+        ("no end", |path| {
+            fs::write(path, "---\ntitle: x\n").expect("a file");
         }),
-        ("no title", &|path| {
-            fs::write(path, "---\nstate: open\n---\n").expect("a file")
+        ("no title", |path| {
+            fs::write(path, "---\nstate: open\n---\n").expect("a file");
         }),
-        ("a wrong state", &|path| {
+        ("a wrong state", |path| {
             fs::write(path, "---\ntitle: x\nstate: approved\n---\n").expect("a file");
         }),
-        ("too large", &|path| {
+        ("too large", |path| {
             let text = format!("---\ntitle: x\n---\n{}", "x".repeat(2 << 20));
             fs::write(path, text).expect("a file");
         }),

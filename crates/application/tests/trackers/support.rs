@@ -59,7 +59,7 @@ pub(crate) fn attempt(key: &IdempotencyKey, is_repeated: bool) -> WriteAttempt<'
     WriteAttempt {
         key,
         is_repeated,
-        until: Instant::now() + Duration::from_secs(300),
+        until: Instant::now() + Duration::from_mins(5),
     }
 }
 

@@ -189,12 +189,15 @@ pub fn counts(reader: &mut dyn Reader, source: &str) -> Result<OutboxCounts, Err
          COALESCE(SUM(CASE WHEN state = 'refused' THEN 1 ELSE 0 END), 0) FROM tracker_outbox WHERE source = ?1",
         params![source],
     )?;
-    row.map_or(Ok(OutboxCounts::default()), |mut row| {
-        Ok(OutboxCounts {
-            waiting: row.take()?,
-            refused: row.take()?,
-        })
-    })
+    row.map_or_else(
+        || Ok(OutboxCounts::default()),
+        |mut row| {
+            Ok(OutboxCounts {
+                waiting: row.take()?,
+                refused: row.take()?,
+            })
+        },
+    )
 }
 
 /// Names the issue of an item. Returns `false` when the item has another one.
