@@ -36,62 +36,72 @@ impl WorkItemState {
     ///
     /// Approved work is never rejected directly: the user has to move it out of this state first.
     pub const fn can_become(self, next: Self) -> bool {
-        use WorkItemState as S;
         match self {
-            S::Unverified => matches!(
+            Self::Unverified => matches!(
                 next,
-                S::Verified | S::Completed | S::Paused | S::Duplicate | S::WontDo | S::NeedsPerson
+                Self::Verified
+                    | Self::Completed
+                    | Self::Paused
+                    | Self::Duplicate
+                    | Self::WontDo
+                    | Self::NeedsPerson
             ),
-            S::Verified => matches!(
+            Self::Verified => matches!(
                 next,
-                S::Unverified
-                    | S::Captured
-                    | S::InProgress
-                    | S::Completed
-                    | S::Paused
-                    | S::Duplicate
-                    | S::WontDo
-                    | S::NeedsPerson
+                Self::Unverified
+                    | Self::Captured
+                    | Self::InProgress
+                    | Self::Completed
+                    | Self::Paused
+                    | Self::Duplicate
+                    | Self::WontDo
+                    | Self::NeedsPerson
             ),
-            S::Captured => matches!(
+            Self::Captured => matches!(
                 next,
-                S::Verified
-                    | S::InProgress
-                    | S::Completed
-                    | S::Paused
-                    | S::Duplicate
-                    | S::WontDo
-                    | S::NeedsPerson
+                Self::Verified
+                    | Self::InProgress
+                    | Self::Completed
+                    | Self::Paused
+                    | Self::Duplicate
+                    | Self::WontDo
+                    | Self::NeedsPerson
             ),
-            S::InProgress => matches!(
+            Self::InProgress => matches!(
                 next,
-                S::Verified
-                    | S::Captured
-                    | S::InReview
-                    | S::Completed
-                    | S::Paused
-                    | S::Duplicate
-                    | S::WontDo
-                    | S::NeedsPerson
+                Self::Verified
+                    | Self::Captured
+                    | Self::InReview
+                    | Self::Completed
+                    | Self::Paused
+                    | Self::Duplicate
+                    | Self::WontDo
+                    | Self::NeedsPerson
             ),
-            S::InReview => matches!(
+            Self::InReview => matches!(
                 next,
-                S::InProgress
-                    | S::Approved
-                    | S::Completed
-                    | S::Paused
-                    | S::Duplicate
-                    | S::WontDo
-                    | S::NeedsPerson
+                Self::InProgress
+                    | Self::Approved
+                    | Self::Completed
+                    | Self::Paused
+                    | Self::Duplicate
+                    | Self::WontDo
+                    | Self::NeedsPerson
             ),
-            S::Approved => matches!(
+            Self::Approved => matches!(
                 next,
-                S::InProgress | S::InReview | S::Completed | S::Paused | S::NeedsPerson
+                Self::InProgress
+                    | Self::InReview
+                    | Self::Completed
+                    | Self::Paused
+                    | Self::NeedsPerson
             ),
-            S::Paused => !matches!(next, S::Paused),
-            S::NeedsPerson => !matches!(next, S::NeedsPerson | S::Approved),
+            Self::Paused => !matches!(next, Self::Paused),
+            Self::NeedsPerson => !matches!(next, Self::NeedsPerson | Self::Approved),
             // A closed item can be reopened, for example when its tracker reopens it.
-            S::Completed | S::Duplicate | S::WontDo => matches!(next, S::Unverified | S::Verified),
+            Self::Completed | Self::Duplicate | Self::WontDo => {
+                matches!(next, Self::Unverified | Self::Verified)
+            }
         }
     }
 

@@ -273,7 +273,7 @@ impl Operation for ListPools {
                 let status = states.iter().find(|status| status.name == pool.stored.name);
                 listed(
                     pool,
-                    status.map_or(PoolState::Stopped, |status| status.state),
+                    stored.map_or(PoolState::Stopped, |stored| stored.state),
                 )
             })
             .collect();
