@@ -200,7 +200,7 @@ impl RoleRunner for ScriptedRole {
                 plan: None,
             });
         }
-        let is_failing = self.failing > 0 && dice % self.failing == 0;
+        let is_failing = self.failing > 0 && dice.is_multiple_of(self.failing);
         let cost = MicroUsd(1_000);
         Ok(match dispatch.role() {
             PoolRole::Triage if is_failing => RoleReport::Failed {

@@ -322,7 +322,7 @@ impl PoolParser<'_> {
         Ok(tiers)
     }
 
-    fn states(&self, file: &PoolFile) -> Result<Vec<WorkItemState>, DefinitionFault> {
+    fn states(file: &PoolFile) -> Result<Vec<WorkItemState>, DefinitionFault> {
         let role = file.role.value;
         let Some(written) = &file.states else {
             return Ok(role.default_states().to_vec());
@@ -525,7 +525,7 @@ impl PoolParser<'_> {
             role: file.role.value,
             project: project.to_string(),
             query: self.query(file)?,
-            states: self.states(file)?,
+            states: Self::states(file)?,
             action: action.map(|action| action.to_string()),
             reviewer,
             tiers,

@@ -97,6 +97,8 @@ fn a_red_base_is_not_the_fault_of_the_attempt_unless_it_has_to_fix_it() {
 
 #[test]
 fn a_regression_test_has_to_fail_on_the_base_and_pass_on_the_result() {
+    use AttemptOutcome::{FailedGates, Succeeded};
+    use RegressionRule::{FailsOnBase, FailsOnBaseAndPassesOnHead as Both, NotNeeded};
     let proof = |base_failures, head_runs, head_failures| RegressionProof {
         test: "test_cart".to_owned(),
         base_runs: 20,
@@ -104,8 +106,6 @@ fn a_regression_test_has_to_fail_on_the_base_and_pass_on_the_result() {
         head_runs,
         head_failures,
     };
-    use AttemptOutcome::{FailedGates, Succeeded};
-    use RegressionRule::{FailsOnBase, FailsOnBaseAndPassesOnHead as Both, NotNeeded};
     for (rule, regression, expected) in [
         (FailsOnBase, Some(proof(3, 0, 0)), Succeeded),
         (FailsOnBase, Some(proof(0, 0, 0)), FailedGates),

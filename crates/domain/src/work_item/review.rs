@@ -147,6 +147,10 @@ pub const MERGE_CRITERIA_VERSION: u32 = 1;
 
 /// Stored facts on which the criteria are evaluated.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one fact of a criterion"
+)]
 pub struct MergeEvidence<'a> {
     /// Commit or hash of the sandbox state to merge.
     pub head: &'a str,

@@ -496,14 +496,13 @@ fn known_finding(
         let known: Option<ContentHash> = row.take()?;
         let original: Option<WorkItemId> = row.take()?;
         match state {
-            WorkItemState::Completed => {}
             WorkItemState::WontDo if known == Some(evidence) => {
                 rejected.get_or_insert(FiledFinding::Rejected(id));
             }
             WorkItemState::Duplicate if known == Some(evidence) => {
-                rejected.get_or_insert(FiledFinding::Sighting(original.unwrap_or(id)));
+                rejected.get_or_insert_with(|| FiledFinding::Sighting(original.unwrap_or(id)));
             }
-            WorkItemState::WontDo | WorkItemState::Duplicate => {}
+            WorkItemState::Completed | WorkItemState::WontDo | WorkItemState::Duplicate => {}
             _ => return Ok(Some(FiledFinding::Sighting(id))),
         }
     }

@@ -270,11 +270,8 @@ impl Operation for ListPools {
             .iter()
             .filter(|pool| visible.contains(namespace_of(&pool.stored.name)))
             .map(|pool| {
-                let status = states.iter().find(|status| status.name == pool.stored.name);
-                listed(
-                    pool,
-                    status.map_or(PoolState::Stopped, |status| status.state),
-                )
+                let found = states.iter().find(|found| found.name == pool.stored.name);
+                listed(pool, found.map_or(PoolState::Stopped, |found| found.state))
             })
             .collect();
         Ok(PoolList { pools })
