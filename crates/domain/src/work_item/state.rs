@@ -36,13 +36,6 @@ impl WorkItemState {
     ///
     /// Approved work is never rejected directly: the user has to move it out of this state first.
     pub const fn can_become(self, next: Self) -> bool {
-<<<<<<< HEAD
-        
-        match self {
-            Self::Unverified => matches!(
-                next,
-                Self::Verified | Self::Completed | Self::Paused | Self::Duplicate | Self::WontDo | Self::NeedsPerson
-=======
         match self {
             Self::Unverified => matches!(
                 next,
@@ -52,7 +45,6 @@ impl WorkItemState {
                     | Self::Duplicate
                     | Self::WontDo
                     | Self::NeedsPerson
->>>>>>> pools
             ),
             Self::Verified => matches!(
                 next,
@@ -98,26 +90,18 @@ impl WorkItemState {
             ),
             Self::Approved => matches!(
                 next,
-<<<<<<< HEAD
-                Self::InProgress | Self::InReview | Self::Completed | Self::Paused | Self::NeedsPerson
-=======
                 Self::InProgress
                     | Self::InReview
                     | Self::Completed
                     | Self::Paused
                     | Self::NeedsPerson
->>>>>>> pools
             ),
             Self::Paused => !matches!(next, Self::Paused),
             Self::NeedsPerson => !matches!(next, Self::NeedsPerson | Self::Approved),
             // A closed item can be reopened, for example when its tracker reopens it.
-<<<<<<< HEAD
-            Self::Completed | Self::Duplicate | Self::WontDo => matches!(next, Self::Unverified | Self::Verified),
-=======
             Self::Completed | Self::Duplicate | Self::WontDo => {
                 matches!(next, Self::Unverified | Self::Verified)
             }
->>>>>>> pools
         }
     }
 
