@@ -56,7 +56,7 @@ impl PoolRole {
     }
 
     /// Whether the role may cause the transition. No option, retry or recovery extends this table. Handing an item to a
-    /// person is always possible.
+    /// user is always possible.
     pub const fn can_move(self, from: WorkItemState, to: WorkItemState) -> bool {
         use WorkItemState as S;
         if !from.can_become(to) {
