@@ -178,13 +178,13 @@ impl Member {
             let presence = if is_taken {
                 None
             } else {
-                match self.add_dependency(&copy, path, added.folders.len(), &mut budget) {
-                    Ok(presence) => presence,
+                let number = added.folders.len();
+                if let Ok(presence) = self.add_dependency(&copy, path, number, &mut budget) {
+                    presence
+                } else {
                     // The copy works without the folder, for example if a server keeps writing to it.
-                    Err(_) => {
-                        copy.remove_all(Some(path)).during("removing", &place)?;
-                        None
-                    }
+                    copy.remove_all(Some(path)).during("removing", &place)?;
+                    None
                 }
             };
             match presence {
