@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cleveragents_models::Secret;
-use cleveragents_outbound::{deepest, resolve, secret};
+use cleveragents_outbound::{resolve, root_cause, secret};
 use serde_json::Value;
 
 /// Time limit of one request, including its answer.
@@ -218,9 +218,9 @@ impl RestApi {
             .await
             .map_err(|error| {
                 if error.is_connect() || error.is_builder() {
-                    not_sent(url, deepest(&error))
+                    not_sent(url, root_cause(&error))
                 } else {
-                    unknown(url, deepest(&error))
+                    unknown(url, root_cause(&error))
                 }
             })?;
         self.answer(url, response).await
@@ -244,7 +244,7 @@ impl RestApi {
         while let Some(chunk) = response
             .chunk()
             .await
-            .map_err(|error| unknown(url, deepest(&error)))?
+            .map_err(|error| unknown(url, root_cause(&error)))?
         {
             if bytes.len() + chunk.len() > MAX_ANSWER {
                 return Err(unknown(url, "the answer is too long".to_owned()));

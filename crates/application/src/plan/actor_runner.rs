@@ -147,17 +147,7 @@ impl PlanActorRunner<'_> {
             safety: self.safety(plan)?,
             rules: &[],
             instructions: self.instructions(plan, task, role)?,
-            reports: match task.performer {
-                Performer::Actor(_, kind) if role.is_some() => {
-                    report_tools(kind, plan.inputs.report)
-                }
-                // An actor of the user also reports the typed result of its plan.
-                Performer::Actor(_, StepKind::Strategize) => {
-                    let report = plan.inputs.report;
-                    report.and_then(whole_result_tools).unwrap_or_default()
-                }
-                _ => ReportTools::default(),
-            },
+            reports: reports_of(plan, task, role.is_some()),
             carried: carried.clone(),
             work: task.work,
             summary_prompt: Some(self.prompts(plan).text("summary").to_owned()),
@@ -457,5 +447,18 @@ fn run_stop(error: &RunError, unanswered: Option<Waiting>) -> RunStop {
                 _ => false,
             },
         },
+    }
+}
+
+/// The report tools of a task. `has_role` is true for a built-in actor.
+fn reports_of(plan: &Plan, task: &ActorTask<'_>, has_role: bool) -> ReportTools<'static> {
+    let report = plan.inputs.report;
+    match task.performer {
+        Performer::Actor(_, kind) if has_role => report_tools(kind, report),
+        // An actor of the user also reports the typed result of its plan.
+        Performer::Actor(_, StepKind::Strategize) => {
+            report.and_then(whole_result_tools).unwrap_or_default()
+        }
+        _ => ReportTools::default(),
     }
 }

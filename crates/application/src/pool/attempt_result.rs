@@ -29,7 +29,7 @@ pub struct SettledAttempt {
 }
 
 /// Stores the result of a dispatch. Fails without a change when the lease was lost: then another worker has the item.
-pub(super) fn store_result(
+pub(crate) fn store_result(
     engine: &Engine,
     dispatch: &Dispatch,
     report: Result<RoleReport, OperationError>,

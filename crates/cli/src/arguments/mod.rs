@@ -286,9 +286,6 @@ pub(crate) enum Command {
     /// Manage projects, which group resources
     #[command(subcommand)]
     Project(Project),
-    /// Manage work items and the trackers that they come from
-    #[command(subcommand)]
-    Item(Item),
     /// Manage actions, the templates of plans
     #[command(subcommand)]
     Action(Action),

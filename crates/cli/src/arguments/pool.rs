@@ -70,6 +70,30 @@ Examples:
         #[arg(long, value_name = "N")]
         capacity: Option<u64>,
     },
+    /// Run active pools until they are stopped
+    #[command(
+        after_help = "Each attempt is a plan; its result counts only by stored evidence. Ctrl-C cancels the attempts of this
+process, which are not charged; the next run continues. Any number of processes may run the same pools.
+
+Examples:
+  agents pool run --dry-run
+  agents pool run local/fix --until-idle
+  agents pool run --capacity 4"
+    )]
+    Run {
+        /// Only this pool
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+        /// Maximum number of attempts of all pools together
+        #[arg(long, value_name = "N")]
+        capacity: Option<u64>,
+        /// End when nothing runs and nothing can start
+        #[arg(long)]
+        until_idle: bool,
+        /// Show what would start, and why every other item waits
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Pause a pool; running attempts finish
     #[command(after_help = "Example:
   agents pool pause local/fix --reason 'release week'")]

@@ -7,13 +7,16 @@ use cleveragents_application::pool_operations::{
     AddPool, DrainPool, ListPools, PausePool, PlanPools, PoolBoard, PoolInfo, PoolStateChange,
     PoolStatusRequest, RemovePool, ResumePool, ShowPool, StopPool,
 };
-use cleveragents_application::pool_role_operations::{ListReadyMadePools, ReadyMadePoolFile};
+use cleveragents_application::pool_role_operations::{
+    ListReadyMadePools, ReadyMadePoolFile, RunPools,
+};
 use cleveragents_domain::{DefinitionKind, MicroUsd, PoolState};
 
 use super::definition::{
     DefinitionInput, listed as listed_sentence, read_input, registered, remove,
 };
 use super::item::state_cell;
+use super::plan::lifecycle::call_interactive;
 use super::{counted, write_and_report};
 use crate::arguments::{Pool as Command, PoolCommand, PoolStatus};
 use crate::context::Context;
@@ -45,6 +48,8 @@ pub(super) const fn name(command: &Command) -> &'static str {
         Command::Show { .. } => "pool show",
         Command::Status(_) => "pool status",
         Command::Plan { .. } => "pool plan",
+        Command::Run { dry_run: true, .. } => "pool plan",
+        Command::Run { .. } => "pool run",
         Command::Pause(_) => "pool pause",
         Command::Resume(_) => "pool resume",
         Command::Drain(_) => "pool drain",
@@ -66,6 +71,25 @@ pub(super) fn run(context: &Context, command: Command) -> Result<Report, Command
         }
         Command::Status(arguments) => status(context, arguments),
         Command::Plan { name, capacity } => plan(context, PlanPools { name, capacity }),
+        Command::Run {
+            name,
+            capacity,
+            dry_run: true,
+            ..
+        } => plan(context, PlanPools { name, capacity }),
+        Command::Run {
+            name,
+            capacity,
+            until_idle,
+            ..
+        } => run_pools(
+            context,
+            RunPools {
+                name,
+                capacity,
+                until_idle,
+            },
+        ),
         Command::Pause(command) => {
             let (name, reason) = split(command);
             change(context, "pool pause", PausePool { name, reason })
@@ -89,6 +113,23 @@ pub(super) fn run(context: &Context, command: Command) -> Result<Report, Command
             })
         }
     }
+}
+
+fn run_pools(context: &Context, request: RunPools) -> Result<Report, CommandError> {
+    let run = call_interactive(context, request, false)?;
+    let panel = Panel::new("Attempts")
+        .row("Started", run.started)
+        .row("Succeeded", run.succeeded)
+        .row("Failed", run.failed)
+        .row("Interrupted", run.interrupted)
+        .row("Items for you", run.escalated);
+    let report = Report::new("pool run").panel(panel);
+    let report = if run.escalated > 0 {
+        report.info("see them: `agents item list --state needs_person`")
+    } else {
+        report
+    };
+    Ok(report.data(run).ok("Pools stopped"))
 }
 
 fn add(context: &Context, config: &Path, update: bool) -> Result<Report, CommandError> {

@@ -722,11 +722,11 @@ fn a_literal_mask_does_not_replace_a_secret() {
             "builtin/file-write",
             json!({"path": "conf.py", "content": content}),
         );
-        let lines: String = content.lines().map(|line| format!("+{line}\n")).collect();
-        let patch = format!(
-            "*** Begin Patch\n*** Delete File: conf.py\n*** Add File: conf.py\n{lines}*** End Patch\n"
+        let added = content.trim_end().replace('\n', "\n+");
+        let replacement = format!(
+            "*** Begin Patch\n*** Delete File: conf.py\n*** Add File: conf.py\n+{added}\n*** End Patch\n"
         );
-        fixture.fails("builtin/apply-patch", json!({"patch": patch}));
+        fixture.fails("builtin/apply-patch", json!({"patch": replacement}));
     }
     let edit = json!({"path": "conf.py", "edits": [
         {"old_text": "TOKEN = '[REDACTED]'\nNOTE", "new_text": "NOTE"},

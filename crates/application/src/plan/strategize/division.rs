@@ -84,10 +84,10 @@ impl<'f> Group<'f> {
         }
         let more = names.len().saturating_sub(NAMED_FILES);
         names.truncate(NAMED_FILES);
-        let named = names.join(", ");
+        let listed = names.join(", ");
         match more {
-            0 => named,
-            more => format!("{named} and {more} more"),
+            0 => listed,
+            more => format!("{listed} and {more} more"),
         }
     }
 }

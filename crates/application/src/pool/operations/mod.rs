@@ -48,7 +48,7 @@ pub(crate) static ENTRIES: &[OperationEntry] = &[
     OperationEntry::new::<StopPool>(),
 ];
 
-pub(super) fn service(context: &OperationContext) -> PoolService {
+pub(in crate::pool) fn service(context: &OperationContext) -> PoolService {
     PoolService::new(context.engine())
 }
 

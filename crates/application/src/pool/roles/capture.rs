@@ -123,7 +123,7 @@ impl RoleDriver<'_> {
             return Ok(());
         };
         while let Some(rest) = spec.test_path.strip_prefix("./") {
-            spec.test_path = rest.to_owned();
+            spec.test_path = rest.to_string();
         }
         let files = changed_files(workspace)?;
         result.problems = check_capture(&files, &spec.test_path, &spec.test_name);

@@ -172,8 +172,8 @@ impl Scanner<'_> {
         let mut end = quote.len();
         while end < self.rest.len() {
             let rest = &self.rest[end..];
-            if rest.starts_with('\\') {
-                end += 1 + rest[1..].chars().next().map_or(0, char::len_utf8);
+            if let Some(escaped) = rest.strip_prefix('\\') {
+                end += 1 + escaped.chars().next().map_or(0, char::len_utf8);
             } else if rest.starts_with(quote) {
                 end += quote.len();
                 break;

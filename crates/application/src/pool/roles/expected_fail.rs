@@ -85,11 +85,11 @@ impl TestFramework {
 
     /// The content without the marker of one test, or without all markers if the test is not found by its name.
     pub(crate) fn without_marker(self, content: &str, test: &str) -> String {
-        let Some(marker) = self.marker() else {
+        let Some(pattern) = self.marker() else {
             return content.to_owned();
         };
         let lines: Vec<&str> = content.split_inclusive('\n').collect();
-        let removed = marked_lines(self, marker, &lines, test);
+        let marker_lines = marked_lines(self, pattern, &lines, test);
         let mut text = String::with_capacity(content.len());
         let mut open = 0_i64;
         for (index, line) in lines.iter().enumerate() {
@@ -98,10 +98,10 @@ impl TestFramework {
                 open += balance(line);
                 continue;
             }
-            if !removed.contains(&index) {
+            if !marker_lines.contains(&index) {
                 text.push_str(line);
             } else if self == Self::JavaScript {
-                text.push_str(&marker.replace_all(line, "${1}("));
+                text.push_str(&pattern.replace_all(line, "${1}("));
             } else {
                 open = balance(line);
             }
@@ -135,8 +135,8 @@ fn marked_lines(
     test: &str,
 ) -> Vec<usize> {
     let all = || {
-        let marked = lines.iter().enumerate();
-        marked
+        let numbered = lines.iter().enumerate();
+        numbered
             .filter(|(_, line)| marker.is_match(line))
             .map(|(index, _)| index)
             .collect::<Vec<usize>>()
@@ -161,8 +161,8 @@ fn marked_lines(
                     .all(|line| !is_definition(line))
         }
     };
-    let marked: Vec<usize> = all().into_iter().filter(belongs).collect();
-    if marked.is_empty() { all() } else { marked }
+    let of_test: Vec<usize> = all().into_iter().filter(belongs).collect();
+    if of_test.is_empty() { all() } else { of_test }
 }
 
 /// True if a line starts the definition of a function.

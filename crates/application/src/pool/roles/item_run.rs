@@ -16,8 +16,8 @@ use cleveragents_store::{Engine, attempts, pools, work_items};
 use crate::lease::LeaseService;
 use crate::operation::OperationError;
 use crate::pool::RoleRunner;
+use crate::pool::attempt_result::store_result;
 use crate::pool::claim::{Claim, ClaimRequest, claim};
-use crate::pool::settle::settle;
 
 /// Start of the names of pools in the foreground. They have no definition, so that no worker dispatches them.
 const FOREGROUND: &str = "local/foreground-";
@@ -79,7 +79,7 @@ impl ItemRun<'_> {
         let guard = held.guard(&cancel);
         let report = self.runner.run(&dispatch, &cancel);
         drop(guard);
-        settle(&self.engine, &dispatch, report, cancel.is_cancelled())?;
+        store_result(&self.engine, &dispatch, report, cancel.is_cancelled())?;
         // The lease was released with the result.
         held.forget();
         let attempt = dispatch.attempt.id;

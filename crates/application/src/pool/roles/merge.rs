@@ -52,14 +52,10 @@ impl RoleDriver<'_> {
             cost: MicroUsd(0),
             plan: Some(current.id),
         };
-        let error = match applied {
+        let Err(error) = applied else {
             // The plan returned to execution, because its checks have to run again.
-            Ok(_) => {
-                let failing =
-                    vec!["gates_passed: the checks of the plan have to run again".to_owned()];
-                return Ok(report(MergeOutcome::Refused { failing }));
-            }
-            Err(error) => error,
+            let failing = vec!["gates_passed: the checks of the plan have to run again".to_owned()];
+            return Ok(report(MergeOutcome::Refused { failing }));
         };
         Ok(match error {
             PlanError::Constrained { reasons, .. } => {

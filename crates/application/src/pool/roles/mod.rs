@@ -18,6 +18,7 @@ mod proof;
 mod quote;
 mod repeat;
 mod review;
+mod run_pools;
 mod runner;
 pub(crate) mod sandbox_changes;
 mod symbol;

@@ -1,4 +1,4 @@
-//! The operations on ready-made pools, and the roles in the foreground: `pool/library`, `pool/hunt` and `pool/fix`.
+//! The operations on ready-made pools, and the roles in the foreground: `pool/library`, `pool/hunt`, `pool/fix` and `pool/run`.
 
 #![expect(
     missing_docs,
@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::attempt_report::{AttemptReport, GateLine};
 use super::item_run::{ItemRun, ItemStep};
 use super::modules::modules;
+pub use super::run_pools::{PoolRun, RunPools};
 use super::runner::PlanRoleRunner;
 use crate::observer::Observer;
 use crate::operation::{
@@ -34,12 +35,13 @@ pub(crate) static ENTRIES: &[OperationEntry] = &[
     OperationEntry::new::<ListReadyMadePools>(),
     OperationEntry::new::<HuntDefects>(),
     OperationEntry::new::<FixItem>(),
+    OperationEntry::new::<RunPools>(),
 ];
 
 /// Maximum number of steps of an item in one command.
 const MAX_STEPS: usize = 40;
 
-const fn requires(permission: Permission) -> Requirement {
+pub(super) const fn requires(permission: Permission) -> Requirement {
     Requirement::new(Scope::Plans, permission)
 }
 
@@ -190,7 +192,7 @@ pub struct FoundItem {
 }
 
 /// The runner and the cancellation of one operation.
-fn runner(context: &OperationContext) -> PlanRoleRunner {
+pub(super) fn runner(context: &OperationContext) -> PlanRoleRunner {
     let runtime_context = context.clone();
     PlanRoleRunner {
         engine: context.engine(),

@@ -141,16 +141,14 @@ fn is_race(dispatch: &Dispatch) -> bool {
 
 /// The module that an item of a hunt names: its location, or its title.
 fn module(dispatch: &Dispatch) -> String {
-    match &dispatch.item.location {
-        Some(location) => location.path.clone(),
-        None => {
-            let title = dispatch.item.title.as_str();
-            let quoted = title.split('`').nth(1);
-            quoted
-                .unwrap_or_else(|| title.rsplit(' ').next().unwrap_or(title))
-                .to_owned()
-        }
+    if let Some(location) = &dispatch.item.location {
+        return location.path.clone();
     }
+    let title = dispatch.item.title.as_str();
+    let quoted = title.split('`').nth(1);
+    quoted
+        .unwrap_or_else(|| title.rsplit(' ').next().unwrap_or(title))
+        .to_owned()
 }
 
 fn hunt(driver: &RoleDriver<'_>, dispatch: &Dispatch) -> Result<RoleReport, OperationError> {
@@ -340,6 +338,13 @@ fn change_report(
     }
 }
 
+/// What a triage is shown of the other items of the project.
+struct TriageContext {
+    /// Ids and titles.
+    candidates: Vec<(String, String)>,
+    milestones: Vec<String>,
+}
+
 impl PlanRoleRunner {
     fn triage(
         &self,
@@ -347,12 +352,12 @@ impl PlanRoleRunner {
         dispatch: &Dispatch,
     ) -> Result<RoleReport, OperationError> {
         let item = brief(dispatch);
-        let (candidates, milestones) = self.context_of(dispatch)?;
+        let context = self.triage_context(dispatch)?;
         let (plan, triaged) = driver.triage(&TriageRequest {
             project: &dispatch.item.project,
             item: &item,
-            candidates: &candidates,
-            milestones: &milestones,
+            candidates: &context.candidates,
+            milestones: &context.milestones,
             labels: &dispatch.pool.outcomes.labels,
             actor: actor(dispatch),
             max_cost: Some(dispatch.budget()),
@@ -371,11 +376,8 @@ impl PlanRoleRunner {
         })
     }
 
-    /// The items of the project with the same path, and the milestones of its open items. The number of both is limited.
-    fn context_of(
-        &self,
-        dispatch: &Dispatch,
-    ) -> Result<(Vec<(String, String)>, Vec<String>), OperationError> {
+    /// The items of the project with the same path, and the milestones of its open items; the number of both is limited.
+    fn triage_context(&self, dispatch: &Dispatch) -> Result<TriageContext, OperationError> {
         const CANDIDATES: u64 = 200;
         const SHOWN: usize = 10;
         let filter = cleveragents_store::work_items::ItemFilter {
@@ -412,7 +414,10 @@ impl PlanRoleRunner {
             .collect();
         milestones.sort_unstable();
         milestones.dedup();
-        Ok((candidates, milestones))
+        Ok(TriageContext {
+            candidates,
+            milestones,
+        })
     }
 
     fn fix(
@@ -420,16 +425,14 @@ impl PlanRoleRunner {
         driver: &RoleDriver<'_>,
         dispatch: &Dispatch,
     ) -> Result<RoleReport, OperationError> {
-        let proven = match captured_by(dispatch) {
-            Some(attempt) => match self.proven_test(driver, attempt)? {
-                Some(proven) => Some(proven),
-                None => {
-                    let reason = format!("the captured test of the attempt {} is lost", attempt.id);
-                    return Ok(failed(RoleFailure::Environment(reason), None));
-                }
-            },
-            None => None,
-        };
+        let mut proven = None;
+        if let Some(attempt) = captured_by(dispatch) {
+            proven = self.proven_test(driver, attempt)?;
+            if proven.is_none() {
+                let reason = format!("the captured test of the attempt {} is lost", attempt.id);
+                return Ok(failed(RoleFailure::Environment(reason), None));
+            }
+        }
         let earlier = earlier_reasons(dispatch, PoolRole::Fix);
         let item = brief(dispatch);
         let (plan, result) = driver.fix(&FixRequest {
@@ -474,7 +477,7 @@ impl PlanRoleRunner {
             return Ok(None);
         };
         while let Some(rest) = spec.test_path.strip_prefix("./") {
-            spec.test_path = rest.to_owned();
+            spec.test_path = rest.to_string();
         }
         let workspace = self.plans.open_workspace(&plan, driver.cancel)?;
         let Some(content) = read_text(&workspace, &spec.test_path) else {

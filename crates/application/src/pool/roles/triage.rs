@@ -74,12 +74,15 @@ impl ReportedTriage {
     }
 }
 
+/// A triage, or the reason for which its report is refused.
+type TriageResult = Result<ReportedTriage, String>;
+
 impl RoleDriver<'_> {
     /// Triages an item. The inner error is a refused report.
     pub(crate) fn triage(
         &self,
         request: &TriageRequest<'_>,
-    ) -> Result<(Plan, Result<Result<ReportedTriage, String>, RoleStop>), OperationError> {
+    ) -> Result<(Plan, Result<TriageResult, RoleStop>), OperationError> {
         let plan = self.create(&RolePlan {
             role: "triage",
             task: triage_task(request),
