@@ -14,7 +14,7 @@ use cleveragents_application::{
 };
 use cleveragents_domain::{
     AttemptEvidence, GateResult, MergeOutcome, MicroUsd, NewWorkItem, PoolDefinition, PoolRole,
-    Reasoned, RegressionProof, ReviewDecision, ReviewVerdict, TriageDecision, TriageVerdict,
+    ReasonedValue, RegressionProof, ReviewDecision, ReviewVerdict, TriageDecision, TriageVerdict,
     WorkItemKind, WorkItemState,
 };
 use cleveragents_process::Cancel;
@@ -131,7 +131,7 @@ impl RoleRunner for InstantRole {
         Ok(match dispatch.role() {
             PoolRole::Triage => RoleReport::Triage {
                 decision: TriageDecision {
-                    verdict: Reasoned {
+                    verdict: ReasonedValue {
                         value: TriageVerdict::Accept,
                         reason: "real".to_owned(),
                     },
@@ -165,7 +165,7 @@ impl RoleRunner for InstantRole {
                         head_runs: 1,
                         head_failures: 0,
                     }),
-                    ..AttemptEvidence::of(head)
+                    ..AttemptEvidence::without_gates(head)
                 },
                 plan,
             },

@@ -125,7 +125,7 @@ pub use validation::{Attachment, ValidationMode, ValidationResult, ValidationSco
 pub use work_item::{
     Attempt, AttemptEvidence, AttemptOutcome, BODY_MAXIMUM, CodeLocation, ExternalItem, Finding,
     Fingerprint, GateResult, LABEL_MAXIMUM, MERGE_CRITERIA_VERSION, MergeCriterion, MergeEvidence,
-    MergeOutcome, Moscow, NewWorkItem, OpenChange, Priority, Reasoned, RegressionProof,
+    MergeOutcome, Moscow, NewWorkItem, OpenChange, Priority, ReasonedValue, RegressionProof,
     RegressionRule, ReviewDecision, ReviewFinding, ReviewVerdict, Severity, Sighting,
     StateTransition, StoredReview, StoryPoints, StoryPointsError, TITLE_MAXIMUM, TransitionCause,
     TriageDecision, TriageVerdict, WorkItem, WorkItemKind, WorkItemState, WorkItemTextError,

@@ -18,6 +18,7 @@ use cleveragents_process::Cancel;
 use cleveragents_store::Engine;
 use cleveragents_testkit::TestDatabase;
 use cleveragents_testkit::model_server::WireFormat;
+use cleveragents_tools::Registry;
 use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Reply};
 use serde_json::Value;
 
@@ -196,8 +197,13 @@ impl PlanEnvironment {
 
     /// Registers an actor.
     pub(crate) fn add_actor(&self, actor: &Value) {
+        let registry = Registry::with_builtins();
+        let names = ReferableNames {
+            tools: registry.list().map(|spec| spec.name.clone()).collect(),
+            ..ReferableNames::default()
+        };
         let world = ActorWorld {
-            referable_names: &ReferableNames::default(),
+            referable_names: &names,
             is_model: &|name| name == self.model,
             variables: &|_| None,
         };

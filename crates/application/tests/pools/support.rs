@@ -10,8 +10,8 @@ use cleveragents_application::{
 };
 use cleveragents_domain::{
     AttemptEvidence, ContentHash, GateResult, MergeOutcome, MicroUsd, NewWorkItem, PoolDefinition,
-    PoolRole, Reasoned, RegressionProof, ReviewDecision, ReviewFinding, ReviewVerdict, Severity,
-    TriageDecision, TriageVerdict, WorkItem, WorkItemId, WorkItemKind, WorkItemState,
+    PoolRole, ReasonedValue, RegressionProof, ReviewDecision, ReviewFinding, ReviewVerdict,
+    Severity, TriageDecision, TriageVerdict, WorkItem, WorkItemId, WorkItemKind, WorkItemState,
 };
 use cleveragents_process::Cancel;
 use cleveragents_store::{Engine, work_items};
@@ -148,7 +148,7 @@ pub(crate) fn change(dispatch: &Dispatch, is_failing: bool) -> RoleReport {
             }),
             cost_micro_usd: 1_000,
             summary: "Success! All gates pass, approved, ready to merge.".to_owned(),
-            ..AttemptEvidence::of(head)
+            ..AttemptEvidence::without_gates(head)
         },
         plan: None,
     }
@@ -156,7 +156,7 @@ pub(crate) fn change(dispatch: &Dispatch, is_failing: bool) -> RoleReport {
 
 pub(crate) fn accept() -> TriageDecision {
     TriageDecision {
-        verdict: Reasoned {
+        verdict: ReasonedValue {
             value: TriageVerdict::Accept,
             reason: "real".to_owned(),
         },

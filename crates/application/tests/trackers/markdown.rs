@@ -61,7 +61,8 @@ fn files_with_front_matter_are_issues() {
 
 #[test]
 fn a_folder_with_an_unusable_file_is_an_error() {
-    let cases: [(&str, fn(&Path)); 5] = [
+    type Spoil = fn(&Path);
+    let cases: [(&str, Spoil); 5] = [
         ("a link", |path| {
             symlink("/etc/hostname", path).expect("a link");
         }),

@@ -135,7 +135,7 @@ fn credentials_are_names_and_remote_callers_are_refused() {
         credential: Some(credential.to_owned()),
         ..source(TrackerKind::Forgejo, "https://code.example/ada/shop")
     };
-    let error = call(&application, with(TOKEN)).expect_err("a token is no name");
+    let error = call(&application, with(TOKEN)).expect_err("a token is not a name");
     assert_eq!(error.code(), Code::InvalidItemSource);
     assert!(!error.to_string().contains(TOKEN));
     let error = call(&application, with("OPENAI_API_KEY")).expect_err("a key of a model");

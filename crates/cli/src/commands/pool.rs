@@ -47,8 +47,7 @@ pub(super) const fn name(command: &Command) -> &'static str {
         Command::List => "pool list",
         Command::Show { .. } => "pool show",
         Command::Status(_) => "pool status",
-        Command::Plan { .. } => "pool plan",
-        Command::Run { dry_run: true, .. } => "pool plan",
+        Command::Plan { .. } | Command::Run { dry_run: true, .. } => "pool plan",
         Command::Run { .. } => "pool run",
         Command::Pause(_) => "pool pause",
         Command::Resume(_) => "pool resume",
@@ -70,8 +69,8 @@ pub(super) fn run(context: &Context, command: Command) -> Result<Report, Command
             Ok(report.data(shown).ok("Pool shown"))
         }
         Command::Status(arguments) => status(context, arguments),
-        Command::Plan { name, capacity } => plan(context, PlanPools { name, capacity }),
-        Command::Run {
+        Command::Plan { name, capacity }
+        | Command::Run {
             name,
             capacity,
             dry_run: true,
@@ -87,7 +86,7 @@ pub(super) fn run(context: &Context, command: Command) -> Result<Report, Command
             RunPools {
                 name,
                 capacity,
-                until_idle,
+                keep_waiting: !until_idle,
             },
         ),
         Command::Pause(command) => {

@@ -207,7 +207,7 @@ fn a_repository_whose_git_folder_has_a_pipe_or_device_is_refused_at_once() {
         "logs/HEAD",
     ];
     for (number, name) in names.into_iter().enumerate() {
-        let repository = fixture.repository(&format!("r{number}"));
+        let repository = fixture.repository(format!("r{number}"));
         let path = repository.to_str().expect("a path");
         let file = repository.join(".git").join(name);
         let _absent = std::fs::remove_file(&file);
@@ -222,7 +222,7 @@ fn a_repository_whose_git_folder_has_a_pipe_or_device_is_refused_at_once() {
         let message = error["message"].as_str().expect("text");
         assert!(message.contains(name), "{message}");
         let add = ["resource", "add", "git-checkout", "local/r", "--path", path];
-        assert_ne!(fixture.run(&add).code, Some(0), "{name}");
+        assert_ne!(fixture.run(add).code, Some(0), "{name}");
     }
 }
 

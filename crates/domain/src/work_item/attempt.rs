@@ -127,7 +127,7 @@ pub struct AttemptEvidence {
 
 impl AttemptEvidence {
     /// Evidence without any gate, for a result at `head`.
-    pub fn of(head: impl Into<String>) -> Self {
+    pub fn without_gates(head: impl Into<String>) -> Self {
         Self {
             base: None,
             head: head.into(),

@@ -19,7 +19,7 @@ fn evidence(gates: Vec<GateResult>) -> AttemptEvidence {
         gates,
         changed_paths: vec!["a.py".to_owned()],
         changes_behavior: true,
-        ..AttemptEvidence::of("head")
+        ..AttemptEvidence::without_gates("head")
     }
 }
 
@@ -150,7 +150,7 @@ proptest! {
             limit: flags[4].then(|| "time".to_owned()),
             blocked_by: flags[5].then(|| "answer".to_owned()),
             summary,
-            ..AttemptEvidence::of("head")
+            ..AttemptEvidence::without_gates("head")
         };
         let outcome = AttemptOutcome::from_evidence(&evidence);
         prop_assert_eq!(evidence.reason().is_none(), outcome == AttemptOutcome::Succeeded);

@@ -20,8 +20,8 @@ pub use fields::{
 };
 pub use finding::{CodeLocation, Finding, Fingerprint, Sighting};
 pub use review::{
-    MERGE_CRITERIA_VERSION, MergeCriterion, MergeEvidence, MergeOutcome, Reasoned, ReviewDecision,
-    ReviewFinding, ReviewVerdict, StoredReview, TriageDecision, TriageVerdict,
+    MERGE_CRITERIA_VERSION, MergeCriterion, MergeEvidence, MergeOutcome, ReasonedValue,
+    ReviewDecision, ReviewFinding, ReviewVerdict, StoredReview, TriageDecision, TriageVerdict,
 };
 pub use state::WorkItemState;
 

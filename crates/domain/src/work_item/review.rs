@@ -11,7 +11,7 @@ use crate::{AttemptId, AttemptOutcome, Timestamp, WorkItemId};
 /// A value of a triage with the reason for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Reasoned<T> {
+pub struct ReasonedValue<T> {
     pub value: T,
     pub reason: String,
 }
@@ -34,20 +34,20 @@ pub enum TriageVerdict {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TriageDecision {
-    pub verdict: Reasoned<TriageVerdict>,
+    pub verdict: ReasonedValue<TriageVerdict>,
     #[serde(default)]
-    pub kind: Option<Reasoned<WorkItemKind>>,
+    pub kind: Option<ReasonedValue<WorkItemKind>>,
     #[serde(default)]
-    pub priority: Option<Reasoned<Priority>>,
+    pub priority: Option<ReasonedValue<Priority>>,
     #[serde(default)]
-    pub milestone: Option<Reasoned<String>>,
+    pub milestone: Option<ReasonedValue<String>>,
     #[serde(default)]
-    pub points: Option<Reasoned<StoryPoints>>,
+    pub points: Option<ReasonedValue<StoryPoints>>,
     #[serde(default)]
-    pub moscow: Option<Reasoned<Moscow>>,
+    pub moscow: Option<ReasonedValue<Moscow>>,
     /// Labels to add. Labels that the project does not know are refused.
     #[serde(default)]
-    pub labels: Option<Reasoned<Vec<String>>>,
+    pub labels: Option<ReasonedValue<Vec<String>>>,
 }
 
 stored_enum! {

@@ -90,7 +90,7 @@ impl TestFramework {
         };
         let lines: Vec<&str> = content.split_inclusive('\n').collect();
         let marker_lines = marked_lines(self, pattern, &lines, test);
-        let mut text = String::with_capacity(content.len());
+        let mut result = String::with_capacity(content.len());
         let mut open = 0_i64;
         for (index, line) in lines.iter().enumerate() {
             // A marker may continue on the next lines.
@@ -99,14 +99,14 @@ impl TestFramework {
                 continue;
             }
             if !marker_lines.contains(&index) {
-                text.push_str(line);
+                result.push_str(line);
             } else if self == Self::JavaScript {
-                text.push_str(&pattern.replace_all(line, "${1}("));
+                result.push_str(&pattern.replace_all(line, "${1}("));
             } else {
                 open = balance(line);
             }
         }
-        text
+        result
     }
 }
 

@@ -8,7 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::operations::{requires, runner};
-use crate::operation::{NamedKind, Operation, OperationContext, OperationError, Requirement, Resolver};
+use crate::operation::{
+    NamedKind, Operation, OperationContext, OperationError, Requirement, Resolver,
+};
 use crate::pool::operations::service;
 use crate::pool::{PoolEvent, Reconciler, ReconcilerOptions};
 
@@ -22,9 +24,9 @@ pub struct RunPools {
     /// Maximum number of attempts of all pools together; `plan.concurrency` when not given.
     #[serde(default)]
     pub capacity: Option<u64>,
-    /// Whether to end when nothing runs and nothing can start.
+    /// Whether to wait for further items when nothing runs and nothing can start.
     #[serde(default)]
-    pub until_idle: bool,
+    pub keep_waiting: bool,
 }
 
 /// Number of attempts that a run of the pools ended, by outcome.
@@ -41,7 +43,8 @@ pub struct PoolRun {
 
 impl Operation for RunPools {
     const NAME: &'static str = "pool/run";
-    const SUMMARY: &'static str = "Run active pools: start attempts on their items until nothing is left to do";
+    const SUMMARY: &'static str =
+        "Run active pools: start attempts on their items until nothing is left to do";
     const REQUIREMENT: Requirement = requires(Permission::Write);
     const RUNS_AGENTS: bool = true;
     type Response = PoolRun;
@@ -56,7 +59,11 @@ impl Operation for RunPools {
 
     fn run(self, context: &OperationContext) -> Result<PoolRun, OperationError> {
         let only = match &self.name {
-            Some(name) => vec![service(context).find_stored(name, context.variables())?.name],
+            Some(name) => vec![
+                service(context)
+                    .find_stored(name, context.variables())?
+                    .name,
+            ],
             None => Vec::new(),
         };
         let definitions = || registered_pools(context);
@@ -66,8 +73,10 @@ impl Operation for RunPools {
             &definitions,
             &runner(context),
             ReconcilerOptions {
-                capacity: self.capacity.unwrap_or_else(|| context.settings().plans.concurrency),
-                until_idle: self.until_idle,
+                capacity: self
+                    .capacity
+                    .unwrap_or_else(|| context.settings().plans.concurrency),
+                until_idle: !self.keep_waiting,
                 only,
                 observer: &|event| {
                     if let Some(line) = event_line(event) {
@@ -93,7 +102,9 @@ fn registered_pools(
     context: &OperationContext,
 ) -> Result<Vec<Arc<PoolDefinition>>, OperationError> {
     let registered = service(context).list_registered(context.variables())?;
-    let valid = registered.into_iter().filter_map(|pool| pool.definition.ok());
+    let valid = registered
+        .into_iter()
+        .filter_map(|pool| pool.definition.ok());
     Ok(valid.map(Arc::new).collect())
 }
 
@@ -110,8 +121,13 @@ fn event_line(event: &PoolEvent<'_>) -> Option<String> {
         ),
         PoolEvent::Settled { dispatch, settled } => {
             let outcome = settled.outcome;
-            let reason = settled.reason.as_deref().filter(|_| outcome != AttemptOutcome::Succeeded);
-            let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+            let reason = settled
+                .reason
+                .as_deref()
+                .filter(|_| outcome != AttemptOutcome::Succeeded);
+            let reason = reason
+                .map(|reason| format!(": {reason}"))
+                .unwrap_or_default();
             format!(
                 "{}: {} {}, now {}{reason}",
                 dispatch.pool.name,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use cleveragents_domain::{
     Attempt, AttemptEvidence, AttemptOutcome, CodeLocation, Finding, GateResult, MicroUsd, Moscow,
-    Plan, PlanId, PoolRole, Priority, Reasoned, RegressionProof, RegressionRule, ReviewVerdict,
-    StoryPoints, TriageDecision, TriageVerdict, WorkItemKind, WorkItemState,
+    Plan, PlanId, PoolRole, Priority, ReasonedValue, RegressionProof, RegressionRule,
+    ReviewVerdict, StoryPoints, TriageDecision, TriageVerdict, WorkItemKind, WorkItemState,
 };
 use cleveragents_process::Cancel;
 use cleveragents_store::Engine;
@@ -330,7 +330,7 @@ fn change_report(
             .as_ref()
             .map(|strategy| strategy.summary.clone())
             .unwrap_or_default(),
-        ..AttemptEvidence::of(state)
+        ..AttemptEvidence::without_gates(state)
     };
     RoleReport::Change {
         evidence,
@@ -338,7 +338,7 @@ fn change_report(
     }
 }
 
-/// What a triage is shown of the other items of the project.
+/// Other items of a project, as a triage sees them.
 struct TriageContext {
     /// Ids and titles.
     candidates: Vec<(String, String)>,
@@ -595,30 +595,30 @@ fn decision_of(triage: ReportedTriage) -> Result<TriageDecision, String> {
         .ok_or_else(|| unknown("MoSCoW category", &triage.moscow.value))?;
     let points =
         StoryPoints::new(u32::from(triage.points.value)).map_err(|error| error.to_string())?;
-    let milestone = triage.milestone.value.map(|value| Reasoned {
+    let milestone = triage.milestone.value.map(|value| ReasonedValue {
         value,
         reason: triage.milestone.reason.clone(),
     });
     Ok(TriageDecision {
-        verdict: Reasoned {
+        verdict: ReasonedValue {
             value: verdict,
             reason: state.reason,
         },
         kind: None,
-        priority: Some(Reasoned {
+        priority: Some(ReasonedValue {
             value: priority,
             reason: reasoned(&triage.priority.reason),
         }),
         milestone,
-        points: Some(Reasoned {
+        points: Some(ReasonedValue {
             value: points,
             reason: reasoned(&triage.points.reason),
         }),
-        moscow: Some(Reasoned {
+        moscow: Some(ReasonedValue {
             value: moscow,
             reason: reasoned(&triage.moscow.reason),
         }),
-        labels: (!triage.labels.is_empty()).then(|| Reasoned {
+        labels: (!triage.labels.is_empty()).then(|| ReasonedValue {
             value: triage.labels,
             reason: "known labels of the project".to_owned(),
         }),

@@ -26,23 +26,23 @@ pub(super) fn run(context: &Context, reference: Option<String>) -> Result<Report
     Ok(report.records(listed).ok(message))
 }
 
-fn row(made: &CorrectionAttemptInfo) -> Vec<Cell> {
-    let mode = match made.mode {
+fn row(attempt: &CorrectionAttemptInfo) -> Vec<Cell> {
+    let mode = match attempt.mode {
         CorrectionForm::Revert => "revert",
         CorrectionForm::Append => "append",
     };
     vec![
-        made.number.into(),
+        attempt.number.into(),
         mode.into(),
-        Cell::Id(made.corrects.to_string()),
-        made.guidance.as_str().into(),
-        if made.is_undone {
+        Cell::Id(attempt.corrects.to_string()),
+        attempt.guidance.as_str().into(),
+        if attempt.is_undone {
             Cell::Warn("undone".to_owned())
         } else {
             Cell::Good("in effect".to_owned())
         },
-        made.discarded_decisions.into(),
-        made.discarded_steps.into(),
-        made.files_reverted.len().into(),
+        attempt.discarded_decisions.into(),
+        attempt.discarded_steps.into(),
+        attempt.files_reverted.len().into(),
     ]
 }
