@@ -173,7 +173,7 @@ Feature: Child plans and corrections
       """
       "Copy"
       """
-    And the plan is execute/complete
+    And the plan is execute/awaiting_input
     Given the executor answers
       """
       - when: '^Execute step 1 of 1: Store'
@@ -189,7 +189,7 @@ Feature: Child plans and corrections
       agents plan correct STEP:1 --mode revert --guidance 'Store it in SQLite' --yes
       agents plan redo PLAN
       """
-    Then the plan is execute/complete
+    Then the plan is execute/awaiting_input
     When I type
       """
       agents plan correct STEP:1 --mode revert --guidance 'Store it in SQLite' --yes

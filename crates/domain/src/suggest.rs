@@ -69,7 +69,7 @@ suggestions! {
     model_list() = "registry/model/list";
     model_show(name) = "registry/model/show";
     item_list() = "item/list";
-    item_show(id) = "item/show";
+    item_show(item) = "item/show";
     permission_add(rule) = "permission/add";
     permission_list() = "permission/list";
     plan_apply(reference) = "plan/apply";

@@ -102,7 +102,7 @@ const ROWS: &[CommandRow] = &[
     row_of("diagnostics/run", "diagnostics", ""),
     row_of("do", "do", "<task>"),
     row_of("item/list", "item list", ""),
-    row_of("item/show", "item show", "<id>"),
+    row_of("item/show", "item show", "<item>"),
     row_of("mcp/add", "mcp add", "<name> --update --read --write"),
     row_of("mcp/import", "mcp import", "<file>"),
     row_of("mcp/list", "mcp list", ""),

@@ -171,11 +171,11 @@ fn a_stream_onto_a_full_disk_acknowledges_only_what_is_stored() {
 
 #[test]
 fn a_disk_too_small_for_a_database_is_reported() {
-    let Some(disk) = SmallDisk::new(1_024, "the first start on a full disk") else {
+    let Some(disk) = SmallDisk::new(2_048, "the first start on a full disk") else {
         return;
     };
     let agents = disk.agents();
-    let ballast = ballast(&disk, 1_000);
+    let ballast = ballast(&disk, 2_020);
     let refused = refuse(&agents, &["session", "create"]).with(1, "CA-0206");
     assert!(
         refused["hint"]

@@ -89,14 +89,24 @@ fn i_ask_under_a_rule(
 
 #[when(expr = "I ask until the budget is exceeded, in {string}")]
 fn i_ask_until(world: &mut World, session: String) {
+    let answers = ask_until_refused(world, &session);
+    assert!(answers > 0, "the budget does not suffice for one answer");
+}
+
+#[when(expr = "I ask until a call is refused, in {string}")]
+fn i_ask_until_refused(world: &mut World, session: String) {
+    ask_until_refused(world, &session);
+}
+
+/// Asks until the budget is exceeded. Returns the number of answers.
+fn ask_until_refused(world: &mut World, session: &str) -> usize {
     for number in 0..MANY {
-        ask(world, &session, "One more?", MODEL, &[]);
+        ask(world, session, "One more?", MODEL, &[]);
         let answer = world.answer();
         if answer.code != Some(0) {
             let document = last_document(answer);
             assert_eq!(document["data"]["error"]["code"], "CA-0910", "{answer:?}");
-            assert!(number > 0, "the budget suffices for one answer: {answer:?}");
-            return;
+            return number;
         }
     }
     panic!("the budget is never exceeded");
@@ -186,6 +196,12 @@ fn it_has_cost(world: &mut World, session: String, sum: u64) {
 #[then(expr = "{string} has cost at most {int} millionths of a dollar")]
 fn it_has_cost_at_most(world: &mut World, session: String, sum: u64) {
     assert!(cost(world, &session) <= sum, "{}", cost(world, &session));
+}
+
+#[then(expr = "{string} and {string} together have cost at most {int} millionths of a dollar")]
+fn they_have_cost_at_most(world: &mut World, session: String, other: String, sum: u64) {
+    let total = cost(world, &session) + cost(world, &other);
+    assert!(total <= sum, "{total}");
 }
 
 #[then(expr = "{string} has cost what its answers cost")]

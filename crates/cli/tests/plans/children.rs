@@ -231,7 +231,7 @@ fn kill_one_of_two_workers(world: &World) {
         })
         .collect();
     divided_action(world, &parts, &json!({"max_parallel": 4}));
-    let plan = world.plan("local/divided", &["--no-start"]);
+    let plan = world.plan("local/divided", &[]);
     let mut workers: Vec<RunningProgram> = (0..2).map(|_| world.start(&["worker"])).collect();
     World::wait_until("two workers", || {
         let leases = world

@@ -107,10 +107,9 @@ impl Workbench {
         let script = json!({
             "price": {"input": 1, "output": 2}, "count": "turn", "at_end": "repeat_last", "answers": answers,
         });
-        let home = self.agents.home();
-        std::fs::create_dir_all(home).expect("a home");
-        std::fs::write(home.join(format!("{name}.yaml")), script.to_string()).expect("written");
-        format!("scripted/{}", home.join(format!("{name}.yaml")).display())
+        let file = format!("{name}.yaml");
+        std::fs::write(self.agents.cwd().join(&file), script.to_string()).expect("written");
+        format!("scripted/{file}")
     }
 
     /// Hunts with a model that reports the race of message numbers, and returns the id of the item.
