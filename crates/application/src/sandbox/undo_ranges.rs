@@ -1,6 +1,6 @@
 //! Undoing parts of a history: the changes of some ranges, while later changes of other paths stay.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use cleveragents_domain::{FileState, TreePath};
@@ -52,7 +52,7 @@ impl SandboxService {
     }
 
     /// Computes the states that undo ranges of the history of a sandbox: each path that a range changed gets its state
-    /// before the first of these changes.
+    /// before the first of these changes. A folder that a range created stays if something outside the ranges is in it.
     pub(crate) fn ranges_to_undo(
         &self,
         open: &mut OpenSandbox,
@@ -86,7 +86,27 @@ impl SandboxService {
             let key = (later.alias.clone(), later.path.clone());
             later.is_reverted = last.get(&key) == current.get(&key);
         }
+        let removed: BTreeSet<(String, TreePath)> = first
+            .iter()
+            .filter(|(_, state)| state.is_none())
+            .map(|(key, _)| key.clone())
+            .collect();
+        // The paths that remain, which includes those that kept parts of the history created in a folder of a range.
+        let remains: Vec<&(String, TreePath)> = current
+            .iter()
+            .filter(|(key, state)| state.is_some() && !removed.contains(key))
+            .map(|(key, _)| key)
+            .collect();
+        let has_remaining = |alias: &str, folder: &TreePath| {
+            remains.iter().any(|(other, path)| {
+                let below = path.as_bytes().strip_prefix(folder.as_bytes());
+                other == alias && below.is_some_and(|rest| rest.first() == Some(&b'/'))
+            })
+        };
         for ((alias, path), state) in first {
+            if state.is_none() && has_remaining(&alias, &path) {
+                continue;
+            }
             undo.targets
                 .targets
                 .entry(alias)

@@ -355,6 +355,7 @@ const OPERATIONS: &[(&str, &str, &[Part])] = {
         ("item/show", "item show", &[WorkItem("item")]),
         ("pool/add", "pool add", &[Definition("text")]),
         ("pool/drain", "pool drain", &[Name("name")]),
+        ("pool/library", "pool library", &[]),
         ("pool/list", "pool list", &[]),
         ("pool/pause", "pool pause", &[Name("name")]),
         ("pool/plan", "pool plan", &[]),

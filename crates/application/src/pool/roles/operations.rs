@@ -30,13 +30,9 @@ use crate::plan::EXECUTOR;
 use crate::pool::library::{PoolActors, READY_MADE_POOLS, ReadyMadePool};
 use crate::runtime::SafetySelection;
 
-/// The operations of this module.
-pub(crate) static ENTRIES: &[OperationEntry] = &[
-    OperationEntry::new::<ListReadyMadePools>(),
-    OperationEntry::new::<HuntDefects>(),
-    OperationEntry::new::<FixItem>(),
-    OperationEntry::new::<RunPools>(),
-];
+/// The operations that callers from other machines may use. `pool/hunt`, `pool/fix` and `pool/run` are for callers on
+/// the machine of the database, like the sources of work items: they run commands of the project.
+pub(crate) static ENTRIES: &[OperationEntry] = &[OperationEntry::new::<ListReadyMadePools>()];
 
 /// Maximum number of steps of an item in one command.
 const MAX_STEPS: usize = 40;
