@@ -189,7 +189,7 @@ Feature: Child plans and corrections
       agents plan correct STEP:1 --mode revert --guidance 'Store it in SQLite' --yes
       agents plan redo PLAN
       """
-    Then the plan is execute/awaiting_input
+    Then the plan is execute/complete
     When I type
       """
       agents plan correct STEP:1 --mode revert --guidance 'Store it in SQLite' --yes
