@@ -135,7 +135,7 @@ impl PlanCorrection {
                 Some(open) => self.sandboxes.ranges_to_undo(open, &ranges)?,
                 None => RangesToUndo::default(),
             };
-            let mut more = false;
+            let (mut more, mut foreign) = (false, None);
             for later in &undo.changed_later {
                 let step = live.iter().find(|step| {
                     (step.position_before..step.position_after.unwrap_or(u64::MAX))
@@ -146,17 +146,19 @@ impl PlanCorrection {
                 match decision {
                     Some(decision) => more |= roots.insert(decision),
                     None if later.is_reverted => {}
-                    None => {
-                        let (alias, path) = (&later.alias, &later.path);
-                        return Err(refusal(
-                            plan,
-                            format!("`{alias}/{path}` was changed later, outside its steps"),
-                        ));
-                    }
+                    None => foreign = foreign.or(Some(later)),
                 }
             }
             if more {
+                // With further steps in the ranges, a change by a redo may turn out as reverted.
                 continue;
+            }
+            if let Some(later) = foreign {
+                let (alias, path) = (&later.alias, &later.path);
+                return Err(refusal(
+                    plan,
+                    format!("`{alias}/{path}` was changed later, outside its steps"),
+                ));
             }
             let work = self.discarded_work(plan, &steps)?;
             return Ok(Scope {
