@@ -77,7 +77,7 @@ fn a_fix_counts_only_with_its_evidence() {
         (
             "a weaker test",
             vec![unmark(), weaker],
-            "failed_gates",
+            "empty_change",
             "change",
         ),
         ("a kept marker", lock(), "failed_gates", ""),

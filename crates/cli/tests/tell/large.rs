@@ -17,8 +17,9 @@ const TOTAL: u64 = 52_488_896;
 /// Number of bytes before the line `1000000`. From there on, every line has 8 bytes.
 const BEFORE_A_MILLION: u64 = 6_888_888;
 
-/// Maximum memory of the program in KiB: the output once, to store it, and its base usage.
-const MAX_MEMORY: u64 = 128 << 10;
+/// Maximum memory of the program in KiB: the output once, to store it, and its base usage, of which a debug build maps about
+/// 60 MiB from its own file.
+const MAX_MEMORY: u64 = 160 << 10;
 
 /// Peak memory of a process in KiB.
 fn peak_memory(pid: u32) -> u64 {

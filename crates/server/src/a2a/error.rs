@@ -114,7 +114,9 @@ pub(crate) fn reason_of(code: Code) -> ErrorReason {
         | Code::ProfileExists
         | Code::InvariantExists
         | Code::AttachmentExists
-        | Code::TokenExists => ErrorReason::AlreadyExists,
+        | Code::TokenExists
+        | Code::PoolExists
+        | Code::ItemSourceExists => ErrorReason::AlreadyExists,
         Code::InvariantViolated
         | Code::PlanFailed
         | Code::PreflightFailed
