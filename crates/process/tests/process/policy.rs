@@ -147,7 +147,7 @@ fn landlock_confines_if_namespaces_are_forbidden() {
         let level = if kind == "pid" {
             "without []"
         } else {
-            "namespaces: making namespaces"
+            "namespaces: creating namespaces"
         };
         assert!(
             text.contains("held by Supervisor") && text.contains(level),

@@ -321,7 +321,14 @@ fn stored_runs_get_the_namespace_of_their_plan() {
         drop(engine);
         // Restores the previous schema version: without the column and the migration entry.
         database.execute_sql(
-            "DROP INDEX runs_namespace; ALTER TABLE runs DROP COLUMN namespace; \
+            "DROP TABLE IF EXISTS tracker_status_records; DROP TABLE IF EXISTS tracker_outbox; \
+             DROP TABLE IF EXISTS item_sources; DROP TABLE IF EXISTS pool_alerts; \
+             DROP TABLE IF EXISTS project_bases; DROP TABLE IF EXISTS pools; \
+             DROP TABLE IF EXISTS work_item_reviews; DROP TABLE IF EXISTS attempts; \
+             DROP TABLE IF EXISTS work_item_transitions; DROP TABLE IF EXISTS work_item_sightings; \
+             DROP TABLE IF EXISTS work_item_dependencies; DROP TABLE IF EXISTS work_item_search; \
+             DROP TABLE IF EXISTS work_items; \
+             DROP INDEX runs_namespace; ALTER TABLE runs DROP COLUMN namespace; \
              DROP TABLE context_summaries; DROP TABLE merge_conflicts; DROP TABLE child_plans; \
              DROP INDEX plans_parent; DELETE FROM schema_migrations WHERE version >= 10",
         );
