@@ -74,7 +74,7 @@ impl TierRule<'_> {
             .iter()
             .rev()
             .filter_map(|attempt| attempt.outcome)
-            // A red base stops the dispatch by itself, and a cancellation was requested.
+            // A red base stops the dispatch without a report, and a cancellation was requested.
             .filter(|outcome| {
                 !matches!(outcome, AttemptOutcome::RedBase | AttemptOutcome::Cancelled)
             })
