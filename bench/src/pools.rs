@@ -206,6 +206,7 @@ fn run_loop(
     let (read, cancel) = (|| Ok(definitions.to_vec()), Cancel::new());
     let options = ReconcilerOptions {
         capacity,
+        own_limit: None,
         until_idle: true,
         only: Vec::new(),
         observer: &|_| {},

@@ -322,6 +322,7 @@ codes! {
     WorkItemTransition = "CA-1303", Conflict, "the work item cannot enter this state";
     DependencyCycle = "CA-1304", Conflict, "the dependency would form a cycle";
     AmbiguousWorkItem = "CA-1305", Usage, "several work items match";
+    PoolActionUnsuitable = "CA-1306", Conflict, "a pool cannot use this action";
     MalformedPool = "CA-1310", Usage, "the pool cannot be read";
     InvalidPool = "CA-1311", Usage, "the pool breaks a rule";
     PoolNotFound = "CA-1312", NotFound, "the pool does not exist";

@@ -1,22 +1,26 @@
 //! [`store_result`]: the only place that turns a report into rows. Attempt, gates, cost, transition and events are stored in
 //! one unit of work that presents the token of the lease.
 
-use std::fmt::Write as _;
+mod finding;
+mod triage;
+
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    AttemptEvidence, AttemptOutcome, Code, Diagnose as _, Finding, Fingerprint, MergeOutcome,
-    MicroUsd, NewWorkItem, OpenChange, PlanId, PoolDefinition, PoolRole, Priority, RegressionRule,
-    ReviewVerdict, Severity, StoredReview, TransitionCause, TriageDecision, TriageVerdict,
-    WorkItem, WorkItemKind, WorkItemState, checked_body, checked_labels, checked_title,
+    AttemptEvidence, AttemptOutcome, Code, Diagnose as _, MergeOutcome, MicroUsd, OpenChange,
+    PlanId, PoolRole, Priority, RegressionRule, ReviewVerdict, StoredReview, TransitionCause,
+    WorkItem, WorkItemState,
 };
 use cleveragents_store::attempts::AttemptResult;
 use cleveragents_store::work_items::ChangeOrigin;
 use cleveragents_store::{Engine, UnitOfWork, attempts, budgets, leases, pools, work_items};
 
+use super::base::record_base;
 use super::claim::{reservation, scopes};
 use super::dispatch::{Dispatch, RoleFailure, RoleReport};
+use super::roles::attempt_report::AttemptReport;
 use crate::operation::OperationError;
+use crate::tracker::{is_mirrored, mirror_comment, mirror_fields};
 
 /// Result of a dispatch as it was stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,26 +71,61 @@ fn store_result_in(
             format!("the attempt {} has ended already", dispatch.attempt.id),
         ));
     }
-    spend(unit, &dispatch.pool, &dispatch.attempt, result.cost)?;
+    spend(unit, &dispatch.attempt, result.cost)?;
     leases::release(unit, subject, *token)?;
-    let after = work_items::get(unit, dispatch.item.id)?;
+    let after = work_items::get(unit, dispatch.item.id)?
+        .ok_or_else(|| OperationError::internal("the item of an attempt is missing"))?;
+    // The task of a hunt is no issue of the tracker, its findings are.
+    if dispatch.role() != PoolRole::Hunt {
+        mirror_result(unit, dispatch, report, &after)?;
+    }
     Ok(SettledAttempt {
         outcome: result.outcome,
         reason: result.reason,
         cost: result.cost,
-        state: after.map_or(settlement.item.state, |item| item.state),
+        state: after.state,
     })
+}
+
+/// Enqueues the comment about an ended attempt, and the fields of its item if they changed.
+fn mirror_result(
+    unit: &mut UnitOfWork<'_>,
+    dispatch: &Dispatch,
+    report: &RoleReport,
+    after: &WorkItem,
+) -> Result<(), OperationError> {
+    if !is_mirrored(unit, after)? {
+        return Ok(());
+    }
+    let Some(attempt) = attempts::get(unit, dispatch.attempt.id)? else {
+        return Ok(());
+    };
+    let reviews = attempts::reviews(unit, after.id)?;
+    let review = reviews
+        .iter()
+        .find(|review| review.attempt == attempt.id)
+        .map(|review| &review.verdict);
+    let changed = match report {
+        RoleReport::Change { evidence, .. } => evidence.changed_paths.clone(),
+        _ => Vec::new(),
+    };
+    let tier = dispatch.pool.tier_number(&attempt.tier);
+    let comment = AttemptReport::of(&attempt, after, tier, changed, review).to_comment();
+    mirror_comment(unit, after, &format!("attempt:{}", attempt.id), &comment)?;
+    if after.version != dispatch.item.version {
+        mirror_fields(unit, after)?;
+    }
+    Ok(())
 }
 
 /// Turns the reservations of an attempt into spending.
 pub(super) fn spend(
     unit: &mut UnitOfWork<'_>,
-    pool: &PoolDefinition,
     attempt: &cleveragents_domain::Attempt,
     cost: MicroUsd,
 ) -> Result<(), cleveragents_store::Error> {
     let id = reservation(attempt.id)?;
-    for (scope, _) in scopes(pool, attempt.item, attempt.started_at) {
+    for scope in scopes(&attempt.pool, attempt.item, attempt.started_at) {
         budgets::spend_reserved(unit, id, &scope, cost)?;
     }
     Ok(())
@@ -234,128 +273,6 @@ impl Settlement<'_> {
             plan,
             ..AttemptResult::bare(outcome, Some(reason), cost)
         })
-    }
-
-    /// Files a finding as a new item or as a sighting. One below the confidence limit is never filed as new.
-    fn file(
-        &self,
-        unit: &mut UnitOfWork<'_>,
-        finding: &Finding,
-        plan: Option<PlanId>,
-    ) -> Result<(), OperationError> {
-        let pool = &self.dispatch.pool;
-        if finding.confidence < pool.outcomes.minimum_confidence {
-            work_items::record_sighting(unit, &pool.project, finding, plan)?;
-            return Ok(());
-        }
-        let new = NewWorkItem {
-            body: finding_body(finding),
-            priority: match finding.severity {
-                Severity::Critical => Priority::Critical,
-                Severity::High => Priority::High,
-                Severity::Medium => Priority::Medium,
-                Severity::Low => Priority::Low,
-            },
-            labels: checked_labels([finding.category.as_str()]).unwrap_or_default(),
-            milestone: self.item.milestone.clone(),
-            parent: Some(self.item.id),
-            ..NewWorkItem::new(
-                &pool.project,
-                WorkItemKind::Bug,
-                checked_title(&finding.title).unwrap_or_else(|_| finding.location.path.clone()),
-            )
-        };
-        work_items::file_finding(unit, &new, finding, plan, &self.origin(None))?;
-        Ok(())
-    }
-
-    fn triage(
-        &self,
-        unit: &mut UnitOfWork<'_>,
-        decision: &TriageDecision,
-        cost: MicroUsd,
-        plan: Option<PlanId>,
-    ) -> Result<AttemptResult, OperationError> {
-        let reason = decision.verdict.reason.clone();
-        let to = match &decision.verdict.value {
-            TriageVerdict::Accept => WorkItemState::Verified,
-            TriageVerdict::Reject => WorkItemState::WontDo,
-            TriageVerdict::AskPerson { question } => {
-                self.move_item(unit, WorkItemState::NeedsPerson, Some(question.clone()))?;
-                return Ok(succeeded(cost, plan));
-            }
-            TriageVerdict::Duplicate { of } => {
-                let original = work_items::get(unit, *of)?;
-                let is_valid = *of != self.item.id
-                    && original.is_some_and(|original| {
-                        original.project == self.item.project
-                            && original.state != WorkItemState::Duplicate
-                    });
-                if !is_valid {
-                    return Ok(refused(
-                        format!("`{of}` is not another item of the project"),
-                        cost,
-                    ));
-                }
-                work_items::set_duplicate_of(unit, self.item.id, *of)?;
-                WorkItemState::Duplicate
-            }
-        };
-        if self.item.state != self.dispatch.item.state {
-            // The user has decided meanwhile.
-            return Ok(succeeded(cost, plan));
-        }
-        if to == WorkItemState::Verified
-            && let Err(refusal) = self.set_fields(unit, decision)?
-        {
-            return Ok(refused(refusal, cost));
-        }
-        self.move_item(unit, to, Some(reason))?;
-        Ok(AttemptResult {
-            summary: triage_reasons(decision),
-            ..succeeded(cost, plan)
-        })
-    }
-
-    /// Writes the fields of a triage. The inner error is the reason for which they are refused; nothing is written then.
-    fn set_fields(
-        &self,
-        unit: &mut UnitOfWork<'_>,
-        decision: &TriageDecision,
-    ) -> Result<Result<(), String>, OperationError> {
-        let mut item = self.item.clone();
-        if let Some(kind) = &decision.kind {
-            item.kind = kind.value;
-        }
-        if let Some(priority) = &decision.priority {
-            item.priority = priority.value;
-        }
-        if let Some(milestone) = &decision.milestone {
-            item.milestone = Some(milestone.value.trim().to_owned());
-        }
-        if let Some(points) = &decision.points {
-            item.points = Some(points.value);
-        }
-        if let Some(moscow) = &decision.moscow {
-            item.moscow = Some(moscow.value);
-        }
-        if let Some(labels) = &decision.labels {
-            let known = &self.dispatch.pool.outcomes.labels;
-            let unknown: Vec<&str> = labels
-                .value
-                .iter()
-                .filter(|label| !known.contains(label))
-                .map(String::as_str)
-                .collect();
-            if !unknown.is_empty() {
-                return Ok(Err(format!("unknown labels: {}", unknown.join(", "))));
-            }
-            item.labels.extend(labels.value.iter().cloned());
-        }
-        if work_items::update(unit, &item, &self.dispatch.pool.name)? {
-            return Ok(Ok(()));
-        }
-        Ok(Err("the item was changed meanwhile".to_owned()))
     }
 
     /// The evidence with the demands of the pool and of the item, which a role cannot lower.
@@ -534,101 +451,4 @@ impl Settlement<'_> {
             }
         }
     }
-}
-
-/// Records the gates of the base of a project. A base that fails opens one item that asks to fix it, however often the
-/// failure is found.
-pub fn record_base(
-    unit: &mut UnitOfWork<'_>,
-    project: &str,
-    commit: Option<&str>,
-    failing_gates: &[String],
-    by: &str,
-) -> Result<(), OperationError> {
-    pools::set_base(unit, project, commit, failing_gates)?;
-    if failing_gates.is_empty() {
-        return Ok(());
-    }
-    let mut gates = failing_gates.to_vec();
-    gates.sort_unstable();
-    let new = NewWorkItem {
-        body: format!(
-            "The base {} fails these gates without any change: {}.",
-            commit.unwrap_or("(unknown commit)"),
-            gates.join(", ")
-        ),
-        state: WorkItemState::Verified,
-        priority: Priority::CiBlocker,
-        severity: Some(Severity::Critical),
-        fingerprint: Some(Fingerprint::new("", None, "red base", &gates.join(" "))),
-        ..NewWorkItem::new(
-            project,
-            WorkItemKind::Bug,
-            format!("The base fails its gates: {}", gates.join(", ")),
-        )
-    };
-    // `None` means that the item is open already.
-    work_items::insert(unit, &new, &ChangeOrigin::new(TransitionCause::Rule, by))?;
-    Ok(())
-}
-
-fn finding_body(finding: &Finding) -> String {
-    let location = &finding.location;
-    let mut body = format!(
-        "{}\n\nLocation: {}, lines {} to {}{}\n\n```\n{}\n```\n\nEvidence: {}\n",
-        finding.description,
-        location.path,
-        location.line_start,
-        location.line_end,
-        location
-            .symbol
-            .as_ref()
-            .map(|symbol| format!(" ({symbol})"))
-            .unwrap_or_default(),
-        location.quote,
-        finding.evidence,
-    );
-    for (name, text) in [
-        ("Expected", &finding.expected),
-        ("Actual", &finding.actual),
-        ("Suggested fix", &finding.suggested_fix),
-    ] {
-        if let Some(text) = text {
-            // Writing to a string does not fail.
-            let _ = write!(body, "\n{name}: {text}\n");
-        }
-    }
-    checked_body(&body).unwrap_or_else(|_| finding.description.chars().take(10_000).collect())
-}
-
-/// The reasons of a triage, one line per field.
-fn triage_reasons(decision: &TriageDecision) -> String {
-    let mut lines = vec![format!("verdict: {}", decision.verdict.reason)];
-    let mut add = |field: &str, reason: Option<&String>| {
-        if let Some(reason) = reason {
-            lines.push(format!("{field}: {reason}"));
-        }
-    };
-    add("kind", decision.kind.as_ref().map(|field| &field.reason));
-    add(
-        "priority",
-        decision.priority.as_ref().map(|field| &field.reason),
-    );
-    add(
-        "milestone",
-        decision.milestone.as_ref().map(|field| &field.reason),
-    );
-    add(
-        "points",
-        decision.points.as_ref().map(|field| &field.reason),
-    );
-    add(
-        "moscow",
-        decision.moscow.as_ref().map(|field| &field.reason),
-    );
-    add(
-        "labels",
-        decision.labels.as_ref().map(|field| &field.reason),
-    );
-    lines.join("\n")
 }

@@ -18,6 +18,7 @@ use cleveragents_store::{
 use super::dispatch::{Dispatch, item_lease};
 use super::snapshot::{day_scope, item_scope, total_scope};
 use crate::operation::OperationError;
+use crate::tracker::{mirror_fields, mirror_item_fields};
 
 /// Request of a claim: pool, items and limits.
 #[derive(Debug, Clone)]
@@ -178,6 +179,7 @@ fn is_over_item_budget(
         limit.as_usd()
     ));
     work_items::transition(unit, item, WorkItemState::NeedsPerson, &origin)?;
+    mirror_item_fields(unit, item.id)?;
     Ok(true)
 }
 
@@ -245,7 +247,7 @@ fn send_back(
     let origin = ChangeOrigin::new(TransitionCause::Rule, &pool.name)
         .because(format!("merge criteria are not met: {}", names.join(", ")));
     work_items::transition(unit, item, to, &origin)?;
-    Ok(())
+    mirror_item_fields(unit, item.id)
 }
 
 /// Applies the stored verdict of this pool on the present state of a change, so that an unchanged state is not reviewed
@@ -263,6 +265,7 @@ fn apply_known_review(
         let origin = ChangeOrigin::new(TransitionCause::Rule, &pool.name)
             .because("there is no change to review");
         work_items::transition(unit, item, WorkItemState::InProgress, &origin)?;
+        mirror_item_fields(unit, item.id)?;
         return Ok(true);
     };
     let reviews = attempts::reviews(unit, item.id)?;
@@ -279,6 +282,7 @@ fn apply_known_review(
     };
     let origin = ChangeOrigin::new(TransitionCause::Rule, &pool.name).because(reason);
     work_items::transition(unit, item, to, &origin)?;
+    mirror_item_fields(unit, item.id)?;
     Ok(true)
 }
 
@@ -329,6 +333,7 @@ fn start(
             },
         )?;
         item = work_items::get(unit, item.id)?.ok_or(ClaimFailure::NotGranted)?;
+        mirror_fields(unit, &item)?;
     }
     let attempt = attempts::get(unit, new.id)?.ok_or(ClaimFailure::NotGranted)?;
     let dispatch = Dispatch {
@@ -344,16 +349,12 @@ fn start(
     Ok(Claim::Started(Box::new((dispatch, lease))))
 }
 
-/// Budget scopes of an attempt with their limits. The day is that of the start.
-pub(super) fn scopes(
-    pool: &PoolDefinition,
-    item: WorkItemId,
-    started_at: Timestamp,
-) -> [(String, Option<cleveragents_domain::MicroUsd>); 3] {
+/// Budget scopes of an attempt: item, day of the start, and pool.
+pub(super) fn scopes(pool: &str, item: WorkItemId, started_at: Timestamp) -> [String; 3] {
     [
-        (item_scope(item), pool.budgets.item),
-        (day_scope(&pool.name, started_at), pool.budgets.day),
-        (total_scope(&pool.name), pool.budgets.total),
+        item_scope(item),
+        day_scope(pool, started_at),
+        total_scope(pool),
     ]
 }
 
@@ -371,8 +372,16 @@ fn reserve(
     new: &NewAttempt,
 ) -> Result<(), ClaimFailure> {
     let id = reservation(new.id)?;
-    let now = unit.now();
-    for (scope, limit) in scopes(&request.pool, new.item, now) {
+    let (now, budgets_of_pool) = (unit.now(), &request.pool.budgets);
+    let limits = [
+        budgets_of_pool.item,
+        budgets_of_pool.day,
+        budgets_of_pool.total,
+    ];
+    for (scope, limit) in scopes(&request.pool.name, new.item, now)
+        .into_iter()
+        .zip(limits)
+    {
         let is_reserved = budgets::reserve(unit, id, &scope, new.reserved, limit, &request.owner)?;
         if !is_reserved {
             return Err(ClaimFailure::NotGranted);

@@ -9,6 +9,7 @@ use cleveragents_store::{Engine, Error, UnitOfWork, attempts, pools, work_items}
 
 use super::plan_dispatches::Escalation;
 use crate::operation::OperationError;
+use crate::tracker::{mirror_item, mirror_item_fields};
 
 /// Moves an item to the state that waits for the user, if the rule still holds. When all tiers failed, a post-mortem
 /// item is opened, once per round.
@@ -48,6 +49,7 @@ fn escalate_in(
     if !work_items::transition(unit, &item, WorkItemState::NeedsPerson, &origin)? {
         return Ok(false);
     }
+    mirror_item_fields(unit, item.id)?;
     if escalation.are_tiers_exhausted {
         let round = format!("{} round {}", item.id, item.round);
         let new = NewWorkItem {
@@ -65,7 +67,11 @@ fn escalate_in(
                 post_mortem_title(&item.title),
             )
         };
-        work_items::insert(unit, &new, &origin)?;
+        if let Some(id) = work_items::insert(unit, &new, &origin)?
+            && let Some(post_mortem) = work_items::get(unit, id)?
+        {
+            mirror_item(unit, &post_mortem)?;
+        }
     }
     Ok(true)
 }

@@ -5,6 +5,7 @@
 //! [`PoolSnapshot`], decides with the pure function [`plan_dispatches()`], and claims each attempt in one unit of work.
 
 mod attempt_result;
+mod base;
 mod claim;
 mod dispatch;
 mod escalate;
@@ -18,7 +19,8 @@ mod service;
 mod snapshot;
 mod watch;
 
-pub use attempt_result::{SettledAttempt, record_base};
+pub use attempt_result::SettledAttempt;
+pub use base::record_base;
 pub use dispatch::{Dispatch, RoleFailure, RoleReport, RoleRunner, item_lease, require_may_apply};
 pub use library::{PoolActors, READY_MADE_POOLS, ReadyMadePool};
 pub use plan_dispatches::{DispatchPlan, Escalation, PlannedDispatch, WaitReason, plan_dispatches};

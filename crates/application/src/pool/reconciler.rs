@@ -2,9 +2,10 @@
 //! other one continues from the store.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cleveragents_domain::{AttemptId, AttemptOutcome, PoolDefinition, PoolState, WorkItemId};
 use cleveragents_process::Cancel;
@@ -17,12 +18,23 @@ use super::escalate::escalate;
 use super::plan_dispatches::{DispatchPlan, plan_dispatches};
 use super::recover::recover_interrupted;
 use super::snapshot::PoolSnapshot;
-use super::watch::{find_anomalies, update_alerts};
+use super::watch::{
+    Anomaly, file_anomalies, find_anomalies, find_stored_anomalies, stalled_pools, update_alerts,
+};
 use crate::lease::{HeldLease, LeaseService};
 use crate::operation::OperationError;
 
 /// Time between two cycles when nothing finishes.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Time between two cycles of a loop that has nothing to do.
+const IDLE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Number of cycles in a row without a start after which a loop counts as idle.
+const IDLE_CYCLES: u32 = 20;
+
+/// Time after which a waiting loop notices its cancellation.
+const CANCEL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Time to wait for further results after the first one, so that one cycle serves several workers.
 const BATCH_INTERVAL: Duration = Duration::from_millis(3);
@@ -33,6 +45,13 @@ const MAXIMUM_FAILED_CYCLES: u32 = 10;
 /// Number of consecutive cycles without a start after which a loop that runs until it is idle ends, although items
 /// seem to be left.
 const MAXIMUM_IDLE_CYCLES: u32 = 500;
+
+/// Number of cycles in a row that start nothing of what they planned, although nothing runs, after which the loop counts
+/// as stalled.
+const STALLED_CYCLES: u32 = 10;
+
+/// Time between two checks of the invariants over stored rows.
+const STORED_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Maximum number of items that one claim tries.
 const CLAIM_ALTERNATES: usize = 32;
@@ -60,6 +79,8 @@ pub enum PoolEvent<'a> {
 pub struct ReconcilerOptions<'a> {
     /// Maximum number of attempts of all pools together, on all machines.
     pub capacity: u64,
+    /// Maximum number of attempts in this process; `None` for only `capacity`.
+    pub own_limit: Option<u64>,
     /// Whether the loop ends when nothing runs and nothing can start.
     pub until_idle: bool,
     /// Only pools with these names; all if empty.
@@ -95,6 +116,9 @@ pub struct Reconciler<'a> {
     options: ReconcilerOptions<'a>,
     running: Mutex<HashMap<AttemptId, RunningHere>>,
     summary: Mutex<PoolRunSummary>,
+    stalled_cycles: AtomicU32,
+    /// The result of the last check of the stored rows.
+    stored_anomalies: Mutex<Option<(Instant, Vec<Anomaly>)>>,
 }
 
 /// An attempt that runs in this process.
@@ -123,6 +147,8 @@ impl<'a> Reconciler<'a> {
             options,
             running: Mutex::default(),
             summary: Mutex::default(),
+            stalled_cycles: AtomicU32::new(0),
+            stored_anomalies: Mutex::default(),
         }
     }
 
@@ -134,7 +160,9 @@ impl<'a> Reconciler<'a> {
             let (mut idle_cycles, mut failed_cycles) = (0, 0);
             while !self.options.cancel.is_cancelled() {
                 match self.run_cycle(scope, &finished) {
-                    Ok(0) if lock(&self.running).is_empty() => idle_cycles += 1,
+                    Ok(0) if lock(&self.running).is_empty() => {
+                        (idle_cycles, failed_cycles) = (idle_cycles + 1, 0);
+                    }
                     Ok(_) => (idle_cycles, failed_cycles) = (0, 0),
                     // A busy database is no reason to end the loop, a damaged one is.
                     Err(error) if failed_cycles < MAXIMUM_FAILED_CYCLES => {
@@ -149,7 +177,7 @@ impl<'a> Reconciler<'a> {
                 {
                     break;
                 }
-                self.wait(&results);
+                self.wait(&results, idle_cycles);
             }
             Ok(())
         })?;
@@ -171,16 +199,28 @@ impl<'a> Reconciler<'a> {
             || snapshot.running.iter().any(|attempt| is_own(&attempt.pool)))
     }
 
-    fn wait(&self, results: &Receiver<()>) {
+    fn wait(&self, results: &Receiver<()>, idle_cycles: u32) {
         if lock(&self.running).is_empty() && self.options.until_idle {
             // Nothing runs here, so nothing will report; another process may finish soon.
             std::thread::sleep(Duration::from_millis(20));
             return;
         }
-        if let Err(RecvTimeoutError::Timeout) = results.recv_timeout(POLL_INTERVAL) {
-            return;
+        let interval = if idle_cycles < IDLE_CYCLES {
+            POLL_INTERVAL
+        } else {
+            IDLE_INTERVAL
+        };
+        let end = Instant::now() + interval;
+        while Instant::now() < end && !self.options.cancel.is_cancelled() {
+            match results.recv_timeout(CANCEL_INTERVAL) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+                Ok(()) => {
+                    while results.recv_timeout(BATCH_INTERVAL).is_ok() {}
+                    return;
+                }
+            }
         }
-        while results.recv_timeout(BATCH_INTERVAL).is_ok() {}
     }
 
     /// The registered pools that the options select.
@@ -204,11 +244,7 @@ impl<'a> Reconciler<'a> {
         scope: &'scope std::thread::Scope<'scope, '_>,
         finished: &Sender<()>,
     ) -> Result<u64, OperationError> {
-        let by_name = (self.definitions)()?
-            .into_iter()
-            .map(|pool| (pool.name.clone(), pool))
-            .collect();
-        for item in recover_interrupted(&self.engine, &self.leases, &by_name)? {
+        for item in recover_interrupted(&self.engine, &self.leases)? {
             (self.options.observer)(&PoolEvent::Recovered(item));
         }
         let snapshot = self.snapshot()?;
@@ -225,10 +261,39 @@ impl<'a> Reconciler<'a> {
             }
         }
         if self.options.only.is_empty() {
-            update_alerts(&self.engine, &find_anomalies(&snapshot, &plan))?;
+            let mut anomalies = find_anomalies(&snapshot, &plan);
+            anomalies.extend(self.stored_anomalies(&snapshot)?);
+            if self.stalled_cycles.load(Ordering::Relaxed) >= STALLED_CYCLES {
+                anomalies.extend(stalled_pools(&snapshot, &plan));
+            }
+            update_alerts(&self.engine, &anomalies)?;
+            file_anomalies(&self.engine, &snapshot, &anomalies)?;
             self.finish_drained(&snapshot)?;
         }
-        self.start_planned(scope, finished, &snapshot, &plan)
+        let started = self.start_planned(scope, finished, &snapshot, &plan)?;
+        let is_stalled =
+            started == 0 && !plan.dispatches.is_empty() && lock(&self.running).is_empty();
+        if is_stalled {
+            self.stalled_cycles.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.stalled_cycles.store(0, Ordering::Relaxed);
+        }
+        Ok(started)
+    }
+
+    /// The anomalies of stored rows, which are checked from time to time.
+    fn stored_anomalies(&self, snapshot: &PoolSnapshot) -> Result<Vec<Anomaly>, OperationError> {
+        let mut known = lock(&self.stored_anomalies);
+        if let Some((time, anomalies)) = &*known
+            && time.elapsed() < STORED_CHECK_INTERVAL
+        {
+            return Ok(anomalies.clone());
+        }
+        let found = self
+            .engine
+            .read(|reader| find_stored_anomalies(reader, snapshot))?;
+        *known = Some((Instant::now(), found.clone()));
+        Ok(found)
     }
 
     fn start_planned<'scope>(
@@ -240,7 +305,11 @@ impl<'a> Reconciler<'a> {
     ) -> Result<u64, OperationError> {
         let mut started = 0;
         for planned in &plan.dispatches {
-            if self.options.cancel.is_cancelled() {
+            let is_full = self
+                .options
+                .own_limit
+                .is_some_and(|limit| lock(&self.running).len() as u64 >= limit);
+            if is_full || self.options.cancel.is_cancelled() {
                 break;
             }
             let mut items = vec![planned.item];

@@ -1,9 +1,8 @@
 //! [`recover_interrupted`]: ends the attempts of dead processes, so that their items can be dispatched again.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use cleveragents_domain::{Attempt, AttemptOutcome, Lease, MicroUsd, PoolDefinition, WorkItemId};
+use cleveragents_domain::{Attempt, AttemptOutcome, Lease, MicroUsd, WorkItemId};
 use cleveragents_store::attempts::AttemptResult;
 use cleveragents_store::{Engine, Error, UnitOfWork, attempts, leases, plans, pools, work_items};
 
@@ -17,7 +16,6 @@ use crate::operation::OperationError;
 pub(super) fn recover_interrupted(
     engine: &Engine,
     leases_of_process: &LeaseService,
-    definitions: &HashMap<String, Arc<PoolDefinition>>,
 ) -> Result<Vec<WorkItemId>, OperationError> {
     let (now, running, held) = engine.read(|reader| {
         Ok::<_, Error>((
@@ -43,9 +41,8 @@ pub(super) fn recover_interrupted(
             continue;
         }
         let (item, seen) = (attempt.item, lease.cloned());
-        let pool = definitions.get(&attempt.pool).cloned();
-        let ended = engine
-            .write(move |unit| end_interrupted(unit, &attempt, seen.as_ref(), pool.as_deref()))?;
+        let ended =
+            engine.write(move |unit| end_interrupted(unit, &attempt, seen.as_ref()))?;
         if ended {
             tracing::info!(%item, "interrupted attempt ended; the item can be dispatched again");
             recovered.push(item);
@@ -59,7 +56,6 @@ fn end_interrupted(
     unit: &mut UnitOfWork<'_>,
     attempt: &Attempt,
     seen: Option<&Lease>,
-    pool: Option<&PoolDefinition>,
 ) -> Result<bool, Error> {
     pools::lock_claims(unit)?;
     if let Some(seen) = seen
@@ -86,9 +82,6 @@ fn end_interrupted(
     if !attempts::finish(unit, attempt, &project, &result)? {
         return Ok(false);
     }
-    // Without its definition, the budget scopes of a pool stay as they are.
-    if let Some(pool) = pool {
-        spend(unit, pool, attempt, cost)?;
-    }
+    spend(unit, attempt, cost)?;
     Ok(true)
 }

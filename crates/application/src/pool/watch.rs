@@ -1,6 +1,9 @@
 //! Invariants of the loop, checked by code in every cycle. Each anomaly has at most one open alert.
 
-use std::collections::{BTreeMap, HashSet};
+mod items;
+mod stored;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use cleveragents_domain::identity::Namespaces;
 use cleveragents_domain::{AttemptOutcome, WorkItemId, WorkItemState};
@@ -10,6 +13,9 @@ use cleveragents_store::{Engine, Error, pools, work_items};
 use super::plan_dispatches::DispatchPlan;
 use super::snapshot::PoolSnapshot;
 use crate::operation::OperationError;
+
+pub(super) use items::file_anomalies;
+pub(super) use stored::find_stored_anomalies;
 
 /// Number of consecutive failures for the same reason that raises an alert.
 const REPEATED_FAILURES: usize = 3;
@@ -23,28 +29,40 @@ pub(super) struct Anomaly {
     pub(super) kind: &'static str,
     /// The item, pool or project that it is about.
     pub(super) subject: String,
+    pub(super) project: String,
     pub(super) namespace: String,
     pub(super) message: String,
 }
 
 /// Kinds of alerts that this module raises and resolves.
-const KINDS: [&str; 7] = [
+const KINDS: [&str; 12] = [
     "ownerless-item",
     "overdue-queue",
     "long-attempt",
     "idle-pool",
+    "stalled-pool",
     "red-base",
     "missing-evidence",
     "repeated-failure",
+    "stale-claim",
+    "exceeded-limit",
+    "unproven-merge",
+    "failed-sync",
 ];
 
 /// The anomalies of a snapshot.
 pub(super) fn find_anomalies(snapshot: &PoolSnapshot, plan: &DispatchPlan) -> Vec<Anomaly> {
     let mut anomalies = Vec::new();
+    let projects: HashMap<&str, &str> = snapshot
+        .pools
+        .iter()
+        .map(|pool| (&*pool.definition.name, &*pool.definition.project))
+        .collect();
     let mut add = |kind, subject: String, owner: &str, message: String| {
         anomalies.push(Anomaly {
             kind,
             subject,
+            project: projects.get(owner).copied().unwrap_or(owner).to_owned(),
             namespace: work_items::namespace(owner),
             message,
         });
@@ -130,6 +148,27 @@ pub(super) fn find_anomalies(snapshot: &PoolSnapshot, plan: &DispatchPlan) -> Ve
     anomalies
 }
 
+/// The pools whose planned attempts did not start for several cycles.
+pub(super) fn stalled_pools(snapshot: &PoolSnapshot, plan: &DispatchPlan) -> Vec<Anomaly> {
+    let mut planned: BTreeMap<usize, WorkItemId> = BTreeMap::new();
+    for dispatch in &plan.dispatches {
+        planned.entry(dispatch.pool).or_insert(dispatch.item);
+    }
+    let anomaly = |(pool, item): (usize, WorkItemId)| {
+        let name = &snapshot.pools[pool].definition.name;
+        Anomaly {
+            kind: "stalled-pool",
+            subject: name.clone(),
+            project: snapshot.pools[pool].definition.project.clone(),
+            namespace: work_items::namespace(name),
+            message: format!(
+                "attempts of {name} are planned and do not start, the first one on {item}"
+            ),
+        }
+    };
+    planned.into_iter().map(anomaly).collect()
+}
+
 /// The anomalies of one item.
 fn item_anomalies(snapshot: &PoolSnapshot, item: &OpenItem) -> Vec<Anomaly> {
     let mut anomalies = Vec::new();
@@ -137,6 +176,7 @@ fn item_anomalies(snapshot: &PoolSnapshot, item: &OpenItem) -> Vec<Anomaly> {
         anomalies.push(Anomaly {
             kind,
             subject: item.id.to_string(),
+            project: item.project.clone(),
             namespace: work_items::namespace(&item.project),
             message,
         });

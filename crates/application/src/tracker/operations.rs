@@ -66,7 +66,8 @@ fn info(context: &OperationContext, source: ItemSource) -> Result<ItemSourceInfo
     })
 }
 
-fn trackers(context: &OperationContext) -> Trackers {
+/// The trackers that the caller's credentials open.
+pub(crate) fn trackers(context: &OperationContext) -> Trackers {
     Trackers::new(context.settings().process.credentials.clone())
 }
 

@@ -2,10 +2,10 @@
 //!
 //! A project without a source that mirrors its changes enqueues nothing.
 
-use cleveragents_domain::{ContentHash, WorkItem, WorkItemState};
+use cleveragents_domain::{ContentHash, WorkItem, WorkItemId, WorkItemState};
 use cleveragents_store::item_sources::{self, ItemSource};
 use cleveragents_store::tracker_outbox::{self, NewTrackerWrite};
-use cleveragents_store::{Error, UnitOfWork};
+use cleveragents_store::{Error, UnitOfWork, work_items};
 use serde::{Deserialize, Serialize};
 
 use super::labels::MappedFields;
@@ -69,6 +69,19 @@ fn mirror_of(unit: &mut UnitOfWork<'_>, item: &WorkItem) -> Result<Option<ItemSo
         }
         None => item_sources::mirror_of(unit, &item.project),
     }
+}
+
+/// Whether changes of an item are written to a tracker.
+pub(crate) fn is_mirrored(unit: &mut UnitOfWork<'_>, item: &WorkItem) -> Result<bool, Error> {
+    Ok(mirror_of(unit, item)?.is_some())
+}
+
+/// Enqueues the fields of an item that may have changed in this unit of work.
+pub(crate) fn mirror_item_fields(unit: &mut UnitOfWork<'_>, id: WorkItemId) -> Result<(), Error> {
+    if let Some(item) = work_items::get(unit, id)? {
+        mirror_fields(unit, &item)?;
+    }
+    Ok(())
 }
 
 fn enqueue(

@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    BODY_MAXIMUM, Code, Diagnose, ExternalItem, Hint, Moscow, NewWorkItem, Priority, StoryPoints,
-    TITLE_MAXIMUM, TrackerWriteId, TransitionCause, WorkItem, WorkItemKind, WorkItemState,
-    checked_labels,
+    BODY_MAXIMUM, Code, Diagnose, ExternalItem, Hint, LeaseSubject, Moscow, NewWorkItem, Priority,
+    StoryPoints, TITLE_MAXIMUM, TrackerWriteId, TransitionCause, Ttl, WorkItem, WorkItemKind,
+    WorkItemState, checked_labels,
 };
 use cleveragents_store::item_sources::{self, ItemSource};
 use cleveragents_store::work_items::{self, ChangeOrigin};
-use cleveragents_store::{Engine, Error, UnitOfWork, tracker_outbox};
+use cleveragents_store::{Engine, Error, UnitOfWork, leases, tracker_outbox};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -24,6 +24,7 @@ use super::labels::{LabelMapping, MappedFields};
 use super::listing::incomplete;
 use super::source::mapping_of;
 use super::types::{TrackerIssue, TrackerListing};
+use crate::lease::{FencingToken, LeaseError, LeaseService};
 
 /// The result of a synchronization.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -51,6 +52,9 @@ pub enum SyncError {
     Tracker(#[from] TrackerError),
     #[error(transparent)]
     Store(#[from] Error),
+    /// Another process synchronizes the source.
+    #[error(transparent)]
+    Lease(#[from] LeaseError),
 }
 
 impl Diagnose for SyncError {
@@ -58,6 +62,7 @@ impl Diagnose for SyncError {
         match self {
             Self::Tracker(error) => error.code(),
             Self::Store(error) => error.code(),
+            Self::Lease(error) => error.code(),
         }
     }
 
@@ -65,6 +70,7 @@ impl Diagnose for SyncError {
         match self {
             Self::Tracker(error) => error.hint(),
             Self::Store(error) => error.hint(),
+            Self::Lease(error) => error.hint(),
         }
     }
 
@@ -72,6 +78,7 @@ impl Diagnose for SyncError {
         match self {
             Self::Tracker(error) => error.details(),
             Self::Store(error) => error.details(),
+            Self::Lease(error) => error.details(),
         }
     }
 }
@@ -85,13 +92,18 @@ pub(super) fn stored_revision(issue: &TrackerIssue) -> String {
     format!("{state}{}", issue.revision)
 }
 
-/// Reads the complete listing of a source and stores its changes. A failure is recorded at the source.
+/// Reads the complete listing of a source and stores its changes. A failure is recorded at the source. A lease prevents
+/// that an older listing of another process overwrites a newer one.
 pub fn sync_source(
     engine: &Arc<Engine>,
     source: &ItemSource,
     tracker: &dyn Tracker,
 ) -> Result<SyncReport, SyncError> {
-    let outcome = synchronize(engine, source, tracker);
+    let lease = LeaseService::new(Arc::clone(engine))
+        .acquire(LeaseSubject::new("item-source", &source.name), Ttl::default())?;
+    let outcome = synchronize(engine, source, tracker, lease.fencing_token());
+    // A lease that is not released expires.
+    drop(lease);
     if let Err(SyncError::Tracker(error)) = &outcome {
         let (name, text) = (source.name.clone(), error.to_string());
         engine.write(move |unit| item_sources::record_failure(unit, &name, &text))?;
@@ -103,6 +115,7 @@ fn synchronize(
     engine: &Arc<Engine>,
     source: &ItemSource,
     tracker: &dyn Tracker,
+    (subject, token): FencingToken,
 ) -> Result<SyncReport, SyncError> {
     let mapping = mapping_of(source)?;
     // Read before the listing: an item that is created meanwhile is in neither.
@@ -129,6 +142,7 @@ fn synchronize(
     }
     let source = source.clone();
     let report = engine.write(move |unit| {
+        leases::require(unit, &subject, token)?;
         let mut changes = SourceChanges {
             unit,
             source: &source,

@@ -12,6 +12,7 @@ use cleveragents_store::work_items::{ChangeOrigin, DependencyInsert, ItemFilter,
 use cleveragents_store::{Engine, Reader, UnitOfWork, attempts, work_items};
 
 use super::error::WorkItemError;
+use crate::tracker::{mirror_fields, mirror_item};
 
 /// An item with everything that belongs to it.
 #[derive(Debug, Clone)]
@@ -149,6 +150,7 @@ impl WorkItemService {
             for on in &depends_on {
                 add_dependency(unit, &item, *on, &by)?;
             }
+            mirror_item(unit, &item)?;
             Ok(item)
         })
     }
@@ -179,7 +181,11 @@ impl WorkItemService {
                 let item = find(unit, id)?;
                 move_by_person(unit, &item, to, edit.reason.clone(), &by)?;
             }
-            find(unit, id)
+            let after = find(unit, id)?;
+            if after.version != before.version {
+                mirror_fields(unit, &after)?;
+            }
+            Ok(after)
         })
     }
 
@@ -211,7 +217,9 @@ impl WorkItemService {
                 work_items::set_duplicate_of(unit, id, of)?;
             }
             move_by_person(unit, &item, to, reason.clone(), &by)?;
-            find(unit, id)
+            let after = find(unit, id)?;
+            mirror_fields(unit, &after)?;
+            Ok(after)
         })
     }
 

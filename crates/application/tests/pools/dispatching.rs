@@ -19,8 +19,8 @@ use cleveragents_store::{Engine, attempts, pools, work_items};
 use cleveragents_testkit::{TestDatabase, at_once, proof_size};
 
 use super::support::{
-    LIMITS, PROJECT, ScriptedRole, add_verified, change, definitions, item, pool_files, register,
-    run_until_idle, verdict,
+    LIMITS, PROJECT, Script, ScriptedRole, add_verified, change, definitions, item, pool_files,
+    register, run_until_idle, set_state, verdict,
 };
 
 fn fix_pool(limits: &str) -> Vec<String> {
@@ -35,21 +35,6 @@ fn plan(engine: &Arc<Engine>) -> cleveragents_application::DispatchPlan {
         .read(|reader| PoolSnapshot::read(reader, &definitions, 8))
         .expect("read");
     plan_dispatches(&snapshot)
-}
-
-fn set_state(engine: &Engine, pool: &'static str, to: PoolState) {
-    let changed =
-        engine.write(move |unit| pools::set_state(unit, pool, PoolState::ALL, to, Some("test")));
-    assert!(changed.expect("written"));
-}
-
-/// Reports what the function returns.
-struct Script<F>(F);
-
-impl<F: Fn(&Dispatch) -> RoleReport + Send + Sync> RoleRunner for Script<F> {
-    fn run(&self, dispatch: &Dispatch, _: &Cancel) -> Result<RoleReport, OperationError> {
-        Ok(self.0(dispatch))
-    }
 }
 
 #[test]
@@ -283,6 +268,7 @@ fn a_claim_of_a_dead_process_is_ended_as_interrupted_and_not_charged() {
         };
         let options = ReconcilerOptions {
             capacity: 8,
+            own_limit: None,
             until_idle: true,
             only: Vec::new(),
             observer: &observer,

@@ -2,5 +2,8 @@
 
 mod dispatching;
 mod loop_proof;
+mod mirroring;
 mod planning;
+mod report_table;
 mod support;
+mod watching;

@@ -11,6 +11,7 @@ use cleveragents_domain::{
     WorkItemState,
 };
 use cleveragents_store::work_items::OpenItem;
+use cleveragents_testkit::Dice;
 
 const NOW: i64 = 1_900_000_000_000_000;
 
@@ -192,4 +193,80 @@ fn items_that_no_pool_takes_are_named() {
             .iter()
             .all(|(_, wait)| *wait == WaitReason::NoPool)
     );
+}
+
+/// For any state of pools and items: each item starts, is handed to the user or has a reason, a limit that is named as the
+/// reason is reached, and nothing starts beyond a limit.
+#[test]
+fn each_item_starts_or_waits_for_a_limit_that_is_reached() {
+    let mut dice = Dice::seeded(22);
+    for _ in 0..400 {
+        let workers: Vec<u64> = (0..3).map(|_| 1 + dice.roll(4)).collect();
+        let open: Vec<u64> = (0..3).map(|_| 1 + dice.roll(5)).collect();
+        let pools: Vec<PoolView> = ["a", "b", "c"]
+            .iter()
+            .zip(workers.iter().zip(&open))
+            .map(|(name, (workers, open))| {
+                let mut pool = pool(
+                    name,
+                    &format!("limits: {{workers: {workers}, open_changes: {open}}}\nshare: {{weight: {}, minimum: {}}}", 1 + dice.roll(5), dice.roll(3)),
+                );
+                if dice.once_in(5) {
+                    pool.budget_left = Some(MicroUsd(dice.roll(4) * 1_000_000));
+                }
+                pool
+            })
+            .collect();
+        let priorities = [Priority::CiBlocker, Priority::High, Priority::Backlog];
+        let items: Vec<OpenItem> = (0..dice.roll(20))
+            .map(|_| {
+                let label = *dice.pick(&["a", "b", "c"]);
+                let priority = *dice.pick(&priorities);
+                let age = i64::try_from(dice.roll(1_000)).expect("small");
+                let mut item = open_item(label, priority, age);
+                if dice.once_in(4) {
+                    item.state = WorkItemState::InProgress;
+                    item.change_pool = Some(format!("local/{label}"));
+                }
+                item
+            })
+            .collect();
+        let snapshot = snapshot(pools, items, 1 + dice.roll(8));
+        let started = starts(&snapshot);
+        assert!(started.iter().sum::<usize>() as u64 <= snapshot.capacity);
+        let plan = plan_dispatches(&snapshot);
+        for (index, count) in started.iter().enumerate() {
+            let name = &snapshot.pools[index].definition.name;
+            assert!(*count as u64 <= workers[index]);
+            let begun = snapshot
+                .items
+                .iter()
+                .filter(|item| item.change_pool.as_ref() == Some(name))
+                .count();
+            let new = plan
+                .dispatches
+                .iter()
+                .filter(|start| start.pool == index)
+                .filter(|start| {
+                    let item = snapshot.items.iter().find(|item| item.id == start.item);
+                    item.is_some_and(|item| item.change_pool.is_none())
+                })
+                .count();
+            assert!(new == 0 || (begun + new) as u64 <= open[index]);
+        }
+        for (_, wait) in &plan.waits {
+            let running = |pool: &str| {
+                let index = snapshot.pools.iter().position(|view| view.definition.name == pool);
+                started[index.expect("a pool")] as u64
+            };
+            match wait {
+                WaitReason::Capacity { limit } => {
+                    assert_eq!(started.iter().sum::<usize>() as u64, *limit);
+                }
+                WaitReason::Workers { pool, limit } => assert_eq!(running(pool), *limit),
+                WaitReason::OpenChanges { .. } | WaitReason::Budget { .. } => {}
+                other => panic!("unexpected: {other}"),
+            }
+        }
+    }
 }

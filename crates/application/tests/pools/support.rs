@@ -10,11 +10,11 @@ use cleveragents_application::{
 };
 use cleveragents_domain::{
     AttemptEvidence, ContentHash, GateResult, MergeOutcome, MicroUsd, NewWorkItem, PoolDefinition,
-    PoolRole, ReasonedValue, RegressionProof, ReviewDecision, ReviewFinding, ReviewVerdict,
+    PoolRole, PoolState, ReasonedValue, RegressionProof, ReviewDecision, ReviewFinding, ReviewVerdict,
     Severity, TriageDecision, TriageVerdict, WorkItem, WorkItemId, WorkItemKind, WorkItemState,
 };
 use cleveragents_process::Cancel;
-use cleveragents_store::{Engine, work_items};
+use cleveragents_store::{Engine, pools, work_items};
 
 pub(crate) const PROJECT: &str = "local/shop";
 
@@ -262,6 +262,7 @@ pub(crate) fn run_until_idle(
     let cancel = Cancel::new();
     let options = ReconcilerOptions {
         capacity,
+        own_limit: None,
         until_idle: true,
         only: Vec::new(),
         observer,
@@ -270,4 +271,19 @@ pub(crate) fn run_until_idle(
     Reconciler::new(Arc::clone(engine), &read, runner, options)
         .run()
         .expect("the loop ends")
+}
+
+pub(crate) fn set_state(engine: &Engine, pool: &'static str, to: PoolState) {
+    let changed =
+        engine.write(move |unit| pools::set_state(unit, pool, PoolState::ALL, to, Some("test")));
+    assert!(changed.expect("written"));
+}
+
+/// Reports what the function returns.
+pub(crate) struct Script<F>(pub(crate) F);
+
+impl<F: Fn(&Dispatch) -> RoleReport + Send + Sync> RoleRunner for Script<F> {
+    fn run(&self, dispatch: &Dispatch, _: &Cancel) -> Result<RoleReport, OperationError> {
+        Ok(self.0(dispatch))
+    }
 }

@@ -269,7 +269,7 @@ pub(crate) enum Command {
     Hunt(Hunt),
     /// Prove a work item by a failing test, fix it, have it reviewed, and merge it
     Fix(Fix),
-    /// Run queued plans in the background
+    /// Run queued plans and active pools in the background
     Worker(Worker),
     /// Manage work items: bugs, features and other work of a project
     #[command(subcommand)]

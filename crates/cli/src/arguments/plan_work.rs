@@ -287,8 +287,12 @@ pub(crate) struct PlanApply {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Several workers, on one or more machines, share the queue; one worker runs a plan at a time. When
-a worker dies, another one resumes its plans.
+    after_help = "Runs queued plans, and starts attempts on the work items of active pools. Several workers, on one or
+more machines, share both: each plan and each item has one worker at a time. When a worker dies, another
+one resumes its plans and repeats its attempts. Ctrl-C and SIGTERM end a worker; interrupted attempts are
+not charged to their items.
+
+With --until-idle, only queued plans run, no pools. `agents pool run` runs pools without queued plans.
 
 Examples:
   agents worker
@@ -296,10 +300,10 @@ Examples:
   agents worker --until-idle"
 )]
 pub(crate) struct Worker {
-    /// Maximum number of plans to run in parallel; `plan.concurrency` when not given
+    /// Maximum number of plans to run in parallel, and of attempts of pools; `plan.concurrency` when not given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=64))]
     pub(crate) concurrency: Option<u64>,
-    /// Exit when the queue is empty
+    /// Run only queued plans, and exit when the queue is empty
     #[arg(long)]
     pub(crate) until_idle: bool,
 }

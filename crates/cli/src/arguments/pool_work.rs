@@ -24,7 +24,8 @@ pub(crate) enum DemoTopic {
 #[command(after_help = "Examples:
   agents hunt
   agents hunt src/store --limit 5
-  agents hunt src/cache.py --actor anthropic/claude-sonnet-5")]
+  agents hunt src/cache.py --actor anthropic/claude-sonnet-5
+  agents hunt src --queue")]
 pub(crate) struct Hunt {
     /// Folder or file of the project; all of it when not given
     #[arg(value_name = "PATH")]
@@ -38,6 +39,9 @@ pub(crate) struct Hunt {
     /// Maximum number of modules
     #[arg(long, value_name = "NUMBER", default_value_t = 20)]
     pub(crate) limit: u64,
+    /// Only add the modules as work items, for a hunt pool
+    #[arg(long)]
+    pub(crate) queue: bool,
 }
 
 /// Arguments of `fix`.

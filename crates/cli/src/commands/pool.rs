@@ -8,7 +8,7 @@ use cleveragents_application::pool_operations::{
     PoolStatusRequest, RemovePool, ResumePool, ShowPool, StopPool,
 };
 use cleveragents_application::pool_role_operations::{
-    ListReadyMadePools, ReadyMadePoolFile, RunPools,
+    ListReadyMadePools, PoolRun, ReadyMadePoolFile, RunPools,
 };
 use cleveragents_domain::{DefinitionKind, MicroUsd, PoolState};
 
@@ -87,6 +87,7 @@ pub(super) fn run(context: &Context, command: Command) -> Result<Report, Command
                 name,
                 capacity,
                 keep_waiting: !until_idle,
+                ..RunPools::default()
             },
         ),
         Command::Pause(command) => {
@@ -114,16 +115,24 @@ pub(super) fn run(context: &Context, command: Command) -> Result<Report, Command
     }
 }
 
-fn run_pools(context: &Context, request: RunPools) -> Result<Report, CommandError> {
-    let run = call_interactive(context, request, false)?;
-    let panel = Panel::new("Attempts")
+/// Number of attempts that a run of the pools ended.
+pub(in crate::commands) fn attempts_panel(run: &PoolRun) -> Panel {
+    Panel::new("Attempts")
         .row("Started", run.started)
         .row("Succeeded", run.succeeded)
         .row("Failed", run.failed)
         .row("Interrupted", run.interrupted)
-        .row("Items for you", run.escalated);
-    let report = Report::new("pool run").panel(panel);
-    let report = if run.escalated > 0 {
+        .row("Items for you", run.escalated)
+}
+
+fn run_pools(context: &Context, request: RunPools) -> Result<Report, CommandError> {
+    let run = call_interactive(context, request, false)?;
+    let report = Report::new("pool run").panel(attempts_panel(&run));
+    let report = if run.active_pools == 0 {
+        report.info("no pool is active: `agents pool list` shows the pools, `agents pool library` ready-made ones")
+    } else if run.started == 0 {
+        report.info("why items wait: `agents pool plan`")
+    } else if run.escalated > 0 {
         report.info("see them: `agents item list --state needs_person`")
     } else {
         report
@@ -406,5 +415,8 @@ fn library(
         .column("Description", Align::Left)
         .rows(listed.pools.iter().map(row));
     let message = format!("{} listed", counted(listed.pools.len(), "pool"));
-    Ok(report.table(table).ok(message).records(listed))
+    let report = report
+        .table(table)
+        .info("print one as a file: `agents pool library NAME --project PROJECT > pool.yaml`");
+    Ok(report.ok(message).records(listed))
 }

@@ -25,6 +25,7 @@ pub(crate) fn hunt(context: &Context, arguments: Hunt) -> Result<Report, Command
         path,
         actor: arguments.actor,
         limit: arguments.limit,
+        queue: arguments.queue,
     };
     let report = call_interactive(context, request, false)?;
     let modules = Table::new("Modules")
@@ -41,7 +42,10 @@ pub(crate) fn hunt(context: &Context, arguments: Hunt) -> Result<Report, Command
         .empty("No defect was found")
         .rows(report.items.iter().map(item_row));
     let new = report.items.iter().filter(|found| found.is_new).count();
-    let mut shown = Report::new("hunt").table(modules).table(items);
+    let mut shown = Report::new("hunt").table(modules);
+    if !arguments.queue {
+        shown = shown.table(items);
+    }
     if report.left_out > 0 {
         shown = shown.info(format!(
             "{} left out: raise --limit",
@@ -54,11 +58,13 @@ pub(crate) fn hunt(context: &Context, arguments: Hunt) -> Result<Report, Command
     if let Some(first) = report.items.first() {
         shown = shown.info(format!("next: `agents fix {}`", first.item.id));
     }
-    let message = format!(
-        "{} in {}",
-        counted(new, "new finding"),
-        counted(report.modules.len(), "module")
-    );
+    let modules = counted(report.modules.len(), "module");
+    let message = if arguments.queue {
+        shown = shown.info("a pool of the role `hunt` takes them: `agents pool library hunt`");
+        format!("{modules} queued")
+    } else {
+        format!("{} in {modules}", counted(new, "new finding"))
+    };
     Ok(shown.ok(message).records(report))
 }
 
@@ -67,6 +73,7 @@ fn module_row(module: &HuntedModule) -> Vec<Cell> {
         Some(AttemptOutcome::Succeeded) => {
             Cell::Text(module.summary.lines().next().unwrap_or_default().to_owned())
         }
+        None if module.reason.is_none() => Cell::Muted(module.summary.clone()),
         _ => Cell::Bad(
             module
                 .reason

@@ -21,7 +21,7 @@ fn last_attempt(data: &Value, role: &str) -> Value {
 }
 
 /// A tier that makes these calls and claims success.
-fn tier(workbench: &Workbench, calls: &[Value]) -> String {
+pub(crate) fn tier(workbench: &Workbench, calls: &[Value]) -> String {
     workbench.model(
         "tier",
         &[
@@ -47,14 +47,14 @@ const LOCKED: [(&str, &str); 2] = [
     ),
 ];
 
-fn lock() -> Vec<Value> {
+pub(crate) fn lock() -> Vec<Value> {
     LOCKED
         .iter()
         .map(|(old, new)| edit(CODE, old, new))
         .collect()
 }
 
-fn unmark() -> Value {
+pub(crate) fn unmark() -> Value {
     edit(TEST, "    @unittest.expectedFailure\n", "")
 }
 
@@ -141,6 +141,53 @@ fn an_honest_fix_is_merged_once_and_only_on_request() {
     );
     let again = workbench.fix(&item, &team, &model, &["--yes"]);
     assert_eq!(again.json()["data"]["attempts"], json!([]));
+}
+
+/// The base moves after the approval: by a commit that fits, by one that changes the same file, and by one with which the
+/// suite fails although no file overlaps.
+#[test]
+fn a_change_is_validated_again_when_its_base_moved() {
+    let contradicting = "import unittest\n\nfrom workbench.session_service import MessageRepository, \
+                         PersistentSessionService\n\n\nclass PlainTest(unittest.TestCase):\n    \
+                         def test_plain(self):\n        service = PersistentSessionService(MessageRepository())\n        \
+                         self.assertFalse(hasattr(service, \"_numbering\"))\n";
+    let cases = [
+        ("notes.txt", "Release on Friday.\n", "completed", ""),
+        (CODE, "# Reviewed.\n", "needs_person", "conflicts"),
+        ("tests/test_plain.py", contradicting, "needs_person", "local/suite fails on the base"),
+    ];
+    for (path, text, state, reason) in cases {
+        let workbench = Workbench::new();
+        let item = workbench.found_item();
+        let team = workbench.honest_team();
+        let calls = [lock(), vec![unmark()]].concat();
+        let model = tier(&workbench, &calls);
+        let approved = workbench.fix(&item, &team, &model, &[]);
+        assert_eq!(approved.json()["data"]["item"]["state"], "approved", "{path}");
+        let file = workbench.folder.join(path);
+        let before = std::fs::read_to_string(&file).unwrap_or_default();
+        std::fs::write(&file, format!("{before}{text}")).expect("written");
+        workbench.git(&["add", "."]);
+        workbench.git(&["commit", "-qm", "Another change"]);
+        let head = workbench.git(&["rev-parse", "HEAD"]);
+        // A model that fails from now on, so that a change that is sent back ends with the user.
+        let idle = tier(&workbench, &[]);
+        let merged = workbench.fix(
+            &item,
+            &team,
+            &idle,
+            &["--yes", "--attempts-per-tier", "1"],
+        );
+        let shown = workbench.agents.data(&["item", "show", &item]);
+        assert_eq!(shown["item"]["state"], state, "{path}: {merged:?}");
+        let attempts = shown["attempts"].as_array().expect("attempts");
+        let merge = attempts.iter().find(|attempt| attempt["role"] == "merge");
+        let merge = merge.expect("an attempt to merge");
+        let why = merge["reason"].as_str().unwrap_or_default();
+        assert!(why.contains(reason), "{path}: {why}");
+        let commits = workbench.git(&["rev-list", "--count", &format!("{head}..HEAD")]);
+        assert_eq!(commits == "1", state == "completed", "{path}");
+    }
 }
 
 #[test]

@@ -4,3 +4,4 @@
 mod cheating;
 mod demonstration;
 mod workbench;
+mod worker;

@@ -64,7 +64,10 @@ pub(crate) struct Workbench {
 
 impl Workbench {
     pub(crate) fn new() -> Self {
-        let agents = Agents::new(env!("CARGO_BIN_EXE_agents"));
+        Self::on(Agents::new(env!("CARGO_BIN_EXE_agents")))
+    }
+
+    pub(crate) fn on(agents: Agents) -> Self {
         let folder = agents.cwd().join("workbench");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("demo/workbench");
         for file in FILES {
@@ -148,15 +151,20 @@ impl Workbench {
         )
     }
 
-    /// Takes an item as far as it gets, with a model for the only tier.
-    pub(crate) fn fix(&self, item: &str, team: &str, tier: &str, options: &[&str]) -> Answer {
-        let reviewer = self.model(
+    /// A model that approves every change.
+    pub(crate) fn reviewer(&self) -> String {
+        self.model(
             "reviewer",
             &[report(
                 "submit_verdict",
                 &json!({"verdict": "approve", "summary": "fine", "findings": []}),
             )],
-        );
+        )
+    }
+
+    /// Takes an item as far as it gets, with a model for the only tier.
+    pub(crate) fn fix(&self, item: &str, team: &str, tier: &str, options: &[&str]) -> Answer {
+        let reviewer = self.reviewer();
         let command = [
             "--format",
             "json",

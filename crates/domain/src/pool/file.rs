@@ -46,10 +46,10 @@ struct PoolFile {
     /// States from which the pool takes items; those of its role when not given.
     #[schemars(with = "Option<Vec<WorkItemState>>")]
     states: Option<Vec<Spanned<WorkItemState>>>,
-    /// Action whose plans do the work; the built-in one of the role when not given.
+    /// Action whose instructions, criteria and invariants the plans follow, in addition to the task of the role.
     #[schemars(with = "Option<String>")]
     action: Option<Spanned<String>>,
-    /// Actor that reviews the results of plans.
+    /// Actor that reviews the results of plans of the roles `capture` and `fix`, before the review of the change.
     #[schemars(with = "Option<String>")]
     reviewer: Option<Spanned<String>>,
     /// Actors, cheapest first. The roles `merge` and `watch` run no model and have no tiers.
@@ -284,7 +284,7 @@ impl PoolParser<'_> {
 
     fn tiers(&self, file: &PoolFile) -> Result<Vec<Tier>, DefinitionFault> {
         let role = file.role.value;
-        if matches!(role, PoolRole::Merge | PoolRole::Watch) {
+        if !role.runs_model() {
             if let Some(tier) = file.tiers.first() {
                 return Err(rule(
                     &tier.name,
@@ -498,6 +498,25 @@ impl PoolParser<'_> {
         name.require_free_namespace()
             .map_err(|error| rule(&file.name, error.to_string(), fix))?;
         let project = self.name(&file.project, "name a project, such as local/shop")?;
+        let role = file.role.value;
+        if let Some(place) = &file.action
+            && !role.runs_model()
+        {
+            return Err(rule(
+                place,
+                format!("a pool with the role `{role}` makes no plans"),
+                "leave `action` out",
+            ));
+        }
+        if let Some(place) = &file.reviewer
+            && !matches!(role, PoolRole::Capture | PoolRole::Fix)
+        {
+            return Err(rule(
+                place,
+                format!("the plans of the role `{role}` change nothing that could be reviewed"),
+                "leave `reviewer` out",
+            ));
+        }
         let action = match &file.action {
             Some(action) => Some(self.name(action, "name an action, such as local/fix-bug")?),
             None => None,

@@ -148,7 +148,7 @@ pub struct PoolDefinition {
     pub query: ItemQuery,
     /// States from which it takes items.
     pub states: Vec<WorkItemState>,
-    /// Action whose plans do the work; `None` for the built-in one of the role.
+    /// Action whose texts the plans follow, in addition to the task of the role.
     pub action: Option<String>,
     /// Actor that reviews the results of plans.
     pub reviewer: Option<String>,
@@ -173,6 +173,14 @@ impl PoolDefinition {
             uncharged_attempts: self.limits.uncharged_attempts,
             review_rounds: self.limits.review_rounds,
         }
+    }
+
+    /// Number of a tier in the order of the tiers, from 1; 1 for one that the pool no longer has.
+    pub fn tier_number(&self, name: &str) -> u64 {
+        let mut numbered = self.tiers.iter().zip(1..);
+        numbered
+            .find(|(tier, _)| tier.name == name)
+            .map_or(1, |(_, number)| number)
     }
 
     /// Whether the pool may work on an item in its present state. Limits and dependencies are separate.

@@ -55,6 +55,11 @@ impl PoolRole {
         }
     }
 
+    /// Whether the role runs models.
+    pub const fn runs_model(self) -> bool {
+        !matches!(self, Self::Merge | Self::Watch)
+    }
+
     /// Whether the role may cause the transition. No option, retry or recovery extends this table. Handing an item to a
     /// user is always possible.
     pub const fn can_move(self, from: WorkItemState, to: WorkItemState) -> bool {

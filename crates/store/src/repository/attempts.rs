@@ -237,6 +237,35 @@ pub fn of_item(reader: &mut dyn Reader, item: WorkItemId) -> Result<Vec<Attempt>
     rows.into_iter().map(read).collect()
 }
 
+/// The newest successful merge into a project.
+pub fn last_merge(reader: &mut dyn Reader, project: &str) -> Result<Option<Attempt>, Error> {
+    let row = reader.query_first(
+        concat!(
+            "SELECT ",
+            columns!(),
+            " FROM attempts WHERE role = 'merge' AND outcome = 'succeeded' AND item_id IN \
+             (SELECT item_id FROM work_items WHERE project = ?1) ORDER BY finished_at DESC, attempt_id DESC LIMIT 1"
+        ),
+        params![project],
+    )?;
+    row.map(read).transpose()
+}
+
+/// Items that a pool merged from a time on, newest first.
+pub fn merged_since(
+    reader: &mut dyn Reader,
+    pool: &str,
+    since: Timestamp,
+    limit: u64,
+) -> Result<Vec<WorkItemId>, Error> {
+    let rows = reader.query(
+        "SELECT item_id FROM attempts WHERE pool = ?1 AND role = 'merge' AND outcome = 'succeeded' \
+         AND finished_at >= ?2 ORDER BY finished_at DESC, attempt_id DESC LIMIT ?3",
+        params![pool, since, limit],
+    )?;
+    rows.into_iter().map(|mut row| row.take()).collect()
+}
+
 /// All running attempts, oldest first.
 pub fn running(reader: &mut dyn Reader) -> Result<Vec<Attempt>, Error> {
     let rows = reader.query(

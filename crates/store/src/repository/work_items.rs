@@ -19,8 +19,9 @@ pub use links::{
     transitions, transitions_since,
 };
 pub use queries::{
-    ItemFilter, ItemHit, OpenItem, count, count_by_state, count_in_state, known, of_source,
-    open_dependencies, open_items, open_titles, page, search, with_external, with_prefix,
+    ItemFilter, ItemHit, OpenItem, count, count_by_state, count_in_state, known, last_closed,
+    of_source, open_dependencies, open_items, open_titles, open_with_label, page, search,
+    with_external, with_prefix,
 };
 
 use super::stored_json;

@@ -7,7 +7,10 @@
 
 mod control;
 mod plan;
+mod references;
 mod status;
+
+use std::sync::Arc;
 
 use cleveragents_domain::identity::Scope;
 use cleveragents_domain::{
@@ -50,6 +53,28 @@ pub(crate) static ENTRIES: &[OperationEntry] = &[
 
 pub(in crate::pool) fn service(context: &OperationContext) -> PoolService {
     PoolService::new(context.engine())
+}
+
+/// The valid pools that the caller may read: all, or the one with a name.
+pub(in crate::pool) fn selected_pools(
+    context: &OperationContext,
+    name: Option<&str>,
+) -> Result<Vec<Arc<PoolDefinition>>, OperationError> {
+    let visible = context.visible(Scope::Registry);
+    let only = match name {
+        Some(name) => {
+            let found = service(context).find_stored(name, context.variables())?;
+            Some(found.name)
+        }
+        None => None,
+    };
+    let registered = service(context).list_registered(context.variables())?;
+    Ok(registered
+        .into_iter()
+        .filter(|pool| visible.contains(namespace_of(&pool.stored.name)))
+        .filter(|pool| only.as_ref().is_none_or(|only| pool.stored.name == *only))
+        .filter_map(|pool| pool.definition.ok().map(Arc::new))
+        .collect())
 }
 
 /// A pool in a list.
@@ -195,6 +220,10 @@ fn add(
     new: DefinitionText<'_>,
     register: Register,
 ) -> Result<AddedPool, OperationError> {
+    // Errors in the file itself are reported by the registration.
+    if let Ok(definition) = PoolDefinition::read(new.text, context.variables()) {
+        references::check_references(context, &definition)?;
+    }
     let added = service(context).add(new.text, new.source, register, context.variables())?;
     Ok(AddedPool {
         pool: info(context, &added.stored.name)?,

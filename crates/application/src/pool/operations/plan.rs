@@ -1,17 +1,16 @@
 //! `pool/plan`: what the next cycle would start, and why every other item waits. Changes nothing.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use cleveragents_domain::identity::{Permission, Scope};
+use cleveragents_domain::identity::Permission;
 use cleveragents_domain::{PoolRole, WorkItemId, WorkItemState};
 use cleveragents_store::{Error, work_items};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::service;
+use super::selected_pools;
 use crate::operation::{
-    NamedKind, Operation, OperationContext, OperationError, Requirement, Resolver, namespace_of,
+    NamedKind, Operation, OperationContext, OperationError, Requirement, Resolver,
 };
 use crate::pool::plan_dispatches::{WaitReason, plan_dispatches};
 use crate::pool::snapshot::PoolSnapshot;
@@ -78,22 +77,7 @@ impl Operation for PlanPools {
     }
 
     fn run(self, context: &OperationContext) -> Result<PoolPlan, OperationError> {
-        let visible = context.visible(Scope::Registry);
-        let only = match &self.name {
-            Some(name) => Some(
-                service(context)
-                    .find_stored(name, context.variables())?
-                    .name,
-            ),
-            None => None,
-        };
-        let registered = service(context).list_registered(context.variables())?;
-        let definitions: Vec<_> = registered
-            .into_iter()
-            .filter(|pool| visible.contains(namespace_of(&pool.stored.name)))
-            .filter(|pool| only.as_ref().is_none_or(|only| pool.stored.name == *only))
-            .filter_map(|pool| pool.definition.ok().map(Arc::new))
-            .collect();
+        let definitions = selected_pools(context, self.name.as_deref())?;
         let capacity = self
             .capacity
             .unwrap_or_else(|| context.settings().plans.concurrency);

@@ -1,7 +1,6 @@
 //! `pool/status`: the board of the pools.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use cleveragents_domain::identity::{Permission, Scope};
 use cleveragents_domain::{AttemptOutcome, PoolRole, PoolState, Timestamp, WorkItemState};
@@ -9,9 +8,9 @@ use cleveragents_store::{Error, attempts, pools, work_items};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::service;
+use super::selected_pools;
 use crate::operation::{
-    NamedKind, Operation, OperationContext, OperationError, Requirement, Resolver, namespace_of,
+    NamedKind, Operation, OperationContext, OperationError, Requirement, Resolver,
 };
 use crate::pool::snapshot::PoolSnapshot;
 
@@ -121,21 +120,7 @@ impl Operation for PoolStatusRequest {
             )));
         }
         let visible = context.visible(Scope::Registry);
-        let only = match &self.name {
-            Some(name) => Some(
-                service(context)
-                    .find_stored(name, context.variables())?
-                    .name,
-            ),
-            None => None,
-        };
-        let registered = service(context).list_registered(context.variables())?;
-        let definitions: Vec<_> = registered
-            .into_iter()
-            .filter(|pool| visible.contains(namespace_of(&pool.stored.name)))
-            .filter(|pool| only.as_ref().is_none_or(|only| pool.stored.name == *only))
-            .filter_map(|pool| pool.definition.ok().map(Arc::new))
-            .collect();
+        let definitions = selected_pools(context, self.name.as_deref())?;
         let capacity = context.settings().plans.concurrency;
         let mut projects: Vec<String> = definitions
             .iter()

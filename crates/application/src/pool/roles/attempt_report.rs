@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use cleveragents_domain::{Attempt, GateResult, PoolRole, ReviewVerdict, WorkItem};
+
 /// A gate in a report.
 #[derive(Debug, Clone)]
 pub(crate) struct GateLine {
@@ -12,9 +14,23 @@ pub(crate) struct GateLine {
     pub(crate) output_tail: String,
 }
 
-/// The stored facts of an attempt. No field holds the words of a model.
+impl From<&GateResult> for GateLine {
+    fn from(gate: &GateResult) -> Self {
+        Self {
+            name: gate.name.clone(),
+            command: gate.command.clone(),
+            scope: gate.scope.clone(),
+            exit_code: gate.exit_code,
+            output_tail: gate.output_tail.clone(),
+        }
+    }
+}
+
+/// The stored facts of an attempt. Only `notes` hold words of a model: reasons of decisions and findings of a review.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AttemptReport {
+    /// `None` for the description of a change.
+    pub(crate) role: Option<PoolRole>,
     pub(crate) item: String,
     pub(crate) title: String,
     /// The number of the tier, from 1, and its actor.
@@ -26,27 +42,79 @@ pub(crate) struct AttemptReport {
     pub(crate) plan: String,
     pub(crate) changed: Vec<String>,
     pub(crate) gates: Vec<GateLine>,
+    pub(crate) notes: Vec<String>,
     pub(crate) cost_usd: f64,
     pub(crate) pool: String,
 }
 
 impl AttemptReport {
+    /// The report of an ended attempt, with the verdict of a review.
+    pub(crate) fn of(
+        attempt: &Attempt,
+        item: &WorkItem,
+        tier: u64,
+        changed: Vec<String>,
+        review: Option<&ReviewVerdict>,
+    ) -> Self {
+        let outcome = attempt
+            .outcome
+            .map(|outcome| outcome.as_str().replace('_', " "));
+        let plan = attempt.plan.map(|plan| plan.to_string());
+        Self {
+            role: Some(attempt.role),
+            item: item.id.to_string(),
+            title: item.title.clone(),
+            tier,
+            actor: attempt.actor.clone(),
+            outcome: outcome.unwrap_or_default(),
+            reason: attempt.reason.clone(),
+            base_commit: attempt.base.clone().unwrap_or_default(),
+            plan: plan.unwrap_or_default(),
+            changed,
+            gates: attempt.gates.iter().map(GateLine::from).collect(),
+            notes: notes(attempt, item, review),
+            cost_usd: attempt.cost.as_usd(),
+            pool: attempt.pool.clone(),
+        }
+    }
+
     /// The comment about the attempt.
     pub(crate) fn to_comment(&self) -> String {
-        let mut text = format!(
-            "**Implementation Attempt** — Tier {}: {} — **{}**\n\n[{}]\n\n",
-            self.tier, self.actor, self.outcome, self.item
+        let subject = match self.role {
+            Some(PoolRole::Capture) => "Failing Test",
+            Some(PoolRole::Triage) => "Triage",
+            Some(PoolRole::Review) => "Review",
+            Some(PoolRole::Merge) => "Merge",
+            Some(PoolRole::Hunt) => "Hunt",
+            _ => "Implementation Attempt",
+        };
+        let makes_change = !matches!(
+            self.role,
+            Some(PoolRole::Triage | PoolRole::Review | PoolRole::Merge | PoolRole::Hunt)
         );
+        let mut text = format!("**{subject}**");
+        if self.role != Some(PoolRole::Merge) {
+            let _written = write!(text, " — Tier {}: {}", self.tier, self.actor);
+        }
+        let _written = write!(text, " — **{}**\n\n[{}]\n\n", self.outcome, self.item);
         if let Some(reason) = &self.reason {
             let _written = write!(text, "## Why It Did Not Succeed\n\n{reason}\n\n");
         }
-        self.add_changes("### Changes Made", &mut text);
-        self.add_gates(&mut text);
-        let _written = write!(
-            text,
-            "## Change\n\nPlan `{}` on base `{}`, cost ${:.4}\n\n",
-            self.plan, self.base_commit, self.cost_usd
-        );
+        if !self.notes.is_empty() {
+            let lines: Vec<String> = self.notes.iter().map(|note| format!("- {note}")).collect();
+            let _written = write!(text, "## Result\n\n{}\n\n", lines.join("\n"));
+        }
+        if makes_change {
+            self.add_changes("### Changes Made", &mut text);
+            self.add_gates(&mut text);
+            let _written = write!(
+                text,
+                "## Change\n\nPlan `{}` on base `{}`, cost ${:.4}\n\n",
+                self.plan, self.base_commit, self.cost_usd
+            );
+        } else if !self.plan.is_empty() {
+            let _written = write!(text, "Plan `{}`, cost ${:.4}\n\n", self.plan, self.cost_usd);
+        }
         self.add_footer(&mut text);
         text
     }
@@ -109,6 +177,48 @@ impl AttemptReport {
             "---\n\n**Automated by CleverAgents**\nPool: {} | Actor: {}\n",
             self.pool, self.actor
         );
+    }
+}
+
+/// The decisions of a role, one line each. Texts of models are one line each, so that they cannot look like other
+/// parts of the report.
+fn notes(attempt: &Attempt, item: &WorkItem, review: Option<&ReviewVerdict>) -> Vec<String> {
+    let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match attempt.role {
+        PoolRole::Triage => {
+            let decided = [
+                Some(("state", item.state.to_string())),
+                Some(("priority", item.priority.to_string())),
+                item.milestone.clone().map(|value| ("milestone", value)),
+                item.points.map(|value| ("points", value.to_string())),
+                item.moscow.map(|value| ("MoSCoW", value.to_string())),
+            ];
+            let decided = decided.into_iter().flatten();
+            let reasons = attempt.summary.lines().map(line);
+            decided
+                .map(|(field, value)| format!("{field}: {value}"))
+                .chain(reasons.map(|reason| format!("reason of {reason}")))
+                .collect()
+        }
+        PoolRole::Review => review.map_or_else(Vec::new, |verdict| {
+            let findings = verdict.findings.iter().map(|finding| {
+                format!(
+                    "{} `{}`: {}",
+                    finding.severity,
+                    finding.path,
+                    line(&finding.message)
+                )
+            });
+            std::iter::once(format!("{} findings", verdict.findings.len()))
+                .chain(findings)
+                .collect()
+        }),
+        PoolRole::Merge => attempt
+            .head
+            .iter()
+            .map(|commit| format!("merged as `{commit}`"))
+            .collect(),
+        _ => Vec::new(),
     }
 }
 

@@ -57,7 +57,12 @@ pub(crate) enum ChangeProblem {
     AlwaysTrue(String, String),
     /// A file that decides which checks run.
     ChecksChanged(String),
+    /// The fix of a defect removes a large part of a file: path, lines before, lines after.
+    CodeRemoved(String, usize, usize),
 }
+
+/// Files below this number of lines may change as a whole.
+const SMALL_FILE: usize = 40;
 
 impl ChangeProblem {
     /// True if the change is empty or without effect; otherwise it uses a forbidden shortcut.
@@ -111,6 +116,10 @@ impl fmt::Display for ChangeProblem {
             Self::ChecksChanged(path) => write!(
                 formatter,
                 "`{path}` decides which checks run and may not be changed by an attempt"
+            ),
+            Self::CodeRemoved(path, before, after) => write!(
+                formatter,
+                "`{path}` had {before} lines and has {after} now; a fix may not remove a third of a file"
             ),
         }
     }
@@ -239,8 +248,23 @@ pub(crate) fn check_fix(
     problems.extend(weakened_tests(files, captured));
     if let Some(captured) = captured {
         problems.extend(captured_test_problem(files, captured));
+        // Other work, such as a refactoring, may remove code.
+        problems.extend(files.iter().filter_map(removed_code));
     }
     problems
+}
+
+/// A file of code that lost at least a third of its lines. A model that writes a file from memory forgets parts of it.
+fn removed_code(file: &FileVersions) -> Option<ChangeProblem> {
+    let lines = |content: &Option<String>| {
+        let content = content.as_deref().unwrap_or_default();
+        let lines = content.lines();
+        lines.filter(|line| !line.trim().is_empty()).count()
+    };
+    let (before, after) = (lines(&file.before), lines(&file.after));
+    let is_removed = before >= SMALL_FILE && after * 3 <= before * 2;
+    (is_removed && !file.is_test && !is_documentation(&file.path))
+        .then(|| ChangeProblem::CodeRemoved(file.path.clone(), before, after))
 }
 
 /// Checks the change of a capture: it adds or changes only tests, and weakens none. Returns the reasons to refuse it.
@@ -382,6 +406,24 @@ mod tests {
         let code = file("src/f.py", Some(CODE), Some(FIXED));
         let test = file("tests/test_f.py", None, Some(TEST));
         assert_eq!(check_fix(&[code, test], Some(&captured())), []);
+    }
+
+    #[test]
+    fn a_fix_that_removes_a_large_part_of_a_file_is_refused() {
+        let lines = |count: usize| -> String {
+            (0..count).map(|number| format!("x{number} = {number}\n")).collect()
+        };
+        let test = file("tests/test_f.py", None, Some(TEST));
+        let problems = |before: usize, after: usize| {
+            let code = file("src/f.py", Some(&lines(before)), Some(&lines(after)));
+            check_fix(&[code, test.clone()], Some(&captured()))
+        };
+        let path = "src/f.py".to_owned();
+        assert_eq!(problems(90, 60), [ChangeProblem::CodeRemoved(path, 90, 60)]);
+        assert_eq!(problems(90, 61), []);
+        assert_eq!(problems(39, 1), [], "a small file");
+        let code = file("src/f.py", Some(&lines(90)), Some(&lines(9)));
+        assert_eq!(check_fix(&[code], None), [], "a refactoring");
     }
 
     #[test]

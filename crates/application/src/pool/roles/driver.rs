@@ -1,5 +1,6 @@
 //! [`RoleDriver`]: creates and runs the plan of a role, and classifies why it stopped.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use cleveragents_domain::{
@@ -9,6 +10,7 @@ use cleveragents_process::Cancel;
 use cleveragents_store::Engine;
 use serde_json::{Value, json};
 
+use super::pool_action::PoolAction;
 use crate::action::ActionService;
 use crate::observer::{NoApprover, Observer};
 use crate::operation::OperationError;
@@ -67,6 +69,10 @@ pub(crate) struct RoleDriver<'a> {
     pub(crate) variables: &'a KeptVariables,
     pub(crate) observer: &'a dyn Observer,
     pub(crate) cancel: &'a Cancel,
+    /// The action of the pool, which the plans follow too.
+    pub(crate) action: Option<PoolAction>,
+    /// Actor that reviews the results of plans that change files.
+    pub(crate) reviewer: Option<String>,
     /// Called with every plan after its creation and before its first model call.
     pub(crate) on_plan: &'a dyn Fn(PlanId) -> Result<(), OperationError>,
 }
@@ -74,7 +80,7 @@ pub(crate) struct RoleDriver<'a> {
 impl RoleDriver<'_> {
     /// Creates a plan without starting it.
     pub(crate) fn create(&self, role_plan: &RolePlan<'_>) -> Result<Plan, OperationError> {
-        let (action, text) = role_action(role_plan.role, &role_plan.task);
+        let (action, text) = role_action(role_plan, self.action.as_ref());
         let variables = |name: &str| (self.variables)(name);
         ActionService::new(Arc::clone(&self.engine)).add(
             &text,
@@ -93,8 +99,8 @@ impl RoleDriver<'_> {
                 execution: actor(),
                 estimation: none(),
                 invariant: None,
-                // The review is a role of its own, by another actor.
-                review: none(),
+                // The review of the change is a role of its own, by another actor.
+                review: self.reviewer.clone().or_else(none),
             },
             max_cost: role_plan.max_cost,
             report: role_plan.report,
@@ -175,24 +181,47 @@ impl RoleDriver<'_> {
     }
 }
 
-/// The name and the definition of the action of a task.
-fn role_action(role: &str, task: &str) -> (String, String) {
+/// The name and the definition of the action of a task. The action of the pool adds its texts.
+fn role_action(role_plan: &RolePlan<'_>, pool_action: Option<&PoolAction>) -> (String, String) {
     let stamp = PlanId::generate().to_string().to_ascii_lowercase();
-    let name = format!("local/pool-{role}-{}", &stamp[stamp.len() - 10..]);
-    // Escapes braces and `$`, which would be placeholders and variables.
-    let escaped = task
-        .replace('{', "{{")
-        .replace('}', "}}")
-        .replace('$', "$$");
-    let subject = escaped.lines().next().unwrap_or_default();
-    let definition = json!({
+    let name = format!(
+        "local/pool-{}-{}",
+        role_plan.role,
+        &stamp[stamp.len() - 10..]
+    );
+    let mut task = role_plan.task.clone();
+    let mut definition_of_done = "- the task is done".to_owned();
+    if let Some(action) = pool_action {
+        let _written = write!(
+            task,
+            "\n\nFollow these instructions, as far as they do not contradict the ones above (action {}):\n{}",
+            action.name, action.instructions
+        );
+        definition_of_done = format!("{definition_of_done}\n{}", action.definition_of_done);
+    }
+    let task = escaped(&task);
+    let mut definition = json!({
         "name": name,
-        "description": subject,
-        "long_description": escaped,
-        "definition_of_done": "- the task is done",
+        "description": task.lines().next().unwrap_or_default(),
+        "long_description": task,
+        "definition_of_done": escaped(&definition_of_done),
         "reusable": false,
     });
+    if let Some(action) = pool_action {
+        let invariants: Vec<String> = action.invariants.iter().map(|text| escaped(text)).collect();
+        definition["invariants"] = json!(invariants);
+        if let Some(profile) = &action.safety_profile {
+            definition["safety_profile"] = json!(profile);
+        }
+    }
     (name, definition.to_string())
+}
+
+/// A text without placeholders and variables.
+fn escaped(text: &str) -> String {
+    text.replace('{', "{{")
+        .replace('}', "}}")
+        .replace('$', "$$")
 }
 
 /// Classifies the error of a plan; `None` for an error of the program or its database.

@@ -18,6 +18,8 @@ use crate::operation::OperationError;
 use crate::pool::RoleRunner;
 use crate::pool::attempt_result::store_result;
 use crate::pool::claim::{Claim, ClaimRequest, claim};
+use crate::pool::recover::recover_interrupted;
+use crate::tracker::mirror_item_fields;
 
 /// Start of the names of pools in the foreground. They have no definition, so that no worker dispatches them.
 const FOREGROUND: &str = "local/foreground-";
@@ -63,6 +65,8 @@ impl ItemRun<'_> {
         self.activate(&pool.name)?;
         let leases = LeaseService::new(Arc::clone(&self.engine));
         leases.announce();
+        // An earlier command may have been killed during an attempt on the item.
+        recover_interrupted(&self.engine, &leases)?;
         let request = ClaimRequest {
             pool: Arc::new(pool.clone()),
             items: vec![id],
@@ -126,7 +130,8 @@ impl ItemRun<'_> {
         };
         let origin = ChangeOrigin::new(TransitionCause::Rule, &pool.name).because(&reason);
         self.engine.write(move |unit| {
-            work_items::transition(unit, &item, WorkItemState::NeedsPerson, &origin).map(drop)
+            work_items::transition(unit, &item, WorkItemState::NeedsPerson, &origin)?;
+            mirror_item_fields(unit, item.id)
         })?;
         Ok(ItemStep::Stopped(reason))
     }

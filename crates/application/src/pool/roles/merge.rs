@@ -9,7 +9,7 @@ use cleveragents_store::{Error, UnitOfWork, attempts, leases, pools, work_items}
 
 use super::attempt_report::{AttemptReport, GateLine};
 use super::driver::RoleDriver;
-use super::runner::failed;
+use super::change_report::failed;
 use crate::observer::NoApprover;
 use crate::operation::OperationError;
 use crate::plan::{ApplyGuard, DriveOptions, PlanError, PlanFrontEnd};
@@ -27,6 +27,18 @@ impl RoleDriver<'_> {
         if plan.stage == PlanStage::ApplyApplied {
             // The process that applied it ended before it reported the merge.
             return Ok(merged(&plan));
+        }
+        // An apply that was interrupted continues: its own commits may have moved the base.
+        let has_begun = matches!(
+            plan.stage,
+            PlanStage::ApplyProcessing | PlanStage::ApplyErrored
+        );
+        if !has_begun && let Some(outcome) = self.refusal_on_present_base(&plan)? {
+            return Ok(RoleReport::Merge {
+                outcome,
+                cost: MicroUsd(0),
+                plan: Some(plan.id),
+            });
         }
         let checked = Arc::new(dispatch.clone());
         let guard = ApplyGuard::new(move |unit, _, state| unmet_criteria(unit, &checked, state));
@@ -180,13 +192,6 @@ fn description(dispatch: &Dispatch, plan: &Plan) -> String {
     let gates = author
         .map(|attempt| attempt.gates.as_slice())
         .unwrap_or_default();
-    let gate = |gate: &cleveragents_domain::GateResult| GateLine {
-        name: gate.name.clone(),
-        command: gate.command.clone(),
-        scope: gate.scope.clone(),
-        exit_code: gate.exit_code,
-        output_tail: gate.output_tail.clone(),
-    };
     let report = AttemptReport {
         item: dispatch.item.id.to_string(),
         title: crate::plan::commit_subject(&dispatch.item.title),
@@ -194,7 +199,7 @@ fn description(dispatch: &Dispatch, plan: &Plan) -> String {
             .map(|attempt| attempt.actor.clone())
             .unwrap_or_default(),
         plan: plan.id.to_string(),
-        gates: gates.iter().map(gate).collect(),
+        gates: gates.iter().map(GateLine::from).collect(),
         pool: dispatch.pool.name.clone(),
         ..AttemptReport::default()
     };

@@ -136,6 +136,15 @@ pub(crate) fn write_text(
     part.root.write_file(&path, mode, &mut content.as_bytes())
 }
 
+/// Removes a file of the only part of a sandbox.
+pub(crate) fn remove_file(workspace: &SandboxWorkspace, path: &str) -> std::io::Result<()> {
+    let [part] = workspace.parts() else {
+        return Err(std::io::Error::other("the sandbox has several parts"));
+    };
+    let invalid = |error| std::io::Error::other(format!("`{path}` is no path: {error}"));
+    part.root.remove_file(&path.parse::<TreePath>().map_err(invalid)?)
+}
+
 /// Proves a captured test: without its marker it fails with the stated pattern. All changes are rolled back.
 pub(crate) fn prove_failure(
     workspace: &SandboxWorkspace,

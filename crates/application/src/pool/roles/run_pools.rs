@@ -1,9 +1,12 @@
 //! The operation `pool/run`: dispatches the items of pools until it is stopped or nothing is left to do.
 
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cleveragents_domain::identity::Permission;
 use cleveragents_domain::{AttemptOutcome, PoolDefinition};
+use cleveragents_process::Cancel;
+use cleveragents_store::pools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -11,8 +14,10 @@ use super::operations::{requires, runner};
 use crate::operation::{
     NamedKind, Operation, OperationContext, OperationError, Requirement, Resolver,
 };
-use crate::pool::operations::service;
-use crate::pool::{PoolEvent, Reconciler, ReconcilerOptions};
+use crate::pool::operations::{selected_pools, service};
+use crate::pool::{PoolEvent, PoolRunSummary, Reconciler, ReconcilerOptions};
+use crate::tracker::TrackerExchange;
+use crate::tracker::operations::trackers;
 
 /// Dispatches the items of active pools.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -24,6 +29,9 @@ pub struct RunPools {
     /// Maximum number of attempts of all pools together; `plan.concurrency` when not given.
     #[serde(default)]
     pub capacity: Option<u64>,
+    /// Maximum number of attempts in this process; only `capacity` when not given.
+    #[serde(default)]
+    pub own_limit: Option<u64>,
     /// Whether to wait for further items when nothing runs and nothing can start.
     #[serde(default)]
     pub keep_waiting: bool,
@@ -32,6 +40,8 @@ pub struct RunPools {
 /// Number of attempts that a run of the pools ended, by outcome.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PoolRun {
+    /// Number of pools that could start attempts at the end of the run.
+    pub active_pools: u64,
     pub started: u64,
     pub succeeded: u64,
     pub failed: u64,
@@ -66,28 +76,16 @@ impl Operation for RunPools {
             ],
             None => Vec::new(),
         };
-        let definitions = || registered_pools(context);
-        let front_end = context.front_end();
-        let summary = Reconciler::new(
-            context.engine(),
-            &definitions,
-            &runner(context),
-            ReconcilerOptions {
-                capacity: self
-                    .capacity
-                    .unwrap_or_else(|| context.settings().plans.concurrency),
-                until_idle: !self.keep_waiting,
-                only,
-                observer: &|event| {
-                    if let Some(line) = event_line(event) {
-                        front_end.observer.note(&line);
-                    }
-                },
-                cancel: context.cancel(),
-            },
-        )
-        .run()?;
+        let summary = self.run_with_trackers(context, only.clone())?;
+        let states = context.engine().read(|reader| pools::list(reader))?;
+        let is_active = |name: &String| {
+            let mut states = states.iter();
+            states.any(|pool| pool.name == *name && pool.state.may_start())
+        };
+        let definitions = selected_pools(context, only.first().map(String::as_str))?;
+        let active = definitions.iter().filter(|pool| is_active(&pool.name));
         Ok(PoolRun {
+            active_pools: active.count() as u64,
             started: summary.started,
             succeeded: summary.succeeded,
             failed: summary.failed,
@@ -97,15 +95,103 @@ impl Operation for RunPools {
     }
 }
 
-/// The registered pools whose definitions are valid.
-fn registered_pools(
-    context: &OperationContext,
-) -> Result<Vec<Arc<PoolDefinition>>, OperationError> {
-    let registered = service(context).list_registered(context.variables())?;
-    let valid = registered
-        .into_iter()
-        .filter_map(|pool| pool.definition.ok());
-    Ok(valid.map(Arc::new).collect())
+impl RunPools {
+    /// Dispatches attempts. Trackers are synchronized before the first attempt, and then while attempts run.
+    fn run_with_trackers(
+        &self,
+        context: &OperationContext,
+        only: Vec<String>,
+    ) -> Result<PoolRunSummary, OperationError> {
+        let pools = RegisteredPools {
+            context,
+            invalid: Mutex::default(),
+        };
+        let front_end = context.front_end();
+        let note = |line: &str| {
+            tracing::info!("{line}");
+            front_end.observer.note(line);
+        };
+        let projects = || pools.projects();
+        let exchange = TrackerExchange {
+            engine: context.engine(),
+            trackers: trackers(context),
+            projects: &projects,
+            note: &note,
+        };
+        exchange.run_once(&mut HashMap::new(), context.cancel());
+        let definitions = || pools.definitions();
+        let runner = runner(context);
+        let observer = |event: &PoolEvent<'_>| {
+            if let Some(line) = event_line(event) {
+                note(&line);
+            }
+        };
+        let reconciler = Reconciler::new(
+            context.engine(),
+            &definitions,
+            &runner,
+            ReconcilerOptions {
+                capacity: self
+                    .capacity
+                    .unwrap_or_else(|| context.settings().plans.concurrency),
+                own_limit: self.own_limit,
+                until_idle: !self.keep_waiting,
+                only,
+                observer: &observer,
+                cancel: context.cancel(),
+            },
+        );
+        let is_over = context.cancel().child();
+        let summary = std::thread::scope(|scope| {
+            scope.spawn(|| exchange.run(&is_over));
+            let summary = reconciler.run();
+            is_over.cancel();
+            summary
+        });
+        // The results of the last attempts. After a cancellation, the next process delivers them.
+        if !context.cancel().is_cancelled() {
+            exchange.deliver(&Cancel::new());
+        }
+        summary
+    }
+}
+
+/// The registered pools of a run.
+struct RegisteredPools<'a> {
+    context: &'a OperationContext,
+    /// Names of pools whose files are no longer valid, each of which is noted once.
+    invalid: Mutex<HashSet<String>>,
+}
+
+impl RegisteredPools<'_> {
+    /// The pools whose files are valid.
+    fn definitions(&self) -> Result<Vec<Arc<PoolDefinition>>, OperationError> {
+        let registered = service(self.context).list_registered(self.context.variables())?;
+        let mut valid = Vec::with_capacity(registered.len());
+        for pool in registered {
+            match pool.definition {
+                Ok(definition) => valid.push(Arc::new(definition)),
+                Err(error) => self.note_invalid(pool.stored.name, &error.to_string()),
+            }
+        }
+        Ok(valid)
+    }
+
+    fn note_invalid(&self, name: String, error: &str) {
+        let line = format!("{name}: not run, because its file is not valid: {error}");
+        let mut invalid = self.invalid.lock().unwrap_or_else(PoisonError::into_inner);
+        if invalid.insert(name) {
+            tracing::warn!("{line}");
+            self.context.front_end().observer.note(&line);
+        }
+    }
+
+    /// The projects of the valid pools; none if they cannot be read.
+    fn projects(&self) -> BTreeSet<String> {
+        let definitions = self.definitions().unwrap_or_default();
+        let projects = definitions.iter();
+        projects.map(|pool| pool.project.clone()).collect()
+    }
 }
 
 /// An event as a line for the user; `None` for events that have no effect.

@@ -4,24 +4,24 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    Attempt, AttemptEvidence, AttemptOutcome, CodeLocation, Finding, GateResult, MicroUsd, Moscow,
-    Plan, PlanId, PoolRole, Priority, ReasonedValue, RegressionProof, RegressionRule,
-    ReviewVerdict, StoryPoints, TriageDecision, TriageVerdict, WorkItemKind, WorkItemState,
+    Attempt, AttemptOutcome, CodeLocation, Finding, PlanId, PoolRole, RegressionProof,
+    RegressionRule,
 };
 use cleveragents_process::Cancel;
 use cleveragents_store::Engine;
 
 use super::brief::ItemBrief;
-use super::capture::{AttemptResult, CaptureRequest, ProvenTest};
+use super::capture::{CaptureRequest, ProvenTest};
 use super::change_check::CapturedTest;
-use super::driver::{RoleDriver, RoleStop, StopReason};
+use super::change_report::{change_report, earlier_reasons, failed, gate_lines, stopped};
+use super::driver::RoleDriver;
 use super::fix::FixRequest;
-use super::gates::GateRun;
 use super::hunt::HuntRequest;
+use super::pool_action::PoolAction;
 use super::proof::{TestSpec, read_text};
+use super::redaction::redacted;
 use super::repeat::FailureRate;
 use super::review::ReviewRequest;
-use super::triage::{ReportedTriage, TriageRequest};
 use crate::observer::Observer;
 use crate::operation::OperationError;
 use crate::plan::{DefaultActors, KeptVariables, PlanService};
@@ -30,12 +30,6 @@ use crate::runtime::AgentRuntime;
 
 /// Builds the runtime of a dispatch.
 pub type RuntimeSource = Arc<dyn Fn() -> Result<AgentRuntime, OperationError> + Send + Sync>;
-
-/// Name of the gate that checks the change itself.
-const CHANGE_GATE: &str = "change";
-
-/// Number of characters of a gate's output in the prompt of the next attempt.
-const SHOWN_OUTPUT: usize = 1_500;
 
 /// Executes dispatches: each runs one plan, and reports facts that code has checked.
 pub struct PlanRoleRunner {
@@ -53,6 +47,15 @@ impl RoleRunner for PlanRoleRunner {
     fn run(&self, dispatch: &Dispatch, cancel: &Cancel) -> Result<RoleReport, OperationError> {
         let runtime = (self.runtime)()?;
         let on_plan = |plan: PlanId| dispatch.attach_plan(&self.engine, plan);
+        let action = match &dispatch.pool.action {
+            Some(name) => Some(PoolAction::load(
+                &self.engine,
+                name,
+                &dispatch.item,
+                &self.variables,
+            )?),
+            None => None,
+        };
         let driver = RoleDriver {
             engine: Arc::clone(&self.engine),
             plans: &self.plans,
@@ -61,9 +64,11 @@ impl RoleRunner for PlanRoleRunner {
             variables: &self.variables,
             observer: &*self.observer,
             cancel,
+            action,
+            reviewer: dispatch.pool.reviewer.clone(),
             on_plan: &on_plan,
         };
-        match dispatch.role() {
+        let report = match dispatch.role() {
             PoolRole::Hunt => hunt(&driver, dispatch),
             PoolRole::Triage => self.triage(&driver, dispatch),
             PoolRole::Capture => capture(&driver, dispatch),
@@ -74,38 +79,19 @@ impl RoleRunner for PlanRoleRunner {
                 RoleFailure::NoResult("the role `watch` runs no plan".to_owned()),
                 None,
             )),
-        }
+        };
+        // Commands of a project may print secrets, and reports are shown at trackers.
+        report.map(|report| redacted(report, &runtime.redactor()))
     }
 }
 
 /// The actor of a dispatch; `None` for the configured one.
-fn actor(dispatch: &Dispatch) -> Option<&str> {
+pub(super) fn actor(dispatch: &Dispatch) -> Option<&str> {
     Some(dispatch.tier.actor.as_str()).filter(|actor| !actor.is_empty() && *actor != "default")
 }
 
-/// A report without a result.
-pub(super) fn failed(failure: RoleFailure, plan: Option<&Plan>) -> RoleReport {
-    RoleReport::Failed {
-        failure,
-        cost: plan.map_or(MicroUsd(0), |plan| plan.usage.cost_micro_usd),
-        plan: plan.map(|plan| plan.id),
-    }
-}
-
-pub(super) fn stopped(stop: RoleStop, plan: &Plan) -> RoleReport {
-    let message = stop.message;
-    let failure = match stop.reason {
-        StopReason::Cancelled => RoleFailure::Cancelled,
-        StopReason::LimitReached => RoleFailure::Limit(message),
-        StopReason::Environment => RoleFailure::Environment(message),
-        StopReason::Waiting => RoleFailure::Blocked(message),
-        StopReason::NoResult | StopReason::FailedChecks => RoleFailure::NoResult(message),
-    };
-    failed(failure, Some(plan))
-}
-
 /// The item of a dispatch as the text of a task.
-fn brief(dispatch: &Dispatch) -> ItemBrief {
+pub(super) fn brief(dispatch: &Dispatch) -> ItemBrief {
     let item = &dispatch.item;
     let place = |location: &CodeLocation| {
         let (first, last) = (location.line_start, location.line_end);
@@ -218,208 +204,7 @@ fn capture(driver: &RoleDriver<'_>, dispatch: &Dispatch) -> Result<RoleReport, O
     ))
 }
 
-/// The reasons of the earlier attempts of a role in the present round, each with the end of its failing gates' output,
-/// and the findings of the reviews.
-fn earlier_reasons(dispatch: &Dispatch, role: PoolRole) -> Vec<String> {
-    let is_counted = |attempt: &&Attempt| {
-        attempt.role == role
-            && attempt.round == dispatch.item.round
-            && attempt
-                .outcome
-                .is_some_and(|outcome| outcome != AttemptOutcome::Succeeded)
-    };
-    let mut reasons: Vec<String> = Vec::new();
-    for attempt in dispatch.earlier.iter().filter(is_counted) {
-        let reason = attempt
-            .reason
-            .as_deref()
-            .unwrap_or("no reason was recorded");
-        let mut text = format!("{} ({}): {reason}", attempt.tier, attempt.actor);
-        for gate in attempt.gates.iter().filter(|gate| !gate.has_passed()) {
-            let output = super::brief::tail(&gate.output_tail, SHOWN_OUTPUT);
-            let _written = write!(text, "\n`{}` printed:\n{output}", gate.command);
-        }
-        reasons.push(text);
-    }
-    if role == PoolRole::Fix {
-        let blocking = dispatch.pool.outcomes.blocking_severity;
-        for review in &dispatch.reviews {
-            reasons.extend(review_reason(&review.verdict, blocking));
-        }
-    }
-    reasons
-}
-
-fn review_reason(
-    verdict: &ReviewVerdict,
-    blocking: cleveragents_domain::Severity,
-) -> Option<String> {
-    let findings: Vec<String> = verdict
-        .blocking(blocking)
-        .map(|finding| format!("{}: {}", finding.path, finding.message))
-        .collect();
-    (!findings.is_empty()).then(|| format!("a review found: {}", findings.join("; ")))
-}
-
-/// The report of an attempt that changed files.
-fn change_report(
-    dispatch: &Dispatch,
-    plan: &Plan,
-    result: AttemptResult,
-    regression: Option<RegressionProof>,
-    regression_rule: RegressionRule,
-) -> RoleReport {
-    if let Some(stop) = &result.stop
-        && stop.reason != StopReason::FailedChecks
-        && result.gates.is_empty()
-    {
-        return stopped(stop.clone(), plan);
-    }
-    let state = result.state.clone();
-    let stored = |gate: &GateRun| GateResult {
-        name: gate.name.clone(),
-        command: gate.command.clone(),
-        scope: gate.scope.clone(),
-        required: gate.required,
-        exit_code: if gate.passed {
-            Some(0)
-        } else {
-            gate.exit_code.map(|code| code.max(1))
-        },
-        commit_or_sandbox_state: state.clone(),
-        output_tail: gate.output_tail.clone(),
-    };
-    let mut gates: Vec<GateResult> = result.gates.iter().map(stored).collect();
-    let problems: Vec<String> = result.problems.iter().map(ToString::to_string).collect();
-    let is_empty_change = result
-        .problems
-        .iter()
-        .any(super::change_check::ChangeProblem::is_empty_change);
-    gates.push(GateResult {
-        name: CHANGE_GATE.to_owned(),
-        command: "check of the changed files".to_owned(),
-        scope: "all changed files".to_owned(),
-        required: true,
-        exit_code: Some(i32::from(!problems.is_empty())),
-        commit_or_sandbox_state: state.clone(),
-        output_tail: problems.join("\n"),
-    });
-    let mut required_gates = dispatch.pool.outcomes.required_gates.clone();
-    required_gates.extend(
-        gates
-            .iter()
-            .filter(|gate| gate.required)
-            .map(|gate| gate.name.clone()),
-    );
-    required_gates.sort_unstable();
-    required_gates.dedup();
-    let evidence = AttemptEvidence {
-        base: Some(result.base_commit).filter(|base| !base.is_empty()),
-        required_gates,
-        gates,
-        failing_on_base: result.red_on_base,
-        fixes_base: dispatch.item.priority == Priority::CiBlocker,
-        changed_paths: result.changed,
-        changes_behavior: !is_empty_change,
-        regression,
-        regression_rule,
-        environment_failure: result.environment_failure,
-        cost_micro_usd: plan.usage.cost_micro_usd.0,
-        summary: plan
-            .strategy
-            .as_ref()
-            .map(|strategy| strategy.summary.clone())
-            .unwrap_or_default(),
-        ..AttemptEvidence::without_gates(state)
-    };
-    RoleReport::Change {
-        evidence,
-        plan: Some(plan.id),
-    }
-}
-
-/// Other items of a project, as a triage sees them.
-struct TriageContext {
-    /// Ids and titles.
-    candidates: Vec<(String, String)>,
-    milestones: Vec<String>,
-}
-
 impl PlanRoleRunner {
-    fn triage(
-        &self,
-        driver: &RoleDriver<'_>,
-        dispatch: &Dispatch,
-    ) -> Result<RoleReport, OperationError> {
-        let item = brief(dispatch);
-        let context = self.triage_context(dispatch)?;
-        let (plan, triaged) = driver.triage(&TriageRequest {
-            project: &dispatch.item.project,
-            item: &item,
-            candidates: &context.candidates,
-            milestones: &context.milestones,
-            labels: &dispatch.pool.outcomes.labels,
-            actor: actor(dispatch),
-            max_cost: Some(dispatch.budget()),
-        })?;
-        let decision = match triaged {
-            Err(stop) => return Ok(stopped(stop, &plan)),
-            Ok(triage) => triage.and_then(decision_of),
-        };
-        Ok(match decision {
-            Ok(decision) => RoleReport::Triage {
-                decision,
-                cost: plan.usage.cost_micro_usd,
-                plan: Some(plan.id),
-            },
-            Err(reason) => failed(RoleFailure::NoResult(reason), Some(&plan)),
-        })
-    }
-
-    /// The items of the project with the same path, and the milestones of its open items; the number of both is limited.
-    fn triage_context(&self, dispatch: &Dispatch) -> Result<TriageContext, OperationError> {
-        const CANDIDATES: u64 = 200;
-        const SHOWN: usize = 10;
-        let filter = cleveragents_store::work_items::ItemFilter {
-            project: Some(dispatch.item.project.clone()),
-            visible: cleveragents_domain::identity::Namespaces::All,
-            ..cleveragents_store::work_items::ItemFilter::default()
-        };
-        let items = self.engine.read(|reader| {
-            cleveragents_store::work_items::page(reader, &filter, None, CANDIDATES)
-        })?;
-        let path = dispatch
-            .item
-            .location
-            .as_ref()
-            .map(|location| location.path.as_str());
-        let candidates = items
-            .iter()
-            .filter(|item| item.id != dispatch.item.id && item.kind != WorkItemKind::Task)
-            .filter(|item| item.state != WorkItemState::Duplicate)
-            .filter(|item| {
-                path.is_some()
-                    && item
-                        .location
-                        .as_ref()
-                        .map(|location| location.path.as_str())
-                        == path
-            })
-            .take(SHOWN)
-            .map(|item| (item.id.to_string(), item.title.clone()))
-            .collect();
-        let mut milestones: Vec<String> = items
-            .iter()
-            .filter_map(|item| item.milestone.clone())
-            .collect();
-        milestones.sort_unstable();
-        milestones.dedup();
-        Ok(TriageContext {
-            candidates,
-            milestones,
-        })
-    }
-
     fn fix(
         &self,
         driver: &RoleDriver<'_>,
@@ -549,78 +334,5 @@ impl PlanRoleRunner {
 fn captured_by(dispatch: &Dispatch) -> Option<&Attempt> {
     dispatch.earlier.iter().rev().find(|attempt| {
         attempt.role == PoolRole::Capture && attempt.outcome == Some(AttemptOutcome::Succeeded)
-    })
-}
-
-/// One line for each gate.
-fn gate_lines(gates: &[GateResult]) -> String {
-    let lines: Vec<String> = gates
-        .iter()
-        .map(|gate| {
-            let code = gate.exit_code.map_or_else(
-                || "no exit code".to_owned(),
-                |code| format!("exit code {code}"),
-            );
-            format!(
-                "- {}: `{}`: {code} ({})",
-                gate.name, gate.command, gate.scope
-            )
-        })
-        .collect();
-    lines.join("\n")
-}
-
-/// Converts a triage to the stored types. The error names a value that does not exist.
-fn decision_of(triage: ReportedTriage) -> Result<TriageDecision, String> {
-    let reasoned = |reason: &str| reason.to_owned();
-    let unknown = |what: &str, value: &str| format!("`{value}` is not a {what}");
-    let state = triage.state;
-    let verdict = match state.value.as_str() {
-        "verified" => TriageVerdict::Accept,
-        "wont_do" => TriageVerdict::Reject,
-        "needs_person" => TriageVerdict::AskPerson {
-            question: state.reason.clone(),
-        },
-        "duplicate" => {
-            let of = triage.duplicate_of.unwrap_or_default();
-            TriageVerdict::Duplicate {
-                of: of.parse().map_err(|_| unknown("work item", &of))?,
-            }
-        }
-        other => return Err(unknown("state of a triage", other)),
-    };
-    let priority = Priority::from_stored(&triage.priority.value)
-        .ok_or_else(|| unknown("priority", &triage.priority.value))?;
-    let moscow = Moscow::from_stored(&triage.moscow.value)
-        .ok_or_else(|| unknown("MoSCoW category", &triage.moscow.value))?;
-    let points =
-        StoryPoints::new(u32::from(triage.points.value)).map_err(|error| error.to_string())?;
-    let milestone = triage.milestone.value.map(|value| ReasonedValue {
-        value,
-        reason: triage.milestone.reason.clone(),
-    });
-    Ok(TriageDecision {
-        verdict: ReasonedValue {
-            value: verdict,
-            reason: state.reason,
-        },
-        kind: None,
-        priority: Some(ReasonedValue {
-            value: priority,
-            reason: reasoned(&triage.priority.reason),
-        }),
-        milestone,
-        points: Some(ReasonedValue {
-            value: points,
-            reason: reasoned(&triage.points.reason),
-        }),
-        moscow: Some(ReasonedValue {
-            value: moscow,
-            reason: reasoned(&triage.moscow.reason),
-        }),
-        labels: (!triage.labels.is_empty()).then(|| ReasonedValue {
-            value: triage.labels,
-            reason: "known labels of the project".to_owned(),
-        }),
     })
 }

@@ -10,7 +10,7 @@ use cleveragents_domain::{
 
 use super::super::search::expression;
 use super::super::visible;
-use super::{columns, labels, named, named_or_null, points, read};
+use super::{columns, json_text, labels, named, named_or_null, points, read};
 use crate::dialect::Dialect;
 use crate::error::Error;
 use crate::transaction::Reader;
@@ -409,4 +409,40 @@ const fn search_statement(dialect: Dialect) -> &'static str {
              item.position LIMIT ?4"
         }
     }
+}
+
+/// Open items of a project with a label, oldest first.
+pub fn open_with_label(
+    reader: &mut dyn Reader,
+    project: &str,
+    label: &str,
+) -> Result<Vec<WorkItem>, Error> {
+    let rows = reader.query(
+        concat!(
+            "SELECT ",
+            columns!(),
+            " FROM work_items WHERE project = ?1 AND state NOT IN ('completed', 'duplicate', 'wont_do') \
+             AND labels LIKE '%' || ?2 || '%' ORDER BY position"
+        ),
+        params![project, json_text(&label)?],
+    )?;
+    rows.into_iter().map(read).collect()
+}
+
+/// The newest closed item of a project with a fingerprint.
+pub fn last_closed(
+    reader: &mut dyn Reader,
+    project: &str,
+    fingerprint: Fingerprint,
+) -> Result<Option<WorkItem>, Error> {
+    let row = reader.query_first(
+        concat!(
+            "SELECT ",
+            columns!(),
+            " FROM work_items WHERE project = ?1 AND fingerprint = ?2 \
+             AND state IN ('completed', 'duplicate', 'wont_do') ORDER BY position DESC LIMIT 1"
+        ),
+        params![project, fingerprint],
+    )?;
+    row.map(read).transpose()
 }

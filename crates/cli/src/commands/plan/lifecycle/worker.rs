@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cleveragents_application::plan_operations::{QueuePlan, QueuedPlan, ShowPlanStatus};
+use cleveragents_application::pool_role_operations::{PoolRun, RunPools};
 use cleveragents_application::{
-    OperationError, PlanService, SafetySelection, Scheduler, Worker, WorkerEvent, WorkerOptions,
-    WorkerStarter, WorkerSummary,
+    AgentEvent, FrontEnd, NoApprover, Observer, OperationError, PlanService, SafetySelection,
+    Scheduler, Worker, WorkerEvent, WorkerOptions, WorkerStarter, WorkerSummary,
 };
 use cleveragents_domain::{Code, Diagnose as _};
 use cleveragents_models::CancellationToken;
@@ -15,6 +16,7 @@ use cleveragents_process::Cancel;
 use serde_json::json;
 
 use crate::arguments::Worker as Arguments;
+use crate::commands::pool::attempts_panel;
 use crate::commands::{counted, signals};
 use crate::config::Home;
 use crate::context::Context;
@@ -167,9 +169,65 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Co
         },
     );
     let id = worker.id();
-    let summary = worker.run();
+    let (summary, attempts) = std::thread::scope(|scope| {
+        let pools = (!arguments.until_idle).then(|| {
+            scope.spawn(|| {
+                let attempts = run_pools(context, arguments.concurrency, &cancel);
+                if attempts.is_err() {
+                    cancel.cancel();
+                }
+                attempts
+            })
+        });
+        let summary = worker.run();
+        // Nothing remains to do for the pools if the worker failed.
+        cancel.cancel();
+        let attempts = pools.map(|pools| {
+            let ended = pools.join();
+            ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        (summary, attempts)
+    });
     signals.end();
-    Ok(report(id, &summary?, started.elapsed()))
+    Ok(report(
+        id,
+        &summary?,
+        attempts.transpose()?.as_ref(),
+        started.elapsed(),
+    ))
+}
+
+/// Starts attempts of active pools until it is cancelled.
+fn run_pools(
+    context: &Context,
+    own_limit: Option<u64>,
+    cancel: &Cancel,
+) -> Result<PoolRun, CommandError> {
+    let request = RunPools {
+        own_limit,
+        keep_waiting: true,
+        ..RunPools::default()
+    };
+    let front_end = FrontEnd {
+        approver: Arc::new(NoApprover),
+        observer: Arc::new(NotePrinter),
+    };
+    context.call_observed(request, &front_end, cancel)
+}
+
+/// Prints the notes of pools to standard error, one line each.
+struct NotePrinter;
+
+impl Observer for NotePrinter {
+    fn event(&self, event: &AgentEvent) {
+        if let AgentEvent::Note { text } = event {
+            let _printed = writeln!(std::io::stderr(), "{}", visible_lines(text));
+        }
+    }
+
+    fn is_watching(&self) -> bool {
+        false
+    }
 }
 
 /// Prints one line per plan to standard error, which may be closed.
@@ -192,20 +250,25 @@ fn print_event(event: &WorkerEvent<'_>) {
 fn report(
     id: cleveragents_domain::ProcessId,
     summary: &WorkerSummary,
+    attempts: Option<&PoolRun>,
     elapsed: Duration,
 ) -> Report {
-    let report = Report::new("worker")
+    let mut report = Report::new("worker")
         .data(json!({
             "worker": id, "processed": summary.done, "failed": summary.failed,
-            "waiting": summary.waiting, "stopped": summary.stopped, "duration_s": elapsed.as_secs_f64(),
+            "waiting": summary.waiting, "stopped": summary.stopped, "attempts": attempts,
+            "duration_s": elapsed.as_secs_f64(),
         }))
         .panel(
-            Panel::new("Worker")
+            Panel::new("Plans")
                 .row("Done", summary.done)
                 .row("Failed", summary.failed)
                 .row("Waiting for input", summary.waiting)
                 .row("Stopped", summary.stopped),
         );
+    if let Some(attempts) = attempts.filter(|attempts| attempts.started > 0) {
+        report = report.panel(attempts_panel(attempts));
+    }
     if summary.stopped > 0 {
         let message = format!(
             "{} stopped; the next worker continues",
