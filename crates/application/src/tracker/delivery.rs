@@ -1,5 +1,6 @@
 //! [`deliver_outbox`]: delivers the writes of the outbox, each once, whatever process ends at whatever time.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -118,6 +119,20 @@ const fn is_of_configuration(error: &TrackerError) -> bool {
     )
 }
 
+/// The labels of an item that its tracker knows. Others are labels of this program only.
+fn known_labels(
+    tracker: &dyn Tracker,
+    labels: BTreeSet<String>,
+) -> Result<BTreeSet<String>, TrackerError> {
+    if labels.is_empty() {
+        return Ok(labels);
+    }
+    Ok(match tracker.label_names()? {
+        Some(known) => labels.intersection(&known).cloned().collect(),
+        None => labels,
+    })
+}
+
 /// An attempt at a write.
 struct Delivery<'a> {
     engine: &'a Arc<Engine>,
@@ -169,10 +184,16 @@ impl Delivery<'_> {
                 tried!(tracker.comment(&id, &body, &attempt));
                 Ok(Ok(self.finish()?))
             }
-            WritePayload::Fields { fields, is_closed } => {
+            WritePayload::Fields {
+                fields,
+                is_closed,
+                labels,
+            } => {
                 let id = tried!(self.external_id(&source)?);
                 let mapping = tried!(mapping_of(&source));
-                let (add_labels, remove_labels) = mapping.changes(&fields);
+                let (mut add_labels, remove_labels) = mapping.changes(&fields);
+                let own: BTreeSet<String> = labels.difference(&remove_labels).cloned().collect();
+                add_labels.extend(tried!(known_labels(&*tracker, own)));
                 let changes = FieldChanges {
                     add_labels,
                     remove_labels,
@@ -197,7 +218,8 @@ impl Delivery<'_> {
         attempt: &WriteAttempt<'_>,
     ) -> DeliveryOutcome<bool> {
         let (added, removed) = tried!(mapping_of(source)).changes(fields);
-        new.labels = new.labels.difference(&removed).cloned().collect();
+        let own: BTreeSet<String> = new.labels.difference(&removed).cloned().collect();
+        new.labels = tried!(known_labels(tracker, own));
         new.labels.extend(added);
         let written = tried!(tracker.create(&new, attempt));
         if let Some(shortfall) = &written.shortfall {

@@ -171,6 +171,10 @@ impl ForgeIssues {
         Ok(labels)
     }
 
+    pub(super) fn label_names(&self) -> Result<BTreeSet<String>, TrackerError> {
+        Ok(self.labels()?.into_keys().collect())
+    }
+
     /// The labels as requests name them: by id, or by name at GitHub. An unknown label is an error, because GitHub
     /// would create it and Forgejo would ignore it.
     fn label_references(&self, names: &BTreeSet<String>) -> Result<Vec<Value>, TrackerError> {

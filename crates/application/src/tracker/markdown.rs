@@ -4,6 +4,7 @@
 //! that was read: the new file is exchanged with the old one, and exchanged again if the old one turns out to be
 //! another. Symbolic links are refused.
 
+use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -301,6 +302,10 @@ impl Tracker for MarkdownTracker {
             has_issues: true,
             is_archived: false,
         })
+    }
+
+    fn label_names(&self) -> Result<Option<BTreeSet<String>>, TrackerError> {
+        Ok(None)
     }
 
     fn list(&self) -> Result<TrackerListing, TrackerError> {

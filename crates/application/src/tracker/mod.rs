@@ -42,6 +42,8 @@ pub use types::{
     WrittenIssue,
 };
 
+use std::collections::BTreeSet;
+
 use crate::forge::Remote;
 
 /// The repository that an address names, as `OWNER/NAME`.
@@ -68,6 +70,12 @@ macro_rules! forge_tracker {
 
             fn access(&self) -> Result<TrackerAccess, TrackerError> {
                 self.0.access()
+            }
+
+            fn label_names(
+                &self,
+            ) -> Result<Option<std::collections::BTreeSet<String>>, TrackerError> {
+                self.0.label_names().map(Some)
             }
 
             fn list(&self) -> Result<TrackerListing, TrackerError> {
@@ -117,6 +125,9 @@ pub trait Tracker: Send + Sync {
 
     /// The account of the credentials, and what it may do. Reads only.
     fn access(&self) -> Result<TrackerAccess, TrackerError>;
+
+    /// The labels that issues may have; `None` if any text is a label.
+    fn label_names(&self) -> Result<Option<BTreeSet<String>>, TrackerError>;
 
     /// All issues, open and closed, checked against the total that the tracker reports.
     fn list(&self) -> Result<TrackerListing, TrackerError>;

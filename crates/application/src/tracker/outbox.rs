@@ -2,6 +2,8 @@
 //!
 //! A project without a source that mirrors its changes enqueues nothing.
 
+use std::collections::BTreeSet;
+
 use cleveragents_domain::{ContentHash, WorkItem, WorkItemId, WorkItemState};
 use cleveragents_store::item_sources::{self, ItemSource};
 use cleveragents_store::tracker_outbox::{self, NewTrackerWrite};
@@ -25,6 +27,9 @@ pub(super) enum WritePayload {
     Fields {
         fields: MappedFields,
         is_closed: bool,
+        /// Labels of the item, which the issue gets if the tracker knows them.
+        #[serde(default)]
+        labels: BTreeSet<String>,
     },
     Status {
         pool: String,
@@ -166,6 +171,7 @@ pub fn mirror_fields(unit: &mut UnitOfWork<'_>, item: &WorkItem) -> Result<bool,
             item.state,
             WorkItemState::Completed | WorkItemState::Duplicate | WorkItemState::WontDo
         ),
+        labels: item.labels.clone(),
     };
     let change_key = format!("fields:{}:{}", item.id, item.version);
     enqueue(unit, item, &source, &change_key, &payload)

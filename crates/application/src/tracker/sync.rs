@@ -149,6 +149,7 @@ fn synchronize(
             mapping: &mapping,
             origin: ChangeOrigin::new(TransitionCause::Tracker, source.name.as_str()),
             report: SyncReport::default(),
+            used_labels: BTreeSet::new(),
         };
         changes.store(&listing, &gone)?;
         Ok::<SyncReport, SyncError>(changes.report)
@@ -163,6 +164,8 @@ struct SourceChanges<'a, 'u> {
     mapping: &'a LabelMapping,
     origin: ChangeOrigin,
     report: SyncReport,
+    /// The labels of all issues.
+    used_labels: BTreeSet<String>,
 }
 
 impl SourceChanges<'_, '_> {
@@ -182,6 +185,11 @@ impl SourceChanges<'_, '_> {
         let mut known: BTreeMap<String, WorkItem> = items
             .into_iter()
             .filter_map(|item| Some((item.external.as_ref()?.id.clone(), item)))
+            .collect();
+        self.used_labels = listing
+            .issues
+            .iter()
+            .flat_map(labels_of)
             .collect();
         let records = tracker_outbox::status_issues(self.unit, &self.source.name)?;
         for issue in &listing.issues {
@@ -273,7 +281,9 @@ impl SourceChanges<'_, '_> {
         let mut changed = item.clone();
         changed.title = title_of(issue);
         changed.body = body_of(issue);
-        changed.labels = labels_of(issue);
+        // Labels that no issue has were set by a triage, and stay.
+        let own = item.labels.difference(&self.used_labels).cloned();
+        changed.labels = labels_of(issue).into_iter().chain(own).collect();
         changed.milestone.clone_from(&issue.milestone);
         self.take_fields(item, &mut changed, issue);
         changed.external = Some(self.external_of(issue));

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cleveragents_application::{
-    ForgejoTracker, GitHubTracker, PoolEvent, Tracker, Trackers, deliver_outbox, sync_source,
+    ForgejoTracker, GitHubTracker, PoolEvent, Tracker, Trackers, WorkItemEdit, WorkItemService,
+    deliver_outbox, sync_source,
 };
 use cleveragents_domain::{Code, Diagnose as _, Timestamp, WorkItem, WorkItemKind, WorkItemState};
 use cleveragents_models::Secret;
@@ -268,5 +269,38 @@ fn one_of_several_processes_synchronizes_a_source() {
             "{outcomes:?}"
         );
         assert_eq!(tracked.items().len(), 60);
+    }
+}
+
+/// A label that a triage sets reaches the issue if the tracker has it, and survives changes at the tracker in any case.
+#[test]
+fn labels_of_items_survive_changes_at_the_tracker() {
+    for tracked in each() {
+        tracked.server.add_labels(&["web"]);
+        let number = tracked.server.add_issue("bug", "", &["Type/Bug"]);
+        assert_eq!(tracked.sync(), Ok(1));
+        let item = tracked.items().remove(0);
+        let edited = WorkItemService::new(Arc::clone(&tracked.engine)).edit(
+            item.id,
+            WorkItemEdit {
+                add_labels: vec!["web".to_owned(), "concurrency".to_owned()],
+                ..WorkItemEdit::default()
+            },
+        );
+        edited.expect("edited");
+        tracked.deliver_all();
+        let issue = tracked.tracker().get(&number.into()).expect("read");
+        let labels = issue.expect("the issue").labels;
+        assert!(labels.contains("web"), "{labels:?}");
+        assert!(!labels.contains("concurrency"), "no label is invented");
+        tracked
+            .server
+            .edit_issue(number, |issue| issue["title"] = "bug, in detail".into());
+        tracked.sync().expect("synchronized");
+        let item = tracked.items().remove(0);
+        assert_eq!(item.title, "bug, in detail");
+        for label in ["web", "concurrency", "Type/Bug"] {
+            assert!(item.labels.contains(label), "{label}: {:?}", item.labels);
+        }
     }
 }

@@ -219,9 +219,10 @@ fn role_action(role_plan: &RolePlan<'_>, pool_action: Option<&PoolAction>) -> (S
 
 /// A text without placeholders and variables.
 fn escaped(text: &str) -> String {
+    // `$${` is a literal `${`; any other `$` stands for itself.
     text.replace('{', "{{")
         .replace('}', "}}")
-        .replace('$', "$$")
+        .replace("${", "$${")
 }
 
 /// Classifies the error of a plan; `None` for an error of the program or its database.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use cleveragents_domain::{MergeOutcome, Plan};
+use cleveragents_tools::ports::Workspace as _;
 
 use super::change_check::FileVersions;
 use super::driver::RoleDriver;
@@ -87,7 +88,9 @@ fn overlapping(
     let [part] = workspace.parts() else {
         return Err(failed("the sandbox has several parts".to_owned()));
     };
-    let git = workspace.git(&part.alias)?;
+    let git = workspace
+        .git(&part.alias)
+        .map_err(|error| failed(error.to_string()))?;
     let git = git.ok_or_else(|| failed("its resource is no repository".to_owned()))?;
     let arguments = ["diff", "--name-only", "--no-renames", "-z", base, present];
     let output = git
