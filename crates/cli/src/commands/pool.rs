@@ -330,7 +330,20 @@ fn status(context: &Context, arguments: PoolStatus) -> Result<Report, CommandErr
             None => Ok(Report::printed("pool status", svg)),
         };
     }
-    let mut report = Report::new("pool status").table(lanes(&board)).table(
+    let mut report = Report::new("pool status").table(lanes(&board));
+    if !board.pools.is_empty() {
+        report = with_history(report, &board);
+    }
+    for alert in &board.alerts {
+        report = report.warn(format!("{}: {}", alert.kind, alert.message));
+    }
+    let sentence = format!("{} shown", counted(board.pools.len(), "pool"));
+    Ok(report.data(board).ok(sentence))
+}
+
+/// Adds the items per state and the last days.
+fn with_history(report: Report, board: &PoolBoard) -> Report {
+    let report = report.table(
         Table::with_columns("Items", ["State", "Count"]).rows(
             board
                 .items
@@ -338,7 +351,7 @@ fn status(context: &Context, arguments: PoolStatus) -> Result<Report, CommandErr
                 .map(|count| vec![state_cell(count.state), count.count.into()]),
         ),
     );
-    report = report.table(
+    report.table(
         Table::with_columns("Days", ["Day", "Open", "Opened", "Merged", "Closed"]).rows(
             board.history.iter().rev().take(7).map(|day| {
                 vec![
@@ -350,12 +363,7 @@ fn status(context: &Context, arguments: PoolStatus) -> Result<Report, CommandErr
                 ]
             }),
         ),
-    );
-    for alert in &board.alerts {
-        report = report.warn(format!("{}: {}", alert.kind, alert.message));
-    }
-    let sentence = format!("{} shown", counted(board.pools.len(), "pool"));
-    Ok(report.data(board).ok(sentence))
+    )
 }
 
 fn lanes(board: &PoolBoard) -> Table {

@@ -28,6 +28,9 @@ pub(crate) fn hunt(context: &Context, arguments: Hunt) -> Result<Report, Command
         queue: arguments.queue,
     };
     let report = call_interactive(context, request, false)?;
+    let is_searched =
+        |module: &&HuntedModule| module.outcome == Some(AttemptOutcome::Succeeded);
+    let searched = report.modules.iter().filter(is_searched).count();
     let modules = Table::new("Modules")
         .column("Module", Align::Left)
         .column("Result", Align::Left)
@@ -39,7 +42,11 @@ pub(crate) fn hunt(context: &Context, arguments: Hunt) -> Result<Report, Command
         .column("Severity", Align::Left)
         .column("Place", Align::Left)
         .column("Title", Align::Left)
-        .empty("No defect was found")
+        .empty(if searched > 0 {
+            "No defect was found"
+        } else {
+            "No module was searched"
+        })
         .rows(report.items.iter().map(item_row));
     let new = report.items.iter().filter(|found| found.is_new).count();
     let mut shown = Report::new("hunt").table(modules);
@@ -57,6 +64,18 @@ pub(crate) fn hunt(context: &Context, arguments: Hunt) -> Result<Report, Command
     }
     if let Some(first) = report.items.first() {
         shown = shown.info(format!("next: `agents fix {}`", first.item.id));
+    }
+    let failed = report.modules.len() - searched;
+    if failed > 0 && !arguments.queue {
+        let message = format!(
+            "{failed} of {} not searched",
+            counted(report.modules.len(), "module")
+        );
+        let hint = "the table shows the reasons; `agents config set model.default MODEL` sets a model, `--actor MODEL` \
+                    names one";
+        return Ok(shown
+            .failed(Code::RoleStopped, message, hint)
+            .data(report));
     }
     let modules = counted(report.modules.len(), "module");
     let message = if arguments.queue {
