@@ -164,6 +164,18 @@ impl Workbench {
 
     /// Takes an item as far as it gets, with a model for the only tier.
     pub(crate) fn fix(&self, item: &str, team: &str, tier: &str, options: &[&str]) -> Answer {
+        let output = self.fix_command(item, team, tier, options).output();
+        Answer::from_output(&output.expect("the program starts"))
+    }
+
+    /// The command of [`Self::fix`], not started yet.
+    pub(crate) fn fix_command(
+        &self,
+        item: &str,
+        team: &str,
+        tier: &str,
+        options: &[&str],
+    ) -> Command {
         let reviewer = self.reviewer();
         let command = [
             "--format",
@@ -177,7 +189,7 @@ impl Workbench {
             "--reviewer",
             &reviewer,
         ];
-        self.agents.run(&[&command[..], options].concat())
+        self.agents.command([&command[..], options].concat())
     }
 }
 

@@ -151,6 +151,21 @@ fn a_worker_that_was_killed_is_followed_by_another() {
     workbench.agents.assert_sound();
 }
 
+#[test]
+fn a_command_that_was_killed_during_an_attempt_can_be_repeated() {
+    let workbench = Workbench::new();
+    let (item, team) = (workbench.found_item(), workbench.honest_team());
+    let fixer = tier(&workbench, &[lock(), vec![unmark()]].concat());
+    let child = workbench.fix_command(&item, &team, &fixer, &["--yes"]).spawn();
+    let running = "SELECT 1 FROM attempts WHERE role = 'capture' AND plan_id IS NOT NULL";
+    wait_for(&workbench.agents, running);
+    Worker(child.expect("the program starts")).end(Signal::KILL);
+    let answer = workbench.fix(&item, &team, &fixer, &["--yes"]);
+    assert_eq!(answer.json()["data"]["item"]["state"], "completed", "{answer:?}");
+    let outcomes = state(&workbench, &item)["attempts"].to_string();
+    assert!(outcomes.contains("interrupted"), "{outcomes}");
+}
+
 /// The founding race as an issue of a tracker: the issue becomes an item, the worker merges its fix, and comments and
 /// states go back to the issue.
 #[test]
