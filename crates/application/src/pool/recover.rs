@@ -41,8 +41,7 @@ pub(super) fn recover_interrupted(
             continue;
         }
         let (item, seen) = (attempt.item, lease.cloned());
-        let ended =
-            engine.write(move |unit| end_interrupted(unit, &attempt, seen.as_ref()))?;
+        let ended = engine.write(move |unit| end_interrupted(unit, &attempt, seen.as_ref()))?;
         if ended {
             tracing::info!(%item, "interrupted attempt ended; the item can be dispatched again");
             recovered.push(item);

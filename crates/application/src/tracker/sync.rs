@@ -99,8 +99,10 @@ pub fn sync_source(
     source: &ItemSource,
     tracker: &dyn Tracker,
 ) -> Result<SyncReport, SyncError> {
-    let lease = LeaseService::new(Arc::clone(engine))
-        .acquire(LeaseSubject::new("item-source", &source.name), Ttl::default())?;
+    let lease = LeaseService::new(Arc::clone(engine)).acquire(
+        LeaseSubject::new("item-source", &source.name),
+        Ttl::default(),
+    )?;
     let outcome = synchronize(engine, source, tracker, lease.fencing_token());
     // A lease that is not released expires.
     drop(lease);
@@ -186,11 +188,7 @@ impl SourceChanges<'_, '_> {
             .into_iter()
             .filter_map(|item| Some((item.external.as_ref()?.id.clone(), item)))
             .collect();
-        self.used_labels = listing
-            .issues
-            .iter()
-            .flat_map(labels_of)
-            .collect();
+        self.used_labels = listing.issues.iter().flat_map(labels_of).collect();
         let records = tracker_outbox::status_issues(self.unit, &self.source.name)?;
         for issue in &listing.issues {
             match known.remove(issue.id.as_str()) {

@@ -1,16 +1,16 @@
 //! Single rules of the loop.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cleveragents_application::{
-    Dispatch, OperationError, PoolEvent, PoolSnapshot, Reconciler, ReconcilerOptions, RoleReport,
-    RoleRunner, WaitReason, WorkItemService, plan_dispatches, record_base,
+    Dispatch, OperationError, PoolEvent, PoolService, PoolSnapshot, Reconciler, ReconcilerOptions,
+    Register, RoleReport, RoleRunner, WaitReason, WorkItemService, plan_dispatches, record_base,
 };
 use cleveragents_domain::identity::Namespaces;
 use cleveragents_domain::{
-    AttemptOutcome, CodeLocation, Finding, MicroUsd, NewWorkItem, PoolState, ProcessId,
+    AttemptOutcome, CodeLocation, Finding, MicroUsd, NewWorkItem, PoolRole, PoolState, ProcessId,
     ReviewDecision, Severity, Timestamp, TransitionCause, WorkItemKind, WorkItemState,
 };
 use cleveragents_process::Cancel;
@@ -196,6 +196,97 @@ fn a_stopped_pool_starts_nothing_and_cancels_what_runs() {
         .expect("read");
     assert_eq!(past.len(), 1);
     assert_eq!(past[0].outcome, Some(AttemptOutcome::Cancelled));
+}
+
+/// Counts the attempts that run at the same time.
+#[derive(Default)]
+struct Counting {
+    running: AtomicU64,
+    highest: AtomicU64,
+}
+
+impl RoleRunner for Counting {
+    fn run(&self, dispatch: &Dispatch, _: &Cancel) -> Result<RoleReport, OperationError> {
+        let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+        self.highest.fetch_max(running, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(10));
+        self.running.fetch_sub(1, Ordering::SeqCst);
+        Ok(change(dispatch, false))
+    }
+}
+
+#[test]
+fn limits_hold_for_any_number_of_schedulers() {
+    for database in TestDatabase::each() {
+        for (limits, capacity) in [("limits: {workers: 2}", 100), ("limits: {workers: 50}", 2)] {
+            let engine = database.open();
+            let pools = fix_pool(limits);
+            PoolService::new(Arc::clone(&engine))
+                .add(&pools[0], "test", Register::Update, &|_| None)
+                .expect("a valid pool");
+            for number in 0..12 {
+                add_verified(&engine, &format!("{limits} {number}"));
+            }
+            let counting = Counting::default();
+            // Each scheduler plans from its own snapshot.
+            at_once(6, |_| run_until_idle(&engine, &counting, capacity, &|_| {}));
+            assert_eq!(
+                counting.highest.load(Ordering::SeqCst),
+                2,
+                "{limits} on {}",
+                database.kind
+            );
+        }
+        let open = "SELECT count(*) FROM work_items WHERE state <> 'in_review'";
+        assert_eq!(database.count(open), 0);
+    }
+}
+
+#[test]
+fn a_blocking_finding_sends_the_change_back_whatever_the_decision_says() {
+    let database = TestDatabase::sqlite();
+    let engine = database.open();
+    register(&engine, &pool_files(LIMITS)[2..4]);
+    let bug = add_verified(&engine, "bug");
+    database.execute_sql("UPDATE work_items SET state = 'captured'");
+    let reviews = AtomicU64::new(0);
+    let script = Script(|dispatch: &Dispatch| {
+        if dispatch.role() == PoolRole::Fix {
+            return change(dispatch, false);
+        }
+        let severities: &[Severity] = match reviews.fetch_add(1, Ordering::SeqCst) {
+            0 => &[Severity::High],
+            _ => &[Severity::Low],
+        };
+        let head = dispatch
+            .item
+            .change
+            .as_ref()
+            .and_then(|change| change.head.clone());
+        RoleReport::Review {
+            verdict: verdict(ReviewDecision::Approve, severities),
+            head: head.expect("a state"),
+            cost: MicroUsd(0),
+            plan: None,
+        }
+    });
+    let states = Mutex::new(Vec::new());
+    run_until_idle(&engine, &script, 8, &|event| {
+        if let PoolEvent::Settled { settled, .. } = event {
+            states.lock().expect("no panic").push(settled.state);
+        }
+    });
+    let states = states.into_inner().expect("no panic");
+    assert_eq!(
+        states,
+        [
+            WorkItemState::InReview,
+            WorkItemState::InProgress,
+            WorkItemState::InReview,
+            WorkItemState::Approved
+        ]
+    );
+    assert_eq!(item(&engine, bug.id).state, WorkItemState::Approved);
 }
 
 #[test]

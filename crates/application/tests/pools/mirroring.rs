@@ -82,7 +82,9 @@ impl Tracked {
     fn tracker(&self) -> Box<dyn Tracker> {
         let (address, token) = (self.server.repository_url(), Secret::new(TOKEN));
         match self.api {
-            ForgeApi::Forgejo => Box::new(ForgejoTracker::new(&address, token).expect("an address")),
+            ForgeApi::Forgejo => {
+                Box::new(ForgejoTracker::new(&address, token).expect("an address"))
+            }
             ForgeApi::GitHub => {
                 let base = self.server.url();
                 let variable = move |name: &str| (name == "GITHUB_API_URL").then(|| base.clone());
@@ -118,7 +120,9 @@ impl Tracked {
     }
 
     fn attempts_of(&self, item: &WorkItem) -> usize {
-        let past = self.engine.read(|reader| attempts::of_item(reader, item.id));
+        let past = self
+            .engine
+            .read(|reader| attempts::of_item(reader, item.id));
         past.expect("read").len()
     }
 }
@@ -154,7 +158,11 @@ fn issues_are_fixed_and_every_attempt_and_state_goes_back_once() {
         run_until_idle(&tracked.engine, &runner, 4, &delivering);
         tracked.deliver_all();
         let items = tracked.items();
-        assert!(items.iter().any(|item| item.state == WorkItemState::Completed));
+        assert!(
+            items
+                .iter()
+                .any(|item| item.state == WorkItemState::Completed)
+        );
         let bugs = items.iter().filter(|item| item.kind == WorkItemKind::Bug);
         let mut checked = 0;
         for item in bugs {
@@ -197,7 +205,9 @@ fn issues_are_fixed_and_every_attempt_and_state_goes_back_once() {
         assert_eq!(tracked.sync(), Ok(0));
         let after: Vec<_> = tracked.items().iter().map(|item| item.state).collect();
         assert_eq!(after, before);
-        let post_mortems = tracked.database.count("SELECT count(*) FROM work_items WHERE kind = 'post_mortem'");
+        let post_mortems = tracked
+            .database
+            .count("SELECT count(*) FROM work_items WHERE kind = 'post_mortem'");
         assert_eq!(tracked.server.issues().len() as u64, 4 + post_mortems);
     }
 }

@@ -256,7 +256,10 @@ fn each_item_starts_or_waits_for_a_limit_that_is_reached() {
         }
         for (_, wait) in &plan.waits {
             let running = |pool: &str| {
-                let index = snapshot.pools.iter().position(|view| view.definition.name == pool);
+                let index = snapshot
+                    .pools
+                    .iter()
+                    .position(|view| view.definition.name == pool);
                 started[index.expect("a pool")] as u64
             };
             match wait {

@@ -10,8 +10,9 @@ use cleveragents_application::{
 };
 use cleveragents_domain::{
     AttemptEvidence, ContentHash, GateResult, MergeOutcome, MicroUsd, NewWorkItem, PoolDefinition,
-    PoolRole, PoolState, ReasonedValue, RegressionProof, ReviewDecision, ReviewFinding, ReviewVerdict,
-    Severity, TriageDecision, TriageVerdict, WorkItem, WorkItemId, WorkItemKind, WorkItemState,
+    PoolRole, PoolState, ReasonedValue, RegressionProof, ReviewDecision, ReviewFinding,
+    ReviewVerdict, Severity, TriageDecision, TriageVerdict, WorkItem, WorkItemId, WorkItemKind,
+    WorkItemState,
 };
 use cleveragents_process::Cancel;
 use cleveragents_store::{Engine, pools, work_items};

@@ -15,7 +15,7 @@ use cleveragents_store::{Engine, pools, work_items};
 use cleveragents_testkit::TestDatabase;
 
 use super::support::{
-    LIMITS, PROJECT, ScriptedRole, Script, add_bugs, add_verified, change, item, pool_files,
+    LIMITS, PROJECT, Script, ScriptedRole, add_bugs, add_verified, change, item, pool_files,
     register, run_until_idle, set_state,
 };
 
@@ -47,7 +47,11 @@ fn an_anomaly_is_one_item_that_is_closed_when_it_is_gone_and_reopened_when_it_re
         }
         let filed = watched(&engine);
         assert_eq!(filed.len(), 1, "{filed:?}");
-        assert_eq!(filed[0].state, WorkItemState::NeedsPerson, "no triage takes it");
+        assert_eq!(
+            filed[0].state,
+            WorkItemState::NeedsPerson,
+            "no triage takes it"
+        );
         assert_eq!(filed[0].kind, WorkItemKind::Task);
         assert!(filed[0].title.contains("verified"), "{}", filed[0].title);
         let service = WorkItemService::new(Arc::clone(&engine));
@@ -86,7 +90,8 @@ fn a_model_looks_at_an_anomaly_and_only_then() {
     run_until_idle(&engine, &runner, 8, &|_| {});
     let red = watched(&engine);
     assert!(
-        red.iter().any(|item| item.title.contains("fails its gates")),
+        red.iter()
+            .any(|item| item.title.contains("fails its gates")),
         "{red:?}"
     );
     assert!(red.iter().all(|item| item.state == WorkItemState::Verified));
@@ -96,7 +101,10 @@ fn a_model_looks_at_an_anomaly_and_only_then() {
     let before = database.count("SELECT count(*) FROM work_items");
     add_verified(&engine, "another anomaly");
     run_until_idle(&engine, &runner, 8, &|_| {});
-    assert_eq!(database.count("SELECT count(*) FROM work_items"), before + 1);
+    assert_eq!(
+        database.count("SELECT count(*) FROM work_items"),
+        before + 1
+    );
 }
 
 #[test]
@@ -174,7 +182,9 @@ fn checks_that_do_not_run_raise_an_alert_and_succeed_never() {
     let absent = Script(|dispatch: &cleveragents_application::Dispatch| {
         let mut report = change(dispatch, false);
         if let RoleReport::Change { evidence, .. } = &mut report {
-            evidence.gates.clear();
+            // The gate of the pool is missing, and another one passes.
+            evidence.gates[0].name = "lint".to_owned();
+            evidence.required_gates = vec!["lint".to_owned()];
         }
         report
     });
@@ -183,13 +193,18 @@ fn checks_that_do_not_run_raise_an_alert_and_succeed_never() {
         seen.lock().expect("no panic").extend(alerts(&engine));
     });
     assert!(
-        seen.into_inner().expect("no panic").contains(&"repeated-failure".to_owned()),
+        seen.into_inner()
+            .expect("no panic")
+            .contains(&"repeated-failure".to_owned()),
         "absent results are reported"
     );
     let past = engine.read(|reader| cleveragents_store::attempts::of_item(reader, bug.id));
     let past = past.expect("read");
     assert!(!past.is_empty());
-    assert!(past.iter().all(|attempt| attempt.outcome == Some(AttemptOutcome::FailedGates)));
+    assert!(
+        past.iter()
+            .all(|attempt| attempt.outcome == Some(AttemptOutcome::FailedGates))
+    );
     assert_eq!(item(&engine, bug.id).state, WorkItemState::NeedsPerson);
 }
 

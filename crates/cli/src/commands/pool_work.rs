@@ -28,8 +28,7 @@ pub(crate) fn hunt(context: &Context, arguments: Hunt) -> Result<Report, Command
         queue: arguments.queue,
     };
     let report = call_interactive(context, request, false)?;
-    let is_searched =
-        |module: &&HuntedModule| module.outcome == Some(AttemptOutcome::Succeeded);
+    let is_searched = |module: &&HuntedModule| module.outcome == Some(AttemptOutcome::Succeeded);
     let searched = report.modules.iter().filter(is_searched).count();
     let modules = Table::new("Modules")
         .column("Module", Align::Left)
@@ -73,9 +72,7 @@ pub(crate) fn hunt(context: &Context, arguments: Hunt) -> Result<Report, Command
         );
         let hint = "the table shows the reasons; `agents config set model.default MODEL` sets a model, `--actor MODEL` \
                     names one";
-        return Ok(shown
-            .failed(Code::RoleStopped, message, hint)
-            .data(report));
+        return Ok(shown.failed(Code::RoleStopped, message, hint).data(report));
     }
     let modules = counted(report.modules.len(), "module");
     let message = if arguments.queue {

@@ -154,7 +154,12 @@ fn a_change_is_validated_again_when_its_base_moved() {
     let cases = [
         ("notes.txt", "Release on Friday.\n", "completed", ""),
         (CODE, "# Reviewed.\n", "needs_person", "conflicts"),
-        ("tests/test_plain.py", contradicting, "needs_person", "local/suite fails on the base"),
+        (
+            "tests/test_plain.py",
+            contradicting,
+            "needs_person",
+            "local/suite fails on the base",
+        ),
     ];
     for (path, text, state, reason) in cases {
         let workbench = Workbench::new();
@@ -163,7 +168,11 @@ fn a_change_is_validated_again_when_its_base_moved() {
         let calls = [lock(), vec![unmark()]].concat();
         let model = tier(&workbench, &calls);
         let approved = workbench.fix(&item, &team, &model, &[]);
-        assert_eq!(approved.json()["data"]["item"]["state"], "approved", "{path}");
+        assert_eq!(
+            approved.json()["data"]["item"]["state"],
+            "approved",
+            "{path}"
+        );
         let file = workbench.folder.join(path);
         let before = std::fs::read_to_string(&file).unwrap_or_default();
         std::fs::write(&file, format!("{before}{text}")).expect("written");
@@ -172,12 +181,7 @@ fn a_change_is_validated_again_when_its_base_moved() {
         let head = workbench.git(&["rev-parse", "HEAD"]);
         // A model that fails from now on, so that a change that is sent back ends with the user.
         let idle = tier(&workbench, &[]);
-        let merged = workbench.fix(
-            &item,
-            &team,
-            &idle,
-            &["--yes", "--attempts-per-tier", "1"],
-        );
+        let merged = workbench.fix(&item, &team, &idle, &["--yes", "--attempts-per-tier", "1"]);
         let shown = workbench.agents.data(&["item", "show", &item]);
         assert_eq!(shown["item"]["state"], state, "{path}: {merged:?}");
         let attempts = shown["attempts"].as_array().expect("attempts");

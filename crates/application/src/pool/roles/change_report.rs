@@ -70,10 +70,7 @@ pub(super) fn change_report(
     };
     let mut gates: Vec<GateResult> = result.gates.iter().map(stored).collect();
     let problems: Vec<String> = result.problems.iter().map(ToString::to_string).collect();
-    let is_empty_change = result
-        .problems
-        .iter()
-        .any(ChangeProblem::is_empty_change);
+    let is_empty_change = result.problems.iter().any(ChangeProblem::is_empty_change);
     gates.push(GateResult {
         name: CHANGE_GATE.to_owned(),
         command: "check of the changed files".to_owned(),
@@ -150,10 +147,7 @@ pub(super) fn earlier_reasons(dispatch: &Dispatch, role: PoolRole) -> Vec<String
     reasons
 }
 
-fn review_reason(
-    verdict: &ReviewVerdict,
-    blocking: Severity,
-) -> Option<String> {
+fn review_reason(verdict: &ReviewVerdict, blocking: Severity) -> Option<String> {
     let findings: Vec<String> = verdict
         .blocking(blocking)
         .map(|finding| format!("{}: {}", finding.path, finding.message))
@@ -178,4 +172,3 @@ pub(super) fn gate_lines(gates: &[GateResult]) -> String {
         .collect();
     lines.join("\n")
 }
-

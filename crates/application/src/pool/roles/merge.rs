@@ -8,8 +8,8 @@ use cleveragents_domain::{
 use cleveragents_store::{Error, UnitOfWork, attempts, leases, pools, work_items};
 
 use super::attempt_report::{AttemptReport, GateLine};
-use super::driver::RoleDriver;
 use super::change_report::failed;
+use super::driver::RoleDriver;
 use crate::observer::NoApprover;
 use crate::operation::OperationError;
 use crate::plan::{ApplyGuard, DriveOptions, PlanError, PlanFrontEnd};

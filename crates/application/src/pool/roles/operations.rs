@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use cleveragents_domain::identity::{Permission, Scope};
 use cleveragents_domain::{
-    Attempt, AttemptOutcome, Code, CodeLocation, NewWorkItem, PoolDefinition, TransitionCause, WorkItem,
-    WorkItemId, WorkItemKind, WorkItemState,
+    Attempt, AttemptOutcome, Code, CodeLocation, NewWorkItem, PoolDefinition, TransitionCause,
+    WorkItem, WorkItemId, WorkItemKind, WorkItemState,
 };
 use cleveragents_store::work_items::{self, ChangeOrigin, ItemFilter};
 use schemars::JsonSchema;

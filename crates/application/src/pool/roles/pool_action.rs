@@ -48,11 +48,18 @@ impl PoolAction {
             .filter(|argument| action.argument(argument).is_some())
             .filter_map(|argument| Some((argument.to_owned(), value(argument)?)))
             .collect();
-        let values = action.resolve(&given).map_err(OperationError::from_service)?;
+        let values = action
+            .resolve(&given)
+            .map_err(OperationError::from_service)?;
         let rendered = |text: &String| action.render(text, &values);
         Ok(Self {
             name: action.name.clone(),
-            instructions: rendered(action.long_description.as_ref().unwrap_or(&action.description)),
+            instructions: rendered(
+                action
+                    .long_description
+                    .as_ref()
+                    .unwrap_or(&action.description),
+            ),
             definition_of_done: rendered(&action.definition_of_done),
             invariants: action.invariants.iter().map(rendered).collect(),
             safety_profile: action.safety_profile.clone(),
@@ -75,9 +82,10 @@ pub(crate) fn check(action: &Action) -> Result<(), OperationError> {
     if action.parts.is_some() {
         return refused("it divides its task into child plans".to_owned());
     }
-    let unknown = action.arguments.iter().find(|argument| {
-        argument.required && !ARGUMENTS.contains(&argument.name.as_str())
-    });
+    let unknown = action
+        .arguments
+        .iter()
+        .find(|argument| argument.required && !ARGUMENTS.contains(&argument.name.as_str()));
     match unknown {
         Some(argument) => refused(format!(
             "no field of a work item is the argument `{}`",

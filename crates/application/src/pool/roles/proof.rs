@@ -142,7 +142,8 @@ pub(crate) fn remove_file(workspace: &SandboxWorkspace, path: &str) -> std::io::
         return Err(std::io::Error::other("the sandbox has several parts"));
     };
     let invalid = |error| std::io::Error::other(format!("`{path}` is no path: {error}"));
-    part.root.remove_file(&path.parse::<TreePath>().map_err(invalid)?)
+    part.root
+        .remove_file(&path.parse::<TreePath>().map_err(invalid)?)
 }
 
 /// Proves a captured test: without its marker it fails with the stated pattern. All changes are rolled back.

@@ -61,9 +61,9 @@ impl PlanRoleRunner {
             visible: Namespaces::All,
             ..ItemFilter::default()
         };
-        let items = self.engine.read(|reader| {
-            work_items::page(reader, &filter, None, CANDIDATES)
-        })?;
+        let items = self
+            .engine
+            .read(|reader| work_items::page(reader, &filter, None, CANDIDATES))?;
         let path = dispatch
             .item
             .location

@@ -84,7 +84,12 @@ fn compare(
 }
 
 fn fingerprint(anomaly: &Anomaly) -> Fingerprint {
-    Fingerprint::new("", None, LABEL, &format!("{} {}", anomaly.kind, anomaly.subject))
+    Fingerprint::new(
+        "",
+        None,
+        LABEL,
+        &format!("{} {}", anomaly.kind, anomaly.subject),
+    )
 }
 
 /// Whether neither a role nor the user has decided about an item.

@@ -8,9 +8,7 @@ use cleveragents_domain::{
     AttemptOutcome, LeaseToken, MergeCriterion, MergeEvidence, PoolDefinition, PoolRole, Timestamp,
     WorkItem,
 };
-use cleveragents_store::{
-    Error, Reader, attempts, budgets, item_sources, leases, work_items,
-};
+use cleveragents_store::{Error, Reader, attempts, budgets, item_sources, leases, work_items};
 
 use super::Anomaly;
 use crate::pool::dispatch::item_lease;
