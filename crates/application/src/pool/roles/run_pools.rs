@@ -212,18 +212,36 @@ fn event_line(event: &PoolEvent<'_>) -> Option<String> {
                 .as_deref()
                 .filter(|_| outcome != AttemptOutcome::Succeeded);
             let reason = reason
-                .map(|reason| format!(": {reason}"))
+                .map(|reason| format!(": {}", shortened(reason)))
                 .unwrap_or_default();
             format!(
                 "{}: {} {}, now {}{reason}",
                 dispatch.pool.name,
                 dispatch.item.id,
-                outcome.as_str(),
-                settled.state
+                words(outcome.as_str()),
+                words(settled.state.as_str())
             )
         }
         PoolEvent::Recovered(item) => format!("{item}: its attempt was interrupted"),
-        PoolEvent::Escalated { item, reason } => format!("{item} needs a decision: {reason}"),
+        PoolEvent::Escalated { item, reason } => {
+            format!("{item} needs a decision: {}", shortened(reason))
+        }
         PoolEvent::LostLease(_) => return None,
     })
+}
+
+/// A stored name as words.
+fn words(name: &str) -> String {
+    name.replace('_', " ")
+}
+
+/// The beginning of a reason; the item has all of it.
+fn shortened(reason: &str) -> String {
+    const SHOWN: usize = 160;
+    let line = reason.lines().next().unwrap_or_default();
+    if line.chars().count() <= SHOWN {
+        return line.to_owned();
+    }
+    let start: String = line.chars().take(SHOWN).collect();
+    format!("{}\u{2026}", start.trim_end())
 }

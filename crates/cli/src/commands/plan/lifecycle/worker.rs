@@ -268,6 +268,9 @@ fn report(
         );
     if let Some(attempts) = attempts.filter(|attempts| attempts.started > 0) {
         report = report.panel(attempts_panel(attempts));
+        if attempts.escalated > 0 {
+            report = report.info("items for you: `agents item list --state needs_person`");
+        }
     }
     if summary.stopped > 0 {
         let message = format!(
