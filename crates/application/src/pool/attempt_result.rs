@@ -110,7 +110,7 @@ fn mirror_result(
         _ => Vec::new(),
     };
     let tier = dispatch.pool.tier_number(&attempt.tier);
-    let comment = AttemptReport::of(&attempt, after, tier, changed, review).to_comment();
+    let comment = AttemptReport::from_attempt(&attempt, after, tier, changed, review).to_comment();
     mirror_comment(unit, after, &format!("attempt:{}", attempt.id), &comment)?;
     if after.version != dispatch.item.version {
         mirror_fields(unit, after)?;

@@ -200,12 +200,12 @@ fn a_stopped_pool_starts_nothing_and_cancels_what_runs() {
 
 /// Counts the attempts that run at the same time.
 #[derive(Default)]
-struct Counting {
+struct AttemptCounter {
     running: AtomicU64,
     highest: AtomicU64,
 }
 
-impl RoleRunner for Counting {
+impl RoleRunner for AttemptCounter {
     fn run(&self, dispatch: &Dispatch, _: &Cancel) -> Result<RoleReport, OperationError> {
         let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
         self.highest.fetch_max(running, Ordering::SeqCst);
@@ -227,7 +227,7 @@ fn limits_hold_for_any_number_of_schedulers() {
             for number in 0..12 {
                 add_verified(&engine, &format!("{limits} {number}"));
             }
-            let counting = Counting::default();
+            let counting = AttemptCounter::default();
             // Each scheduler plans from its own snapshot.
             at_once(6, |_| run_until_idle(&engine, &counting, capacity, &|_| {}));
             assert_eq!(
@@ -243,7 +243,7 @@ fn limits_hold_for_any_number_of_schedulers() {
 }
 
 #[test]
-fn a_blocking_finding_sends_the_change_back_whatever_the_decision_says() {
+fn a_blocking_finding_sends_the_change_back() {
     let database = TestDatabase::sqlite();
     let engine = database.open();
     register(&engine, &pool_files(LIMITS)[2..4]);

@@ -20,7 +20,7 @@ use super::support::{LIMITS, PROJECT, ScriptedRole, pool_files, register, run_un
 const TOKEN: &str = "tracker-token-0123456789abcdef";
 
 /// A project whose items are the issues of a tracker.
-struct Tracked {
+struct TrackedProject {
     engine: Arc<Engine>,
     database: TestDatabase,
     server: TrackerServer,
@@ -29,7 +29,7 @@ struct Tracked {
     api: ForgeApi,
 }
 
-impl Tracked {
+impl TrackedProject {
     fn new(api: ForgeApi, database: TestDatabase) -> Self {
         let engine = database.open();
         let server = TrackerServer::start(api, &[TrackerToken::new(TOKEN, "bot")]);
@@ -127,10 +127,13 @@ impl Tracked {
     }
 }
 
-fn each() -> Vec<Tracked> {
-    let mut all = vec![Tracked::new(ForgeApi::GitHub, TestDatabase::sqlite())];
+fn each() -> Vec<TrackedProject> {
+    let mut all = vec![TrackedProject::new(
+        ForgeApi::GitHub,
+        TestDatabase::sqlite(),
+    )];
     let databases = TestDatabase::each().into_iter();
-    all.extend(databases.map(|database| Tracked::new(ForgeApi::Forgejo, database)));
+    all.extend(databases.map(|database| TrackedProject::new(ForgeApi::Forgejo, database)));
     all
 }
 
@@ -200,7 +203,7 @@ fn issues_are_fixed_and_every_attempt_and_state_goes_back_once() {
             assert_eq!(states, [state], "{item:?}");
         }
         assert_eq!(checked, 4);
-        // What came back changes no item.
+        // Items stay as they are when their own changes are read again.
         let before: Vec<_> = tracked.items().iter().map(|item| item.state).collect();
         assert_eq!(tracked.sync(), Ok(0));
         let after: Vec<_> = tracked.items().iter().map(|item| item.state).collect();
@@ -214,7 +217,7 @@ fn issues_are_fixed_and_every_attempt_and_state_goes_back_once() {
 
 #[test]
 fn a_tracker_that_does_not_answer_stops_no_work() {
-    let tracked = Tracked::new(ForgeApi::Forgejo, TestDatabase::sqlite());
+    let tracked = TrackedProject::new(ForgeApi::Forgejo, TestDatabase::sqlite());
     register(&tracked.engine, &pool_files(LIMITS));
     tracked.server.add_issue("bug", "", &["Type/Bug"]);
     assert_eq!(tracked.sync(), Ok(1));
@@ -244,7 +247,7 @@ fn a_tracker_that_does_not_answer_stops_no_work() {
 #[test]
 fn a_truncated_listing_changes_no_item_and_is_repeated() {
     for api in [ForgeApi::Forgejo, ForgeApi::GitHub] {
-        let tracked = Tracked::new(api, TestDatabase::sqlite());
+        let tracked = TrackedProject::new(api, TestDatabase::sqlite());
         for number in 0..130 {
             tracked
                 .server
@@ -264,7 +267,7 @@ fn a_truncated_listing_changes_no_item_and_is_repeated() {
 #[test]
 fn one_of_several_processes_synchronizes_a_source() {
     for database in TestDatabase::each() {
-        let tracked = Tracked::new(ForgeApi::Forgejo, database);
+        let tracked = TrackedProject::new(ForgeApi::Forgejo, database);
         for number in 0..60 {
             tracked
                 .server

@@ -41,7 +41,7 @@ fn an_anomaly_is_one_item_that_is_closed_when_it_is_gone_and_reopened_when_it_re
         let runner = ScriptedRole::new(0, Duration::ZERO);
         run_until_idle(&engine, &runner, 8, &|_| {});
         assert_eq!(watched(&engine), [], "no anomaly, no item");
-        let bug = add_verified(&engine, "nobody takes it");
+        let bug = add_verified(&engine, "no pool takes it");
         for _ in 0..3 {
             run_until_idle(&engine, &runner, 8, &|_| {});
         }
@@ -61,7 +61,7 @@ fn an_anomaly_is_one_item_that_is_closed_when_it_is_gone_and_reopened_when_it_re
         let gone = item(&engine, filed[0].id);
         assert_eq!(gone.state, WorkItemState::Completed);
         assert_eq!(gone.reason.as_deref(), Some("the anomaly is gone"));
-        let again = add_verified(&engine, "nobody takes it either");
+        let again = add_verified(&engine, "no pool takes it either");
         run_until_idle(&engine, &runner, 8, &|_| {});
         assert_eq!(item(&engine, filed[0].id).state, WorkItemState::NeedsPerson);
         assert_eq!(watched(&engine).len(), 1, "it was reopened");

@@ -312,14 +312,14 @@ fn a_pool_with_an_unknown_name_is_refused() {
         (code, message.contains("local/other")),
         ("CA-0631".into(), true)
     );
-    let (code, message) = add("actor", &file(project, "local/nobody", ""));
+    let (code, message) = add("actor", &file(project, "local/absent-actor", ""));
     assert_eq!(
-        (code, message.contains("local/nobody")),
+        (code, message.contains("local/absent-actor")),
         ("CA-1001".into(), true)
     );
     let (code, _) = add(
         "reviewer",
-        &file(project, &team, "reviewer: local/nobody\n"),
+        &file(project, &team, "reviewer: local/absent-actor\n"),
     );
     assert_eq!(code, "CA-1001");
     let (code, message) = add("action", &file(project, &team, "action: local/absent\n"));

@@ -49,7 +49,7 @@ pub(crate) struct AttemptReport {
 
 impl AttemptReport {
     /// The report of an ended attempt, with the verdict of a review.
-    pub(crate) fn of(
+    pub(crate) fn from_attempt(
         attempt: &Attempt,
         item: &WorkItem,
         tier: u64,

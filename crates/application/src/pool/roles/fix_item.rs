@@ -81,7 +81,7 @@ pub struct ReportedAttempt {
 
 impl ReportedAttempt {
     fn new(attempt: &Attempt, item: &WorkItem, tier_number: u64, changed: Vec<String>) -> Self {
-        let report = AttemptReport::of(attempt, item, tier_number, changed, None);
+        let report = AttemptReport::from_attempt(attempt, item, tier_number, changed, None);
         Self {
             role: attempt.role,
             number: attempt.number,
