@@ -51,7 +51,7 @@ const MAXIMUM_IDLE_CYCLES: u32 = 500;
 const STALLED_CYCLES: u32 = 10;
 
 /// Time between two checks of the invariants over stored rows.
-const STORED_CHECK_INTERVAL: Duration = Duration::from_secs(60);
+const STORED_CHECK_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Maximum number of items that one claim tries.
 const CLAIM_ALTERNATES: usize = 32;

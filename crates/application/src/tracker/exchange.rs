@@ -15,8 +15,8 @@ use super::delivery::deliver_outbox;
 use super::source::Trackers;
 use super::sync::{SyncError, SyncReport, sync_source};
 
-/// Time between two synchronizations of a source, in seconds.
-const SYNC_SECONDS: u64 = 60;
+/// Time between two synchronizations of a source.
+const SYNC_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Time between two looks for writes that are due.
 const DELIVERY_INTERVAL: Duration = Duration::from_millis(500);
@@ -83,7 +83,7 @@ impl TrackerExchange<'_> {
         for source in sources {
             let is_recent = tried
                 .get(&source.name)
-                .is_some_and(|time| time.elapsed().as_secs() < SYNC_SECONDS);
+                .is_some_and(|time| time.elapsed() < SYNC_INTERVAL);
             if cancel.is_cancelled()
                 || is_recent
                 || !projects.contains(&source.project)
@@ -122,8 +122,7 @@ impl TrackerExchange<'_> {
 /// Whether some process has read the complete listing a short time ago.
 fn is_fresh(source: &ItemSource) -> bool {
     let age = |time| Timestamp::now().seconds_since(time);
-    #[expect(clippy::cast_precision_loss, reason = "a small number of seconds")]
-    let limit = SYNC_SECONDS as f64;
+    let limit = SYNC_INTERVAL.as_secs_f64();
     source.last_error.is_none() && source.synced_at.is_some_and(|time| age(time) < limit)
 }
 

@@ -13,7 +13,7 @@ use crate::workbench::Workbench;
 const TOKEN: &str = "tracker-token-0123456789abcdef";
 
 /// Time within which the item of a test is merged.
-const DEADLINE: Duration = Duration::from_secs(120);
+const DEADLINE: Duration = Duration::from_mins(2);
 
 /// A workbench with the five pools that an item passes.
 fn with_pools(workbench: &Workbench) {
