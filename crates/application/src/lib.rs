@@ -98,7 +98,7 @@ pub use operation::{
     AccessTarget, Application, FrontEnd, NamedKind, Operation, OperationContext, OperationEntry,
     OperationError, OperationSettings, PlanSettings, PreparedCall, PreparedRequest,
     ProgressStarter, Requirement, Resolver, WorkerStarter, authorize, check_sendable,
-    find_operation, namespace_of, operations,
+    find_operation, forbidden, namespace_of, operations, record_denial,
 };
 pub use operation::{
     CatalogueFactory, PageSummary, ProcessEnvironment, RemovedDefinition, RuntimeFactory,
@@ -162,7 +162,7 @@ pub use sandbox::{
 };
 pub use scheduler::{
     APPLICABLE_STAGES, EXECUTABLE_STAGES, Scheduler, Worker, WorkerEvent, WorkerOptions,
-    WorkerSummary, phase_to_execute, phase_to_resume,
+    WorkerSummary, phase_to_execute, phase_to_resume, stays_queued,
 };
 pub use server::{
     AuditCheck, AuditError, AuditService, CreatedToken, NewToken, RequestKeyService,

@@ -52,6 +52,11 @@ macro_rules! codes {
                 match self { $(Self::$variant => $text,)+ }
             }
 
+            /// The code that is printed as `text`.
+            pub fn parse(text: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|code| code.as_str() == text)
+            }
+
             /// Meaning of the code to the caller.
             pub const fn kind(self) -> Kind {
                 match self { $(Self::$variant => Kind::$kind,)+ }

@@ -8,7 +8,8 @@ use std::time::Instant;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
-use cleveragents_domain::identity::{Caller, Namespaces, Permission, Scope};
+use cleveragents_application::forbidden;
+use cleveragents_domain::identity::{Access, Caller, Namespaces, Permission, Scope};
 use cleveragents_domain::{Code, PlanId, SessionId};
 use http::{HeaderMap, Method};
 
@@ -17,9 +18,6 @@ use crate::app::App;
 use crate::log;
 use crate::problem::Problem;
 use crate::routes::{Handler, Route, RouteScope, Verb};
-
-/// Maximum number of characters of an unknown namespace in the audit log.
-const MAX_NAMESPACE_CHARACTERS: usize = 128;
 
 /// The named parts of a path.
 pub(crate) type Parameters = Vec<(String, String)>;
@@ -83,6 +81,27 @@ impl Permit {
         namespace: &str,
     ) -> Result<(), Problem> {
         self.with(app, self.scope, self.permission, namespace).await
+    }
+
+    /// Checks that the caller has a permission on an object of a namespace. The error of a caller who may not read the
+    /// object is `absent`.
+    pub(crate) async fn on_object<E: From<Problem>>(
+        &self,
+        app: &Arc<App>,
+        permission: Permission,
+        namespace: &str,
+        absent: impl FnOnce() -> E,
+    ) -> Result<(), E> {
+        let access = self.caller.access(self.scope, permission, namespace);
+        if access == Access::Granted {
+            return Ok(());
+        }
+        record_denial(app, &self.caller, self.route, permission, namespace).await?;
+        Err(if access == Access::Hidden {
+            absent()
+        } else {
+            Problem::from_error(&forbidden(permission, namespace)).into()
+        })
     }
 
     /// Checks that the caller has another permission in a namespace.
@@ -205,36 +224,25 @@ async fn permit(
         }
         RouteScope::Session => {
             let (id, namespace) = session(app, permit.parameter("session")).await?;
-            check_access(app, &permit, &namespace, || {
-                Problem::new(
-                    Code::SessionNotFound,
-                    format!("the session `{id}` does not exist"),
-                )
-            })
-            .await?;
+            let absent = || {
+                let message = format!("the session `{id}` does not exist");
+                Problem::new(Code::SessionNotFound, message)
+            };
+            permit
+                .on_object(app, route.permission, &namespace, absent)
+                .await?;
             permit.session = Some(id);
         }
         RouteScope::Plan => {
             let (id, namespace) = plan(app, permit.parameter("plan")).await?;
-            check_access(app, &permit, &namespace, || no_plan(&id.to_string())).await?;
+            let absent = || no_plan(&id.to_string());
+            permit
+                .on_object(app, route.permission, &namespace, absent)
+                .await?;
             permit.plan = Some(id);
         }
     }
     Ok(permit)
-}
-
-/// Checks access to the session or plan of the path. Callers without read access get 404.
-async fn check_access(
-    app: &Arc<App>,
-    permit: &Permit,
-    namespace: &str,
-    not_found: impl FnOnce() -> Problem,
-) -> Result<(), Problem> {
-    let checked = permit.in_namespace(app, namespace).await;
-    if checked.is_err() && !permit.caller.may(permit.scope, Permission::Read, namespace) {
-        return Err(not_found());
-    }
-    checked
 }
 
 async fn session(app: &Arc<App>, reference: &str) -> Result<(SessionId, Arc<str>), Problem> {
@@ -271,32 +279,25 @@ async fn deny(
     permission: Permission,
     namespace: &str,
 ) -> Problem {
-    let role = permission.least_role();
-    // The caller sent this text, so it is shortened, and control characters are replaced.
-    let namespace: String = namespace
-        .chars()
-        .take(MAX_NAMESPACE_CHARACTERS)
-        .map(|letter| {
-            if letter.is_control() {
-                '\u{fffd}'
-            } else {
-                letter
-            }
-        })
-        .collect();
-    let (audit, denied_caller, denied) =
-        (app.services.audit(), Arc::clone(caller), namespace.clone());
-    let recorded = crate::blocking(move || {
-        audit.access_denied(denied_caller.identity(), route, permission, &denied)
-    });
-    if let Err(error) = recorded.await {
-        return error.into();
+    match record_denial(app, caller, route, permission, namespace).await {
+        Ok(()) => Problem::from_error(&forbidden(permission, namespace)),
+        Err(problem) => problem,
     }
-    Problem::new(
-        Code::Forbidden,
-        format!("this needs the role {role} on `{namespace}`"),
-    )
-    .with_hint("ask an owner of the namespace for a token with that role")
+}
+
+async fn record_denial(
+    app: &Arc<App>,
+    caller: &Arc<Caller>,
+    route: &'static str,
+    permission: Permission,
+    namespace: &str,
+) -> Result<(), Problem> {
+    let audit = app.services.audit();
+    let (caller, namespace) = (Arc::clone(caller), namespace.to_owned());
+    let recorded = crate::blocking(move || {
+        cleveragents_application::record_denial(&audit, &caller, route, permission, &namespace)
+    });
+    recorded.await.map_err(|error| Problem::from_error(&error))
 }
 
 /// Records a request without a valid token.

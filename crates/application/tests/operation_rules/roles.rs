@@ -339,6 +339,7 @@ const OPERATIONS: &[(&str, &str, &[Part])] = {
                 Name("projects"),
                 Read("action"),
                 Read("automation_profile"),
+                Read("model"),
                 Read("strategy_actor"),
                 Read("execution_actor"),
                 Read("estimation_actor"),

@@ -263,9 +263,7 @@ impl Connection {
 
     /// Converts an error response of the server.
     pub(crate) fn problem(&self, status: u16, answer: &Value) -> CommandError {
-        let mut codes = Code::ALL.iter().copied();
-        let code_text = answer["code"].as_str().unwrap_or_default();
-        let Some(code) = codes.find(|code| code.as_str() == code_text) else {
+        let Some(code) = answer["code"].as_str().and_then(Code::parse) else {
             let message = format!("the server at {} responded with status {status}", self.url);
             return CommandError::new(Code::ServerProtocol, message)
                 .with_hint("check that the URL is that of `agents serve`");
