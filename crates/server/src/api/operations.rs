@@ -16,8 +16,8 @@ use super::event_sender::{self, EventSender};
 use super::request;
 use super::types::{DoneDocument, OperationDocument, Page};
 use crate::app::App;
+use crate::authorize::Permit;
 use crate::failure::Failure;
-use crate::gate::Permit;
 use crate::problem::Problem;
 use crate::routes::{Parameter, Route, RouteScope, Verb, permitted, schema_of};
 
