@@ -121,7 +121,7 @@ Examples:
         #[arg(short, long)]
         yes: bool,
     },
-    /// Correct a decision; only what follows from it is discarded and done again
+    /// Correct a decision; only what follows from it is discarded and repeated
     #[command(after_help = "\
 Examples:
   agents plan tree                                # shows the ids of the decisions

@@ -246,7 +246,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_fingerprint_survives_storing(path in "\\PC{0,30}", cause in "\\PC{0,30}") {
+        fn a_fingerprint_round_trips_through_storage(path in "\\PC{0,30}", cause in "\\PC{0,30}") {
             let print = Fingerprint::new(&path, None, "x", &cause);
             prop_assert_eq!(print.to_string().parse::<Fingerprint>(), Ok(print));
         }

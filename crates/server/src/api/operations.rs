@@ -45,7 +45,7 @@ pub(crate) static ROUTES: &[Route] = &[
             Parameter {
                 name: "namespace",
                 place: "query",
-                about: "The namespace of names without one; the caller's only writable namespace by default",
+                about: "The namespace to assume for names without one; by default the caller's only writable namespace",
                 schema: schema_of::<Option<String>>,
             },
             Parameter {

@@ -223,8 +223,8 @@ impl Chat<'_> {
         }
         match command::parse(text)? {
             command::ChatInput::Command(command) => self.run_command(command),
-            command::ChatInput::Question(question) => {
-                self.ask(Some(&question))?;
+            command::ChatInput::Message(message) => {
+                self.ask(Some(&message))?;
                 Ok(Flow::Continue)
             }
         }

@@ -62,7 +62,7 @@ fn view(report: CorrectionReport, title: &'static str) -> Report {
                 (CorrectionForm::Append, _) => {
                     "a child plan executes the guidance; everything stays"
                 }
-                (CorrectionForm::Revert, true) => "the strategist makes the strategy again",
+                (CorrectionForm::Revert, true) => "the strategist makes a new strategy",
                 (CorrectionForm::Revert, false) => "the discarded steps run again",
             },
         )
