@@ -59,7 +59,7 @@ fn show(safety: &Named) -> Report {
 }
 
 fn show_effective(safety: &EffectiveSafety) -> Report {
-    let mut table = Table::with_columns("Sources", ["Level", "Setting", "Where"]);
+    let mut table = Table::with_columns("Sources", ["Level", "Setting", "Source"]);
     for layer in &safety.layers {
         table = table.row(vec![
             layer.level.as_str().into(),

@@ -38,7 +38,7 @@ fn view(command: &'static str, response: PlanAnswerReport) -> Report {
     let report = Report::new(command).panel(
         Panel::new(title)
             .row("Plan", Cell::Id(response.plan_id.to_string()))
-            .row("What", response.answered.clone())
+            .row("Input", response.answered.clone())
             .row("Answer", response.answer.clone())
             .row("By", response.person.clone()),
     );
