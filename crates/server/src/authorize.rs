@@ -117,7 +117,7 @@ fn missing_part(part: &str) -> Problem {
 }
 
 /// Authorizes a request and runs its handler.
-pub(crate) async fn authorize_and_handle(
+pub(crate) async fn handle_request(
     app: &Arc<App>,
     matched: MatchedRoute,
     request: Request,

@@ -176,7 +176,7 @@ impl Router {
                         parameters,
                         peer,
                     };
-                    authorize::authorize_and_handle(app, matched, request).await
+                    authorize::handle_request(app, matched, request).await
                 }
                 Err(refusal) => *refusal,
             }

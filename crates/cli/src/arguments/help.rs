@@ -84,12 +84,12 @@ const FOREIGN_COMMANDS: [(&str, &str, &str); 31] = [
     (
         "commit",
         "agents apply",
-        "brings the changes of the current plan to this folder",
+        "applies the changes of the current plan to this folder",
     ),
     (
         "merge",
         "agents apply",
-        "brings the changes of the current plan to this folder",
+        "applies the changes of the current plan to this folder",
     ),
     ("tell", "agents 'TASK'", "starts a conversation"),
     ("rollback", "agents undo", UNDOES),

@@ -1,8 +1,9 @@
 //! Resolves paths from tool arguments to places in the sandbox.
 //!
-//! A sandbox has one or more parts: folders, each with an alias. If there are several, a path starts
-//! with the alias of its part. An absolute path is accepted when it is inside a part. `..` and
-//! symlinks are resolved here by name, so that permission rules see the actual place. Files are opened afterwards relative to the part without following symlinks
+//! A sandbox has one or more parts: folders, each with an alias. If there are several, a path
+//! starts with the alias of its part. An absolute path is accepted when it is inside a part. `..`
+//! and symlinks are resolved here by name, so that permission rules see the actual place. Files are
+//! opened afterwards relative to the part without following symlinks
 //! ([`Root`](cleveragents_sandbox::Root)), so that a symlink created in between has no effect.
 
 use std::collections::VecDeque;

@@ -403,7 +403,7 @@ impl Chat<'_> {
             }))
             .panel(panel.row("Changed files", files));
         let report = if files > 0 {
-            report.info("/diff shows the changes, /apply brings them to your files")
+            report.info("/diff shows the changes, /apply writes them to your files")
         } else {
             report
         };

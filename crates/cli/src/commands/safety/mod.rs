@@ -63,7 +63,7 @@ fn show_effective(safety: &EffectiveSafety) -> Report {
     for layer in &safety.layers {
         table = table.row(vec![
             layer.level.as_str().into(),
-            layer.says.as_str().into(),
+            layer.description.as_str().into(),
             Cell::Muted(layer.source.clone()),
         ]);
     }
