@@ -142,7 +142,7 @@ pub struct Finding {
     pub location: CodeLocation,
     /// Description of the defect.
     pub description: String,
-    /// Why it happens, such as the steps of a race.
+    /// Cause of the defect, such as the steps of a race.
     pub evidence: String,
     #[serde(default)]
     pub expected: Option<String>,
