@@ -327,7 +327,7 @@ pub struct RouterNode {
 #[derive(Debug, Clone, PartialEq)]
 pub struct RouterRule {
     /// Condition of the rule.
-    pub fits: TextMatch,
+    pub text_match: TextMatch,
     /// Target of the rule.
     pub target: NodeIndex,
     /// Whether a matching prefix or suffix is removed from the text before it is written to the state key

@@ -349,7 +349,7 @@ mod tests {
         }
 
         #[test]
-        fn an_operation_survives_json(operation in operation()) {
+        fn an_operation_round_trips_through_json(operation in operation()) {
             let text = serde_json::to_string(&operation).expect("serializes");
             prop_assert_eq!(serde_json::from_str::<Operation>(&text).expect("reads"), operation);
         }

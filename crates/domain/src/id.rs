@@ -245,7 +245,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_id_survives_printing_in_any_case(value: u128) {
+        fn an_id_round_trips_through_text_in_any_case(value: u128) {
             let id = SessionId(ulid::Ulid::from(value));
             prop_assert_eq!(id.to_string().parse::<SessionId>().expect("printed"), id);
             prop_assert_eq!(id.to_string().to_lowercase().parse::<SessionId>().expect("lower"), id);

@@ -244,7 +244,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_survives_printing(text in "([a-z0-9][a-z0-9_-]{0,8}:)?([a-z0-9][a-z0-9_-]{0,8}/)[a-z0-9][a-z0-9_-]{0,8}") {
+        fn a_name_round_trips_through_text(text in "([a-z0-9][a-z0-9_-]{0,8}:)?([a-z0-9][a-z0-9_-]{0,8}/)[a-z0-9][a-z0-9_-]{0,8}") {
             let name = parse(&text).expect("well formed");
             prop_assert_eq!(parse(&name.to_string()).expect("printed"), name);
         }

@@ -216,7 +216,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_survives_printing(text in "([a-z0-9][a-z0-9_-]{0,8}:)?[a-z0-9][a-z0-9_-]{0,8}(/[a-z0-9][a-z0-9_-]{0,8}){1,4}") {
+        fn a_name_round_trips_through_text(text in "([a-z0-9][a-z0-9_-]{0,8}:)?[a-z0-9][a-z0-9_-]{0,8}(/[a-z0-9][a-z0-9_-]{0,8}){1,4}") {
             let name: ResourceName = text.parse().expect("well formed");
             prop_assert_eq!(name.to_string().parse::<ResourceName>().expect("printed"), name);
         }

@@ -129,7 +129,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_survives_printing(text in "\\PC{0,250}") {
+        fn a_name_round_trips_through_text(text in "\\PC{0,250}") {
             if let Ok(name) = text.parse::<SessionName>() {
                 prop_assert_eq!(name.to_string().parse::<SessionName>().expect("printed"), name);
             }

@@ -24,6 +24,7 @@ mod import;
 mod library;
 mod listing;
 mod naming;
+mod notifications;
 mod oauth;
 mod offered_tools;
 mod paths;

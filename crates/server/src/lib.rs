@@ -1,17 +1,17 @@
 //! Server mode: many callers at once over HTTP.
 //!
 //! [`serve`] listens and responds until it is stopped. [`Application`] has the operations that callers run,
-//! [`Options`] the settings of the server. Every request goes through one gate (`gate.rs`), which identifies the
-//! caller and checks its permissions against the table of routes (`routes.rs`).
+//! [`Options`] the settings of the server. `authorize.rs` identifies the caller of every request
+//! and checks its permissions against the table of routes (`routes.rs`).
 
 mod a2a;
 mod api;
 mod app;
+mod authorize;
 mod callers;
 mod event_scope;
 mod failure;
 mod fair_queue;
-mod gate;
 mod health;
 mod listen;
 mod live_events;
@@ -20,6 +20,7 @@ mod metrics;
 mod options;
 mod plan_driver;
 mod problem;
+mod request_body;
 mod routes;
 mod shutdown;
 mod usage_metrics;

@@ -156,7 +156,7 @@ impl Answer {
 
     /// Sets the note.
     #[must_use]
-    pub fn noting(mut self, note: Option<String>) -> Self {
+    pub fn with_note(mut self, note: Option<String>) -> Self {
         self.note = note;
         self
     }

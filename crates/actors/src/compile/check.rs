@@ -88,7 +88,7 @@ impl Draft {
                     let rule = node
                         .rules
                         .iter()
-                        .position(|rule| rule.fits == TextMatch::Always);
+                        .position(|rule| rule.text_match == TextMatch::Always);
                     let first = rule.and_then(|place| node.rules.get(place));
                     let next = rule.and_then(|place| node.rules.get(place + 1));
                     if let (Some(first), Some(next)) = (first, next) {

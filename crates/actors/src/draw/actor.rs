@@ -122,7 +122,7 @@ pub(crate) fn drawn_edges(node: &Node) -> Vec<DrawnEdge> {
 }
 
 fn rule_label(rule: &RouterRule) -> Option<String> {
-    match &rule.fits {
+    match &rule.text_match {
         TextMatch::Prefix(text) => Some(format!("starts with {text:?}")),
         TextMatch::Contains(text) => Some(format!("contains {text:?}")),
         TextMatch::Suffix(text) => Some(format!("ends with {text:?}")),

@@ -156,7 +156,7 @@ fn check_item(
     match pool.tier_rule().next(pool.role, item.round, &past) {
         NextAttempt::Run { tier, .. } => Ok(Readiness::Ready(Box::new(ReadyItem { item, tier }))),
         // The next cycle hands it to the user.
-        NextAttempt::GiveToPerson { .. } => Ok(Readiness::Skip),
+        NextAttempt::ReferToUser { .. } => Ok(Readiness::Skip),
     }
 }
 

@@ -289,7 +289,7 @@ impl<'a> Planner<'a> {
                     tier,
                     number,
                 }),
-                NextAttempt::GiveToPerson {
+                NextAttempt::ReferToUser {
                     reason,
                     are_tiers_exhausted,
                 } => {

@@ -37,7 +37,7 @@ const MAXIMUM_IDLE_CYCLES: u32 = 500;
 /// Maximum number of items that one claim tries.
 const CLAIM_ALTERNATES: usize = 32;
 
-/// What happened, for front ends.
+/// Progress events for front ends.
 #[derive(Debug)]
 pub enum PoolEvent<'a> {
     Started(&'a Dispatch),

@@ -40,7 +40,8 @@ pub struct SafetyLayer {
     /// The option, variable or line of a file that sets the restriction.
     pub source: String,
     /// A short description of the restrictions.
-    pub says: String,
+    #[serde(rename = "says")]
+    pub description: String,
     /// Whether the layer is a profile that the user chose.
     #[serde(skip)]
     pub is_chosen_profile: bool,
@@ -70,7 +71,7 @@ impl EffectiveSafety {
             profiles.push(SafetyLayer {
                 level: "default".to_owned(),
                 source: "built in".to_owned(),
-                says: format!("profile {}", standard.name),
+                description: format!("profile {}", standard.name),
                 is_chosen_profile: false,
                 profile: standard.profile,
                 guards: standard.guards,

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::error::TrackerError;
 use super::fields::FieldChanges;
+use super::idempotency::{IdempotencyKey, WriteAttempt};
 use super::labels::MappedFields;
-use super::marker::{IdempotencyKey, WriteAttempt};
 use super::outbox::{WritePayload, mirror_fields};
 use super::source::{Trackers, mapping_of};
 use super::types::{ExternalId, NewIssue, TrackerEffect, TrackerIssue};

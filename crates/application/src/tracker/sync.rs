@@ -1,4 +1,4 @@
-//! [`sync_source`]: brings the issues of a tracker into the work items of a project.
+//! [`sync_source`]: imports the issues of a tracker as work items of a project.
 //!
 //! The listing is complete before anything is written, and one unit of work writes everything. An issue that is missing
 //! in the listing is looked up before its item is changed. Texts are stored as they are.

@@ -118,7 +118,7 @@ fn a_full_queue_an_open_change_limit_and_a_dependency_stop_the_start() {
         why(items[3].id),
         Some(WaitReason::OpenChanges { limit: 2, .. })
     ));
-    // The loop stops where the plan says.
+    // The loop makes the two planned attempts and stops.
     let runner = ScriptedRole::new(0, Duration::ZERO);
     run_until_idle(&engine, &runner, 8, &|_| {});
     assert_eq!(runner.calls.load(Ordering::SeqCst), 2);

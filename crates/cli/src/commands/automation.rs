@@ -1,4 +1,4 @@
-//! `automation-profile`: profiles that set where plans proceed without asking.
+//! `automation-profile`: profiles that set which gates of a plan need approval.
 
 use std::path::Path;
 

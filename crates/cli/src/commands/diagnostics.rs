@@ -105,8 +105,8 @@ fn report(checks: Vec<DiagnosticCheck>, repairs: Vec<DiagnosticRepair>) -> Repor
     let mut report = Report::new("diagnostics").table(findings("Diagnostics", &found.checks));
     if !found.repairs.is_empty() {
         let table = Table::new("Repairs")
-            .column("What", Align::Left)
-            .column("Done", Align::Left);
+            .column("Repair", Align::Left)
+            .column("Result", Align::Left);
         report = report.table(
             table.rows(
                 found

@@ -180,8 +180,8 @@ pub(crate) fn truncate(text: &str, limit: usize) -> Cow<'_, str> {
     }
 }
 
-/// The text, or its beginning and its end around `…` when it is wider than `limit`. The end of a path says more than
-/// its beginning and gets two thirds.
+/// The text, or its beginning and its end around `…` when it is wider than `limit`. The end of a path identifies it
+/// better than its beginning, so the end gets two thirds.
 pub(crate) fn shorten_middle(text: &str, limit: usize) -> Cow<'_, str> {
     if width(text) <= limit {
         return Cow::Borrowed(text);

@@ -378,7 +378,7 @@ fn a_worker_that_a_signal_stops_during_a_plan_reports_it() {
 }
 
 #[test]
-fn ctrl_c_ends_a_command_that_waits_for_its_turn() {
+fn ctrl_c_ends_a_command_that_waits_for_a_slot() {
     let mut world = World::new();
     world.agents = world.agents.with("CLEVERAGENTS_PLAN_CONCURRENCY", "1");
     let plan = waiting_plan(&world);

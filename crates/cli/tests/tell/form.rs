@@ -49,7 +49,7 @@ impl WireFormat {
         }
     }
 
-    pub(crate) fn says(self, shape: Shape, pieces: &[&str]) -> Response {
+    pub(crate) fn text_response(self, shape: Shape, pieces: &[&str]) -> Response {
         let text = pieces.concat();
         match (self, shape) {
             (Self::OpenAi, Shape::Pieces) => openai::text(pieces),

@@ -46,11 +46,11 @@ fn responses(form: WireFormat) -> Vec<Response> {
                 ("unknown", &unknown, "{}"),
             ],
         ),
-        form.says(Shape::Pieces, &["Your key is ", left, right, ", isn't it?"]),
-        form.says(Shape::Pieces, &["Again: ", left, right, "!"]),
+        form.text_response(Shape::Pieces, &["Your key is ", left, right, ", isn't it?"]),
+        form.text_response(Shape::Pieces, &["Again: ", left, right, "!"]),
         form.refuses(401, &format!("the key {key} is wrong")),
         form.refuses(400, &format!("cannot use \"{key}\" here")),
-        form.says(Shape::Pieces, &["It was ", key, "."])
+        form.text_response(Shape::Pieces, &["It was ", key, "."])
             .cut_after(5),
     ]
 }
@@ -136,7 +136,7 @@ fn the_environment_of_a_child_holds_no_key_by_name_or_value() {
             let command = r#"{"command": "env | rev > env.txt; tr '\\0' '\\n' < /proc/1/environ | rev >> env.txt; true"}"#;
             form.calls(Shape::Pieces, &[("c", SHELL, command)])
         } else {
-            form.says(Shape::Pieces, &["Done."])
+            form.text_response(Shape::Pieces, &["Done."])
         }
     });
     let home = agents()

@@ -30,7 +30,7 @@ pub enum InvariantTextError {
     #[error("an invariant has at most {TEXT_MAXIMUM} characters")]
     Long,
     /// The text contains invisible characters.
-    #[error("an invariant cannot hold control characters or other hidden ones")]
+    #[error("an invariant cannot contain control characters or hidden characters")]
     Hidden,
 }
 

@@ -1,4 +1,4 @@
-//! [`PoolRole`]: what the workers of a pool do, and the transitions that they may cause.
+//! [`PoolRole`]: task of the workers of a pool, and the transitions that they may cause.
 
 use crate::stored_enum::stored_enum;
 use crate::{WorkItemKind, WorkItemState};

@@ -310,8 +310,8 @@ pub struct Attempt {
     pub role: PoolRole,
     /// Position among the attempts of the role on the item, from 1.
     pub number: u64,
-    /// Round of the item in which it was made: grows when the user reopens the item, so that earlier attempts do not
-    /// count any more.
+    /// Round of the item in which it was made. The round is incremented when the user reopens the item, so that
+    /// earlier attempts no longer count.
     pub round: u64,
     /// Name of the tier.
     pub tier: String,

@@ -126,7 +126,7 @@ mod tests {
     use super::WorkItemState as S;
 
     #[test]
-    fn states_survive_storing() {
+    fn states_round_trip_through_storage() {
         for state in S::ALL.iter().copied() {
             assert_eq!(S::from_stored(state.as_str()), Some(state));
         }

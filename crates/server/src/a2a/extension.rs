@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::error::RequestError;
 use crate::api::operations::{self, OperationCall};
 use crate::app::App;
-use crate::gate::Permit;
+use crate::authorize::Permit;
 
 /// The URI of the extension.
 pub(crate) const URI: &str = "urn:cleveragents:extensions:v1";

@@ -16,7 +16,7 @@ use super::error::RequestError;
 use super::stream::UpdateStream;
 use super::{card, push, send};
 use crate::app::App;
-use crate::gate::Permit;
+use crate::authorize::Permit;
 
 /// Default and maximum number of tasks on a page.
 const DEFAULT_PAGE_SIZE: i64 = 50;

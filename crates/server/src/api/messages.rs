@@ -16,7 +16,7 @@ use super::types::{
 };
 use super::{idempotency, request};
 use crate::app::App;
-use crate::gate::Permit;
+use crate::authorize::Permit;
 use crate::problem::Problem;
 use crate::routes::{Route, RouteScope, Verb, permitted, permitted_with_keys, schema_of};
 

@@ -15,7 +15,7 @@ use super::paging::{CURSOR, LIMIT, PageRequest};
 use super::request;
 use super::types::{AcceptedDocument, DoneDocument, Page, PlanDocument};
 use crate::app::App;
-use crate::gate::Permit;
+use crate::authorize::Permit;
 use crate::plan_driver;
 use crate::problem::Problem;
 use crate::routes::{Handler, Route, RouteScope, Verb, permitted, schema_of};

@@ -16,7 +16,7 @@ use super::types::{
     ChangedSessionDocument, ForkDocument, HitDocument, NewSessionDocument, Page, SessionDocument,
 };
 use crate::app::App;
-use crate::gate::Permit;
+use crate::authorize::Permit;
 use crate::problem::Problem;
 use crate::routes::{Parameter, Route, RouteScope, Verb, permitted, schema_of};
 

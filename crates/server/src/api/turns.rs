@@ -15,7 +15,7 @@ use super::event_sender::{self, EventSender};
 use super::request;
 use super::types::{NewTurnDocument, TurnDocument};
 use crate::app::App;
-use crate::gate::Permit;
+use crate::authorize::Permit;
 use crate::problem::Problem;
 use crate::routes::{Parameter, Route, RouteScope, Verb, permitted, schema_of};
 

@@ -33,7 +33,7 @@ pub use scope::{AffectedCall, AffectedChild, AffectedDecision, AffectedStep, Cor
 /// Kind of a correction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CorrectionMode {
-    /// Discards the decision and everything that follows from it, and does it again with the guidance.
+    /// Discards the decision and everything that follows from it, and repeats the discarded work with the guidance.
     Revert,
     /// Keeps everything, and adds a child plan whose task is the guidance.
     Append,

@@ -245,7 +245,7 @@ pub struct GivenGuidance {
     pub guidance_added: GuidanceAdded,
     pub decision_created: CreatedDecision,
     pub queue: GuidanceQueue,
-    /// `false` when the actor that executes the plan cannot read guidance, so that it stays pending.
+    /// `false` when the actor that executes the plan cannot read guidance; the guidance then stays pending.
     pub is_readable: bool,
 }
 

@@ -120,7 +120,7 @@ impl ItemRun<'_> {
             return Err(OperationError::new(Code::PlanBusy, message));
         }
         let next = pool.tier_rule().next(pool.role, item.round, &past);
-        let NextAttempt::GiveToPerson { reason, .. } = next else {
+        let NextAttempt::ReferToUser { reason, .. } = next else {
             let reason = "a dependency, a budget or a failing base prevents the next attempt";
             return Ok(ItemStep::Stopped(reason.to_owned()));
         };

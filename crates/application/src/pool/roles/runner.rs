@@ -84,7 +84,7 @@ fn actor(dispatch: &Dispatch) -> Option<&str> {
 }
 
 /// A report without a result.
-pub(super) fn failed(failure: RoleFailure, plan: Option<&Plan>) -> RoleReport {
+pub(super) fn failed_report(failure: RoleFailure, plan: Option<&Plan>) -> RoleReport {
     RoleReport::Failed {
         failure,
         cost: plan.map_or(MicroUsd(0), |plan| plan.usage.cost_micro_usd),
@@ -372,7 +372,7 @@ impl PlanRoleRunner {
                 cost: plan.usage.cost_micro_usd,
                 plan: Some(plan.id),
             },
-            Err(reason) => failed(RoleFailure::NoResult(reason), Some(&plan)),
+            Err(reason) => failed_report(RoleFailure::NoResult(reason), Some(&plan)),
         })
     }
 
@@ -430,7 +430,7 @@ impl PlanRoleRunner {
             proven = self.proven_test(driver, attempt)?;
             if proven.is_none() {
                 let reason = format!("the captured test of the attempt {} is lost", attempt.id);
-                return Ok(failed(RoleFailure::Environment(reason), None));
+                return Ok(failed_report(RoleFailure::Environment(reason), None));
             }
         }
         let earlier = earlier_reasons(dispatch, PoolRole::Fix);
@@ -506,7 +506,7 @@ impl PlanRoleRunner {
         let change = dispatch.item.change.as_ref();
         let Some(plan) = change.and_then(|change| change.plan) else {
             let reason = "the item has no change to review".to_owned();
-            return Ok(failed(RoleFailure::NoResult(reason), None));
+            return Ok(failed_report(RoleFailure::NoResult(reason), None));
         };
         let author = dispatch
             .earlier
@@ -518,7 +518,7 @@ impl PlanRoleRunner {
                 "`{}` made the change and cannot review it: give the review pool another actor",
                 author.actor
             );
-            return Ok(failed(RoleFailure::Blocked(reason), None));
+            return Ok(failed_report(RoleFailure::Blocked(reason), None));
         }
         let change = self.plans.get(plan)?;
         let item = brief(dispatch);

@@ -223,8 +223,8 @@ impl Chat<'_> {
         }
         match command::parse(text)? {
             command::ChatInput::Command(command) => self.run_command(command),
-            command::ChatInput::Question(question) => {
-                self.ask(Some(&question))?;
+            command::ChatInput::Message(message) => {
+                self.ask(Some(&message))?;
                 Ok(Flow::Continue)
             }
         }
@@ -397,7 +397,7 @@ impl Chat<'_> {
         let options = self.conversation.options();
         if let Some(folder) = &self.folder {
             self.screen.note(&format!(
-                "the model works in a copy of {}; /apply brings its changes to your files",
+                "the model works in a copy of {}; /apply writes its changes to your files",
                 folder.display()
             ));
         } else if options.sandbox.is_none() && options.project.is_none() {
@@ -454,7 +454,7 @@ impl Chat<'_> {
             .and_then(|sandboxes| Ok(sandboxes.pending_changes(session.id)?));
         match pending {
             Ok(Some(changes)) => self.screen.note(&format!(
-                "{} not applied: /diff shows the changes, /apply brings them to your files",
+                "{} not applied: /diff shows the changes, /apply writes them to your files",
                 counted(changes.files.len(), "changed file")
             )),
             Ok(None) => {}

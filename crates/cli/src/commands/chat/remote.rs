@@ -138,8 +138,8 @@ impl RemoteChat<'_> {
         }
         match command::parse(text)? {
             ChatInput::Command(command) => self.run_command(command),
-            ChatInput::Question(question) => {
-                self.ask(Some(question))?;
+            ChatInput::Message(message) => {
+                self.ask(Some(message))?;
                 Ok(Flow::Continue)
             }
         }

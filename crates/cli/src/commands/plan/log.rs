@@ -41,7 +41,7 @@ pub(super) fn run(context: &Context, arguments: PlanLog) -> Result<Report, Comma
         }
         return follow(follower);
     }
-    let table = Table::with_columns("Log", ["Time", "What", "Detail"])
+    let table = Table::with_columns("Log", ["Time", "Event", "Detail"])
         .empty("No events yet")
         .rows(log.events.iter().map(|entry| {
             vec![

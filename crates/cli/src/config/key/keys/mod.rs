@@ -35,10 +35,10 @@ pub static NOTIFY: Key = Key {
     default: Fallback::Text("bell"),
     variable: "CLEVERAGENTS_UI_NOTIFY",
     scope: Scope::Person,
-    description: "After a long turn or plan at a terminal: off, bell, or a desktop notification (OSC 9 or 777)",
+    description: "Notification when a long turn or plan at a terminal ends or asks: off, bell, or desktop (OSC 9 or 777)",
 };
 
-/// Duration from which the end of a turn or plan is notified, in seconds.
+/// Minimum duration of a turn or plan for a notification, in seconds.
 pub static NOTIFY_AFTER: Key = Key {
     name: "ui.notify-after",
     kind: Kind::Integer {
@@ -48,7 +48,7 @@ pub static NOTIFY_AFTER: Key = Key {
     default: Fallback::Integer(20),
     variable: "CLEVERAGENTS_UI_NOTIFY_AFTER",
     scope: Scope::Person,
-    description: "Seconds after which a turn or plan that ends or asks notifies the user; 0 for never",
+    description: "Minimum duration of a turn or plan for a notification, in seconds; 0 for no notifications",
 };
 
 /// URL of the database.

@@ -1,11 +1,10 @@
-//! The only path to a handler: identifies the caller, checks its permissions against the route's entry in the table,
-//! and records denials in the audit log. No handler runs without a [`Permit`], and only this file creates permits.
+//! Authorizes requests: identifies the caller, checks its permissions against the route's entry in the table, and
+//! records denials in the audit log. No handler runs without a [`Permit`], and only this file creates permits.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use cleveragents_application::forbidden;
@@ -29,7 +28,7 @@ pub(crate) struct MatchedRoute {
     pub(crate) peer: SocketAddr,
 }
 
-/// Proof that the caller may call the route. Only the gate creates it.
+/// Proof that the caller may call the route. Only this file creates it.
 pub(crate) struct Permit {
     caller: Arc<Caller>,
     scope: Scope,
@@ -56,12 +55,12 @@ impl Permit {
         self.caller.reach(self.scope, Permission::Read)
     }
 
-    /// The session that the path names. The gate has checked that the caller may use it.
+    /// The session that the path names. The caller has access to it.
     pub(crate) fn session(&self) -> Result<SessionId, Problem> {
         self.session.ok_or_else(|| missing_part("session"))
     }
 
-    /// The plan that the path names. The gate has checked that the caller may use it.
+    /// The plan that the path names. The caller has access to it.
     pub(crate) fn plan(&self) -> Result<PlanId, Problem> {
         self.plan.ok_or_else(|| missing_part("plan"))
     }
@@ -137,12 +136,16 @@ fn missing_part(part: &str) -> Problem {
 }
 
 /// Authorizes a request and runs its handler.
-pub(crate) async fn enter(app: &Arc<App>, matched: MatchedRoute, request: Request) -> Response {
+pub(crate) async fn handle_request(
+    app: &Arc<App>,
+    matched: MatchedRoute,
+    request: Request,
+) -> Response {
     let started_at = Instant::now();
     let route = matched.route;
     let is_head = request.method() == Method::HEAD;
     log::routed(route.path);
-    let outcome = admit(app, matched, request).await;
+    let outcome = handle(app, matched, request).await;
     let response = outcome.unwrap_or_else(Problem::into_response);
     let method = if is_head { "HEAD" } else { route.verb.as_str() };
     app.metrics
@@ -150,7 +153,7 @@ pub(crate) async fn enter(app: &Arc<App>, matched: MatchedRoute, request: Reques
     response
 }
 
-async fn admit(
+async fn handle(
     app: &Arc<App>,
     matched: MatchedRoute,
     request: Request,
@@ -306,38 +309,4 @@ async fn record_unauthenticated(app: &Arc<App>, route: &'static str, peer: Socke
     let recorded = crate::blocking(move || audit.authentication_failed(peer.ip(), route));
     // The caller is rejected even if recording fails.
     let _recorded = recorded.await;
-}
-
-/// Reads the whole body of a request, within the limits on size and time.
-pub(crate) async fn body(app: &App, body: Body) -> Result<bytes::Bytes, Problem> {
-    let limited = axum::body::to_bytes(body, app.options.max_body_bytes);
-    match tokio::time::timeout(app.options.request_timeout, limited).await {
-        Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(error)) => Err(if is_too_long(&error) {
-            Problem::new(
-                Code::RequestTooLarge,
-                format!(
-                    "the body has more than {} bytes",
-                    app.options.max_body_bytes
-                ),
-            )
-        } else {
-            Problem::new(Code::MalformedRequest, "the body is incomplete")
-        }),
-        Err(_) => Err(
-            Problem::new(Code::MalformedRequest, "reading the body timed out")
-                .with_status(http::StatusCode::REQUEST_TIMEOUT),
-        ),
-    }
-}
-
-fn is_too_long(error: &axum::Error) -> bool {
-    let mut source = std::error::Error::source(error);
-    while let Some(inner) = source {
-        if inner.is::<http_body_util::LengthLimitError>() {
-            return true;
-        }
-        source = inner.source();
-    }
-    false
 }
