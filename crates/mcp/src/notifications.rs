@@ -1,5 +1,7 @@
 //! Notifications of a server: changed tool lists, progress and log messages.
 
+#![expect(deprecated, reason = "servers of the older protocol send log messages")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
