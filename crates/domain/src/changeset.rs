@@ -284,7 +284,6 @@ pub enum ChangesetState {
 /// A changeset without its entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changeset {
-    /// Changeset id.
     pub id: ChangesetId,
     /// Plan whose run opened the changeset; `None` for a manually created sandbox.
     pub plan: Option<PlanId>,

@@ -75,7 +75,6 @@ pub struct Confidence {
     pub factors: Vec<Factor>,
 }
 
-/// Maximum score.
 const MAXIMUM_SCORE: f64 = 0.99;
 
 /// Neutral value of an unknown fact.
@@ -88,7 +87,6 @@ const HALF_FILES: f64 = 20.0;
 const HALF_INVARIANTS: f64 = 20.0;
 
 impl Confidence {
-    /// Computes the confidence.
     pub fn compute(inputs: &ConfidenceInputs) -> Self {
         let factors = vec![
             past(inputs),

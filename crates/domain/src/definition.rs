@@ -212,7 +212,6 @@ impl From<DefinitionFault> for Fault {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}:{line}:{column}: {message}", .file.display())]
 pub struct DefinitionFileError {
-    /// Path of the definition file.
     pub file: PathBuf,
     /// From 1.
     pub line: u64,

@@ -244,7 +244,6 @@ impl Caller {
         }
     }
 
-    /// A caller with a token.
     pub fn with_token(
         identity: impl Into<String>,
         grants: Vec<Grant>,

@@ -267,7 +267,6 @@ impl NewMessage {
 /// A stored message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
-    /// Message id.
     pub id: MessageId,
     /// Number in the session.
     pub sequence: Sequence,

@@ -151,7 +151,6 @@ impl ProjectRules {
 /// A named scope of resources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Project {
-    /// Project id.
     pub id: ProjectId,
     /// Name, unique among projects.
     pub name: Name,

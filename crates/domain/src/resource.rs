@@ -124,7 +124,6 @@ impl<'de> Deserialize<'de> for ResourceName {
 /// A resource that plans work on, such as a directory or a database.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resource {
-    /// Resource id.
     pub id: ResourceId,
     /// Name, unique among resources.
     pub name: ResourceName,

@@ -81,7 +81,6 @@ impl fmt::Display for SessionName {
 /// A session without its messages.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {
-    /// Session id.
     pub id: SessionId,
     /// Name chosen by the user.
     pub name: Option<SessionName>,

@@ -286,7 +286,6 @@ impl ServerDefinition {
         }
     }
 
-    /// Transport of the server.
     pub fn transport(&self) -> Transport {
         match self.transport {
             Some(transport) => transport,

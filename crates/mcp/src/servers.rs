@@ -143,7 +143,6 @@ impl Servers {
         self.shared.options.most_offered
     }
 
-    /// Status of a server.
     pub fn status(&self, name: &str) -> Result<Status, McpError> {
         let server = self.get(name)?;
         Ok(Status {

@@ -172,7 +172,6 @@ pub(crate) enum Estimate {
     High,
 }
 
-/// Estimates the tokens of a request.
 pub(crate) fn estimated_tokens(request: &ChatRequest, estimate: Estimate) -> u64 {
     const TOKENS_PER_IMAGE: usize = 1_500;
     use crate::message::{ChatMessage, UserPart};

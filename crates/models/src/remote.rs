@@ -259,7 +259,6 @@ impl ProviderModel {
     }
 }
 
-/// Content type of a response.
 fn content_type(response: &Response) -> &str {
     let kind = response.headers().get(CONTENT_TYPE);
     kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default()

@@ -38,7 +38,6 @@ pub enum Error {
     /// Another process is using the repository.
     #[error("another git command works on `{}`: `{}` exists", .repository.display(), .lock.display())]
     RepositoryBusy {
-        /// Path of the repository.
         repository: PathBuf,
         /// Path of the existing lock.
         lock: PathBuf,

@@ -97,7 +97,6 @@ pub(crate) struct RequestSummary {
     pub(crate) method: Method,
     pub(crate) path: String,
     pub(crate) peer: SocketAddr,
-    /// The header `traceparent`.
     pub(crate) traceparent: Option<HeaderValue>,
 }
 

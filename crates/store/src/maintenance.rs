@@ -28,7 +28,6 @@ pub struct Status {
     pub schema_version: u64,
     /// Newest schema version this program knows.
     pub newest_version: u64,
-    /// Applied migrations.
     pub applied: Vec<AppliedMigration>,
     /// Numbers of the migrations that would still run.
     pub pending: Vec<u64>,
@@ -55,7 +54,6 @@ pub enum Severity {
 /// Result of one integrity check.
 #[derive(Debug, Clone, Serialize)]
 pub struct Check {
-    /// Name of the check.
     pub name: &'static str,
     /// Severity of the result.
     pub severity: Severity,

@@ -10,7 +10,6 @@ use postgres::{Client, NoTls, SimpleQueryMessage};
 /// A database that exists for one test.
 #[derive(Debug)]
 pub struct TestDatabase {
-    /// URL of the database.
     pub url: String,
     /// `sqlite` or `postgres`, for messages.
     pub kind: &'static str,

@@ -63,7 +63,6 @@ pub fn new_plan(name: &str) -> NewPlan {
     }
 }
 
-/// Stores a plan.
 pub fn store(engine: &Engine, new: &NewPlan) -> PlanId {
     let (id, new) = (new.id, new.clone());
     write(engine, move |unit| plans::insert(unit, &new));

@@ -180,7 +180,6 @@ impl Agents {
             .to_owned()
     }
 
-    /// All messages of a session.
     pub fn messages(&self, session: &str) -> Vec<Value> {
         self.data(&["session", "messages", session])["messages"]
             .as_array()

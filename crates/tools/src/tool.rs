@@ -186,7 +186,6 @@ pub enum FailureKind {
 /// A failed call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Kind of failure.
     pub kind: FailureKind,
     /// Error message for the model.
     pub message: String,

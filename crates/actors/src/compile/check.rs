@@ -14,7 +14,6 @@ pub(super) struct Draft {
     pub(super) nodes: Vec<Node>,
     /// Positions of the nodes in the file.
     pub(super) places: Vec<FilePosition>,
-    /// Entry node.
     pub(super) entry: NodeIndex,
     /// Exits that the file names, with their positions.
     pub(super) exits: Vec<(NodeIndex, FilePosition)>,

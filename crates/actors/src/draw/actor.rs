@@ -56,7 +56,6 @@ pub(crate) struct DrawnEdge {
     pub(crate) kind: DrawnEdgeKind,
 }
 
-/// Kind of a drawn edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DrawnEdgeKind {
     /// One of several alternatives.

@@ -214,7 +214,6 @@ pub(crate) fn text(tree: &WithPosition<Tree>) -> Result<WithPosition<String>, De
     }
 }
 
-/// The fields of a map.
 pub(crate) fn map(tree: &WithPosition<Tree>) -> Result<&[MapField], DefinitionFault> {
     match &tree.value {
         Tree::Map(fields) => Ok(fields),

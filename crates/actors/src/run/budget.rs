@@ -155,7 +155,6 @@ impl<'a> Budget<'a> {
         Ok(())
     }
 
-    /// Adds usage.
     pub(super) fn add(&self, additional: StepUsage) {
         if additional == StepUsage::default() {
             return;

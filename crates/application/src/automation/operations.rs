@@ -320,7 +320,6 @@ pub struct ExecutionControls {
 }
 
 impl ShownProfile {
-    /// The thresholds of all gates.
     pub fn thresholds(&self) -> GateThresholds {
         let groups = [
             &self.phase_transitions,

@@ -76,7 +76,6 @@ impl From<&Action> for ActionRules {
 /// Scope for which the effective invariants are computed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EffectiveQuery {
-    /// Id of a plan.
     pub plan: Option<PlanId>,
     pub action: Option<ActionRules>,
     /// Projects: names, ids, or prefixes of ids.

@@ -308,7 +308,6 @@ pub struct PreparedRequest<O> {
 }
 
 impl<O: Operation> PreparedRequest<O> {
-    /// Runs the operation.
     pub fn run(self) -> Result<O::Response, OperationError> {
         self.request.run(&self.context)
     }

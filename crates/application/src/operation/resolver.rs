@@ -528,7 +528,6 @@ pub fn check_sendable<O: Operation>(request: &mut O) -> Result<(), OperationErro
     })
 }
 
-/// The namespace of a name.
 pub fn namespace_of(name: &str) -> &str {
     let (prefix, _) = name.split_once('/').unwrap_or((LOCAL_NAMESPACE, name));
     prefix

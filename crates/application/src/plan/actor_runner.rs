@@ -45,7 +45,6 @@ pub(super) enum RunStop {
     NeedsInput(Box<Waiting>),
     /// The plan was cancelled or interrupted.
     Cancelled,
-    /// The run failed.
     Failed {
         message: String,
         /// The error code of the cause.

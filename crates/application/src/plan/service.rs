@@ -190,7 +190,6 @@ impl PlanService {
         self
     }
 
-    /// The plan with an id.
     pub fn get(&self, id: PlanId) -> Result<Plan, PlanError> {
         self.store.get(id)
     }

@@ -357,7 +357,6 @@ pub(super) fn scopes(
     ]
 }
 
-/// Id of the reservations of an attempt.
 pub(super) fn reservation(attempt: AttemptId) -> Result<ToolInvocationId, Error> {
     attempt
         .to_string()

@@ -21,7 +21,6 @@ pub struct PoolView {
     pub average_costs: BTreeMap<String, MicroUsd>,
 }
 
-/// A running attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningAttempt {
     pub item: WorkItemId,

@@ -38,7 +38,6 @@ const KINDS: [&str; 7] = [
     "repeated-failure",
 ];
 
-/// The anomalies of a snapshot.
 pub(super) fn find_anomalies(snapshot: &PoolSnapshot, plan: &DispatchPlan) -> Vec<Anomaly> {
     let mut anomalies = Vec::new();
     let mut add = |kind, subject: String, owner: &str, message: String| {

@@ -103,7 +103,6 @@ pub struct RunFrontEnd<'a> {
 /// The outcome of a run.
 pub struct ActorRunReport {
     pub actor: Arc<Actor>,
-    /// The options of the run.
     pub options: ActorRunOptions,
     /// The stored run and its result.
     pub report: RunReport,

@@ -113,7 +113,6 @@ pub struct AgentRequest<'a> {
     pub requirements: ToolRequirements,
     /// Patterns of tools that every agent of the actor has in addition to its own.
     pub extra_tools: &'a [String],
-    /// The sandbox.
     pub workspace: Option<&'a SandboxWorkspace>,
     /// The capabilities that the plan or session allows.
     pub mode: PlanMode,

@@ -34,7 +34,6 @@ pub enum WorkerEvent<'a> {
     Ran(&'a Plan),
     /// The plan waits for the user, is run by another process, was stopped, or failed.
     Ended {
-        /// Id of the plan.
         plan: PlanId,
         /// The reason why the plan stopped.
         error: &'a OperationError,
@@ -97,7 +96,6 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The id of the worker.
     pub const fn id(&self) -> ProcessId {
         self.id
     }

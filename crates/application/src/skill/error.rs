@@ -16,7 +16,6 @@ pub enum SkillError {
     /// The skill is not registered; it is a folder in the folder of skills.
     #[error("the skill `{name}` is not registered; it is the folder `{folder}`")]
     Found {
-        /// Name of the skill.
         name: String,
         folder: String,
     },

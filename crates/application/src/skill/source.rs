@@ -14,7 +14,6 @@ pub enum SkillSource {
     File {
         /// Content of the file.
         text: String,
-        /// Path of the file.
         file: PathBuf,
     },
     /// A folder with a `SKILL.md`.

@@ -20,7 +20,6 @@ const FILE: &str = ".cleveragents/rules.toml";
 /// The key with the list of rules.
 const KEY: &str = "rules";
 
-/// A rule of a project.
 #[derive(Debug, Clone)]
 pub struct ProjectRule {
     pub rule: Rule,

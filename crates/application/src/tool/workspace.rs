@@ -233,7 +233,6 @@ impl SandboxWorkspace {
         Ok((result, changes))
     }
 
-    /// The name of the sandbox.
     pub fn name(&self) -> &str {
         &self.view.sandbox.name
     }

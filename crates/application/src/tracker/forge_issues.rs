@@ -326,7 +326,6 @@ impl ForgeIssues {
         })
     }
 
-    /// All comments of an issue.
     fn comments(&self, id: &ExternalId) -> Result<Vec<Value>, TrackerError> {
         let path = self.issue_path(id, "/comments")?;
         match self.flavor {

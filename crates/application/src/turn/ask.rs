@@ -484,7 +484,6 @@ fn omit_images(message: &mut Arc<ChatMessage>) {
     }
 }
 
-/// The tool calls of an answer.
 fn calls(message: &ChatMessage) -> &[ToolCall] {
     match message {
         ChatMessage::Assistant(answer) => &answer.calls,

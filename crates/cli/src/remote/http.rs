@@ -28,7 +28,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Environment variable with a token.
 const TOKEN_VARIABLE: &str = "CLEVERAGENTS_SERVER_TOKEN";
 
-/// Path of the token file.
 pub(crate) fn token_file(context: &Context) -> PathBuf {
     context.home.path().join("server-token")
 }
@@ -207,7 +206,6 @@ impl Connection {
             .with_hint("the operation continues there; check it with the same commands")
     }
 
-    /// Error for an incomplete response.
     pub(crate) fn incomplete_response(&self) -> CommandError {
         CommandError::new(
             Code::ServerUnreachable,

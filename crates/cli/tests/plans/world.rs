@@ -228,7 +228,6 @@ impl World {
         }
     }
 
-    /// Stage of a plan.
     pub(crate) fn stage(&self, plan: &str) -> String {
         self.ask(&format!("SELECT stage FROM plans WHERE plan_id = '{plan}'"))[0][0].clone()
     }

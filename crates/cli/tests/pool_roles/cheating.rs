@@ -8,7 +8,6 @@ use crate::workbench::{
 
 const CODE: &str = "workbench/session_service.py";
 
-/// The last attempt of a role.
 fn last_attempt(data: &Value, role: &str) -> Value {
     let attempts = data["attempts"].as_array().expect("attempts");
     let attempt = attempts

@@ -137,7 +137,6 @@ impl WireFormat {
         pairs
     }
 
-    /// Results in a request.
     pub(crate) fn results(self, request: &ReceivedRequest) -> Vec<ToolResultMessage> {
         let pairs = self.exchanges(request).into_iter();
         pairs.map(|(_, result)| result).collect()

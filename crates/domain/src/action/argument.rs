@@ -108,7 +108,6 @@ pub enum ArgumentProblem {
     Missing(String),
     /// The value is invalid.
     Wrong {
-        /// Name of the argument.
         name: String,
         /// Description of the allowed values.
         problem: String,

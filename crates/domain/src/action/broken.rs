@@ -9,7 +9,6 @@ const HEADER: &str = "name: a\ndescription: d\ndefinition_of_done: d\n";
 /// and part of the expected fix.
 type BrokenCase = (&'static str, bool, u64, &'static str, &'static str);
 
-/// Complete files.
 const COMPLETE_FILES: &[BrokenCase] = &[
     ("", false, 1, "", ""),
     (

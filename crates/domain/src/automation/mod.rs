@@ -208,7 +208,6 @@ impl Thresholds {
             .then_some(Self(values))
     }
 
-    /// The threshold of a gate.
     pub const fn threshold(&self, gate: AutomationGate) -> f64 {
         // The discriminant of a gate is its index in the list.
         self.0[gate as usize]
@@ -293,7 +292,6 @@ pub const DEFAULT_RETRIES: u32 = 3;
 /// Name of the default profile.
 pub const DEFAULT_PROFILE: &str = "supervised";
 
-/// A built-in profile.
 struct BuiltIn {
     name: &'static str,
     description: &'static str,

@@ -111,7 +111,6 @@ impl FromStr for InvariantScope {
 /// An invariant set by a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invariant {
-    /// Invariant id.
     pub id: InvariantId,
     /// The sentence that must hold.
     pub text: String,
@@ -191,7 +190,6 @@ impl SourcedInvariant {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResolvedConflict {
-    /// Overridden invariant.
     pub overridden: SourcedInvariant,
     /// Invariant that overrides the other one.
     pub by: SourcedInvariant,

@@ -73,13 +73,11 @@ pub struct ContextSnapshot {
 /// A decision that is not stored yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewDecision {
-    /// Decision id.
     pub id: DecisionId,
     /// Parent decision; `None` for the root.
     pub parent: Option<DecisionId>,
     /// Subject of the decision.
     pub kind: DecisionType,
-    /// Phase of the plan.
     pub phase: PlanPhase,
     /// The question that was decided.
     pub question: String,
@@ -104,11 +102,9 @@ pub struct NewDecision {
 /// A stored decision.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
-    /// Plan of the decision.
     pub plan: PlanId,
     /// Number in the plan, from 1.
     pub sequence: u64,
-    /// Content of the decision.
     pub content: NewDecision,
     /// Decision that this decision corrects.
     pub corrects: Option<DecisionId>,

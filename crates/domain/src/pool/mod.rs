@@ -86,7 +86,6 @@ impl ItemQuery {
     }
 }
 
-/// Limits of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolLimits {
     /// Attempts that run at the same time, on all machines together.

@@ -42,7 +42,6 @@ impl PoolRole {
         self.default_states().contains(&state)
     }
 
-    /// Kinds that a role works on.
     pub const fn accepts(self, kind: WorkItemKind) -> bool {
         match self {
             Self::Triage => true,

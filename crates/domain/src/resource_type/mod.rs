@@ -226,7 +226,6 @@ pub struct Capabilities {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResourceType {
-    /// Type name.
     pub name: TypeName,
     /// Description for users.
     pub description: String,
@@ -292,7 +291,6 @@ pub enum TypeRuleError {
     InheritsItself,
 }
 
-/// Maximum scan depth.
 pub const MAXIMUM_SCAN_DEPTH: u32 = 5;
 
 fn equivalence_phrase(kind: ResourceKind) -> &'static str {

@@ -216,7 +216,6 @@ pub(crate) trait Decoder: Send {
     }
 }
 
-/// Errors of a decoder.
 #[derive(Debug)]
 pub(crate) enum DecodeError {
     /// The provider reports a failure; the value describes it.

@@ -34,7 +34,6 @@ impl FolderListing {
         })
     }
 
-    /// Path of a name in the folder.
     pub(crate) fn inside(&self, name: &[u8]) -> io::Result<TreePath> {
         inside(self.folder.as_ref(), name)
     }

@@ -10,7 +10,6 @@ use crate::api::operations::{self, OperationCall};
 use crate::app::App;
 use crate::authorize::Permit;
 
-/// The URI of the extension.
 pub(crate) const URI: &str = "urn:cleveragents:extensions:v1";
 
 /// Prefix of the methods of the extension.

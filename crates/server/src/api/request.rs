@@ -93,7 +93,6 @@ pub(crate) fn unexpected(error: cleveragents_application::SessionError) -> Probl
     problem
 }
 
-/// A version as an `ETag`.
 pub(crate) fn etag(version: Version) -> String {
     format!("\"{version}\"")
 }

@@ -121,7 +121,6 @@ pub fn insert(unit: &mut UnitOfWork<'_>, new: &NewAttempt) -> Result<Option<u64>
     Ok(Some(number))
 }
 
-/// Result of an attempt.
 #[derive(Debug, Clone)]
 pub struct AttemptResult {
     pub outcome: AttemptOutcome,

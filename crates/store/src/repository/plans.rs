@@ -110,7 +110,6 @@ fn no_inputs() -> PlanInputs {
 /// A plan to store.
 #[derive(Debug, Clone)]
 pub struct NewPlan {
-    /// Id of the new plan.
     pub id: PlanId,
     /// Name chosen by the user.
     pub name: Option<String>,

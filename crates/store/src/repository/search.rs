@@ -27,7 +27,6 @@ pub struct Hit {
     /// Session of the message.
     pub session: SessionId,
     pub session_name: Option<SessionName>,
-    /// Id of the message.
     pub message: MessageId,
     /// Sequence number in the session.
     pub sequence: Sequence,

@@ -9,7 +9,6 @@ use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
 use crate::value::{Row, params};
 
-/// A write to a tracker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrackerWrite {
     /// Also the idempotency key at the tracker.
@@ -160,7 +159,6 @@ pub fn postpone(
     Ok(touched == 1)
 }
 
-/// A waiting write by its id.
 pub fn waiting(reader: &mut dyn Reader, id: TrackerWriteId) -> Result<Option<TrackerWrite>, Error> {
     let row = reader.query_first(
         concat!(
@@ -182,7 +180,6 @@ pub fn has_waiting(reader: &mut dyn Reader, item: WorkItemId) -> Result<bool, Er
     Ok(row.is_some())
 }
 
-/// Counts of a source.
 pub fn counts(reader: &mut dyn Reader, source: &str) -> Result<OutboxCounts, Error> {
     let row = reader.query_first(
         "SELECT COALESCE(SUM(CASE WHEN state = 'waiting' THEN 1 ELSE 0 END), 0), \

@@ -197,7 +197,6 @@ impl ChangeOrigin {
         }
     }
 
-    /// With a reason.
     #[must_use]
     pub fn because(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(reason.into());

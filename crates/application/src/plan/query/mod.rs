@@ -303,7 +303,6 @@ impl PlanQueries {
         }
     }
 
-    /// A plan by its id.
     pub fn get(&self, id: PlanId) -> Result<Plan, PlanQueryError> {
         self.engine
             .read(|reader| plans::get(reader, id))?

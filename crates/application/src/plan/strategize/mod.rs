@@ -41,7 +41,6 @@ pub(super) use strategy_decisions::step_decisions;
 use strategy_decisions::strategy_decisions;
 use strategy_parser::{StrategyResponse, parse_estimate, parse_strategy, parse_violations};
 
-/// Answer of the strategist.
 enum StrategistAnswer {
     Strategy(Box<StrategyResponse>),
     /// The strategist reported that the task cannot be done.

@@ -216,7 +216,6 @@ impl RoleDriver<'_> {
     }
 }
 
-/// The task of a hunt.
 pub(crate) fn hunt_task(module: &str) -> String {
     let mut task = format!("Hunt for defects in `{module}`\n\n");
     let _written = write!(

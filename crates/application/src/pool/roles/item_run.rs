@@ -43,7 +43,6 @@ pub(crate) enum ItemStep {
 }
 
 impl ItemRun<'_> {
-    /// The item with an id.
     pub(crate) fn item(&self, id: WorkItemId) -> Result<WorkItem, OperationError> {
         let found = self.engine.read(|reader| work_items::get(reader, id))?;
         found.ok_or_else(|| {

@@ -62,7 +62,6 @@ impl From<ReportedVerdict> for ReviewVerdict {
     }
 }
 
-/// The result of a review.
 pub(crate) struct ReviewResult {
     pub(crate) verdict: ReviewVerdict,
     /// The state of the change that was reviewed.

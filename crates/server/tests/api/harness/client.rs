@@ -69,7 +69,6 @@ impl Client {
         }
     }
 
-    /// The token of the client.
     pub(crate) fn token(&self) -> Option<&str> {
         self.token.as_deref()
     }

@@ -54,7 +54,6 @@ impl Server {
         Self::on(TestDatabase::sqlite(), change)
     }
 
-    /// A server on a database.
     pub(crate) fn on(database: TestDatabase, change: impl FnOnce(&mut Options)) -> Self {
         let engine = database.open();
         let double = Arc::new(TestRuntime::default());
@@ -224,7 +223,6 @@ impl Server {
         cleveragents_testkit::plans::wait_for(&self.engine, plan, question);
     }
 
-    /// A gauge of the server.
     pub(crate) fn gauge(&self, name: &str) -> u64 {
         let text = self.local().get("/metrics").text();
         let line = text

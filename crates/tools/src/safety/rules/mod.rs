@@ -48,13 +48,11 @@ impl Decision {
     }
 }
 
-/// All permission rules.
 #[derive(Debug, Clone)]
 pub struct PermissionRules {
     rules: Vec<Rule>,
     default_effect: Effect,
     deny_list: DenyList,
-    /// The rules of projects.
     project: Vec<Rule>,
 }
 
