@@ -127,8 +127,8 @@ pub use pool::roles::operations as pool_role_operations;
 pub use pool::{
     Dispatch, DispatchPlan, Escalation, PlannedDispatch, PoolDefinitions, PoolEvent, PoolReading,
     PoolRunSummary, PoolService, PoolSnapshot, PoolView, Reconciler, ReconcilerOptions,
-    RoleFailure, RoleReport, RoleRunner, RunningAttempt, SettledAttempt, WaitReason, item_lease,
-    plan_dispatches, record_base, require_may_apply,
+    RoleFailure, RoleReport, RoleRunner, RunningAttempt, StoredAttemptResult, WaitReason,
+    item_lease, plan_dispatches, record_base, require_may_apply,
 };
 pub use pool::{PlanRoleRunner, PoolActors, READY_MADE_POOLS, ReadyMadePool, RuntimeSource};
 pub use process::{Liveness, current_owner, liveness};

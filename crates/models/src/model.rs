@@ -144,13 +144,13 @@ impl Capabilities {
             lacking.push("images");
         }
         if request.response_schema.is_some() && !self.json_schema {
-            lacking.push("answers by a JSON schema");
+            lacking.push("answers constrained to a JSON schema");
         }
         if self
             .input_tokens(0)
             .is_some_and(|maximum| estimated_tokens(request, Estimate::Low) > maximum)
         {
-            lacking.push("a context window of this size");
+            lacking.push("a context window that is large enough");
         }
         if self
             .max_tools

@@ -10,7 +10,7 @@ use cleveragents_domain::{AttemptId, AttemptOutcome, PoolDefinition, PoolState, 
 use cleveragents_process::Cancel;
 use cleveragents_store::{Engine, pools};
 
-use super::attempt_result::{SettledAttempt, store_result};
+use super::attempt_result::{StoredAttemptResult, store_result};
 use super::claim::{Claim, ClaimRequest, claim};
 use super::dispatch::{Dispatch, RoleRunner};
 use super::escalate::escalate;
@@ -43,7 +43,7 @@ pub enum PoolEvent<'a> {
     Started(&'a Dispatch),
     Settled {
         dispatch: &'a Dispatch,
-        settled: &'a SettledAttempt,
+        settled: &'a StoredAttemptResult,
     },
     /// The result was discarded: another worker has the item.
     LostLease(&'a Dispatch),

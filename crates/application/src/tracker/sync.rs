@@ -194,7 +194,7 @@ impl SourceChanges<'_, '_> {
         Ok(())
     }
 
-    /// An issue without an item: that of a waiting write, or a new one.
+    /// Handles an issue without an item: completes the pending write that created it, or adds a new item.
     fn add(&mut self, issue: &TrackerIssue) -> Result<(), SyncError> {
         let id = issue.write_key.as_deref().map(str::parse::<TrackerWriteId>);
         let write = match id {

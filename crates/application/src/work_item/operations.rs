@@ -81,7 +81,7 @@ pub struct ListWorkItems {
     #[serde(default)]
     #[schemars(range(min = 1, max = 1000))]
     pub limit: Option<u64>,
-    /// Continue after this item.
+    /// Only items older than this one, for the next page.
     #[serde(default)]
     pub before: Option<String>,
 }

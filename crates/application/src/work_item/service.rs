@@ -204,7 +204,7 @@ impl WorkItemService {
                 let original = find(unit, of)?;
                 if of == id || original.project != item.project {
                     return Err(WorkItemError::Refused(format!(
-                        "{of} is not another item of the project {}",
+                        "{of} cannot be the original: it must be another item of the project {}",
                         item.project
                     )));
                 }

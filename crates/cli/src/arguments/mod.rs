@@ -267,7 +267,7 @@ pub(crate) enum Command {
     Do(Do),
     /// Search modules for defects and add them as work items
     Hunt(Hunt),
-    /// Prove a work item by a failing test, fix it, have it reviewed, and merge it
+    /// Reproduce a work item with a failing test, fix it, review the fix and merge it
     Fix(Fix),
     /// Run queued plans in the background
     Worker(Worker),

@@ -87,7 +87,7 @@ fn approval_cell(threshold: f64) -> Cell {
     if threshold <= 0.0 {
         Cell::Good("always".to_owned())
     } else if threshold >= 1.0 {
-        Cell::Warn("asks".to_owned())
+        Cell::Warn("never".to_owned())
     } else {
         "if confident".into()
     }

@@ -1,4 +1,4 @@
-//! [`Decision`]: a choice that was made for a plan, with its alternatives and reasons.
+//! [`Decision`]: a recorded choice of a plan, with its alternatives and reasons.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,6 @@ macro_rules! types {
         pub enum DecisionType { $($(#[$doc])* #[serde(rename = $text)] $variant,)+ }
 
         impl DecisionType {
-            /// All types.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
             /// Stored and printed name.
@@ -81,13 +80,11 @@ pub struct NewDecision {
     pub phase: PlanPhase,
     /// The question that was decided.
     pub question: String,
-    /// Chosen option.
     pub chosen: String,
     /// Options that were not chosen.
     pub alternatives: Vec<String>,
     /// Confidence of the actor that decided, from 0 to 1.
     pub confidence: Option<f64>,
-    /// Reason for the choice.
     pub rationale: String,
     /// Text and reasoning of the actor before the decision.
     pub reasoning: Option<String>,
@@ -113,7 +110,6 @@ pub struct Decision {
     pub superseded_by: Option<DecisionId>,
     /// Number of the rollback that undid the decision.
     pub undone_by: Option<u64>,
-    /// Time of the decision.
     pub created_at: Timestamp,
 }
 

@@ -1,7 +1,7 @@
 //! Servers that misbehave: the call fails with a clear error, memory use is bounded, no call bypasses the gate, and
 //! other servers keep running.
 
-use crate::support::{ServerFixture, eventually, lives};
+use crate::support::{ServerFixture, eventually, is_alive};
 use crate::tests;
 use serde_json::json;
 
@@ -13,7 +13,7 @@ tests![
     a_cancelled_call_ends_at_once_and_the_server_is_notified,
     garbage_and_chatter_are_ignored,
     a_server_that_exits_at_once_is_reported_with_its_log,
-    a_server_that_closes_its_output_is_ended,
+    a_server_that_closes_its_output_is_stopped,
     a_server_that_never_starts_times_out,
     an_endless_line_closes_the_connection,
     ten_thousand_tools_are_deferred,
@@ -131,7 +131,7 @@ fn a_server_that_exits_at_once_is_reported_with_its_log() {
     assert_eq!(log, "cannot start");
 }
 
-fn a_server_that_closes_its_output_is_ended() {
+fn a_server_that_closes_its_output_is_stopped() {
     let fixture = ServerFixture::with("closed");
     fixture
         .servers
@@ -157,7 +157,7 @@ fn a_server_that_never_starts_times_out() {
     );
     let silent = fixture.pids();
     eventually("only one process is alive", || {
-        silent.iter().filter(|pid| lives(pid)).count() == 1
+        silent.iter().filter(|pid| is_alive(pid)).count() == 1
     });
 }
 

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::support::{GateFixture, ServerFixture, TestFolder, lives};
+use crate::support::{GateFixture, ServerFixture, TestFolder, is_alive};
 use crate::tests;
 use cleveragents_mcp::ServerDefinition;
 use cleveragents_tools::Source;
@@ -162,7 +162,7 @@ fn peers_that_crash_in_a_call_restart() {
         let why = pending_call.join().expect("no panic");
         assert!(why.contains("cannot be reached"), "{why}");
     });
-    assert!(!first.iter().any(|pid| lives(pid)));
+    assert!(!first.iter().any(|pid| is_alive(pid)));
     let echoed = fixture
         .desk()
         .ok("everything/echo", &json!({"message": "again"}));

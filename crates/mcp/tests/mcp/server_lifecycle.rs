@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use crate::support::{ServerFixture, eventually, lives};
+use crate::support::{ServerFixture, eventually, is_alive};
 use crate::tests;
 use serde_json::json;
 
@@ -103,7 +103,7 @@ fn an_idle_server_is_stopped_and_restarted() {
     fixture.servers.add(definition, None).expect("added");
     let desk = fixture.desk();
     let first = fixture.pids().remove(0);
-    eventually("the idle server stops", || !lives(&first));
+    eventually("the idle server stops", || !is_alive(&first));
     assert!(
         !fixture
             .servers
@@ -179,7 +179,7 @@ fn shutdown_leaves_nothing() {
     let fixture = ServerFixture::with("normal");
     let desk = fixture.desk();
     let daemon = desk.ok("normal/daemon", &json!({}));
-    assert!(lives(&daemon));
+    assert!(is_alive(&daemon));
     std::thread::scope(|scope| {
         let pending_call = scope.spawn(|| desk.fails("normal/never", &json!({})));
         eventually("the server is started", || !fixture.pids().is_empty());
@@ -188,7 +188,7 @@ fn shutdown_leaves_nothing() {
         assert!(why.contains("cannot be reached"), "{why}");
     });
     fixture.assert_nothing_left();
-    assert!(!lives(&daemon));
+    assert!(!is_alive(&daemon));
     let why = desk.fails("normal/echo", &json!({"text": "x"}));
     assert!(why.contains("shut down"), "{why}");
     assert_eq!(fixture.pids().len(), 1);
@@ -213,7 +213,7 @@ fn removing_ends_a_server() {
     fixture.servers.connect("normal").expect("connected");
     fixture.servers.remove("normal").expect("removed");
     eventually("the process ends", || {
-        fixture.pids().iter().all(|pid| !lives(pid))
+        fixture.pids().iter().all(|pid| !is_alive(pid))
     });
     fixture
         .servers
@@ -233,8 +233,8 @@ fn servers_end_with_the_process_that_started_them() {
         std::fs::read_to_string(&report).is_ok_and(|text| text.contains(' '))
     });
     let pids = std::fs::read_to_string(&report).expect("read");
-    assert!(pids.split(' ').all(lives), "{pids}");
+    assert!(pids.split(' ').all(is_alive), "{pids}");
     parent.kill().expect("killed");
     parent.wait().expect("the process ends");
-    eventually("all processes end", || !pids.split(' ').any(lives));
+    eventually("all processes end", || !pids.split(' ').any(is_alive));
 }

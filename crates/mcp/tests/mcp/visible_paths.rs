@@ -194,7 +194,10 @@ fn each_sandbox_has_its_own_program() {
     eventually("the first program ends", || {
         // The kernel may reuse the namespace of the program that ended.
         let pids: BTreeSet<String> = fixture.pids().into_iter().collect();
-        pids.iter().filter(|pid| crate::support::lives(pid)).count() == 3
+        pids.iter()
+            .filter(|pid| crate::support::is_alive(pid))
+            .count()
+            == 3
     });
 }
 

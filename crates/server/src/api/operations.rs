@@ -101,7 +101,7 @@ async fn run(app: Arc<App>, permit: Permit, request: Request) -> Result<Response
         let outcome = call.run(&app, &permit, parameters).await?;
         return Ok(axum::Json(outcome).into_response());
     }
-    let (sender, response) = event_sender::answer();
+    let (sender, response) = event_sender::streamed_response();
     let observer = Arc::new(AgentEventSender(sender.clone()));
     // Invalid and unauthorized requests are rejected before the stream starts.
     let prepared = call.prepare(&app, &permit, parameters, observer).await?;

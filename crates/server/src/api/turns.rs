@@ -65,7 +65,7 @@ async fn turn(app: Arc<App>, permit: Permit, request: Request) -> Result<Respons
     }
     // The work is registered before the response starts, so that a stopping server waits for it.
     let work = app.begin(slot)?;
-    let (sender, response) = event_sender::answer();
+    let (sender, response) = event_sender::streamed_response();
     crate::spawn_task(async move {
         let observer = Arc::new(AnswerPieces(sender.clone()));
         let outcome = work.run(move |cancel| answer(observer, cancel)).await;

@@ -234,8 +234,8 @@ pub fn want_status(
     Ok(touched == 1)
 }
 
-/// Replaces the text of a waiting write of a pool's record that was never attempted. Returns `false` when there is
-/// none.
+/// Replaces the text of a pending write of a pool's record that was never attempted. Returns `false` if no such write
+/// exists.
 pub fn replace_status(
     unit: &mut UnitOfWork<'_>,
     source: &str,

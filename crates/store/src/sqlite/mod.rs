@@ -38,7 +38,7 @@ pub(crate) struct SqliteEngine {
     // into the file, and a reader cannot do that. A copy of the database file alone would lack the changes in a
     // remaining log.
     readers: Option<Pool<OpenReader>>,
-    writer: GroupCommit<SqliteWriter, WaitForCompany>,
+    writer: GroupCommit<SqliteWriter, WaitForCallers>,
     /// The open file; `None` for an in-memory database.
     file: Option<OpenFile>,
 }
@@ -65,8 +65,8 @@ impl OpenFile {
         })
     }
 
-    /// Fails when the path now leads to another file, to an emptied one, or to none. An open file stays usable without its name, so SQLite
-    /// would keep writing to a file that no later process can open.
+    /// Fails if the path now refers to another file, an emptied file or no file. SQLite would keep writing to the open
+    /// file, which no later process could open.
     fn check(&self) -> Result<(), Error> {
         match self.path.metadata() {
             Ok(metadata)
@@ -114,7 +114,7 @@ impl SqliteEngine {
             options.busy_timeout,
         );
         Ok(Self {
-            writer: GroupCommit::new(writer, WaitForCompany, BATCH_MAXIMUM),
+            writer: GroupCommit::new(writer, WaitForCallers, BATCH_MAXIMUM),
             readers: Some(readers),
             file: Some(file),
         })
@@ -125,7 +125,7 @@ impl SqliteEngine {
         migrate::sqlite(&mut connection, Policy::Upgrade, options.progress.as_ref())?;
         let writer = SqliteWriter::new(connection, "in memory".to_owned(), options.busy_timeout);
         Ok(Self {
-            writer: GroupCommit::new(writer, WaitForCompany, BATCH_MAXIMUM),
+            writer: GroupCommit::new(writer, WaitForCallers, BATCH_MAXIMUM),
             readers: None,
             file: None,
         })
@@ -306,22 +306,22 @@ impl Connect for OpenReader {
 /// These callers were just woken, and most of them write again at once: sharing a flush with them saves far more time
 /// than the wait costs. The caller of a batch with a single unit never waits.
 #[derive(Debug)]
-struct WaitForCompany;
+struct WaitForCallers;
 
-impl WaitForCompany {
+impl WaitForCallers {
     /// Maximum wait for the next unit.
     const MAXIMUM_GAP: Duration = Duration::from_micros(60);
     /// Maximum time after the first wait of a batch at which another wait may begin.
     const MAXIMUM_TOTAL: Duration = Duration::from_millis(3);
 }
 
-impl LingerPolicy for WaitForCompany {
+impl LingerPolicy for WaitForCallers {
     /// Time of the first wait of this batch.
-    type Patience = Option<Instant>;
+    type WaitState = Option<Instant>;
 
-    fn wait(&self, patience: &mut Option<Instant>, queued: &dyn Fn() -> usize) {
+    fn wait(&self, wait_state: &mut Option<Instant>, queued: &dyn Fn() -> usize) {
         let now = Instant::now();
-        let started = *patience.get_or_insert(now);
+        let started = *wait_state.get_or_insert(now);
         let end = (started + Self::MAXIMUM_TOTAL).min(now + Self::MAXIMUM_GAP);
         while queued() == 0 && Instant::now() < end {
             std::thread::yield_now();
