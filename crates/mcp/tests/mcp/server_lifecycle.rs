@@ -30,7 +30,7 @@ pub(crate) fn parent(arguments: &[OsString]) -> Option<ExitCode> {
         return None;
     }
     let fixture = ServerFixture::with("normal");
-    let message = fixture.desk().ok("normal/daemon", &json!({}));
+    let message = fixture.gate().ok("normal/daemon", &json!({}));
     let pids = format!("{message} {}", fixture.pids().join(" "));
     std::fs::write(arguments.get(2)?, pids).expect("written");
     loop {
@@ -75,12 +75,12 @@ fn servers_connect_concurrently() {
 fn a_blocked_call_blocks_no_other_caller() {
     let fixture = ServerFixture::with("normal");
     let release_file = fixture.path("go");
-    let desk = fixture.desk();
+    let gate = fixture.gate();
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| desk.ok("normal/wait", &json!({"name": release_file})));
+        let waiting = scope.spawn(|| gate.ok("normal/wait", &json!({"name": release_file})));
         // While one call waits, others continue.
         for _ in 0..3 {
-            assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
+            assert_eq!(gate.ok("normal/echo", &json!({"text": "x"})), "x");
             assert!(
                 fixture
                     .servers
@@ -101,7 +101,7 @@ fn an_idle_server_is_stopped_and_restarted() {
     let mut definition = fixture.definition("normal");
     definition.idle_timeout_seconds = 0.3;
     fixture.servers.add(definition, None).expect("added");
-    let desk = fixture.desk();
+    let gate = fixture.gate();
     let first = fixture.pids().remove(0);
     eventually("the idle server stops", || !is_alive(&first));
     assert!(
@@ -112,7 +112,7 @@ fn an_idle_server_is_stopped_and_restarted() {
             .is_connected
     );
     // The tools are still known, and a call restarts the server.
-    assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
+    assert_eq!(gate.ok("normal/echo", &json!({"text": "x"})), "x");
     assert_eq!(fixture.pids().len(), 2);
 }
 
@@ -121,10 +121,10 @@ fn a_busy_server_is_never_idle() {
     let mut definition = fixture.definition("normal");
     definition.idle_timeout_seconds = 0.05;
     fixture.servers.add(definition, None).expect("added");
-    let desk = fixture.desk();
+    let gate = fixture.gate();
     let release_file = fixture.path("go");
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| desk.ok("normal/wait", &json!({"name": release_file})));
+        let waiting = scope.spawn(|| gate.ok("normal/wait", &json!({"name": release_file})));
         // Long enough for many idle checks.
         std::thread::sleep(Duration::from_secs(1));
         assert!(!waiting.is_finished());
@@ -135,13 +135,13 @@ fn a_busy_server_is_never_idle() {
 
 fn a_crash_is_reported_and_the_server_restarts() {
     let fixture = ServerFixture::with("normal");
-    let desk = fixture.desk();
-    let why = desk.fails("normal/crash", &json!({}));
+    let gate = fixture.gate();
+    let why = gate.fails("normal/crash", &json!({}));
     assert!(
         why.contains("exit code 7") && why.contains("about to die"),
         "{why}"
     );
-    assert_eq!(desk.ok("normal/echo", &json!({"text": "again"})), "again");
+    assert_eq!(gate.ok("normal/echo", &json!({"text": "again"})), "again");
     assert_eq!(fixture.pids().len(), 2);
 }
 
@@ -150,10 +150,10 @@ fn without_auto_restart_a_crashed_server_stays_down() {
     let mut definition = fixture.definition("normal");
     definition.auto_restart = false;
     fixture.servers.add(definition, None).expect("added");
-    let desk = fixture.desk();
-    desk.fails("normal/crash", &json!({}));
+    let gate = fixture.gate();
+    gate.fails("normal/crash", &json!({}));
     eventually("the crash is detected", || {
-        desk.fails("normal/echo", &json!({"text": "x"}))
+        gate.fails("normal/echo", &json!({"text": "x"}))
             .contains("auto_restart")
     });
     assert_eq!(fixture.pids().len(), 1);
@@ -169,19 +169,19 @@ fn a_known_server_starts_only_when_needed() {
         .servers
         .add(other.definition("normal"), Some(known))
         .expect("added");
-    let desk = other.desk();
+    let gate = other.gate();
     assert_eq!(other.pids().len(), 0);
-    assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
+    assert_eq!(gate.ok("normal/echo", &json!({"text": "x"})), "x");
     assert_eq!(other.pids().len(), 1);
 }
 
 fn shutdown_leaves_nothing() {
     let fixture = ServerFixture::with("normal");
-    let desk = fixture.desk();
-    let daemon = desk.ok("normal/daemon", &json!({}));
+    let gate = fixture.gate();
+    let daemon = gate.ok("normal/daemon", &json!({}));
     assert!(is_alive(&daemon));
     std::thread::scope(|scope| {
-        let pending_call = scope.spawn(|| desk.fails("normal/never", &json!({})));
+        let pending_call = scope.spawn(|| gate.fails("normal/never", &json!({})));
         eventually("the server is started", || !fixture.pids().is_empty());
         fixture.servers.shutdown();
         let why = pending_call.join().expect("no panic");
@@ -189,7 +189,7 @@ fn shutdown_leaves_nothing() {
     });
     fixture.assert_nothing_left();
     assert!(!is_alive(&daemon));
-    let why = desk.fails("normal/echo", &json!({"text": "x"}));
+    let why = gate.fails("normal/echo", &json!({"text": "x"}));
     assert!(why.contains("shut down"), "{why}");
     assert_eq!(fixture.pids().len(), 1);
 }

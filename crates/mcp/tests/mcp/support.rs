@@ -129,7 +129,7 @@ impl ServerFixture {
         }
     }
 
-    pub(crate) fn desk(&self) -> GateFixture {
+    pub(crate) fn gate(&self) -> GateFixture {
         GateFixture::new(&self.servers.offer(), None)
     }
 }
