@@ -252,7 +252,7 @@ kinds! {
     ProjectBaseChanged = "project.base_changed";
     /// A pool found an anomaly.
     PoolAlertRaised = "pool.alert_raised";
-    /// An anomaly of a pool is gone.
+    /// An anomaly of a pool ended.
     PoolAlertResolved = "pool.alert_resolved";
     /// A cleanup removed old rows.
     CleanupRan = "cleanup.ran";

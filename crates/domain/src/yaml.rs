@@ -47,7 +47,7 @@ impl Fault {
 
     /// Sets line and column, from 1.
     #[must_use]
-    pub const fn placed(mut self, place: (u64, u64)) -> Self {
+    pub const fn at_place(mut self, place: (u64, u64)) -> Self {
         self.place = Some(place);
         self
     }

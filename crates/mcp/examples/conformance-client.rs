@@ -45,7 +45,7 @@ fn run(url: &str) -> Result<(), McpError> {
     let folder = tempfile::tempdir().expect("a folder");
     let mut options = Options::new(folder.path());
     options.tokens = Some(Arc::new(FileTokens::new(folder.path())));
-    options.most_offered = usize::MAX;
+    options.max_offered_tools = usize::MAX;
     let definition = definition(url);
     let servers = Servers::new(options.clone()).expect("a runtime");
     servers.add(definition.clone(), None)?;

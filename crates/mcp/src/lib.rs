@@ -52,6 +52,6 @@ pub use oauth::{FileTokens, TokenStore, login};
 pub use offered_tools::{LeftOut, OfferedTools};
 pub use resolve::Variables;
 pub use schema::schema;
-pub use servers::{MOST_OFFERED, Options, Servers, Status};
+pub use servers::{MAX_OFFERED_TOOLS, Options, Servers, Status};
 pub use tool::McpTool;
 pub use visible_paths::ServerView;

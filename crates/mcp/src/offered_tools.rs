@@ -103,7 +103,7 @@ impl Servers {
         failed: Vec<(String, McpError)>,
     ) -> OfferedTools {
         tools.sort_by(|left, right| left.spec().name.cmp(&right.spec().name));
-        let deferred = if tools.len() > self.most_offered() {
+        let deferred = if tools.len() > self.max_offered_tools() {
             tools.iter().map(|tool| tool.spec().name.clone()).collect()
         } else {
             BTreeSet::new()

@@ -98,7 +98,7 @@ impl Assembler {
     /// Starts a tool call and returns its index. A missing or repeated id is replaced.
     pub(crate) fn start_call(&mut self, id: Option<&str>, name: &str) -> usize {
         self.is_thinking = false;
-        let name = self.names.own(name).to_owned();
+        let name = self.names.original(name).to_owned();
         let index = self.message.calls.len();
         let is_used = |id: &str| self.message.calls.iter().any(|call| call.id == id);
         let id = match id {

@@ -7,7 +7,7 @@ use crate::graph::{Actor, Graph, Node, NodeIndex, NodeKind, RouterRule, TextMatc
 pub fn diagram(actor: &Actor) -> Diagram {
     let graph = &actor.graph;
     let nodes = graph.nodes.iter().map(|node| {
-        let (kind, detail) = about(graph, node);
+        let (kind, detail) = node_label(graph, node);
         let subtitle = if detail.is_empty() {
             kind.to_owned()
         } else {
@@ -132,7 +132,7 @@ fn rule_label(rule: &RouterRule) -> Option<String> {
 }
 
 /// Kind and main setting of a node.
-pub(crate) fn about(graph: &Graph, node: &Node) -> (&'static str, String) {
+pub(crate) fn node_label(graph: &Graph, node: &Node) -> (&'static str, String) {
     let name = |index: &NodeIndex| graph.nodes[index.0 as usize].id.to_string();
     match &node.kind {
         NodeKind::Agent(node) => ("agent", node.agent.model.clone().unwrap_or_default()),

@@ -332,7 +332,7 @@ fn resources_and_prompts_are_read() {
 fn many_tools_are_found_by_search() {
     let fixture = ServerFixture::new();
     let mut options = cleveragents_mcp::Options::new(fixture.folder.path());
-    options.most_offered = 5;
+    options.max_offered_tools = 5;
     let servers = cleveragents_mcp::Servers::new(options).expect("a runtime");
     servers
         .add(fixture.definition("normal"), None)

@@ -13,8 +13,8 @@ const LARGEST_FOR_ANTHROPIC: usize = 5 * 1024 * 1024 / 4 * 3;
 /// Maximum image size for other providers, in bytes; Gemini accepts 20 MB for a whole request.
 pub const MAX_IMAGE_BYTES: usize = 12_000_000;
 /// Maximum side length in pixels that Anthropic accepts, and the maximum in a request with more than [`MANY`] images.
-const LONGEST_SIDE: u32 = 8000;
-const LONGEST_SIDE_OF_MANY: u32 = 2000;
+const MAX_SIDE: u32 = 8000;
+const MAX_SIDE_OF_MANY: u32 = 2000;
 const MANY: usize = 20;
 
 /// Whether Anthropic's rules apply, directly or through OpenRouter.
@@ -137,14 +137,14 @@ pub(super) fn limit(target: &Target, messages: &mut [ChatMessage]) {
     if is_claude(target) {
         let is_large = |size: &ImageSize| {
             size.longest_side
-                .is_some_and(|side| side > LONGEST_SIDE_OF_MANY)
+                .is_some_and(|side| side > MAX_SIDE_OF_MANY)
         };
         let mut remaining = all.len() - reasons.len();
         for (number, size) in all.iter().enumerate() {
             if remaining > MANY && !reasons.contains_key(&number) && is_large(size) {
                 let why = format!(
                     "in a request with more than {MANY} images the provider accepts \
-                     {LONGEST_SIDE_OF_MANY} pixels a side at most"
+                     {MAX_SIDE_OF_MANY} pixels a side at most"
                 );
                 reasons.insert(number, why);
                 remaining -= 1;
@@ -240,8 +240,8 @@ fn refusal(target: &Target, media_type: &str, data: &[u8]) -> Option<String> {
         return Some(format!("the provider accepts {largest} bytes at most"));
     }
     let (width, height) = dimensions(data)?;
-    (is_claude && width.max(height) > LONGEST_SIDE)
-        .then(|| format!("the provider accepts {LONGEST_SIDE} pixels a side at most"))
+    (is_claude && width.max(height) > MAX_SIDE)
+        .then(|| format!("the provider accepts {MAX_SIDE} pixels a side at most"))
 }
 
 /// Width and height of a PNG, GIF, JPEG or WebP file, from its header.

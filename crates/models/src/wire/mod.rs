@@ -172,7 +172,7 @@ pub(crate) fn write(
     request: &ChatRequest,
     names: &ToolNames,
 ) -> Result<HttpCall, ModelError> {
-    let mut request = conversation::accepted(target, request, names);
+    let mut request = conversation::normalize(target, request, names);
     let mut call = loop {
         let call = match target.protocol {
             Protocol::OpenaiChat => openai_chat::write(target, &request),

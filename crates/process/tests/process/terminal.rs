@@ -186,7 +186,7 @@ fn captured_commands_have_no_terminal() {
         let script = "if (: < /dev/tty) 2> /dev/null; then echo has one; else echo has none; fi";
         let program = parent(mode, "capture", &sandbox, &["sh", "-c", script]);
         let text = converse(&program, &[("foreground", "")]);
-        assert!(text.contains("said \"has none"), "{mode:?} {text}");
+        assert!(text.contains("stdout \"has none"), "{mode:?} {text}");
         let program = parent(mode, "inherit", &sandbox, &["sh", "-c", script]);
         let text = converse(&program, &[("foreground", "")]);
         assert!(text.contains("has one"), "{mode:?} {text}");

@@ -42,7 +42,7 @@ pub(crate) const READ_ONLY: &str = "the resource is linked read-only";
 
 /// Maximum length of an applied path, in bytes. Git and other programs must be able to open it, prefixed with the
 /// location of the member, in one system call.
-pub(crate) const LONGEST_PATH: usize = 3_900;
+pub(crate) const MAX_PATH_BYTES: usize = 3_900;
 
 #[derive(Debug, Clone)]
 pub struct ApplyOptions {
@@ -423,9 +423,9 @@ impl Part<'_> {
             .changes
             .iter()
             .filter(|change| change.after.is_some())
-            .filter(|change| change.path.as_bytes().len() > LONGEST_PATH)
+            .filter(|change| change.path.as_bytes().len() > MAX_PATH_BYTES)
             .map(|change| {
-                let reason = format!("the path has more than {LONGEST_PATH} bytes");
+                let reason = format!("the path has more than {MAX_PATH_BYTES} bytes");
                 (change.path.clone(), reason)
             })
             .collect();

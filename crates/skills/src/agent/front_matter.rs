@@ -133,8 +133,9 @@ impl<'t> FrontMatterReader<'t> {
                     let marker = error.marker();
                     let place = (marker.line() as u64 + 1, marker.col() as u64 + 1);
                     let message = format!("the front matter is not valid YAML: {}", error.info());
-                    return Err(at(place, message)
-                        .fixed_by("correct it there; quote texts that contain `: ` or `#`"));
+                    return Err(at(place, message).fixed_by(
+                        "correct the file at this line; quote texts that contain `: ` or `#`",
+                    ));
                 }
             }
         }

@@ -146,7 +146,7 @@ impl NewPlan {
 }
 
 /// Namespace of a plan: that of its first project, or of its action.
-pub fn belongs_to(plan: &Plan) -> &str {
+pub fn plan_namespace(plan: &Plan) -> &str {
     namespace_of(&plan.action, &plan.inputs)
 }
 

@@ -51,7 +51,7 @@ impl Inline {
         }
         definition
             .finish(expand, file)
-            .map_err(|fault| fault.placed(place))
+            .map_err(|fault| fault.at_place(place))
     }
 }
 

@@ -328,7 +328,7 @@ impl PlanQueries {
             return Ok(Vec::new());
         };
         let mut matching = self.engine.read(|reader| plans::list(reader, &filter))?;
-        matching.retain(|plan| query.visible.contains(plans::belongs_to(plan)));
+        matching.retain(|plan| query.visible.contains(plans::plan_namespace(plan)));
         if let Some(pattern) = pattern {
             matching.retain(|plan| {
                 let name = plan.name.as_deref().unwrap_or_default();

@@ -39,7 +39,7 @@ use crate::output::{CommandError, Format, Report, Timing};
 const RECENT: u64 = 6;
 
 /// Maximum length of a session name that is derived from a message.
-const LONGEST_NAME: usize = 60;
+const MAX_NAME_LENGTH: usize = 60;
 
 pub(crate) fn run(context: &Context, mut arguments: Arguments) -> Result<Report, CommandError> {
     let mut working_folder = None;
@@ -332,7 +332,7 @@ impl Chat<'_> {
         if cleveragents_models::looks_secret(question) || redactor.text(question) != question {
             return None;
         }
-        short(line, LONGEST_NAME).parse().ok()
+        short(line, MAX_NAME_LENGTH).parse().ok()
     }
 
     /// Checkpoints of the session's sandbox; none if there is no sandbox yet.

@@ -178,8 +178,9 @@ fn forward_signals(
     recording: &Cancel,
     state: &Arc<SignalState>,
 ) -> Result<signal_hook::iterator::Handle, CommandError> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT])
-        .map_err(|error| CommandError::internal("signals cannot be watched").caused_by(&error))?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT]).map_err(|error| {
+        CommandError::internal("signal handlers cannot be installed").caused_by(&error)
+    })?;
     let handle = signals.handle();
     let (cancel, recording, state) = (cancel.clone(), recording.clone(), Arc::clone(state));
     // With a terminal, the signals of Ctrl-C and Ctrl-\ reach the command directly, so they are not forwarded.
