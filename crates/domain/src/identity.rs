@@ -297,7 +297,7 @@ impl Caller {
         }
     }
 
-    /// The access of the caller to an object of a namespace. Who may not read an object must not learn that it exists.
+    /// The access of the caller to an object of a namespace. A caller that may not read an object must not learn that it exists.
     pub fn access(&self, scope: Scope, permission: Permission, namespace: &str) -> Access {
         if self.may(scope, permission, namespace) {
             Access::Granted

@@ -33,8 +33,7 @@ impl ResourceName {
         self.0.rsplit('/').next().unwrap_or(&self.0)
     }
 
-    /// Name of a child with this segment.
-    pub fn below(&self, segment: &str) -> Result<Self, NameError> {
+    pub fn child_name(&self, segment: &str) -> Result<Self, NameError> {
         format!("{}/{segment}", self.0).parse()
     }
 

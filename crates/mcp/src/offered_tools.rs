@@ -114,7 +114,7 @@ impl Servers {
                 spec: tool.spec().clone(),
                 about: tool.description_alone().to_owned(),
             });
-            let name = library::own("search-tools");
+            let name = library::library_tool_name("search-tools");
             offered.push(Arc::new(ToolSearch::of_servers(name, searchable.collect())));
         }
         offered.extend(tools.into_iter().map(|tool| tool as Arc<dyn Tool>));

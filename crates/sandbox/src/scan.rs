@@ -305,7 +305,7 @@ fn add_entry(
 }
 
 /// The path of a name in a folder.
-pub(crate) fn inside(folder: Option<&TreePath>, name: &[u8]) -> io::Result<TreePath> {
+pub(crate) fn child_path(folder: Option<&TreePath>, name: &[u8]) -> io::Result<TreePath> {
     match folder {
         Some(folder) => folder.join(name),
         None => TreePath::from_bytes(name),
@@ -321,7 +321,7 @@ impl Visitor for PathCollector {
     fn folder(&mut self, folder: Option<&TreePath>, names: &mut Names) -> io::Result<()> {
         for (name, stat) in names.sorted() {
             if stat.mode.is_some() {
-                self.0.push((inside(folder, name)?, *stat));
+                self.0.push((child_path(folder, name)?, *stat));
             }
         }
         Ok(())

@@ -198,7 +198,7 @@ async fn permit(
             return Err(problem);
         }
     };
-    log::identified(caller.identity());
+    log::record_caller(caller.identity());
     let mut permit = Permit {
         caller,
         scope: route.scope,

@@ -99,13 +99,13 @@ pub(crate) fn spawn_task<F>(work: F) -> tokio::task::JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
 {
-    tokio::spawn(log::within(log::current(), work.in_current_span()))
+    tokio::spawn(log::run_in_request(log::current(), work.in_current_span()))
 }
 
 /// Runs blocking work, such as database calls, on a thread that may block.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (span, request) = (tracing::Span::current(), log::current());
-    let work = move || span.in_scope(|| log::attached(request, work));
+    let work = move || span.in_scope(|| log::run_for_request(request, work));
     match tokio::task::spawn_blocking(work).await {
         Ok(outcome) => outcome,
         Err(error) => match error.try_into_panic() {

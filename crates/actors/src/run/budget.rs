@@ -42,7 +42,7 @@ impl<'a> Budget<'a> {
     }
 
     /// Creates the budget of a subgraph.
-    pub(super) fn below(&'a self, limits: Limits) -> Self {
+    pub(super) fn nested(&'a self, limits: Limits) -> Self {
         Budget::new(Some(self), limits, self.depth + 1)
     }
 

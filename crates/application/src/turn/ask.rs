@@ -66,7 +66,7 @@ impl RequestBase {
     }
 
     /// The messages that requests contain: all messages after the newest summary.
-    pub(super) fn uncovered(&self, running: &RunningTurn) -> RemainingMessages {
+    pub(super) fn remaining_messages(&self, running: &RunningTurn) -> RemainingMessages {
         let past = history::past(&self.earlier).turns;
         RemainingMessages::new(past, running, self.summary.as_ref())
     }
@@ -293,7 +293,7 @@ impl TurnService {
             past,
             present,
             covered,
-        } = base.uncovered(running);
+        } = base.remaining_messages(running);
         let mut fitted = fit(past, &present, base.room(request, running));
         if !request.model.capabilities().vision {
             fitted.messages.iter_mut().for_each(omit_images);

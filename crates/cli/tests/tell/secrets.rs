@@ -58,9 +58,10 @@ fn responses(form: WireFormat) -> Vec<Response> {
 #[test]
 fn no_key_is_shown_stored_sent_back_or_passed_to_a_child() {
     for form in WireFormat::BOTH {
-        let home = agents()
-            .with("CLEVERAGENTS_MODEL_RETRIES", "0")
-            .with(other(form).variables()[1], other(form).variables()[2]);
+        let home = agents().with("CLEVERAGENTS_MODEL_RETRIES", "0").with(
+            other_form(form).variables()[1],
+            other_form(form).variables()[2],
+        );
         let secrets = format!("OPENAI_API_KEY={OPENAI_KEY}\nOTHER={ANTHROPIC_KEY}\n");
         let real = home.cwd().join("code");
         std::fs::create_dir(&real).expect("a folder");
@@ -120,7 +121,7 @@ fn no_key_is_shown_stored_sent_back_or_passed_to_a_child() {
     }
 }
 
-const fn other(form: WireFormat) -> WireFormat {
+const fn other_form(form: WireFormat) -> WireFormat {
     match form {
         WireFormat::OpenAi => WireFormat::Anthropic,
         WireFormat::Anthropic => WireFormat::OpenAi,

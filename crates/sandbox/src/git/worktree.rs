@@ -10,7 +10,7 @@ use super::blocking_files::check_repository_files;
 use super::program::{Git, check_version};
 use crate::dependencies::DependencyFolder;
 use crate::error::{Error, PathContext as _};
-use crate::scan::{Extent, Names, Visitor, inside, walk};
+use crate::scan::{Extent, Names, Visitor, child_path, walk};
 use crate::scoped_dir::{Root, path_of};
 
 /// The user's repository in its current state.
@@ -316,7 +316,7 @@ impl Visitor for BlockingFiles {
     fn folder(&mut self, folder: Option<&TreePath>, names: &mut Names) -> std::io::Result<()> {
         for (name, stat) in names.sorted() {
             if stat.mode.is_none() && is_read_by_git(name) {
-                self.0.push(inside(folder, name)?);
+                self.0.push(child_path(folder, name)?);
             }
         }
         Ok(())

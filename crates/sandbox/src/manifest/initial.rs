@@ -37,9 +37,9 @@ pub(crate) fn write_original(place: &Path, copied: &CopiedTree) -> io::Result<Ve
         let mut folder = Folder::new(path.map_or(b"", TreePath::as_bytes));
         for (name, stat) in listing.entries() {
             let Some(mode) = stat.mode else { continue };
-            let known = PathRecord::seen(stat, mode, None, copied.moment);
+            let known = PathRecord::from_scan(stat, mode, None, copied.moment);
             if !known.is_unchanged(stat) {
-                unsettled.push(listing.inside(name)?);
+                unsettled.push(listing.child_path(name)?);
             }
             folder.push(name, known)?;
         }
@@ -60,7 +60,7 @@ impl Visitor for FolderCollector {
         let mut folder = Folder::new(path.map_or(b"", TreePath::as_bytes));
         for (name, stat) in names.sorted() {
             if let Some(mode) = stat.mode {
-                folder.push(name, PathRecord::seen(stat, mode, None, self.moment))?;
+                folder.push(name, PathRecord::from_scan(stat, mode, None, self.moment))?;
             }
         }
         self.folders.push(folder);

@@ -12,7 +12,7 @@ use crate::error::{Error, PathContext as _};
 use crate::git::is_read_by_git;
 use crate::manifest::{Manifest, PathRecord};
 use crate::objects::Objects;
-use crate::restore::{restore, wanted};
+use crate::restore::{compute_changes, restore};
 use crate::scan_cancel::ScanCancel;
 use crate::scoped_dir::Root;
 
@@ -142,7 +142,7 @@ impl Member {
         &self,
         targets: &BTreeMap<TreePath, Option<FileState>>,
     ) -> Result<(), Error> {
-        wanted(&self.work_root()?, targets, &self.open_objects()?)?;
+        compute_changes(&self.work_root()?, targets, &self.open_objects()?)?;
         Ok(())
     }
 

@@ -123,7 +123,7 @@ impl Member {
             if let Some((state, stat)) = current
                 && known.is_unchanged(&stat)
             {
-                let record = PathRecord::seen(&stat, state.mode, Some(state.hash), moment);
+                let record = PathRecord::from_scan(&stat, state.mode, Some(state.hash), moment);
                 manifest.learn(path, Some(record));
             }
         }
@@ -146,7 +146,7 @@ impl Member {
             temporary: &self.temporary,
         };
         if self.dependencies().is_empty() {
-            return committed.keep(paths, objects);
+            return committed.store_original(paths, objects);
         }
         let is_dependency: Vec<bool> = paths
             .iter()
@@ -162,7 +162,7 @@ impl Member {
         let (tracked, dependencies) = (of_kind(false), of_kind(true));
         let mut tracked = match tracked.as_slice() {
             [] => Vec::new(),
-            tracked => committed.keep(tracked, objects)?,
+            tracked => committed.store_original(tracked, objects)?,
         }
         .into_iter();
         let dependencies = self.keep_dependency_content(&dependencies, objects)?;
@@ -185,7 +185,7 @@ impl Member {
 pub(super) struct BaseReader<'a>(pub(super) &'a Member);
 
 impl BaseContent for BaseReader<'_> {
-    fn keep(
+    fn store_original(
         &self,
         paths: &[(TreePath, PathRecord)],
         objects: &mut Objects,
@@ -197,7 +197,7 @@ impl BaseContent for BaseReader<'_> {
                 root: &member.real_root()?,
                 manifest: &member.original_path(),
             }
-            .keep(paths, objects),
+            .store_original(paths, objects),
             // Stored when the copy was created.
             Base::File | Base::Sqlite { .. } | Base::Postgres => Ok(vec![None; paths.len()]),
         }

@@ -148,7 +148,7 @@ pub(crate) static ROUTES: &[Route] = &[
 async fn list(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
     let paging = PageRequest::<PlanId>::read(&request)?;
     let (plans, visible) = (app.services.plans(), permit.visible());
-    let (before, count) = (paging.after, paging.wanted());
+    let (before, count) = (paging.after, paging.query_limit());
     let rows = crate::blocking(move || plans.page(&visible, before, count)).await?;
     let page: Page<PlanDocument> = paging.page(rows, |last| last.id);
     Ok(axum::Json(page).into_response())

@@ -178,7 +178,7 @@ async fn list(app: Arc<App>, permit: Permit, request: Request) -> Result<Respons
         actor: query.actor.as_deref().map(actor).transpose()?,
         ..SessionFilter::default()
     };
-    let (before, count) = (paging.after, paging.wanted());
+    let (before, count) = (paging.after, paging.query_limit());
     let rows = crate::blocking(move || sessions.page(&filter, before, count)).await?;
     let page: Page<SessionDocument> = paging.page(rows, |last| last.id);
     Ok(axum::Json(page).into_response())

@@ -15,7 +15,7 @@ use super::connection::{Access, open, translate};
 use super::prepare_file;
 use crate::Options;
 use crate::error::Error;
-use crate::maintenance::beside;
+use crate::maintenance::companion_path;
 use crate::migrate::Policy;
 
 /// Result of a salvage.
@@ -78,12 +78,12 @@ const REPAIR_SQL: &str = "
 /// Renames a damaged database and copies its readable rows into a new one.
 pub(crate) fn set_aside_and_salvage(path: &Path, options: &Options) -> Result<Salvage, Error> {
     let stamp = Timestamp::now().as_micros();
-    let set_aside = beside(path, &format!(".damaged-{stamp}"));
+    let set_aside = companion_path(path, &format!(".damaged-{stamp}"));
     rename(path, &set_aside)?;
     for suffix in ["-wal", "-shm"] {
-        let companion = beside(path, suffix);
+        let companion = companion_path(path, suffix);
         if companion.exists() {
-            rename(&companion, &beside(&set_aside, suffix))?;
+            rename(&companion, &companion_path(&set_aside, suffix))?;
         }
     }
     let fresh = prepare_file(path, options, Policy::Upgrade)?;

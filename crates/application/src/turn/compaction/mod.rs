@@ -279,7 +279,7 @@ impl TurnService {
         }
         let room = base.room(request, running);
         let limit = (room / 100 * COMPACT_AT_PERCENT).min(COMPACT_AT_TOKENS);
-        let RemainingMessages { past, present, .. } = base.uncovered(running);
+        let RemainingMessages { past, present, .. } = base.remaining_messages(running);
         let present_size: usize = present.iter().map(|message| size(message)).sum();
         let total = past.iter().map(turn_size).sum::<usize>() + present_size;
         if total <= limit {
@@ -341,7 +341,7 @@ impl TurnService {
             ),
         };
         let mut base = self.request_base(request, session)?;
-        let turns = base.uncovered(&running).past.len();
+        let turns = base.remaining_messages(&running).past.len();
         if turns == 0 {
             return Ok(None);
         }
@@ -390,7 +390,7 @@ impl TurnService {
         focus: Option<&str>,
         report: &mut TurnReport,
     ) -> Result<CompactionReport, TurnError> {
-        let RemainingMessages { past, present, .. } = base.uncovered(running);
+        let RemainingMessages { past, present, .. } = base.remaining_messages(running);
         let covered: Vec<&ChatMessage> = cut.covered(&past, &present).collect();
         let tokens_before: usize = covered.iter().map(|message| size(message)).sum();
         let room = base.room(runner.request, running);
