@@ -190,7 +190,7 @@ fn add(
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListProfiles {
-    /// Only profiles whose name this regular expression matches somewhere.
+    /// Only profiles whose name matches this regular expression.
     #[serde(default)]
     pub pattern: Option<String>,
 }

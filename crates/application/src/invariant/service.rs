@@ -51,7 +51,7 @@ pub struct NewInvariant {
 pub struct InvariantQuery {
     /// Only invariants of these scopes; all when empty.
     pub targets: Vec<InvariantTarget>,
-    /// Only invariants whose text this regular expression matches somewhere.
+    /// Only invariants whose text matches this regular expression.
     pub pattern: Option<String>,
 }
 

@@ -167,7 +167,7 @@ impl PlanRunner<'_> {
     ) -> Result<Plan, PlanError> {
         let error = match outcome {
             Err(
-                error @ (PlanError::World(_)
+                error @ (PlanError::Service(_)
                 | PlanError::Sandbox(_)
                 | PlanError::EmptyProject(_)
                 | PlanError::Usage(_)),

@@ -26,7 +26,7 @@ pub struct SafetySelection {
     pub deny_tool: Vec<String>,
     /// Patterns of allowed tools. If given, all other tools are refused.
     pub allow_tool: Vec<String>,
-    /// Maximum number of tool calls after one answer of the model.
+    /// Maximum number of tool calls per model response.
     pub max_calls: Option<u64>,
     /// Whether every change needs approval.
     pub approve_writes: bool,

@@ -23,7 +23,7 @@ use super::sync::{SyncReport, sync_source};
 use super::types::TrackerKind;
 use crate::operation::{Operation, OperationContext, OperationError, Requirement, Resolver};
 
-/// A source as operations return it.
+/// A source with its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ItemSourceInfo {
     pub name: String,

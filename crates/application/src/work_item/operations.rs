@@ -169,7 +169,7 @@ pub struct LinkedWorkItem {
 pub struct ShownWorkItem {
     pub item: WorkItem,
     pub depends_on: Vec<LinkedWorkItem>,
-    /// Items that wait for it.
+    /// Items that depend on this item.
     pub needed_by: Vec<LinkedWorkItem>,
     /// Changes of its state, oldest first.
     pub transitions: Vec<StateTransition>,
@@ -183,7 +183,7 @@ pub struct ShownWorkItem {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShowWorkItem {
-    /// Id or its beginning.
+    /// Id, or prefix of at least 6 characters.
     pub item: String,
 }
 
@@ -296,7 +296,7 @@ impl Operation for AddWorkItem {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EditWorkItem {
-    /// Id or its beginning.
+    /// Id, or prefix of at least 6 characters.
     pub item: String,
     #[serde(default)]
     pub title: Option<String>,
@@ -365,7 +365,7 @@ impl Operation for EditWorkItem {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkWorkItem {
-    /// Id or its beginning.
+    /// Id, or prefix of at least 6 characters.
     pub item: String,
     /// Item that has to be completed first.
     #[serde(default)]
@@ -373,7 +373,7 @@ pub struct LinkWorkItem {
     /// Item that it is a part of.
     #[serde(default)]
     pub parent: Option<String>,
-    /// Remove the link in place of adding it.
+    /// Remove the link instead of adding it.
     #[serde(default)]
     pub remove: bool,
 }
@@ -412,7 +412,7 @@ impl Operation for LinkWorkItem {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CloseWorkItem {
-    /// Id or its beginning.
+    /// Id, or prefix of at least 6 characters.
     pub item: String,
     /// `completed`, `wont_do` or `duplicate`: completed when not given.
     #[serde(default)]

@@ -46,7 +46,7 @@ impl TypeName {
         self.0.rsplit('/').next().unwrap_or(&self.0)
     }
 
-    /// The name in `local/` when it has no namespace.
+    /// The name with the namespace `local` if it has none.
     #[must_use]
     pub fn in_local(&self) -> Self {
         if self.is_bare() {
@@ -266,7 +266,7 @@ pub enum TypeRuleError {
     #[error("the argument `{0}` is declared twice")]
     DuplicateArgument(String),
     /// A required argument cannot have a default.
-    #[error("the argument `{0}` is required and has a default; it can be one of them only")]
+    #[error("the argument `{0}` is required, so it cannot have a default")]
     RequiredWithDefault(String),
     /// Only texts can have a pattern.
     #[error("the argument `{0}` has a validation_pattern, which is for `string` and `url` only")]

@@ -15,10 +15,10 @@ use crate::secret::Secret;
 const SHORTEST: usize = 8;
 
 /// Minimum length of a secret that is a plain word, so that `changeme`, `password1` and `not-needed` are not replaced.
-const SHORTEST_WORD: usize = 12;
+const MIN_WORD_LENGTH: usize = 12;
 
 /// Minimum length from which a line of a multi-line secret counts as a secret by itself.
-const SHORTEST_LINE: usize = 20;
+const MIN_LINE_LENGTH: usize = 20;
 
 /// Words, optionally followed by a number.
 static PLAIN_WORD: LazyLock<Regex> =
@@ -66,7 +66,7 @@ fn is_path_or_address(value: &str) -> bool {
 /// The spellings of a secret to search for; none when the value is too common to be replaced.
 pub(super) fn variants(value: &str) -> Vec<String> {
     let value = value.trim();
-    let is_word = value.len() < SHORTEST_WORD && PLAIN_WORD.is_match(value);
+    let is_word = value.len() < MIN_WORD_LENGTH && PLAIN_WORD.is_match(value);
     if value.len() < SHORTEST || is_word || MASK.contains(value) {
         return Vec::new();
     }
@@ -92,7 +92,8 @@ pub(super) fn variants(value: &str) -> Vec<String> {
     // Tools print files line by line, with numbers between the lines.
     if value.contains('\n') {
         let lines = value.lines().map(str::trim);
-        let lines = lines.filter(|line| line.len() >= SHORTEST_LINE && !line.starts_with("-----"));
+        let lines =
+            lines.filter(|line| line.len() >= MIN_LINE_LENGTH && !line.starts_with("-----"));
         variants.extend(lines.map(ToOwned::to_owned));
     }
     variants

@@ -88,7 +88,7 @@ pub(crate) enum Dialect {
 }
 
 /// Minimum output token limit that is sent even when the context window has less room left.
-const LEAST_ANSWER: u32 = 1024;
+const MIN_ANSWER_TOKENS: u32 = 1024;
 
 /// A model at its provider: the data that a request needs in addition to the conversation.
 #[derive(Debug, Clone)]
@@ -147,7 +147,7 @@ impl Target {
         let remaining = window.saturating_sub(estimated_tokens(request, Estimate::High));
         let remaining = u32::try_from(remaining).unwrap_or(u32::MAX);
         // An answer with less room is not worth requesting; the provider may also count fewer tokens than the estimate.
-        limit.min(remaining.max(LEAST_ANSWER))
+        limit.min(remaining.max(MIN_ANSWER_TOKENS))
     }
 
     /// The temperature to send, clamped to the provider's range; `None` if the model does not accept a temperature.

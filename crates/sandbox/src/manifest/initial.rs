@@ -27,7 +27,7 @@ pub(crate) fn write_first(
     write_table(place, 0, folders.collect())
 }
 
-/// Writes the manifest of an original when it was copied. Returns the paths that changed shortly before the copy, whose
+/// Writes the manifest of an original at the time of the copy. Returns the paths that changed shortly before the copy, whose
 /// times may not show a further change.
 pub(crate) fn write_original(place: &Path, copied: &CopiedTree) -> io::Result<Vec<TreePath>> {
     let mut unsettled = Vec::new();

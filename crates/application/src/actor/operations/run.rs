@@ -66,7 +66,7 @@ pub struct RunActor {
     /// Patterns of the tools that are allowed; all other tools are refused.
     #[serde(default)]
     pub allow_tool: Vec<String>,
-    /// Maximum number of tool calls after one answer of a model.
+    /// Maximum number of tool calls per model response.
     #[serde(default)]
     pub max_calls: Option<u64>,
     /// Ask before every call that changes something.

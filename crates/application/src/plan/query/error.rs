@@ -79,7 +79,7 @@ pub enum PlanQueryError {
         why: String,
     },
     /// A process works on the plan.
-    #[error("plan {id} is being worked on by {owner}")]
+    #[error("plan {id} is in use by {owner}")]
     Busy { id: PlanId, owner: Owner },
     /// The checkpoint does not exist.
     #[error("plan {id} has no checkpoint `{checkpoint}`")]

@@ -208,7 +208,7 @@ fn stop_reason(error: &PlanError, plan: &Plan) -> Option<StopReason> {
         }
         PlanError::Constrained { .. } => return Some(StopReason::FailedChecks),
         PlanError::Failed { .. } => {}
-        PlanError::World(error) => return code_reason(error.code()),
+        PlanError::Service(error) => return code_reason(error.code()),
         _ => return None,
     }
     let failure = plan.error.as_ref();
