@@ -16,7 +16,7 @@ pub enum Kind {
     Usage,
     /// A referenced entity does not exist.
     NotFound,
-    /// The request conflicts with the present state or with another owner.
+    /// The request conflicts with the current state or with another owner.
     Conflict,
     /// A user has to decide and none is available.
     HumanNeeded,

@@ -1,6 +1,6 @@
 //! Names: `[[server:]namespace/]name`, parsed in the same way for every kind of entity.
 //!
-//! Segments are lower-cased and match `[a-z0-9][a-z0-9_-]*`; without a namespace a name is in
+//! Segments are lowercase and match `[a-z0-9][a-z0-9_-]*`; without a namespace a name is in
 //! `local/`. Namespaces of model providers contain models, whose names follow the provider's own
 //! conventions (`anthropic/claude-3.5-sonnet`), so there the last segment may also contain `.`,
 //! `:`, `/`.

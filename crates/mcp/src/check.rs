@@ -60,7 +60,7 @@ impl ServerDefinition {
         Err(BrokenRule::new(
             "name",
             format!("`{name}` cannot be the name of a server"),
-            "write up to 40 lower-case letters, digits, `_` or `-`, such as `github`",
+            "write up to 40 lowercase letters, digits, `_` or `-`, such as `github`",
         ))
     }
 

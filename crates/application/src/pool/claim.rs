@@ -186,7 +186,7 @@ fn has_open_dependencies(reader: &mut dyn Reader, item: WorkItemId) -> Result<bo
     Ok(dependencies.iter().any(|(_, state)| !state.is_terminal()))
 }
 
-/// The merge criteria that the present change of an item does not meet.
+/// The merge criteria that the current change of an item does not meet.
 pub(super) fn failing_criteria(
     reader: &mut dyn Reader,
     pool: &PoolDefinition,
@@ -248,7 +248,7 @@ fn send_back(
     Ok(())
 }
 
-/// Applies the stored verdict of this pool on the present state of a change, so that an unchanged state is not reviewed
+/// Applies the stored verdict of this pool on the current state of a change, so that an unchanged state is not reviewed
 /// again. Returns whether there was one.
 fn apply_known_review(
     unit: &mut UnitOfWork<'_>,

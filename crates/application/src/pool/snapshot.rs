@@ -39,7 +39,7 @@ pub struct PoolSnapshot {
     pub pools: Vec<PoolView>,
     /// Open items of the projects of the pools.
     pub items: Vec<OpenItem>,
-    /// Attempts of the present round, oldest first.
+    /// Attempts of the current round, oldest first.
     pub past: HashMap<WorkItemId, Vec<PastAttempt>>,
     pub running: Vec<RunningAttempt>,
     /// The open items that an item waits for.

@@ -539,7 +539,7 @@ impl Operation for ListAttachments {
     type Response = AttachmentList;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.require_from_elsewhere("resource", self.resource.is_some())?;
+        resolver.require_from_remote("resource", self.resource.is_some())?;
         if let Some(resource) = &mut self.resource {
             resolver.name(resource, NamedKind::Resource)?;
         }

@@ -70,7 +70,7 @@ impl Diagnose for WorkItemError {
             }
             Self::Query(_) => "search for at least one word".into(),
             Self::Transition { item, .. } | Self::Changed(item) => {
-                hint!("{} shows its present state", suggest::item_show(item))
+                hint!("{} shows its current state", suggest::item_show(item))
             }
             Self::Cycle { on, .. } => {
                 hint!("{} shows what it waits for", suggest::item_show(on))

@@ -488,7 +488,9 @@ fn create_object(served: &TestOperations, part: Part, namespace: &str) -> String
         Part::Plan(_) => plan(served, namespace).to_string(),
         Part::Decision(_) => {
             let plan = plan(served, namespace);
-            plans::strategized(&served.engine, plan).work.to_string()
+            plans::store_example_strategy(&served.engine, plan)
+                .work
+                .to_string()
         }
         Part::Invariant(_) => {
             let id = InvariantId::generate();

@@ -310,7 +310,7 @@ fn documents_are_answered_with_their_content() {
         assert!(text.contains("hello from the test"), "{document}: {text}");
     }
     let plan = plans::store(&served.engine, &plans::new_plan("p"));
-    plans::strategized(&served.engine, plan);
+    plans::store_example_strategy(&served.engine, plan);
     let given = json!({"reference": plan.to_string(), "document": "markdown"});
     let done = served
         .run(&local_caller, "plan/show", &given)

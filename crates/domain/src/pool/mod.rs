@@ -174,7 +174,7 @@ impl PoolDefinition {
         }
     }
 
-    /// Whether the pool may work on an item in its present state. Limits and dependencies are separate.
+    /// Whether the pool may work on an item in its current state. Limits and dependencies are separate.
     pub fn takes(&self, item: ItemFacts<'_>) -> bool {
         item.project == self.project
             && self.role.accepts(item.kind)

@@ -59,7 +59,7 @@ impl CodeLocation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(ContentHash);
 
-/// Reduces a part of a fingerprint to lower-case words, so that spelling does not create a second identity.
+/// Reduces a part of a fingerprint to lowercase words, so that spelling does not create a second identity.
 fn normalized(text: &str) -> String {
     text.to_lowercase()
         .split(|letter: char| !letter.is_alphanumeric() && letter != '_')

@@ -109,7 +109,7 @@ fn base64_pieces(value: &str, alphabet: &GeneralPurpose) -> [String; 3] {
     })
 }
 
-/// Percent-encoded text with lower-case hexadecimal digits.
+/// Percent-encoded text with lowercase hexadecimal digits.
 fn lower_case_codes(encoded: &str) -> String {
     let mut codes = 0;
     encoded

@@ -238,7 +238,7 @@ fn check_namespace(text: &str) -> Result<(), Problem> {
         Ok(name) if name.namespace() == text && name.server().is_none() => Ok(()),
         _ => Err(Problem::new(
             Code::MalformedRequest,
-            "`namespace` must be lower-case letters, digits, `_` or `-`",
+            "`namespace` must consist of lowercase letters, digits, `_` or `-`",
         )),
     }
 }

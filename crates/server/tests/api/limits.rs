@@ -114,9 +114,10 @@ fn the_rate_limit_applies_per_caller() {
         .collect();
     assert_eq!(statuses[0], 401);
     assert!(statuses.contains(&429));
-    wait_until("strangers are below the rate limit again", || {
-        server.stranger().get("/api/v1/sessions").status == 401
-    });
+    wait_until(
+        "callers without a token are below the rate limit again",
+        || server.stranger().get("/api/v1/sessions").status == 401,
+    );
     let stranger = |number: u32| {
         let token = Some(format!("ca_guess{number}"));
         crate::harness::Client::new(server.address, token)

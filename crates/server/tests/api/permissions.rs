@@ -393,10 +393,13 @@ fn method_cells(server: &Server, callers: &Callers, method: &Method, name: &str)
         status
     };
     let mut stranger = 429;
-    wait_until("strangers are below the rate limit again", || {
-        stranger = ask(&server.stranger(), "acme");
-        stranger != 429
-    });
+    wait_until(
+        "callers without a token are below the rate limit again",
+        || {
+            stranger = ask(&server.stranger(), "acme");
+            stranger != 429
+        },
+    );
     assert_eq!(stranger, 401, "{name}");
     let least: Role = method.least.parse().expect("a role");
     let refused = |is_seen: bool| match method.kind {
@@ -502,10 +505,13 @@ fn elsewhere(server: &Server, route: &Route, callers: &Callers) -> String {
 /// Checks that requests without a valid token are rejected and recorded, at a limited rate.
 fn check_stranger(server: &Server, route: &Route) {
     let mut status = 429;
-    wait_until("strangers are below the rate limit again", || {
-        status = route.ask(server, &server.stranger(), "acme");
-        status != 429
-    });
+    wait_until(
+        "callers without a token are below the rate limit again",
+        || {
+            status = route.ask(server, &server.stranger(), "acme");
+            status != 429
+        },
+    );
     assert_eq!(status, 401, "{} {}", route.method, route.path);
 }
 

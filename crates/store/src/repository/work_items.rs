@@ -182,7 +182,7 @@ pub(super) fn emit(
 #[derive(Debug, Clone)]
 pub struct ChangeOrigin {
     pub cause: TransitionCause,
-    /// Person, pool or source.
+    /// User, pool or source.
     pub by: String,
     pub reason: Option<String>,
 }

@@ -318,8 +318,8 @@ impl Operation for RunActor {
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
         self.local.check(resolver)?;
-        resolver.require_from_elsewhere("name", self.name.is_some())?;
-        resolver.require_from_elsewhere("prompt", self.prompt.is_some())?;
+        resolver.require_from_remote("name", self.name.is_some())?;
+        resolver.require_from_remote("prompt", self.prompt.is_some())?;
         if let Some(name) = &mut self.name {
             resolver.name(name, NamedKind::Definition)?;
         }

@@ -218,7 +218,7 @@ fn capture(driver: &RoleDriver<'_>, dispatch: &Dispatch) -> Result<RoleReport, O
     ))
 }
 
-/// The reasons of the earlier attempts of a role in the present round, each with the end of its failing gates' output,
+/// The reasons of the earlier attempts of a role in the current round, each with the end of its failing gates' output,
 /// and the findings of the reviews.
 fn earlier_reasons(dispatch: &Dispatch, role: PoolRole) -> Vec<String> {
     let is_counted = |attempt: &&Attempt| {

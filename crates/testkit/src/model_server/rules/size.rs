@@ -42,7 +42,7 @@ pub(super) fn refusal(format: Format, body: &Value, bytes: usize) -> Option<Resp
     })
 }
 
-/// Whether the model is one of Groq's vision models, recognised by the lower-case name that only Groq uses.
+/// Whether the model is one of Groq's vision models, recognised by the lowercase name that only Groq uses.
 pub(super) fn is_groq_vision(model: &str) -> bool {
     model.starts_with("meta-llama/llama-4-")
 }
