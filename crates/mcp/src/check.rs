@@ -77,7 +77,7 @@ impl ServerDefinition {
                 return Err(BrokenRule::new(
                     "url",
                     "the server has both a `command` and a `url`",
-                    "leave one of them out",
+                    "remove one of them",
                 ));
             }
             (Some(command), None) if command.trim().is_empty() => {

@@ -351,11 +351,7 @@ impl PoolParser<'_> {
                 ));
             }
             if states.contains(&state.value) {
-                return Err(rule(
-                    state,
-                    "the state occurs twice",
-                    "leave one of them out",
-                ));
+                return Err(rule(state, "the state occurs twice", "remove one of them"));
             }
             states.push(state.value);
         }

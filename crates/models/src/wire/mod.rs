@@ -181,7 +181,7 @@ pub(crate) fn write(
             Protocol::Gemini => gemini::write(target, &request),
             Protocol::Ollama => ollama::write(target, &request),
         }?;
-        let max_bytes = images::most_bytes(target, request.has_images());
+        let max_bytes = images::byte_limit(target, request.has_images());
         let bytes = call.body.len();
         if bytes <= max_bytes {
             break call;

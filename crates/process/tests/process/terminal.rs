@@ -1,4 +1,4 @@
-//! Commands that use the terminal, tested behind a pseudo-terminal.
+//! Commands that use the terminal, tested in a pseudo-terminal.
 
 use crate::harness::{ConfinementMode, Sandbox, need_namespaces, tests};
 use crate::parent::Parent;
@@ -15,7 +15,7 @@ tests![
     terminals_of_others_are_inaccessible,
 ];
 
-/// Plays a dialogue with a program behind a new terminal: alternately waits for an output and types an input.
+/// Conducts a dialogue with a program in a new terminal: alternately waits for an output and types an input.
 const CONVERSATION: &str = include_str!("conversation.py");
 
 fn converse(program: &[String], steps: &[(&str, &str)]) -> String {

@@ -327,7 +327,7 @@ impl Visitor for BlockingFiles {
 const OWN_REFERENCES: &[u8] = b" refs/cleveragents/";
 
 /// The reference that protects the commit of a sandbox from garbage collection.
-fn keeper_reference(id: &str, alias: &str) -> String {
+fn base_reference(id: &str, alias: &str) -> String {
     // Dots are not allowed everywhere in a reference.
     format!(
         "refs/cleveragents/sandboxes/{}/{}",
@@ -346,7 +346,7 @@ fn protect_base(
     checkout.git.set("core.logAllRefUpdates=false").run(&[
         "update-ref",
         "--no-deref",
-        &keeper_reference(id, alias),
+        &base_reference(id, alias),
         base.start(),
     ])?;
     let references = checkout
@@ -554,15 +554,12 @@ pub(crate) fn remove_worktree(
     alias: &str,
 ) -> Result<(), Error> {
     crate::remove_folder(folder).during("removing", folder)?;
-    super::lock::remove_stale_lock(&checkout.common_dir, &keeper_reference(id, alias))?;
-    checkout.git.run(&[
-        "update-ref",
-        "--no-deref",
-        "-d",
-        &keeper_reference(id, alias),
-    ])?;
+    super::lock::remove_stale_lock(&checkout.common_dir, &base_reference(id, alias))?;
+    checkout
+        .git
+        .run(&["update-ref", "--no-deref", "-d", &base_reference(id, alias)])?;
     // Removes the folders of the reference unless they contain references of other sandboxes.
-    let name = PathBuf::from(keeper_reference(id, alias));
+    let name = PathBuf::from(base_reference(id, alias));
     for folder in name.ancestors().skip(1).take(3) {
         let _kept = std::fs::remove_dir(checkout.common_dir.join(folder));
     }

@@ -216,7 +216,7 @@ impl<'t> FrontMatterReader<'t> {
             };
             if fields.iter().any(|field| field.name == name) {
                 return Err(at(key.place, format!("the field `{name}` occurs twice"))
-                    .fixed_by("leave one of them out"));
+                    .fixed_by("remove one of them"));
             }
             let (event, span) = self.expect()?;
             let value = self.node(event, span, depth + 1)?;

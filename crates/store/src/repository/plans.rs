@@ -289,7 +289,7 @@ pub struct TransitionDetails {
 }
 
 /// Changes the stage of a plan and clears the user input that it waits for. Returns the changed plan; `None` when the
-/// transition is not allowed from its present stage.
+/// transition is not allowed from its current stage.
 pub fn advance(
     unit: &mut UnitOfWork<'_>,
     id: PlanId,

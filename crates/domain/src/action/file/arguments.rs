@@ -90,7 +90,7 @@ impl FileParser<'_> {
             return Err(rule(
                 default,
                 format!("`{}` is required and has a default", argument.name),
-                "leave one of them out",
+                "remove one of them",
             ));
         }
         self.limits(entry, &mut argument)?;
@@ -195,7 +195,7 @@ impl FileParser<'_> {
                 return Err(rule(
                     written,
                     format!("a choice of `{}` occurs twice", argument.name),
-                    "leave one of them out",
+                    "remove one of them",
                 ));
             }
             choices.push(choice);

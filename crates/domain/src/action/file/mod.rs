@@ -351,7 +351,7 @@ impl FileParser<'_> {
             let text = crate::invariant::checked_text(&text)
                 .map_err(|error| rule(written, error.to_string(), "correct the sentence"))?;
             if invariants.contains(&text) {
-                let fix = "leave one of them out";
+                let fix = "remove one of them";
                 return Err(rule(written, "the invariant occurs twice", fix));
             }
             invariants.push(text);
