@@ -590,7 +590,7 @@ fn formatted(format: &ResponseFormat, text: &str) -> Result<Value, String> {
             Err(why) => misfit = misfit.or(Some(why)),
         }
     }
-    Err(misfit.unwrap_or_else(|| "it holds no JSON value".to_owned()))
+    Err(misfit.unwrap_or_else(|| "it contains no JSON value".to_owned()))
 }
 
 /// Applies the limits of the run to a turn.

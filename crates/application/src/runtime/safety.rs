@@ -146,7 +146,7 @@ fn unknown_profile(name: &str, place: &str) -> OperationError {
     let hint = match nearest::best(name, known) {
         Some(similar) => hint!("did you mean `{}`?", similar),
         None => hint!(
-            "{} shows all; a file ends in .yaml or has a / in it",
+            "{} lists all profiles; the path of a file ends in .yaml or contains /",
             suggest::safety_list()
         ),
     };

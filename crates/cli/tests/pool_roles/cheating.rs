@@ -1,4 +1,4 @@
-//! Models that claim success, change nothing, weaken tests or invent evidence: none of them moves an item.
+//! Models that claim success, change nothing, weaken tests or invent evidence: none of them changes the state of an item.
 
 use serde_json::{Value, json};
 

@@ -254,7 +254,7 @@ impl PlanCorrection {
     }
 
     /// Undoes the last rollback of a plan if it is a correction: files, steps and decisions are as before it. `None` if
-    /// the last rollback is no correction.
+    /// the last rollback is not a correction.
     pub(super) fn undo_last(&self, id: PlanId) -> Result<Option<PlanRolledBack>, PlanError> {
         let lease = self.store.acquire(id)?;
         let plan = self.store.get(id)?;
