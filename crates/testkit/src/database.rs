@@ -176,7 +176,7 @@ impl Drop for TestDatabase {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "tests look behind the store's back"
+    reason = "tests access the database directly"
 )]
 fn connect(address: &str) -> Client {
     Client::connect(address, NoTls).expect("a connection to the test server")
@@ -184,7 +184,7 @@ fn connect(address: &str) -> Client {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "tests look behind the store's back"
+    reason = "tests access the database directly"
 )]
 fn connect_file(path: &Path) -> rusqlite::Connection {
     let connection = rusqlite::Connection::open(path).expect("the file opens");

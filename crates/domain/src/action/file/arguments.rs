@@ -144,7 +144,7 @@ impl FileParser<'_> {
             return Err(rule(
                 place,
                 format!("no number is at least {minimum} and at most {maximum}"),
-                "exchange `minimum` and `maximum`",
+                "swap `minimum` and `maximum`",
             ));
         }
         let Some(pattern) = &entry.pattern else {
