@@ -132,7 +132,10 @@ pub(crate) async fn next_chunk(
         Ok(Err(error)) => Err(ModelError::new(
             ErrorKind::Interrupted,
             model,
-            format!("the connection was interrupted: {}", outbound::root_cause(&error)),
+            format!(
+                "the connection was interrupted: {}",
+                outbound::root_cause(&error)
+            ),
         )),
         Err(_) => Err(ModelError::new(
             ErrorKind::Timeout,

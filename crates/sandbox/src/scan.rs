@@ -298,7 +298,7 @@ fn add_entry(
         .mode
         .is_some_and(|mode| mode.kind() == FileKind::Directory)
     {
-        subfolders.push(QueuedFolder(Some((inside(folder, name)?, stat))));
+        subfolders.push(QueuedFolder(Some((child_path(folder, name)?, stat))));
     }
     names.push(name, stat);
     Ok(())

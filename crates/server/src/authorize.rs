@@ -144,7 +144,7 @@ pub(crate) async fn handle_request(
     let started_at = Instant::now();
     let route = matched.route;
     let is_head = request.method() == Method::HEAD;
-    log::routed(route.path);
+    log::record_route(route.path);
     let outcome = handle(app, matched, request).await;
     let response = outcome.unwrap_or_else(Problem::into_response);
     let method = if is_head { "HEAD" } else { route.verb.as_str() };
