@@ -412,7 +412,7 @@ impl Workspace for SandboxWorkspace {
             } else {
                 folders.writable.extend(git);
             }
-            folders.readable.extend(member.borrowed());
+            folders.readable.extend(member.external_git_files());
         }
         folders
     }

@@ -21,7 +21,7 @@ stored_enum! {
         Completed = "completed",
         /// Set aside by the user; resumed in the state that it had.
         Paused = "paused",
-        /// The same as another item.
+        /// Duplicate of another item.
         Duplicate = "duplicate",
         /// Rejected.
         WontDo = "wont_do",

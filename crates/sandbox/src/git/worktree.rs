@@ -175,7 +175,7 @@ impl Checkout {
             return Ok(());
         }
         Err(Error::Damaged(format!(
-            "the commit {} that it started from is gone from `{}`",
+            "the commit {} that it started from does not exist any more in `{}`",
             base.commit,
             self.location.display()
         )))

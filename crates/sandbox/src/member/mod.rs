@@ -258,7 +258,7 @@ impl Member {
 
     /// Files outside the sandbox that git in the sandbox must be able to read: the objects of the user's repository,
     /// and its configuration if it contains no secret.
-    pub fn borrowed(&self) -> Vec<PathBuf> {
+    pub fn external_git_files(&self) -> Vec<PathBuf> {
         match self.base {
             Base::Git(_) => {
                 let mut paths = crate::git::shared_objects(&self.location);
@@ -279,7 +279,7 @@ impl Member {
         let git = crate::Git::at(&self.root)
             .confined_to(
                 vec![self.root.clone(), sandbox_git_dir.to_owned()],
-                self.borrowed(),
+                self.external_git_files(),
             )
             .with("GIT_DIR", sandbox_git_dir)
             .with("GIT_COMMON_DIR", sandbox_git_dir)
@@ -314,7 +314,7 @@ impl Member {
     }
 
     /// Staging folder of an interrupted apply next to the real files, if it exists.
-    pub fn left_staged(&self, id: &str) -> Option<PathBuf> {
+    pub fn interrupted_staging(&self, id: &str) -> Option<PathBuf> {
         let folder = match self.base {
             Base::File | Base::Sqlite { .. } => self.location.parent()?,
             Base::Git(_) | Base::Directory => &self.location,

@@ -197,7 +197,7 @@ pub fn counts(reader: &mut dyn Reader, source: &str) -> Result<OutboxCounts, Err
     )
 }
 
-/// Names the issue of an item. Returns `false` when the item has another one.
+/// Links an item to its issue. Returns `false` when the item has another issue.
 pub fn link_item(
     unit: &mut UnitOfWork<'_>,
     item: WorkItemId,
@@ -263,7 +263,7 @@ pub fn status_record(
     row.map_or(Ok(None), |mut row| row.take())
 }
 
-/// Names the issue that is the record of a pool.
+/// Links a pool to the issue that is its record.
 pub fn link_status(
     unit: &mut UnitOfWork<'_>,
     source: &str,

@@ -41,7 +41,7 @@ pub(super) use applied::UNDONE;
 pub use applied::{AppliedCommit, UndoneApply};
 pub use changes::{ChangeStatus, FileChange, Hunk, PlanChanges};
 pub(super) use changes::{counted, is_folder};
-pub use checkpoints::written as checkpoint_name;
+pub use checkpoints::checkpoint_name;
 pub(super) use children::ConflictContent;
 pub use error::{PlanCandidate, PlanQueryError};
 pub(crate) use explain::downstream;

@@ -1,7 +1,7 @@
 //! [`ItemRun`]: takes one work item through the roles in the foreground, for one user without a worker.
 //!
-//! An attempt is claimed and settled by the engine, like that of a worker, so that a worker and this command never attempt
-//! one item together.
+//! The engine claims and completes an attempt, like that of a worker, so that a worker and this command never attempt one
+//! item at the same time.
 
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ impl ItemRun<'_> {
         Ok(())
     }
 
-    /// The reason why an attempt did not start. An item without a tier left waits for a user.
+    /// The reason why an attempt did not start. An item that used all tiers waits for a user.
     fn explain(
         &self,
         pool: &PoolDefinition,
@@ -107,7 +107,7 @@ impl ItemRun<'_> {
         let id = before.id;
         let item = self.item(id)?;
         if item.state != before.state {
-            // The claim moved it, for example because a state was reviewed before.
+            // The claim changed its state, for example because this state of the change was reviewed before.
             return Ok(ItemStep::Stopped(format!("the item is {} now", item.state)));
         }
         let past: Vec<PastAttempt> = self.engine.read(|reader| {
