@@ -383,7 +383,7 @@ macro_rules! diagnosed {
 }
 
 diagnosed! {
-    crate::IdError = InvalidId, "give the whole id, or at least its first 6 characters";
+    crate::IdError = InvalidId, "give the full id, or at least its first 6 characters";
     crate::OperationError = InvalidChange, "name the resource and the path, and the state before and after";
     crate::TtlError = InvalidTtl, "choose a duration from 5 seconds to 1 hour";
 }

@@ -90,7 +90,7 @@ pub use name::{ActorName, Name, NameError};
 pub use plan::{
     AnswerVerdict, ChildFailureMode, ChildPlan, ChildSettings, ChildState, ConflictResolution,
     ContextSnapshot, DEFAULT_MAX_PARALLEL, Decision, DecisionType, ExecutionMode, FailureCategory,
-    LARGEST_MAX_PARALLEL, LinkedPlan, MergeReason, MergeStrategy, NewDecision, Plan, PlanActors,
+    LinkedPlan, MAX_PARALLEL_LIMIT, MergeReason, MergeStrategy, NewDecision, Plan, PlanActors,
     PlanInputs, PlanPhase, PlanProfile, PlanProject, PlanReport, PlanStage, PlanState, PlanStep,
     PlanStrategy, REVERSION_LIMIT, StageTransition, StepCall, StepKind, StepRecord, StepState,
     StoredConflict, StrategyFault, Waiting, criteria, list_items,

@@ -187,7 +187,7 @@ impl Agents {
             .clone()
     }
 
-    /// Contents of all messages of a session, in order. Asserts that their sequence numbers are 0, 1, 2……
+    /// Contents of all messages of a session, in order. Asserts that their sequence numbers are 0, 1, 2, …
     pub fn contents(&self, session: &str) -> Vec<String> {
         self.messages(session)
             .iter()

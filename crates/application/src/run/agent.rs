@@ -286,7 +286,7 @@ impl RunExecutor<'_> {
             );
         }
         let why = if self.run_context.reports.text == TextAnswer::RemindedUnlessDone {
-            "you ended without a report, and prose does not end a phase".to_owned()
+            "you ended without a report, and a text answer does not end a phase".to_owned()
         } else {
             format!("your answer is not a report: {why}")
         };

@@ -45,7 +45,7 @@ impl SkillSource {
     }
 
     /// The stored text and source.
-    pub(super) fn kept(&self) -> (String, String) {
+    pub(super) fn text_and_path(&self) -> (String, String) {
         match self {
             Self::File { text, file } => (text.clone(), file.display().to_string()),
             // The folder is read whenever the skill is used, so its text is not stored.

@@ -459,7 +459,7 @@ fn parse_plan(plan: Option<&str>) -> Result<Option<PlanId>, OperationError> {
     let parse = |text: &str| {
         text.parse::<PlanId>().map_err(|_| {
             OperationError::new(Code::PlanNotFound, format!("plan `{text}` does not exist"))
-                .with_hint("give the whole id of a plan")
+                .with_hint("give the full id of a plan")
         })
     };
     plan.map(parse).transpose()

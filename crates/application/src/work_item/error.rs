@@ -59,10 +59,7 @@ impl Diagnose for WorkItemError {
     fn hint(&self) -> Option<Hint> {
         Some(match self {
             Self::NotFound(_) | Self::Ambiguous { .. } => {
-                hint!(
-                    "give the whole id; {} lists the items",
-                    suggest::item_list()
-                )
+                hint!("give the full id; {} lists the items", suggest::item_list())
             }
             Self::Id(error) => return error.hint(),
             Self::Text(_) | Self::Points(_) | Self::Refused(_) => {

@@ -332,7 +332,7 @@ fn a_filter_that_is_too_long_is_the_callers_mistake() {
         ("plan/list", json!({"pattern": long})),
         ("run/list", json!({"actor": long})),
     ] {
-        // Operations that compare the whole name return an empty list instead of an error.
+        // Operations that compare the full name return an empty list instead of an error.
         if let Err(error) = served.run(&local_caller, name, &parameters) {
             assert_eq!(error.code().kind(), Kind::Usage, "{name}: {error}");
         }

@@ -195,7 +195,7 @@ impl Connection {
         )
         .caused_by(&error)
         .with_hint(
-            "check that it runs; `agents server status` shows more, --local runs a command here",
+            "check that it runs; `agents server status` shows details, --local runs a command on this machine",
         )
     }
 

@@ -20,7 +20,7 @@ use crate::{
 
 pub use child::{
     ChildFailureMode, ChildPlan, ChildSettings, ChildState, ConflictResolution,
-    DEFAULT_MAX_PARALLEL, ExecutionMode, LARGEST_MAX_PARALLEL, MergeReason, MergeStrategy,
+    DEFAULT_MAX_PARALLEL, ExecutionMode, MAX_PARALLEL_LIMIT, MergeReason, MergeStrategy,
     StoredConflict,
 };
 pub use decision::{ContextSnapshot, Decision, DecisionType, NewDecision};

@@ -481,7 +481,7 @@ fn patterns(
         let pattern = pattern.map_err(|error: RuleError| {
             DefinitionFault::rule(
                 Fault::at(&item, error.to_string()),
-                "write the whole name of a tool or a pattern such as `builtin/git-*`",
+                "write the full name of a tool or a pattern such as `builtin/git-*`",
             )
         })?;
         Ok(pattern.to_string())

@@ -128,7 +128,7 @@ impl Server {
     }
 
     /// A client without a token that does not count as the local user: a page in a browser.
-    pub(crate) fn stranger(&self) -> Client {
+    pub(crate) fn client_without_token(&self) -> Client {
         self.local().with("origin", "https://elsewhere.example")
     }
 
@@ -175,7 +175,7 @@ impl Server {
     /// Registers an action and a project in a namespace, and returns the request that creates a plan from them.
     pub(crate) fn offer_plans(&self, namespace: &str) -> Value {
         let engine = || Arc::clone(&self.engine);
-        let resource = ResourceService::new(engine()).ensure_path(&self.yard());
+        let resource = ResourceService::new(engine()).ensure_path(&self.project_folder());
         let project = ProjectService::new(engine()).create(NewProject {
             name: format!("{namespace}/yard"),
             rules: ProjectRules::default(),
@@ -194,7 +194,7 @@ impl Server {
         plan_request(namespace)
     }
 
-    fn yard(&self) -> std::path::PathBuf {
+    fn project_folder(&self) -> std::path::PathBuf {
         let folder = self.folder.path().join("yard");
         std::fs::create_dir_all(&folder).expect("a folder");
         folder
@@ -233,13 +233,13 @@ impl Server {
     }
 
     /// Starts the shutdown, without waiting.
-    pub(crate) fn announce_end(&mut self) {
+    pub(crate) fn begin_shutdown(&mut self) {
         drop(self.stop.take());
     }
 
     /// Waits until the server has stopped.
-    pub(crate) fn ended(&mut self) {
-        self.announce_end();
+    pub(crate) fn shut_down(&mut self) {
+        self.begin_shutdown();
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the server stops without an error");
         }
@@ -248,7 +248,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.announce_end();
+        self.begin_shutdown();
         if let Some(thread) = self.thread.take()
             && !std::thread::panicking()
         {
