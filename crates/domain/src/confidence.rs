@@ -75,7 +75,7 @@ pub struct Confidence {
     pub factors: Vec<Factor>,
 }
 
-const MAXIMUM_SCORE: f64 = 0.99;
+const MAX_SCORE: f64 = 0.99;
 
 /// Neutral value of an unknown fact.
 const UNKNOWN: f64 = 0.5;
@@ -99,7 +99,7 @@ impl Confidence {
             .map(|factor| factor.weight * factor.value)
             .sum();
         Self {
-            score: sum.clamp(0.0, MAXIMUM_SCORE),
+            score: sum.clamp(0.0, MAX_SCORE),
             factors,
         }
     }

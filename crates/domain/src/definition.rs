@@ -253,7 +253,7 @@ impl Diagnose for DefinitionFileError {
 const CONTEXT_LINES: u64 = 2;
 
 /// Maximum number of characters that a frame shows of a line.
-const MAXIMUM_WIDTH: usize = 120;
+const MAX_WIDTH: usize = 120;
 
 /// Returns the lines around a position with their numbers, and a mark under the column.
 fn code_frame(text: &str, line: u64, column: u64) -> String {
@@ -266,7 +266,7 @@ fn code_frame(text: &str, line: u64, column: u64) -> String {
     for (number, shown) in (first..=last).zip(text.lines().skip(skipped)) {
         let shown: String = shown
             .chars()
-            .take(MAXIMUM_WIDTH)
+            .take(MAX_WIDTH)
             .map(|letter| if letter.is_control() { ' ' } else { letter })
             .collect();
         // Writing to a string does not fail.

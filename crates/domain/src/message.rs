@@ -129,7 +129,7 @@ pub enum ContentError {
         limit: usize,
     },
     /// The content or metadata contains a NUL character, which PostgreSQL cannot store in text.
-    #[error("the {part} holds a NUL character at byte {at}")]
+    #[error("the {part} contains a NUL character at byte {at}")]
     Nul {
         /// `message` or `metadata`.
         part: &'static str,

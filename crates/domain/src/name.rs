@@ -27,7 +27,7 @@ const PROVIDERS: &[&str] = &[
     "scripted",
     "together",
 ];
-const SEGMENT_MAXIMUM: usize = 128;
+const MAX_SEGMENT_LENGTH: usize = 128;
 
 /// The text is not a name, or not allowed for a new entity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -90,7 +90,7 @@ impl Name {
 /// Whether a text is a valid segment of a name.
 pub(crate) fn is_plain_segment(segment: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    segment.len() <= SEGMENT_MAXIMUM
+    segment.len() <= MAX_SEGMENT_LENGTH
         && segment.bytes().next().is_some_and(legal)
         && segment
             .bytes()
@@ -99,7 +99,7 @@ pub(crate) fn is_plain_segment(segment: &str) -> bool {
 
 fn is_model_segment(segment: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    segment.len() <= SEGMENT_MAXIMUM
+    segment.len() <= MAX_SEGMENT_LENGTH
         && segment.bytes().next().is_some_and(legal)
         && segment.bytes().next_back().is_some_and(legal)
         && segment

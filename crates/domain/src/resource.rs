@@ -12,7 +12,7 @@ use crate::resource_type::TypeName;
 use crate::{ContentHash, ResourceId, SandboxStrategy, Timestamp, Version};
 
 /// Maximum length of a resource name.
-const NAME_MAXIMUM: usize = 512;
+const MAX_NAME_BYTES: usize = 512;
 
 /// Argument values that a resource's type declares.
 pub type Properties = BTreeMap<String, Value>;
@@ -80,7 +80,7 @@ impl FromStr for ResourceName {
             part: "name",
             segment: segment.to_owned(),
         };
-        if text.len() > NAME_MAXIMUM {
+        if text.len() > MAX_NAME_BYTES {
             return Err(invalid(text));
         }
         let mut parts = text.splitn(3, '/');

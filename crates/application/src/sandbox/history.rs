@@ -411,7 +411,7 @@ impl SandboxService {
 
     /// The changes that restore each part to a position: for each path that changed since, its current state (`before`)
     /// and its state at the position (`after`), both from the history.
-    pub(super) fn way_back(
+    pub(super) fn restoring_changes(
         &self,
         open: &OpenSandbox,
         position: u64,

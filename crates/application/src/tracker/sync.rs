@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    BODY_MAXIMUM, Code, Diagnose, ExternalItem, Hint, Moscow, NewWorkItem, Priority, StoryPoints,
-    TITLE_MAXIMUM, TrackerWriteId, TransitionCause, WorkItem, WorkItemKind, WorkItemState,
+    Code, Diagnose, ExternalItem, Hint, MAX_BODY_LENGTH, MAX_TITLE_LENGTH, Moscow, NewWorkItem,
+    Priority, StoryPoints, TrackerWriteId, TransitionCause, WorkItem, WorkItemKind, WorkItemState,
     checked_labels,
 };
 use cleveragents_store::item_sources::{self, ItemSource};
@@ -341,7 +341,7 @@ fn points(text: &str) -> Option<StoryPoints> {
 fn title_of(issue: &TrackerIssue) -> String {
     let words = issue.title.replace('\0', " ");
     let title = words.split_whitespace().collect::<Vec<_>>().join(" ");
-    let title: String = title.chars().take(TITLE_MAXIMUM).collect();
+    let title: String = title.chars().take(MAX_TITLE_LENGTH).collect();
     if title.is_empty() {
         return format!("Issue {}", issue.id);
     }
@@ -350,7 +350,7 @@ fn title_of(issue: &TrackerIssue) -> String {
 
 fn body_of(issue: &TrackerIssue) -> String {
     let body = issue.body.replace('\0', " ");
-    body.chars().take(BODY_MAXIMUM).collect()
+    body.chars().take(MAX_BODY_LENGTH).collect()
 }
 
 /// The labels that can be stored.

@@ -34,7 +34,7 @@ pub(crate) static ENTRIES: &[OperationEntry] = &[
 /// Default number of items on a page.
 const PAGE: u64 = 50;
 /// Maximum number of items on a page.
-const PAGE_MAXIMUM: u64 = 1_000;
+const MAX_PAGE_SIZE: u64 = 1_000;
 
 fn service(context: &OperationContext) -> WorkItemService {
     WorkItemService::new(context.engine())
@@ -114,9 +114,9 @@ impl Operation for ListWorkItems {
 
     fn run(self, context: &OperationContext) -> Result<WorkItemList, OperationError> {
         let limit = self.limit.unwrap_or(PAGE);
-        if !(1..=PAGE_MAXIMUM).contains(&limit) {
+        if !(1..=MAX_PAGE_SIZE).contains(&limit) {
             return Err(OperationError::usage(format!(
-                "a page has 1 to {PAGE_MAXIMUM} items, not {limit}"
+                "a page has 1 to {MAX_PAGE_SIZE} items, not {limit}"
             )));
         }
         let visible = context.visible(Scope::Plans);
@@ -325,7 +325,7 @@ pub struct EditWorkItem {
     /// Reason of the new state.
     #[serde(default)]
     pub reason: Option<String>,
-    /// Version that the values are based on; another stored version refuses the change.
+    /// Version that the values are based on; the change is refused if the stored version differs.
     #[serde(default)]
     pub version: Option<u64>,
 }

@@ -284,14 +284,14 @@ pub enum TypeRuleError {
     #[error("the scan path `{0}` must be relative and stay below the parent")]
     ScanPath(String),
     /// The scan depth exceeds the maximum.
-    #[error("the scan depth {0} is more than {MAXIMUM_SCAN_DEPTH}")]
+    #[error("the scan depth {0} is more than {MAX_SCAN_DEPTH}")]
     ScanDepth(u32),
     /// The type inherits from itself.
     #[error("a type cannot inherit from itself")]
     InheritsItself,
 }
 
-pub const MAXIMUM_SCAN_DEPTH: u32 = 5;
+pub const MAX_SCAN_DEPTH: u32 = 5;
 
 fn equivalence_phrase(kind: ResourceKind) -> &'static str {
     match kind {
@@ -392,7 +392,7 @@ impl Argument {
 
 impl AutoDiscovery {
     fn check(&self) -> Result<(), TypeRuleError> {
-        if self.scan_depth > MAXIMUM_SCAN_DEPTH {
+        if self.scan_depth > MAX_SCAN_DEPTH {
             return Err(TypeRuleError::ScanDepth(self.scan_depth));
         }
         for path in &self.scan_paths {

@@ -15,8 +15,8 @@ pub use attempt::{
     Attempt, AttemptEvidence, AttemptOutcome, GateResult, RegressionProof, RegressionRule,
 };
 pub use fields::{
-    BODY_MAXIMUM, LABEL_MAXIMUM, Moscow, Priority, Severity, StoryPoints, StoryPointsError,
-    TITLE_MAXIMUM, WorkItemKind, WorkItemTextError, checked_body, checked_labels, checked_title,
+    MAX_BODY_LENGTH, MAX_LABEL_LENGTH, MAX_TITLE_LENGTH, Moscow, Priority, Severity, StoryPoints,
+    StoryPointsError, WorkItemKind, WorkItemTextError, checked_body, checked_labels, checked_title,
 };
 pub use finding::{CodeLocation, Finding, Fingerprint, Sighting};
 pub use review::{

@@ -27,10 +27,10 @@ use crate::transaction::{Reader, Unit};
 use crate::url::Target;
 
 /// The oldest SQLite that does not corrupt a write-ahead log under concurrent writers.
-const SQLITE_MINIMUM: (i32, &str) = (3_051_003, "3.51.3");
+const MIN_SQLITE_VERSION: (i32, &str) = (3_051_003, "3.51.3");
 
 /// Maximum number of units that share a commit.
-const BATCH_MAXIMUM: usize = 1024;
+const MAX_BATCH: usize = 1024;
 
 /// An open SQLite database.
 pub(crate) struct SqliteEngine {
@@ -114,7 +114,7 @@ impl SqliteEngine {
             options.busy_timeout,
         );
         Ok(Self {
-            writer: GroupCommit::new(writer, WaitForCallers, BATCH_MAXIMUM),
+            writer: GroupCommit::new(writer, WaitForCallers, MAX_BATCH),
             readers: Some(readers),
             file: Some(file),
         })
@@ -125,7 +125,7 @@ impl SqliteEngine {
         migrate::sqlite(&mut connection, Policy::Upgrade, options.progress.as_ref())?;
         let writer = SqliteWriter::new(connection, "in memory".to_owned(), options.busy_timeout);
         Ok(Self {
-            writer: GroupCommit::new(writer, WaitForCallers, BATCH_MAXIMUM),
+            writer: GroupCommit::new(writer, WaitForCallers, MAX_BATCH),
             readers: None,
             file: None,
         })
@@ -173,10 +173,10 @@ impl SqliteEngine {
 }
 
 fn check_version(number: i32, text: &str) -> Result<(), Error> {
-    if number < SQLITE_MINIMUM.0 {
+    if number < MIN_SQLITE_VERSION.0 {
         return Err(Error::SqliteTooOld {
             found: text.to_owned(),
-            needed: SQLITE_MINIMUM.1,
+            needed: MIN_SQLITE_VERSION.1,
         });
     }
     Ok(())
@@ -310,9 +310,9 @@ struct WaitForCallers;
 
 impl WaitForCallers {
     /// Maximum wait for the next unit.
-    const MAXIMUM_GAP: Duration = Duration::from_micros(60);
+    const MAX_GAP: Duration = Duration::from_micros(60);
     /// Maximum time after the first wait of a batch at which another wait may begin.
-    const MAXIMUM_TOTAL: Duration = Duration::from_millis(3);
+    const MAX_TOTAL: Duration = Duration::from_millis(3);
 }
 
 impl LingerPolicy for WaitForCallers {
@@ -322,7 +322,7 @@ impl LingerPolicy for WaitForCallers {
     fn wait(&self, wait_state: &mut Option<Instant>, queued: &dyn Fn() -> usize) {
         let now = Instant::now();
         let started = *wait_state.get_or_insert(now);
-        let end = (started + Self::MAXIMUM_TOTAL).min(now + Self::MAXIMUM_GAP);
+        let end = (started + Self::MAX_TOTAL).min(now + Self::MAX_GAP);
         while queued() == 0 && Instant::now() < end {
             std::thread::yield_now();
         }

@@ -31,7 +31,7 @@ const LOST_MESSAGE: &str = "[this message could not be read from the damaged dat
 
 /// Maximum number of messages that a session may count beyond its last readable message. A larger count is treated as
 /// damaged.
-const MAXIMUM_EXCESS: i64 = 100_000;
+const MAX_EXCESS: i64 = 100_000;
 
 /// Tables that are not copied: the new file has its own list of migrations, and the search index is rebuilt.
 const NOT_COPIED: &str = "name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name NOT LIKE 'message\\_search%' ESCAPE '\\' \
@@ -279,7 +279,7 @@ fn fill_gaps(fresh: &Connection) -> rusqlite::Result<u64> {
     let (mut lost, now) = (0, Timestamp::now().as_micros());
     for row in rows.collect::<rusqlite::Result<Vec<_>>>()? {
         let (session, counted, present, after_last) = row;
-        let end = if counted > after_last + MAXIMUM_EXCESS {
+        let end = if counted > after_last + MAX_EXCESS {
             after_last
         } else {
             counted.max(after_last)
