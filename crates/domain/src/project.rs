@@ -24,7 +24,7 @@ pub enum ProjectPartError {
     Tag(String),
     /// The invariant is not a valid sentence.
     #[error(
-        "an invariant cannot be empty, hold a hidden character or more than {MAX_TEXT_LENGTH} characters"
+        "an invariant must not be empty, contain a hidden character or exceed {MAX_TEXT_LENGTH} characters"
     )]
     Invariant,
     /// A value occurs twice.

@@ -33,7 +33,7 @@ pub enum SessionNameError {
     #[error("the session name has {0} characters, more than {MAX_NAME_LENGTH}")]
     TooLong(usize),
     /// The name contains a control character such as a line break.
-    #[error("the session name holds a control character")]
+    #[error("the session name contains a control character")]
     Control,
 }
 

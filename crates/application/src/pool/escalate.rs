@@ -1,4 +1,4 @@
-//! [`escalate`]: hands items to the user when a rule demands it.
+//! [`escalate`]: hands items to the user when a rule requires it.
 
 use cleveragents_domain::{
     Fingerprint, NewWorkItem, NextAttempt, PastAttempt, PoolDefinition, Timestamp, TransitionCause,

@@ -33,7 +33,7 @@ pub enum WorkItemError {
         from: WorkItemState,
         to: WorkItemState,
     },
-    #[error("{on} already waits for {item}, so {item} cannot wait for it; nothing was changed")]
+    #[error("{on} already depends on {item}, so {item} cannot depend on it; nothing was changed")]
     Cycle { item: WorkItemId, on: WorkItemId },
     #[error("the work item {0} was changed by another process; nothing was changed")]
     Changed(WorkItemId),
@@ -70,7 +70,7 @@ impl Diagnose for WorkItemError {
                 hint!("{} shows its current state", suggest::item_show(item))
             }
             Self::Cycle { on, .. } => {
-                hint!("{} shows what it waits for", suggest::item_show(on))
+                hint!("{} shows its dependencies", suggest::item_show(on))
             }
             Self::Store(error) => return error.hint(),
         })

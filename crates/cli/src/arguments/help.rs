@@ -131,7 +131,7 @@ const FOREIGN_COMMANDS: [(&str, &str, &str); 31] = [
     (
         "mode",
         "agents config set core.mode ask",
-        "sets how far work goes without asking: plan, ask, edit or auto",
+        "sets the degree of automation: plan, ask, edit or auto",
     ),
 ];
 

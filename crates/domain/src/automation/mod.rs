@@ -170,7 +170,7 @@ impl AutomationGate {
     }
 
     /// Reason for which the gate has no effect: no plan checks it. `None` for gates that have an effect.
-    pub const fn idle_because(self) -> Option<&'static str> {
+    pub const fn reason_without_effect(self) -> Option<&'static str> {
         match self {
             Self::StartChildPlans => Some("child plans start without asking"),
             Self::RestoreCheckpoint => {

@@ -12,7 +12,7 @@ use super::{KEY_FORMS, MASK, pattern};
 use crate::secret::Secret;
 
 /// Minimum length of a secret; shorter values (`none`, `ollama`) are not replaced.
-const SHORTEST: usize = 8;
+const MIN_SECRET_LENGTH: usize = 8;
 
 /// Minimum length of a secret that is a plain word, so that `changeme`, `password1` and `not-needed` are not replaced.
 const MIN_WORD_LENGTH: usize = 12;
@@ -67,7 +67,7 @@ fn is_path_or_address(value: &str) -> bool {
 pub(super) fn variants(value: &str) -> Vec<String> {
     let value = value.trim();
     let is_word = value.len() < MIN_WORD_LENGTH && PLAIN_WORD.is_match(value);
-    if value.len() < SHORTEST || is_word || MASK.contains(value) {
+    if value.len() < MIN_SECRET_LENGTH || is_word || MASK.contains(value) {
         return Vec::new();
     }
     // A secret may also occur in a URL, in a form, inside a JSON string, in Base64 or in hexadecimal digits.

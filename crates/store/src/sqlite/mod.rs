@@ -217,9 +217,9 @@ fn prepare_file(
 /// Refuses a non-empty file that is shorter than any database. SQLite would treat it as empty and overwrite it.
 /// Only the length is read: opening and closing the file here would drop the POSIX locks that this process holds on it.
 fn refuse_short_file(path: &std::path::Path) -> Result<(), Error> {
-    const SHORTEST: u64 = 512;
+    const MIN_DATABASE_BYTES: u64 = 512;
     let length = path.metadata().map_or(0, |file| file.len());
-    if (1..SHORTEST).contains(&length) {
+    if (1..MIN_DATABASE_BYTES).contains(&length) {
         return Err(Error::Damaged {
             database: path.display().to_string(),
             reason: format!("{length} bytes are too few for a database"),

@@ -182,7 +182,7 @@ pub(super) fn check_idle_gates(
             (AutomationGate::RestoreCheckpoint, &entry.approve_plan),
         ];
         for (gate, given) in given {
-            let (Some(place), Some(why)) = (given, gate.idle_because()) else {
+            let (Some(place), Some(why)) = (given, gate.reason_without_effect()) else {
                 continue;
             };
             let (own, inherited) = (

@@ -197,7 +197,7 @@ pub(crate) fn prove_failure(
     }
     if !rate.is_certain() && framework.is_strict(&content) {
         let reason = format!(
-            "the test fails in {} of {} runs, and its marker demands a failure in every run: make the failure certain, \
+            "the test fails in {} of {} runs, and its marker requires a failure in every run: make the failure certain, \
              or use a marker that accepts both results",
             rate.failures, rate.runs
         );
