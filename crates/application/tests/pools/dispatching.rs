@@ -255,7 +255,7 @@ fn a_claim_of_a_dead_process_is_ended_as_interrupted_and_not_charged() {
         let read = || Ok(definitions(&engine));
         let cancel = Cancel::new();
         let vanish = Script(|dispatch: &Dispatch| {
-            // The lease now belongs to a machine that vanished, and has run out.
+            // The lease now belongs to a machine that vanished, and has expired.
             let moment = Timestamp::now().plus_seconds(-1).as_micros();
             let process = ProcessId::generate();
             database.execute_sql(&format!(

@@ -364,7 +364,7 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Config {
-    /// Show the value of a key and where it comes from
+    /// Show the value and the source of a key
     Get {
         /// Key, such as core.format
         key: String,
@@ -393,7 +393,7 @@ pub(crate) enum Config {
         #[arg(long)]
         project: bool,
     },
-    /// List every key with its value and where it comes from
+    /// List every key with its value and source
     List,
 }
 

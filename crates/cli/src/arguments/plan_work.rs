@@ -88,12 +88,12 @@ Examples:
         #[arg(short, long)]
         yes: bool,
     },
-    /// Approve what a plan waits for
+    /// Approve the pending request of a plan
     #[command(after_help = "Examples:
   agents plan approve 01JX3Q
   agents plan approve 01JX3Q --answer 'the second one'")]
     Approve(PlanApprove),
-    /// Reject what a plan waits for
+    /// Reject the pending request of a plan
     Reject(PlanReject),
     /// Give a plan guidance for its next step
     #[command(after_help = "Example:

@@ -172,7 +172,7 @@ pub enum Verdict {
 
 impl Operation for ApprovePlan {
     const NAME: &'static str = "plan/approve";
-    const SUMMARY: &'static str = "Approve what a plan waits for, or answer its question";
+    const SUMMARY: &'static str = "Approve the pending request of a plan, or answer its question";
     const REQUIREMENT: Requirement = requires(Permission::Write);
     type Response = PlanAnswerReport;
 
@@ -188,7 +188,7 @@ impl Operation for ApprovePlan {
 
 impl Operation for RejectPlan {
     const NAME: &'static str = "plan/reject";
-    const SUMMARY: &'static str = "Reject what a plan waits for";
+    const SUMMARY: &'static str = "Reject the pending request of a plan";
     const REQUIREMENT: Requirement = requires(Permission::Write);
     type Response = PlanAnswerReport;
 
