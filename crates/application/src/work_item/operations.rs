@@ -361,7 +361,7 @@ impl Operation for EditWorkItem {
     }
 }
 
-/// Makes a work item wait for another one, or a part of another one.
+/// Links a work item to one that it depends on, or to its parent.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkWorkItem {

@@ -289,7 +289,7 @@ fn check_text(text: &str) -> Result<(), String> {
     }
     let is_illegal = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\r' | '\t');
     if text.contains(is_illegal) {
-        return Err("must not hold control characters".to_owned());
+        return Err("must not contain control characters".to_owned());
     }
     Ok(())
 }

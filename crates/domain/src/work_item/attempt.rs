@@ -63,7 +63,7 @@ impl RegressionProof {
 }
 
 stored_enum! {
-    /// Demand on the regression test of an attempt.
+    /// Requirement on the regression test of an attempt.
     RegressionRule {
         /// Nothing.
         NotNeeded = "not_needed",
@@ -109,7 +109,7 @@ pub struct AttemptEvidence {
     pub changes_behavior: bool,
     /// Proof by a regression test; the role `capture` needs one.
     pub regression: Option<RegressionProof>,
-    /// Demand on the regression test.
+    /// Requirement on the regression test.
     pub regression_rule: RegressionRule,
     /// Failure of the environment, such as a command that cannot be started.
     pub environment_failure: Option<String>,

@@ -117,7 +117,7 @@ impl Operation for CancelPlan {
     }
 }
 
-/// Approves what a plan waits for, or answers its question.
+/// Approves the pending request of a plan, or answers its question.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApprovePlan {
@@ -130,7 +130,7 @@ pub struct ApprovePlan {
     pub answer: Option<String>,
 }
 
-/// Rejects what a plan waits for.
+/// Rejects the pending request of a plan.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RejectPlan {
