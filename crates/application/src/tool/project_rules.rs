@@ -241,11 +241,8 @@ mod tests {
         let fifo = std::process::Command::new("mkfifo").arg(&place).status();
         assert!(fifo.expect("mkfifo runs").success());
         refused("a pipe");
-        std::fs::write(
-            &place,
-            vec![b'#'; (super::MAX_TEXT_FILE_BYTES + 1) as usize],
-        )
-        .expect("a file");
+        let size = usize::try_from(super::MAX_TEXT_FILE_BYTES).expect("a small size") + 1;
+        std::fs::write(&place, "#".repeat(size)).expect("a file");
         refused("a large file");
         std::fs::rename(&target, &place).expect("a regular file");
         assert_eq!(ProjectRules::find(&nested).expect("rules").rules.len(), 1);

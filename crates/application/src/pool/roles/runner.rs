@@ -70,7 +70,7 @@ impl RoleRunner for PlanRoleRunner {
             PoolRole::Fix => self.fix(&driver, dispatch),
             PoolRole::Review => self.review(&driver, dispatch),
             PoolRole::Merge => driver.merge(dispatch),
-            PoolRole::Watch => Ok(failed(
+            PoolRole::Watch => Ok(failed_report(
                 RoleFailure::NoResult("the role `watch` runs no plan".to_owned()),
                 None,
             )),
@@ -101,7 +101,7 @@ pub(super) fn stopped(stop: RoleStop, plan: &Plan) -> RoleReport {
         StopReason::Waiting => RoleFailure::Blocked(message),
         StopReason::NoResult | StopReason::FailedChecks => RoleFailure::NoResult(message),
     };
-    failed(failure, Some(plan))
+    failed_report(failure, Some(plan))
 }
 
 /// The item of a dispatch as the text of a task.
