@@ -214,7 +214,7 @@ impl Server {
                 projects.create(new).expect("a project");
             }
         }
-        cleveragents_testkit::plans::strategized(&self.engine, plan);
+        cleveragents_testkit::plans::store_example_strategy(&self.engine, plan);
         let question = Waiting::Question {
             text: "which one?".to_owned(),
             options: Vec::new(),
