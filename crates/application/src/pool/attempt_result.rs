@@ -1,5 +1,5 @@
-//! [`store_result`]: the only place that turns a report into rows. Attempt, gates, cost, transition and events are stored in
-//! one unit of work that presents the token of the lease.
+//! [`store_result`]: the only place that turns a report into rows. Attempt, gates, cost, transition and events are stored
+//! in one unit of work, which fails unless the dispatch still holds its lease.
 
 mod finding;
 mod triage;
@@ -22,9 +22,9 @@ use super::roles::attempt_report::AttemptReport;
 use crate::operation::OperationError;
 use crate::tracker::{is_mirrored, mirror_comment, mirror_fields};
 
-/// Result of a dispatch as it was stored.
+/// Stored result of a dispatch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SettledAttempt {
+pub struct StoredAttemptResult {
     pub outcome: AttemptOutcome,
     pub reason: Option<String>,
     pub cost: MicroUsd,
@@ -32,13 +32,14 @@ pub struct SettledAttempt {
     pub state: WorkItemState,
 }
 
-/// Stores the result of a dispatch. Fails without a change when the lease was lost: then another worker has the item.
+/// Stores the result of a dispatch. Fails without a change if the lease was lost, because another worker may then have
+/// the item.
 pub(crate) fn store_result(
     engine: &Engine,
     dispatch: &Dispatch,
     report: Result<RoleReport, OperationError>,
     is_cancelled: bool,
-) -> Result<SettledAttempt, OperationError> {
+) -> Result<StoredAttemptResult, OperationError> {
     let report = report.unwrap_or_else(|error| RoleReport::Failed {
         failure: if is_cancelled || error.code() == Code::PlanCancelled {
             RoleFailure::Cancelled
@@ -56,14 +57,14 @@ fn store_result_in(
     unit: &mut UnitOfWork<'_>,
     dispatch: &Dispatch,
     report: &RoleReport,
-) -> Result<SettledAttempt, OperationError> {
+) -> Result<StoredAttemptResult, OperationError> {
     pools::lock_claims(unit)?;
     let (subject, token) = &dispatch.lease;
     leases::require(unit, subject, *token)?;
     let item = work_items::get(unit, dispatch.item.id)?
         .ok_or_else(|| OperationError::internal("the item of an attempt is missing"))?;
-    let settlement = Settlement { dispatch, item };
-    let result = settlement.apply(unit, report)?;
+    let storing = ResultStorage { dispatch, item };
+    let result = storing.apply(unit, report)?;
     let is_ended = attempts::finish(unit, &dispatch.attempt, &dispatch.item.project, &result)?;
     if !is_ended {
         return Err(OperationError::new(
@@ -79,7 +80,7 @@ fn store_result_in(
     if dispatch.role() != PoolRole::Hunt {
         mirror_result(unit, dispatch, report, &after)?;
     }
-    Ok(SettledAttempt {
+    Ok(StoredAttemptResult {
         outcome: result.outcome,
         reason: result.reason,
         cost: result.cost,
@@ -131,7 +132,8 @@ pub(super) fn spend(
     Ok(())
 }
 
-struct Settlement<'a> {
+/// Stores the report of one dispatch.
+struct ResultStorage<'a> {
     dispatch: &'a Dispatch,
     /// The item as it is now; the user may have changed it meanwhile.
     item: WorkItem,
@@ -149,7 +151,7 @@ fn succeeded(cost: MicroUsd, plan: Option<PlanId>) -> AttemptResult {
     }
 }
 
-impl Settlement<'_> {
+impl ResultStorage<'_> {
     fn apply(
         &self,
         unit: &mut UnitOfWork<'_>,
@@ -228,7 +230,7 @@ impl Settlement<'_> {
         }
     }
 
-    /// Moves the item if the role may. A state that the user has set meanwhile is kept.
+    /// Moves the item if its role may do so. A state that the user has set meanwhile is kept.
     fn move_item(
         &self,
         unit: &mut UnitOfWork<'_>,
@@ -275,8 +277,8 @@ impl Settlement<'_> {
         })
     }
 
-    /// The evidence with the demands of the pool and of the item, which a role cannot lower.
-    fn demanded(&self, evidence: &AttemptEvidence) -> AttemptEvidence {
+    /// The evidence with the gates and the regression rule that the pool and the item require. A role cannot relax them.
+    fn with_requirements(&self, evidence: &AttemptEvidence) -> AttemptEvidence {
         let mut evidence = evidence.clone();
         for gate in &self.dispatch.pool.outcomes.required_gates {
             if !evidence.required_gates.contains(gate) {
@@ -298,7 +300,7 @@ impl Settlement<'_> {
         evidence: &AttemptEvidence,
         plan: Option<PlanId>,
     ) -> Result<AttemptResult, OperationError> {
-        let evidence = self.demanded(evidence);
+        let evidence = self.with_requirements(evidence);
         let outcome = AttemptOutcome::from_evidence(&evidence);
         let reason = evidence.reason();
         match outcome {
@@ -345,7 +347,7 @@ impl Settlement<'_> {
         Ok(())
     }
 
-    /// Records a base that fails its gates, and opens one item that asks to fix it.
+    /// Records a base that fails its gates, and opens one item for its fix.
     fn report_red_base(
         &self,
         unit: &mut UnitOfWork<'_>,
@@ -371,7 +373,7 @@ impl Settlement<'_> {
         let change = self.item.change.as_ref();
         if change.and_then(|change| change.head.as_deref()) != Some(head) {
             return Ok(refused(
-                format!("the review is about `{head}`, which is not the state of the change"),
+                format!("the review covers `{head}`, which is not the current head of the change"),
                 cost,
             ));
         }

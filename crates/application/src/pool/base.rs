@@ -9,8 +9,8 @@ use cleveragents_store::{UnitOfWork, attempts, pools, work_items};
 use crate::operation::OperationError;
 use crate::tracker::mirror_item;
 
-/// Records the gates of the base of a project. A base that fails opens one item that asks to fix it, however often the
-/// failure is found. The item names the last merge, which is the first suspect.
+/// Records the failing gates of the base of a project. A failing base opens one item for its fix, even if the same
+/// failure is found several times. The item names the last merge, which is the first suspect.
 pub fn record_base(
     unit: &mut UnitOfWork<'_>,
     project: &str,

@@ -19,7 +19,7 @@ mod service;
 mod snapshot;
 mod watch;
 
-pub use attempt_result::SettledAttempt;
+pub use attempt_result::StoredAttemptResult;
 pub use base::record_base;
 pub use dispatch::{Dispatch, RoleFailure, RoleReport, RoleRunner, item_lease, require_may_apply};
 pub use library::{PoolActors, READY_MADE_POOLS, ReadyMadePool};

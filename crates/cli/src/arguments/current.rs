@@ -66,9 +66,9 @@ Examples:
         #[arg(long = "as", value_enum, value_name = "DOCUMENT")]
         document: Option<StrategyDocument>,
     },
-    /// Approve what the current plan waits for
+    /// Approve the pending request of the current plan
     Approve(PlanApprove),
-    /// Reject what the current plan waits for
+    /// Reject the pending request of the current plan
     Reject(PlanReject),
     /// Give the current plan guidance for its next step
     #[command(after_help = "Example:

@@ -16,7 +16,7 @@ Every day:
   agents 'TASK'            The same, starting with a task
   agents -p 'QUESTION'     Answer once and exit
   do 'TASK'                Plan, execute, check and apply a task
-  --mode MODE              How far these go without asking: plan, ask, edit, auto
+  --mode MODE              Degree of automation: plan, ask, edit, auto
   status, diff             Show the current plan of this folder, its changes
   apply, undo              Apply the changes; undo the last step or the apply
   log, tree, show          Show events, decisions and strategy of the plan
@@ -84,12 +84,12 @@ const FOREIGN_COMMANDS: [(&str, &str, &str); 31] = [
     (
         "commit",
         "agents apply",
-        "brings the changes of the current plan to this folder",
+        "applies the changes of the current plan to this folder",
     ),
     (
         "merge",
         "agents apply",
-        "brings the changes of the current plan to this folder",
+        "applies the changes of the current plan to this folder",
     ),
     ("tell", "agents 'TASK'", "starts a conversation"),
     ("rollback", "agents undo", UNDOES),
@@ -131,7 +131,7 @@ const FOREIGN_COMMANDS: [(&str, &str, &str); 31] = [
     (
         "mode",
         "agents config set core.mode ask",
-        "sets how far work goes without asking: plan, ask, edit or auto",
+        "sets the degree of automation: plan, ask, edit or auto",
     ),
 ];
 

@@ -267,7 +267,7 @@ pub(crate) enum Command {
     Do(Do),
     /// Search modules for defects and add them as work items
     Hunt(Hunt),
-    /// Prove a work item by a failing test, fix it, have it reviewed, and merge it
+    /// Reproduce a work item with a failing test, fix it, review the fix and merge it
     Fix(Fix),
     /// Run queued plans and active pools in the background
     Worker(Worker),
@@ -364,7 +364,7 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Config {
-    /// Show the value of a key and where it comes from
+    /// Show the value and the source of a key
     Get {
         /// Key, such as core.format
         key: String,
@@ -393,7 +393,7 @@ pub(crate) enum Config {
         #[arg(long)]
         project: bool,
     },
-    /// List every key with its value and where it comes from
+    /// List every key with its value and source
     List,
 }
 

@@ -49,16 +49,16 @@ pub(crate) enum Resource {
     },
     /// Add a resource as a child of another
     LinkChild {
-        /// Parent
+        /// Parent resource
         parent: String,
-        /// Child
+        /// Child resource
         child: String,
     },
     /// Remove a resource from its parent
     UnlinkChild {
-        /// Parent
+        /// Parent resource
         parent: String,
-        /// Child
+        /// Child resource
         child: String,
     },
     /// Manage resource types
@@ -119,13 +119,13 @@ pub(crate) enum ResourceType {
     List,
     /// Show a type with all inherited properties
     Show {
-        /// Type
+        /// Resource type, such as local/database
         #[arg(value_name = "TYPE")]
         name: String,
     },
     /// Remove a type that is not in use
     Remove {
-        /// Type
+        /// Resource type, such as local/database
         #[arg(value_name = "TYPE")]
         name: String,
         /// Do not ask for confirmation

@@ -157,7 +157,7 @@ fn list(context: &Context) -> Result<Report, CommandError> {
 }
 
 fn remove(context: &Context, name: String, yes: bool) -> Result<Report, CommandError> {
-    let question = format!("Remove source {name} and its waiting writes? Its work items stay.");
+    let question = format!("Remove source {name} and its pending writes? Its work items stay.");
     confirm(&question, yes)?;
     let removed = context.call(RemoveItemSource { name, yes: true })?;
     let panel = Panel::new("Source")

@@ -6,6 +6,7 @@ pub(crate) mod audit;
 pub(crate) mod automation;
 pub(crate) mod chat;
 pub(crate) mod cleanup;
+pub(crate) mod completion;
 pub(crate) mod config;
 pub(crate) mod db;
 pub(crate) mod definition;
@@ -49,7 +50,6 @@ pub(crate) mod validation;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 
-use clap::CommandFactory;
 pub(crate) use cleveragents_application::counted;
 use cleveragents_application::{read_text, read_text_file};
 use cleveragents_domain::{Code, MicroUsd};
@@ -58,9 +58,9 @@ use cleveragents_process::Cancel;
 use serde_json::Value;
 
 use crate::arguments::{
-    Actor, ActorContext, Arguments, Audit, AutomationProfile, Cleanup, Command, Config, Db, Mcp,
-    Model, ModelKey, Permission, Plan, Project, Resource, ResourceType, Run, Safety, Server,
-    Session, Token, Tool,
+    Actor, ActorContext, Audit, AutomationProfile, Cleanup, Command, Config, Db, Mcp, Model,
+    ModelKey, Permission, Plan, Project, Resource, ResourceType, Run, Safety, Server, Session,
+    Token, Tool,
 };
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Report, Target, WriteMode};
@@ -256,11 +256,7 @@ pub(crate) fn run(
         Command::Serve(arguments) => crate::serve::run(context, &arguments)?,
         Command::Db(command) => db::run(context, &command)?,
         Command::Cleanup { command } => cleanup::run(context, &command.unwrap_or(Cleanup::Status))?,
-        Command::Completion { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Arguments::command(), "agents", &mut script);
-            return write_document(&script).map(|()| None);
-        }
+        Command::Completion { shell } => return completion::run(shell).map(|()| None),
     };
     Ok(Some(report))
 }
@@ -346,9 +342,9 @@ pub(crate) fn confirm(question: &str, yes: bool) -> Result<(), CommandError> {
     let cancel = Cancel::new();
     let signals = signals::stop_on_signals(&cancel, &CancellationToken::new())?;
     let answer = terminal::ask(question, " [y/N]: ", &cancel);
-    let is_agreed =
+    let is_confirmed =
         answer.is_some_and(|answer| matches!(answer.to_lowercase().as_str(), "y" | "yes"));
-    signals.conclude(if is_agreed {
+    signals.conclude(if is_confirmed {
         Ok(())
     } else {
         refused("not confirmed; nothing changed")

@@ -9,12 +9,13 @@ use cleveragents_domain::{
 use cleveragents_store::work_items::FiledFinding;
 use cleveragents_store::{UnitOfWork, work_items};
 
-use super::Settlement;
+use super::ResultStorage;
 use crate::operation::OperationError;
 use crate::tracker::mirror_item;
 
-impl Settlement<'_> {
-    /// Files a finding as a new item or as a sighting. One below the confidence limit is never filed as new.
+impl ResultStorage<'_> {
+    /// Files a finding as a new item or as a sighting of an existing one. A finding below the confidence limit never
+    /// becomes a new item.
     pub(super) fn file(
         &self,
         unit: &mut UnitOfWork<'_>,

@@ -4,10 +4,10 @@ use cleveragents_domain::{MicroUsd, PlanId, TriageDecision, TriageVerdict, WorkI
 use cleveragents_store::attempts::AttemptResult;
 use cleveragents_store::{UnitOfWork, work_items};
 
-use super::{Settlement, refused, succeeded};
+use super::{ResultStorage, refused, succeeded};
 use crate::operation::OperationError;
 
-impl Settlement<'_> {
+impl ResultStorage<'_> {
     pub(super) fn triage(
         &self,
         unit: &mut UnitOfWork<'_>,
@@ -32,7 +32,9 @@ impl Settlement<'_> {
                     });
                 if !is_valid {
                     return Ok(refused(
-                        format!("`{of}` is not another item of the project"),
+                        format!(
+                            "`{of}` cannot be the original: it is the item itself, a duplicate, or in another project"
+                        ),
                         cost,
                     ));
                 }
@@ -56,7 +58,7 @@ impl Settlement<'_> {
         })
     }
 
-    /// Writes the fields of a triage. The inner error is the reason for which they are refused; nothing is written then.
+    /// Writes the fields of a triage. Refuses invalid fields without writing any; the inner error is the reason.
     fn set_fields(
         &self,
         unit: &mut UnitOfWork<'_>,

@@ -26,7 +26,7 @@ impl From<&GateResult> for GateLine {
     }
 }
 
-/// The stored facts of an attempt. Only `notes` hold words of a model: reasons of decisions and findings of a review.
+/// The stored facts of an attempt. Only `notes` contain text of a model: reasons of decisions and findings of a review.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AttemptReport {
     /// `None` for the description of a change.

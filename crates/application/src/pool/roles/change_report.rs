@@ -20,7 +20,7 @@ const CHANGE_GATE: &str = "change";
 const SHOWN_OUTPUT: usize = 1_500;
 
 /// A report without a result.
-pub(super) fn failed(failure: RoleFailure, plan: Option<&Plan>) -> RoleReport {
+pub(super) fn failed_report(failure: RoleFailure, plan: Option<&Plan>) -> RoleReport {
     RoleReport::Failed {
         failure,
         cost: plan.map_or(MicroUsd(0), |plan| plan.usage.cost_micro_usd),
@@ -37,7 +37,7 @@ pub(super) fn stopped(stop: RoleStop, plan: &Plan) -> RoleReport {
         StopReason::Waiting => RoleFailure::Blocked(message),
         StopReason::NoResult | StopReason::FailedChecks => RoleFailure::NoResult(message),
     };
-    failed(failure, Some(plan))
+    failed_report(failure, Some(plan))
 }
 
 /// The report of an attempt that changed files.
@@ -114,7 +114,7 @@ pub(super) fn change_report(
     }
 }
 
-/// The reasons of the earlier attempts of a role in the present round, each with the end of its failing gates' output,
+/// The reasons of the earlier attempts of a role in the current round, each with the end of its failing gates' output,
 /// and the findings of the reviews.
 pub(super) fn earlier_reasons(dispatch: &Dispatch, role: PoolRole) -> Vec<String> {
     let is_counted = |attempt: &&Attempt| {

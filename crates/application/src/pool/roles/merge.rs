@@ -8,7 +8,7 @@ use cleveragents_domain::{
 use cleveragents_store::{Error, UnitOfWork, attempts, leases, pools, work_items};
 
 use super::attempt_report::{AttemptReport, GateLine};
-use super::change_report::failed;
+use super::change_report::failed_report;
 use super::driver::RoleDriver;
 use crate::observer::NoApprover;
 use crate::operation::OperationError;
@@ -16,17 +16,17 @@ use crate::plan::{ApplyGuard, DriveOptions, PlanError, PlanFrontEnd};
 use crate::pool::{Dispatch, RoleFailure, RoleReport, require_may_apply};
 
 impl RoleDriver<'_> {
-    /// Applies the change of the item of a dispatch.
+    /// Applies the change of the dispatched item.
     pub(super) fn merge(&self, dispatch: &Dispatch) -> Result<RoleReport, OperationError> {
         let change = dispatch.item.change.as_ref();
         let Some(plan) = change.and_then(|change| change.plan) else {
             let reason = "the item has no change to merge".to_owned();
-            return Ok(failed(RoleFailure::NoResult(reason), None));
+            return Ok(failed_report(RoleFailure::NoResult(reason), None));
         };
         let plan = self.plans.get(plan)?;
         if plan.stage == PlanStage::ApplyApplied {
             // The process that applied it ended before it reported the merge.
-            return Ok(merged(&plan));
+            return Ok(merged_report(&plan));
         }
         // An apply that was interrupted continues: its own commits may have moved the base.
         let has_begun = matches!(
@@ -57,7 +57,7 @@ impl RoleDriver<'_> {
         let current = self.plans.get(plan.id)?;
         if current.stage == PlanStage::ApplyApplied {
             self.clean_up(dispatch);
-            return Ok(merged(&current));
+            return Ok(merged_report(&current));
         }
         let report = |outcome: MergeOutcome| RoleReport::Merge {
             outcome,
@@ -73,7 +73,7 @@ impl RoleDriver<'_> {
             PlanError::Constrained { reasons, .. } => {
                 report(MergeOutcome::Refused { failing: reasons })
             }
-            PlanError::Stopped { .. } => failed(RoleFailure::Cancelled, Some(&current)),
+            PlanError::Stopped { .. } => failed_report(RoleFailure::Cancelled, Some(&current)),
             PlanError::Waits { .. } => report(MergeOutcome::NeedsApproval {
                 reason: error.to_string(),
             }),
@@ -85,7 +85,7 @@ impl RoleDriver<'_> {
                     failing: vec![error.to_string()],
                 })
             }
-            error => failed(RoleFailure::Environment(error.to_string()), Some(&current)),
+            error => failed_report(RoleFailure::Environment(error.to_string()), Some(&current)),
         })
     }
 
@@ -103,7 +103,7 @@ impl RoleDriver<'_> {
     }
 }
 
-fn merged(plan: &Plan) -> RoleReport {
+fn merged_report(plan: &Plan) -> RoleReport {
     let parts = plan
         .report
         .as_ref()

@@ -13,7 +13,7 @@ use cleveragents_store::Engine;
 use super::brief::ItemBrief;
 use super::capture::{CaptureRequest, ProvenTest};
 use super::change_check::CapturedTest;
-use super::change_report::{change_report, earlier_reasons, failed, gate_lines, stopped};
+use super::change_report::{change_report, earlier_reasons, failed_report, gate_lines, stopped};
 use super::driver::RoleDriver;
 use super::fix::FixRequest;
 use super::hunt::HuntRequest;
@@ -75,7 +75,7 @@ impl RoleRunner for PlanRoleRunner {
             PoolRole::Fix => self.fix(&driver, dispatch),
             PoolRole::Review => self.review(&driver, dispatch),
             PoolRole::Merge => driver.merge(dispatch),
-            PoolRole::Watch => Ok(failed(
+            PoolRole::Watch => Ok(failed_report(
                 RoleFailure::NoResult("the role `watch` runs no plan".to_owned()),
                 None,
             )),
@@ -215,7 +215,7 @@ impl PlanRoleRunner {
             proven = self.proven_test(driver, attempt)?;
             if proven.is_none() {
                 let reason = format!("the captured test of the attempt {} is lost", attempt.id);
-                return Ok(failed(RoleFailure::Environment(reason), None));
+                return Ok(failed_report(RoleFailure::Environment(reason), None));
             }
         }
         let earlier = earlier_reasons(dispatch, PoolRole::Fix);
@@ -291,7 +291,7 @@ impl PlanRoleRunner {
         let change = dispatch.item.change.as_ref();
         let Some(plan) = change.and_then(|change| change.plan) else {
             let reason = "the item has no change to review".to_owned();
-            return Ok(failed(RoleFailure::NoResult(reason), None));
+            return Ok(failed_report(RoleFailure::NoResult(reason), None));
         };
         let author = dispatch
             .earlier
@@ -303,7 +303,7 @@ impl PlanRoleRunner {
                 "`{}` made the change and cannot review it: give the review pool another actor",
                 author.actor
             );
-            return Ok(failed(RoleFailure::Blocked(reason), None));
+            return Ok(failed_report(RoleFailure::Blocked(reason), None));
         }
         let change = self.plans.get(plan)?;
         let item = brief(dispatch);

@@ -7,7 +7,7 @@ use cleveragents_domain::{
 };
 use cleveragents_store::work_items::{self, ItemFilter};
 
-use super::change_report::{failed, stopped};
+use super::change_report::{failed_report, stopped};
 use super::driver::RoleDriver;
 use super::runner::{PlanRoleRunner, actor, brief};
 use super::triage::{ReportedTriage, TriageRequest};
@@ -48,7 +48,7 @@ impl PlanRoleRunner {
                 cost: plan.usage.cost_micro_usd,
                 plan: Some(plan.id),
             },
-            Err(reason) => failed(RoleFailure::NoResult(reason), Some(&plan)),
+            Err(reason) => failed_report(RoleFailure::NoResult(reason), Some(&plan)),
         })
     }
 
