@@ -13,9 +13,9 @@ pub(super) fn redacted(mut report: RoleReport, redactor: &Redactor) -> RoleRepor
             findings, summary, ..
         } => {
             clean(summary);
-            findings
-                .iter_mut()
-                .for_each(|finding| clean_finding(finding, &clean));
+            for finding in findings {
+                clean_finding(finding, &clean);
+            }
         }
         RoleReport::Triage { decision, .. } => clean(&mut decision.verdict.reason),
         RoleReport::Change { evidence, .. } => clean_evidence(evidence, &clean),
