@@ -29,11 +29,11 @@ fn every_row_names_a_test_or_a_file_that_exists() {
         .filter(|line| line.starts_with("| #"))
         .collect();
     assert_eq!(rows.len(), 75, "one row per report");
-    let mut texts = Vec::new();
-    sources(&root().join("crates"), &mut texts);
+    let mut code = Vec::new();
+    sources(&root().join("crates"), &mut code);
     let is_test = |name: &str| {
         let function = format!("fn {name}");
-        texts.iter().any(|text| text.contains(&function))
+        code.iter().any(|text| text.contains(&function))
     };
     let is_name = |text: &str| {
         let is_plain = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();

@@ -218,7 +218,15 @@ fn a_base_that_fails_names_the_last_merge() {
     let record = |gate: &str| {
         let gate = gate.to_owned();
         engine
-            .write(move |unit| record_base(unit, PROJECT, Some("base"), &[gate.clone()], "test"))
+            .write(move |unit| {
+                record_base(
+                    unit,
+                    PROJECT,
+                    Some("base"),
+                    std::slice::from_ref(&gate),
+                    "test",
+                )
+            })
             .expect("recorded");
     };
     // A threshold that the base misses is a gate that fails; it opens one item, however often it is found.
