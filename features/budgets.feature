@@ -5,7 +5,8 @@ Feature: Budgets
   Background:
     Given a new home
     And a session called "weekly"
-    # A request asks for at most 16384 tokens of output, so a call can cost about 1.64 cents.
+    # When the budget does not cover the usual output limit, a request asks for at most 8192 tokens.
+    # About 2000 bytes of input count as one token each, so the call reserves about one cent.
     And a model that answers
       """
       price: {input: 1, output: 1}

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use anyhow::ensure;
 use cleveragents_domain::{DecisionType, NewDecision};
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options};
-use cleveragents_testkit::plans::{decide, decision, new_plan, store, strategized};
+use cleveragents_testkit::plans::{decide, decision, new_plan, store, store_example_strategy};
 use serde_json::json;
 
 use crate::sandbox::timed;
@@ -43,7 +43,7 @@ pub(crate) fn measure(
     let engine = EngineCache::new(Options::default()).open(&url)?;
     for number in 0..plans {
         let plan = store(&engine, &new_plan(&format!("plan-{number}")));
-        strategized(&engine, plan);
+        store_example_strategy(&engine, plan);
     }
     tree(&engine, "wide", decisions, |number| (number - 1) / WIDTH);
     let corrected = tree(&engine, "chain", decisions, |number| number - 1);

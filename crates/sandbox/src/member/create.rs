@@ -42,14 +42,25 @@ impl Member {
         let checkout = open_checkout(&self.location)?;
         checkout.check_readable()?;
         let base = checkout.snapshot(checkout.head()?, &self.temporary)?;
-        create_worktree(
-            &checkout,
-            &base,
-            &self.root,
-            &self.sandbox_git_dir,
-            id,
-            &self.alias,
-        )?;
+        // Git writes the worktree with one thread, so the user's checkout is searched at the same time.
+        let (created, untracked) = std::thread::scope(|scope| {
+            let untracked = scope.spawn(|| checkout.untracked_content());
+            let created = create_worktree(
+                &checkout,
+                &base,
+                &self.root,
+                &self.sandbox_git_dir,
+                id,
+                &self.alias,
+            );
+            let untracked = untracked.join();
+            (
+                created,
+                untracked.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            )
+        });
+        created?;
+        let untracked = untracked?;
         let index = self.sandbox_git_dir.join("index");
         std::fs::copy(&index, self.base_index()).during("copying", &index)?;
         write_list(&self.base_index(), checkout.object_name_length())
@@ -57,7 +68,6 @@ impl Member {
         if base.snapshot.is_some() {
             unstage_edits(&self.root)?;
         }
-        let untracked = checkout.untracked_content()?;
         let added = self.add_dependencies(&untracked.dependencies)?;
         exclude_dependencies(&self.sandbox_git_dir, &added.folders)?;
         let mut ignored = untracked.ignored;

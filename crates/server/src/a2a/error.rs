@@ -189,8 +189,111 @@ impl From<TaskError> for RequestError {
 
 #[cfg(test)]
 mod tests {
-    use super::{ErrorReason, reason_of};
+    use std::collections::BTreeSet;
+
+    use super::{ErrorReason, Failure, Problem, RequestError, reason_of};
     use cleveragents_domain::{Code, Kind};
+    use http::StatusCode;
+    use serde_json::json;
+
+    const PAGE: &str = include_str!("../../../../docs/reference/a2a.md");
+
+    /// The meanings in the table of [`PAGE`], in its order, each with codes that have this meaning.
+    const MEANINGS: [(&str, &[Code]); 10] = [
+        ("not found", &[Code::PlanNotFound, Code::SessionNotFound]),
+        ("unauthenticated", &[Code::Unauthenticated]),
+        ("role not sufficient", &[Code::Forbidden, Code::LocalOnly]),
+        (
+            "wrong state, or failed",
+            &[
+                Code::LeaseHeld,
+                Code::ConfirmationNeeded,
+                Code::ModelOverloaded,
+            ],
+        ),
+        (
+            "already exists",
+            &[Code::ActionExists, Code::ProjectExists, Code::OutputExists],
+        ),
+        (
+            "budget exceeded",
+            &[Code::BudgetExceeded, Code::ModelQuotaExceeded],
+        ),
+        ("changed by another process", &[Code::VersionConflict]),
+        (
+            "plan failed or blocked",
+            &[
+                Code::PlanFailed,
+                Code::PlanConstrained,
+                Code::InvariantViolated,
+            ],
+        ),
+        (
+            "invalid configuration",
+            &[
+                Code::InvalidConfigValue,
+                Code::UnknownConfigKey,
+                Code::MalformedConfig,
+            ],
+        ),
+        (
+            "limit reached or too large",
+            &[
+                Code::RequestTooLarge,
+                Code::TooManyRequests,
+                Code::ServerBusy,
+            ],
+        ),
+    ];
+
+    /// The rows of the table of errors: number, meaning, and HTTP statuses other than 200.
+    fn documented_errors() -> Vec<(i64, &'static str, BTreeSet<u16>)> {
+        let rows = PAGE.lines().filter_map(|line| {
+            let cells = line.strip_prefix('|')?.strip_suffix('|')?.split('|');
+            let cells: Vec<&str> = cells.map(str::trim).collect();
+            let [number, meaning, statuses] = cells[..] else {
+                return None;
+            };
+            let statuses = statuses.split(", ").filter(|status| !status.is_empty());
+            let statuses = statuses.map(|status| status.parse().expect("a status"));
+            Some((number.parse().ok()?, meaning, statuses.collect()))
+        });
+        rows.collect()
+    }
+
+    #[test]
+    fn the_page_lists_the_number_and_statuses_of_each_error() {
+        let rows = documented_errors();
+        let meanings: Vec<&str> = rows.iter().map(|(_, meaning, _)| *meaning).collect();
+        assert_eq!(meanings, MEANINGS.map(|(meaning, _)| meaning));
+        for ((number, meaning, documented), (_, codes)) in rows.iter().zip(MEANINGS) {
+            let mut statuses = BTreeSet::new();
+            for code in codes.iter().copied() {
+                let failure = Failure::new(code, "it failed");
+                let problem = RequestError::from(Problem::from_error(&failure));
+                for error in [problem, RequestError::from(failure)] {
+                    let sent = error.error().json_rpc();
+                    assert_eq!(sent["code"], *number, "{meaning}: {code:?}");
+                    assert_eq!(sent["data"][0]["metadata"]["code"], code.as_str());
+                    let status = error.json_rpc_response(&json!(1)).status();
+                    statuses.extend((status != StatusCode::OK).then_some(status.as_u16()));
+                }
+            }
+            assert_eq!(statuses, *documented, "{meaning}");
+        }
+        let documented: BTreeSet<i64> = rows.iter().map(|(number, ..)| *number).collect();
+        let all = ErrorReason::ALL.into_iter().map(ErrorReason::code);
+        let own: BTreeSet<i64> = all
+            .filter(|code| (-32019..=-32010).contains(code))
+            .collect();
+        assert_eq!(documented, own, "each number has a row");
+        let sentence = format!(
+            "Invalid parameters are {}, unknown operations {}.",
+            reason_of(Code::EmptyContent).code(),
+            reason_of(Code::UnknownOperation).code()
+        );
+        assert!(PAGE.contains(&sentence), "{sentence}");
+    }
 
     /// Each code named `…Exists` and each code of a failed plan must be in the table, regardless of its title.
     #[test]

@@ -19,6 +19,7 @@ mod registry;
 mod run;
 mod send;
 mod stream;
+mod turn_queue;
 
 use cleveragents_domain::identity::{Permission, Scope};
 

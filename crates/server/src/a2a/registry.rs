@@ -9,6 +9,8 @@ use cleveragents_domain::{SessionId, TaskId};
 use cleveragents_process::Cancel;
 use tokio::sync::{Notify, watch};
 
+use super::turn_queue::{TurnPlace, TurnQueue};
+
 /// The name of a server that was not started.
 const UNNAMED: &str = "no server";
 
@@ -21,8 +23,7 @@ pub(crate) struct TaskRegistry {
     lease: Mutex<Option<HeldLease>>,
     running: Mutex<HashMap<TaskId, Cancel>>,
     watched: Mutex<HashMap<TaskId, watch::Sender<u64>>>,
-    /// Locks that allow one turn at a time in each conversation.
-    turns: Mutex<HashMap<SessionId, Arc<tokio::sync::Mutex<()>>>>,
+    turns: Arc<TurnQueue>,
     /// Wakes the delivery of push notifications.
     pub(super) updated: Notify,
 }
@@ -134,13 +135,8 @@ impl TaskRegistry {
         self.updated.notify_one();
     }
 
-    /// Waits until no other turn of the conversation runs on this server. Other turns wait until the guard is dropped.
-    pub(super) async fn turn(&self, session: SessionId) -> tokio::sync::OwnedMutexGuard<()> {
-        let turn = {
-            let mut turns = lock(&self.turns);
-            turns.retain(|_, turn| Arc::strong_count(turn) > 1);
-            Arc::clone(turns.entry(session).or_default())
-        };
-        turn.lock_owned().await
+    /// Takes the next place in the queue of a conversation's turns.
+    pub(super) fn enter_queue(&self, session: SessionId) -> TurnPlace {
+        self.turns.enter(session)
     }
 }

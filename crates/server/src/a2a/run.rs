@@ -13,6 +13,7 @@ use cleveragents_process::Cancel;
 use serde_json::Value;
 
 use super::send::answer;
+use super::turn_queue::TurnPlace;
 use super::{conformance, plan};
 use crate::app::App;
 use crate::failure::Failure;
@@ -22,16 +23,18 @@ use crate::problem::Problem;
 const COLLECT_TIME: Duration = Duration::from_millis(150);
 const COLLECT_BYTES: usize = 1 << 10;
 
-/// Runs a task in the background.
+/// Runs a task in the background. Tasks of one conversation run in the order in which they are started.
 pub(super) fn start(app: &Arc<App>, caller: &Arc<Caller>, task: &TaskRecord) {
     let (app, caller) = (Arc::clone(app), Arc::clone(caller));
-    let (id, session) = (task.id, task.subject.parse::<SessionId>().ok());
+    let id = task.id;
+    let session = task.subject.parse::<SessionId>().ok();
+    let place = session.map(|session| app.tasks.enter_queue(session));
     crate::spawn_task(async move {
         let worker = crate::spawn_task(run_in_turn(
             Arc::clone(&app),
             Arc::clone(&caller),
             id,
-            session,
+            place,
         ));
         let reason = match worker.await {
             Ok(Ok(())) => return,
@@ -56,12 +59,11 @@ async fn run_in_turn(
     app: Arc<App>,
     caller: Arc<Caller>,
     id: TaskId,
-    session: Option<SessionId>,
+    place: Option<TurnPlace>,
 ) -> Result<(), Problem> {
-    let _turn = match session {
-        Some(session) => Some(app.tasks.turn(session).await),
-        None => None,
-    };
+    if let Some(place) = &place {
+        place.wait_until_first().await;
+    }
     let (inner, run_caller) = (Arc::clone(&app), Arc::clone(&caller));
     app.run(&caller, move |cancel| {
         let services = inner.services_of(&run_caller);

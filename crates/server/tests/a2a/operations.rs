@@ -39,10 +39,14 @@ fn each_error_has_its_own_code() {
     let created = client.rpc("_cleveragents/session/create", &json!({"actor": MODEL}));
     let session = created["result"]["data"]["session"]["id"].clone();
     let failing = json!({"session": session, "prompt": "hello"});
+    let project = json!({"name": "acme/shop"});
+    let created = client.rpc("_cleveragents/registry/project/create", &project);
+    assert!(created.get("error").is_none(), "{created}");
     for (method, params, code) in [
         ("plan/show", json!({"reference": "nothing"}), -32010),
         ("session/create", json!({"name": ""}), -32602),
         ("plan/list", json!({"no_such": 1}), -32602),
+        ("registry/project/create", project, -32014),
         ("session/tell", failing, -32603),
     ] {
         if code == -32603 {
@@ -60,6 +64,28 @@ fn each_error_has_its_own_code() {
                 .starts_with("CA-")
         );
     }
+}
+
+#[test]
+fn an_operation_is_recorded_for_its_caller() {
+    let database = TestDatabase::sqlite();
+    let server = Server::start(&database, local_options());
+    let admin = server.with_grants("ada", &["acme=admin"], &[Scope::Sessions]);
+    let created = admin.rpc("_cleveragents/session/create", &json!({"name": "weekly"}));
+    let session = &created["result"]["data"]["session"];
+    assert_eq!(session["namespace"], "acme", "{created}");
+    let deletion = json!({"reference": session["id"], "yes": true});
+    let deleted = admin.rpc("_cleveragents/session/delete", &deletion);
+    assert!(deleted.get("error").is_none(), "{deleted}");
+    let recorded = "SELECT kind, identity, namespace FROM audit_entries \
+                    WHERE kind IN ('session_created', 'entity_deleted') ORDER BY number";
+    assert_eq!(
+        database.ask(recorded),
+        [
+            ["session_created", "ada", "acme"],
+            ["entity_deleted", "ada", "acme"]
+        ]
+    );
 }
 
 #[test]

@@ -7,13 +7,13 @@ use crate::harness::{A2aBinding, Server, TIMEOUT, message, provider_options, sta
 use cleveragents_application::{
     ActionService, LinkRequest, NewProject, ProjectService, Register, ResourceService,
 };
-use cleveragents_domain::PlanId;
 use cleveragents_domain::identity::Scope;
-use cleveragents_store::plans;
+use cleveragents_domain::{AnswerVerdict, InvocationOutcome, PlanId, Waiting};
+use cleveragents_store::{Error, blobs, invocations, plan_steps, plans};
 use cleveragents_testkit::TestDatabase;
 use serde_json::{Value, json};
 
-const ACTIONS: [&str; 2] = [
+const ACTIONS: [&str; 3] = [
     "name: acme/fix
 description: Fix issue {issue}
 definition_of_done: |
@@ -25,6 +25,15 @@ arguments:
   - {name: issue, type: integer, description: Which one}
   - {name: why, description: The reason}
 ",
+    "name: acme/ask
+description: Ask for a decision
+definition_of_done: |
+  - call `builtin/ask-user` with `{{\"question\": \"which one?\"}}`
+  - write `decided` to `price.txt`
+strategy_actor: builtin/deterministic
+execution_actor: builtin/deterministic
+review_actor: none
+",
     "name: acme/vague
 description: Be better
 definition_of_done: Everything is nice
@@ -34,7 +43,7 @@ review_actor: none
 ",
 ];
 
-/// Starts a server with a project of one folder and two actions; also returns the folder.
+/// Starts a server with a project of one folder and [`ACTIONS`]; also returns the folder.
 fn server(database: &TestDatabase) -> (Server, PathBuf) {
     let server = Server::start(database, provider_options());
     let folder = server.folder.path().join("shop");
@@ -58,6 +67,11 @@ fn server(database: &TestDatabase) -> (Server, PathBuf) {
         created.expect("an action");
     }
     (server, folder)
+}
+
+fn status_text(task: &Value) -> &str {
+    let text = &task["status"]["message"]["parts"][0]["text"];
+    text.as_str().expect("a text")
 }
 
 fn plan_message() -> Value {
@@ -126,6 +140,81 @@ fn a_plan_is_created_asks_for_approval_and_is_applied() {
     }
     assert_eq!(state(&last), "TASK_STATE_COMPLETED", "{last}");
     assert_eq!(price(), "right 17 broken\n");
+}
+
+#[test]
+fn the_next_message_answers_the_question_of_a_plan() {
+    let database = TestDatabase::sqlite();
+    let (server, _) = server(&database);
+    let client = server.with_grants("ada", &["acme=owner"], Scope::ALL);
+    let mut sent = plan_message();
+    sent["metadata"]["cleveragents"] = json!({"action": "acme/ask", "projects": ["acme/shop"]});
+    let answer = client.call(A2aBinding::Rpc, "SendMessage", &json!({"message": sent}));
+    let mut task = answer.expect("a task")["task"].clone();
+    let reply = |task: &Value, text: &str| {
+        let mut answer = message("m", text);
+        answer["taskId"] = task["id"].clone();
+        let answer = client.call(A2aBinding::Rest, "SendMessage", &json!({"message": answer}));
+        answer.expect("a task")["task"].clone()
+    };
+    let id = task["metadata"]["planId"].as_str().expect("a plan");
+    let id: PlanId = id.parse().expect("an id");
+    let plan = || {
+        let plan = server.engine.read(|reader| plans::get(reader, id));
+        plan.expect("readable").expect("a plan")
+    };
+    // The profile asks for approvals before the actor asks its question.
+    loop {
+        assert_eq!(state(&task), "TASK_STATE_INPUT_REQUIRED", "{task}");
+        let waiting = plan().waiting.expect("it waits");
+        assert_eq!(status_text(&task), waiting.sentence());
+        if matches!(waiting, Waiting::Question { .. }) {
+            break;
+        }
+        let unclear = reply(&task, "hm");
+        assert_eq!(
+            status_text(&unclear),
+            format!("{}. Answer yes or no.", waiting.sentence())
+        );
+        assert_eq!(plan().waiting, Some(waiting), "the plan still waits");
+        task = reply(&task, "yes");
+    }
+    assert_eq!(status_text(&task), "an answer: which one?");
+    // The answer to a question is not read as yes or no.
+    task = reply(&task, "no, the second");
+    let answers = server
+        .engine
+        .read(|reader| plan_steps::answers(reader, id))
+        .expect("readable");
+    let given = answers
+        .iter()
+        .find(|answer| answer.subject.starts_with("question/"))
+        .expect("an answer");
+    assert_eq!(given.verdict, AnswerVerdict::Answered);
+    assert_eq!(given.answer.as_deref(), Some("no, the second"));
+    assert_eq!(given.person, "ada");
+    for _ in 0..8 {
+        if plan().stage.to_string() == "execute/complete" {
+            break;
+        }
+        assert_eq!(state(&task), "TASK_STATE_INPUT_REQUIRED", "{task}");
+        assert_ne!(status_text(&task), "an answer: which one?", "asked again");
+        task = reply(&task, "yes");
+    }
+    assert_eq!(plan().stage.to_string(), "execute/complete", "{task}");
+    let calls = server.engine.read(|reader| {
+        let mut calls = invocations::of_plan(reader, id)?;
+        calls.retain(|call| call.tool == "builtin/ask-user");
+        let last = calls.pop().expect("a call");
+        Ok::<_, Error>((
+            last.outcome,
+            blobs::get(reader, last.output.expect("a result"))?,
+        ))
+    });
+    let (outcome, received) = calls.expect("readable");
+    assert_eq!(outcome, InvocationOutcome::Succeeded);
+    let received = received.expect("stored");
+    assert_eq!(String::from_utf8_lossy(&received), "no, the second");
 }
 
 #[test]

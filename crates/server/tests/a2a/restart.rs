@@ -4,9 +4,14 @@ use std::sync::Arc;
 
 use crate::harness::{A2aBinding, Server, local_options, message, provider_options, state};
 use crate::provider::{Provider, wait_for};
+use cleveragents_application::TaskService;
 use cleveragents_domain::identity::Scope;
+use cleveragents_domain::{NewMessage, Role, SessionId, TaskId, TaskState};
+use cleveragents_server::Options;
+use cleveragents_store::messages::{AppendEvents, AppendedMessage};
+use cleveragents_store::{Error, messages, turns};
 use cleveragents_testkit::{Child, TestDatabase, child_input, send_line};
-use serde_json::json;
+use serde_json::{Map, json};
 
 fn released_provider() -> Arc<Provider> {
     let provider = Arc::<Provider>::default();
@@ -39,6 +44,82 @@ fn an_interrupted_turn_is_resumed() {
         assert_eq!(server.provider.prompts(), ["hold it"]);
         let questions = "SELECT COUNT(*) FROM messages WHERE role = 'user'";
         assert_eq!(database.count(questions), 1, "nothing is asked twice");
+    }
+}
+
+#[test]
+fn a_stored_answer_completes_its_task_without_another_model_call() {
+    for database in TestDatabase::each() {
+        let id = start_and_interrupt_turn(&database);
+        let engine = database.open();
+        let tasks = TaskService::new(Arc::clone(&engine));
+        let task: TaskId = id.parse().expect("an id");
+        let task = tasks.get(task).expect("readable").expect("a task");
+        assert_eq!(task.state, TaskState::Working);
+        let session: SessionId = task.subject.parse().expect("a session");
+        let message = |role, text: &str| {
+            let message = NewMessage::new(role, text.to_owned(), Map::new(), 1_000);
+            AppendedMessage::from(message.expect("a message"))
+        };
+        let conversation = [
+            message(Role::User, "hold it"),
+            message(Role::Assistant, "the answer"),
+        ];
+        // The dead server had ended the turn, but had not stored the result of the task.
+        let stored = engine.write(move |unit| -> Result<bool, Error> {
+            messages::append(unit, session, &conversation, AppendEvents::Each)?;
+            let turn = turns::running(unit, session)?.expect("a turn");
+            turns::end(unit, &turn, None)
+        });
+        assert!(stored.expect("stored"));
+        // Its model would never answer.
+        let server = Server::start(&database, provider_options());
+        let task = server.client().wait_for(&id, "TASK_STATE_COMPLETED");
+        assert_eq!(task["artifacts"][0]["parts"][0]["text"], "the answer");
+        assert!(server.provider.prompts().is_empty());
+        let stored = "SELECT COUNT(*) FROM messages";
+        assert_eq!(database.count(stored), 2, "nothing was added");
+    }
+}
+
+/// Stops a server while a task waits until another task has finished. Returns the id of the waiting task.
+fn interrupt_before_turn(database: &TestDatabase) -> TaskId {
+    let options = Options {
+        max_running: 1,
+        ..provider_options()
+    };
+    let server = Server::start(database, options);
+    let client = server.client();
+    client.begin("hold it");
+    wait_for("the model is asked", || {
+        !server.provider.prompts().is_empty()
+    });
+    let id = client.begin("start it");
+    server.end();
+    id.parse().expect("an id")
+}
+
+#[test]
+fn a_turn_that_had_not_begun_is_started() {
+    for database in TestDatabase::each() {
+        for was_working in [false, true] {
+            let id = interrupt_before_turn(&database);
+            let tasks = TaskService::new(database.open());
+            let task = tasks.get(id).expect("readable").expect("a task");
+            assert_eq!(task.state, TaskState::Submitted);
+            if was_working {
+                // The dead server had stored that it works on the task, and nothing else.
+                let changed = tasks.change_state(id, &task.runner, TaskState::Working, None);
+                assert!(changed.expect("stored").is_some());
+            }
+            let server = Server::with_provider(&database, provider_options(), released_provider());
+            let id = id.to_string();
+            let task = server.client().wait_for(&id, "TASK_STATE_COMPLETED");
+            assert_eq!(task["artifacts"][0]["parts"][0]["text"], "start it");
+            let prompts = server.provider.prompts();
+            let is_start = |prompt: &&String| *prompt == "start it";
+            assert_eq!(prompts.iter().filter(is_start).count(), 1, "{prompts:?}");
+        }
     }
 }
 
