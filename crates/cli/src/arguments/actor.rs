@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use cleveragents_application::RunPlace;
 
-use super::SafetyOptions;
+use super::{Deletion, SafetyOptions};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Actor {
@@ -55,9 +55,8 @@ Examples:
     Remove {
         #[command(flatten)]
         actor: ActorReference,
-        /// Do not ask for confirmation
-        #[arg(long, short = 'y')]
-        yes: bool,
+        #[command(flatten)]
+        deletion: Deletion,
     },
     /// Set the actor that answers when none is given
     #[command(
@@ -321,7 +320,6 @@ pub(crate) struct WhichContext {
     /// All contexts
     #[arg(long, short = 'a')]
     pub(crate) all: bool,
-    /// Do not ask for confirmation
-    #[arg(long, short = 'y')]
-    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) deletion: Deletion,
 }

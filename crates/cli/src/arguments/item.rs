@@ -90,6 +90,8 @@ Examples:
         reason: Option<String>,
     },
     /// Synchronize work items with their tracker, and deliver waiting writes
+    #[command(after_help = "Example:
+  agents item sync forge")]
     Sync {
         /// Source; all sources when not given
         #[arg(value_name = "SOURCE")]

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::Rehearsal;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum ItemSource {
     /// Add a source of work items
@@ -11,6 +13,9 @@ pub(crate) enum ItemSource {
     /// List sources of work items
     List,
     /// Remove a source; its work items stay
+    #[command(after_help = "Examples:
+  agents item source remove notes --dry-run
+  agents item source remove notes --yes")]
     Remove {
         /// Source
         #[arg(value_name = "NAME")]
@@ -18,6 +23,8 @@ pub(crate) enum ItemSource {
         /// Do not ask for confirmation, and discard writes that wait for the tracker
         #[arg(long, short = 'y')]
         yes: bool,
+        #[command(flatten)]
+        rehearsal: Rehearsal,
     },
 }
 

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::Deletion;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Mcp {
     /// Register a server
@@ -64,9 +66,8 @@ Example:
     Remove {
         #[command(flatten)]
         server: ServerReference,
-        /// Do not ask for confirmation
-        #[arg(long, short = 'y')]
-        yes: bool,
+        #[command(flatten)]
+        deletion: Deletion,
     },
 }
 

@@ -12,6 +12,8 @@ pub(crate) struct Demo {
 #[derive(Debug, Subcommand)]
 pub(crate) enum DemoTopic {
     /// Find three races in an example project, prove, fix, review and merge them, without a key
+    #[command(after_help = "Example:
+  agents demo pools")]
     Pools {
         /// Use the configured model in place of the script
         #[arg(long)]

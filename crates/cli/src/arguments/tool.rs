@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use cleveragents_domain::InvocationOutcome;
 use cleveragents_tools::Category;
 
-use super::SafetyOptions;
+use super::{Deletion, Rehearsal, SafetyOptions};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tool {
@@ -44,9 +44,8 @@ Examples:
     Remove {
         #[command(flatten)]
         tool: ToolReference,
-        /// Do not ask for confirmation
-        #[arg(long, short = 'y')]
-        yes: bool,
+        #[command(flatten)]
+        deletion: Deletion,
     },
     /// Call a tool through the same gate as a model
     Run(Box<ToolRun>),
@@ -275,6 +274,8 @@ Example:
         /// Rule, as `permission list` shows it
         #[arg(value_name = "RULE")]
         rule: String,
+        #[command(flatten)]
+        rehearsal: Rehearsal,
     },
 }
 

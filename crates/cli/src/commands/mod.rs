@@ -9,6 +9,7 @@ pub(crate) mod cleanup;
 pub(crate) mod config;
 pub(crate) mod db;
 pub(crate) mod definition;
+mod deletion;
 pub(crate) mod demo;
 pub(crate) mod diagnostics;
 pub(crate) mod explain;
@@ -20,6 +21,7 @@ mod interactive;
 pub(crate) mod invariant;
 pub(crate) mod item;
 mod item_source;
+pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod model;
 pub(crate) mod permission;
@@ -49,7 +51,6 @@ pub(crate) mod validation;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 
-use clap::CommandFactory;
 pub(crate) use cleveragents_application::counted;
 use cleveragents_application::{read_text, read_text_file};
 use cleveragents_domain::{Code, MicroUsd};
@@ -58,10 +59,11 @@ use cleveragents_process::Cancel;
 use serde_json::Value;
 
 use crate::arguments::{
-    Actor, ActorContext, Arguments, Audit, AutomationProfile, Cleanup, Command, Config, Db, Mcp,
-    Model, ModelKey, Permission, Plan, Project, Resource, ResourceType, Run, Safety, Server,
-    Session, Token, Tool,
+    Actor, ActorContext, Audit, AutomationProfile, Cleanup, Command, Config, Db, Mcp, Model,
+    ModelKey, Permission, Plan, Project, Resource, ResourceType, Run, Safety, Server, Session,
+    Token, Tool,
 };
+use crate::completion;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Report, Target, WriteMode};
 
@@ -83,6 +85,7 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         // Not used: `Invocation::parse` replaces a short form, such as `agents diff`, with its `plan` command.
         Command::Current(_) => "plan",
         Command::Completion { .. } => "completion",
+        Command::Man { .. } => "man",
         Command::Config(Config::Get { .. }) => "config get",
         Command::Config(Config::Set { .. }) => "config set",
         Command::Config(Config::Unset { .. }) => "config unset",
@@ -256,10 +259,9 @@ pub(crate) fn run(
         Command::Serve(arguments) => crate::serve::run(context, &arguments)?,
         Command::Db(command) => db::run(context, &command)?,
         Command::Cleanup { command } => cleanup::run(context, &command.unwrap_or(Cleanup::Status))?,
+        Command::Man { dir } => man::run(&context.absolute(&dir))?,
         Command::Completion { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Arguments::command(), "agents", &mut script);
-            return write_document(&script).map(|()| None);
+            return write_document(&completion::script(shell)).map(|()| None);
         }
     };
     Ok(Some(report))

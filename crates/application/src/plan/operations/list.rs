@@ -57,6 +57,9 @@ pub struct PlanEntry {
     pub phase: PlanPhase,
     pub state: PlanState,
     pub action: String,
+    /// The first line of the task.
+    #[serde(default)]
+    pub task: String,
     /// The names of the plan's projects, joined by commas.
     pub project: Option<String>,
     pub parent_plan_id: Option<PlanId>,
@@ -183,6 +186,13 @@ fn entry(short: String, plan: Plan) -> PlanEntry {
         state: plan.shown_state(),
         project: project_names(&plan),
         name: plan.name,
+        task: plan
+            .description
+            .trim()
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .to_owned(),
         action: plan.action,
         parent_plan_id: plan.parent,
         child_number: None,
