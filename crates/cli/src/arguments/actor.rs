@@ -146,7 +146,7 @@ required, 130 interrupted
 
 Examples:
   agents actor run local/review 'Look at the last commit' --project local/shop
-  agents actor run openai/gpt-4o 'Say hello' --skill local/file-ops --sandbox fix
+  agents actor run openai/gpt-4o 'Say hello' --skill local/files --sandbox fix
   git diff | agents actor run local/review -
   agents actor run --config draft.yaml 'Try this' --input '{\"tone\": \"dry\"}'"
 )]

@@ -30,7 +30,8 @@ pub(crate) enum ItemSource {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agents item source add forge --project local/shop --kind forgejo https://code.example/ada/shop --mirror
+  agents item source add forge --project local/shop --kind forgejo \\
+      https://code.example/ada/shop --mirror
   agents item source add notes --project local/shop --kind markdown ./issues")]
 pub(crate) struct ItemSourceAdd {
     /// Name of small letters, digits, `-` and `_`

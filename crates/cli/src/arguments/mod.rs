@@ -378,7 +378,7 @@ pools, configuration keys and other objects.
 
 Examples:
   agents completion bash > ~/.local/share/bash-completion/completions/agents
-  agents completion zsh > ~/.zfunc/_agents     # with `fpath+=~/.zfunc` before `compinit`
+  agents completion zsh > ~/.zfunc/_agents     # ~/.zfunc is in $fpath
   agents completion fish > ~/.config/fish/completions/agents.fish"
     )]
     Completion {
@@ -514,8 +514,8 @@ after the session. Your own files change only when you apply it: `agents sandbox
 
 Examples:
   agents session tell --session weekly \"What did we decide on Tuesday?\"
-  agents session tell --session weekly --project local/shop --stream \"Add a test for the basket\"
-  git diff | agents session tell --session review --actor anthropic/claude-sonnet-4-5 -
+  agents session tell --session weekly --project local/shop \"Add a test\"
+  git diff | agents session tell --session review --actor openai/gpt-5.1 -
   agents session tell --session weekly --resume"
 )]
 pub(crate) struct SessionTell {

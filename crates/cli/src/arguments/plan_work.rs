@@ -29,7 +29,7 @@ Exit codes: 0 created, 1 strategizing failed, 2 invalid argument, 3 action or pr
 Examples:
   agents plan use local/fix-bug local/shop --arg issue=17
   agents plan use local/fix-bug local/shop --automation-profile trusted
-  agents plan use local/port local/api local/web --strategy-actor local/architect --max-cost 2.50"
+  agents plan use local/port local/api local/web --max-cost 2.50"
     )]
     Use(PlanUse),
     /// Execute a plan, or resume it where it stopped
@@ -126,7 +126,7 @@ Examples:
     /// Correct a decision; only what follows from it is discarded and done again
     #[command(after_help = "\
 Examples:
-  agents plan tree                                # shows the ids of the decisions
+  agents plan tree                             # shows the ids of the decisions
   agents plan correct 01JX3Q --guidance 'use SQLite' --dry-run
   agents plan correct 01JX3Q --mode append --guidance 'also write the changelog'")]
     Correct(PlanCorrect),
@@ -183,7 +183,7 @@ Examples:
 
 Examples:
   agents plan edit 01JX3Q
-  agents plan show 01JX3Q --as markdown > s.md; agents plan edit 01JX3Q --file s.md")]
+  agents plan show --as markdown > s.md; agents plan edit --file s.md")]
     Edit {
         #[command(flatten)]
         plan: PlanChoice,

@@ -64,7 +64,7 @@ pub(crate) struct ProjectReference {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agents project create local/shop --resource local/api --resource local/orders:db
+  agents project create local/shop --resource local/api --resource local/db:db
   agents project create local/shop --invariant 'The public API stays compatible'")]
 pub(crate) struct ProjectCreate {
     /// Name, such as local/shop

@@ -99,7 +99,7 @@ pub(crate) struct ResourceReference {
 Examples:
   agents resource add git-checkout local/api --path ~/src/api
   agents resource add sqlite local/orders --path orders.db --read-only
-  agents resource add git-checkout local/api --path ~/src/api --update   discover again"
+  agents resource add git-checkout local/api --path ~/src/api --update"
 )]
 pub(crate) struct ResourceAdd {
     /// Show the flags of the type

@@ -164,7 +164,7 @@ wait for the locks of a statement until the command ends. Without SQL, reads sta
 
 Examples:
   agents sandbox query fix 'SELECT count(*) FROM orders'
-  agents sandbox query fix --record \"UPDATE orders SET state = 'new' WHERE state IS NULL\"
+  agents sandbox query fix --record \"UPDATE orders SET state = 'new'\"
   agents sandbox query fix --record < migration.sql"
 )]
 pub(crate) struct SandboxQuery {

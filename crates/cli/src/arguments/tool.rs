@@ -175,7 +175,7 @@ required
 Examples:
   agents tool run builtin/file-read --sandbox fix path=README.md
   agents tool run builtin/shell --sandbox fix command='cargo test'
-  agents tool run local/count-lines --project local/shop --input '{\"path\": \"src/main.rs\"}'
+  agents tool run local/count-lines --sandbox fix --input '{\"path\": \"a.rs\"}'
   generate | agents tool run builtin/file-write --sandbox fix --input-file -"
 )]
 pub(crate) struct ToolRun {

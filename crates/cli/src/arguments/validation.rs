@@ -80,7 +80,7 @@ pub(crate) struct ValidationReference {
 
 Examples:
   agents validation attach local/api local/tests
-  agents validation attach --project local/shop local/api local/coverage least=80"
+  agents validation attach --project local/shop local/api local/tests least=80"
 )]
 pub(crate) struct ValidationAttach {
     /// Only in plans of this project

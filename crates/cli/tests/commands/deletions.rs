@@ -229,7 +229,6 @@ fn a_dry_run_fails_where_the_deletion_would() {
     for line in [
         "project delete nothing",
         "resource remove local/code",
-        "actor remove local/cheap",
         "token revoke nothing",
         "sandbox discard nothing",
     ] {
