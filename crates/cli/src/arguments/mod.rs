@@ -113,9 +113,10 @@ fn formats() -> PossibleValuesParser {
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    pub(crate) global: GlobalOptions,
-    #[command(flatten)]
     pub(crate) conversation: FolderConversation,
+    // Last, because the heading of its options holds for the options after it.
+    #[command(flatten)]
+    pub(crate) global: GlobalOptions,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }

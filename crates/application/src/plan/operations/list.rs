@@ -9,7 +9,7 @@ use cleveragents_domain::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{clock, elapsed, project_names, requires};
+use super::{clock, elapsed, project_names, requires, task_line};
 use crate::operation::{
     NamedKind, Operation, OperationContext, OperationError, Requirement, Resolver,
 };
@@ -186,13 +186,7 @@ fn entry(short: String, plan: Plan) -> PlanEntry {
         state: plan.shown_state(),
         project: project_names(&plan),
         name: plan.name,
-        task: plan
-            .description
-            .trim()
-            .lines()
-            .next()
-            .unwrap_or_default()
-            .to_owned(),
+        task: task_line(&plan),
         action: plan.action,
         parent_plan_id: plan.parent,
         child_number: None,
