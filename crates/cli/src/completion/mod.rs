@@ -130,6 +130,9 @@ const BY_VALUE: [(&str, NameKind); 27] = [
     ("KEY", NameKind::Key),
 ];
 
+/// Value names of arguments that are paths on this machine.
+const PATHS: [&str; 4] = ["DIR", "FILE", "FOLDER", "PATH"];
+
 /// Groups whose argument `NAME` names an object of this kind.
 const BY_GROUP: [(&[&str], NameKind); 11] = [
     (&["actor", "context"], NameKind::ActorContext),
@@ -152,7 +155,7 @@ const CREATING: [&str; 4] = ["add", "create", "import", "set-default"];
 fn values_of(path: &[String], argument: &Arg) -> Option<Values> {
     let names = argument.get_value_names()?;
     let name = names.first()?.as_str();
-    if name == "COMMAND" && argument.is_last_set() {
+    if (name == "COMMAND" && argument.is_last_set()) || PATHS.contains(&name) {
         return Some(Values::Paths);
     }
     if path == ["explain"] && name == "CODE" {
@@ -234,9 +237,9 @@ mod tests {
     use super::{CREATING, command_line, values_of};
 
     /// Value names of texts, numbers, patterns and names of new objects, which have no completion.
-    const FREE: &str = "ADDRESS ATTACHMENT_ID BYTES CATEGORY CHILD CODE COMMAND FOCUS GUIDANCE HASH ID JSON KEY=VALUE \
-        KIND LABEL MIB N NAME NAME=VALUE NAME[=VALUE] NAMESPACE NAMESPACE=ROLE NUMBER OFFSET PART PATTERN PATHS PORT \
-        PROFILE|FILE PROMPT REGEX ROWS RULE S SCOPE SECONDS SEQ SIDE SOURCE SQL STEPS TAG TASK TEXT TIME TITLE TYPE URL \
+    const FREE: &str = "ADDRESS ATTACHMENT_ID BYTES CATEGORY CHILD CODE COMMAND DECISION FOCUS FORMAT GUIDANCE HASH ID IDENTITY JSON KEY=VALUE \
+        KIND LABEL MESSAGE MIB N NAME NAME=VALUE NAME[=VALUE] NAMESPACE NAMESPACE=ROLE NUMBER OFFSET PART PATTERN PATHS PORT \
+        PROFILE|FILE PROMPT REGEX ROWS RULE S ROLE SCOPE SECONDS SEQ SIDE SOURCE SQL STEPS SUBJECT TAG TASK TEXT TIME TITLE TYPE URL \
         USD VALUE VALUE=LABEL VARIABLE VERSION WORDS CHECKPOINT";
 
     #[test]
@@ -250,7 +253,8 @@ mod tests {
                     .get_value_names()
                     .and_then(|names| names.first())
                     .map_or_else(|| argument.get_id().to_string(), ToString::to_string);
-                let is_free = FREE.split_whitespace().any(|free| free == name);
+                let is_free =
+                    name == "NAME AND FLAGS" || FREE.split_whitespace().any(|free| free == name);
                 if takes_value && !has_values && !is_free && values_of(path, argument).is_none() {
                     missing.insert(format!("{} {name}", path.join(" ")));
                 }
