@@ -149,7 +149,7 @@ const BY_GROUP: [(&[&str], NameKind); 11] = [
 ];
 
 /// Commands whose argument `NAME` is the name of a new object.
-const CREATING: [&str; 4] = ["add", "create", "import", "set-default"];
+const CREATING: [&str; 3] = ["add", "create", "import"];
 
 /// The values that complete an argument of the command at `path`.
 fn values_of(path: &[String], argument: &Arg) -> Option<Values> {
@@ -188,8 +188,7 @@ fn names_of_group(path: &[String], argument: &Arg) -> Option<NameKind> {
         return Some(NameKind::Project);
     }
     let (verb, groups) = path.split_last()?;
-    let is_new = CREATING.contains(&verb.as_str()) && verb != "set-default";
-    if is_new || argument.get_long().is_some() {
+    if CREATING.contains(&verb.as_str()) || argument.get_long().is_some() {
         return None;
     }
     let mut rows = BY_GROUP.iter();
@@ -279,7 +278,7 @@ mod tests {
         for group in ["actor", "pool", "project", "skill"] {
             let group = command.find_subcommand(group).expect("a group");
             for verb in group.get_subcommands() {
-                if !CREATING[..3].contains(&verb.get_name()) {
+                if !CREATING.contains(&verb.get_name()) {
                     continue;
                 }
                 let path = [group.get_name().to_owned(), verb.get_name().to_owned()];

@@ -167,13 +167,6 @@ fn list(kind: NameKind, context: &Context) -> Result<Vec<ExistingName>, CommandE
                 .map(|listed| named(listed.project.name, description(listed.project.description)))
                 .collect()
         }
-        NameKind::Actor => {
-            let listed = context.call_read_only(ListActors { custom: true })?;
-            let actors = listed.actors.into_iter();
-            actors
-                .map(|actor| named(actor.name, actor.description.unwrap_or_default()))
-                .collect()
-        }
         NameKind::ActorContext => {
             let engine = context.read_only_engine()?;
             let limit = context.settings.max_message_bytes();
@@ -183,17 +176,52 @@ fn list(kind: NameKind, context: &Context) -> Result<Vec<ExistingName>, CommandE
                 .map(|context| named(context.name, counted(context.messages, "message")))
                 .collect()
         }
-        NameKind::Pool => {
-            let pools = context.call_read_only(ListPools {})?.pools.into_iter();
-            pools
-                .map(|pool| named(pool.name, pool.state.as_str()))
-                .collect()
-        }
         NameKind::Resource => {
             let listed = context.call_read_only(ListResources::default())?;
             let resources = listed.resources.into_iter();
             resources
                 .map(|resource| named(resource.name, resource.location.unwrap_or_default()))
+                .collect()
+        }
+        NameKind::McpServer => {
+            let servers = McpService::new(context.read_only_engine()?).list()?;
+            let servers = servers.into_iter();
+            servers
+                .map(|server| named(server.stored.name, String::new()))
+                .collect()
+        }
+        NameKind::ItemSource => {
+            let listed = context.call_read_only(ListItemSources {})?;
+            let sources = listed.sources.into_iter();
+            sources
+                .map(|source| named(source.name, source.address))
+                .collect()
+        }
+        NameKind::Token => {
+            let tokens = TokenService::new(context.read_only_engine()?).list(false)?;
+            let tokens = tokens.into_iter();
+            tokens
+                .map(|token| named(token.name, String::new()))
+                .collect()
+        }
+        _ => definitions(kind, context)?,
+    })
+}
+
+/// Names of registered definitions.
+fn definitions(kind: NameKind, context: &Context) -> Result<Vec<ExistingName>, CommandError> {
+    Ok(match kind {
+        NameKind::Actor => {
+            let listed = context.call_read_only(ListActors { custom: true })?;
+            let actors = listed.actors.into_iter();
+            actors
+                .map(|actor| named(actor.name, actor.description.unwrap_or_default()))
+                .collect()
+        }
+        NameKind::Pool => {
+            let pools = context.call_read_only(ListPools {})?.pools.into_iter();
+            pools
+                .map(|pool| named(pool.name, pool.state.as_str()))
                 .collect()
         }
         NameKind::Action => {
@@ -244,28 +272,7 @@ fn list(kind: NameKind, context: &Context) -> Result<Vec<ExistingName>, CommandE
                 })
                 .collect()
         }
-        NameKind::McpServer => {
-            let servers = McpService::new(context.read_only_engine()?).list()?;
-            let servers = servers.into_iter();
-            servers
-                .map(|server| named(server.stored.name, String::new()))
-                .collect()
-        }
-        NameKind::ItemSource => {
-            let listed = context.call_read_only(ListItemSources {})?;
-            let sources = listed.sources.into_iter();
-            sources
-                .map(|source| named(source.name, source.address))
-                .collect()
-        }
-        NameKind::Token => {
-            let tokens = TokenService::new(context.read_only_engine()?).list(false)?;
-            let tokens = tokens.into_iter();
-            tokens
-                .map(|token| named(token.name, String::new()))
-                .collect()
-        }
-        NameKind::Model | NameKind::Provider | NameKind::Key | NameKind::ErrorCode => Vec::new(),
+        _ => Vec::new(),
     })
 }
 

@@ -1,6 +1,7 @@
 //! Completion scripts, and what a shell sends and receives.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
 
 use clap::ValueEnum;
 use clap_complete::engine::CompletionCandidate;
@@ -168,7 +169,7 @@ impl Shell {
             match self {
                 Self::Bash if explains && !help.is_empty() => {
                     let gap = " ".repeat(width.saturating_sub(value.width()));
-                    text.push_str(&format!("{value}{gap}  ({help})"));
+                    let _never_fails = write!(text, "{value}{gap}  ({help})");
                 }
                 Self::Bash => text.push_str(&quoted(&value)),
                 Self::Zsh => {
